@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// library are the folders of the modules that a program may import, but for the root: those of go.work, without
+// library are the folders of the modules that a program may import, except the root: those of go.work, without
 // the program stint and what is for those who work on it.
 func library(t *testing.T) (folders []string) {
 	t.Helper()

@@ -3,10 +3,14 @@ package docs_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9" //nolint:depguard // docs/start.md shows a program that has a go-redis client
+	"github.com/redis/go-redis/v9"         //nolint:depguard // docs/start.md shows a program that has a go-redis client
+	"github.com/redis/go-redis/v9/logging" //nolint:depguard // docs/failure.md shows what such a client logs
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
@@ -106,5 +110,109 @@ func TestReadyWithoutServer(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// lines take a log over, line by line.
+type lines chan string
+
+func (l lines) Write(text []byte) (int, error) {
+	l <- string(text) // slog writes whole lines
+	return len(text), nil
+}
+
+// Printf takes go-redis's lines over.
+func (l lines) Printf(_ context.Context, format string, values ...any) {
+	l <- fmt.Sprintf(format, values...)
+}
+
+// expect fails unless the next line has all of the words.
+func (l lines) expect(t *testing.T, words ...string) {
+	t.Helper()
+	select {
+	case line := <-l:
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				t.Errorf("%q lacks %q", line, word)
+			}
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("no line has %q", words)
+	}
+}
+
+// A program is told of an outage, once, with the cause that the page names for each client, and of its end.
+func TestStateChanged(t *testing.T) {
+	causes := map[string]string{
+		"rueidis": "no connection for 100ms: ", // how it ended, or why no other could be made
+		"goredis": "the server does not answer for 100ms",
+	}
+	for client := range clients {
+		t.Run(client, func(t *testing.T) {
+			log := make(lines, 100)
+			logger := slog.New(slog.NewTextHandler(log, nil))
+			config := failover.Config{StateChanged: func(change failover.Change) { // must not block
+				if change.Up {
+					logger.Info("the store is back", "shard", change.Shard)
+				} else {
+					logger.Warn("the store is unreachable", "shard", change.Shard, "cause", change.Cause)
+				}
+			}}
+			server := testredis.Start(t)
+			store, err := clients[client](t, server, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			if err := store.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			limiter, err := stint.New(store, "api", stint.FixedWindow(2, 24*time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := server.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := limiter.Allow(t.Context(), "ann"); err != nil || !d.Degraded {
+				t.Errorf("without a server: %v, %v", d, err)
+			}
+			log.expect(t, causes[client], `msg="the store is unreachable"`, "shard=0")
+			if len(store.Down()) != 1 {
+				t.Errorf("unreachable are %v", store.Down())
+			}
+			server.Restart(t)
+			log.expect(t, `msg="the store is back"`)
+			if len(log) != 0 {
+				t.Errorf("one more line: %s", <-log)
+			}
+		})
+	}
+}
+
+// go-redis has a logger for all its clients, which a program may replace.
+func TestLogOfGoRedis(t *testing.T) {
+	defer logging.Enable()
+	server := testredis.Start(t)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	log := make(lines, 1000)
+	redis.SetLogger(log)
+	store, _, _ := open(t, "goredis", server)
+	if err := store.Ready(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	log.expect(t, "failed to dial after 5 attempts")
+
+	redis.SetLogger(&logging.VoidLogger{})
+	for len(log) > 0 {
+		<-log
+	}
+	if err := store.Ready(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	if len(log) != 0 {
+		t.Errorf("one more line: %s", <-log)
 	}
 }
