@@ -77,11 +77,12 @@ import (
 // DefaultTimeout bounds a call of the store unless a Config says otherwise.
 const DefaultTimeout = 100 * time.Millisecond
 
-// Config says how a [Store] is made. Only Store has no default.
+// Config says how a [Store] is made. The zero value is right for Open of packages rueidis and goredis, and for
+// [Protect]: they fill in Store, and Local and Instances if they are nil. For [New] only Store has no default.
 type Config struct {
-	// Store decides as long as it can. It must not be nil. Once it has returned it must
-	// not touch what the caller passed: neither results nor Each. It has to heed the Timeout of
-	// operations. The caller closes it, after the failover store.
+	// Store decides as long as it can. For New it must not be nil, and the caller closes it, after the failover store; for
+	// Open and Protect it must be nil. Once it has returned it must not touch what the caller passed: neither results nor
+	// Each. It has to heed the Timeout of operations.
 	Store stint.Store
 	// Timeout bounds each call of the store, unless the caller's context ends earlier.
 	// Default: 0, which is DefaultTimeout.
@@ -98,13 +99,13 @@ type Config struct {
 	OnOverload Overload
 	// Local decides for those whose mode is Local: a store in the process, such as
 	// memstore.New makes, that nobody else uses and that lives as long as the process. It holds
-	// the shares that clients have spent. Default: nil; needed if a mode is Local.
+	// the shares that clients have spent. Default: nil, which Open and Protect replace; New needs it if a mode is Local.
 	Local stint.Store
 	// Instances returns how many processes share the limits; less than 1 counts as 1. It
 	// is asked by every local decision, and every 10 seconds, and must be safe for
 	// concurrent use. A number that rises counts at once; one that falls counts for a policy
-	// when the policy's longest life is over. Default: nil; needed if a mode is Local, as N processes that each count
-	// themselves alone admit N times the limit.
+	// when the policy's longest life is over. Default: nil, which Open and Protect replace; New needs it if a mode is
+	// Local, as N processes that each count themselves alone admit N times the limit.
 	Instances func() int
 	// StateChanged is called once for each change of the state of a shard, in order for
 	// each, in the goroutine that noticed the change. It must not block, must not call the
