@@ -64,8 +64,13 @@ func TestWindows(t *testing.T) {
 			at          time.Duration
 			ulule, ours int
 		}{
-			{7 * time.Second, 200, 200}, {8 * time.Second, 200, 200}, {9 * time.Second, 429, 429},
-			{10 * time.Second, 429, 200}, {16 * time.Second, 429, 200}, {18 * time.Second, 200, 429}, {20 * time.Second, 200, 200},
+			{7 * time.Second, 200, 200},
+			{8 * time.Second, 200, 200},
+			{9 * time.Second, 429, 429},
+			{10 * time.Second, 429, 200},
+			{16 * time.Second, 429, 200},
+			{18 * time.Second, 200, 429},
+			{20 * time.Second, 200, 200},
 		} {
 			//nolint:forbidigo // in a synctest bubble
 			time.Sleep(step.at - time.Since(began))

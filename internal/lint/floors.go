@@ -86,10 +86,21 @@ var folders = []folder{
 		path: "service/internal/server", floor: 4, not: stores,
 		also: []string{
 			"service/internal/server/rulesapi", "service/internal/server/problem", "service/internal/server/dashboard",
-			"service/internal/server/session", "service/internal/activity",
+			"service/internal/server/session", "service/internal/server/rls", "service/internal/activity",
 		},
-		uses: []string{"github.com/prometheus/client_golang", "golang.org/x/sys"},
+		uses: []string{
+			"github.com/prometheus/client_golang", "golang.org/x/sys", "google.golang.org/grpc",
+			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
+		},
 	},
+	{
+		path: "service/internal/server/rls", floor: 4, not: stores, also: []string{"service/internal/server/rls/domains"},
+		uses: []string{
+			"github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"github.com/envoyproxy/go-control-plane/envoy",
+		},
+	},
+	{path: "service/internal/server/rls/domains", floor: 4, not: stores},
 	{path: "service/internal/server/dashboard", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
 	{path: "service/internal/server/problem", floor: 4, not: stores},
 	{

@@ -59,6 +59,25 @@ func ReadSet(path string, options rules.Options) (*rules.Set, error) {
 	return set, err
 }
 
+// A Text is a file with what is in it.
+type Text struct {
+	Name string
+	Data []byte
+}
+
+// Texts reads a file, or all files of a folder, as [Read] does, whatever is in them.
+func Texts(path string) ([]Text, error) {
+	sources, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]Text, len(sources))
+	for i, s := range sources {
+		texts[i] = Text{s.name, s.data}
+	}
+	return texts, nil
+}
+
 // A reading is what was read of one or more sources.
 type reading struct {
 	names  []string // of the sources

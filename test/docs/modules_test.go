@@ -52,7 +52,6 @@ func TestReplacements(t *testing.T) {
 	if err := os.Mkdir(program, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	//nolint:gosec // the command is the page's
 	shell := exec.CommandContext(t.Context(), "sh", "-ec", "go mod init example.com/program\n"+command)
 	shell.Dir = program
 	shell.Env = append(os.Environ(), "GOWORK=")

@@ -92,7 +92,7 @@ func serveCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return serve(command.Context(), p, loaded, load, *demo)
+		return serve(command.Context(), p, loaded, load, serveOptions{demo: *demo})
 	}
 	return command
 }

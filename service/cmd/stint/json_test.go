@@ -119,7 +119,7 @@ func TestHealthDetails(t *testing.T) {
 // Help shows no part that this version does not have, and the exit codes.
 func TestHelpShowsWhatThereIs(t *testing.T) {
 	_, help, _ := do(t, nil, "serve", "--help")
-	for _, flag := range []string{"grpc-listen", "resp-listen"} {
+	for _, flag := range []string{"resp-listen"} {
 		if strings.Contains(help, flag) {
 			t.Errorf("help of serve shows --%s", flag)
 		}

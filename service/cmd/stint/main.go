@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -27,7 +28,11 @@ import (
 )
 
 func main() {
-	os.Exit(run(signalContext(), os.Args[1:], process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ}))
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == dropInName { // a link with the name of the reference service's program
+		args = append([]string{dropInName}, args...)
+	}
+	os.Exit(run(signalContext(), args, process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ}))
 }
 
 // signalContext returns a context that ends with the first SIGTERM or SIGINT. The
@@ -124,7 +129,7 @@ func rootCommand(p process) *cobra.Command {
 	root.Version = versionText()
 	root.AddCommand(
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p),
-		simulateCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), versionCommand(p), manCommand(),
+		simulateCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), rateLimitCommand(p), versionCommand(p), manCommand(),
 	)
 	return root
 }

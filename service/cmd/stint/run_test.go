@@ -161,7 +161,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"rules", "list", "--enabled=perhaps"}, `stint: --enabled is "perhaps"; allowed: true or false`},
 		{[]string{"check", "k", "--server", "ftp://h"}, `stint: --server is "ftp://h"; allowed: a URL such as http://127.0.0.1:8080`},
 		{[]string{"peek", "k", "--config", "f"}, "stint: --config is given; allowed: only with --store\n"},
-		{[]string{"peek", "k", "--store", "redis://h", "--server", "http://h"}, "stint: --server and --store are given; allowed: one of them\n"},
+		{[]string{"peek", "k", "--store", "redis://h", "--server", "http://h"}, "stint: --server is given beside --store or --limit; allowed: without these"},
 		{[]string{"reset", "k", "--store", "memory://"}, "stint: --store is memory://, which lives in a service's process"},
 		{[]string{"serve", "--listen", "8080", "--ipv6-prefix=0"}, "stint: --listen: listen is \"8080\"; allowed: HOST:PORT with a port from 0 to 65535\n" +
 			"stint: --ipv6-prefix: ipv6_prefix is \"0\"; allowed: 1 to 128\n"},

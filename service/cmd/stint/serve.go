@@ -25,15 +25,27 @@ import (
 	"github.com/stint-go/stint/service/internal/server"
 )
 
+// serveOptions are what besides its configuration says how the service runs. The zero value is as `stint serve` does.
+type serveOptions struct {
+	demo   bool
+	dropIn *dropIn // nil unless it is in the place of Envoy's reference service
+}
+
 // serve runs the service until ctx is done. It reads the configuration again by reload when its file changes.
-func serve(ctx context.Context, p process, loaded config.Config, reload func() (config.Config, error), demo bool) error {
+func serve(
+	ctx context.Context,
+	p process,
+	loaded config.Config,
+	reload func() (config.Config, error),
+	options serveOptions,
+) error {
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end; lines are lost then
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
 	defer logHangups(logger)()
 	token := ""
-	if demo {
+	if options.demo {
 		var err error
 		if token, err = demonstrable(&loaded); err != nil {
 			return err
@@ -74,6 +86,12 @@ func serve(ctx context.Context, p process, loaded config.Config, reload func() (
 	service := serverConfig(loaded, store)
 	service.Logger, service.Observers, service.Activity = logger, observer.observers(), recent.Recorder
 	service.Middleware = traced.middleware()
+	if d := options.dropIn; d != nil {
+		service.OpenJSON, service.GRPCMaxAge, service.RateLimitLoads = true, d.maxAge, 1
+		if d.forced {
+			service.RateLimitLoads = 0
+		}
+	}
 	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, reload, logger)
 	if err != nil {
@@ -119,7 +137,19 @@ func serve(ctx context.Context, p process, loaded config.Config, reload func() (
 	}
 	defer stop()
 	defer background(ctx, func(ctx context.Context) { limits.run(ctx, s) })()
-	if demo {
+	stopDomains, err := followDomains(ctx, loaded, s, logger, options.dropIn == nil)
+	if err != nil {
+		return err
+	}
+	defer stopDomains()
+	if options.dropIn != nil {
+		stop, err := options.dropIn.start(ctx, s, logger)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	if options.demo {
 		if err := startDemo(ctx, loaded, token, source.manager, s, logger); err != nil {
 			return err
 		}
@@ -215,6 +245,8 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s := server.DefaultConfig()
 	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.Admin.Tokens
 	s.TLS, s.AdminTLS = server.TLS(c.TLS), server.TLS(c.AdminTLS)
+	s.GRPCListen, s.GRPCTLS, s.GRPCClientName = c.GRPCListen, c.GRPCTLS.TLS(), c.GRPCTLS.ClientName
+	s.RateLimit = rateLimitConfig(c.Envoy)
 	s.Store, s.StoreHealth, s.Collectors = store, store.health, store.collectors
 	s.StoreRequired, s.RulesRequired = c.OnStoreFailure == failover.Closed, c.OnStoreFailure != failover.Open
 	s.Defaults, s.Policies = c.Defaults, c.Policies

@@ -29,12 +29,13 @@ import (
 // does.
 type Config struct {
 	Listen      string `doc:"listen" is:"address" default:"127.0.0.1:8080" value:"HOST:PORT" help:"address of the REST API, metrics and health; port 0 picks a free one"`
-	GRPCListen  string `doc:"grpc_listen" is:"not-yet gRPC" default:"off" value:"HOST:PORT" help:"address of the gRPC services; not offered by this version"`
+	GRPCListen  string `doc:"grpc_listen" is:"grpc-address" zero:"off" default:"off" value:"HOST:PORT" help:"address of Envoy's rate limit service, or unix: and the path of a socket, or off"`
 	RESPListen  string `doc:"resp_listen" is:"not-yet the Redis protocol" default:"off" value:"HOST:PORT" help:"address of the Redis protocol; not offered by this version"`
 	AdminListen string `doc:"admin_listen" is:"address" zero:"off" default:"127.0.0.1:8079" value:"HOST:PORT" help:"address of the admin listener, or off"`
 
 	TLS      TLS      `doc:"tls"`
 	AdminTLS AdminTLS `doc:"admin_tls"`
+	GRPCTLS  GRPCTLS  `doc:"grpc_tls"`
 	HTTP     HTTP     `doc:"http"`
 	Drain    Drain    `doc:"drain"`
 	Store    Store    `doc:"store"`
@@ -51,6 +52,7 @@ type Config struct {
 	RejectAmbiguousPaths bool   `doc:"ambiguous_paths" is:"one-of match reject" default:"match" value:"POLICY" help:"what happens to a path that applications may read in several ways: match (the rules of all variants hold) or reject (400)"`
 	DenyByDefault        bool   `doc:"rules_default" is:"one-of allow deny" default:"allow" value:"DECISION" help:"what happens to a request that no rule matches: allow, or deny (429)"`
 
+	Envoy    Envoy    `doc:"envoy"`
 	ClientIP ClientIP `doc:",inline"`
 	Identity Identity `doc:"identity"`
 	Headers  Headers  `doc:"headers"`
@@ -96,6 +98,40 @@ type AdminTLS struct {
 	CertFile     string `doc:"cert_file" value:"PATH" help:"PEM file with the certificate of the admin listener, or off for plain HTTP; without it, all of tls holds"`
 	KeyFile      string `doc:"key_file" value:"PATH" help:"private key of admin_tls.cert_file"`
 	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"PEM file of the authorities that must have signed administrators' certificates"`
+}
+
+// GRPCTLS is what the gRPC listener does: TLS, unless something else was said.
+type GRPCTLS struct {
+	CertFile     string `doc:"cert_file" value:"PATH" help:"PEM file with the certificate of the gRPC listener, or off for plain gRPC; without it, all of tls holds"`
+	KeyFile      string `doc:"key_file" value:"PATH" help:"private key of grpc_tls.cert_file"`
+	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"PEM file of the authorities that must have signed the certificates of proxies"`
+	ClientName   string `doc:"client_name" value:"NAME" help:"host, address or URI that each proxy's certificate must have; any without it"`
+}
+
+// TLS are the files alone.
+func (t GRPCTLS) TLS() server.TLS {
+	return server.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: t.ClientCAFile}
+}
+
+// Envoy says how Envoy's rate limit service decides.
+type Envoy struct {
+	// Config is "" for none.
+	Config     string       `doc:"config" value:"PATH" help:"file or folder with the domains of Envoy's rate limit service, as its reference service has them; reloaded when it changes"`
+	Accounting string       `doc:"accounting" is:"accounting" default:"atomic" value:"NAME" help:"what counts of a denied request: atomic (nothing, anywhere) or reference (all, as in the reference service)"`
+	Merge      bool         `doc:"merge_domains" default:"false" help:"let several files have descriptors of one domain"`
+	Shadow     bool         `doc:"shadow" default:"false" help:"admit every request, and tell what would be denied"`
+	Quota      bool         `doc:"quota" default:"false" help:"have all limits in quota mode: deny when all of a request's are exceeded"`
+	KeepDenied bool         `doc:"keep_denied" default:"false" help:"in the reference accounting, count of a denied request only the limits that are exceeded"`
+	Metadata   bool         `doc:"metadata" default:"false" help:"hand Envoy the request and the metadata of its limits as dynamic metadata"`
+	NearRatio  int          `doc:"near_limit" is:"integer 1 100" default:"80" value:"PERCENT" help:"from how much of a limit on hits count as near it, in percent"`
+	Headers    EnvoyHeaders `doc:"headers"`
+}
+
+// EnvoyHeaders are the fields that Envoy is told to add to responses; "" is none.
+type EnvoyHeaders struct {
+	Limit     string `doc:"limit" is:"header" value:"NAME" help:"header field with the limit that Envoy adds to responses"`
+	Remaining string `doc:"remaining" is:"header" value:"NAME" help:"header field with what is left"`
+	Reset     string `doc:"reset" is:"header" value:"NAME" help:"header field with the seconds until the limit is renewed"`
 }
 
 // HTTP bounds what clients of the REST API and of the admin listener may use.

@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
 // A Setting is one scalar or list of the configuration, which a flag, the
@@ -220,6 +221,20 @@ func (l *loader) together() {
 	default:
 		l.pair("admin_tls", server.TLS(c.AdminTLS))
 	}
+	switch {
+	case c.GRPCTLS.CertFile == "off":
+		c.GRPCTLS = GRPCTLS{}
+	case c.GRPCTLS.TLS() == server.TLS{}:
+		c.GRPCTLS.CertFile, c.GRPCTLS.KeyFile, c.GRPCTLS.ClientCAFile = c.TLS.CertFile, c.TLS.KeyFile, c.TLS.ClientCAFile
+	default:
+		l.pair("grpc_tls", c.GRPCTLS.TLS())
+	}
+	if c.GRPCTLS.ClientName != "" && c.GRPCTLS.ClientCAFile == "" {
+		l.faults.Add(l.from["grpc_tls.client_name"], "grpc_tls.client_name is given; allowed: only with grpc_tls.client_ca_file")
+	}
+	if c.Envoy.Config != "" && c.GRPCListen == "" {
+		l.faults.Add(l.from["envoy.config"], "envoy.config is given; allowed: only with grpc_listen")
+	}
 	for _, token := range l.tokens("api.tokens_file", c.API.TokensFile, false) {
 		c.API.Tokens = append(c.API.Tokens, token.Token)
 	}
@@ -315,10 +330,13 @@ func (l *loader) tokens(setting, name string, roles bool) []server.AdminToken {
 
 // kinds are what settings may be besides what package document knows.
 var kinds = document.Kinds{
-	"address": text("HOST:PORT with a port from 0 to 65535", func(text string) bool {
-		_, port, err := net.SplitHostPort(text)
-		n, ok := document.ParseInteger(port)
-		return err == nil && ok && n >= 0 && n <= 65535
+	"address": text("HOST:PORT with a port from 0 to 65535", isAddress),
+	"grpc-address": text("HOST:PORT with a port from 0 to 65535, or unix: and the path of a socket", func(text string) bool {
+		path, local := strings.CutPrefix(text, "unix:")
+		return local && path != "" || isAddress(text)
+	}),
+	"accounting": text("atomic or reference", func(text string) bool {
+		return text == string(domains.Atomic) || text == string(domains.Reference)
 	}),
 	"not-yet": func(_ any, what []string) document.Reader {
 		return document.Scalar("off, since this version does not offer "+strings.Join(what, " ")+" yet",
@@ -384,6 +402,13 @@ var (
 	}
 	mongoSchemes = []string{"mongodb", "mongodb+srv"}
 )
+
+// isAddress reports whether the text is a host and a port.
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	n, ok := document.ParseInteger(port)
+	return err == nil && ok && n >= 0 && n <= 65535
+}
 
 // isURL reports whether the text names a server by one of the schemes.
 func isURL(text string, schemes []string) bool {

@@ -83,7 +83,7 @@ func TestAdminRoomOfStrangers(t *testing.T) {
 
 // However long strangers keep a private room busy, it is made by them, the oldest first.
 func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
-	_, metrics, err := newConnMetrics(prometheus.NewRegistry())
+	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func (p peer) RemoteAddr() net.Addr { return p.addr }
 // Strangers of a few addresses displace each other, however fast they come: who has not yet shown a token, since its
 // network is slow, keeps its connection while another address has more of them.
 func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
-	_, metrics, err := newConnMetrics(prometheus.NewRegistry())
+	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
 // Strangers who fill a private room in one moment, from several addresses and each with a request whose body never comes, keep
 // nobody out: whoever comes next has room, and one who has shown a token keeps it.
 func TestPrivateRoomFilledAtOnce(t *testing.T) {
-	_, metrics, err := newConnMetrics(prometheus.NewRegistry())
+	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestStreamsOfOneCaller(t *testing.T) {
 // Of strangers that came in one tick the one that came first makes room, but those that have sent a head before those that have not: who
 // has just come has the time to show a token.
 func TestPrivateRoomIsMadeInOrder(t *testing.T) {
-	_, metrics, err := newConnMetrics(prometheus.NewRegistry())
+	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

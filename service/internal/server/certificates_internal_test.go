@@ -383,7 +383,7 @@ func TestWatchOfTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server/rls"
 )
 
 // An API says which callers may name keys, reset, settle and evaluate.
@@ -68,6 +69,25 @@ type Config struct {
 	// Listen is the address of the REST API, metrics and health, as host:port; port
 	// 0 picks a free one. Default: "", which is 127.0.0.1:8080.
 	Listen string
+	// GRPCListen is the address of Envoy's rate limit service over gRPC, in the same form, or unix: and the path of a
+	// socket. Default: "", which is none.
+	GRPCListen string
+	// GRPCTLS is what GRPCListen speaks TLS with. Default: none.
+	GRPCTLS TLS
+	// GRPCClientName is a name of which each client's certificate must have one, of a host, an address or a URI.
+	// Default: "", any name. Only with GRPCTLS.ClientCAFile.
+	GRPCClientName string
+	// GRPCMaxAge is how long a connection of GRPCListen is kept before its client is asked to make another one.
+	// Default: 0, as long as the client likes.
+	GRPCMaxAge time.Duration
+	// RateLimit says how that service decides. Its Store, Observe, Enter and Logger are the server's. It has no
+	// configuration of domains until [Server.RateLimit] is given one.
+	RateLimit rls.Config
+	// RateLimitLoads is how many configurations there have to have been for the server to be ready: 0 or 1.
+	RateLimitLoads int
+	// OpenJSON lets anybody ask the rate limit service over HTTP, as over gRPC. Default: false, it needs what it
+	// needs to name a key.
+	OpenJSON bool
 	// AdminListen is the address of the administration of rules and of the profiler, in the same
 	// form. Default: "", which is none.
 	AdminListen string
@@ -330,7 +350,7 @@ func (c Config) Validate() error {
 		}
 	}
 	faults = append(faults, validateAdminTokens(c.AdminTokens)...)
-	faults = append(faults, c.TLS.validate("tls"), c.AdminTLS.validate("admin_tls"), c.ClientIP.Validate())
+	faults = append(faults, c.TLS.validate("tls"), c.AdminTLS.validate("admin_tls"), c.GRPCTLS.validate("grpc_tls"), c.ClientIP.Validate())
 	for _, field := range []struct{ param, name string }{
 		{"identity.user", c.Identity.User}, {"identity.api_key", c.Identity.APIKey},
 	} {

@@ -273,7 +273,7 @@ func TestRoomOfOnePeer(t *testing.T) {
 
 // What looking costs is shared by the connections that it makes room for.
 func TestRoomIsMadeManyAtATime(t *testing.T) {
-	metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 // A connection that has shown how it behaves goes before one whose first head is late,
 // however late.
 func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
-	metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -265,8 +265,8 @@ type connMetrics struct {
 	early [refusedPeer + 1]prometheus.Counter
 }
 
-// newConnMetrics registers the metrics of both listeners, by service.
-func newConnMetrics(registry prometheus.Registerer) (public, admin *connMetrics, err error) {
+// newConnMetrics registers the metrics of the listeners, by service.
+func newConnMetrics(registry prometheus.Registerer) (public, private, rpc *connMetrics, err error) {
 	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "rate_limiter_connections",
 		Help: "Open connections.",
@@ -282,7 +282,7 @@ func newConnMetrics(registry prometheus.Registerer) (public, admin *connMetrics,
 		}
 		return m
 	}
-	return of(serviceHTTP), of(serviceAdmin), register(registry, open, early)
+	return of(serviceHTTP), of(serviceAdmin), of(serviceGRPC), register(registry, open, early)
 }
 
 // admit reports whether the connection may stay; if so, it is tracked.

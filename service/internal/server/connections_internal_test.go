@@ -13,7 +13,7 @@ import (
 
 // A connection on which the next requests have come already lets others go between two of them.
 func TestOthersGoBetweenRequests(t *testing.T) {
-	metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,12 +39,25 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	health := api.Health{Status: api.StatusUp, Components: map[string]api.Component{
+	health, up, latency := s.health(r.Context())
+	if details {
+		s.addDetails(health.Components, up, latency)
+	}
+	status := http.StatusOK
+	if health.Status == api.StatusDown {
+		status = http.StatusServiceUnavailable
+	}
+	return problem.Answer(w, r, status, health)
+}
+
+// health is that of the service and its parts, with whether the store answered, and after how long.
+func (s *service) health(ctx context.Context) (health api.Health, up bool, latency time.Duration) {
+	health = api.Health{Status: api.StatusUp, Components: map[string]api.Component{
 		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
 	}}
 	asked := time.Now()
-	up := s.storeIsUp(r.Context())
-	latency := time.Since(asked)
+	up = s.storeIsUp(ctx)
+	latency = time.Since(asked)
 	if !up {
 		health.Components["store"] = api.Component{Status: api.StatusDown}
 		if s.config.StoreRequired {
@@ -85,18 +98,25 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 		}
 		health.Components["limits"] = limits
 	}
+	if s.rateLimit != nil {
+		domains := api.Component{Status: api.StatusUp}
+		if _, _, loaded := s.rateLimit.Loaded(); !loaded && s.config.RateLimitLoads > 0 {
+			domains = api.Component{Status: api.StatusDown, Detail: "no domains could be read yet; the log says why"}
+			health.Status = api.StatusDown
+		}
+		health.Components["domains"] = domains
+	}
 	if s.draining.Load() {
 		health.Components["server"] = api.Component{Status: api.StatusDown}
 		health.Status = api.StatusDown
 	}
-	if details {
-		s.addDetails(health.Components, up, latency)
-	}
-	status := http.StatusOK
-	if health.Status == api.StatusDown {
-		status = http.StatusServiceUnavailable
-	}
-	return problem.Answer(w, r, status, health)
+	return health, up, latency
+}
+
+// ready reports whether requests are answered.
+func (s *service) ready(ctx context.Context) bool {
+	health, _, _ := s.health(ctx)
+	return health.Status == api.StatusUp
 }
 
 // addDetails adds to components what only operators are told.

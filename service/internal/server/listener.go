@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
@@ -23,6 +25,7 @@ import (
 // The listeners, as the log and the metrics name them.
 const (
 	serviceHTTP  = "http"
+	serviceGRPC  = "grpc"
 	serviceAdmin = "admin"
 )
 
@@ -40,17 +43,18 @@ const (
 	streamFrame = 16 << 10
 )
 
-// An httpListener is a listener with what serves its connections.
-type httpListener struct {
+// An openListener is a listener with what serves its connections.
+type openListener struct {
 	service  string
 	listener net.Listener
 	socket   syscall.Conn // the listener's; nil: it has none
-	server   *http.Server
+	server   *http.Server // nil if grpc serves
+	grpc     *grpc.Server
 	tracker  *idleTracker
 }
 
 // open opens the listeners, or none.
-func (s *Server) open(ctx context.Context) (listeners []*httpListener, err error) {
+func (s *Server) open(ctx context.Context) (listeners []*openListener, err error) {
 	defer func() {
 		if err != nil {
 			for _, f := range listeners {
@@ -70,6 +74,13 @@ func (s *Server) open(ctx context.Context) (listeners []*httpListener, err error
 		if err := s.secure(public, "tls", s.config.TLS, s.config.WriteTimeout); err != nil {
 			return listeners, err
 		}
+	}
+	if s.config.GRPCListen != "" {
+		rpc, err := s.openGRPC(ctx)
+		if err != nil {
+			return listeners, err
+		}
+		listeners = append(listeners, rpc)
 	}
 	if s.config.AdminListen == "" {
 		return listeners, nil
@@ -94,7 +105,7 @@ func (s *Server) open(ctx context.Context) (listeners []*httpListener, err error
 	return listeners, nil
 }
 
-func (s *Server) publicListener(ln net.Listener) *httpListener {
+func (s *Server) publicListener(ln net.Listener) *openListener {
 	c := &s.config
 	limiter := connLimiter{
 		most: fitting(c.MaxConnections, c.Logger), perPeer: c.MaxConnectionsPerPeer,
@@ -107,7 +118,7 @@ func (s *Server) publicListener(ln net.Listener) *httpListener {
 
 // adminListener lets the handler bound each request, as a profile takes as long as it was asked
 // to. No proxy is trusted on this listener.
-func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListener, error) {
+func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListener, error) {
 	c := &s.config
 	clients, err := clientip.New(clientip.Config{IPv6Prefix: c.ClientIP.IPv6Prefix})
 	if err != nil {
@@ -149,11 +160,11 @@ func (s *Server) newListener(
 	ln net.Listener,
 	handler http.Handler,
 	tracker *idleTracker,
-) *httpListener {
+) *openListener {
 	server := s.httpServer(closeOnDrain{handler, &s.service.draining})
 	server.ConnState = tracker.changed
 	socket, _ := ln.(syscall.Conn)
-	return &httpListener{
+	return &openListener{
 		service:  service,
 		listener: tracker.listener(ln),
 		socket:   socket,
@@ -181,7 +192,7 @@ func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // secure makes the listener speak TLS. A connection may then carry many requests at once,
 // which the idle tracker can't tell apart, so net/http bounds each of them.
-func (s *Server) secure(f *httpListener, section string, files TLS, request time.Duration) error {
+func (s *Server) secure(f *openListener, section string, files TLS, request time.Duration) error {
 	certificates, err := openCertificates(section, files, s.config.Logger, time.Now)
 	if err != nil {
 		return prefix.Errorf("%w", err)
@@ -193,11 +204,38 @@ func (s *Server) secure(f *httpListener, section string, files TLS, request time
 }
 
 // serve serves until the server is stopped or the listener fails.
-func (f *httpListener) serve() error {
+func (f *openListener) serve() error {
+	if f.grpc != nil {
+		return f.grpc.Serve(f.listener)
+	}
 	if f.server.TLSConfig != nil {
 		return f.server.ServeTLS(f.listener, "", "")
 	}
 	return f.server.Serve(f.listener)
+}
+
+// shutdown lets the requests in flight end, as long as ctx allows; then it cuts them off, and says so.
+func (f *openListener) shutdown(ctx context.Context) error {
+	if f.grpc == nil {
+		err := f.server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, f.server.Close())
+		}
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		f.grpc.GracefulStop()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		f.grpc.Stop()
+		<-ended
+		return ctx.Err()
+	}
 }
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {

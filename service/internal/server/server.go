@@ -11,7 +11,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"runtime"
@@ -38,6 +37,7 @@ type Server struct {
 	started   atomic.Bool
 	listening chan struct{}
 	addr      net.Addr // set before listening is closed
+	grpcAddr  net.Addr
 	adminAddr net.Addr
 }
 
@@ -97,6 +97,9 @@ func (s *Server) Listening() <-chan struct{} { return s.listening }
 // Addr is the service's real address, nil before Listening is closed.
 func (s *Server) Addr() net.Addr { return s.known(&s.addr) }
 
+// GRPCAddr is the gRPC listener's real address, nil before Listening is closed and when there is none.
+func (s *Server) GRPCAddr() net.Addr { return s.known(&s.grpcAddr) }
+
 // AdminAddr is the admin listener's real address, nil before Listening is closed
 // and when there is none.
 func (s *Server) AdminAddr() net.Addr { return s.known(&s.adminAddr) }
@@ -143,7 +146,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // serve serves until ctx is done or a listener fails, then drains.
-func (s *Server) serve(ctx context.Context, listeners []*httpListener) error {
+func (s *Server) serve(ctx context.Context, listeners []*openListener) error {
 	ended := make(chan error, len(listeners))
 	for _, f := range listeners {
 		go func() { ended <- f.serve() }()
@@ -174,6 +177,7 @@ func (s *Server) announce() {
 		tokens  int
 	}{
 		{serviceHTTP, s.addr, s.config.TLS, len(s.config.API.Tokens)},
+		{serviceGRPC, s.grpcAddr, s.config.GRPCTLS, 0},
 		{serviceAdmin, s.adminAddr, s.config.AdminTLS, len(s.config.AdminTokens)},
 	} {
 		if l.addr == nil {
@@ -191,6 +195,10 @@ func (s *Server) announce() {
 			)
 		}
 	}
+	if s.grpcAddr != nil && !isLoopback(s.grpcAddr) && s.config.GRPCTLS.ClientCAFile == "" {
+		log.Warn("whoever reaches the gRPC listener may ask the rate limit service; let it ask for clients' certificates with grpc_tls.client_ca_file, or keep others away from it",
+			"addr", s.grpcAddr.String())
+	}
 	switch {
 	case len(s.config.API.Tokens) > 0:
 	case s.config.API.Open:
@@ -204,7 +212,7 @@ func (s *Server) announce() {
 
 // drain stops the servers. It waits for load balancers, and for the next requests of connections that are
 // kept alive, only when the servers are still fine.
-func (s *Server) drain(listeners []*httpListener, wait bool) error {
+func (s *Server) drain(listeners []*openListener, wait bool) error {
 	s.service.draining.Store(true) // from now on answers end their connections
 	if wait && s.config.DrainDelay > 0 {
 		<-time.After(s.config.DrainDelay)
@@ -219,9 +227,9 @@ func (s *Server) drain(listeners []*httpListener, wait bool) error {
 	stopped := make(chan error, len(listeners))
 	for _, f := range listeners {
 		go func() {
-			err := f.server.Shutdown(ctx)
+			err := f.shutdown(ctx)
 			if err != nil {
-				err = prefix.Join(fmt.Errorf("requests were cut off after %s: %w", s.config.DrainTimeout, err), f.server.Close())
+				err = prefix.Errorf("requests were cut off after %s: %w", s.config.DrainTimeout, err)
 			}
 			stopped <- err
 		}()
@@ -238,7 +246,7 @@ const handshake = 200 * time.Millisecond
 // stopAccepting closes the listeners when every connection that the kernel has made for them is accepted: it resets
 // those that it finds in the backlog of a socket that is closed. Systems other than Linux can't be kept from making
 // more of them, so there the listeners are closed at once.
-func stopAccepting(ctx context.Context, listeners []*httpListener) (failed error) {
+func stopAccepting(ctx context.Context, listeners []*openListener) (failed error) {
 	var sockets []syscall.Conn
 	for _, f := range listeners {
 		if f.socket != nil && dropNew(f.socket) == nil {
@@ -260,7 +268,7 @@ func stopAccepting(ctx context.Context, listeners []*httpListener) (failed error
 
 // awaitKept waits until the connections are gone, as each is after its next answer, for DrainKeepAlive at most.
 // http.Server.Shutdown would close those that are idle at once, with what their clients are about to send.
-func (s *Server) awaitKept(ctx context.Context, listeners []*httpListener) {
+func (s *Server) awaitKept(ctx context.Context, listeners []*openListener) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.DrainKeepAlive)
 	defer cancel()
 	for open := 1; open > 0 && sleep.For(ctx, drainGap) == nil; {

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
@@ -56,10 +57,11 @@ type service struct {
 	evaluations sync.Pool // of *evaluation
 	ruleMetrics *promlimit.Rules
 
-	connections, adminConnections *connMetrics
-	bodies                        *bodyBudget // of the REST API
-	events                        *events
-	administration                *rulesapi.API
+	connections, adminConnections, rpcConnections *connMetrics
+	bodies                                        *bodyBudget // of the REST API
+	events                                        *events
+	rateLimit                                     *rls.Service // nil without a gRPC listener
+	administration                                *rulesapi.API
 }
 
 // readRequest reads a body that describes a request, as an evaluation's does.
@@ -113,7 +115,7 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, private, err := newConnMetrics(registerer)
+	public, private, rpc, err := newConnMetrics(registerer)
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +144,14 @@ func newService(config *Config) (*service, error) {
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
 
-		connections: public, adminConnections: private,
+		connections: public, adminConnections: private, rpcConnections: rpc,
 		bodies: bodies, events: events,
 	}
 	if config.Activity != nil {
 		s.observers = append(s.observers, config.Activity.Observe)
+	}
+	if err := s.addRateLimit(registerer); err != nil {
+		return nil, err
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager:      config.Manager,
@@ -255,6 +260,9 @@ var endpoints = map[string]endpoint{
 
 func (s *service) route(w http.ResponseWriter, r *http.Request) error {
 	e, known := endpoints[r.URL.Path]
+	if !known && s.rateLimit != nil {
+		e, known = rateLimitEndpoints[r.URL.Path]
+	}
 	if !known {
 		return problem.NoPath(r.URL.Path)
 	}

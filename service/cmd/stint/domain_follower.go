@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
+)
+
+// A domainFollower puts the domains of files in force for the rate limit service.
+type domainFollower struct {
+	path    string
+	service *rls.Service
+	logger  *slog.Logger
+	texts   []file.Text // that were read last
+}
+
+// followDomains follows the files of the configuration until ctx is done. With strict the first domains have to be
+// good; else those with faults are refused, and there are none until they are mended.
+func followDomains(
+	ctx context.Context,
+	loaded config.Config,
+	s *server.Server,
+	logger *slog.Logger,
+	strict bool,
+) (stop func(), err error) {
+	if loaded.Envoy.Config == "" {
+		return func() {}, nil
+	}
+	f := &domainFollower{path: loaded.Envoy.Config, service: s.RateLimit(), logger: logger}
+	if err := f.read(); err != nil {
+		if strict {
+			return nil, misconfigured(err)
+		}
+		f.refuse(err)
+	}
+	return background(ctx, func(ctx context.Context) {
+		file.Follow(ctx, f.path, logger, f.read, f.refuse)
+	}), nil
+}
+
+// read puts the domains of the files in force.
+func (f *domainFollower) read() error {
+	texts, err := file.Texts(f.path)
+	if err == nil && f.texts != nil && slices.EqualFunc(texts, f.texts, sameText) {
+		return nil
+	}
+	f.texts = texts
+	var list []*domains.Domain
+	var warnings []string
+	if err == nil {
+		list, warnings, err = readDomains(texts)
+	}
+	if err != nil {
+		f.service.Refused()
+		return err
+	}
+	if err := f.service.Swap(list); err != nil {
+		return err
+	}
+	for _, warning := range warnings {
+		f.logger.Warn("a part of the domains has no effect", "at", warning)
+	}
+	names, limits, _ := f.service.Loaded()
+	f.logger.Info("domains are in force", "from", f.path, "domains", names, "limits", limits)
+	return nil
+}
+
+func sameText(a, b file.Text) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
+
+// refuse logs what could not be put in force.
+func (f *domainFollower) refuse(err error) {
+	f.logger.Error(
+		"the new domains are refused; the current ones stay in force", "from", f.path,
+		"err", document.Redact(prefix.Trim(err.Error())),
+	)
+}
+
+// readDomains reads the domains of documents, with what in them has no effect.
+func readDomains(texts []file.Text) (list []*domains.Domain, warnings []string, err error) {
+	var faults document.Faults
+	for _, text := range texts {
+		domain, noted, err := domains.Parse(text.Name, text.Data)
+		for _, fault := range file.Unjoin[document.Faults](err) {
+			faults.Join(fault)
+		}
+		warnings = append(warnings, noted...)
+		if domain != nil {
+			list = append(list, domain)
+		}
+	}
+	return list, slices.Clip(warnings), faults.Err()
+}
+
+// rateLimitConfig is the configuration's part of the rate limit service.
+func rateLimitConfig(c config.Envoy) rls.Config {
+	return rls.Config{
+		Accounting: domains.Accounting(c.Accounting), MergeDomains: c.Merge, Shadow: c.Shadow, Quota: c.Quota,
+		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100,
+		Headers: rls.Headers(c.Headers),
+	}
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// dropInName is the name of the reference service's program. Called by it, this one behaves as it does.
+const dropInName = "ratelimit"
+
+func rateLimitCommand(p process) *cobra.Command {
+	return &cobra.Command{
+		Use:   dropInName,
+		Short: "Run in the place of Envoy's reference rate limit service, by its environment variables",
+		Long: "Run in the place of Envoy's reference rate limit service (github.com/envoyproxy/ratelimit): by its environment\n" +
+			"variables and their defaults, in its accounting. A link to this program with the name ratelimit does the same.\n" +
+			"Variables that begin with STINT_ beat them, such as STINT_ADMIN_LISTEN for the dashboard.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			d, loaded, err := newDropIn(p)
+			if err != nil {
+				return err
+			}
+			reload := func() (config.Config, error) {
+				_, loaded, err := newDropIn(p)
+				return loaded, err
+			}
+			return serve(command.Context(), d.process, loaded, reload, serveOptions{dropIn: d})
+		},
+	}
+}
+
+// A dropIn is what of the reference service's environment is no setting of this one.
+type dropIn struct {
+	process process // with tracing as this program's libraries want it
+
+	debug, metrics, metricsPath string // addresses of further listeners; "" for none
+	maxAge                      time.Duration
+	forced                      bool // whether it is ready without a configuration
+
+	ignored []string // variables that are given and have no meaning here
+	faults  []string
+}
+
+// newDropIn reads the environment.
+func newDropIn(p process) (*dropIn, config.Config, error) {
+	d := &dropIn{}
+	settings := d.translate(p)
+	env := func(name string) (string, bool) {
+		if text, _ := p.Env(name); text != "" {
+			return text, true
+		}
+		text, found := settings[name]
+		return text, found
+	}
+	d.process = p
+	d.process.Env = env
+	sources := config.Sources{Env: env, Variables: p.variables(), FileFrom: "STINT_CONFIG", File: p.env("STINT_CONFIG")}
+	loaded, err := config.Load(sources)
+	if len(d.faults) > 0 || err != nil {
+		text := strings.Join(d.faults, "\n")
+		if err != nil {
+			text = strings.TrimSpace(text + "\n" + err.Error())
+		}
+		return nil, loaded, misused("%s", text)
+	}
+	return d, loaded, nil
+}
+
+// translate makes settings of the reference service's variables.
+func (d *dropIn) translate(p process) map[string]string {
+	v := variables{p: p, dropIn: d, known: map[string]bool{}}
+	settings := map[string]string{
+		"STINT_LISTEN":              net.JoinHostPort(v.text("HOST", "0.0.0.0"), v.text("PORT", "8080")),
+		"STINT_GRPC_LISTEN":         net.JoinHostPort(v.text("GRPC_HOST", "0.0.0.0"), v.text("GRPC_PORT", "8081")),
+		"STINT_ADMIN_LISTEN":        "off",
+		"STINT_ENVOY_ACCOUNTING":    "reference",
+		"STINT_ENVOY_MERGE_DOMAINS": strconv.FormatBool(v.boolean("MERGE_DOMAIN_CONFIG", false)),
+		"STINT_ENVOY_SHADOW":        strconv.FormatBool(v.boolean("SHADOW_MODE", false)),
+		"STINT_ENVOY_QUOTA":         strconv.FormatBool(v.boolean("QUOTA_MODE", false)),
+		"STINT_ENVOY_METADATA":      strconv.FormatBool(v.boolean("RESPONSE_DYNAMIC_METADATA", false)),
+		"STINT_ENVOY_KEEP_DENIED":   strconv.FormatBool(v.boolean("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", false)),
+		"STINT_ENVOY_NEAR_LIMIT":    v.percent("NEAR_LIMIT_RATIO", 0.8),
+		"STINT_LOG_LEVEL":           v.oneOf("LOG_LEVEL", "warn", logLevels),
+		"STINT_LOG_FORMAT":          v.oneOf("LOG_FORMAT", "text", map[string]string{"text": "text", "json": "json"}),
+		"STINT_STORE_KEY_PREFIX":    v.text("CACHE_KEY_PREFIX", ""),
+		// Envoy decides by its failure_mode_deny what becomes of requests that can't be decided.
+		"STINT_ON_STORE_FAILURE": "closed",
+	}
+	if path := v.text("GRPC_UDS", ""); path != "" {
+		settings["STINT_GRPC_LISTEN"] = "unix:" + path
+	}
+	d.debug = net.JoinHostPort(v.text("DEBUG_HOST", "0.0.0.0"), v.text("DEBUG_PORT", "6070"))
+	address, path := v.text("PROMETHEUS_ADDR", ":9090"), v.text("PROMETHEUS_PATH", "/metrics")
+	if v.boolean("USE_PROMETHEUS", false) {
+		d.metrics, d.metricsPath = address, path
+	}
+	d.maxAge = v.duration("GRPC_MAX_CONNECTION_AGE", 24*time.Hour)
+	d.forced = v.boolean("FORCE_START_WITHOUT_INITIAL_CONFIG", false) && !v.boolean("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", false)
+	for name, setting := range map[string]string{
+		"LIMIT_LIMIT_HEADER": "LIMIT", "LIMIT_REMAINING_HEADER": "REMAINING", "LIMIT_RESET_HEADER": "RESET",
+	} {
+		field := v.text(name, "RateLimit-"+setting[:1]+strings.ToLower(setting[1:]))
+		if v.boolean("LIMIT_RESPONSE_HEADERS_ENABLED", false) {
+			settings["STINT_ENVOY_HEADERS_"+setting] = field
+		}
+	}
+	v.tls(settings)
+	v.redis(settings)
+	v.domains(settings)
+	v.tracing(settings)
+	for _, name := range p.variables() {
+		if text, _ := p.Env(name); text != "" && slices.ContainsFunc(dropInPrefixes, func(begin string) bool {
+			return strings.HasPrefix(name, begin)
+		}) && !v.known[name] {
+			d.ignored = append(d.ignored, name)
+		}
+	}
+	slices.Sort(d.ignored)
+	return settings
+}
+
+// dropInPrefixes begin the names of the reference service's variables that may have no meaning here.
+var dropInPrefixes = []string{
+	"BACKEND_TYPE", "CONFIG_", "DISABLE_STATS", "EXPIRATION_JITTER", "EXTRA_TAGS", "GRPC_CLIENT_", "GRPC_MAX_", "GRPC_SERVER_", "LOCAL_CACHE", "MEMCACHE_",
+	"PROMETHEUS_", "REDIS_", "RUNTIME_", "STATSD_", "STATS_", "TRACING_", "USE_DOG_STATSD", "USE_STATSD", "XDS_CLIENT_",
+}
+
+var logLevels = map[string]string{
+	"panic": "error", "fatal": "error", "error": "error", "warn": "warn", "warning": "warn", "info": "info",
+	"debug": "debug", "trace": "debug",
+}
+
+// variables reads the environment, and notes what it reads.
+type variables struct {
+	p      process
+	dropIn *dropIn
+	known  map[string]bool
+}
+
+func (v *variables) text(name, standard string) string {
+	v.known[name] = true
+	return cmp.Or(v.p.env(name), standard)
+}
+
+func (v *variables) fault(name, text, allowed string) {
+	v.dropIn.faults = append(v.dropIn.faults, prefix.Trim(stint.Invalid(name, text, allowed).Error()))
+}
+
+func (v *variables) boolean(name string, standard bool) bool {
+	text := v.text(name, strconv.FormatBool(standard))
+	is, err := strconv.ParseBool(text)
+	if err != nil {
+		v.fault(name, text, "true or false")
+	}
+	return is
+}
+
+func (v *variables) duration(name string, standard time.Duration) time.Duration {
+	text := v.text(name, standard.String())
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		v.fault(name, text, "a duration such as 24h")
+	}
+	return d
+}
+
+func (v *variables) percent(name string, standard float64) string {
+	text := v.text(name, fmt.Sprint(standard))
+	ratio, err := strconv.ParseFloat(text, 64)
+	if err != nil || ratio < 0.01 || ratio > 1 {
+		v.fault(name, text, "0.01 to 1")
+	}
+	return strconv.Itoa(int(ratio*100 + 0.5))
+}
+
+func (v *variables) oneOf(name, standard string, allowed map[string]string) string {
+	text := strings.ToLower(v.text(name, standard))
+	if allowed[text] == "" {
+		v.fault(name, text, "one of "+strings.Join(sorted(keysOf(allowed)), ", "))
+	}
+	return allowed[text]
+}
+
+func keysOf(m map[string]string) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// tls reads what the gRPC listener speaks TLS with.
+func (v *variables) tls(settings map[string]string) {
+	settings["STINT_GRPC_TLS_CERT_FILE"] = "off"
+	files := map[string]string{
+		"GRPC_SERVER_TLS_CERT": "CERT_FILE", "GRPC_SERVER_TLS_KEY": "KEY_FILE", "GRPC_CLIENT_TLS_CACERT": "CLIENT_CA_FILE",
+		"GRPC_CLIENT_TLS_SAN": "CLIENT_NAME",
+	}
+	used := v.boolean("GRPC_SERVER_USE_TLS", false)
+	for name, setting := range files {
+		if text := v.text(name, ""); used {
+			settings["STINT_GRPC_TLS_"+setting] = text
+		}
+	}
+}
+
+// redis reads where counters are kept.
+func (v *variables) redis(settings map[string]string) {
+	if backend := v.text("BACKEND_TYPE", "redis"); backend != "redis" {
+		v.fault("BACKEND_TYPE", backend, "redis")
+	}
+	socket := v.oneOf("REDIS_SOCKET_TYPE", "unix", map[string]string{"unix": "unix", "tcp": "tcp", "tls": "tls"})
+	scheme := "redis"
+	if v.boolean("REDIS_TLS", false) || socket == "tls" {
+		scheme = "rediss"
+	}
+	address := strings.TrimPrefix(v.text("REDIS_URL", "/var/run/nutcracker/ratelimit.sock"), "redis://")
+	switch kind := strings.ToUpper(v.text("REDIS_TYPE", "SINGLE")); {
+	case kind == "SINGLE" && socket == "unix":
+		settings["STINT_STORE"] = "unix://" + address
+	case kind == "SINGLE" && !strings.Contains(address, ","):
+		settings["STINT_STORE"] = scheme + "://" + address
+	case kind == "SINGLE", kind == "CLUSTER":
+		settings["STINT_STORE"] = scheme + "-cluster://" + address
+	case kind == "SENTINEL":
+		name, servers, found := strings.Cut(address, ",")
+		if !found {
+			v.fault("REDIS_URL", address, "the primary's name, and behind commas the addresses of sentinels")
+		}
+		settings["STINT_STORE"] = scheme + "-sentinel://" + servers + "/" + name
+	default:
+		v.fault("REDIS_TYPE", kind, "SINGLE, SENTINEL or CLUSTER")
+	}
+	for name, setting := range map[string]string{"REDIS_AUTH": "", "REDIS_SENTINEL_AUTH": "SENTINEL_"} {
+		user, password, both := strings.Cut(v.text(name, ""), ":")
+		if !both {
+			user, password = "", user
+		}
+		settings["STINT_STORE_"+setting+"USERNAME"], settings["STINT_STORE_"+setting+"PASSWORD"] = user, password
+	}
+	if scheme == "rediss" {
+		settings["STINT_STORE_TLS_CERT_FILE"] = v.text("REDIS_TLS_CLIENT_CERT", "")
+		settings["STINT_STORE_TLS_KEY_FILE"] = v.text("REDIS_TLS_CLIENT_KEY", "")
+		settings["STINT_STORE_TLS_CA_FILE"] = v.text("REDIS_TLS_CACERT", "")
+	}
+	if v.boolean("REDIS_PERSECOND", false) {
+		v.fault("REDIS_PERSECOND", "true", "false: one Redis keeps all counters")
+	}
+	if given := v.p.env("REDIS_TIMEOUT"); given != "" { // its default of 10 s would keep Envoy waiting
+		settings["STINT_STORE_TIMEOUT"] = v.duration("REDIS_TIMEOUT", 0).String()
+	}
+}
+
+// domains reads where the configuration is.
+func (v *variables) domains(settings map[string]string) {
+	switch kind := v.text("CONFIG_TYPE", "FILE"); kind {
+	case "FILE":
+		root := filepath.Join(v.text("RUNTIME_ROOT", "/srv/runtime_data/current"), v.text("RUNTIME_SUBDIRECTORY", ""))
+		settings["STINT_ENVOY_CONFIG"] = filepath.Join(root, v.text("RUNTIME_APPDIRECTORY", "config"))
+		_, _ = v.boolean("RUNTIME_WATCH_ROOT", true), v.boolean("RUNTIME_IGNOREDOTFILES", false)
+	default:
+		v.fault("CONFIG_TYPE", kind, "FILE")
+	}
+}
+
+// tracing turns traces on as the libraries of this program know it.
+func (v *variables) tracing(settings map[string]string) {
+	if !v.boolean("TRACING_ENABLED", false) {
+		return
+	}
+	settings["OTEL_TRACES_EXPORTER"] = "otlp"
+	settings["OTEL_SERVICE_NAME"] = v.text("TRACING_SERVICE_NAME", "RateLimit")
+	settings["OTEL_TRACES_SAMPLER"] = "parentbased_traceidratio"
+	settings["OTEL_TRACES_SAMPLER_ARG"] = v.text("TRACING_SAMPLING_RATE", "1")
+	settings["OTEL_RESOURCE_ATTRIBUTES"] = fmt.Sprintf("service.namespace=%s,service.instance.id=%s",
+		v.text("TRACING_SERVICE_NAMESPACE", ""), v.text("TRACING_SERVICE_INSTANCE_ID", ""))
+}
+
+// start logs what the environment has no effect on, and opens the further listeners until the returned function is
+// called.
+func (d *dropIn) start(ctx context.Context, s *server.Server, logger *slog.Logger) (stop func(), err error) {
+	logger.Warn("this is stint in the place of Envoy's reference rate limit service; there are no statsd, memcached and pprof, "+
+		"and metrics have the names of that service's own mapping", "no_effect", d.ignored)
+	figures := func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = api.PathMetrics
+		s.Handler().ServeHTTP(w, r)
+	}
+	debug := http.NewServeMux()
+	debug.HandleFunc("GET /stats", figures)
+	debug.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(s.RateLimit().Dump())) // a client that is gone has no use for the error
+	})
+	listeners := map[string]http.Handler{d.debug: debug}
+	if d.metrics != "" {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET "+d.metricsPath, figures)
+		listeners[d.metrics] = mux
+	}
+	var stops []func()
+	stop = func() {
+		for _, end := range stops {
+			end()
+		}
+	}
+	for address, handler := range listeners {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err != nil {
+			stop()
+			return nil, failed(err)
+		}
+		logger.Info("listening", "service", "debug", "addr", ln.Addr().String())
+		own := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+		stops = append(stops, background(ctx, func(context.Context) {
+			if err := own.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				logger.Error("a listener has ended", "addr", address, "err", err)
+			}
+		}))
+		stops = slices.Insert(stops, 0, func() { _ = own.Close() })
+	}
+	return stop, nil
+}

@@ -1,0 +1,272 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	rpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rls"
+)
+
+// The bounds on one connection of gRPC. A client's requests wait for each other beyond them.
+const (
+	grpcStreams      = 1000      // at once
+	grpcMessageBytes = 256 << 10 // of a request
+	grpcHandshake    = 5 * time.Second
+)
+
+// healthName is under which the rate limit service's health is asked for, as the reference service has it.
+const healthName = "ratelimit"
+
+// healthGap is the time between two looks at whether the service is ready.
+const healthGap = 200 * time.Millisecond
+
+// addRateLimit makes the rate limit service, if there is a listener for it.
+func (s *service) addRateLimit(registerer prometheus.Registerer) error {
+	if s.config.GRPCListen == "" {
+		return nil
+	}
+	config := s.config.RateLimit
+	config.Store, config.Logger, config.Observe, config.Enter = s.config.Store, s.config.Logger, s.observe, s.enterRPC
+	made, err := rls.New(config)
+	if err != nil {
+		return err
+	}
+	s.rateLimit = made
+	return register(registerer, made.Collector())
+}
+
+// RateLimit is Envoy's rate limit service, which is given its domains; nil without a gRPC listener.
+func (s *Server) RateLimit() *rls.Service { return s.service.rateLimit }
+
+// enterRPC waits until the work of a request may begin.
+func (s *service) enterRPC(ctx context.Context, cost int64) (leave func(), err error) {
+	work, err := s.admission.enter(ctx, cost, func() string {
+		if p, ok := rpcpeer.FromContext(ctx); ok {
+			return s.clients.Key(p.Addr.String(), nil)
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	return work.leave, nil
+}
+
+// openGRPC opens the gRPC listener.
+func (s *Server) openGRPC(ctx context.Context) (*openListener, error) {
+	c := &s.config
+	ln, err := s.listenGRPC(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.grpcAddr = ln.Addr()
+	options := []grpc.ServerOption{
+		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes),
+		grpc.ConnectionTimeout(grpcHandshake),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: c.IdleTimeout, MaxConnectionAge: c.GRPCMaxAge, MaxConnectionAgeGrace: time.Hour,
+			Time: c.IdleTimeout, Timeout: c.WriteTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	}
+	if c.GRPCTLS.Enabled() {
+		certificates, err := openCertificates("grpc_tls", c.GRPCTLS, c.Logger, time.Now)
+		if err != nil {
+			return nil, errors.Join(prefix.Errorf("%w", err), ln.Close())
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(withClientName(certificates.Config(), c.GRPCClientName))))
+	}
+	server := grpc.NewServer(options...)
+	pb.RegisterRateLimitServiceServer(server, s.service.rateLimit)
+	healthpb.RegisterHealthServer(server, s.service.watchHealth(ctx))
+	reflection.Register(server)
+	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are is bounded here.
+	tracker := newIdleTracker(0, 0, 0, connLimiter{
+		most: c.MaxConnections, perPeer: c.MaxConnectionsPerPeer,
+		clients: s.service.clients, metrics: s.service.rpcConnections, logger: c.Logger,
+	})
+	socket, _ := ln.(syscall.Conn)
+	if _, tcp := ln.Addr().(*net.TCPAddr); !tcp {
+		socket = nil
+	}
+	return &openListener{
+		service: serviceGRPC, listener: grpcListener{tracker.listener(ln), tracker}, socket: socket,
+		grpc: server, tracker: tracker,
+	}, nil
+}
+
+// listenGRPC listens at an address, or at a socket of this machine.
+func (s *Server) listenGRPC(ctx context.Context) (net.Listener, error) {
+	path, local := strings.CutPrefix(s.config.GRPCListen, "unix:")
+	if !local {
+		return s.listen(ctx, "grpc_listen", s.config.GRPCListen)
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, prefix.Errorf("grpc_listen: %w: %w", stint.Invalid("grpc_listen", s.config.GRPCListen,
+			"unix: and the path of a socket that is not there yet, in a folder that may be written"), err)
+	}
+	return ln, nil
+}
+
+// A grpcListener accepts connections that are counted until they are closed.
+type grpcListener struct {
+	net.Listener
+	tracker *idleTracker
+}
+
+// Accept implements [net.Listener].
+func (l grpcListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tracked, ok := conn.(*trackedConn); ok {
+		tracked.since.Store(int64(streaming)) // it is not closed for another one
+		return grpcConn{tracked, l.tracker}, nil
+	}
+	return conn, err
+}
+
+// A grpcConn is forgotten when it is closed.
+type grpcConn struct {
+	*trackedConn
+	tracker *idleTracker
+}
+
+// Close implements [net.Conn].
+func (c grpcConn) Close() error {
+	c.tracker.changed(c.trackedConn, http.StateClosed)
+	return c.trackedConn.Close()
+}
+
+// withClientName has a handshake ask for a name in the client's certificate, "" for any.
+func withClientName(config *tls.Config, name string) *tls.Config {
+	if name == "" {
+		return config
+	}
+	find := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		found, err := find(hello)
+		if err != nil {
+			return nil, err
+		}
+		found = found.Clone()
+		found.VerifyConnection = func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 || !hasName(state.PeerCertificates[0], name) {
+				return errors.New("the client's certificate does not have the name that grpc_client_name asks for")
+			}
+			return nil
+		}
+		return found, nil
+	}
+	return config
+}
+
+func hasName(certificate *x509.Certificate, name string) bool {
+	return certificate.VerifyHostname(name) == nil || slices.Contains(certificate.DNSNames, name) ||
+		slices.ContainsFunc(certificate.IPAddresses, func(ip net.IP) bool { return ip.String() == name }) ||
+		slices.ContainsFunc(certificate.URIs, func(uri *url.URL) bool { return uri.String() == name })
+}
+
+// watchHealth is gRPC's health service, which tells whether this one is ready, until ctx is done and it has drained.
+func (s *service) watchHealth(ctx context.Context) *health.Server {
+	told := health.NewServer()
+	tell := func() {
+		status := healthpb.HealthCheckResponse_SERVING
+		if !s.ready(ctx) {
+			status = healthpb.HealthCheckResponse_NOT_SERVING
+		}
+		for _, name := range []string{"", healthName, pb.RateLimitService_ServiceDesc.ServiceName} {
+			told.SetServingStatus(name, status)
+		}
+	}
+	tell()
+	go func() {
+		sleep.Every(ctx, healthGap, tell)
+		told.Shutdown()
+	}()
+	return told
+}
+
+// rateLimitEndpoints are those of the rate limit service over HTTP, as the reference service has them.
+var rateLimitEndpoints = map[string]endpoint{
+	"/json":        {[]string{"POST"}, (*service).rateLimitJSON},
+	"/healthcheck": {readMethods, (*service).healthcheck},
+}
+
+// rateLimitJSON is ShouldRateLimit with its messages as JSON.
+func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
+	if !s.config.OpenJSON {
+		if err := s.authority.mayManage(r); err != nil {
+			return err
+		}
+	}
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	defer text.release()
+	request := &pb.RateLimitRequest{}
+	if err := protojson.Unmarshal([]byte(text.text), request); err != nil {
+		return problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s", problem.Short(err.Error()))
+	}
+	response, err := s.rateLimit.ShouldRateLimit(r.Context(), request)
+	if err != nil {
+		return problem.New(httpStatus(status.Code(err)), "%s", status.Convert(err).Message())
+	}
+	body, err := protojson.Marshal(response)
+	if err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = jsonType
+	if response.OverallCode == pb.RateLimitResponse_OVER_LIMIT {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(body) // a client that is gone has no use for the error
+	return nil
+}
+
+// httpStatus is the status of HTTP for an error of the rate limit service.
+func httpStatus(code codes.Code) int {
+	switch code {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.Internal:
+		return http.StatusInternalServerError
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
+
+// healthcheck says OK while the service is ready.
+func (s *service) healthcheck(w http.ResponseWriter, r *http.Request) error {
+	if !s.ready(r.Context()) {
+		return problem.New(http.StatusInternalServerError, "the service is not ready")
+	}
+	_, _ = w.Write([]byte("OK")) // a client that is gone has no use for the error
+	return nil
+}

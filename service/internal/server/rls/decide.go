@@ -1,0 +1,454 @@
+package rls
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/stint-go/stint"
+)
+
+// A check is one descriptor of a request, with what becomes of it.
+type check struct {
+	limit     *limit // nil if none holds, or another replaces it
+	unlimited bool
+	key       string
+	hits      int64 // 0 is a look; below 0 they are given back
+	counters  *counters
+	look      bool // whether its hits are not counted
+	claim     int  // of the operation that decides it
+
+	over      bool // the limit is exceeded
+	remaining int64
+	after     int64 // hits that are counted now, as far as they are known
+	wait      time.Duration
+	reset     time.Duration
+	at        stint.Instant
+	degraded  bool
+	source    stint.Source
+	decided   bool // whether a store was asked
+}
+
+// asks reports whether a store is asked about the check.
+func (k *check) asks() bool {
+	return k.limit != nil && (k.limit.policy != nil || k.limit.counter != nil)
+}
+
+// A decision is what deciding one request needs for a moment. One that is used again saves its allocations.
+type decision struct {
+	service *Service
+	request *pb.RateLimitRequest
+	checks  []check
+	lookup  lookup
+	key     []byte
+
+	ops     []stint.Op
+	results []stint.Result
+	each    []stint.Outcome
+	and     []stint.Claim
+	parts   [][]int // of each operation: the places of its checks, in the order of its claims
+	places  []int
+	event   stint.Event
+}
+
+// clear forgets the request.
+func (d *decision) clear() {
+	clear(d.checks)
+	clear(d.ops)
+	clear(d.and)
+	d.request, d.event, d.checks = nil, stint.Event{}, d.checks[:0]
+	d.begin()
+}
+
+// begin forgets operations.
+func (d *decision) begin() {
+	d.ops, d.and, d.each, d.parts, d.places = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0], d.places[:0]
+}
+
+// match finds the limit of each descriptor.
+func (d *decision) match(t *tree) error {
+	r := d.request
+	of := t.domains[r.Domain]
+	if of == nil {
+		d.service.stats.domainUnknown(r.Domain)
+	}
+	replaced := false
+	for i, given := range r.Descriptors {
+		k := check{}
+		if err := checkDescriptor(i, given); err != nil {
+			return err
+		}
+		k.hits = hitsOf(r, given)
+		if of != nil {
+			if err := d.matchOne(of, i, given, &k); err != nil {
+				return err
+			}
+		}
+		if k.limit != nil {
+			replaced = replaced || len(k.limit.Replaces) > 0
+			if k.limit.Unlimited {
+				k.unlimited = true
+			}
+		}
+		d.checks = append(d.checks, k)
+	}
+	if replaced {
+		d.replace()
+	}
+	for i := range d.checks {
+		if k := &d.checks[i]; k.unlimited {
+			k.limit = nil
+		}
+	}
+	return nil
+}
+
+// checkDescriptor reports what no limit could be found for.
+func checkDescriptor(i int, given *common.RateLimitDescriptor) error {
+	const most = 64
+	if n := len(given.GetEntries()); n == 0 || n > most {
+		return stint.Invalid(fmt.Sprintf("descriptors[%d].entries", i), n, fmt.Sprintf("1 to %d entries", most))
+	}
+	for j, e := range given.Entries {
+		if e.GetKey() == "" {
+			return stint.Invalid(fmt.Sprintf("descriptors[%d].entries[%d].key", i, j), "", "a key")
+		}
+	}
+	return nil
+}
+
+// hitsOf is what a descriptor costs.
+func hitsOf(r *pb.RateLimitRequest, given *common.RateLimitDescriptor) int64 {
+	hits := int64(max(1, r.HitsAddend))
+	if given.HitsAddend != nil {
+		hits = int64(min(given.HitsAddend.Value, math.MaxInt64))
+	}
+	if hits = min(hits, stint.MaxPermits); given.IsNegativeHits {
+		return -hits
+	}
+	return hits
+}
+
+// matchOne finds the limit of a descriptor, and its state.
+func (d *decision) matchOne(of *domain, i int, given *common.RateLimitDescriptor, k *check) error {
+	s := d.service
+	if given.Limit != nil {
+		l, err := of.override(given.Limit, s.config.Accounting)
+		if err != nil {
+			return fmt.Errorf("descriptors[%d]: %w", i, err)
+		}
+		k.limit, d.lookup.values = l, d.lookup.values[:0]
+		k.counters = s.countersOf(l)
+	} else {
+		l := d.lookup.find(of, given.Entries)
+		if l == nil {
+			return nil
+		}
+		k.limit = l
+		switch {
+		case l.Unlimited:
+		case l.detailed:
+			d.key = d.lookup.appendDetailed(d.key[:0], of.name, given.Entries)
+			k.counters = s.stats.of(d.key)
+		case string(d.lookup.metric) != l.id:
+			k.counters = s.stats.of(d.lookup.metric)
+		default:
+			k.counters = s.countersOf(l)
+		}
+	}
+	if k.asks() {
+		d.key = d.lookup.appendKey(d.key[:0], given.Entries, k.limit.reference())
+		k.key = string(d.key)
+	}
+	return nil
+}
+
+// countersOf are the statistics that have a limit's own name.
+func (s *Service) countersOf(l *limit) *counters {
+	if c := l.counters.Load(); c != nil {
+		return c
+	}
+	c := s.stats.of([]byte(l.id))
+	l.counters.Store(c)
+	return c
+}
+
+// replace takes away the limits that others replace.
+func (d *decision) replace() {
+	names := map[string]bool{}
+	for i := range d.checks {
+		if l := d.checks[i].limit; l != nil {
+			for _, name := range l.Replaces {
+				names[name] = true
+			}
+		}
+	}
+	for i := range d.checks {
+		if l := d.checks[i].limit; l != nil && l.Name != "" && names[l.Name] && !l.Unlimited {
+			d.checks[i].limit = nil
+		}
+	}
+}
+
+// quota reports whether a check is in quota mode.
+func (d *decision) quota(k *check) bool {
+	return d.service.config.Quota || k.limit != nil && k.limit.quota
+}
+
+// exceeded reports whether limits deny the request: one that is not in quota mode, or all that are.
+func (d *decision) exceeded() bool {
+	quotas, left := 0, 0
+	for i := range d.checks {
+		k := &d.checks[i]
+		over := k.over && !k.limit.shadow
+		switch {
+		case !d.quota(k) && over:
+			return true
+		case d.quota(k):
+			quotas++
+			if !over {
+				left++
+			}
+		}
+	}
+	return quotas > 0 && left == 0
+}
+
+// decide has the store decide all checks. In the atomic accounting those that may deny the request are one operation, so
+// that it takes from all of them or from none; looks come before it, and what is given back after.
+func (d *decision) decide(ctx context.Context) error {
+	d.begin()
+	together, looks, refunds := d.places[:0], []int(nil), []int(nil)
+	for i := range d.checks {
+		k := &d.checks[i]
+		switch {
+		case k.limit == nil:
+		case !k.asks(): // a limit of 0
+			k.over, k.wait, k.reset = k.hits > 0 || k.hits == 0 && !k.limit.reference(), stint.Never, k.limit.Unit.Length()
+		case k.limit.reference() || k.limit.shadow:
+		case k.hits == 0:
+			looks = append(looks, i)
+		case k.hits < 0:
+			refunds = append(refunds, i)
+		default:
+			together = append(together, i)
+		}
+	}
+	d.places = together
+	if d.service.config.KeepDenied {
+		if err := d.lookAhead(ctx); err != nil {
+			return err
+		}
+	}
+	d.queueAlone()
+	if len(looks) > 0 {
+		d.queue(stint.Peek, looks)
+		if len(together) > 0 {
+			if err := d.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.takeTogether(ctx, together); err != nil {
+		return err
+	}
+	verb := stint.Settle
+	if len(refunds) > 0 && d.exceeded() {
+		verb = stint.Peek
+	}
+	for _, i := range refunds {
+		d.queue(verb, []int{i})
+	}
+	return d.flush(ctx)
+}
+
+// takeTogether takes from all limits of these checks, or from none. One in quota mode that denies is left out while
+// another in quota mode admits.
+func (d *decision) takeTogether(ctx context.Context, live []int) error {
+	for len(live) > 0 {
+		verb := stint.Take
+		if d.exceeded() {
+			verb = stint.Peek
+		}
+		d.queue(verb, live)
+		last := len(d.ops) - 1
+		if err := d.flush(ctx); err != nil {
+			return err
+		}
+		if verb == stint.Peek || d.results[last].Decision.Allowed || d.exceeded() {
+			return nil
+		}
+		live = slices.DeleteFunc(live, func(i int) bool { return d.checks[i].over })
+	}
+	return nil
+}
+
+// alone reports whether a check is decided by itself.
+func (k *check) alone() bool { return k.asks() && (k.limit.reference() || k.limit.shadow) }
+
+// queueAlone queues the checks that are decided by themselves.
+func (d *decision) queueAlone() {
+	for i := range d.checks {
+		k := &d.checks[i]
+		if !k.alone() {
+			continue
+		}
+		verb := stint.Take
+		switch {
+		case k.hits < 0:
+			verb = stint.Settle
+		case k.hits == 0 || k.look:
+			verb = stint.Peek
+		}
+		d.queue(verb, d.place(i))
+	}
+}
+
+// lookAhead leaves counted only the checks of the reference accounting that deny the request, if any does.
+func (d *decision) lookAhead(ctx context.Context) error {
+	for i := range d.checks {
+		if k := &d.checks[i]; k.asks() && k.limit.counter != nil {
+			d.queue(stint.Peek, d.place(i))
+		}
+	}
+	if err := d.flush(ctx); err != nil {
+		return err
+	}
+	exceeds := func(k *check) bool { return k.after+max(k.hits, 0) > int64(k.limit.RequestsPerUnit) }
+	exceeded := false
+	for i := range d.checks {
+		k := &d.checks[i]
+		exceeded = exceeded || k.asks() && k.limit.counter != nil && exceeds(k)
+	}
+	for i := range d.checks {
+		if k := &d.checks[i]; exceeded && k.asks() && k.limit.counter != nil {
+			k.look = !exceeds(k)
+		}
+	}
+	return nil
+}
+
+// place is the list of one place.
+func (d *decision) place(i int) []int {
+	d.places = append(d.places, i)
+	return d.places[len(d.places)-1 : len(d.places) : len(d.places)]
+}
+
+// queue adds an operation for the checks in these places. Checks of one state are one claim.
+func (d *decision) queue(verb stint.Verb, places []int) {
+	op := stint.Op{Verb: verb}
+	first := len(d.and)
+	claims := 0
+	for n, i := range places {
+		k := &d.checks[i]
+		claim := stint.Claim{Key: k.key, Policy: k.limit.policy, Permits: max(k.hits, 1)}
+		if k.limit.counter != nil {
+			claim.Policy = k.limit.counter
+		}
+		if verb == stint.Settle {
+			claim.Permits = k.hits
+		}
+		k.claim = claims
+		for _, j := range places[:n] {
+			if o := &d.checks[j]; o.limit == k.limit && o.key == k.key {
+				k.claim = o.claim
+				break
+			}
+		}
+		switch {
+		case k.claim < claims && k.claim == 0:
+			op.Permits += claim.Permits
+			continue
+		case k.claim < claims:
+			d.and[first+k.claim-1].Permits += claim.Permits
+			continue
+		case claims == 0:
+			op.Claim = claim
+		default:
+			d.and = append(d.and, claim)
+		}
+		claims++
+	}
+	if claims > 1 {
+		op.And = d.and[first:len(d.and):len(d.and)]
+		at := len(d.each)
+		for range claims {
+			d.each = append(d.each, stint.Outcome{})
+		}
+		op.Each = d.each[at:len(d.each):len(d.each)]
+	}
+	d.ops, d.parts = append(d.ops, op), append(d.parts, places)
+}
+
+// flush has the store carry out what is queued, and takes over what it says.
+func (d *decision) flush(ctx context.Context) error {
+	if len(d.ops) == 0 {
+		return nil
+	}
+	if len(d.results) < len(d.ops) {
+		d.results = make([]stint.Result, max(len(d.ops), len(d.checks)))
+	}
+	results := d.results[:len(d.ops)]
+	if len(d.ops) == 1 {
+		results[0].Decision, results[0].Err = d.service.config.Store.Decide(ctx, d.ops[0])
+	} else {
+		d.service.config.Store.DecideAll(ctx, d.ops, results)
+	}
+	for i := range results {
+		if err := results[i].Err; err != nil {
+			return err
+		}
+		for _, at := range d.parts[i] {
+			d.checks[at].note(&d.ops[i], &results[i].Decision)
+		}
+	}
+	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
+	return nil
+}
+
+// note takes over what the store said.
+func (k *check) note(op *stint.Op, decided *stint.Decision) {
+	o := stint.Outcome{
+		Allowed: decided.Allowed, Remaining: decided.Remaining,
+		RetryAfter: decided.RetryAfter, ResetAfter: decided.ResetAfter,
+	}
+	if op.Each != nil {
+		o = op.Each[k.claim]
+	}
+	k.decided, k.at, k.degraded = true, decided.At, decided.Degraded
+	k.source = decided.Source
+	most := int64(k.limit.RequestsPerUnit)
+	switch {
+	case k.limit.counter == nil:
+		k.over, k.remaining = !o.Allowed && k.hits >= 0, o.Remaining
+		k.after = max(0, min(most, stint.MaxPermits)-o.Remaining)
+	case decided.Degraded && decided.Source == stint.SourceFailurePolicy && o.Remaining == stint.MaxPermits:
+		k.over, k.remaining, k.after = !o.Allowed, most, 0
+	default:
+		k.after = stint.MaxPermits - o.Remaining
+		if !o.Allowed { // the counter itself is full
+			k.after = math.MaxUint32 + 1
+		}
+		k.over = k.hits >= 0 && k.after > most
+		k.remaining = max(0, most-k.after)
+	}
+	k.wait, k.reset = 0, o.ResetAfter
+	if k.limit.window != nil {
+		_, end := k.limit.window.Window(k.at)
+		k.reset = time.Duration(end-k.at) * time.Microsecond
+	}
+	if k.over {
+		k.wait = o.RetryAfter
+		if k.limit.counter != nil {
+			k.wait = k.reset
+			if k.hits > most {
+				k.wait = stint.Never
+			}
+		}
+	}
+}

@@ -1,0 +1,374 @@
+package domains
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules/file/document"
+)
+
+// The bounds on one document.
+const (
+	MaxBytes       = 32 << 20
+	maxDepth       = 32
+	maxDescriptors = 200_000
+)
+
+// Parse reads a document, and says what in it has no effect, with the place of each: a name that the reference service
+// knows, but not there. The domain is nil if the document is empty. The error is [document.Faults].
+func Parse(source string, data []byte) (domain *Domain, warnings []string, err error) {
+	p := &parser{}
+	whole := document.Parse(source, data, MaxBytes, &p.faults)
+	if len(p.faults) == 0 && whole.Kind == document.KindNull {
+		return nil, nil, nil
+	}
+	if len(p.faults) == 0 {
+		domain = &Domain{From: source}
+		p.domain(whole, domain)
+	}
+	if err := p.faults.Err(); err != nil {
+		return nil, nil, err
+	}
+	return domain, p.warnings, nil
+}
+
+// A parser reads a document.
+type parser struct {
+	faults      document.Faults
+	warnings    []string
+	descriptors int
+}
+
+// mapping hands the fields of a mapping to take, which says whether it knows them.
+func (p *parser) mapping(what string, v document.Value, take func(name string, v document.Value) bool) {
+	if v.Kind != document.KindMapping {
+		p.faults.Invalid(what, v, "a mapping")
+		return
+	}
+	for _, f := range v.Fields {
+		switch {
+		case take(f.Name, f.Value):
+		case isName(f.Name):
+			p.warnings = append(p.warnings, fmt.Sprintf("%v: %s has no effect in %s", f.At, f.Name, what))
+		default:
+			p.faults.Unknown(what, f, names)
+		}
+	}
+}
+
+func (p *parser) domain(v document.Value, d *Domain) {
+	p.mapping("the document", v, func(name string, v document.Value) bool {
+		switch name {
+		case "domain":
+			p.text("domain", v, &d.Name)
+		case "descriptors":
+			d.Descriptors = p.list("descriptors", v, 1)
+		default:
+			return false
+		}
+		return true
+	})
+	if d.Name == "" && len(p.faults) == 0 {
+		p.faults.Add(v.At, "domain is empty; allowed: the name that requests have")
+	}
+}
+
+// list reads the descriptors of a level.
+func (p *parser) list(path string, v document.Value, depth int) []Descriptor {
+	if v.Kind == document.KindNull {
+		return nil
+	}
+	if p.descriptors += len(v.Items); v.Kind != document.KindList || depth > maxDepth || p.descriptors > maxDescriptors {
+		p.faults.Invalid(path, v, fmt.Sprintf("a list of descriptors, %d in all and %d levels at most", maxDescriptors, maxDepth))
+		return nil
+	}
+	list := make([]Descriptor, len(v.Items))
+	seen := map[string]document.Position{}
+	for i, item := range v.Items {
+		d := &list[i]
+		what := fmt.Sprintf("%s[%d]", path, i)
+		p.descriptor(what, item, d, depth)
+		key := d.composite()
+		if first, twice := seen[key]; twice && d.Key != "" {
+			p.faults.Add(item.At, "%s: the key and value %q are given twice, first at %v", what, key, first)
+		}
+		seen[key] = item.At
+	}
+	return list
+}
+
+// composite is the key under which a level has a descriptor: in the reference service, and so here, the key a_b and the
+// key a with the value b are one.
+func (d *Descriptor) composite() string {
+	if d.Value == "" {
+		return d.Key
+	}
+	return d.Key + "_" + d.Value
+}
+
+func (p *parser) descriptor(what string, v document.Value, d *Descriptor, depth int) {
+	flags := map[string]*bool{
+		"shadow_mode": &d.ShadowMode, "quota_mode": &d.QuotaMode, "detailed_metric": &d.DetailedMetric,
+		"value_to_metric": &d.ValueToMetric, "share_threshold": &d.ShareThreshold,
+	}
+	sound := len(p.faults)
+	p.mapping(what, v, func(name string, v document.Value) bool {
+		flag := flags[name]
+		switch {
+		case flag != nil:
+			p.boolean(what+"."+name, v, flag)
+		case name == "key":
+			p.text(what+".key", v, &d.Key)
+		case name == "value":
+			p.text(what+".value", v, &d.Value)
+		case name == "rate_limit":
+			p.rateLimit(what+".rate_limit", v, &d.RateLimit)
+		case name == "metadata":
+			p.metadata(what+".metadata", v, &d.Metadata)
+		case name == "descriptors":
+			d.Descriptors = p.list(what+".descriptors", v, depth+1)
+		default:
+			return false
+		}
+		return true
+	})
+	if len(p.faults) > sound {
+		return
+	}
+	for _, fault := range d.check() {
+		p.faults.Add(v.At, "%s.%s", what, fault)
+	}
+}
+
+func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
+	if v.Kind == document.KindNull {
+		return
+	}
+	r := &RateLimit{}
+	*to = r
+	p.mapping(what, v, func(name string, v document.Value) bool {
+		path := what + "." + name
+		switch name {
+		case "name":
+			p.text(path, v, &r.Name)
+		case "requests_per_unit":
+			if v.Kind != document.KindNull {
+				n, err := strconv.ParseUint(v.Text, 10, 32)
+				if err != nil || v.Kind != document.KindInteger {
+					p.faults.Invalid(path, v, fmt.Sprintf("0 to %d", uint32(math.MaxUint32)))
+				}
+				r.RequestsPerUnit = uint32(n)
+			}
+		case "unit":
+			var text string
+			if p.text(path, v, &text); text != "" {
+				unit, err := ParseUnit(text)
+				if err != nil {
+					p.faults.Invalid(path, v, document.Allowed(err))
+				}
+				r.Unit = unit
+			}
+		case "unlimited":
+			p.boolean(path, v, &r.Unlimited)
+		case "replaces":
+			p.replaces(path, v, &r.Replaces)
+		case "algorithm":
+			var text string
+			p.text(path, v, &text)
+			algorithm, err := stint.ParseAlgorithm(text)
+			if err != nil {
+				p.faults.Invalid(path, v, document.Allowed(err))
+			}
+			r.Algorithm = algorithm
+		case "calendar":
+			p.boolean(path, v, &r.Calendar)
+		case "time_zone":
+			p.text(path, v, &r.TimeZone)
+		case "accounting":
+			var text string
+			p.text(path, v, &text)
+			r.Accounting = Accounting(text)
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+func (p *parser) replaces(path string, v document.Value, to *[]string) {
+	if v.Kind != document.KindList && v.Kind != document.KindNull {
+		p.faults.Invalid(path, v, "a list of mappings with a name")
+	}
+	for i, item := range v.Items {
+		what, name := fmt.Sprintf("%s[%d]", path, i), ""
+		p.mapping(what, item, func(field string, v document.Value) bool {
+			if field == "name" {
+				p.text(what+".name", v, &name)
+			}
+			return field == "name"
+		})
+		*to = append(*to, name)
+	}
+}
+
+// metadata reads any mapping.
+func (p *parser) metadata(path string, v document.Value, to *map[string]any) {
+	if v.Kind == document.KindNull {
+		return
+	}
+	fields, ok := p.any(path, v).(map[string]any)
+	if !ok {
+		p.faults.Invalid(path, v, "a mapping")
+		return
+	}
+	*to = fields
+}
+
+// any is a value as encoding/json has it.
+func (p *parser) any(path string, v document.Value) any {
+	switch v.Kind {
+	case document.KindNull:
+		return nil
+	case document.KindBoolean:
+		return v.Text == "true"
+	case document.KindInteger, document.KindFloat:
+		n, err := strconv.ParseFloat(strings.ReplaceAll(v.Text, "_", ""), 64)
+		if err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
+			p.faults.Invalid(path, v, "a decimal number")
+		}
+		return n
+	case document.KindList:
+		list := make([]any, len(v.Items))
+		for i, item := range v.Items {
+			list[i] = p.any(path, item)
+		}
+		return list
+	case document.KindMapping:
+		fields := make(map[string]any, len(v.Fields))
+		for _, f := range v.Fields {
+			fields[f.Name] = p.any(path, f.Value)
+		}
+		return fields
+	case document.KindText, document.KindUntyped:
+	}
+	return v.Text
+}
+
+// text reads a scalar as it is written, such as 8080, which the reference service takes for a text as well.
+func (p *parser) text(path string, v document.Value, to *string) {
+	if v.Kind == document.KindList || v.Kind == document.KindMapping {
+		p.faults.Invalid(path, v, "a text")
+		return
+	}
+	*to = v.Text
+}
+
+func (p *parser) boolean(path string, v document.Value, to *bool) {
+	if v.Kind == document.KindNull {
+		return
+	}
+	if v.Kind != document.KindBoolean {
+		p.faults.Invalid(path, v, "true or false")
+	}
+	*to = v.Text == "true"
+}
+
+// Validate reports what does not make sense in domains that came another way than by [Parse]. Two may have one name if
+// they are to be merged. All faults are told, each with what it is in.
+func Validate(list []*Domain, merge bool) (faults []string) {
+	known := map[string]*Domain{}
+	for _, d := range list {
+		first := known[d.Name]
+		switch {
+		case d.Name == "":
+			faults = append(faults, d.From+": domain is empty; allowed: the name that requests have")
+		case first != nil && !merge:
+			faults = append(faults, fmt.Sprintf("%s: the domain %q is given twice, first in %s", d.From, d.Name, first.From))
+		case first != nil:
+			for _, at := range d.Descriptors {
+				if slices.ContainsFunc(first.Descriptors, func(o Descriptor) bool { return o.composite() == at.composite() }) {
+					faults = append(faults, fmt.Sprintf("%s: the key and value %q of the domain %q are given twice, first in %s",
+						d.From, at.composite(), d.Name, first.From))
+				}
+			}
+		}
+		if first == nil {
+			known[d.Name] = d
+		}
+	}
+	return faults
+}
+
+// CheckAll reports what does not make sense in descriptors that were not written in a document.
+func CheckAll(path string, list []Descriptor) (faults []string) {
+	seen := map[string]bool{}
+	for i := range list {
+		d := &list[i]
+		what := fmt.Sprintf("%s[%d]", path, i)
+		for _, fault := range d.check() {
+			faults = append(faults, what+"."+fault)
+		}
+		if seen[d.composite()] && d.Key != "" {
+			faults = append(faults, fmt.Sprintf("%s: the key and value %q are given twice", what, d.composite()))
+		}
+		seen[d.composite()] = true
+		faults = append(faults, CheckAll(what+".descriptors", d.Descriptors)...)
+	}
+	return faults
+}
+
+// check reports what does not make sense in a descriptor, without those below it.
+func (d *Descriptor) check() (faults []string) {
+	add := func(param string, format string, args ...any) {
+		faults = append(faults, param+" "+fmt.Sprintf(format, args...))
+	}
+	if d.Key == "" {
+		add("key", "is empty; allowed: the key of an entry")
+	}
+	if d.ShareThreshold && !strings.Contains(d.composite(), "*") {
+		add("share_threshold", "is true; allowed: only with a value that has a *, whose matches share a counter")
+	}
+	r := d.RateLimit
+	if r == nil {
+		return faults
+	}
+	switch {
+	case r.Unlimited && r.Unit.Known():
+		add("rate_limit.unit", "is %q; allowed: none with unlimited", r.Unit)
+	case !r.Unlimited && !r.Unit.Known():
+		add("rate_limit.unit", "is empty; allowed: second, minute, hour, day, week, month or year")
+	}
+	for _, name := range r.Replaces {
+		switch name {
+		case "":
+			add("rate_limit.replaces", "has an empty name; allowed: names of limits")
+		case r.Name:
+			add("rate_limit.replaces", "has %q, its own name; allowed: those of others", name)
+		}
+	}
+	switch {
+	case r.Algorithm == stint.AlgorithmLeakyBucket:
+		add("rate_limit.algorithm", "is LEAKY_BUCKET, and Envoy can't hold a request until its turn; allowed: "+
+			"TOKEN_BUCKET and the others, with the rate that the requests are to have")
+	case r.Calendar && r.Algorithm != 0 && r.Algorithm != stint.AlgorithmFixedWindow:
+		add("rate_limit.calendar", "is true with %v; allowed: with FIXED_WINDOW", r.Algorithm)
+	case r.TimeZone != "" && !r.Calendar:
+		add("rate_limit.time_zone", "is %q; allowed: with calendar", r.TimeZone)
+	}
+	if r.Accounting != "" && r.Accounting != Atomic && r.Accounting != Reference {
+		add("rate_limit.accounting", "is %q; allowed: atomic or reference", string(r.Accounting))
+	}
+	if len(faults) > 0 || r.Unlimited || r.RequestsPerUnit == 0 {
+		return faults
+	}
+	if limit, err := r.Limit(1); err == nil {
+		if err := limit.Validate(); err != nil {
+			add("rate_limit:", "%v", err)
+		}
+	}
+	return faults
+}

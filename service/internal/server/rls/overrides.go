@@ -1,0 +1,95 @@
+package rls
+
+import (
+	"fmt"
+	"sync"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
+)
+
+// maxOverrides is how many limits that requests brought are kept ready for each domain; then all are forgotten.
+const maxOverrides = 10_000
+
+// kept is what domains of one name have in common. It is safe for concurrent use.
+type kept struct {
+	mu        sync.Mutex
+	overrides map[override]*limit // that requests brought
+	// counters are the policies that count for the reference accounting, by the limits that they have.
+	counters map[stint.Limit]*stint.Policy
+}
+
+// counterOf is the policy that counts in a window.
+func (k *kept) counterOf(domain string, counted stint.Limit) (*stint.Policy, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.counters[counted]; known != nil {
+		return known, nil
+	}
+	named := counted
+	named.Name = "counted by " + named.Name
+	if counted.Calendar != stint.CalendarNone {
+		named.Name += " of the calendar " + counted.TimeZone
+	}
+	policy, err := stint.NewPolicy(policyName(domain), named)
+	if err == nil {
+		k.counters[counted] = policy
+	}
+	return policy, err
+}
+
+// An override is what a request may say of a limit.
+type override struct {
+	requests   uint32
+	unit       domains.Unit
+	multiplier uint32
+	accounting domains.Accounting
+}
+
+// override is the limit that a descriptor brings.
+func (d *domain) override(
+	given *common.RateLimitDescriptor_RateLimitOverride,
+	accounting domains.Accounting,
+) (*limit, error) {
+	key := override{given.RequestsPerUnit, domains.Unit(given.Unit), 1, accounting}
+	if given.UnitMultiplier != nil {
+		key.multiplier = given.UnitMultiplier.Value
+	}
+	if known := d.kept.override(key); known != nil {
+		return known, nil
+	}
+	if key.multiplier == 0 {
+		return nil, stint.Invalid("limit.unit_multiplier", 0, "1 or more")
+	}
+	if !key.unit.Known() || int32(given.Unit) > int32(domains.Week) {
+		return nil, stint.Invalid("limit.unit", given.Unit, "SECOND, MINUTE, HOUR, DAY, MONTH or YEAR")
+	}
+	l := &limit{
+		RateLimit: domains.RateLimit{RequestsPerUnit: key.requests, Unit: key.unit, Accounting: accounting},
+		id:        d.name + ".override", rule: PolicyPrefix + d.name + ".override", domain: d.name,
+	}
+	// In the atomic accounting a limit has states of its own.
+	if err := d.prepare(l, int64(key.multiplier), fmt.Sprintf(" of %d", key.requests)); err != nil {
+		return nil, err
+	}
+	l.current.UnitMultiplier = given.UnitMultiplier
+	d.kept.add(key, l)
+	return l, nil
+}
+
+func (k *kept) override(key override) *limit {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.overrides[key]
+}
+
+func (k *kept) add(key override, l *limit) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.overrides) >= maxOverrides {
+		clear(k.overrides)
+	}
+	k.overrides[key] = l
+}

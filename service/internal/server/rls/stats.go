@@ -1,0 +1,206 @@
+package rls
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// maxSeries bounds the statistics with values in their names. What is beyond is counted together as other.
+const maxSeries = 10_000
+
+// other names what is beyond maxSeries.
+const other = "other"
+
+// counters are the statistics of a limit, in hits, as the reference service has them: a request of 3 hits counts 3.
+type counters struct {
+	labels                                                 [3]string // domain, key1, key2
+	name                                                   string    // the reference service's
+	totalHits, overLimit, nearLimit, withinLimit, shadowed atomic.Uint64
+}
+
+// statistics are those of a service, under the reference service's names. It is safe for concurrent use.
+type statistics struct {
+	mu      sync.RWMutex
+	byName  map[string]*counters
+	unknown map[string]*atomic.Uint64 // requests for domains that there are not, by their names
+
+	loads, failedLoads, globalShadow, storeErrors, serviceErrors atomic.Uint64
+	requests                                                     atomic.Uint64
+
+	elapsed prometheus.Histogram
+}
+
+func newStatistics() *statistics {
+	return &statistics{
+		byName: map[string]*counters{}, unknown: map[string]*atomic.Uint64{},
+		elapsed: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:        "ratelimit_service_response_time_seconds",
+			Help:        "How long ShouldRateLimit took.",
+			ConstLabels: prometheus.Labels{"grpc_method": method},
+			Buckets:     []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, .25, 1},
+		}),
+	}
+}
+
+const method = "ShouldRateLimit"
+
+// of is the counters of a name, which is the caller's to change again.
+func (s *statistics) of(name []byte) *counters {
+	s.mu.RLock()
+	c := s.byName[string(name)]
+	s.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := string(name)
+	if c := s.byName[text]; c != nil {
+		return c
+	}
+	if len(s.byName) >= maxSeries {
+		domain, _, _ := strings.Cut(text, ".")
+		if text = domain + "." + other; s.byName[text] == nil && len(s.byName) >= maxSeries+maxSeries/10 {
+			text = other + "." + other
+		}
+		if c := s.byName[text]; c != nil {
+			return c
+		}
+	}
+	c = newCounters(text)
+	s.byName[text] = c
+	return c
+}
+
+var addresses = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
+
+// newCounters makes the counters of a name. Its labels are what the reference service's own mapping makes of it.
+func newCounters(name string) *counters {
+	clean := strings.NewReplacer(":", "_", "|", "_").Replace(strings.ToValidUTF8(name, "_"))
+	clean = addresses.ReplaceAllStringFunc(clean, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+	c := &counters{name: clean}
+	copy(c.labels[:], strings.Split(clean, "."))
+	return c
+}
+
+// domainUnknown counts a request for a domain that there is not.
+func (s *statistics) domainUnknown(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.unknown[name]
+	if n == nil {
+		if len(s.unknown) >= maxSeries/10 {
+			name = other
+		}
+		if n = s.unknown[name]; n == nil {
+			n = new(atomic.Uint64)
+			s.unknown[strings.Clone(strings.ToValidUTF8(name, "_"))] = n
+		}
+	}
+	n.Add(1)
+}
+
+// count counts hits of a limit, after which so many of it are used, as far as that is known.
+func (c *counters) count(k *check, near float32) {
+	hits, after := uint64(k.hits), uint64(k.after)
+	c.totalHits.Add(hits)
+	most := uint64(k.limit.RequestsPerUnit)
+	before := after - min(hits, after)
+	nearly := uint64(float32(most) * near)
+	if !k.over {
+		c.withinLimit.Add(hits)
+		if after > nearly {
+			c.nearLimit.Add(min(hits, after-nearly))
+		}
+		return
+	}
+	beyond := hits
+	if before < most && after > most {
+		beyond = after - most
+		c.nearLimit.Add(most - min(most, max(nearly, before)))
+	}
+	c.overLimit.Add(beyond)
+	if k.limit.shadow {
+		c.shadowed.Add(beyond)
+	}
+}
+
+var limitLabels = []string{"domain", "key1", "key2"}
+
+// The metrics, by the names that the reference service's own mapping gives them.
+var (
+	totalHits   = prometheus.NewDesc("ratelimit_service_rate_limit_total_hits", "Hits of a limit.", limitLabels, nil)
+	overLimit   = prometheus.NewDesc("ratelimit_service_rate_limit_over_limit", "Hits beyond a limit.", limitLabels, nil)
+	nearLimit   = prometheus.NewDesc("ratelimit_service_rate_limit_near_limit", "Hits near a limit.", limitLabels, nil)
+	withinLimit = prometheus.NewDesc("ratelimit_service_rate_limit_within_limit", "Hits within a limit.", limitLabels, nil)
+	shadowMode  = prometheus.NewDesc("ratelimit_service_rate_limit_shadow_mode", "Hits beyond a limit in shadow mode.", limitLabels, nil)
+
+	domainNotFound = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found", "Requests for a domain that there is not.", []string{"domain"}, nil)
+	configLoads    = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations put in force.", nil, nil)
+	configFailures = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations refused.", nil, nil)
+	errorsByType   = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were not decided.", []string{"err_type"}, nil)
+	globalShadows  = prometheus.NewDesc("ratelimit_service_global_shadow_mode", "Requests that were admitted by SHADOW_MODE alone.", nil, nil)
+	requests       = prometheus.NewDesc("ratelimit_service_total_requests", "Requests.", []string{"grpc_method"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (s *statistics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		totalHits, overLimit, nearLimit, withinLimit, shadowMode, domainNotFound, configLoads, configFailures,
+		errorsByType, globalShadows, requests,
+	} {
+		to <- d
+	}
+	s.elapsed.Describe(to)
+}
+
+// Collect implements [prometheus.Collector].
+func (s *statistics) Collect(to chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, n uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	s.mu.RLock()
+	merged := map[[3]string]*[5]uint64{} // the mapping leaves out what is behind the second key
+	for _, c := range s.byName {
+		sum := merged[c.labels]
+		if sum == nil {
+			sum = new([5]uint64)
+			merged[c.labels] = sum
+		}
+		for i, n := range c.values() {
+			sum[i] += n
+		}
+	}
+	for name, n := range s.unknown {
+		send(domainNotFound, n.Load(), name)
+	}
+	s.mu.RUnlock()
+	for labels, sum := range merged {
+		for i, d := range []*prometheus.Desc{totalHits, overLimit, nearLimit, withinLimit, shadowMode} {
+			send(d, sum[i], labels[:]...)
+		}
+	}
+	send(configLoads, s.loads.Load())
+	send(configFailures, s.failedLoads.Load())
+	send(errorsByType, s.storeErrors.Load(), "redis_error")
+	send(errorsByType, s.serviceErrors.Load(), "service_error")
+	send(globalShadows, s.globalShadow.Load())
+	send(requests, s.requests.Load(), method)
+	s.elapsed.Collect(to)
+}
+
+// values are the counters in the order of their metrics.
+func (c *counters) values() [5]uint64 {
+	return [5]uint64{c.totalHits.Load(), c.overLimit.Load(), c.nearLimit.Load(), c.withinLimit.Load(), c.shadowed.Load()}
+}
+
+// observe counts a request that began at a time.
+func (s *statistics) observe(start time.Time) {
+	s.requests.Add(1)
+	s.elapsed.Observe(time.Since(start).Seconds())
+}

@@ -1,0 +1,347 @@
+package rls
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
+)
+
+// PolicyPrefix begins the names of descriptors' policies; the domain follows.
+const PolicyPrefix = "envoy/"
+
+// A tree is domains ready to be asked. It is immutable.
+type tree struct {
+	domains map[string]*domain
+	list    []*domains.Domain // as they were given
+	limits  int
+}
+
+// A domain is the limits of one.
+type domain struct {
+	name string
+	root node
+	made map[string]*limit // by ID
+	// kept is what domains of one name have in common, before and after they are changed.
+	kept *kept
+}
+
+// A node is a level of a domain: what holds for the entries that led to it, and what comes next.
+type node struct {
+	children  map[string]*node // by KEY_VALUE, or by KEY for any value
+	wildcards []wildcard       // of the children, in the order of the file
+	limit     *limit           // nil if none
+	shared    string           // the pattern of values that share a counter; "" if each has its own
+	metric    bool             // whether statistics are named by the value
+	pattern   string           // KEY_VALUE, if that is a wildcard
+}
+
+// A wildcard is a child whose KEY_VALUE has stars.
+type wildcard struct {
+	parts []string // between the stars
+	node  *node
+}
+
+// matches reports whether the parts are in a text in their order, the first at its beginning, the last at its end.
+func (w *wildcard) matches(text []byte) bool {
+	first, last := w.parts[0], w.parts[len(w.parts)-1]
+	if len(text) < len(first)+len(last) || string(text[:len(first)]) != first || string(text[len(text)-len(last):]) != last {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, part := range w.parts[1 : len(w.parts)-1] {
+		at := bytes.Index(text, []byte(part))
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(part):]
+	}
+	return true
+}
+
+// A limit is what a descriptor that ends at a node is decided by.
+type limit struct {
+	domains.RateLimit
+	id     string // DOMAIN.KEY_VALUE.KEY, as the reference service calls it
+	rule   string // that events name
+	domain string
+
+	shadow, quota, detailed bool
+	metadata                map[string]*structpb.Value
+
+	current *pb.RateLimitResponse_RateLimit // of answers; nil if unlimited
+	// policy is the limit itself; nil if there is nothing to decide, as with a limit of 0.
+	policy *stint.Policy
+	// counter counts for the reference accounting, whatever the limit is; nil if policy does.
+	counter *stint.Policy
+	// window tells when the window ends; nil if the algorithm has none of a fixed length.
+	window   *algorithm.FixedWindow
+	counters atomic.Pointer[counters] // of statistics; nil until it is used
+}
+
+// reference reports whether each request counts, denied or not.
+func (l *limit) reference() bool { return l.Accounting == domains.Reference }
+
+// compile makes a tree of domains, of which each name is one domain. What of an older tree, which may be nil, stays as it
+// is keeps its policies, with what stores prepared for them.
+func compile(list []*domains.Domain, accounting domains.Accounting, old *tree) (*tree, error) {
+	t := &tree{domains: map[string]*domain{}, list: list}
+	for _, given := range list {
+		d := t.domains[given.Name]
+		if d == nil {
+			d = newDomain(given.Name)
+			t.domains[given.Name] = d
+		}
+		var was *domain
+		if old != nil {
+			was = old.domains[given.Name]
+		}
+		if was == nil {
+			was = newDomain(given.Name)
+		} else {
+			d.kept = was.kept
+		}
+		if err := d.add(&d.root, given.Name+".", given.Descriptors, accounting, was); err != nil {
+			return nil, fmt.Errorf("%s: %w", given.From, err)
+		}
+	}
+	for _, d := range t.domains {
+		t.limits += len(d.made)
+	}
+	return t, nil
+}
+
+func newDomain(name string) *domain {
+	return &domain{name: name, made: map[string]*limit{}, kept: &kept{
+		overrides: map[override]*limit{}, counters: map[stint.Limit]*stint.Policy{},
+	}}
+}
+
+// add adds descriptors below a node.
+func (d *domain) add(n *node, path string, list []domains.Descriptor, accounting domains.Accounting, was *domain) error {
+	if n.children == nil {
+		n.children = make(map[string]*node, len(list))
+	}
+	for i := range list {
+		given := &list[i]
+		composite := given.Key
+		if given.Value != "" {
+			composite += "_" + given.Value
+		}
+		next := &node{metric: given.ValueToMetric}
+		if strings.Contains(composite, "*") {
+			next.pattern = composite
+			n.wildcards = append(n.wildcards, wildcard{strings.Split(composite, "*"), next})
+			if given.ShareThreshold {
+				next.shared = strings.TrimPrefix(composite, given.Key+"_")
+			}
+		}
+		if given.RateLimit != nil {
+			l, err := d.newLimit(path+composite, given, accounting)
+			if err != nil {
+				return err
+			}
+			if old := was.made[l.id]; old != nil && old.same(l) {
+				l = old
+			}
+			d.made[l.id], next.limit = l, l
+		}
+		if err := d.add(next, path+composite+".", given.Descriptors, accounting, was); err != nil {
+			return err
+		}
+		n.children[composite] = next
+	}
+	return nil
+}
+
+// same reports whether two limits decide alike, and tell the same of it.
+func (l *limit) same(o *limit) bool {
+	a, b := l.RateLimit, o.RateLimit
+	sameReplaces := slices.Equal(a.Replaces, b.Replaces)
+	a.Replaces, b.Replaces = nil, nil
+	return sameReplaces && fmt.Sprint(a) == fmt.Sprint(b) && l.shadow == o.shadow && l.quota == o.quota &&
+		l.detailed == o.detailed && fmt.Sprint(l.metadata) == fmt.Sprint(o.metadata)
+}
+
+func (d *domain) newLimit(id string, given *domains.Descriptor, accounting domains.Accounting) (*limit, error) {
+	l := &limit{
+		RateLimit: *given.RateLimit, id: id, rule: PolicyPrefix + id, domain: d.name,
+		shadow: given.ShadowMode, quota: given.QuotaMode, detailed: given.DetailedMetric,
+	}
+	if l.Accounting == "" {
+		l.Accounting = accounting
+	}
+	if given.Metadata != nil {
+		fields, err := structpb.NewStruct(given.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("the metadata of %s: %w", id, err)
+		}
+		l.metadata = fields.Fields
+	}
+	return l, d.prepare(l, 1, "")
+}
+
+// prepare gives a limit its policies. The name tells its states from those of other limits.
+func (d *domain) prepare(l *limit, multiplier int64, name string) error {
+	if l.Unlimited {
+		return nil
+	}
+	l.current = &pb.RateLimitResponse_RateLimit{
+		RequestsPerUnit: l.RequestsPerUnit, Unit: pb.RateLimitResponse_RateLimit_Unit(l.Unit), Name: l.Name,
+	}
+	nominal, err := l.Limit(multiplier)
+	if err != nil {
+		return err
+	}
+	if counted := nominal; nominal.Algorithm == stint.AlgorithmFixedWindow {
+		counted.Capacity = stint.MaxPermits
+		l.window = algorithm.NewFixedWindow(counted)
+		if l.reference() {
+			if l.counter, err = d.kept.counterOf(d.name, counted); err != nil {
+				return err
+			}
+		}
+	}
+	if l.RequestsPerUnit > 0 {
+		nominal.Name += name
+		l.policy, err = stint.NewPolicy(policyName(d.name), nominal)
+	}
+	return err
+}
+
+// policyName is the name of the policies of a domain, whatever its own is.
+func policyName(domain string) string {
+	name := PolicyPrefix + domain
+	if _, err := stint.NewPolicy(name, stint.FixedWindow(1, stint.MaxPeriod)); err != nil {
+		sum := sha256.Sum256([]byte(domain))
+		return PolicyPrefix + "sha256-" + hex.EncodeToString(sum[:16])
+	}
+	return name
+}
+
+// A lookup finds the limit of a descriptor. It is used again, to save its allocations.
+type lookup struct {
+	composite []byte
+	// values are, for each entry, the pattern that stands for its value; "" is the value itself.
+	values []string
+	// metric is the name of the statistics if it is not the limit's own.
+	metric []byte
+	shared bool // whether any of the values is a pattern
+}
+
+// find finds the limit of a descriptor, nil if there is none: where all entries have led, by the entry's key and value,
+// else by the first wildcard, else by the key alone. What the lookup holds is of this descriptor until the next.
+func (f *lookup) find(d *domain, entries []*common.RateLimitDescriptor_Entry) *limit {
+	f.values, f.shared = f.values[:0], false
+	f.metric = append(f.metric[:0], d.name...)
+	at := &d.root
+	for i, e := range entries {
+		f.composite = append(append(append(f.composite[:0], e.Key...), '_'), e.Value...)
+		next := at.children[string(f.composite)]
+		exact, wild := next != nil, false
+		for j := 0; next == nil && j < len(at.wildcards); j++ {
+			if at.wildcards[j].matches(f.composite) {
+				next, wild = at.wildcards[j].node, true
+			}
+		}
+		if next == nil {
+			next = at.children[e.Key]
+		}
+		if next == nil {
+			return nil
+		}
+		pattern := ""
+		if wild {
+			pattern = next.shared
+		}
+		f.values, f.shared = append(f.values, pattern), f.shared || pattern != ""
+		f.nameMetric(e, next, exact, wild)
+		if i == len(entries)-1 {
+			return next.limit
+		}
+		if at = next; len(at.children) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// nameMetric adds an entry to the name of the statistics, as value_to_metric has it.
+func (f *lookup) nameMetric(e *common.RateLimitDescriptor_Entry, n *node, exact, wild bool) {
+	value := ""
+	switch {
+	case wild && n.shared != "":
+		value = n.shared
+	case wild && !n.metric:
+		value = strings.TrimPrefix(n.pattern, e.Key+"_")
+	case exact || n.metric:
+		value = e.Value
+	}
+	f.metric = append(append(f.metric, '.'), e.Key...)
+	if value != "" {
+		f.metric = append(append(f.metric, '_'), value...)
+	}
+}
+
+// appendDetailed writes the name of statistics as detailed_metric has it, by the request's own values. Where values share
+// a counter, their pattern stands for them.
+func (f *lookup) appendDetailed(name []byte, domain string, entries []*common.RateLimitDescriptor_Entry) []byte {
+	name = append(name, domain...)
+	for i, e := range entries {
+		name = append(append(name, '.'), e.Key...)
+		switch {
+		case f.values[i] != "":
+			name = append(append(name, '_'), f.values[i]...)
+		case e.Value != "" || !f.shared:
+			name = append(append(name, '_'), e.Value...)
+		}
+	}
+	return name
+}
+
+// appendKey writes the key of a descriptor's states. In the reference accounting it is what the reference service has, in
+// which the key a_b and the key a with a value that begins with b can't be told apart; else nothing reads alike.
+func (f *lookup) appendKey(key []byte, entries []*common.RateLimitDescriptor_Entry, reference bool) []byte {
+	for i, e := range entries {
+		value := e.Value
+		if i < len(f.values) && f.values[i] != "" {
+			value = f.values[i]
+		}
+		if reference {
+			key = append(append(append(append(key, e.Key...), '_'), value...), '_')
+			continue
+		}
+		if i > 0 {
+			key = append(key, '|')
+		}
+		key = appendEscaped(key, e.Key, '=')
+		key = appendEscaped(append(key, '='), value, 0)
+	}
+	if len(key) > stint.MaxKeyBytes {
+		sum := sha256.Sum256(key)
+		key = hex.AppendEncode(append(key[:0], `\sha256:`...), sum[:])
+	}
+	return key
+}
+
+// appendEscaped writes a text with a \ before what parts of a key are separated by.
+func appendEscaped(to []byte, text string, also byte) []byte {
+	for i := range len(text) {
+		if c := text[i]; c == '|' || c == '\\' || also != 0 && c == also {
+			to = append(to, '\\')
+		}
+		to = append(to, text[i])
+	}
+	return to
+}
