@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,8 +15,10 @@ import (
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
 func rulesCommand(p process) *cobra.Command {
@@ -39,20 +42,20 @@ func rulesCommand(p process) *cobra.Command {
 func validateCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Check files of rules, or folders of them",
-		Long: "Check files of rules: YAML or JSON, a list of rules or a mapping with one under `rules`.\n" +
-			"A folder's files are one set. It exits with 2 when a rule can't be enforced, and names\n" +
-			"every fault with file, line and column.",
+		Short: "Check files of rules or of Envoy's domains, or folders of them",
+		Long: "Check files of rules: YAML or JSON, a list of rules or a mapping with one under `rules`; or files with\n" +
+			"domains of Envoy's rate limit service. A folder's files are one set. It exits with 2 when a rule can't be\n" +
+			"enforced, and names every fault with file, line and column.",
 		Args: cobra.MinimumNArgs(1),
 	}
 	asJSON := jsonFlag(command)
-	load := settingFlags(p, command.Flags(), "ipv6_prefix")
+	load := settingFlags(p, command.Flags(), "ipv6_prefix", "envoy.merge_domains")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		loaded, err := load()
 		if err != nil {
 			return err
 		}
-		return validateRules(p.Out, args, *asJSON, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
+		return validateRules(p.Out, args, *asJSON, loaded)
 	}
 	return command
 }
@@ -62,16 +65,29 @@ func validateCommand(p process) *cobra.Command {
 type validation struct {
 	Path string `json:"path"`
 	adminapi.Validation
+	Warnings []string `json:"warnings,omitempty"` // what in it has no effect
 }
 
-// validateRules says of each file or folder how many rules it has, or what is wrong with them.
-func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Options) error {
+// validateRules says of each file or folder how many rules or limits it has, or what is wrong with them.
+func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Config) error {
+	options := rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix}
 	var faults []string
 	all := []validation{}
 	for _, path := range paths {
+		if texts, err := file.Texts(path); err == nil && slices.ContainsFunc(texts, isDomain) {
+			v, said, err := validateDomains(path, texts, loaded.Envoy.Merge)
+			if all = append(all, v); err != nil {
+				faults = append(faults, err.Error())
+			} else if !asJSON {
+				if err := say(out, "%s", said); err != nil {
+					return err
+				}
+			}
+			continue
+		}
 		set, err := file.ReadSet(path, options)
 		if err != nil {
-			all = append(all, validation{path, adminapi.Validation{Faults: ruleFaults(err)}})
+			all = append(all, validation{Path: path, Validation: adminapi.Validation{Faults: ruleFaults(err)}})
 			faults = append(faults, err.Error())
 			continue
 		}
@@ -81,7 +97,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 				enabled++
 			}
 		}
-		all = append(all, validation{path, adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}})
+		all = append(all, validation{Path: path, Validation: adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}})
 		if asJSON {
 			continue
 		}
@@ -101,6 +117,34 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 		return misused("%s", strings.Join(faults, "\n"))
 	}
 	return nil
+}
+
+func isDomain(text file.Text) bool { return domains.Recognize(text.Data) }
+
+// validateDomains says of the domains of Envoy's rate limit service how many limits they have, and what has no effect, or
+// what is wrong with them.
+func validateDomains(path string, texts []file.Text, merge bool) (v validation, said string, err error) {
+	v.Path = path
+	list, warnings, err := readDomains(texts)
+	if err == nil {
+		if faults := domains.Validate(list, merge); len(faults) > 0 {
+			err = errors.New(strings.Join(faults, "\n"))
+		}
+	}
+	if err != nil {
+		v.Faults = ruleFaults(err)
+		return v, "", err
+	}
+	limits := 0
+	for _, d := range list {
+		limits += domains.Count(d.Descriptors)
+	}
+	v.Valid, v.Rules, v.Enabled, v.Warnings = true, limits, limits, warnings
+	said = fmt.Sprintf("%s: %d domains, %d limits\n", path, len(list), limits)
+	for _, warning := range warnings {
+		said += "warning: " + warning + "\n"
+	}
+	return v, said, nil
 }
 
 // ruleFaults are everything that is wrong with rules.

@@ -164,3 +164,32 @@ func TestRulesExplain(t *testing.T) {
 		}
 	}
 }
+
+// The domains of Envoy's rate limit service are checked as rules are: all faults at once, each with its place.
+func TestValidateDomains(t *testing.T) {
+	good := writeFile(t, "domain: web\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 3, shadow_mode: true}}\n")
+	code, stdout, stderr := do(t, nil, "rules", "validate", good)
+	if want := good + ": 1 domains, 1 limits\nwarning: " + good + ":3:58: shadow_mode has no effect in descriptors[0].rate_limit\n"; code != exitOK || stdout != want {
+		t.Errorf("exit code %d, %q%s, want %q", code, stdout, stderr, want)
+	}
+	bad := writeFile(t, `
+domain: web
+descriptors:
+  - {key: a, rate_limit: {unit: minut, requests_per_unit: 5, algorithm: leaky_bucket}}
+  - {key: b, value: 8080, colour: red}
+  - {key: b, value: "8080"}
+`)
+	code, _, stderr = do(t, nil, "rules", "validate", bad)
+	for _, want := range []string{
+		`:4:33: descriptors[0].rate_limit.unit is "minut"; allowed: second,`, "LEAKY_BUCKET, and Envoy can't hold a request", "TOKEN_BUCKET",
+		`:5:27: "colour" is not a name in descriptors[1]`, `:6:5: descriptors[2]: the key and value "b_8080" are given twice, first at `,
+	} {
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, without %q:\n%s", code, want, stderr)
+		}
+	}
+	code, stdout, _ = do(t, nil, "rules", "validate", "--json", good, bad)
+	if code != exitUsage || !strings.Contains(stdout, `"warnings":["`) || strings.Count(stdout, `"line":`) != 4 {
+		t.Errorf("as JSON: exit code %d, %s", code, stdout)
+	}
+}

@@ -36,6 +36,24 @@ func Parse(source string, data []byte) (domain *Domain, warnings []string, err e
 	return domain, p.warnings, nil
 }
 
+// Recognize reports whether a document is a domain, sound or not, and no list of rules.
+func Recognize(data []byte) bool {
+	var faults document.Faults
+	_, named := document.Parse("", data, MaxBytes, &faults).Find("domain")
+	return named
+}
+
+// Count is how many limits descriptors have, with those below them.
+func Count(list []Descriptor) (n int) {
+	for i := range list {
+		if list[i].RateLimit != nil {
+			n++
+		}
+		n += Count(list[i].Descriptors)
+	}
+	return n
+}
+
 // A parser reads a document.
 type parser struct {
 	faults      document.Faults
@@ -111,11 +129,14 @@ func (d *Descriptor) composite() string {
 }
 
 func (p *parser) descriptor(what string, v document.Value, d *Descriptor, depth int) {
+	if v.Kind != document.KindMapping {
+		p.faults.Invalid(what, v, "a mapping with a key")
+		return
+	}
 	flags := map[string]*bool{
 		"shadow_mode": &d.ShadowMode, "quota_mode": &d.QuotaMode, "detailed_metric": &d.DetailedMetric,
 		"value_to_metric": &d.ValueToMetric, "share_threshold": &d.ShareThreshold,
 	}
-	sound := len(p.faults)
 	p.mapping(what, v, func(name string, v document.Value) bool {
 		flag := flags[name]
 		switch {
@@ -136,9 +157,6 @@ func (p *parser) descriptor(what string, v document.Value, d *Descriptor, depth 
 		}
 		return true
 	})
-	if len(p.faults) > sound {
-		return
-	}
 	for _, fault := range d.check() {
 		p.faults.Add(v.At, "%s.%s", what, fault)
 	}
@@ -169,6 +187,7 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 				unit, err := ParseUnit(text)
 				if err != nil {
 					p.faults.Invalid(path, v, document.Allowed(err))
+					unit = Second // so that it is told once
 				}
 				r.Unit = unit
 			}
