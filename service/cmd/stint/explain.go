@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
@@ -44,6 +46,8 @@ func explainCommand(p process) *cobra.Command {
 			"of --rules, or of --config, or else those that the store keeps; with --store, clients have\n" +
 			"what is kept there, and without they have done nothing yet.\n\n" +
 			"    stint rules explain --admin http://127.0.0.1:8079 --path /login --ip 192.0.2.1\n\n" +
+			"With --domain, a service explains a request of Envoy's rate limit service instead:\n\n" +
+			"    stint rules explain --domain web --descriptor remote_address=192.0.2.1,path=/login\n\n" +
 			"It exits with 0 when the request would be allowed and with 3 when it would be denied.",
 		Args: cobra.NoArgs,
 	}
@@ -57,9 +61,14 @@ func explainCommand(p process) *cobra.Command {
 		"`PATH` of a file of rules or a folder of them; by default those of --config, or else of --store",
 	)
 	e.register(flags)
+	domain := flags.String("domain", "", "the domain `NAME` of a request of Envoy's rate limit service")
+	descriptors := flags.StringArray("descriptor", nil, "one of its descriptors, `KEY=VALUE,...`; may be given several times")
 	e.loadStore = settingFlags(p, flags, append(storeSettings(), "ipv6_prefix", "ambiguous_paths", "rules_default")...)
 	flags.Lookup("store").DefValue = "" // without it, clients have done nothing
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		if flags.Changed("domain") || flags.Changed("descriptor") {
+			return e.askDomain(*domain, *descriptors)
+		}
 		known := append([]string{"json", "admin", "timeout", "token", "token-file"}, descriptionFlags...)
 		var own string // a flag that names rules, a store or how they are read
 		flags.Visit(func(f *pflag.Flag) {
@@ -103,6 +112,70 @@ func (e *example) ask() error {
 		return err
 	}
 	return deniedExit(answer.Allowed)
+}
+
+// askDomain prints what a running service says of a request of Envoy's rate limit service.
+func (e *example) askDomain(domain string, descriptors []string) error {
+	var other string
+	e.command.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"json", "admin", "timeout", "token", "token-file", "domain", "descriptor"}, f.Name) {
+			other = f.Name
+		}
+	})
+	if other != "" {
+		return misused("--%s is given beside --domain; allowed: --descriptor alone, as Envoy sends nothing else", other)
+	}
+	request := map[string]any{"domain": domain}
+	var list []map[string]any
+	for _, text := range descriptors {
+		var entries []map[string]string
+		for part := range strings.SplitSeq(text, ",") {
+			key, value, found := strings.Cut(part, "=")
+			if !found || key == "" {
+				return misused("--descriptor is %q; allowed: KEY=VALUE,KEY=VALUE and so on", text)
+			}
+			entries = append(entries, map[string]string{"key": key, "value": value})
+		}
+		list = append(list, map[string]any{"entries": entries})
+	}
+	request["descriptors"] = list
+	document, err := json.Marshal(request)
+	if err != nil {
+		return failed(err)
+	}
+	var x rls.Explanation
+	body, _, err := e.do(call{method: http.MethodPost, path: "/api/v1/domains/explain", document: document}, &x)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"DESCRIPTOR", "OUTCOME", "LIMIT", "REMAINING", "RESETS IN", "KEY"}}
+	for i := range x.Descriptors {
+		d := &x.Descriptors[i]
+		limit, remaining, resets := "-", "-", "-"
+		if d.Limit != nil {
+			limit = fmt.Sprintf("%s, %d per %s", d.Limit.ID, d.Limit.Requests, d.Limit.Unit)
+			if d.Limit.Unlimited {
+				limit = d.Limit.ID + ", unlimited"
+			}
+		}
+		if d.Key != "" {
+			remaining, resets = fmt.Sprint(d.Remaining), fmt.Sprintf("%ds", d.ResetSeconds)
+		}
+		rows = append(rows, []string{d.Entries, d.Outcome, limit, remaining, resets, cmp.Or(d.Key, "-")})
+	}
+	if err := e.show(body, rows...); err != nil {
+		return err
+	}
+	switch {
+	case !e.json && !x.Known:
+		err = say(e.Out, "allowed yes: there is no domain %q\n", domain)
+	case !e.json:
+		err = say(e.Out, "allowed %s\n", yesOrNo(x.Allowed))
+	}
+	if err != nil {
+		return err
+	}
+	return deniedExit(x.Allowed)
 }
 
 // explain prints what the rules make of the request.

@@ -24,6 +24,7 @@ import (
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/server/dashboard"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 	"github.com/stint-go/stint/service/internal/server/session"
 )
@@ -43,6 +44,7 @@ type admin struct {
 	pages        *dashboard.Handler
 	origin       *http.CrossOriginProtection
 	simulator    *simulator
+	rateLimit    *rls.Service // nil without a gRPC listener
 	ended        *endedSessions
 	streams      callerStreams
 }
@@ -97,6 +99,12 @@ func (a *admin) register(recent *activity.Recorder) {
 	a.handle("POST "+pathSimulate, RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 		return a.simulator.serve(w, r)
 	})
+	if a.rateLimit != nil {
+		a.handle("GET "+pathDomains, RoleRead, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+			return problem.Answer(w, r, http.StatusOK, DomainList{Domains: a.rateLimit.Domains()})
+		})
+		a.handle("POST "+pathExplainDomain, RoleRead, a.explainDomain)
+	}
 	if recent == nil {
 		return
 	}

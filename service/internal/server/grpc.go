@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,6 +32,7 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
 // The bounds on one connection of gRPC. A client's requests wait for each other beyond them.
@@ -269,4 +271,32 @@ func (s *service) healthcheck(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, _ = w.Write([]byte("OK")) // a client that is gone has no use for the error
 	return nil
+}
+
+// The paths of the admin API about the rate limit service.
+const (
+	pathDomains       = "/api/v1/domains"
+	pathExplainDomain = "/api/v1/domains/explain"
+)
+
+// A DomainList answers for the domains in force.
+type DomainList struct {
+	Domains []rls.Domain `json:"domains"`
+}
+
+// explainDomain tells what a request of the rate limit service would be answered, and takes nothing.
+func (a *admin) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, grpcMessageBytes))
+	if err != nil {
+		return problem.New(http.StatusRequestEntityTooLarge, "the body is too long; allowed: %d bytes", grpcMessageBytes)
+	}
+	request := &pb.RateLimitRequest{}
+	if err := protojson.Unmarshal(text, request); err != nil {
+		return problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s", problem.Short(err.Error()))
+	}
+	explained, err := a.rateLimit.Explain(r.Context(), request)
+	if err != nil {
+		return err
+	}
+	return problem.Answer(w, r, http.StatusOK, explained)
 }

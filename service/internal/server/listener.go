@@ -135,7 +135,7 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListe
 	handler := &admin{
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
-		rules: s.service.administration, origin: http.NewCrossOriginProtection(),
+		rules: s.service.administration, rateLimit: s.service.rateLimit, origin: http.NewCrossOriginProtection(),
 	}
 	if handler.pages, err = dashboard.New(); err != nil {
 		return nil, err

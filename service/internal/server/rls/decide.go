@@ -43,6 +43,7 @@ func (k *check) asks() bool {
 type decision struct {
 	service *Service
 	request *pb.RateLimitRequest
+	looks   bool // whether nothing is taken
 	checks  []check
 	lookup  lookup
 	key     []byte
@@ -240,7 +241,7 @@ func (d *decision) decide(ctx context.Context) error {
 		}
 	}
 	d.places = together
-	if d.service.config.KeepDenied {
+	if d.service.config.KeepDenied && !d.looks {
 		if err := d.lookAhead(ctx); err != nil {
 			return err
 		}
@@ -258,7 +259,7 @@ func (d *decision) decide(ctx context.Context) error {
 		return err
 	}
 	verb := stint.Settle
-	if len(refunds) > 0 && d.exceeded() {
+	if d.looks || len(refunds) > 0 && d.exceeded() {
 		verb = stint.Peek
 	}
 	for _, i := range refunds {
@@ -272,7 +273,7 @@ func (d *decision) decide(ctx context.Context) error {
 func (d *decision) takeTogether(ctx context.Context, live []int) error {
 	for len(live) > 0 {
 		verb := stint.Take
-		if d.exceeded() {
+		if d.looks || d.exceeded() {
 			verb = stint.Peek
 		}
 		d.queue(verb, live)
@@ -303,6 +304,9 @@ func (d *decision) queueAlone() {
 		case k.hits < 0:
 			verb = stint.Settle
 		case k.hits == 0 || k.look:
+			verb = stint.Peek
+		}
+		if d.looks {
 			verb = stint.Peek
 		}
 		d.queue(verb, d.place(i))
@@ -404,15 +408,15 @@ func (d *decision) flush(ctx context.Context) error {
 			return err
 		}
 		for _, at := range d.parts[i] {
-			d.checks[at].note(&d.ops[i], &results[i].Decision)
+			d.checks[at].note(&d.ops[i], &results[i].Decision, d.looks)
 		}
 	}
 	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
 	return nil
 }
 
-// note takes over what the store said.
-func (k *check) note(op *stint.Op, decided *stint.Decision) {
+// note takes over what the store said. What is only looked for counts as if it were taken.
+func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	o := stint.Outcome{
 		Allowed: decided.Allowed, Remaining: decided.Remaining,
 		RetryAfter: decided.RetryAfter, ResetAfter: decided.ResetAfter,
@@ -431,6 +435,9 @@ func (k *check) note(op *stint.Op, decided *stint.Decision) {
 		k.over, k.remaining, k.after = !o.Allowed, most, 0
 	default:
 		k.after = stint.MaxPermits - o.Remaining
+		if looks {
+			k.after += max(k.hits, 0)
+		}
 		if !o.Allowed { // the counter itself is full
 			k.after = math.MaxUint32 + 1
 		}

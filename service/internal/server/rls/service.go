@@ -181,15 +181,9 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (
 
 // should decides a request.
 func (s *Service) should(ctx context.Context, r *pb.RateLimitRequest, d *decision, start time.Time) (*pb.RateLimitResponse, error) {
-	switch {
-	case r.GetDomain() == "":
-		return nil, stint.Invalid("domain", "", "the name of a domain")
-	case len(r.Descriptors) == 0 || len(r.Descriptors) > MaxDescriptors:
-		return nil, stint.Invalid("descriptors", len(r.Descriptors), fmt.Sprintf("1 to %d descriptors", MaxDescriptors))
-	}
 	t := s.tree.Load()
-	if t == nil {
-		return nil, errNotLoaded
+	if err := s.check(r, t); err != nil {
+		return nil, err
 	}
 	d.service, d.request = s, r
 	if err := d.match(t); err != nil {
@@ -208,6 +202,19 @@ func (s *Service) should(ctx context.Context, r *pb.RateLimitRequest, d *decisio
 	response := d.answer()
 	d.observe(ctx, start, response.OverallCode)
 	return response, nil
+}
+
+// check reports why a request can't be decided, whatever its descriptors are.
+func (s *Service) check(r *pb.RateLimitRequest, t *tree) error {
+	switch n := len(r.GetDescriptors()); {
+	case r.GetDomain() == "":
+		return stint.Invalid("domain", "", "the name of a domain")
+	case n == 0 || n > MaxDescriptors:
+		return stint.Invalid("descriptors", n, fmt.Sprintf("1 to %d descriptors", MaxDescriptors))
+	case t == nil:
+		return errNotLoaded
+	}
+	return nil
 }
 
 var errNotLoaded = prefix.Errorf("%w: no configuration of domains is loaded yet", stint.ErrUnavailable)
