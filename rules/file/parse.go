@@ -59,25 +59,6 @@ func ReadSet(path string, options rules.Options) (*rules.Set, error) {
 	return set, err
 }
 
-// A Text is a file with what is in it.
-type Text struct {
-	Name string
-	Data []byte
-}
-
-// Texts reads a file, or all files of a folder, as [Read] does, whatever is in them.
-func Texts(path string) ([]Text, error) {
-	sources, err := load(path)
-	if err != nil {
-		return nil, err
-	}
-	texts := make([]Text, len(sources))
-	for i, s := range sources {
-		texts[i] = Text{s.name, s.data}
-	}
-	return texts, nil
-}
-
 // A reading is what was read of one or more sources.
 type reading struct {
 	names  []string // of the sources
@@ -300,6 +281,10 @@ func readAll(path string) ([]source, error) {
 	if err != nil {
 		faults.Add(document.Position{Source: path}, "%v", err)
 	}
+	return readFiles(names, &faults), faults.Err()
+}
+
+func readFiles(names []string, faults *document.Faults) []source {
 	sources := make([]source, 0, len(names))
 	for _, name := range names {
 		data, err := Bytes(name, MaxBytes)
@@ -308,7 +293,7 @@ func readAll(path string) ([]source, error) {
 		}
 		sources = append(sources, source{name, data})
 	}
-	return sources, faults.Err()
+	return sources
 }
 
 // list names the files that a path stands for. The error does not repeat the path.

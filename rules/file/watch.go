@@ -91,7 +91,7 @@ func (s *Source) watch(take func([]source) error) (*watch, error) {
 	if s.Quiet < time.Millisecond || s.Quiet > 10*time.Second {
 		faults = append(faults, stint.Invalid("Quiet", s.Quiet, "1ms to 10s"))
 	}
-	return &watch{Source: s, take: take}, prefix.Join(faults...)
+	return &watch{Source: s, take: take, load: func() ([]source, error) { return load(s.Path) }}, prefix.Join(faults...)
 }
 
 // follow reads whenever something changes, until ctx is done.
@@ -119,12 +119,13 @@ func (w *watch) follow(ctx context.Context, refused func(error)) {
 type watch struct {
 	*Source
 	take func([]source) error
+	load func() ([]source, error)
 	seen [sha256.Size]byte // digest of the texts or the fault that were read last
 }
 
 // read takes the texts over if they are others than the last time.
 func (w *watch) read() error {
-	texts, err := load(w.Path)
+	texts, err := w.load()
 	digest := sha256.New()
 	for _, s := range texts {
 		_, _ = fmt.Fprintf(digest, "%q %d\n", s.name, len(s.data)) // a hash takes all
@@ -145,7 +146,7 @@ func (w *watch) read() error {
 // listen watches the path, and the folder that it is in, where files and links
 // are replaced. It is called again as the path itself may be replaced.
 func (w *watch) listen(notes *fsnotify.Watcher) {
-	places := []string{filepath.Dir(w.Path)}
+	places := append(links(w.Path), filepath.Dir(w.Path))
 	if info, err := os.Stat(w.Path); err == nil && info.IsDir() {
 		places = append(places, w.Path)
 	}
@@ -154,6 +155,16 @@ func (w *watch) listen(notes *fsnotify.Watcher) {
 			w.Logger.Debug("a folder can't be watched; it is read at intervals", "path", place, "err", err)
 		}
 	}
+}
+
+// links are the folders of the links that lead to a path, each of which may be swapped.
+func links(path string) (folders []string) {
+	for at := filepath.Dir(path); at != filepath.Dir(at); at = filepath.Dir(at) {
+		if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			folders = append(folders, filepath.Dir(at))
+		}
+	}
+	return folders
 }
 
 // wait returns when the files changed and are quiet since, when it is time for a look, or

@@ -10,7 +10,6 @@ import (
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
-	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
@@ -20,50 +19,47 @@ type domainFollower struct {
 	path    string
 	service *rls.Service
 	logger  *slog.Logger
-	texts   []file.Text // that were read last
+	taken   []file.Text // at the start, which the first look finds again
 }
 
-// followDomains follows the files of the configuration until ctx is done. With strict the first domains have to be
-// good; else those with faults are refused, and there are none until they are mended.
+// followDomains follows files until the returned function is called. With strict the first domains have to be good; else
+// those with faults are refused, and there are none until they are mended.
 func followDomains(
 	ctx context.Context,
-	loaded config.Config,
-	s *server.Server,
+	from file.Texts,
+	service *rls.Service,
 	logger *slog.Logger,
 	strict bool,
 ) (stop func(), err error) {
-	if loaded.Envoy.Config == "" {
+	if from.Path == "" {
 		return func() {}, nil
 	}
-	f := &domainFollower{path: loaded.Envoy.Config, service: s.RateLimit(), logger: logger}
-	if err := f.read(); err != nil {
-		if strict {
+	f := &domainFollower{path: from.Path, service: service, logger: logger}
+	if strict {
+		texts, err := from.Read()
+		if err == nil {
+			err = f.take(texts)
+		}
+		if err != nil {
 			return nil, misconfigured(err)
 		}
-		f.refuse(err)
+		f.taken = texts
 	}
-	return background(ctx, func(ctx context.Context) {
-		file.Follow(ctx, f.path, logger, f.read, f.refuse)
-	}), nil
+	return background(ctx, func(ctx context.Context) { from.Follow(ctx, logger, f.take, f.refuse) }), nil
 }
 
-// read puts the domains of the files in force.
-func (f *domainFollower) read() error {
-	texts, err := file.Texts(f.path)
-	if err == nil && f.texts != nil && slices.EqualFunc(texts, f.texts, sameText) {
-		return nil
+// take puts the domains of files in force.
+func (f *domainFollower) take(texts []file.Text) error {
+	if taken := f.taken; taken != nil {
+		if f.taken = nil; slices.EqualFunc(texts, taken, sameText) {
+			return nil
+		}
 	}
-	f.texts = texts
-	var list []*domains.Domain
-	var warnings []string
+	list, warnings, err := readDomains(texts)
 	if err == nil {
-		list, warnings, err = readDomains(texts)
+		err = f.service.Swap(list)
 	}
 	if err != nil {
-		f.service.Refused()
-		return err
-	}
-	if err := f.service.Swap(list); err != nil {
 		return err
 	}
 	for _, warning := range warnings {
@@ -78,6 +74,7 @@ func sameText(a, b file.Text) bool { return a.Name == b.Name && bytes.Equal(a.Da
 
 // refuse logs what could not be put in force.
 func (f *domainFollower) refuse(err error) {
+	f.service.Refused()
 	f.logger.Error(
 		"the new domains are refused; the current ones stay in force", "from", f.path,
 		"err", document.Redact(prefix.Trim(err.Error())),
@@ -93,9 +90,7 @@ func readDomains(texts []file.Text) (list []*domains.Domain, warnings []string, 
 			faults.Join(fault)
 		}
 		warnings = append(warnings, noted...)
-		if domain != nil {
-			list = append(list, domain)
-		}
+		list = append(list, domain)
 	}
 	return list, slices.Clip(warnings), faults.Err()
 }

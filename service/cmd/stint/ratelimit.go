@@ -55,6 +55,7 @@ type dropIn struct {
 	debug, metrics, metricsPath string // addresses of further listeners; "" for none
 	maxAge                      time.Duration
 	forced                      bool // whether it is ready without a configuration
+	hidden                      bool // whether files with a dot before their name count
 
 	ignored []string // variables that are given and have no meaning here
 	faults  []string
@@ -275,7 +276,8 @@ func (v *variables) domains(settings map[string]string) {
 	case "FILE":
 		root := filepath.Join(v.text("RUNTIME_ROOT", "/srv/runtime_data/current"), v.text("RUNTIME_SUBDIRECTORY", ""))
 		settings["STINT_ENVOY_CONFIG"] = filepath.Join(root, v.text("RUNTIME_APPDIRECTORY", "config"))
-		_, _ = v.boolean("RUNTIME_WATCH_ROOT", true), v.boolean("RUNTIME_IGNOREDOTFILES", false)
+		v.boolean("RUNTIME_WATCH_ROOT", true) // links are followed in either case
+		v.dropIn.hidden = !v.boolean("RUNTIME_IGNOREDOTFILES", false)
 	default:
 		v.fault("CONFIG_TYPE", kind, "FILE")
 	}

@@ -74,7 +74,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 	var faults []string
 	all := []validation{}
 	for _, path := range paths {
-		if texts, err := file.Texts(path); err == nil && slices.ContainsFunc(texts, isDomain) {
+		if texts, err := (file.Texts{Path: path}).Read(); err == nil && slices.ContainsFunc(texts, isDomain) {
 			v, said, err := validateDomains(path, texts, loaded.Envoy.Merge)
 			if all = append(all, v); err != nil {
 				faults = append(faults, err.Error())

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/logqueue"
@@ -29,6 +30,15 @@ import (
 type serveOptions struct {
 	demo   bool
 	dropIn *dropIn // nil unless it is in the place of Envoy's reference service
+}
+
+// texts are the files with the domains of Envoy's rate limit service.
+func (o *serveOptions) texts(loaded config.Config) file.Texts {
+	from := file.Texts{Path: loaded.Envoy.Config}
+	if o.dropIn != nil {
+		from.All, from.Hidden = true, o.dropIn.hidden
+	}
+	return from
 }
 
 // serve runs the service until ctx is done. It reads the configuration again by reload when its file changes.
@@ -137,7 +147,7 @@ func serve(
 	}
 	defer stop()
 	defer background(ctx, func(ctx context.Context) { limits.run(ctx, s) })()
-	stopDomains, err := followDomains(ctx, loaded, s, logger, options.dropIn == nil)
+	stopDomains, err := followDomains(ctx, options.texts(loaded), s.RateLimit(), logger, options.dropIn == nil)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type check struct {
 	hits      int64 // 0 is a look; below 0 they are given back
 	counters  *counters
 	look      bool // whether its hits are not counted
+	full      bool // whether they are more than the counter holds
 	claim     int  // of the operation that decides it
 
 	over      bool // the limit is exceeded
@@ -31,7 +32,6 @@ type check struct {
 	at        stint.Instant
 	degraded  bool
 	source    stint.Source
-	decided   bool // whether a store was asked
 }
 
 // asks reports whether a store is asked about the check.
@@ -258,6 +258,10 @@ func (d *decision) decide(ctx context.Context) error {
 	if err := d.takeTogether(ctx, together); err != nil {
 		return err
 	}
+	if err := d.flush(ctx); err != nil {
+		return err
+	}
+	d.queueFull()
 	verb := stint.Settle
 	if d.looks || len(refunds) > 0 && d.exceeded() {
 		verb = stint.Peek
@@ -310,6 +314,15 @@ func (d *decision) queueAlone() {
 			verb = stint.Peek
 		}
 		d.queue(verb, d.place(i))
+	}
+}
+
+// queueFull queues the hits that were more than a counter holds, which then stays full.
+func (d *decision) queueFull() {
+	for i := range d.checks {
+		if k := &d.checks[i]; k.full && !k.look && !d.looks {
+			d.queue(stint.Settle, d.place(i))
+		}
 	}
 }
 
@@ -424,8 +437,10 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	if op.Each != nil {
 		o = op.Each[k.claim]
 	}
-	k.decided, k.at, k.degraded = true, decided.At, decided.Degraded
-	k.source = decided.Source
+	if k.full { // its hits were counted after it was decided
+		return
+	}
+	k.at, k.degraded, k.source = decided.At, decided.Degraded, decided.Source
 	most := int64(k.limit.RequestsPerUnit)
 	switch {
 	case k.limit.counter == nil:
@@ -438,7 +453,7 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 		if looks {
 			k.after += max(k.hits, 0)
 		}
-		if !o.Allowed { // the counter itself is full
+		if k.full = !o.Allowed; k.full {
 			k.after = math.MaxUint32 + 1
 		}
 		k.over = k.hits >= 0 && k.after > most

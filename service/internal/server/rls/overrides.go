@@ -44,7 +44,7 @@ func (k *kept) counterOf(domain string, counted stint.Limit) (*stint.Policy, err
 type override struct {
 	requests   uint32
 	unit       domains.Unit
-	multiplier uint32
+	multiplier uint32 // 0 for none
 	accounting domains.Accounting
 }
 
@@ -53,15 +53,14 @@ func (d *domain) override(
 	given *common.RateLimitDescriptor_RateLimitOverride,
 	accounting domains.Accounting,
 ) (*limit, error) {
-	key := override{given.RequestsPerUnit, domains.Unit(given.Unit), 1, accounting}
+	key := override{given.RequestsPerUnit, domains.Unit(given.Unit), 0, accounting}
 	if given.UnitMultiplier != nil {
-		key.multiplier = given.UnitMultiplier.Value
+		if key.multiplier = given.UnitMultiplier.Value; key.multiplier == 0 {
+			return nil, stint.Invalid("limit.unit_multiplier", 0, "1 or more")
+		}
 	}
 	if known := d.kept.override(key); known != nil {
 		return known, nil
-	}
-	if key.multiplier == 0 {
-		return nil, stint.Invalid("limit.unit_multiplier", 0, "1 or more")
 	}
 	if !key.unit.Known() || int32(given.Unit) > int32(domains.Week) {
 		return nil, stint.Invalid("limit.unit", given.Unit, "SECOND, MINUTE, HOUR, DAY, MONTH or YEAR")
@@ -71,7 +70,7 @@ func (d *domain) override(
 		id:        d.name + ".override", rule: PolicyPrefix + d.name + ".override", domain: d.name,
 	}
 	// In the atomic accounting a limit has states of its own.
-	if err := d.prepare(l, int64(key.multiplier), fmt.Sprintf(" of %d", key.requests)); err != nil {
+	if err := d.prepare(l, int64(max(key.multiplier, 1)), fmt.Sprintf(" of %d", key.requests)); err != nil {
 		return nil, err
 	}
 	l.current.UnitMultiplier = given.UnitMultiplier

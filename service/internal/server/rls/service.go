@@ -123,7 +123,6 @@ func (s *Service) Swap(list []*domains.Domain) error {
 		next, err = compile(list, s.config.Accounting, s.tree.Load())
 	}
 	if err != nil {
-		s.stats.failedLoads.Add(1)
 		return err
 	}
 	s.tree.Store(next)
@@ -131,7 +130,7 @@ func (s *Service) Swap(list []*domains.Domain) error {
 	return nil
 }
 
-// Refused counts a configuration that could not be read.
+// Refused counts a configuration that could not be put in force.
 func (s *Service) Refused() { s.stats.failedLoads.Add(1) }
 
 // Loaded reports whether there is a configuration, and of how many domains and limits.

@@ -11,7 +11,7 @@
 //	      - key: tokens
 //	        rate_limit: {unit: day, requests_per_unit: 100000, accounting: reference}
 //
-// A document is one domain, an empty one none.
+// A document is one domain.
 package domains
 
 import (

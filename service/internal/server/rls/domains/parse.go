@@ -18,14 +18,11 @@ const (
 	maxDescriptors = 200_000
 )
 
-// Parse reads a document, and says what in it has no effect, with the place of each: a name that the reference service
-// knows, but not there. The domain is nil if the document is empty. The error is [document.Faults].
+// Parse reads a document, which is one domain, and says what in it has no effect, with the place of each: a name that the
+// reference service knows, but not there. The error is [document.Faults].
 func Parse(source string, data []byte) (domain *Domain, warnings []string, err error) {
 	p := &parser{}
 	whole := document.Parse(source, data, MaxBytes, &p.faults)
-	if len(p.faults) == 0 && whole.Kind == document.KindNull {
-		return nil, nil, nil
-	}
 	if len(p.faults) == 0 {
 		domain = &Domain{From: source}
 		p.domain(whole, domain)
@@ -168,6 +165,8 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 	}
 	r := &RateLimit{}
 	*to = r
+	var err error           // of the unit
+	var unit document.Value // that was given
 	p.mapping(what, v, func(name string, v document.Value) bool {
 		path := what + "." + name
 		switch name {
@@ -184,12 +183,8 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 		case "unit":
 			var text string
 			if p.text(path, v, &text); text != "" {
-				unit, err := ParseUnit(text)
-				if err != nil {
-					p.faults.Invalid(path, v, document.Allowed(err))
-					unit = Second // so that it is told once
-				}
-				r.Unit = unit
+				r.Unit, err = ParseUnit(text)
+				unit = v
 			}
 		case "unlimited":
 			p.boolean(path, v, &r.Unlimited)
@@ -216,6 +211,14 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 		}
 		return true
 	})
+	switch {
+	case err == nil:
+	case r.Unlimited:
+		p.warnings = append(p.warnings, fmt.Sprintf("%v: unit has no effect in %s, which is unlimited", unit.At, what))
+	default:
+		p.faults.Invalid(what+".unit", unit, document.Allowed(err))
+		r.Unit = Second // so that it is told once
+	}
 }
 
 func (p *parser) replaces(path string, v document.Value, to *[]string) {
@@ -279,9 +282,14 @@ func (p *parser) any(path string, v document.Value) any {
 
 // text reads a scalar as it is written, such as 8080, which the reference service takes for a text as well.
 func (p *parser) text(path string, v document.Value, to *string) {
-	if v.Kind == document.KindList || v.Kind == document.KindMapping {
+	switch v.Kind {
+	case document.KindList, document.KindMapping:
 		p.faults.Invalid(path, v, "a text")
 		return
+	case document.KindFloat:
+		p.faults.Invalid(path, v, "a text, in quotes if it looks like a fraction")
+		return
+	default:
 	}
 	*to = v.Text
 }

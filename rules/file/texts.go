@@ -1,0 +1,97 @@
+package file
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stint-go/stint/rules/file/document"
+)
+
+// A Text is a file with what is in it.
+type Text struct {
+	Name string
+	Data []byte
+}
+
+// Texts are a file, or the files of a folder, whatever is in them.
+type Texts struct {
+	// Path names the file or the folder.
+	Path string
+	// All reads every file of a folder and of those in it, whatever its name. Default: false, those that [Read] does.
+	All bool
+	// Hidden reads with All those whose names begin with a dot, too.
+	Hidden bool
+}
+
+// Read reads the files, until they are the same twice in a row. The error is document.Faults.
+func (t Texts) Read() ([]Text, error) {
+	sources, err := t.load()
+	if err != nil {
+		return nil, err
+	}
+	return textsOf(sources), nil
+}
+
+// Follow has take take the files over, and again whenever one is another, until ctx is done. What it returns, and that a
+// file can't be read, is told to refused, once for each state of the files. A nil logger is told nothing.
+func (t Texts) Follow(ctx context.Context, logger *slog.Logger, take func([]Text) error, refused func(error)) {
+	s := Source{Path: t.Path, Logger: logger}
+	w, err := s.watch(func(sources []source) error { return take(textsOf(sources)) })
+	if err != nil {
+		refused(err)
+		return
+	}
+	w.load = t.load
+	w.follow(ctx, refused)
+}
+
+func textsOf(sources []source) []Text {
+	list := make([]Text, len(sources))
+	for i, s := range sources {
+		list[i] = Text{s.name, s.data}
+	}
+	return list
+}
+
+func (t Texts) load() ([]source, error) {
+	if !t.All {
+		return load(t.Path)
+	}
+	return settled(t.Path, func() ([]source, error) {
+		var faults document.Faults
+		names, err := t.walk()
+		if err != nil {
+			faults.Add(document.Position{Source: t.Path}, "%v", cause(err))
+		}
+		return readFiles(names, &faults), faults.Err()
+	})
+}
+
+// walk names the files of a folder and of those in it, or the one file.
+func (t Texts) walk() (names []string, err error) {
+	root, err := filepath.EvalSymlinks(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		hidden := name != root && strings.HasPrefix(entry.Name(), ".") && !t.Hidden
+		switch {
+		case err != nil:
+			return err
+		case hidden && entry.IsDir():
+			return fs.SkipDir
+		case hidden || entry.IsDir():
+			return nil
+		}
+		// A link may lead to a file, whose text counts, or to a folder, which does not.
+		if info, err := os.Stat(name); err != nil || !info.IsDir() {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names, err
+}
