@@ -86,7 +86,7 @@ func (d *decision) headers() []*core.HeaderValue {
 			continue
 		}
 		denies := k.over && !k.limit.shadow && !d.quota(k)
-		if denies || !over && (least == nil || k.remaining < least.remaining) {
+		if denies || !over && k.remaining < math.MaxUint32 && (least == nil || k.remaining < least.remaining) {
 			least, over = k, over || denies
 		}
 	}

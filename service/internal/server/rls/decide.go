@@ -21,7 +21,6 @@ type check struct {
 	hits      int64 // 0 is a look; below 0 they are given back
 	counters  *counters
 	look      bool // whether its hits are not counted
-	full      bool // whether they are more than the counter holds
 	claim     int  // of the operation that decides it
 
 	over      bool // the limit is exceeded
@@ -258,10 +257,6 @@ func (d *decision) decide(ctx context.Context) error {
 	if err := d.takeTogether(ctx, together); err != nil {
 		return err
 	}
-	if err := d.flush(ctx); err != nil {
-		return err
-	}
-	d.queueFull()
 	verb := stint.Settle
 	if d.looks || len(refunds) > 0 && d.exceeded() {
 		verb = stint.Peek
@@ -296,6 +291,9 @@ func (d *decision) takeTogether(ctx context.Context, live []int) error {
 // alone reports whether a check is decided by itself.
 func (k *check) alone() bool { return k.asks() && (k.limit.reference() || k.limit.shadow) }
 
+// manyHits at once may be more than a counter has room for. They are charged, which fills it; taking would leave it.
+const manyHits = 1_000_000
+
 // queueAlone queues the checks that are decided by themselves.
 func (d *decision) queueAlone() {
 	for i := range d.checks {
@@ -305,24 +303,12 @@ func (d *decision) queueAlone() {
 		}
 		verb := stint.Take
 		switch {
-		case k.hits < 0:
+		case d.looks || k.hits == 0 || k.look:
+			verb = stint.Peek
+		case k.hits < 0 || k.limit.counter != nil && k.hits > manyHits:
 			verb = stint.Settle
-		case k.hits == 0 || k.look:
-			verb = stint.Peek
-		}
-		if d.looks {
-			verb = stint.Peek
 		}
 		d.queue(verb, d.place(i))
-	}
-}
-
-// queueFull queues the hits that were more than a counter holds, which then stays full.
-func (d *decision) queueFull() {
-	for i := range d.checks {
-		if k := &d.checks[i]; k.full && !k.look && !d.looks {
-			d.queue(stint.Settle, d.place(i))
-		}
 	}
 }
 
@@ -437,9 +423,6 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	if op.Each != nil {
 		o = op.Each[k.claim]
 	}
-	if k.full { // its hits were counted after it was decided
-		return
-	}
 	k.at, k.degraded, k.source = decided.At, decided.Degraded, decided.Source
 	most := int64(k.limit.RequestsPerUnit)
 	switch {
@@ -453,7 +436,7 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 		if looks {
 			k.after += max(k.hits, 0)
 		}
-		if k.full = !o.Allowed; k.full {
+		if !o.Allowed { // the counter is full
 			k.after = math.MaxUint32 + 1
 		}
 		k.over = k.hits >= 0 && k.after > most
