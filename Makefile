@@ -16,8 +16,10 @@ OPERATIONS ?= 100000
 MODULES := $(shell sed -n 's/^\t\.\/\{0,1\}\([a-z/]*\)$$/.\/\1/p' go.work)
 # The server that tests of MongoDB run against is built by itself, without tests.
 MONGO := service/internal/testmongo/server
+# So is Envoy's rate limit service, which the drop-in for it is compared with.
+ENVOY := test/envoy/reference
 # So are the packages, whose libraries would choose the versions of all others.
-ALONE := $(MONGO) deploy
+ALONE := $(MONGO) $(ENVOY) deploy
 LINTER := $(CURDIR)/bin/golangci-lint
 
 define CURL
@@ -196,6 +198,12 @@ reload: ## put 1,000 rules in force every second under load, for FOR (1h), and c
 conformance: ## compare OPERATIONS (100,000) random operations of each algorithm and log encoding in Redis with the exact model, drawn by SEED
 	@scripts/ensure redis-server
 	@go test ./redisstore -run '^TestConformance$$' -count 1 -timeout 0 -v -operations $(OPERATIONS) -rapid.seed $(SEED)
+
+.PHONY: envoy-diff
+envoy-diff: N = 1000000
+envoy-diff: ## compare N (1,000,000) random requests to `stint ratelimit` with Envoy's own service, drawn by SEED
+	@scripts/ensure redis-server
+	@ENVOY_DIFF_REQUESTS=$(N) ENVOY_DIFF_SEED=$(SEED) go test ./test/envoy -run '^TestDifferential$$' -count 1 -timeout 0 -v
 
 .PHONY: exact-redis
 exact-redis: ## hammer one Redis from eight processes and check every answer

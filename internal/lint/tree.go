@@ -110,9 +110,9 @@ func Check(tree fs.FS) ([]Finding, error) {
 	return found, nil
 }
 
-// apart are modules that no other one imports, whose code is not the product's: the benchmarks, and the server of
-// MongoDB's protocol that tests start.
-var apart = []string{"bench", "service/internal/testmongo/server"}
+// apart are modules that no other one imports, whose code is not the product's: the benchmarks, and the servers of
+// MongoDB's protocol and of Envoy's that tests start.
+var apart = []string{"bench", "service/internal/testmongo/server", "test/envoy/reference"}
 
 // enter says whether to walk into a folder.
 func enter(name, base string) error {

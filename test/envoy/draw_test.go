@@ -1,0 +1,266 @@
+package envoy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// A domain is one configuration, loaded under several names, and the requests to it. One request is in flight at a time.
+//
+// The two sides compute windows from the same clock, but a moment after each other. Where a window ends between their
+// answers, they count the same request in different windows. Such a request says nothing, and the counters differ from
+// then on. So a domain is loaded under several names, its generations, and goes on with the next one, whose counters
+// are all at zero. As nearly all such requests are avoided by waiting for the end of a window that is near, few
+// generations are needed.
+type domain struct {
+	number      int
+	generation  int
+	retired     bool // it differed, or has no generation left
+	seconds     bool // it has limits per second
+	descriptors []*descriptor
+	random      *rand.Rand
+	drawn       int                           // how many requests were
+	favourites  []*common.RateLimitDescriptor // which are sent again and again, for a while
+
+	// Of one name of a counter in the reference, see canonical.
+	split    map[string]*common.RateLimitDescriptor
+	unit     map[string]envoytype.RateLimitUnit              // of the overrides of a descriptor that is sent with one only
+	learned  map[string]rls.RateLimitResponse_RateLimit_Unit // of the limit that is configured
+	collides bool                                            // whether different descriptors may share a counter
+}
+
+// generations is how many names each domain has.
+const generations = 4
+
+func drawDomain(seed uint64, number int, collides bool) *domain {
+	random := rand.New(rand.NewPCG(seed, uint64(number)))
+	d := &domain{
+		number: number, random: random, seconds: chance(random, 3), collides: collides,
+		split: make(map[string]*common.RateLimitDescriptor), unit: make(map[string]envoytype.RateLimitUnit),
+		learned: make(map[string]rls.RateLimitResponse_RateLimit_Unit),
+	}
+	d.descriptors = drawDescriptors(random, 1, 10, d.seconds)
+	return d
+}
+
+// drawValue draws a value for a descriptor that has none. Now and then there are new ones, whose counters are at zero.
+func (d *domain) drawValue() string {
+	if chance(d.random, 50) {
+		return fmt.Sprint("v", d.drawn/while)
+	}
+	return pick(d.random, values)
+}
+
+// while is for how many requests a domain keeps its favourites.
+const while = 40
+
+// name has no underscore, so that no domain shares a counter with another one.
+func (d *domain) name() string { return d.nameOf(d.generation) }
+
+func (d *domain) nameOf(generation int) string { return fmt.Sprintf("d%dg%d", d.number, generation) }
+
+// draw draws a request, whose domain is that of the generation.
+func (d *domain) draw() *rls.RateLimitRequest {
+	if d.drawn%while == 0 {
+		d.favourites = nil
+		for range 6 {
+			d.favourites = append(d.favourites, d.drawDescriptor())
+		}
+	}
+	d.drawn++
+	request := &rls.RateLimitRequest{Domain: d.name()}
+	if chance(d.random, 60) {
+		request.HitsAddend = uint32(d.random.IntN(6))
+	}
+	if chance(d.random, 1) {
+		d.drawInvalid(request)
+		return request
+	}
+	for range 1 + d.random.IntN(5) {
+		if len(request.Descriptors) > 0 && chance(d.random, 8) {
+			request.Descriptors = append(request.Descriptors, proto.CloneOf(pick(d.random, request.Descriptors)))
+			continue
+		}
+		one := d.drawDescriptor()
+		if chance(d.random, 65) {
+			one = proto.CloneOf(pick(d.random, d.favourites))
+		}
+		d.addHits(one)
+		d.override(one)
+		if !d.collides {
+			one = d.canonical(one)
+		}
+		request.Descriptors = append(request.Descriptors, one)
+	}
+	if chance(d.random, 2) {
+		request.Domain = "nowhere"
+	}
+	return request
+}
+
+func (d *domain) addHits(one *common.RateLimitDescriptor) {
+	switch {
+	case chance(d.random, 30):
+		one.HitsAddend = wrapperspb.UInt64(uint64(d.random.IntN(6)))
+	case chance(d.random, 0.3):
+		one.HitsAddend = wrapperspb.UInt64(1_000_000_000) // the most that a route of Envoy adds
+	}
+}
+
+// override adds a limit that beats the configured one. The reference ends at one of unit 0, so that none is sent.
+func (d *domain) override(one *common.RateLimitDescriptor) {
+	if !chance(d.random, 10) {
+		return
+	}
+	units := []envoytype.RateLimitUnit{
+		envoytype.RateLimitUnit_MINUTE, envoytype.RateLimitUnit_HOUR, envoytype.RateLimitUnit_DAY,
+		envoytype.RateLimitUnit_MONTH, envoytype.RateLimitUnit_YEAR,
+	}
+	if d.seconds {
+		units = append(units, envoytype.RateLimitUnit_SECOND)
+	}
+	one.Limit = &common.RateLimitDescriptor_RateLimitOverride{
+		RequestsPerUnit: uint32(d.random.IntN(13)), Unit: pick(d.random, units),
+	}
+}
+
+// drawDescriptor draws one that mostly finds a limit.
+func (d *domain) drawDescriptor() *common.RateLimitDescriptor {
+	drawn := &common.RateLimitDescriptor{}
+	add := func(key, value string) {
+		drawn.Entries = append(drawn.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
+	}
+	level := d.descriptors
+	if chance(d.random, 10) {
+		level = nil
+	}
+	for len(level) > 0 {
+		at := pick(d.random, level)
+		add(d.drawEntry(at))
+		level = at.below
+		if at.limit != nil && chance(d.random, 50) {
+			break
+		}
+	}
+	const deepest = 4
+	for len(drawn.Entries) == 0 || len(drawn.Entries) < deepest && chance(d.random, 6) {
+		value := pick(d.random, values)
+		if chance(d.random, 10) {
+			value = ""
+		}
+		add(pick(d.random, keys), value)
+	}
+	return drawn
+}
+
+// drawEntry draws an entry that finds a descriptor, though perhaps another one is found first.
+func (d *domain) drawEntry(at *descriptor) (key, value string) {
+	full := at.full()
+	switch prefix, wildcard := strings.CutSuffix(full, "*"); {
+	case wildcard:
+		full = prefix + pick(d.random, []string{"", "1", "2", "y", "a", "b_c", d.drawValue()})
+		if !strings.Contains(full, "_") {
+			full += "_" + d.drawValue()
+		}
+	case at.value == "":
+		full += "_" + d.drawValue()
+		if chance(d.random, 3) {
+			full = at.key + "_"
+		}
+	}
+	// The text is split where the descriptor splits it, or at another underscore.
+	key, value, _ = strings.Cut(full, "_")
+	if splitKey := strings.TrimSuffix(at.key, "*"); strings.HasPrefix(full, splitKey+"_") && !chance(d.random, 15) {
+		key, value = splitKey, strings.TrimPrefix(full, splitKey+"_")
+	} else if places := strings.Count(full, "_"); places > 1 {
+		parts := strings.Split(full, "_")
+		place := 1 + d.random.IntN(places)
+		key, value = strings.Join(parts[:place], "_"), strings.Join(parts[place:], "_")
+	}
+	return key, value
+}
+
+// joined is the part of the name of a counter in the reference that comes from the descriptor.
+func joined(one *common.RateLimitDescriptor) string {
+	text := &strings.Builder{}
+	for _, entry := range one.GetEntries() {
+		text.WriteString(entry.GetKey() + "_" + entry.GetValue() + "_")
+	}
+	return text.String()
+}
+
+// canonical keeps different limits from sharing a counter, as they do in the reference by accident: its counters are named
+// by the text of all keys and values, joined by underscores, and by the beginning of the window. So (a=b_c) and
+// (a_b=c) share one, and so do an override per minute and a limit per hour during the first minute of an hour.
+//
+// In each domain the first descriptor of a text stands for all of them, and a descriptor has overrides of one unit only:
+// the one that was seen to be configured, if it was sent without an override before.
+func (d *domain) canonical(one *common.RateLimitDescriptor) *common.RateLimitDescriptor {
+	text := joined(one)
+	if first, seen := d.split[text]; seen {
+		one.Entries = proto.CloneOf(first).GetEntries()
+	} else {
+		d.split[text] = &common.RateLimitDescriptor{Entries: proto.CloneOf(one).GetEntries()}
+	}
+	configured, plain := d.learned[text]
+	unit, overridden := d.unit[text]
+	switch {
+	case overridden && one.GetLimit() == nil:
+		one.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(d.random.IntN(13)), Unit: unit}
+	case overridden:
+		one.Limit.Unit = unit
+	case one.GetLimit() == nil && !plain:
+		d.learned[text] = rls.RateLimitResponse_RateLimit_UNKNOWN // until learn knows better
+	case one.GetLimit() == nil:
+	case !plain:
+		d.unit[text] = one.GetLimit().GetUnit()
+	case configured == rls.RateLimitResponse_RateLimit_UNKNOWN || configured == rls.RateLimitResponse_RateLimit_WEEK:
+		one.Limit = nil // an override can't be per week
+	default:
+		one.Limit.Unit = envoytype.RateLimitUnit(configured) // which has the same numbers
+	}
+	return one
+}
+
+// learn takes from an answer which unit each descriptor is limited by.
+func (d *domain) learn(request *rls.RateLimitRequest, response *rls.RateLimitResponse) {
+	for i, one := range request.GetDescriptors() {
+		if limit := response.GetStatuses()[i].GetCurrentLimit(); limit != nil && one.GetLimit() == nil {
+			d.learned[joined(one)] = limit.GetUnit()
+		}
+	}
+}
+
+// drawInvalid draws a request that the subject refuses on purpose. The reference may answer it, so that it must not count.
+func (d *domain) drawInvalid(request *rls.RateLimitRequest) {
+	entry := &common.RateLimitDescriptor_Entry{Value: pick(d.random, values)}
+	invalid := &common.RateLimitDescriptor{HitsAddend: wrapperspb.UInt64(0)}
+	switch d.random.IntN(4) {
+	case 0:
+		request.Domain = ""
+		request.Descriptors = append(request.Descriptors, proto.CloneOf(pick(d.random, d.favourites)))
+		return
+	case 1:
+		return
+	case 2: // without entries
+	case 3:
+		valid := proto.CloneOf(pick(d.random, d.favourites)).GetEntries()
+		invalid.Entries = append(valid[:len(valid)-1:len(valid)-1], entry)
+		if len(valid) < 4 && chance(d.random, 50) {
+			invalid.Entries = append(valid, entry)
+		}
+	}
+	other := proto.CloneOf(pick(d.random, d.favourites))
+	other.HitsAddend = wrapperspb.UInt64(0)
+	request.Descriptors = append(request.Descriptors, other, invalid)
+	if chance(d.random, 30) {
+		request.Descriptors = request.Descriptors[1:]
+	}
+}
