@@ -91,7 +91,7 @@ func (e exchange) compare(want, got answer) (differences []string) {
 	differ("dynamic_metadata", text(w.GetDynamicMetadata()), text(g.GetDynamicMetadata()))
 	differ("quota", text(w.GetQuota()), text(g.GetQuota()))
 	if len(differences) == 0 {
-		differ("the message", text(w), text(g))
+		differences = append(differences, "the message: fields that nobody knows")
 	}
 	return differences
 }

@@ -76,7 +76,7 @@ func (d *domain) draw() *rls.RateLimitRequest {
 	}
 	d.drawn++
 	request := &rls.RateLimitRequest{Domain: d.name()}
-	if chance(d.random, 60) {
+	if chance(d.random, 30) {
 		request.HitsAddend = uint32(d.random.IntN(6))
 	}
 	if chance(d.random, 1) {
@@ -107,7 +107,7 @@ func (d *domain) draw() *rls.RateLimitRequest {
 
 func (d *domain) addHits(one *common.RateLimitDescriptor) {
 	switch {
-	case chance(d.random, 30):
+	case chance(d.random, 25):
 		one.HitsAddend = wrapperspb.UInt64(uint64(d.random.IntN(6)))
 	case chance(d.random, 0.3):
 		one.HitsAddend = wrapperspb.UInt64(1_000_000_000) // the most that a route of Envoy adds

@@ -20,16 +20,16 @@ type variant struct {
 	name                 string
 	environment          []string
 	shadow, quota, merge bool
-	domains              int
+	first, domains       int     // the number of the first domain, and how many there are
 	share                float64 // of all requests
 }
 
 var variants = []variant{
 	{name: "plain", domains: 1000, share: 0.8},
-	{name: "stop", domains: 50, share: 0.05, environment: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}},
-	{name: "shadow", domains: 50, share: 0.05, environment: []string{"SHADOW_MODE=true"}, shadow: true},
-	{name: "quota", domains: 50, share: 0.05, environment: []string{"QUOTA_MODE=true"}, quota: true},
-	{name: "merge", domains: 50, share: 0.05, environment: []string{"MERGE_DOMAIN_CONFIG=true"}, merge: true},
+	{name: "stop", first: 1000, domains: 50, share: 0.05, environment: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}},
+	{name: "shadow", first: 2000, domains: 50, share: 0.05, environment: []string{"SHADOW_MODE=true"}, shadow: true},
+	{name: "quota", first: 3000, domains: 50, share: 0.05, environment: []string{"QUOTA_MODE=true"}, quota: true},
+	{name: "merge", first: 4000, domains: 50, share: 0.05, environment: []string{"MERGE_DOMAIN_CONFIG=true"}, merge: true},
 }
 
 // configuration writes the files of some domains. With merge, a domain's descriptors are in two files.
@@ -85,11 +85,17 @@ const mostDifferences = 20
 // newComparison draws domains and starts both sides with them.
 func newComparison(t *testing.T, seed uint64, v variant, collides bool) *comparison {
 	t.Helper()
-	c := &comparison{seed: seed, variant: v, meant: !programs.same, used: make(map[string]int)}
-	for i := range v.domains {
-		c.domains = append(c.domains, drawDomain(seed, i, collides))
-	}
+	c := drawComparison(seed, v, collides)
+	c.meant = !programs.same
 	c.reference, c.subject = pair(t, files(t, configuration(v, c.domains)), v.environment...)
+	return c
+}
+
+func drawComparison(seed uint64, v variant, collides bool) *comparison {
+	c := &comparison{seed: seed, variant: v, used: make(map[string]int)}
+	for i := range v.domains {
+		c.domains = append(c.domains, drawDomain(seed, v.first+i, collides))
+	}
 	return c
 }
 
