@@ -8,5 +8,5 @@
 // ENVOY_DIFF_DOMAIN leaves out all domains but the one of this number, to look at a difference again.
 // ENVOY_DIFF_COLLISIONS=true also sends different descriptors that share one counter in the reference, because their
 // keys and values are the same text when joined by underscores. STINT_ENVOY_SUBJECT=reference puts the
-// reference on both sides, to test the test.
+// reference on both sides, to test the test; the path of another program puts that one in the subject's place.
 package envoy

@@ -29,13 +29,17 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	programs.same = os.Getenv("STINT_ENVOY_SUBJECT") == "reference"
+	other := os.Getenv("STINT_ENVOY_SUBJECT")
+	programs.same = other == "reference"
 	reference, stint := filepath.Join(dir, "reference"), filepath.Join(dir, "stint")
 	programs.reference, programs.subject = []string{reference}, []string{stint, "ratelimit"}
 	err = build("reference", ".", reference, "GOWORK=off") // the module is not in the workspace
-	if programs.same {
+	switch {
+	case programs.same:
 		programs.subject = programs.reference
-	} else {
+	case other != "":
+		programs.subject = []string{other}
+	default:
 		err = errors.Join(err, build(".", "../../service/cmd/stint", stint))
 	}
 	if err != nil {

@@ -1,0 +1,322 @@
+package envoy_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// These are tests of the subject alone: the pinned reference lacks what they test.
+
+const (
+	okay      = rls.RateLimitResponse_OK
+	overLimit = rls.RateLimitResponse_OVER_LIMIT
+)
+
+// taking is a descriptor with hits of its own, which are given back if they are negative.
+func taking(hits int, keysAndValues ...string) *common.RateLimitDescriptor {
+	made := entries(keysAndValues...)
+	made.IsNegativeHits = hits < 0
+	made.HitsAddend = wrapperspb.UInt64(uint64(max(hits, -hits)))
+	return made
+}
+
+// must returns the response of the subject, and fails the test if there is none.
+func must(t *testing.T, subject *side, request *rls.RateLimitRequest) *rls.RateLimitResponse {
+	t.Helper()
+	got := subject.ask(t.Context(), request)
+	if got.err != nil {
+		t.Fatalf("%s: %v", text(request), got.err)
+	}
+	if len(got.response.GetStatuses()) != len(request.GetDescriptors()) {
+		t.Fatalf("%s: %s", text(request), show(got))
+	}
+	return got.response
+}
+
+// TestNegativeHits: the counter falls by the hits, not below 0, and the answer is OK (ratelimit#1140).
+func TestNegativeHits(t *testing.T) {
+	subject := alone(t, files(t, map[string]string{"a.yaml": `
+domain: d
+descriptors:
+  - key: a
+    rate_limit: {unit: year, requests_per_unit: 5}
+  - key: b
+    rate_limit: {unit: year, requests_per_unit: 0}
+  - key: shadow
+    rate_limit: {unit: year, requests_per_unit: 5}
+    shadow_mode: true
+  - key: unlimited
+    rate_limit: {unlimited: true}
+`}))
+	for _, c := range []struct {
+		name  string
+		key   string
+		steps []int // hits
+		codes []rls.RateLimitResponse_Code
+		left  []uint32
+	}{
+		{"gives back", "a", []int{4, -3, 4, 1}, []rls.RateLimitResponse_Code{okay, okay, okay, overLimit}, []uint32{1, 4, 0, 0}},
+		{"not below zero", "a", []int{2, -4, 5, 1}, []rls.RateLimitResponse_Code{okay, okay, okay, overLimit}, []uint32{3, 5, 0, 0}},
+		{"of nothing", "a", []int{-4, 5, 1}, []rls.RateLimitResponse_Code{okay, okay, overLimit}, []uint32{5, 0, 0}},
+		{"none", "a", []int{2, 0, 3}, []rls.RateLimitResponse_Code{okay, okay, okay}, []uint32{3, 3, 0}},
+		{
+			"of what is over", "a",
+			[]int{5, 4, -3, -3, 2, 1},
+			[]rls.RateLimitResponse_Code{okay, overLimit, okay, okay, okay, overLimit},
+			[]uint32{0, 0, 0, 2, 0, 0},
+		},
+		{"of a ban", "b", []int{1, -1, 1}, []rls.RateLimitResponse_Code{overLimit, okay, overLimit}, []uint32{0, 0, 0}},
+		{"in shadow", "shadow", []int{7, -4, 2}, []rls.RateLimitResponse_Code{okay, okay, okay}, []uint32{0, 2, 0}},
+		{"unlimited", "unlimited", []int{-1, 1}, []rls.RateLimitResponse_Code{okay, okay}, []uint32{1<<32 - 1, 1<<32 - 1}},
+		{"of no limit", "unknown", []int{-1, 1}, []rls.RateLimitResponse_Code{okay, okay}, []uint32{0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i, hits := range c.steps {
+				got := must(t, subject, requestFor("d", taking(hits, c.key, c.name)))
+				one := got.GetStatuses()[0]
+				if got.GetOverallCode() != c.codes[i] || one.GetCode() != c.codes[i] || one.GetLimitRemaining() != c.left[i] {
+					t.Errorf("step %d, %d hits: %s, want %v and %d left", i, hits, text(got), c.codes[i], c.left[i])
+				}
+				if limited := c.key != "unlimited" && c.key != "unknown"; limited != (one.GetCurrentLimit() != nil) {
+					t.Errorf("step %d, %d hits: %s", i, hits, text(got))
+				}
+			}
+		})
+	}
+	t.Run("beside others", func(t *testing.T) {
+		must(t, subject, requestFor("d", taking(5, "a", "x"), taking(5, "a", "y")))
+		got := must(t, subject, requestFor("d", taking(-2, "a", "x"), taking(1, "a", "y"), taking(1, "a", "x")))
+		want := []rls.RateLimitResponse_Code{okay, overLimit, okay}
+		left := []uint32{2, 0, 1}
+		for i, one := range got.GetStatuses() {
+			if one.GetCode() != want[i] || one.GetLimitRemaining() != left[i] {
+				t.Errorf("status %d of %s, want %v and %d left", i, text(got), want[i], left[i])
+			}
+		}
+		if got.GetOverallCode() != overLimit {
+			t.Error(text(got))
+		}
+	})
+	t.Run("by the hits of the request", func(t *testing.T) {
+		must(t, subject, requestFor("d", taking(4, "a", "z")))
+		for i, left := range []uint32{2, 4} { // 1 if it says 0, else 2
+			back := entries("a", "z")
+			back.IsNegativeHits = true
+			request := requestFor("d", back)
+			request.HitsAddend = uint32(2 * i)
+			if got := must(t, subject, request); got.GetStatuses()[0].GetLimitRemaining() != left {
+				t.Errorf("%s, want %d left", text(got), left)
+			}
+		}
+	})
+}
+
+// TestUnitMultiplier: the window of an override is a multiple of its unit.
+func TestUnitMultiplier(t *testing.T) {
+	subject := alone(t, files(t, map[string]string{"a.yaml": "domain: d\n"}))
+	override := func(value string, unit envoytype.RateLimitUnit, multiplier *wrapperspb.UInt32Value) *rls.RateLimitRequest {
+		made := entries("a", value)
+		made.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 2, Unit: unit, UnitMultiplier: multiplier}
+		return requestFor("d", made)
+	}
+	for _, c := range []struct {
+		name       string
+		unit       envoytype.RateLimitUnit
+		multiplier *wrapperspb.UInt32Value
+		window     int64 // seconds
+	}{
+		{"none", envoytype.RateLimitUnit_HOUR, nil, 3600},
+		{"one", envoytype.RateLimitUnit_HOUR, wrapperspb.UInt32(1), 3600},
+		{"ten minutes", envoytype.RateLimitUnit_MINUTE, wrapperspb.UInt32(10), 600},
+		{"three days", envoytype.RateLimitUnit_DAY, wrapperspb.UInt32(3), 3 * 24 * 3600},
+		{"two years", envoytype.RateLimitUnit_YEAR, wrapperspb.UInt32(2), 2 * 365 * 24 * 3600},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// At the end of a window all starts again. It ends with a minute.
+			for again := true; again; {
+				avoidEnd(t.Context(), time.Minute)
+				e := exchange{before: time.Now()}
+				value := e.before.String()
+				var got []*rls.RateLimitResponse
+				for range 3 {
+					got = append(got, must(t, subject, override(value, c.unit, c.multiplier)))
+				}
+				e.after = time.Now()
+				if again = e.straddles(time.Minute); again {
+					continue
+				}
+				for i, want := range []rls.RateLimitResponse_Code{okay, okay, overLimit} {
+					one := got[i].GetStatuses()[0]
+					if got[i].GetOverallCode() != want || one.GetLimitRemaining() != uint32(max(0, 1-i)) {
+						t.Errorf("request %d: %s", i, text(got[i]))
+					}
+					limit, reset := one.GetCurrentLimit(), one.GetDurationUntilReset().GetSeconds()
+					if limit.GetRequestsPerUnit() != 2 || int32(limit.GetUnit()) != int32(c.unit) ||
+						limit.GetUnitMultiplier().GetValue() != c.multiplier.GetValue() {
+						t.Errorf("request %d: %s", i, text(got[i]))
+					}
+					earliest, latest := c.window-e.after.Add(slack).Unix()%c.window, c.window-e.before.Add(-slack).Unix()%c.window
+					if reset < earliest || reset > latest {
+						t.Errorf("the window ends in %d s, not in %d to %d", reset, earliest, latest)
+					}
+				}
+			}
+		})
+	}
+	t.Run("zero", func(t *testing.T) { // which the API forbids
+		got := subject.ask(t.Context(), override("zero", envoytype.RateLimitUnit_HOUR, wrapperspb.UInt32(0)))
+		if status.Code(got.err) != codes.InvalidArgument {
+			t.Errorf("%s, want %v", show(got), codes.InvalidArgument)
+		}
+	})
+}
+
+// TestWildcards: `*` stands for any text, anywhere in a value, and is compared with the key, "_" and the value.
+func TestWildcards(t *testing.T) {
+	subject := alone(t, files(t, map[string]string{"a.yaml": `
+domain: d
+descriptors:
+  - {key: k, rate_limit: {name: bare, unit: year, requests_per_unit: 9}}
+  - {key: k, value: "abc", rate_limit: {name: exact, unit: year, requests_per_unit: 9}}
+  - {key: k, value: "a*c", rate_limit: {name: a-c, unit: year, requests_per_unit: 9}}
+  - {key: k, value: "a*", rate_limit: {name: a, unit: year, requests_per_unit: 9}}
+  - {key: k, value: "x*y*z", rate_limit: {name: x-y-z, unit: year, requests_per_unit: 9}}
+  - {key: k, value: "*bb*", rate_limit: {name: bb, unit: year, requests_per_unit: 9}}
+  - {key: k, value: "*.png", rate_limit: {name: png, unit: year, requests_per_unit: 9}}
+  - {key: k, value: "m**n", rate_limit: {name: m-n, unit: year, requests_per_unit: 9}}
+  - key: s
+    value: "f*g"
+    share_threshold: true
+    rate_limit: {name: shared, unit: year, requests_per_unit: 9}
+  - key: s
+    value: "*h"
+    rate_limit: {name: own, unit: year, requests_per_unit: 9}
+  - key: l
+    value: "*p*"
+    descriptors:
+      - {key: m, value: "q*r", rate_limit: {name: below, unit: year, requests_per_unit: 9}}
+`}))
+	for _, c := range []struct {
+		entries []string
+		name    string // of the limit; none if it is empty
+	}{
+		{[]string{"k", "abc"}, "exact"},
+		{[]string{"k", "ac"}, "a-c"},
+		{[]string{"k", "a--c"}, "a-c"},
+		{[]string{"k", "acc"}, "a-c"},
+		{[]string{"k", "a"}, "a"},
+		{[]string{"k", "acd"}, "a"},
+		{[]string{"k", "xyz"}, "x-y-z"},
+		{[]string{"k", "x1y2z"}, "x-y-z"},
+		{[]string{"k", "xyyzz"}, "x-y-z"},
+		{[]string{"k", "xz"}, "bare"},
+		{[]string{"k", "x1y2z3"}, "bare"},
+		{[]string{"k", "yxyz"}, "bare"},
+		{[]string{"k", "bb"}, "bb"},
+		{[]string{"k", "1bb2"}, "bb"},
+		{[]string{"k", "1bb2.png"}, "bb"}, // the first in the file
+		{[]string{"k", "b"}, "bare"},
+		{[]string{"k", "1.png"}, "png"},
+		{[]string{"k", "1.png2"}, "bare"},
+		{[]string{"k", ".png"}, "png"},
+		{[]string{"k", "1xpng"}, "bare"}, // a dot is a dot
+		{[]string{"k", "mn"}, "m-n"},
+		{[]string{"k", "m.n"}, "m-n"},
+		{[]string{"k", "a\nc"}, "a-c"},
+		{[]string{"k", "aéc"}, "a-c"},
+		{[]string{"k", ""}, "bare"},
+		{[]string{"k", "*"}, "bare"},
+		{[]string{"k_1", "bb"}, "bb"}, // "k_1_bb" is like "k_*bb*"
+		{[]string{"k1", "bb"}, ""},
+		{[]string{"s", "fg"}, "shared"},
+		{[]string{"s", "g"}, ""},
+		{[]string{"s", "gh"}, "own"},
+		{[]string{"l", "1p2", "m", "q1r"}, "below"},
+		{[]string{"l", "1p2", "m", "q1"}, ""},
+		{[]string{"l", "1p2"}, ""},
+	} {
+		got := must(t, subject, requestFor("d", entries(c.entries...)))
+		limit := got.GetStatuses()[0].GetCurrentLimit()
+		if limit.GetName() != c.name || (limit != nil) != (c.name != "") {
+			t.Errorf("%q: %s, want the limit %q", c.entries, text(got), c.name)
+		}
+	}
+	for _, c := range []struct {
+		entries []string
+		left    uint32
+	}{
+		{[]string{"s", "f1g"}, 7}, {[]string{"s", "f2g"}, 6}, // fg took the first
+		{[]string{"s", "1h"}, 8}, {[]string{"s", "2h"}, 8},
+		{[]string{"k", "a1c"}, 8}, {[]string{"k", "a2c"}, 8}, {[]string{"k", "a2c"}, 7},
+	} {
+		got := must(t, subject, requestFor("d", entries(c.entries...)))
+		if got.GetStatuses()[0].GetLimitRemaining() != c.left {
+			t.Errorf("%q: %s, want %d left", c.entries, text(got), c.left)
+		}
+	}
+}
+
+// TestMetadata: the metadata of the limits that a request asks for is in dynamic_metadata.metadata.
+func TestMetadata(t *testing.T) {
+	subject := alone(t, files(t, map[string]string{"a.yaml": `
+domain: d
+descriptors:
+  - key: a
+    rate_limit: {unit: year, requests_per_unit: 1000}
+    metadata: {tier: gold, weight: 1.5, active: true, nothing: null, list: [1, two, {three: 3}], inner: {x: {y: z}}}
+  - key: b
+    value: "1"
+    rate_limit: {unit: year, requests_per_unit: 1000}
+    metadata: {region: eu}
+  - key: c
+    rate_limit: {unit: year, requests_per_unit: 1000}
+  - key: e
+    metadata: {above: true}
+    descriptors:
+      - key: e
+        rate_limit: {unit: year, requests_per_unit: 1000}
+        metadata: {below: true}
+`}))
+	const gold = `"tier": "gold", "weight": 1.5, "active": true, "nothing": null, "list": [1, "two", {"three": 3}], "inner": {"x": {"y": "z"}}`
+	for _, c := range []struct {
+		name        string
+		descriptors []*common.RateLimitDescriptor
+		want        string // none if it is empty
+	}{
+		{"one", []*common.RateLimitDescriptor{entries("a", "1")}, "{" + gold + "}"},
+		{"two", []*common.RateLimitDescriptor{entries("a", "1"), entries("b", "1")}, "{" + gold + `, "region": "eu"}`},
+		{"one of two", []*common.RateLimitDescriptor{entries("b", "1"), entries("c", "1")}, `{"region": "eu"}`},
+		{"the same twice", []*common.RateLimitDescriptor{entries("b", "1"), entries("b", "1")}, `{"region": "eu"}`},
+		{"beside no limit", []*common.RateLimitDescriptor{entries("z", "1"), entries("b", "1")}, `{"region": "eu"}`},
+		{"that of the limit", []*common.RateLimitDescriptor{entries("e", "1", "e", "1")}, `{"below": true}`},
+		{"no limit", []*common.RateLimitDescriptor{entries("b", "2")}, ""},
+		{"no metadata", []*common.RateLimitDescriptor{entries("c", "1")}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := must(t, subject, requestFor("d", c.descriptors...))
+			field, found := got.GetDynamicMetadata().GetFields()["metadata"]
+			if c.want == "" {
+				if found {
+					t.Errorf("%s, want no metadata", text(got))
+				}
+				return
+			}
+			var want any
+			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if !found || !reflect.DeepEqual(field.AsInterface(), want) {
+				t.Errorf("%s, want the metadata %v", text(got), want)
+			}
+		})
+	}
+}
