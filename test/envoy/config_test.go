@@ -23,8 +23,8 @@ type limit struct {
 	replaces  []string
 }
 
-// Keys and values are drawn from few, which are the beginnings of each other and meet in their underscores: the key a with
-// the value b_c is the same text to a lookup as the key a_b with the value c.
+// Keys and values are drawn from few, which are the beginnings of each other and meet in their underscores: the key a
+// with the value b_c is the same text to a lookup as the key a_b with the value c.
 var (
 	keys     = []string{"a", "b", "c", "a_b", "b_c", "a_b_c", "x"}
 	values   = []string{"a", "b", "c", "b_c", "a_b", "c_a", "x", "x1", "x2", "xy", "1", "12"}

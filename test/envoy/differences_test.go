@@ -22,8 +22,8 @@ type difference struct {
 	elsewhere bool
 }
 
-// differences are all that are meant, in the order in which they apply. Another one is that an override without a unit is
-// refused, which ends the reference: TestOverrideWithoutUnit.
+// differences are all that are meant, in the order in which they apply. Another one is that an override without a unit
+// is refused, which ends the reference: TestOverrideWithoutUnit.
 var differences = []difference{
 	{
 		name:   "an invalid request",
@@ -56,7 +56,7 @@ var differences = []difference{
 		name:      "no configuration",
 		reason:    "the reference answers Unknown",
 		applies: func(_ exchange, a answer) bool {
-			return status.Convert(a.err).Message() == "no rate limit configuration loaded"
+			return status.Convert(a.err).Message() == noConfiguration
 		},
 		expected: refused(codes.Unavailable),
 	},
@@ -65,7 +65,7 @@ var differences = []difference{
 		name:      "Redis is unreachable",
 		reason:    "the reference answers Unknown",
 		applies: func(_ exchange, a answer) bool {
-			return status.Code(a.err) == codes.Unknown && status.Convert(a.err).Message() != "no rate limit configuration loaded"
+			return status.Code(a.err) == codes.Unknown && status.Convert(a.err).Message() != noConfiguration
 		},
 		expected: refused(codes.Unavailable),
 	},
@@ -95,6 +95,9 @@ var differences = []difference{
 	},
 }
 
+// noConfiguration is what the reference says without one.
+const noConfiguration = "no rate limit configuration loaded"
+
 func refused(code codes.Code) func(exchange, answer) answer {
 	return func(exchange, answer) answer { return answer{err: status.Error(code, "")} }
 }
@@ -107,8 +110,8 @@ func violations(response *rls.RateLimitResponse) (indexes []int) {
 	return indexes
 }
 
-// allQuotasOver says whether there are quotas, and all of them are over. With QUOTA_MODE every descriptor is one, even if
-// it has no limit.
+// allQuotasOver says whether there are quotas, and all of them are over. With QUOTA_MODE every descriptor is one, even
+// if it has no limit.
 func allQuotasOver(e exchange, response *rls.RateLimitResponse) bool {
 	over, found := violations(response), false
 	for i, status := range response.GetStatuses() {
@@ -123,8 +126,8 @@ func allQuotasOver(e exchange, response *rls.RateLimitResponse) bool {
 	return found
 }
 
-// expect returns what the subject is to answer if the reference gives an answer, and the names of the differences between
-// the two.
+// expect returns what the subject is to answer if the reference gives an answer, and the names of the differences
+// between the two.
 func (e exchange) expect(reference answer) (want answer, names []string) {
 	want = answer{proto.CloneOf(reference.response), reference.err}
 	for _, d := range differences {

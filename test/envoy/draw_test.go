@@ -12,17 +12,19 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// A domain is one configuration, loaded under several names, and the requests to it. One request is in flight at a time.
+// A domain is one configuration, loaded under several names, and the requests to it. One request is in flight at a
+// time.
 //
 // The two sides compute windows from the same clock, but a moment after each other. Where a window ends between their
 // answers, they count the same request in different windows. Such a request says nothing, and the counters differ from
 // then on. So a domain is loaded under several names, its generations, and goes on with the next one, whose counters
 // are all at zero. As nearly all such requests are avoided by waiting for the end of a window that is near, few
-// generations are needed.
+// generations are needed for that. In a long run, domains also go on now and then because their long windows are full.
 type domain struct {
 	number      int
 	generation  int
-	retired     bool // it differed, or has no generation left
+	generations int
+	retired     bool // it differed
 	seconds     bool // it has limits per second
 	descriptors []*descriptor
 	random      *rand.Rand
@@ -36,8 +38,15 @@ type domain struct {
 	collides bool                                            // whether different descriptors may share a counter
 }
 
-// generations is how many names each domain has.
-const generations = 4
+const (
+	// while is for how many requests a domain keeps its favourites.
+	while = 40
+	// lifetime is for how many requests a domain keeps its generation.
+	lifetime = 5 * while
+)
+
+// generationsFor is how many names a domain has that gets so many requests: some more than it needs.
+func generationsFor(requests int) int { return 4 + requests/lifetime }
 
 func drawDomain(seed uint64, number int, collides bool) *domain {
 	random := rand.New(rand.NewPCG(seed, uint64(number)))
@@ -58,9 +67,6 @@ func (d *domain) drawValue() string {
 	return pick(d.random, values)
 }
 
-// while is for how many requests a domain keeps its favourites.
-const while = 40
-
 // name has no underscore, so that no domain shares a counter with another one.
 func (d *domain) name() string { return d.nameOf(d.generation) }
 
@@ -73,6 +79,9 @@ func (d *domain) draw() *rls.RateLimitRequest {
 		for range 6 {
 			d.favourites = append(d.favourites, d.drawDescriptor())
 		}
+	}
+	if d.drawn > 0 && d.drawn%lifetime == 0 {
+		d.generation++
 	}
 	d.drawn++
 	request := &rls.RateLimitRequest{Domain: d.name()}
@@ -196,12 +205,12 @@ func joined(one *common.RateLimitDescriptor) string {
 	return text.String()
 }
 
-// canonical keeps different limits from sharing a counter, as they do in the reference by accident: its counters are named
-// by the text of all keys and values, joined by underscores, and by the beginning of the window. So (a=b_c) and
+// canonical keeps different limits from sharing a counter, as they do in the reference by accident: its counters are
+// named by the text of all keys and values, joined by underscores, and by the beginning of the window. So (a=b_c) and
 // (a_b=c) share one, and so do an override per minute and a limit per hour during the first minute of an hour.
 //
-// In each domain the first descriptor of a text stands for all of them, and a descriptor has overrides of one unit only:
-// the one that was seen to be configured, if it was sent without an override before.
+// In each domain the first descriptor of a text stands for all of them, and a descriptor has overrides of one unit
+// only: the one that was seen to be configured, if it was sent without an override before.
 func (d *domain) canonical(one *common.RateLimitDescriptor) *common.RateLimitDescriptor {
 	text := joined(one)
 	if first, seen := d.split[text]; seen {
@@ -238,7 +247,8 @@ func (d *domain) learn(request *rls.RateLimitRequest, response *rls.RateLimitRes
 	}
 }
 
-// drawInvalid draws a request that the subject refuses on purpose. The reference may answer it, so that it must not count.
+// drawInvalid draws a request that the subject refuses on purpose. The reference may answer it, so that it must not
+// count.
 func (d *domain) drawInvalid(request *rls.RateLimitRequest) {
 	entry := &common.RateLimitDescriptor_Entry{Value: pick(d.random, values)}
 	invalid := &common.RateLimitDescriptor{HitsAddend: wrapperspb.UInt64(0)}

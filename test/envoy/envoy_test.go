@@ -17,12 +17,13 @@ func TestDifferential(t *testing.T) {
 	var asked, repeated int64
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			c := newComparison(t, uint64(seed), v, collides)
+			share := int(float64(requests) * v.share)
+			c := newComparison(t, uint64(seed), v, collides, share)
 			for _, d := range c.domains {
 				d.retired = only >= 0 && d.number != only
 			}
 			began := time.Now()
-			c.send(t.Context(), int(float64(requests)*v.share))
+			c.send(t.Context(), share)
 			t.Logf("seed %d: %d requests, %d repeated at the end of a window, %v; %d over the limit, %d with a limit, %d refused",
 				seed, c.asked.Load(), c.repeated.Load(), time.Since(began).Round(time.Millisecond), c.over.Load(),
 				c.matched.Load(), c.failed.Load())

@@ -29,8 +29,8 @@ func requestFor(domain string, descriptors ...*common.RateLimitDescriptor) *rls.
 	return &rls.RateLimitRequest{Domain: domain, Descriptors: descriptors}
 }
 
-// agree sends one request to both sides and compares, with the differences that are meant unless the reference is on both
-// sides. It returns the names of those, and the reference's answer.
+// agree sends one request to both sides and compares, with the differences that are meant unless the reference is on
+// both sides. It returns the names of those, and the reference's answer.
 func agree(t *testing.T, reference, subject *side, request *rls.RateLimitRequest) (names []string, answered answer) {
 	t.Helper()
 	e := exchange{request: request}
@@ -54,8 +54,7 @@ func agree(t *testing.T, reference, subject *side, request *rls.RateLimitRequest
 	}
 }
 
-// TestFiles: the same files are loaded and refused. The names of domains and descriptors are those that the request asks
-// for.
+// TestFiles: both sides load the same files, and refuse the same.
 func TestFiles(t *testing.T) {
 	const top = "domain: d\ndescriptors:\n"
 	const fine = top + "  - key: a\n    rate_limit: {unit: year, requests_per_unit: 5}\n"
@@ -118,7 +117,9 @@ func TestFiles(t *testing.T) {
 			if c.loaded {
 				// With this variable the first requests may come before the configuration.
 				for _, s := range []*side{reference, subject} {
-					until(t, s.name+" has the configuration", func() error { return s.ask(t.Context(), requestFor("e", entries("z", ""))).err })
+					until(t, s.name+" has the configuration", func() error {
+						return s.ask(t.Context(), requestFor("e", entries("z", ""))).err
+					})
 				}
 			}
 			for _, value := range []string{"", "1", "true"} {
@@ -156,7 +157,8 @@ func TestRedisUnreachable(t *testing.T) {
 // TestReload: a file that changes is loaded again, and one that can't be loaded changes nothing.
 func TestReload(t *testing.T) {
 	configured := func(requests int) string {
-		return fmt.Sprintf("domain: d\ndescriptors:\n  - key: a\n    rate_limit: {unit: year, requests_per_unit: %d}\n", requests)
+		const text = "domain: d\ndescriptors:\n  - key: a\n    rate_limit: {unit: year, requests_per_unit: %d}\n"
+		return fmt.Sprintf(text, requests)
 	}
 	root := files(t, map[string]string{"a.yaml": configured(100)})
 	reference, subject := pair(t, root)

@@ -31,7 +31,7 @@ func TestMeant(t *testing.T) {
 				one.CurrentLimit = &rls.RateLimitResponse_RateLimit{Unit: rls.RateLimitResponse_RateLimit_MINUTE, Name: kind[:2]}
 			}
 			switch kind {
-			case "q1 over", "n1 over by QUOTA_MODE":
+			case "q1 over", "n1 by QUOTA_MODE":
 				over = append(over, i)
 			case "n1 over":
 				one.Code, response.OverallCode = rls.RateLimitResponse_OVER_LIMIT, rls.RateLimitResponse_OVER_LIMIT
@@ -47,6 +47,10 @@ func TestMeant(t *testing.T) {
 		}
 		return answer{response: response}
 	}
+	fine := request("d", valid)
+	const invalid, descriptor = "an invalid request", "an invalid descriptor"
+	const unloaded, away = "no configuration", "Redis is unreachable"
+	const bad, unavailable, late = codes.InvalidArgument, codes.Unavailable, codes.DeadlineExceeded
 	const reset, all = "the reset of a quota", "all quotas are over"
 	for _, c := range []struct {
 		name      string
@@ -57,27 +61,27 @@ func TestMeant(t *testing.T) {
 		over      bool
 		names     []string
 	}{
-		{"valid", variant{}, request("d", valid), answered("n1"), codes.OK, false, nil},
-		{"no domain", variant{}, request("", valid), failed("empty"), codes.InvalidArgument, false, []string{"an invalid request"}},
-		{"no descriptors", variant{}, request("d"), failed("empty"), codes.InvalidArgument, false, []string{"an invalid request"}},
-		{"no key", variant{}, request("d", valid, noKey), answered("n1", "none"), codes.InvalidArgument, false, []string{"an invalid descriptor"}},
-		{"no entries", variant{}, request("d", noEntries), answered("none"), codes.InvalidArgument, false, []string{"an invalid descriptor"}},
-		{"no configuration", variant{}, request("d", valid), failed("no rate limit configuration loaded"), codes.Unavailable, false, []string{"no configuration"}},
-		{"no Redis", variant{}, request("d", valid), failed("dial tcp"), codes.Unavailable, false, []string{"Redis is unreachable"}},
-		{"another status", variant{}, request("d", valid), answer{err: status.Error(codes.DeadlineExceeded, "")}, codes.DeadlineExceeded, false, nil},
+		{"valid", variant{}, fine, answered("n1"), codes.OK, false, nil},
+		{"no domain", variant{}, request("", valid), failed("empty"), bad, false, []string{invalid}},
+		{"no descriptors", variant{}, request("d"), failed("empty"), bad, false, []string{invalid}},
+		{"no key", variant{}, request("d", valid, noKey), answered("n1", "none"), bad, false, []string{descriptor}},
+		{"no entries", variant{}, request("d", noEntries), answered("none"), bad, false, []string{descriptor}},
+		{"no configuration", variant{}, fine, failed(noConfiguration), unavailable, false, []string{unloaded}},
+		{"no Redis", variant{}, fine, failed("dial tcp"), unavailable, false, []string{away}},
+		{"another status", variant{}, fine, answer{err: status.Error(late, "")}, late, false, nil},
 
-		{"over", variant{}, request("d", valid), answered("n1 over", "q1"), codes.OK, true, nil},
-		{"no quota", variant{}, request("d", valid), answered("n1", "none"), codes.OK, false, nil},
-		{"a quota", variant{}, request("d", valid), answered("q1", "none"), codes.OK, false, nil},
-		{"the only quota", variant{}, request("d", valid), answered("q1 over"), codes.OK, true, []string{reset, all}},
-		{"the only quota beside a limit", variant{}, request("d", valid), answered("n1", "q1 over", "none"), codes.OK, true, []string{reset, all}},
-		{"the only quota, and a limit", variant{}, request("d", valid), answered("q1 over", "n1 over"), codes.OK, true, []string{reset}},
-		{"one of two quotas", variant{}, request("d", valid), answered("q1 over", "q2"), codes.OK, false, []string{reset}},
-		{"both quotas", variant{}, request("d", valid), answered("q1 over", "q1 over"), codes.OK, true, []string{reset, all}},
-		{"both quotas in shadow", variant{shadow: true}, request("d", valid), answered("q1 over", "q1 over"), codes.OK, false, []string{reset}},
-		{"all, with QUOTA_MODE", variant{quota: true}, request("d", valid), answered("n1 over by QUOTA_MODE", "q1 over"), codes.OK, true, []string{reset, all}},
-		{"one, with QUOTA_MODE", variant{quota: true}, request("d", valid), answered("n1 over by QUOTA_MODE", "n2"), codes.OK, false, []string{reset}},
-		{"beside none, with QUOTA_MODE", variant{quota: true}, request("d", valid), answered("q1 over", "none"), codes.OK, false, []string{reset}},
+		{"over", variant{}, fine, answered("n1 over", "q1"), codes.OK, true, nil},
+		{"no quota", variant{}, fine, answered("n1", "none"), codes.OK, false, nil},
+		{"a quota", variant{}, fine, answered("q1", "none"), codes.OK, false, nil},
+		{"the only quota", variant{}, fine, answered("q1 over"), codes.OK, true, []string{reset, all}},
+		{"the only quota beside a limit", variant{}, fine, answered("n1", "q1 over", "none"), codes.OK, true, []string{reset, all}},
+		{"the only quota, and a limit", variant{}, fine, answered("q1 over", "n1 over"), codes.OK, true, []string{reset}},
+		{"one of two quotas", variant{}, fine, answered("q1 over", "q2"), codes.OK, false, []string{reset}},
+		{"both quotas", variant{}, fine, answered("q1 over", "q1 over"), codes.OK, true, []string{reset, all}},
+		{"both quotas in shadow", variant{shadow: true}, fine, answered("q1 over", "q1 over"), codes.OK, false, []string{reset}},
+		{"all, with QUOTA_MODE", variant{quota: true}, fine, answered("n1 by QUOTA_MODE", "q1 over"), codes.OK, true, []string{reset, all}},
+		{"one, with QUOTA_MODE", variant{quota: true}, fine, answered("n1 by QUOTA_MODE", "n2"), codes.OK, false, []string{reset}},
+		{"beside none, with QUOTA_MODE", variant{quota: true}, fine, answered("q1 over", "none"), codes.OK, false, []string{reset}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := exchange{variant: c.variant, request: c.request, before: time.Unix(1_800_000_010, 0)}

@@ -57,27 +57,28 @@ descriptors:
   - key: unlimited
     rate_limit: {unlimited: true}
 `}))
+	type codes = []rls.RateLimitResponse_Code
 	for _, c := range []struct {
 		name  string
 		key   string
 		steps []int // hits
-		codes []rls.RateLimitResponse_Code
+		codes codes
 		left  []uint32
 	}{
-		{"gives back", "a", []int{4, -3, 4, 1}, []rls.RateLimitResponse_Code{okay, okay, okay, overLimit}, []uint32{1, 4, 0, 0}},
-		{"not below zero", "a", []int{2, -4, 5, 1}, []rls.RateLimitResponse_Code{okay, okay, okay, overLimit}, []uint32{3, 5, 0, 0}},
-		{"of nothing", "a", []int{-4, 5, 1}, []rls.RateLimitResponse_Code{okay, okay, overLimit}, []uint32{5, 0, 0}},
-		{"none", "a", []int{2, 0, 3}, []rls.RateLimitResponse_Code{okay, okay, okay}, []uint32{3, 3, 0}},
+		{"gives back", "a", []int{4, -3, 4, 1}, codes{okay, okay, okay, overLimit}, []uint32{1, 4, 0, 0}},
+		{"not below zero", "a", []int{2, -4, 5, 1}, codes{okay, okay, okay, overLimit}, []uint32{3, 5, 0, 0}},
+		{"of nothing", "a", []int{-4, 5, 1}, codes{okay, okay, overLimit}, []uint32{5, 0, 0}},
+		{"none", "a", []int{2, 0, 3}, codes{okay, okay, okay}, []uint32{3, 3, 0}},
 		{
 			"of what is over", "a",
 			[]int{5, 4, -3, -3, 2, 1},
-			[]rls.RateLimitResponse_Code{okay, overLimit, okay, okay, okay, overLimit},
+			codes{okay, overLimit, okay, okay, okay, overLimit},
 			[]uint32{0, 0, 0, 2, 0, 0},
 		},
-		{"of a ban", "b", []int{1, -1, 1}, []rls.RateLimitResponse_Code{overLimit, okay, overLimit}, []uint32{0, 0, 0}},
-		{"in shadow", "shadow", []int{7, -4, 2}, []rls.RateLimitResponse_Code{okay, okay, okay}, []uint32{0, 2, 0}},
-		{"unlimited", "unlimited", []int{-1, 1}, []rls.RateLimitResponse_Code{okay, okay}, []uint32{1<<32 - 1, 1<<32 - 1}},
-		{"of no limit", "unknown", []int{-1, 1}, []rls.RateLimitResponse_Code{okay, okay}, []uint32{0, 0}},
+		{"of a ban", "b", []int{1, -1, 1}, codes{overLimit, okay, overLimit}, []uint32{0, 0, 0}},
+		{"in shadow", "shadow", []int{7, -4, 2}, codes{okay, okay, okay}, []uint32{0, 2, 0}},
+		{"unlimited", "unlimited", []int{-1, 1}, codes{okay, okay}, []uint32{1<<32 - 1, 1<<32 - 1}},
+		{"of no limit", "unknown", []int{-1, 1}, codes{okay, okay}, []uint32{0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, hits := range c.steps {
@@ -254,9 +255,13 @@ descriptors:
 		entries []string
 		left    uint32
 	}{
-		{[]string{"s", "f1g"}, 7}, {[]string{"s", "f2g"}, 6}, // fg took the first
-		{[]string{"s", "1h"}, 8}, {[]string{"s", "2h"}, 8},
-		{[]string{"k", "a1c"}, 8}, {[]string{"k", "a2c"}, 8}, {[]string{"k", "a2c"}, 7},
+		{[]string{"s", "f1g"}, 7},
+		{[]string{"s", "f2g"}, 6}, // fg took the first
+		{[]string{"s", "1h"}, 8},
+		{[]string{"s", "2h"}, 8},
+		{[]string{"k", "a1c"}, 8},
+		{[]string{"k", "a2c"}, 8},
+		{[]string{"k", "a2c"}, 7},
 	} {
 		got := must(t, subject, requestFor("d", entries(c.entries...)))
 		if got.GetStatuses()[0].GetLimitRemaining() != c.left {
@@ -272,7 +277,7 @@ domain: d
 descriptors:
   - key: a
     rate_limit: {unit: year, requests_per_unit: 1000}
-    metadata: {tier: gold, weight: 1.5, active: true, nothing: null, list: [1, two, {three: 3}], inner: {x: {y: z}}}
+    metadata: {tier: gold, weight: 1.5, active: true, nothing: null, list: [1, two, {three: 3}], inner: {x: {deep: z}}}
   - key: b
     value: "1"
     rate_limit: {unit: year, requests_per_unit: 1000}
@@ -286,7 +291,8 @@ descriptors:
         rate_limit: {unit: year, requests_per_unit: 1000}
         metadata: {below: true}
 `}))
-	const gold = `"tier": "gold", "weight": 1.5, "active": true, "nothing": null, "list": [1, "two", {"three": 3}], "inner": {"x": {"y": "z"}}`
+	const gold = `"tier": "gold", "weight": 1.5,
+		"active": true, "nothing": null, "list": [1, "two", {"three": 3}], "inner": {"x": {"deep": "z"}}`
 	for _, c := range []struct {
 		name        string
 		descriptors []*common.RateLimitDescriptor

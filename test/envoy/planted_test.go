@@ -93,7 +93,9 @@ func TestCompare(t *testing.T) {
 			r.Statuses[1].Quota = &rls.RateLimitResponse_Quota{Requests: 1}
 		}, "statuses[1].quota: "},
 		{"no header", func(r *response) { r.ResponseHeadersToAdd = nil }, "response_headers_to_add: "},
-		{"a header less", func(r *response) { r.ResponseHeadersToAdd = r.ResponseHeadersToAdd[:2] }, "response_headers_to_add: "},
+		{"a header less", func(r *response) {
+			r.ResponseHeadersToAdd = r.ResponseHeadersToAdd[:2]
+		}, "response_headers_to_add: "},
 		{"another order", func(r *response) {
 			h := r.ResponseHeadersToAdd
 			h[0], h[1] = h[1], h[0]
@@ -168,7 +170,10 @@ func TestPlanted(t *testing.T) {
 		{name: "nothing"},
 		{name: "the names of counters", environment: []string{"CACHE_KEY_PREFIX=x"}},
 		{name: "the meant ones", meant: true, want: "meant: "},
-		{name: "denied requests", environment: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}, want: "limit_remaining: "},
+		{
+			name: "denied requests", environment: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"},
+			want: "limit_remaining: ",
+		},
 		{name: "shadow", environment: []string{"SHADOW_MODE=true"}, want: "overall_code: want OVER_LIMIT, got OK"},
 		{name: "quota", environment: []string{"QUOTA_MODE=true"}, want: "code: want OVER_LIMIT, got OK"},
 		{name: "no headers", environment: []string{"LIMIT_RESPONSE_HEADERS_ENABLED=false"}, want: "response_headers_to_add: "},
@@ -195,9 +200,10 @@ func TestPlanted(t *testing.T) {
 			v := variant{first: 9000, domains: 50}
 			compared := drawComparison(1, v, true)
 			compared.meant, compared.plant = c.meant, c.plant
-			root, ports := files(t, configuration(v, compared.domains)), freePorts(t, 6)
+			root, ports := files(t, configuration(v, compared.domains, requests)), freePorts(t, 6)
 			compared.reference = start(t, "the reference", programs.reference, ports[:3], root, nil)
 			compared.subject = start(t, "the reference", programs.reference, ports[3:], root, c.environment)
+			untilReady(t, compared.reference, compared.subject)
 			compared.send(t.Context(), requests)
 			found := strings.Join(compared.found, "\n")
 			if c.want == "" && found != "" || !strings.Contains(found, c.want) {

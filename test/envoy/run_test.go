@@ -26,17 +26,22 @@ type variant struct {
 
 var variants = []variant{
 	{name: "plain", domains: 1000, share: 0.8},
-	{name: "stop", first: 1000, domains: 50, share: 0.05, environment: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}},
+	{
+		name: "stop", first: 1000, domains: 50, share: 0.05,
+		environment: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"},
+	},
 	{name: "shadow", first: 2000, domains: 50, share: 0.05, environment: []string{"SHADOW_MODE=true"}, shadow: true},
 	{name: "quota", first: 3000, domains: 50, share: 0.05, environment: []string{"QUOTA_MODE=true"}, quota: true},
 	{name: "merge", first: 4000, domains: 50, share: 0.05, environment: []string{"MERGE_DOMAIN_CONFIG=true"}, merge: true},
 }
 
-// configuration writes the files of some domains. With merge, a domain's descriptors are in two files.
-func configuration(v variant, domains []*domain) map[string]string {
+// configuration writes the files of domains that get so many requests. With merge, a domain's descriptors are in two
+// files.
+func configuration(v variant, domains []*domain, requests int) map[string]string {
 	byName := make(map[string]string)
 	for _, d := range domains {
-		for generation := range generations {
+		d.generations = generationsFor(requests / len(domains))
+		for generation := range d.generations {
 			name, here, there := d.nameOf(generation), d.descriptors, []*descriptor(nil)
 			if v.merge {
 				here, there = parts(d.descriptors)
@@ -50,8 +55,8 @@ func configuration(v variant, domains []*domain) map[string]string {
 	return byName
 }
 
-// parts splits the descriptors of a domain. All wildcards are in the first part: the reference reads files in random order,
-// and takes the first wildcard that matches.
+// parts splits the descriptors of a domain. All wildcards are in the first part: the reference reads files in random
+// order, and takes the first wildcard that matches.
 func parts(all []*descriptor) (here, there []*descriptor) {
 	for i, d := range all {
 		if i%2 == 0 || d.wildcard() {
@@ -82,12 +87,12 @@ type comparison struct {
 // mostDifferences ends a comparison.
 const mostDifferences = 20
 
-// newComparison draws domains and starts both sides with them.
-func newComparison(t *testing.T, seed uint64, v variant, collides bool) *comparison {
+// newComparison draws domains for so many requests, and starts both sides with them.
+func newComparison(t *testing.T, seed uint64, v variant, collides bool, requests int) *comparison {
 	t.Helper()
 	c := drawComparison(seed, v, collides)
 	c.meant = !programs.same
-	c.reference, c.subject = pair(t, files(t, configuration(v, c.domains)), v.environment...)
+	c.reference, c.subject = pair(t, files(t, configuration(v, c.domains, requests)), v.environment...)
 	return c
 }
 
@@ -99,8 +104,8 @@ func drawComparison(seed uint64, v variant, collides bool) *comparison {
 	return c
 }
 
-// send sends so many requests, by several workers, each of which has domains of its own and its part of the requests, so
-// that a seed always draws the same requests of a domain in the same order.
+// send sends so many requests, by several workers, each of which has domains of its own and its part of the requests,
+// so that a seed always draws the same requests of a domain in the same order.
 func (c *comparison) send(ctx context.Context, requests int) {
 	const (
 		workers = 16
@@ -129,7 +134,7 @@ func (c *comparison) send(ctx context.Context, requests int) {
 
 // one compares the answers to the next request of a domain.
 func (c *comparison) one(ctx context.Context, d *domain) {
-	if d.retired || ctx.Err() != nil || c.full() {
+	if d.retired || d.generation == d.generations || ctx.Err() != nil || c.full() {
 		return
 	}
 	e := exchange{variant: c.variant, request: d.draw()}
@@ -148,8 +153,7 @@ func (c *comparison) one(ctx context.Context, d *domain) {
 		}
 		c.repeated.Add(1)
 		d.generation++
-		if d.generation == generations {
-			d.retired = true
+		if d.generation == d.generations {
 			return
 		}
 		if _, ours := strings.CutPrefix(e.request.GetDomain(), "d"); ours {
@@ -192,7 +196,7 @@ func (c *comparison) count(reference answer) {
 		return
 	}
 	statuses := reference.response.GetStatuses()
-	if slices.ContainsFunc(statuses, func(s *rls.RateLimitResponse_DescriptorStatus) bool { return s.GetCurrentLimit() != nil }) {
+	if slices.ContainsFunc(statuses, limited) {
 		c.matched.Add(1)
 	}
 	if len(violations(reference.response)) > 0 || slices.ContainsFunc(statuses, over) {
@@ -200,12 +204,16 @@ func (c *comparison) count(reference answer) {
 	}
 }
 
+func limited(status *rls.RateLimitResponse_DescriptorStatus) bool {
+	return status.GetCurrentLimit() != nil
+}
+
 func over(status *rls.RateLimitResponse_DescriptorStatus) bool {
 	return status.GetCode() == rls.RateLimitResponse_OVER_LIMIT
 }
 
-// judge notes the difference between the answers, if it is not meant. The domain is left alone from then on, as its counters
-// may differ, too.
+// judge notes the difference between the answers, if it is not meant. The domain is left alone from then on, as its
+// counters may differ, too.
 func (c *comparison) judge(d *domain, e exchange, reference, subject answer) {
 	if c.plant != nil && subject.err == nil {
 		subject.response = proto.CloneOf(subject.response)
@@ -226,10 +234,10 @@ func (c *comparison) judge(d *domain, e exchange, reference, subject answer) {
 	}
 	d.retired = true
 	report := &strings.Builder{}
-	fmt.Fprintf(report, "seed %d, environment %v, domain number %d, at %s:\n  %s%s\n", c.seed, c.variant.environment, d.number,
-		e.before.UTC().Format(time.RFC3339Nano), strings.Join(differing, "\n  "), describe(names))
-	fmt.Fprintf(report, "%s\nrequest: %s\nreference: %s\nsubject: %s\n", yaml(d.name(), d.descriptors), text(e.request), show(reference),
-		show(subject))
+	fmt.Fprintf(report, "seed %d, environment %v, domain number %d, at %s:\n  %s%s\n", c.seed, c.variant.environment,
+		d.number, e.before.UTC().Format(time.RFC3339Nano), strings.Join(differing, "\n  "), describe(names))
+	fmt.Fprintf(report, "%s\nrequest: %s\nreference: %s\nsubject: %s\n", yaml(d.name(), d.descriptors),
+		text(e.request), show(reference), show(subject))
 	c.found = append(c.found, report.String())
 }
 

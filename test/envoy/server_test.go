@@ -84,31 +84,49 @@ func pair(t testing.TB, root string, more ...string) (reference, subject *side) 
 	t.Helper()
 	ports := freePorts(t, 6)
 	reference = start(t, "the reference", programs.reference, ports[:3], root, more)
-	return reference, start(t, "the subject", programs.subject, ports[3:], root, more)
+	subject = start(t, "the subject", programs.subject, ports[3:], root, more)
+	untilReady(t, reference, subject)
+	return reference, subject
 }
 
 // alone starts the subject without the reference.
 func alone(t testing.TB, root string, more ...string) *side {
 	t.Helper()
-	return start(t, "the subject", programs.subject, freePorts(t, 3), root, more)
+	subject := start(t, "the subject", programs.subject, freePorts(t, 3), root, more)
+	untilReady(t, subject)
+	return subject
 }
 
-// freePorts are different ones. Envoy's service shares its ports with others that ask for it, so that a port that is
-// given twice would not be noticed.
+func untilReady(t testing.TB, sides ...*side) {
+	t.Helper()
+	for _, s := range sides {
+		until(t, s.name+" is ready", s.ready)
+	}
+}
+
+// given are the ports that were given to a process.
+var given sync.Map // true by number
+
+// freePorts are ports that nobody has. None is given twice, as Envoy's service would share it and nobody would notice.
 func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
-	for range n {
+	for len(ports) < n {
 		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = listener.Close() }() // all at the end
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+		port := listener.Addr().(*net.TCPAddr).Port
+		if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, before := given.LoadOrStore(port, true); !before {
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }
 
-// start starts a program that ends with the test, and returns when it is ready.
+// start starts a program that ends with the test.
 func start(t testing.TB, name string, program []string, ports []int, root string, more []string) *side {
 	t.Helper()
 	s := &side{
@@ -139,13 +157,15 @@ func start(t testing.TB, name string, program []string, ports []int, root string
 		_ = input.Close()
 		<-s.ended
 	})
-	until(t, name+" is ready", s.ready)
 	connection, err := grpc.NewClient(fmt.Sprintf("passthrough:///127.0.0.1:%d", ports[1]),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = connection.Close() })
+	go func() {
+		<-s.ended // then nobody waits for it any more
+		_ = connection.Close()
+	}()
 	s.client = rls.NewRateLimitServiceClient(connection)
 	return s
 }
