@@ -51,8 +51,10 @@ func pick[T any](random *rand.Rand, some []T) T { return some[random.IntN(len(so
 // chance is true in so many percent of cases.
 func chance(random *rand.Rand, percent float64) bool { return random.Float64()*100 < percent }
 
-// drawDescriptors draws the descriptors of one level, from 1 to most. seconds says whether a limit may be per second.
-func drawDescriptors(random *rand.Rand, level, most int, seconds bool) (drawn []*descriptor) {
+// drawDescriptors draws the descriptors of one level, from 1 to most. seconds says whether a limit may be per
+// second, and collides whether a key that is a wildcard by itself may share its counter, which in the reference
+// only the same keys do.
+func drawDescriptors(random *rand.Rand, level, most int, seconds, collides bool) (drawn []*descriptor) {
 	taken := make(map[string]bool)
 	for range 1 + random.IntN(most) {
 		d := &descriptor{key: pick(random, keys)}
@@ -70,7 +72,7 @@ func drawDescriptors(random *rand.Rand, level, most int, seconds bool) (drawn []
 		taken[d.full()] = true
 		const deepest = 4
 		if level < deepest && chance(random, 60-10*float64(level)) {
-			d.below = drawDescriptors(random, level+1, 4, seconds)
+			d.below = drawDescriptors(random, level+1, 4, seconds, collides)
 		}
 		if d.below == nil && !chance(random, 4) || chance(random, 50) {
 			d.limit = drawLimit(random, seconds)
@@ -87,7 +89,7 @@ func drawDescriptors(random *rand.Rand, level, most int, seconds bool) (drawn []
 				d.limit.replaces = without(d.limit.replaces, d.limit.name)
 			}
 		}
-		if d.wildcard() && chance(random, 40) {
+		if d.wildcard() && chance(random, 40) && (collides || d.value != "") {
 			d.flags = append(d.flags, "share_threshold")
 		}
 		drawn = append(drawn, d)

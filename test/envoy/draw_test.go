@@ -3,6 +3,7 @@ package envoy_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -31,11 +32,8 @@ type domain struct {
 	drawn       int                           // how many requests were
 	favourites  []*common.RateLimitDescriptor // which are sent again and again, for a while
 
-	// Of one name of a counter in the reference, see canonical.
-	split    map[string]*common.RateLimitDescriptor
-	unit     map[string]envoytype.RateLimitUnit              // of the overrides of a descriptor that is sent with one only
-	learned  map[string]rls.RateLimitResponse_RateLimit_Unit // of the limit that is configured
-	collides bool                                            // whether different descriptors may share a counter
+	counters map[string]counter // by their names in the reference
+	collides bool               // whether different descriptors may share a counter
 }
 
 const (
@@ -52,10 +50,9 @@ func drawDomain(seed uint64, number int, collides bool) *domain {
 	random := rand.New(rand.NewPCG(seed, uint64(number)))
 	d := &domain{
 		number: number, random: random, seconds: chance(random, 3), collides: collides,
-		split: make(map[string]*common.RateLimitDescriptor), unit: make(map[string]envoytype.RateLimitUnit),
-		learned: make(map[string]rls.RateLimitResponse_RateLimit_Unit),
+		counters: make(map[string]counter),
 	}
-	d.descriptors = drawDescriptors(random, 1, 10, d.seconds)
+	d.descriptors = drawDescriptors(random, 1, 10, d.seconds, collides)
 	return d
 }
 
@@ -196,55 +193,78 @@ func (d *domain) drawEntry(at *descriptor) (key, value string) {
 	return key, value
 }
 
-// joined is the part of the name of a counter in the reference that comes from the descriptor.
-func joined(one *common.RateLimitDescriptor) string {
-	text := &strings.Builder{}
-	for _, entry := range one.GetEntries() {
-		text.WriteString(entry.GetKey() + "_" + entry.GetValue() + "_")
+// find looks a descriptor up as the reference does: at each level the text of key and value, then the first wildcard
+// that is the beginning of it, then the key. It returns the limit that it finds, and the keys and values that name its
+// counter. This is not what answers are compared with: it only serves to keep away from accidents of the reference.
+func (d *domain) find(one *common.RateLimitDescriptor) (found *limit, parts []string) {
+	level := d.descriptors
+	for i, entry := range one.GetEntries() {
+		full, value := entry.GetKey()+"_"+entry.GetValue(), entry.GetValue()
+		named := func(text string) int {
+			return slices.IndexFunc(level, func(at *descriptor) bool { return at.full() == text })
+		}
+		at := named(full)
+		if at < 0 {
+			at = slices.IndexFunc(level, func(at *descriptor) bool {
+				prefix, wildcard := strings.CutSuffix(at.full(), "*")
+				return wildcard && strings.HasPrefix(full, prefix)
+			})
+			if at >= 0 && slices.Contains(level[at].flags, "share_threshold") {
+				if !d.collides { // the reference has a counter for each way to split the text
+					entry.Key, entry.Value = level[at].key, strings.TrimPrefix(full, level[at].key+"_")
+				}
+				value = strings.TrimPrefix(level[at].full(), entry.GetKey()+"_")
+			}
+		}
+		if at < 0 {
+			at = named(entry.GetKey())
+		}
+		if at < 0 {
+			return nil, nil
+		}
+		parts = append(parts, entry.GetKey(), value)
+		if i == len(one.GetEntries())-1 {
+			return level[at].limit, parts
+		}
+		level = level[at].below
 	}
-	return text.String()
+	return nil, nil
+}
+
+// A counter is what a name of one in the reference stands for.
+type counter struct {
+	identity string
+	first    *common.RateLimitDescriptor // that had it
 }
 
 // canonical keeps different limits from sharing a counter, as they do in the reference by accident: its counters are
 // named by the text of all keys and values, joined by underscores, and by the beginning of the window. So (a=b_c) and
-// (a_b=c) share one, and so do an override per minute and a limit per hour during the first minute of an hour.
-//
-// In each domain the first descriptor of a text stands for all of them, and a descriptor has overrides of one unit
-// only: the one that was seen to be configured, if it was sent without an override before.
+// (a_b=c) share one, and so do an override per minute and a limit per hour during the first minute of an hour. In each
+// domain the first descriptor that has a counter stands for all those that would share it.
 func (d *domain) canonical(one *common.RateLimitDescriptor) *common.RateLimitDescriptor {
-	text := joined(one)
-	if first, seen := d.split[text]; seen {
-		one.Entries = proto.CloneOf(first).GetEntries()
-	} else {
-		d.split[text] = &common.RateLimitDescriptor{Entries: proto.CloneOf(one).GetEntries()}
-	}
-	configured, plain := d.learned[text]
-	unit, overridden := d.unit[text]
+	found, parts := d.find(one)
+	unit := ""
 	switch {
-	case overridden && one.GetLimit() == nil:
-		one.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(d.random.IntN(13)), Unit: unit}
-	case overridden:
-		one.Limit.Unit = unit
-	case one.GetLimit() == nil && !plain:
-		d.learned[text] = rls.RateLimitResponse_RateLimit_UNKNOWN // until learn knows better
-	case one.GetLimit() == nil:
-	case !plain:
-		d.unit[text] = one.GetLimit().GetUnit()
-	case configured == rls.RateLimitResponse_RateLimit_UNKNOWN || configured == rls.RateLimitResponse_RateLimit_WEEK:
-		one.Limit = nil // an override can't be per week
+	case one.GetLimit() != nil:
+		unit, parts = one.GetLimit().GetUnit().String(), nil
+		for _, entry := range one.GetEntries() {
+			parts = append(parts, entry.GetKey(), entry.GetValue())
+		}
+	case found == nil || found.unlimited:
+		return one
 	default:
-		one.Limit.Unit = envoytype.RateLimitUnit(configured) // which has the same numbers
+		unit = strings.ToUpper(found.unit)
+	}
+	name, identity := strings.Join(parts, "_"), strings.Join(append(parts, unit), "\x00")
+	known, seen := d.counters[name]
+	if !seen {
+		d.counters[name] = counter{identity, proto.CloneOf(one)}
+	} else if known.identity != identity {
+		other := proto.CloneOf(known.first)
+		other.HitsAddend = one.GetHitsAddend()
+		return other
 	}
 	return one
-}
-
-// learn takes from an answer which unit each descriptor is limited by.
-func (d *domain) learn(request *rls.RateLimitRequest, response *rls.RateLimitResponse) {
-	for i, one := range request.GetDescriptors() {
-		if limit := response.GetStatuses()[i].GetCurrentLimit(); limit != nil && one.GetLimit() == nil {
-			d.learned[joined(one)] = limit.GetUnit()
-		}
-	}
 }
 
 // drawInvalid draws a request that the subject refuses on purpose. The reference may answer it, so that it must not

@@ -164,9 +164,6 @@ func (c *comparison) one(ctx context.Context, d *domain) {
 		return
 	}
 	c.asked.Add(1)
-	if reference.err == nil {
-		d.learn(e.request, reference.response)
-	}
 	c.count(reference)
 	c.judge(d, e, reference, subject)
 }
