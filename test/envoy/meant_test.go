@@ -52,6 +52,7 @@ func TestMeant(t *testing.T) {
 	const unloaded, away = "no configuration", "Redis is unreachable"
 	const bad, unavailable, late = codes.InvalidArgument, codes.Unavailable, codes.DeadlineExceeded
 	const reset, all = "the reset of a quota", "all quotas are over"
+	quota, shadow := variant{quota: true}, variant{shadow: true}
 	for _, c := range []struct {
 		name      string
 		variant   variant
@@ -74,14 +75,14 @@ func TestMeant(t *testing.T) {
 		{"no quota", variant{}, fine, answered("n1", "none"), codes.OK, false, nil},
 		{"a quota", variant{}, fine, answered("q1", "none"), codes.OK, false, nil},
 		{"the only quota", variant{}, fine, answered("q1 over"), codes.OK, true, []string{reset, all}},
-		{"the only quota beside a limit", variant{}, fine, answered("n1", "q1 over", "none"), codes.OK, true, []string{reset, all}},
+		{"one quota beside a limit", variant{}, fine, answered("n1", "q1 over", "none"), codes.OK, true, []string{reset, all}},
 		{"the only quota, and a limit", variant{}, fine, answered("q1 over", "n1 over"), codes.OK, true, []string{reset}},
 		{"one of two quotas", variant{}, fine, answered("q1 over", "q2"), codes.OK, false, []string{reset}},
 		{"both quotas", variant{}, fine, answered("q1 over", "q1 over"), codes.OK, true, []string{reset, all}},
-		{"both quotas in shadow", variant{shadow: true}, fine, answered("q1 over", "q1 over"), codes.OK, false, []string{reset}},
-		{"all, with QUOTA_MODE", variant{quota: true}, fine, answered("n1 by QUOTA_MODE", "q1 over"), codes.OK, true, []string{reset, all}},
-		{"one, with QUOTA_MODE", variant{quota: true}, fine, answered("n1 by QUOTA_MODE", "n2"), codes.OK, false, []string{reset}},
-		{"beside none, with QUOTA_MODE", variant{quota: true}, fine, answered("q1 over", "none"), codes.OK, false, []string{reset}},
+		{"both quotas in shadow", shadow, fine, answered("q1 over", "q1 over"), codes.OK, false, []string{reset}},
+		{"all, with QUOTA_MODE", quota, fine, answered("n1 by QUOTA_MODE", "q1 over"), codes.OK, true, []string{reset, all}},
+		{"one, with QUOTA_MODE", quota, fine, answered("n1 by QUOTA_MODE", "n2"), codes.OK, false, []string{reset}},
+		{"beside none, with QUOTA_MODE", quota, fine, answered("q1 over", "none"), codes.OK, false, []string{reset}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := exchange{variant: c.variant, request: c.request, before: time.Unix(1_800_000_010, 0)}
