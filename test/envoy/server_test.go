@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -29,6 +30,7 @@ const patience = 60 * time.Second
 var environment = []string{
 	"RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "DISABLE_STATS=true",
 	"LOG_LEVEL=error", "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1", "REDIS_SOCKET_TYPE=tcp",
+	"REDIS_TIMEOUT=1m", // a busy machine is no difference
 	"EXPIRATION_JITTER_MAX_SECONDS=0", "LIMIT_RESPONSE_HEADERS_ENABLED=true", "RESPONSE_DYNAMIC_METADATA=true",
 }
 
@@ -107,15 +109,18 @@ func untilReady(t testing.TB, sides ...*side) {
 // given are the ports that were given to a process.
 var given sync.Map // true by number
 
-// freePorts are ports that nobody has. None is given twice, as Envoy's service would share it and nobody would notice.
+// freePorts are ports that nobody has, below those that the system gives to connections and to listeners that leave the
+// choice to it, so that nobody takes one meanwhile. None is given twice, as Envoy's service would share it and nobody
+// would notice.
 func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
+	const lowest, count = 15_000, 16_000
 	for len(ports) < n {
-		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		port := lowest + rand.IntN(count)
+		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		port := listener.Addr().(*net.TCPAddr).Port
 		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -42,9 +42,9 @@ type node struct {
 	children  map[string]*node // by KEY_VALUE, or by KEY for any value
 	wildcards []wildcard       // of the children, in the order of the file
 	limit     *limit           // nil if none
-	shared    string           // the pattern of values that share a counter; "" if each has its own
-	metric    bool             // whether statistics are named by the value
 	pattern   string           // KEY_VALUE, if that is a wildcard
+	shared    bool             // whether all that the wildcard matches have one counter
+	metric    bool             // whether statistics are named by the value
 }
 
 // A wildcard is a child whose KEY_VALUE has stars.
@@ -143,9 +143,7 @@ func (d *domain) add(n *node, path string, list []domains.Descriptor, accounting
 		if strings.Contains(composite, "*") {
 			next.pattern = composite
 			n.wildcards = append(n.wildcards, wildcard{strings.Split(composite, "*"), next})
-			if given.ShareThreshold {
-				next.shared = strings.TrimPrefix(composite, given.Key+"_")
-			}
+			next.shared = given.ShareThreshold
 		}
 		if given.RateLimit != nil {
 			l, err := d.newLimit(path+composite, given, accounting)
@@ -262,8 +260,8 @@ func (f *lookup) find(d *domain, entries []*common.RateLimitDescriptor_Entry) *l
 			return nil
 		}
 		pattern := ""
-		if wild {
-			pattern = next.shared
+		if wild && next.shared {
+			pattern = next.valueFor(e.Key)
 		}
 		f.values, f.shared = append(f.values, pattern), f.shared || pattern != ""
 		f.nameMetric(e, next, exact, wild)
@@ -277,14 +275,20 @@ func (f *lookup) find(d *domain, entries []*common.RateLimitDescriptor_Entry) *l
 	return nil
 }
 
+// valueFor is a wildcard without the key of the entry that it matches.
+func (n *node) valueFor(key string) string {
+	if len(n.pattern) > len(key) && n.pattern[len(key)] == '_' && strings.HasPrefix(n.pattern, key) {
+		return n.pattern[len(key)+1:]
+	}
+	return n.pattern
+}
+
 // nameMetric adds an entry to the name of the statistics, as value_to_metric has it.
 func (f *lookup) nameMetric(e *common.RateLimitDescriptor_Entry, n *node, exact, wild bool) {
 	value := ""
 	switch {
-	case wild && n.shared != "":
-		value = n.shared
-	case wild && !n.metric:
-		value = strings.TrimPrefix(n.pattern, e.Key+"_")
+	case wild && (n.shared || !n.metric):
+		value = n.valueFor(e.Key)
 	case exact || n.metric:
 		value = e.Value
 	}
