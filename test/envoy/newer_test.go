@@ -325,3 +325,19 @@ descriptors:
 		})
 	}
 }
+
+// TestGreatestLimit: counters end at 1,000,000,000 hits, and a limit above counts as that. The reference goes on to
+// 4,294,967,295.
+func TestGreatestLimit(t *testing.T) {
+	const most = 1_000_000_000
+	root := files(t, map[string]string{"a.yaml": "domain: d\ndescriptors: [{key: a, rate_limit: {unit: year, requests_per_unit: 4294967295}}]\n"})
+	subject := alone(t, root)
+	for i, want := range []uint32{4294967295 - most, 4294967295 - most} {
+		one := entries("a", "x")
+		one.HitsAddend = wrapperspb.UInt64(most)
+		got := must(t, subject, requestFor("d", one))
+		if status := got.GetStatuses()[0]; status.GetLimitRemaining() != want || status.GetCurrentLimit().GetRequestsPerUnit() != 4294967295 {
+			t.Errorf("request %d: %s", i, text(got))
+		}
+	}
+}
