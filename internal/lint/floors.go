@@ -101,6 +101,13 @@ var folders = []folder{
 		},
 	},
 	{path: "service/internal/server/rls/domains", floor: 4, not: stores},
+	{
+		path: "service/internal/server/rls/xds", floor: 4, not: stores, also: []string{"service/internal/server/rls/domains"},
+		uses: []string{
+			"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
+			"github.com/envoyproxy/go-control-plane/envoy", "github.com/envoyproxy/go-control-plane/ratelimit",
+		},
+	},
 	{path: "service/internal/server/dashboard", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
 	{path: "service/internal/server/problem", floor: 4, not: stores},
 	{

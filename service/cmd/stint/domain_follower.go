@@ -12,9 +12,10 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
+	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
-// A domainFollower puts the domains of files in force for the rate limit service.
+// A domainFollower puts the domains of files, or of a control plane, in force for the rate limit service.
 type domainFollower struct {
 	path    string
 	service *rls.Service
@@ -48,6 +49,25 @@ func followDomains(
 	return background(ctx, func(ctx context.Context) { from.Follow(ctx, logger, f.take, f.refuse) }), nil
 }
 
+// followPlane follows a control plane until the returned function is called.
+func followPlane(
+	ctx context.Context,
+	loaded config.Envoy,
+	more xds.Config,
+	service *rls.Service,
+	logger *slog.Logger,
+) (stop func(), err error) {
+	f := &domainFollower{path: loaded.XDS.Server, service: service, logger: logger}
+	more.Server, more.NodeID, more.MergeDomains, more.Logger = loaded.XDS.Server, loaded.XDS.NodeID, loaded.Merge, logger
+	t := loaded.XDS.TLS
+	more.TLS = xds.TLS{System: t.Enabled, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+	client, err := xds.New(more)
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	return background(ctx, func(ctx context.Context) { client.Follow(ctx, f.put, f.refuse) }), nil
+}
+
 // take puts the domains of files in force.
 func (f *domainFollower) take(texts []file.Text) error {
 	if taken := f.taken; taken != nil {
@@ -57,13 +77,21 @@ func (f *domainFollower) take(texts []file.Text) error {
 	}
 	list, warnings, err := readDomains(texts)
 	if err == nil {
-		err = f.service.Swap(list)
+		err = f.put(list)
 	}
 	if err != nil {
 		return err
 	}
 	for _, warning := range warnings {
 		f.logger.Warn("a part of the domains has no effect", "at", warning)
+	}
+	return nil
+}
+
+// put puts domains in force.
+func (f *domainFollower) put(list []*domains.Domain) error {
+	if err := f.service.Swap(list); err != nil {
+		return err
 	}
 	names, limits, _ := f.service.Loaded()
 	f.logger.Info("domains are in force", "from", f.path, "domains", names, "limits", limits)

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
 // dropInName is the name of the reference service's program. Called by it, this one behaves as it does.
@@ -54,8 +55,9 @@ type dropIn struct {
 
 	debug, metrics, metricsPath string // addresses of further listeners; "" for none
 	maxAge                      time.Duration
-	forced                      bool // whether it is ready without a configuration
-	hidden                      bool // whether files with a dot before their name count
+	xds                         xds.Config // what settings do not say of the control plane
+	forced                      bool       // whether it is ready without a configuration
+	hidden                      bool       // whether files with a dot before their name count
 
 	ignored []string // variables that are given and have no meaning here
 	faults  []string
@@ -278,9 +280,61 @@ func (v *variables) domains(settings map[string]string) {
 		settings["STINT_ENVOY_CONFIG"] = filepath.Join(root, v.text("RUNTIME_APPDIRECTORY", "config"))
 		v.boolean("RUNTIME_WATCH_ROOT", true) // links are followed in either case
 		v.dropIn.hidden = !v.boolean("RUNTIME_IGNOREDOTFILES", false)
+	case "GRPC_XDS_SOTW":
+		for _, name := range []string{"ROOT", "SUBDIRECTORY", "APPDIRECTORY", "WATCH_ROOT", "IGNOREDOTFILES"} {
+			v.known["RUNTIME_"+name] = true // which are for files
+		}
+		v.xds(settings)
 	default:
-		v.fault("CONFIG_TYPE", kind, "FILE")
+		v.fault("CONFIG_TYPE", kind, "FILE or GRPC_XDS_SOTW")
 	}
+}
+
+// xds reads which control plane has the configuration.
+func (v *variables) xds(settings map[string]string) {
+	const begin = "CONFIG_GRPC_XDS_"
+	settings["STINT_ENVOY_XDS_SERVER"] = v.text(begin+"SERVER_URL", "localhost:18000")
+	settings["STINT_ENVOY_XDS_NODE_ID"] = v.text(begin+"NODE_ID", "default")
+	used := v.boolean(begin+"SERVER_USE_TLS", false)
+	settings["STINT_ENVOY_XDS_TLS_ENABLED"] = strconv.FormatBool(used)
+	for name, setting := range map[string]string{
+		"CLIENT_TLS_CERT": "CERT_FILE", "CLIENT_TLS_KEY": "KEY_FILE", "SERVER_TLS_CACERT": "CA_FILE", "SERVER_TLS_SAN": "SERVER_NAME",
+	} {
+		if text := v.text(begin+name, ""); used {
+			settings["STINT_ENVOY_XDS_TLS_"+setting] = text
+		}
+	}
+	x := &v.dropIn.xds
+	x.NodeMetadata = v.pairs(begin+"NODE_METADATA", "=")
+	x.Headers = v.pairs(begin+"CLIENT_ADDITIONAL_HEADERS", ":")
+	x.Backoff = v.duration("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", 10*time.Second)
+	x.MaxBackoff = v.duration("XDS_CLIENT_BACKOFF_MAX_INTERVAL", time.Minute)
+	v.text("XDS_CLIENT_BACKOFF_RANDOM_FACTOR", "") // each wait is twice as long here
+	if v.boolean("XDS_CLIENT_BACKOFF_JITTER", true) {
+		x.Jitter = 1
+	}
+	if text := v.text("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", ""); text != "" {
+		bytes, err := strconv.Atoi(text)
+		if err != nil || bytes < 1 {
+			v.fault("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", text, "a number of bytes, 1 or more")
+		}
+		x.MaxMessageBytes = bytes
+	}
+	v.text(begin+"SERVER_CONNECT_RETRY_INTERVAL", "") // the waits above are between attempts to connect, too
+}
+
+// pairs reads names with texts, of which commas stand between.
+func (v *variables) pairs(name, between string) map[string]string {
+	pairs := map[string]string{}
+	for part := range strings.SplitSeq(v.text(name, ""), ",") {
+		key, text, found := strings.Cut(part, between)
+		if found && key != "" {
+			pairs[key] = text
+		} else if part != "" {
+			v.fault(name, part, "NAME"+between+"TEXT, with commas between several")
+		}
+	}
+	return pairs
 }
 
 // tracing turns traces on as the libraries of this program know it.

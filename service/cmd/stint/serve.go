@@ -24,6 +24,8 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/logqueue"
 	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
 // serveOptions are what besides its configuration says how the service runs. The zero value is as `stint serve` does.
@@ -32,13 +34,25 @@ type serveOptions struct {
 	dropIn *dropIn // nil unless it is in the place of Envoy's reference service
 }
 
-// texts are the files with the domains of Envoy's rate limit service.
-func (o *serveOptions) texts(loaded config.Config) file.Texts {
+// followDomains follows the domains of Envoy's rate limit service where they are, until the returned function is called.
+func (o *serveOptions) followDomains(
+	ctx context.Context,
+	loaded config.Config,
+	service *rls.Service,
+	logger *slog.Logger,
+) (stop func(), err error) {
+	if loaded.Envoy.XDS.Server != "" {
+		var more xds.Config
+		if o.dropIn != nil {
+			more = o.dropIn.xds
+		}
+		return followPlane(ctx, loaded.Envoy, more, service, logger)
+	}
 	from := file.Texts{Path: loaded.Envoy.Config}
 	if o.dropIn != nil {
 		from.All, from.Hidden = true, o.dropIn.hidden
 	}
-	return from
+	return followDomains(ctx, from, service, logger, o.dropIn == nil)
 }
 
 // serve runs the service until ctx is done. It reads the configuration again by reload when its file changes.
@@ -147,7 +161,7 @@ func serve(
 	}
 	defer stop()
 	defer background(ctx, func(ctx context.Context) { limits.run(ctx, s) })()
-	stopDomains, err := followDomains(ctx, options.texts(loaded), s.RateLimit(), logger, options.dropIn == nil)
+	stopDomains, err := options.followDomains(ctx, loaded, s.RateLimit(), logger)
 	if err != nil {
 		return err
 	}

@@ -125,6 +125,23 @@ type Envoy struct {
 	Metadata   bool         `doc:"metadata" default:"false" help:"hand Envoy the request and the metadata of its limits as dynamic metadata"`
 	NearRatio  int          `doc:"near_limit" is:"integer 1 100" default:"80" value:"PERCENT" help:"from how much of a limit on hits count as near it, in percent"`
 	Headers    EnvoyHeaders `doc:"headers"`
+	XDS        XDS          `doc:"xds"`
+}
+
+// XDS is a control plane that has the domains; none without a server.
+type XDS struct {
+	Server string `doc:"server" is:"address" zero:"off" default:"off" value:"HOST:PORT" help:"address of a control plane that has the domains, such as envoy-gateway:18001, or off"`
+	NodeID string `doc:"node_id" default:"default" value:"NAME" help:"what the control plane is told of who asks"`
+	TLS    XDSTLS `doc:"tls"`
+}
+
+// XDSTLS is what a control plane is asked with, all in PEM.
+type XDSTLS struct {
+	Enabled    bool   `doc:"enabled" default:"false" help:"ask the control plane over TLS; the files of envoy.xds.tls do so, too"`
+	CAFile     string `doc:"ca_file" value:"PATH" help:"PEM file of the authorities that must have signed the control plane's certificate; the system's by default"`
+	CertFile   string `doc:"cert_file" value:"PATH" help:"PEM file with the service's own certificate for the control plane"`
+	KeyFile    string `doc:"key_file" value:"PATH" help:"private key of envoy.xds.tls.cert_file"`
+	ServerName string `doc:"server_name" value:"NAME" help:"name that the control plane's certificate must have; by default the host of its address"`
 }
 
 // EnvoyHeaders are the fields that Envoy is told to add to responses; "" is none.

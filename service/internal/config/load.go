@@ -232,8 +232,13 @@ func (l *loader) together() {
 	if c.GRPCTLS.ClientName != "" && c.GRPCTLS.ClientCAFile == "" {
 		l.faults.Add(l.from["grpc_tls.client_name"], "grpc_tls.client_name is given; allowed: only with grpc_tls.client_ca_file")
 	}
-	if c.Envoy.Config != "" && c.GRPCListen == "" {
-		l.faults.Add(l.from["envoy.config"], "envoy.config is given; allowed: only with grpc_listen")
+	for name, given := range map[string]string{"envoy.config": c.Envoy.Config, "envoy.xds.server": c.Envoy.XDS.Server} {
+		if given != "" && c.GRPCListen == "" {
+			l.faults.Add(l.from[name], "%s is given; allowed: only with grpc_listen", name)
+		}
+	}
+	if c.Envoy.Config != "" && c.Envoy.XDS.Server != "" {
+		l.faults.Add(l.from["envoy.xds.server"], "envoy.xds.server is given beside envoy.config; allowed: one of the two")
 	}
 	for _, token := range l.tokens("api.tokens_file", c.API.TokensFile, false) {
 		c.API.Tokens = append(c.API.Tokens, token.Token)
