@@ -38,6 +38,7 @@ var environment = []string{
 type side struct {
 	name   string
 	health string // its URL
+	target string // of gRPC
 	redis  *testredis.Server
 	client rls.RateLimitServiceClient
 	output *output
@@ -136,7 +137,7 @@ func start(t testing.TB, name string, program []string, ports []int, root string
 	t.Helper()
 	s := &side{
 		name: name, health: fmt.Sprintf("http://127.0.0.1:%d/healthcheck", ports[0]), redis: testredis.Start(t),
-		output: &output{}, ended: make(chan struct{}),
+		output: &output{}, ended: make(chan struct{}), target: fmt.Sprintf("127.0.0.1:%d", ports[1]),
 	}
 	command := exec.CommandContext(context.Background(), program[0], program[1:]...)
 	command.Env = append(append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, environment...), more...)
@@ -162,7 +163,7 @@ func start(t testing.TB, name string, program []string, ports []int, root string
 		_ = input.Close()
 		<-s.ended
 	})
-	connection, err := grpc.NewClient(fmt.Sprintf("passthrough:///127.0.0.1:%d", ports[1]),
+	connection, err := grpc.NewClient("passthrough:///"+s.target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,181 @@
+package envoy_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	config "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	discovery "github.com/envoyproxy/go-control-plane/ratelimit/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/stint-go/stint/internal/testredis"
+)
+
+// A gateway is what Envoy Gateway is for its rate limit service: a control plane that asks for certificates.
+type gateway struct {
+	t       *testing.T
+	cache   cache.SnapshotCache
+	address string
+	version int
+}
+
+func newGateway(t *testing.T, secure *tls.Config) *gateway {
+	t.Helper()
+	g := &gateway{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.address = ln.Addr().String()
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(secure)))
+	discovery.RegisterRateLimitConfigDiscoveryServiceServer(server, xdsserver.NewServer(t.Context(), g.cache, nil))
+	served := make(chan struct{})
+	go func() {
+		_ = server.Serve(ln) // until it is stopped
+		close(served)
+	}()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	return g
+}
+
+// put has the gateway offer a limit for each of several routes, in one version.
+func (g *gateway) put(routes int, requests uint32) {
+	g.t.Helper()
+	g.version++
+	given := &config.RateLimitConfig{Name: "http", Domain: "http"}
+	for route := range routes {
+		given.Descriptors = append(given.Descriptors, &config.RateLimitDescriptor{
+			Key: fmt.Sprint("route-", route), RateLimit: &config.RateLimitPolicy{Unit: config.RateLimitUnit_YEAR, RequestsPerUnit: requests},
+		})
+	}
+	snapshot, err := cache.NewSnapshot(fmt.Sprint(g.version), map[resource.Type][]types.Resource{resource.RateLimitConfigType: {given}})
+	if err == nil {
+		err = g.cache.SetSnapshot(g.t.Context(), "envoy-ratelimit", snapshot)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// Envoy Gateway's Deployment runs with the image changed and nothing else: with its variables the program starts before
+// there is a configuration, is healthy, limits by what the gateway says, and follows it under load without a request that
+// fails or sees half of a configuration.
+func TestEnvoyGateway(t *testing.T) {
+	authority := testredis.NewAuthority(t)
+	serverCert, serverKey := authority.Issue(t, "envoy-gateway")
+	pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(authority.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(text)
+	g := newGateway(t, &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	})
+	metrics := freePorts(t, 1)[0]
+	subject := start(t, "the subject", programs.subject, freePorts(t, 3), t.TempDir(), []string{
+		"RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info",
+		"USE_STATSD=false", "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + g.address,
+		"CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + authority.CertFile,
+		"GRPC_SERVER_TLS_KEY=" + authority.KeyFile, "GRPC_SERVER_TLS_CA_CERT=" + authority.CAFile,
+		"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=" + authority.CertFile,
+		"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + authority.KeyFile, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + authority.CAFile,
+		"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp", "USE_PROMETHEUS=true",
+		fmt.Sprintf("PROMETHEUS_ADDR=127.0.0.1:%d", metrics), "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+	})
+	until(t, "the subject is healthy before it has a configuration", subject.ready)
+	conn, err := grpc.NewClient(subject.target, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := rls.NewRateLimitServiceClient(conn)
+	ask := func(route int, value string) (*rls.RateLimitResponse, error) {
+		return client.ShouldRateLimit(t.Context(), requestFor("http", entries(fmt.Sprint("route-", route), value)))
+	}
+
+	const routes = 50
+	g.put(routes, 2)
+	until(t, "the subject limits by the gateway's configuration", func() error {
+		response, err := ask(0, "first")
+		if err == nil && response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != 2 {
+			err = fmt.Errorf("%v", response)
+		}
+		return err
+	})
+	for i, want := range []rls.RateLimitResponse_Code{okay, okay, overLimit} {
+		response, err := ask(1, "second")
+		if err != nil || response.GetOverallCode() != want {
+			t.Errorf("request %d: %v, %v, want %v", i, response, err, want)
+		}
+	}
+
+	// Under load, each request sees one version: the limits of two routes are always equal.
+	ctx, stop := context.WithCancel(t.Context())
+	faults, asked := make(chan string, 1), make(chan int, 1)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			response, err := client.ShouldRateLimit(context.WithoutCancel(ctx), requestFor("http", entries("route-0", fmt.Sprint(n)), entries(fmt.Sprint("route-", routes-1), fmt.Sprint(n))))
+			if err != nil || response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != response.GetStatuses()[1].GetCurrentLimit().GetRequestsPerUnit() {
+				select {
+				case faults <- fmt.Sprint(response, err):
+				default:
+				}
+			}
+		}
+		asked <- n
+	}()
+	for requests := uint32(3); requests < 23; requests++ {
+		g.put(routes, requests)
+		until(t, "the next configuration is in force", func() error {
+			response, err := ask(2, "third")
+			if err == nil && response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != requests {
+				err = fmt.Errorf("%v", response)
+			}
+			return err
+		})
+	}
+	stop()
+	n := <-asked
+	select {
+	case fault := <-faults:
+		t.Errorf("of %d requests while the configuration changed one has %s", n, fault)
+	default:
+		t.Logf("%d requests while the configuration changed 20 times", n)
+	}
+
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)) //nolint:noctx // of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil || !strings.Contains(string(page), `ratelimit_service_rate_limit_over_limit{domain="http",key1="route-1",key2=""} 1`) {
+		t.Errorf("the metrics are %v\n%s", err, page)
+	}
+	if !strings.Contains(subject.output.String(), "GRPC_SERVER_TLS_CA_CERT") {
+		t.Errorf("the log does not name the variable that has no effect:\n%s", subject.output)
+	}
+}
