@@ -106,7 +106,8 @@ func (s *Server) openGRPC(ctx context.Context) (*openListener, error) {
 	}
 	server := grpc.NewServer(options...)
 	pb.RegisterRateLimitServiceServer(server, s.service.rateLimit)
-	healthpb.RegisterHealthServer(server, s.service.watchHealth(ctx))
+	told := s.service.newHealth()
+	healthpb.RegisterHealthServer(server, told)
 	reflection.Register(server)
 	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are is bounded here.
 	tracker := newIdleTracker(0, 0, 0, connLimiter{
@@ -119,7 +120,7 @@ func (s *Server) openGRPC(ctx context.Context) (*openListener, error) {
 	}
 	return &openListener{
 		service: serviceGRPC, listener: grpcListener{tracker.listener(ln), tracker}, socket: socket,
-		grpc: server, tracker: tracker,
+		grpc: server, health: told, tracker: tracker,
 	}, nil
 }
 
@@ -194,25 +195,57 @@ func hasName(certificate *x509.Certificate, name string) bool {
 		slices.ContainsFunc(certificate.URIs, func(uri *url.URL) bool { return uri.String() == name })
 }
 
-// watchHealth is gRPC's health service, which tells whether this one is ready, until ctx is done and it has drained.
-func (s *service) watchHealth(ctx context.Context) *health.Server {
-	told := health.NewServer()
-	tell := func() {
-		status := healthpb.HealthCheckResponse_SERVING
-		if !s.ready(ctx) {
-			status = healthpb.HealthCheckResponse_NOT_SERVING
-		}
-		for _, name := range []string{"", healthName, pb.RateLimitService_ServiceDesc.ServiceName} {
-			told.SetServingStatus(name, status)
-		}
-	}
-	tell()
-	go func() {
-		sleep.Every(ctx, healthGap, tell)
-		told.Shutdown()
-	}()
-	return told
+// A rpcHealth is gRPC's health service, which tells whether this one is ready.
+type rpcHealth struct {
+	*health.Server
+	ended   chan struct{} // closed when those who watch it are to leave
+	service *service
 }
+
+func (s *service) newHealth() *rpcHealth {
+	h := &rpcHealth{Server: health.NewServer(), ended: make(chan struct{}), service: s}
+	h.tell(context.Background())
+	return h
+}
+
+// tell says whether the service is ready.
+func (h *rpcHealth) tell(ctx context.Context) {
+	status := healthpb.HealthCheckResponse_SERVING
+	if !h.service.ready(ctx) {
+		status = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	for _, name := range []string{"", healthName, pb.RateLimitService_ServiceDesc.ServiceName} {
+		h.SetServingStatus(name, status)
+	}
+}
+
+// run tells it until ctx is done.
+func (h *rpcHealth) run(ctx context.Context) {
+	sleep.Every(ctx, healthGap, func() { h.tell(ctx) })
+}
+
+// Watch implements [healthpb.HealthServer]. It ends when the service does, which would wait for it.
+func (h *rpcHealth) Watch(r *healthpb.HealthCheckRequest, stream healthpb.Health_WatchServer) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-h.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return h.Server.Watch(r, endingStream{stream, ctx})
+}
+
+// An endingStream has a context that ends with the service.
+type endingStream struct {
+	healthpb.Health_WatchServer
+	ctx context.Context //nolint:containedctx // of the stream
+}
+
+// Context implements [grpc.ServerStream].
+func (s endingStream) Context() context.Context { return s.ctx }
 
 // rateLimitEndpoints are those of the rate limit service over HTTP, as the reference service has them.
 var rateLimitEndpoints = map[string]endpoint{

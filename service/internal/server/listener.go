@@ -50,6 +50,7 @@ type openListener struct {
 	socket   syscall.Conn // the listener's; nil: it has none
 	server   *http.Server // nil if grpc serves
 	grpc     *grpc.Server
+	health   *rpcHealth // of grpc
 	tracker  *idleTracker
 }
 
@@ -223,6 +224,8 @@ func (f *openListener) shutdown(ctx context.Context) error {
 		}
 		return err
 	}
+	f.health.tell(ctx)
+	close(f.health.ended)
 	ended := make(chan struct{})
 	go func() {
 		f.grpc.GracefulStop()

@@ -139,6 +139,9 @@ func (s *Server) Run(ctx context.Context) error {
 	watched, stop := context.WithCancel(context.WithoutCancel(ctx)) // while the server drains, too
 	for _, f := range listeners {
 		watching.Go(func() { f.tracker.run(watched) })
+		if f.health != nil {
+			watching.Go(func() { f.health.run(watched) })
+		}
 	}
 	defer watching.Wait()
 	defer stop()
