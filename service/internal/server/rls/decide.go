@@ -365,10 +365,10 @@ func (d *decision) queue(verb stint.Verb, places []int) {
 		}
 		switch {
 		case k.claim < claims && k.claim == 0:
-			op.Permits += claim.Permits
+			op.Permits += k.hits // looks are for one hit, however many there are
 			continue
 		case k.claim < claims:
-			d.and[first+k.claim-1].Permits += claim.Permits
+			d.and[first+k.claim-1].Permits += k.hits
 			continue
 		case claims == 0:
 			op.Claim = claim

@@ -14,7 +14,7 @@ import (
 // The bounds on one document.
 const (
 	MaxBytes       = 32 << 20
-	maxDepth       = 32
+	maxDepth       = 30
 	maxDescriptors = 200_000
 )
 

@@ -17,7 +17,7 @@ import (
 
 // The bounds on one resource.
 const (
-	maxDepth       = 32
+	maxDepth       = 30
 	maxDescriptors = 200_000
 )
 
