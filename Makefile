@@ -132,6 +132,10 @@ bench-redis: ## measure against other limiters in Redis and print the ratios
 bench-cluster: ## measure limiters on clusters of 1, 2 and 3 primaries, per second of Redis's CPU
 	@$(MAKE) -C bench bench-cluster
 
+.PHONY: bench-envoy
+bench-envoy: ## measure Envoy's rate limit service beside the reference service
+	@$(MAKE) -C bench bench-envoy
+
 .PHONY: bench-network
 bench-network: ## measure limiters behind 1, 5 and 50 ms of network delay
 	@$(MAKE) -C bench bench-network

@@ -289,6 +289,7 @@ var emptyViews = []view{
 	{"denials", "denials-empty", "Nothing was denied."},
 	{"explain", "explain-empty", "It takes nothing."},
 	{"revisions", "revisions-empty", "No revision yet."},
+	{"domains", "domains-empty", "There are no domains."},
 	{"simulate/run=1", "simulate-empty", "There is no request to simulate."},
 }
 

@@ -90,9 +90,10 @@ func serve(t testing.TB, args ...string) *service {
 			}
 			text.Write(buffer[:n])
 			for _, match := range line.FindAllStringSubmatch(text.String(), -1) {
-				if match[1] == "http" {
+				switch match[1] {
+				case "http":
 					s.api = "http://" + match[2]
-				} else {
+				case "admin":
 					s.admin = "http://" + match[2]
 				}
 			}

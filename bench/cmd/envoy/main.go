@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -34,7 +35,7 @@ type options struct {
 	keys             int
 	connections      int
 	rate             int
-	bare             string
+	stores, bare     string
 }
 
 func run(ctx context.Context, args []string) error {
@@ -48,6 +49,7 @@ func run(ctx context.Context, args []string) error {
 	cli.Number(flags, &o.keys, "keys", 100_000, 1, 100_000_000, "clients")
 	cli.Number(flags, &o.connections, "connections", 4, 1, 1000, "connections")
 	cli.Number(flags, &o.rate, "rate", 7000, 1, 1_000_000, "calls per second where latencies are compared")
+	flags.StringVar(&o.stores, "stores", "memory,redis", "where stint keeps its state: `STORES`")
 	flags.StringVar(&o.bare, "bare", "", "be the bare server at `ADDRESS`")
 	if err := cli.Parse(flags, args); err != nil {
 		return err
@@ -55,7 +57,12 @@ func run(ctx context.Context, args []string) error {
 	if o.bare != "" {
 		return cli.Serve(ctx, o.bare, serveBare)
 	}
-	return errors.Join(measure(ctx, o, "memory"), measure(ctx, o, "redis"))
+	for _, store := range strings.Split(o.stores, ",") {
+		if err := measure(ctx, o, store); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // config are the domains that all servers have: a limit that nobody reaches.
@@ -159,12 +166,16 @@ func start(ctx context.Context, o options, store string) (entrants []entrant, st
 	})
 	if store == "redis" && o.reference != "" {
 		add("reference", true, func(redis string) (*proc.Process, string, error) { return startReference(ctx, o, redis) })
+		// As its documents advise for many requests at once.
+		add("reference_pipelined", true, func(redis string) (*proc.Process, string, error) {
+			return startReference(ctx, o, redis, "REDIS_PIPELINE_WINDOW=150us", "REDIS_PIPELINE_LIMIT=8")
+		})
 	}
 	return entrants, stop, err
 }
 
 // startReference starts the reference service, whose HTTP listener is waited for.
-func startReference(ctx context.Context, o options, redis string) (*proc.Process, string, error) {
+func startReference(ctx context.Context, o options, redis string, more ...string) (*proc.Process, string, error) {
 	free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, "", err
@@ -178,12 +189,13 @@ func startReference(ctx context.Context, o options, redis string) (*proc.Process
 	if err != nil {
 		return nil, "", err
 	}
-	server, err := proc.Start(
-		ctx, map[string]string{"domains.yaml": config}, "env", "HOST=127.0.0.1", "PORT="+proc.Port,
+	arguments := append([]string{
+		"HOST=127.0.0.1", "PORT="+proc.Port,
 		"GRPC_HOST=127.0.0.1", "GRPC_PORT="+port, "DEBUG_HOST=127.0.0.1", "DEBUG_PORT="+proc.OtherPort, "RUNTIME_ROOT=.",
 		"RUNTIME_SUBDIRECTORY=", "RUNTIME_APPDIRECTORY=.", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=error",
-		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis, "REDIS_PIPELINE_WINDOW=150us", "REDIS_PIPELINE_LIMIT=8", program,
-	)
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis,
+	}, more...)
+	server, err := proc.Start(ctx, map[string]string{"domains.yaml": config}, "env", append(arguments, program)...)
 	if err != nil {
 		return nil, "", err
 	}

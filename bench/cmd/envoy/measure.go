@@ -118,7 +118,7 @@ func race(ctx context.Context, o options, entrants []entrant, callers map[string
 		}
 	}
 	for _, e := range entrants {
-		fmt.Fprintf(os.Stderr, "%-30s %-10s %7.0f/s = %.2f of bare, %5.1f us of processor = %.2f of bare, p99 %v\n",
+		fmt.Fprintf(os.Stderr, "%-30s %-19s %7.0f/s = %.2f of bare, %5.1f us of processor = %.2f of bare, p99 %v\n",
 			load, e.name, median(rates[e.name]), median(rates[e.name])/median(rates["bare"]), median(used[e.name])/1e3,
 			median(used[e.name])/median(used["bare"]), time.Duration(median(late[e.name])*1e9).Round(10*time.Microsecond))
 	}

@@ -99,12 +99,8 @@ func (a *admin) register(recent *activity.Recorder) {
 	a.handle("POST "+pathSimulate, RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 		return a.simulator.serve(w, r)
 	})
-	if a.rateLimit != nil {
-		a.handle("GET "+pathDomains, RoleRead, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
-			return problem.Answer(w, r, http.StatusOK, DomainList{Domains: a.rateLimit.Domains()})
-		})
-		a.handle("POST "+pathExplainDomain, RoleRead, a.explainDomain)
-	}
+	a.handle("GET "+pathDomains, RoleRead, a.listDomains)
+	a.handle("POST "+pathExplainDomain, RoleRead, a.explainDomain)
 	if recent == nil {
 		return
 	}

@@ -317,8 +317,20 @@ type DomainList struct {
 	Domains []rls.Domain `json:"domains"`
 }
 
+// listDomains tells which domains are in force.
+func (a *admin) listDomains(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+	list := DomainList{Domains: []rls.Domain{}}
+	if a.rateLimit != nil {
+		list.Domains = a.rateLimit.Domains()
+	}
+	return problem.Answer(w, r, http.StatusOK, list)
+}
+
 // explainDomain tells what a request of the rate limit service would be answered, and takes nothing.
 func (a *admin) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+	if a.rateLimit == nil {
+		return problem.New(http.StatusNotFound, "there are no domains: the service has no grpc_listen")
+	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, grpcMessageBytes))
 	if err != nil {
 		return problem.New(http.StatusRequestEntityTooLarge, "the body is too long; allowed: %d bytes", grpcMessageBytes)

@@ -12,6 +12,7 @@ import { start, useLive } from "./live";
 import { messageOf } from "./ui";
 import { Client } from "./pages/client";
 import { Denials } from "./pages/denials";
+import { Domains } from "./pages/domains";
 import { Explain } from "./pages/explain";
 import { Overview } from "./pages/overview";
 import { Revision, Revisions } from "./pages/revisions";
@@ -72,6 +73,8 @@ function Page({ place, writes }: { place: string[]; writes: boolean }) {
       return !one ? <Rules writes={writes} /> : one === "new" ? <RulePage key="new" template={two} writes={writes} /> : one.includes("=") ? <Rules state={one} writes={writes} /> : <RulePage key={one} id={one} writes={writes} />;
     case "revisions":
       return one ? <Revision key={one} number={one} writes={writes} /> : <Revisions />;
+    case "domains":
+      return <Domains />;
     case "denials":
       return <Denials state={one} />;
     case "explain":
@@ -112,7 +115,7 @@ function Shell({ session, signOut }: { session: Session; signOut: () => void }) 
       <header class="top">
         <strong>stint</strong>
         <nav aria-label="Pages">
-          {pages.map((p) => <a key={p.path} href={"#/" + p.path} aria-current={(place[0] === "revisions" ? "rules" : place[0]) === p.path ? "page" : undefined}>{p.name}</a>)}
+          {pages.map((p) => <a key={p.path} href={"#/" + p.path} aria-current={(place[0] === "revisions" || place[0] === "domains" ? "rules" : place[0]) === p.path ? "page" : undefined}>{p.name}</a>)}
         </nav>
         <span class="spring" />
         <span class="faint" title="All times are in this time zone.">{zone()}</span>

@@ -78,6 +78,7 @@ export function RuleLink({ id }: { id?: string }) {
   const [kind, name] = id?.split("/", 2) ?? [];
   if (kind === "policy") return <span>policy {name}</span>;
   if (kind === "algorithm") return <span>default {name?.toLowerCase().replaceAll("_", " ")}</span>;
+  if (kind === "envoy") return <a href="#/domains" title="of Envoy's rate limit service">{id?.slice(kind.length + 1)}</a>;
   return id ? <a href={at("rules", id)}>{id}</a> : <span class="faint">no rule</span>;
 }
 

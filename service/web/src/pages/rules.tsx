@@ -83,6 +83,7 @@ export function Rules({ state, writes }: { state?: string; writes: boolean }) {
         <span class="links beside">
           <a href="#/explain">Explain a request</a>
           <a href="#/revisions">Revisions</a>
+          <a href="#/domains" title="of Envoy's rate limit service">Domains</a>
           {writes && <a href="#/rules/new">New rule</a>}
         </span>
       </div>
