@@ -68,6 +68,7 @@ rules:
 type service struct {
 	addr    string
 	admin   string // its admin listener
+	grpc    string // its gRPC listener
 	process *os.Process
 
 	mu    sync.Mutex
@@ -80,7 +81,7 @@ func (s *service) log() string {
 	return s.lines.String()
 }
 
-var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
+var listening = regexp.MustCompile(`msg=listening service=(http|admin|grpc) addr=(\S+)`)
 
 // startService starts a service that ends with the test.
 func startService(t *testing.T) *service {
@@ -94,7 +95,7 @@ func startService(t *testing.T) *service {
 	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config)
+	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir))
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := command.StderrPipe()
 	if err != nil {
@@ -104,7 +105,7 @@ func startService(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	s := &service{process: command.Process}
-	found := map[string]chan string{"http": make(chan string, 1), "admin": make(chan string, 1)}
+	found := map[string]chan string{"http": make(chan string, 1), "admin": make(chan string, 1), "grpc": make(chan string, 1)}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -116,15 +117,16 @@ func startService(t *testing.T) *service {
 				found[match[1]] <- match[2]
 			}
 		}
-		close(found["http"])
-		close(found["admin"])
+		for _, addr := range found {
+			close(addr)
+		}
 	}()
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		<-read
 		_ = command.Wait()
 	})
-	s.addr, s.admin = <-found["http"], <-found["admin"]
+	s.addr, s.admin, s.grpc = <-found["http"], <-found["admin"], <-found["grpc"]
 	if s.addr == "" || s.admin == "" {
 		t.Fatalf("the service does not start:\n%s", s.log())
 	}

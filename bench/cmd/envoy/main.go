@@ -174,25 +174,28 @@ func start(ctx context.Context, o options, store string) (entrants []entrant, st
 	return entrants, stop, err
 }
 
-// startReference starts the reference service, whose HTTP listener is waited for.
+// startReference starts the reference service, whose HTTP listener is waited for. It counts, as stint does.
 func startReference(ctx context.Context, o options, redis string, more ...string) (*proc.Process, string, error) {
-	free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, "", err
+	var ports [2]string // of gRPC and of its metrics
+	for i := range ports {
+		free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, "", err
+		}
+		_, ports[i], _ = net.SplitHostPort(free.Addr().String())
+		if err := free.Close(); err != nil {
+			return nil, "", err
+		}
 	}
-	target := free.Addr().String()
-	_, port, _ := net.SplitHostPort(target)
-	if err := free.Close(); err != nil {
-		return nil, "", err
-	}
+	target := "127.0.0.1:" + ports[0]
 	program, err := filepath.Abs(o.reference)
 	if err != nil {
 		return nil, "", err
 	}
 	arguments := append([]string{
-		"HOST=127.0.0.1", "PORT="+proc.Port,
-		"GRPC_HOST=127.0.0.1", "GRPC_PORT="+port, "DEBUG_HOST=127.0.0.1", "DEBUG_PORT="+proc.OtherPort, "RUNTIME_ROOT=.",
-		"RUNTIME_SUBDIRECTORY=", "RUNTIME_APPDIRECTORY=.", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=error",
+		"HOST=127.0.0.1", "PORT=" + proc.Port,
+		"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + ports[0], "DEBUG_HOST=127.0.0.1", "DEBUG_PORT=" + proc.OtherPort, "RUNTIME_ROOT=.",
+		"RUNTIME_SUBDIRECTORY=", "RUNTIME_APPDIRECTORY=.", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=127.0.0.1:" + ports[1], "LOG_LEVEL=error",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis,
 	}, more...)
 	server, err := proc.Start(ctx, map[string]string{"domains.yaml": config}, "env", append(arguments, program)...)
