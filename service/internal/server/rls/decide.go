@@ -257,8 +257,14 @@ func (d *decision) decide(ctx context.Context) error {
 	if err := d.takeTogether(ctx, together); err != nil {
 		return err
 	}
+	if len(refunds) == 0 {
+		return d.flush(ctx)
+	}
+	if err := d.flush(ctx); err != nil { // a look may deny the request
+		return err
+	}
 	verb := stint.Settle
-	if d.looks || len(refunds) > 0 && d.exceeded() {
+	if d.looks || d.exceeded() {
 		verb = stint.Peek
 	}
 	for _, i := range refunds {

@@ -67,6 +67,7 @@ descriptors:
 		{of(a, costing("b=1", 0)), "ok ok:0 ok:5"},
 		{of(costing("a=1", 0), b), "over over:0 ok:5"},
 		{of(costing("a=1", -1), a), "over ok:0 over:0"},
+		{of(costing("a=1", -1), costing("a=1", 0)), "over ok:0 over:0"},
 	})
 	walk(t, newService(t, rls.Config{Accounting: domains.Reference}, config), []step{
 		{of(a, b), "ok ok:1 ok:8"},
