@@ -51,10 +51,10 @@ func descriptor(key, value string) *common.RateLimitDescriptor {
 // TestEnvoy attacks the gRPC listener. A client with another address is answered by the store, each time, and the
 // service's memory stays bounded.
 func TestEnvoy(t *testing.T) {
-	many := func(n int64, make func(i int64) *common.RateLimitDescriptor) *rls.RateLimitRequest {
+	many := func(n int64, each func(i int64) *common.RateLimitDescriptor) *rls.RateLimitRequest {
 		r := envoyRequest()
 		for i := range int64(256) {
-			r.Descriptors = append(r.Descriptors, make(256*n+i))
+			r.Descriptors = append(r.Descriptors, each(256*n+i))
 		}
 		return r
 	}

@@ -252,7 +252,11 @@ func TestRateLimitJSON(t *testing.T) {
 	const body = `{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}`
 	ask := func(r *running, body string) int {
 		t.Helper()
-		response, err := r.client.Post("http://"+r.server.Addr().String()+"/json", "application/json", strings.NewReader(body))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.server.Addr().String()+"/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := r.client.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

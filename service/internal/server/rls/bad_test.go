@@ -79,7 +79,7 @@ descriptors: [{key: a, `+years+`5}}]
 // A panicking store has a fault that ends no process.
 type panicking struct{ stint.Store }
 
-func (panicking) Decide(context.Context, stint.Op) (stint.Decision, error) { panic("a fault") } //nolint:forbidigo // the test's
+func (panicking) Decide(context.Context, stint.Op) (stint.Decision, error) { panic("a fault") }
 
 // What the store or the process can't do is not the request's fault.
 func TestFailures(t *testing.T) {

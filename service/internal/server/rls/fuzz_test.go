@@ -16,7 +16,8 @@ import (
 // Whatever bytes come, there is an answer or a code, and the answer is whole.
 func FuzzRequest(f *testing.F) {
 	for _, r := range []*pb.RateLimitRequest{
-		{}, {Domain: "d"},
+		{},
+		{Domain: "d"},
 		{Domain: "d", Descriptors: of(entries("a=1"), entries("b=x1"), entries("q=1"), entries("r=1"), entries("ban=1"))},
 		{Domain: "d", HitsAddend: 3, Descriptors: of(costing("a=1", 0), costing("a=1", -2), costing("t=1", 1<<40))},
 		{Domain: "d", Descriptors: of(limited("a=1", 2, typed.RateLimitUnit_MONTH), limited("a=1", 0, 0))},

@@ -34,7 +34,6 @@ type plane struct {
 	cache   cache.SnapshotCache
 	server  *grpc.Server
 	address string
-	version int
 
 	mu       sync.Mutex
 	requests []*discovery.DiscoveryRequest
