@@ -152,6 +152,11 @@ func TestRedisUnreachable(t *testing.T) {
 		agree(t, reference, subject, requestFor("d", entries("c", "1")))
 		agree(t, reference, subject, requestFor("nowhere", entries("a", "1")))
 	}
+	for _, s := range []*side{reference, subject} { // a probe that failed would end the process
+		if err := s.ready(); err != nil {
+			t.Errorf("%s is not healthy without Redis: %v", s.name, err)
+		}
+	}
 }
 
 // TestReload: a file that changes is loaded again, and one that can't be loaded changes nothing.

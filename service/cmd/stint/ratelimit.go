@@ -57,6 +57,7 @@ type dropIn struct {
 	maxAge                      time.Duration
 	xds                         xds.Config // what settings do not say of the control plane
 	forced                      bool       // whether it is ready without a configuration
+	healthy                     bool       // whether it is ready while Redis is unreachable
 	hidden                      bool       // whether files with a dot before their name count
 
 	ignored []string // variables that are given and have no meaning here
@@ -264,9 +265,7 @@ func (v *variables) redis(settings map[string]string) {
 		settings["STINT_STORE_TLS_KEY_FILE"] = v.text("REDIS_TLS_CLIENT_KEY", "")
 		settings["STINT_STORE_TLS_CA_FILE"] = v.text("REDIS_TLS_CACERT", "")
 	}
-	if v.boolean("REDIS_PERSECOND", false) {
-		v.fault("REDIS_PERSECOND", "true", "false: one Redis keeps all counters")
-	}
+	v.dropIn.healthy = !v.boolean("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", false)
 	if given := v.p.env("REDIS_TIMEOUT"); given != "" { // its default of 10 s would keep Envoy waiting
 		settings["STINT_STORE_TIMEOUT"] = v.duration("REDIS_TIMEOUT", 0).String()
 	}

@@ -112,6 +112,7 @@ func serve(
 	service.Middleware = traced.middleware()
 	if d := options.dropIn; d != nil {
 		service.OpenJSON, service.GRPCMaxAge, service.RateLimitLoads = true, d.maxAge, 1
+		service.StoreRequired = service.StoreRequired && !d.healthy
 		if d.forced {
 			service.RateLimitLoads = 0
 		}
