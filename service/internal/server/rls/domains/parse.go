@@ -3,7 +3,6 @@ package domains
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -308,6 +307,7 @@ func (p *parser) boolean(path string, v document.Value, to *bool) {
 // they are to be merged. All faults are told, each with what it is in.
 func Validate(list []*Domain, merge bool) (faults []string) {
 	known := map[string]*Domain{}
+	given := map[string]map[string]string{} // by domain: the first source of each key and value
 	for _, d := range list {
 		first := known[d.Name]
 		switch {
@@ -315,16 +315,21 @@ func Validate(list []*Domain, merge bool) (faults []string) {
 			faults = append(faults, d.From+": domain is empty; allowed: the name that requests have")
 		case first != nil && !merge:
 			faults = append(faults, fmt.Sprintf("%s: the domain %q is given twice, first in %s", d.From, d.Name, first.From))
-		case first != nil:
-			for _, at := range d.Descriptors {
-				if slices.ContainsFunc(first.Descriptors, func(o Descriptor) bool { return o.composite() == at.composite() }) {
-					faults = append(faults, fmt.Sprintf("%s: the key and value %q of the domain %q are given twice, first in %s",
-						d.From, at.composite(), d.Name, first.From))
-				}
-			}
 		}
 		if first == nil {
-			known[d.Name] = d
+			known[d.Name], given[d.Name] = d, map[string]string{}
+		}
+		if !merge || d.Name == "" {
+			continue
+		}
+		for _, at := range d.Descriptors {
+			key := at.composite()
+			if from, twice := given[d.Name][key]; twice {
+				faults = append(faults, fmt.Sprintf("%s: the key and value %q of the domain %q are given twice, first in %s",
+					d.From, key, d.Name, from))
+				continue
+			}
+			given[d.Name][key] = d.From
 		}
 	}
 	return faults

@@ -219,6 +219,7 @@ func TestValidate(t *testing.T) {
 		{[]*domains.Domain{one, other, none}, false, []string{`2.yaml: the domain "d" is given twice, first in 1.yaml`, "4.yaml: domain is empty; allowed: the name that requests have"}},
 		{[]*domains.Domain{one, other}, true, []string{`2.yaml: the key and value "a_b" of the domain "d" are given twice, first in 1.yaml`}},
 		{[]*domains.Domain{other, third}, true, []string{`3.yaml: the key and value "e" of the domain "d" are given twice, first in 2.yaml`}},
+		{[]*domains.Domain{{Name: "d", From: "0.yaml"}, other, third}, true, []string{`3.yaml: the key and value "e" of the domain "d" are given twice, first in 2.yaml`}},
 	} {
 		if got := domains.Validate(test.list, test.merge); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("merge %t: %q, want %q", test.merge, got, test.want)
