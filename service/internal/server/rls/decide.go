@@ -370,6 +370,8 @@ func (d *decision) queue(verb stint.Verb, places []int) {
 			}
 		}
 		switch {
+		case k.claim < claims && k.hits == 0: // several looks want no more than one
+			continue
 		case k.claim < claims && k.claim == 0:
 			op.Permits += k.hits // looks are for one hit, however many there are
 			continue
