@@ -363,11 +363,15 @@ func (d *dropIn) start(ctx context.Context, s *server.Server, logger *slog.Logge
 	debug.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(s.RateLimit().Dump())) // a client that is gone has no use for the error
 	})
-	listeners := map[string]http.Handler{d.debug: debug}
+	type listener struct {
+		service, address string
+		handler          http.Handler
+	}
+	listeners := []listener{{"debug", d.debug, debug}}
 	if d.metrics != "" {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET "+d.metricsPath, figures)
-		listeners[d.metrics] = mux
+		listeners = append(listeners, listener{"metrics", d.metrics, mux})
 	}
 	var stops []func()
 	stop = func() {
@@ -375,17 +379,17 @@ func (d *dropIn) start(ctx context.Context, s *server.Server, logger *slog.Logge
 			end()
 		}
 	}
-	for address, handler := range listeners {
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	for _, l := range listeners {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", l.address)
 		if err != nil {
 			stop()
 			return nil, failed(err)
 		}
-		logger.Info("listening", "service", "debug", "addr", ln.Addr().String())
-		own := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+		logger.Info("listening", "service", l.service, "addr", ln.Addr().String())
+		own := &http.Server{Handler: l.handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 		stops = append(stops, background(ctx, func(context.Context) {
 			if err := own.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-				logger.Error("a listener has ended", "addr", address, "err", err)
+				logger.Error("a listener has ended", "addr", l.address, "err", err)
 			}
 		}))
 		stops = slices.Insert(stops, 0, func() { _ = own.Close() })

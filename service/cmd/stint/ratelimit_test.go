@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/stint-go/stint/internal/testredis"
+)
+
+// A dropped is `stint ratelimit` with the addresses where it listens.
+type dropped struct {
+	t                          testing.TB
+	http, grpc, debug, metrics string
+	log                        *lines
+	stop                       func()
+}
+
+var listenPattern = regexp.MustCompile(`level=INFO msg=listening service=(\S+) addr=(\S+)`)
+
+// drop runs `stint ratelimit` by these variables on free ports until the test ends.
+func drop(t testing.TB, variables map[string]string) *dropped {
+	t.Helper()
+	all := map[string]string{
+		"HOST": "127.0.0.1", "PORT": "0", "GRPC_HOST": "127.0.0.1", "GRPC_PORT": "0", "DEBUG_HOST": "127.0.0.1", "DEBUG_PORT": "0",
+		"PROMETHEUS_ADDR": "127.0.0.1:0", "LOG_LEVEL": "info", "REDIS_SOCKET_TYPE": "tcp",
+	}
+	maps.Copy(all, variables)
+	var names []string
+	for name, text := range all {
+		names = append(names, name+"="+text)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stderr, writer := io.Pipe()
+	var stdout bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		p := process{Out: &stdout, Err: writer, Env: environment(all), Environ: func() []string { return names }}
+		code <- run(ctx, []string{"ratelimit"}, p)
+		_ = writer.Close()
+	}()
+	d := &dropped{t: t}
+	d.http, d.log = readAddr(t, stderr)
+	// The debug listeners come first, and that of gRPC at once after that of HTTP.
+	eventually(t, "the gRPC listener is there", func() bool { return strings.Contains(d.log.String(), "service=grpc") })
+	for _, match := range listenPattern.FindAllStringSubmatch(d.log.String(), -1) {
+		switch match[1] {
+		case "grpc":
+			d.grpc = match[2]
+		case "debug":
+			d.debug = "http://" + match[2]
+		case "metrics":
+			d.metrics = "http://" + match[2]
+		}
+	}
+	d.http = "http://" + d.http
+	stopped := false
+	d.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case got := <-code:
+			if got != exitOK || stdout.Len() > 0 {
+				t.Errorf("ratelimit: exit code %d, output %q\n%s", got, &stdout, d.log)
+			}
+		case <-time.After(patience):
+			t.Error("the service does not stop")
+		}
+	}
+	t.Cleanup(d.stop)
+	return d
+}
+
+// dialTLS is a client of the gRPC listener that trusts an authority; nil speaks plainly.
+func (d *dropped) dial(a *testredis.Authority) pb.RateLimitServiceClient {
+	d.t.Helper()
+	speaks := insecure.NewCredentials()
+	if a != nil {
+		text, err := os.ReadFile(a.CAFile)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+		config.RootCAs.AppendCertsFromPEM(text)
+		speaks = credentials.NewTLS(config)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(speaks))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = conn.Close() })
+	return pb.NewRateLimitServiceClient(conn)
+}
+
+// about is a request with one descriptor of one entry.
+func about(domain, key, value string) *pb.RateLimitRequest {
+	return &pb.RateLimitRequest{Domain: domain, Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: value}}},
+	}}
+}
+
+// postJSON sends a body to /json.
+func postJSON(t testing.TB, url, body string, fields ...string) (status int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	read, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(read)
+}
+
+// A runtimeFolder is the folders of the reference service: a link to a version, swapped as a whole.
+type runtimeFolder struct {
+	t        testing.TB
+	root     string // the link
+	versions int
+}
+
+const domainText = "domain: %s\ndescriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: %d}}]\n"
+
+// swap puts a version with one file in the place of the one before.
+func (r *runtimeFolder) swap(text string) {
+	r.t.Helper()
+	if r.root == "" {
+		r.root = filepath.Join(r.t.TempDir(), "current")
+	}
+	r.versions++
+	version := fmt.Sprintf("%s-%d", r.root, r.versions)
+	if err := os.MkdirAll(filepath.Join(version, "ratelimit", "config"), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(version, "ratelimit", "config", "d.yaml"), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Symlink(version, version+".link"); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(version+".link", r.root); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// What Envoy Gateway deploys works unchanged, but for the source of the configuration and its ports.
+func TestRateLimitAsEnvoyGatewayDeploysIt(t *testing.T) {
+	t.Parallel()
+	redis, a := testredis.Start(t), testredis.NewAuthority(t)
+	cert, key := a.Issue(t, "ratelimit")
+	files := &runtimeFolder{t: t}
+	files.swap(fmt.Sprintf(domainText, "d", 2))
+	d := drop(t, map[string]string{
+		"RUNTIME_ROOT": files.root, "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_IGNOREDOTFILES": "true", "RUNTIME_WATCH_ROOT": "false",
+		"USE_STATSD": "false", "CONFIG_TYPE": "FILE", "GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": cert,
+		"GRPC_SERVER_TLS_KEY": key, "GRPC_SERVER_TLS_CA_CERT": a.CAFile, "FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
+		"REDIS_URL": redis.Addr(), "USE_PROMETHEUS": "true", "PROMETHEUS_MAPPER_YAML": "/etc/statsd-exporter/conf.yaml",
+		"STATSD_PORT": "9125", "TRACING_ENABLED": "false",
+	})
+	if status, body := get(t, d.http+"/healthcheck"); status != http.StatusOK || body != "OK" {
+		t.Errorf("/healthcheck: %d %s", status, body)
+	}
+	client := d.dial(a)
+	for i, want := range []pb.RateLimitResponse_Code{pb.RateLimitResponse_OK, pb.RateLimitResponse_OK, pb.RateLimitResponse_OVER_LIMIT} {
+		response, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v"))
+		if err != nil || response.OverallCode != want {
+			t.Errorf("request %d: %v, %v", i, response, err)
+		}
+	}
+	if _, err := d.dial(nil).ShouldRateLimit(t.Context(), about("d", "k", "v")); err == nil {
+		t.Error("a client that speaks plainly is answered")
+	}
+	const body = `{"domain": "d", "descriptors": [{"entries": [{"key": "k", "value": "json"}]}], "hitsAddend": 2}`
+	for i, want := range []struct {
+		status     int
+		body, text string
+	}{
+		{200, body, `"overallCode":"OK"`}, {429, body, `"overallCode":"OVER_LIMIT"`}, {400, `{"domain": "d"`, "the body is no RateLimitRequest in JSON"},
+		{400, `{"domain": "d"}`, "descriptors is 0"}, {400, "", "the body is no RateLimitRequest in JSON"}, {400, `{"domian": "d"}`, "domian"},
+		{200, `{"domain": "other", "descriptors": [{"entries": [{"key": "k"}]}]}`, `"overallCode":"OK"`},
+	} {
+		if status, text := postJSON(t, d.http, want.body); status != want.status || !strings.Contains(strings.ReplaceAll(text, `": "`, `":"`), want.text) {
+			t.Errorf("POST /json %d: %d %s", i, status, text)
+		}
+	}
+	if status, text := get(t, d.debug+"/rlconfig"); status != 200 || text != "d.k: unit=YEAR requests_per_unit=2, shadow_mode: false, quota_mode: false\n" {
+		t.Errorf("/rlconfig: %d %s", status, text)
+	}
+	for _, url := range []string{d.debug + "/stats", d.metrics + "/metrics"} {
+		eventually(t, "the hits are in "+url, func() bool {
+			status, text := get(t, url)
+			return status == 200 && strings.Contains(text, `ratelimit_service_rate_limit_total_hits{domain="d",key1="k",key2=""} 7`+"\n") &&
+				strings.Contains(text, "ratelimit_service_config_load_success 1\n")
+		})
+	}
+	log := d.log.String()
+	for _, name := range []string{"GRPC_SERVER_TLS_CA_CERT", "PROMETHEUS_MAPPER_YAML", "STATSD_PORT", "USE_STATSD"} {
+		if strings.Count(log, name) != 1 {
+			t.Errorf("the log names %s %d times", name, strings.Count(log, name))
+		}
+	}
+	for _, name := range []string{"RUNTIME_", "REDIS_", "USE_PROMETHEUS", "CONFIG_TYPE", "GRPC_SERVER_USE_TLS", "TRACING_ENABLED", "FORCE_START", "LOG_LEVEL"} {
+		if strings.Contains(log, name) {
+			t.Errorf("the log says that %s has no effect:\n%s", name, log)
+		}
+	}
+	d.stop()
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(d.metrics, "http://")); err == nil {
+		_ = conn.Close()
+		t.Error("the listener of metrics is left open")
+	}
+}
+
+// Without a configuration the service is not ready, unless it may start without one; a file that comes makes it ready.
+func TestRateLimitWithoutConfiguration(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	for forced, want := range map[string]int{"false": http.StatusInternalServerError, "true": http.StatusOK} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, "config"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		broken := filepath.Join(root, "config", "d.yaml")
+		if err := os.WriteFile(broken, []byte("domain: [\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d := drop(t, map[string]string{"RUNTIME_ROOT": root, "REDIS_URL": redis.Addr(), "FORCE_START_WITHOUT_INITIAL_CONFIG": forced})
+		if status, _ := get(t, d.http+"/healthcheck"); status != want {
+			t.Errorf("forced %s: /healthcheck says %d, want %d", forced, status, want)
+		}
+		client := d.dial(nil)
+		if _, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v")); err == nil {
+			t.Errorf("forced %s: a request is decided", forced)
+		}
+		if err := os.WriteFile(broken, fmt.Appendf(nil, domainText, "d", 5), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the service is ready", func() bool {
+			status, _ := get(t, d.http+"/healthcheck")
+			_, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v"))
+			return status == http.StatusOK && err == nil
+		})
+	}
+}
+
+// Under `stint serve` a request as JSON names keys, and needs the right to.
+func TestServeJSONNeedsTheRight(t *testing.T) {
+	t.Parallel()
+	tokens := writeFile(t, "a-token-of-the-test-0123456789\n")
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "d.yaml"), fmt.Appendf(nil, domainText, "d", 5), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url, _ := start(t, "--grpc-listen", "127.0.0.1:0", "--envoy-config", folder, "--api-tokens-file", tokens)
+	const body = `{"domain": "d", "descriptors": [{"entries": [{"key": "k"}]}]}`
+	if status, text := postJSON(t, url, body); status != http.StatusUnauthorized && status != http.StatusForbidden {
+		t.Errorf("without a token: %d %s", status, text)
+	}
+	if status, text := postJSON(t, url, body, "Authorization: Bearer another"); status != http.StatusUnauthorized && status != http.StatusForbidden {
+		t.Errorf("with a wrong token: %d %s", status, text)
+	}
+	if status, text := postJSON(t, url, body, "Authorization: Bearer a-token-of-the-test-0123456789"); status != http.StatusOK || !strings.Contains(text, "OK") {
+		t.Errorf("with the token: %d %s", status, text)
+	}
+	plain, _ := start(t)
+	for _, path := range []string{"/json", "/healthcheck"} {
+		if status, _ := get(t, plain+path); status != http.StatusNotFound {
+			t.Errorf("without gRPC %s is %d", path, status)
+		}
+	}
+}
