@@ -2,6 +2,7 @@ package rls
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -53,6 +54,9 @@ func (d *domain) override(
 	given *common.RateLimitDescriptor_RateLimitOverride,
 	accounting domains.Accounting,
 ) (*limit, error) {
+	if given.Unit < 0 || given.Unit > math.MaxUint8 || !domains.Unit(given.Unit).Known() { // before it is made a byte
+		return nil, stint.Invalid("limit.unit", given.Unit, "SECOND, MINUTE, HOUR, DAY, MONTH or YEAR")
+	}
 	key := override{given.RequestsPerUnit, domains.Unit(given.Unit), 0, accounting}
 	if given.UnitMultiplier != nil {
 		if key.multiplier = given.UnitMultiplier.Value; key.multiplier == 0 {
@@ -61,9 +65,6 @@ func (d *domain) override(
 	}
 	if known := d.kept.override(key); known != nil {
 		return known, nil
-	}
-	if !key.unit.Known() || int32(given.Unit) > int32(domains.Week) {
-		return nil, stint.Invalid("limit.unit", given.Unit, "SECOND, MINUTE, HOUR, DAY, MONTH or YEAR")
 	}
 	l := &limit{
 		RateLimit: domains.RateLimit{RequestsPerUnit: key.requests, Unit: key.unit, Accounting: accounting},
