@@ -1,6 +1,7 @@
 package rls_test
 
 import (
+	"strings"
 	"testing"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/storetest"
 )
 
 // A unit that is none is refused also when its last byte is a unit of which there is a limit already.
@@ -15,4 +17,17 @@ func TestOverrideOfAKnownUnitModulo256(t *testing.T) {
 	s := newService(t, rls.Config{}, simple)
 	ask(t, s, limited("a=1", 1, typed.RateLimitUnit_SECOND))
 	fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(limited("a=1", 1, 257))}, codes.InvalidArgument, "limit.unit")
+}
+
+// Lines about panics are as seldom as those about bad requests: a client may be able to bring them about.
+func TestPanicsAreLoggedSeldom(t *testing.T) {
+	s, faulty, text := breaking(t, rls.Config{})
+	s.SetClock(storetest.NewClock(noon).Now)
+	faulty.Inject(func(storetest.Call) storetest.Fault { panic("broken") })
+	for range 100 {
+		fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(entries("a=1"))}, codes.Internal, "")
+	}
+	if n := strings.Count(text.String(), "\n"); n != 1 {
+		t.Errorf("%d lines for 100 panics in one moment", n)
+	}
 }

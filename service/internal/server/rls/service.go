@@ -164,7 +164,9 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (
 	d, _ := s.decisions.Get().(*decision)
 	defer func() {
 		if fault := recover(); fault != nil {
-			s.config.Logger.Error("a request made the service panic", "fault", fault)
+			if skipped, ok := s.lines.Admit(); ok {
+				s.config.Logger.Error("a request made the service panic", "fault", fault, "skipped", skipped)
+			}
 			err = status.Error(codes.Internal, "the service has a fault; its log says which")
 		}
 		s.stats.observe(start)
