@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -29,5 +30,18 @@ func TestPanicsAreLoggedSeldom(t *testing.T) {
 	}
 	if n := strings.Count(text.String(), "\n"); n != 1 {
 		t.Errorf("%d lines for 100 panics in one moment", n)
+	}
+}
+
+// Limits that requests bring are kept ready in a bounded number, whatever their windows are.
+func TestOverridesAreBounded(t *testing.T) {
+	for _, accounting := range []domains.Accounting{domains.Atomic, domains.Reference} {
+		s := newService(t, rls.Config{Accounting: accounting}, simple)
+		for i := range uint32(30_000) {
+			ask(t, s, multiplied(typed.RateLimitUnit_SECOND, i+1))
+		}
+		if overrides, counters := s.Kept("d"); overrides > 10_000 || counters > 10_000 {
+			t.Errorf("%s: %d limits and %d counters are kept", accounting, overrides, counters)
+		}
 	}
 }

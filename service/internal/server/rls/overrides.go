@@ -36,6 +36,9 @@ func (k *kept) counterOf(domain string, counted stint.Limit) (*stint.Policy, err
 	}
 	policy, err := stint.NewPolicy(policyName(domain), named)
 	if err == nil {
+		if len(k.counters) >= maxOverrides { // requests choose the multiplier, so there may be millions of windows
+			clear(k.counters)
+		}
 		k.counters[counted] = policy
 	}
 	return policy, err
