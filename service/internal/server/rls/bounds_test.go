@@ -2,6 +2,7 @@ package rls_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -44,4 +45,22 @@ func TestOverridesAreBounded(t *testing.T) {
 			t.Errorf("%s: %d limits and %d counters are kept", accounting, overrides, counters)
 		}
 	}
+}
+
+// Requests that bring the same new limit at one moment, twice each, are decided.
+func TestOverridesAtOnce(t *testing.T) {
+	s := newService(t, rls.Config{}, simple)
+	var work sync.WaitGroup
+	for range 16 {
+		work.Go(func() {
+			for i := range uint32(2000) {
+				d := limited("a=1", i+1, typed.RateLimitUnit_DAY)
+				if _, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: of(d, d)}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
 }

@@ -364,7 +364,7 @@ func (d *decision) queue(verb stint.Verb, places []int) {
 		}
 		k.claim = claims
 		for _, j := range places[:n] {
-			if o := &d.checks[j]; o.limit == k.limit && o.key == k.key {
+			if o := &d.checks[j]; o.key == k.key && o.limit.sameState(k.limit) {
 				k.claim = o.claim
 				break
 			}

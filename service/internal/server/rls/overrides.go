@@ -78,8 +78,8 @@ func (d *domain) override(
 		return nil, err
 	}
 	l.current.UnitMultiplier = given.UnitMultiplier
-	d.kept.add(key, l)
-	return l, nil
+	l.brought = key
+	return d.kept.add(key, l), nil
 }
 
 func (k *kept) override(key override) *limit {
@@ -88,11 +88,22 @@ func (k *kept) override(key override) *limit {
 	return k.overrides[key]
 }
 
-func (k *kept) add(key override, l *limit) {
+// add keeps a limit ready, unless another request has brought it meanwhile: that one is returned then.
+func (k *kept) add(key override, l *limit) *limit {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if known := k.overrides[key]; known != nil {
+		return known
+	}
 	if len(k.overrides) >= maxOverrides {
 		clear(k.overrides)
 	}
 	k.overrides[key] = l
+	return l
+}
+
+// sameState reports whether two limits have one state under one key. Of a limit that requests bring there are two when
+// those that are kept ready were forgotten between two descriptors of a request.
+func (l *limit) sameState(o *limit) bool {
+	return l == o || l.brought == o.brought && l.brought.unit != domains.UnitUnknown
 }

@@ -88,6 +88,7 @@ type limit struct {
 	// window tells when the window ends; nil if the algorithm has none of a fixed length.
 	window   *algorithm.FixedWindow
 	counters atomic.Pointer[counters] // of statistics; nil until it is used
+	brought  override                 // by a request; the zero value if it is configured
 }
 
 // reference reports whether each request counts, denied or not.
