@@ -64,3 +64,32 @@ func TestOverridesAtOnce(t *testing.T) {
 	}
 	work.Wait()
 }
+
+// The names of series are short, however long the texts of requests are, so that their memory is bounded, too.
+func TestSeriesHaveShortNames(t *testing.T) {
+	s := newService(t, rls.Config{}, `
+domain: d
+descriptors:
+  - {key: k, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: v, value_to_metric: true, rate_limit: {unit: year, requests_per_unit: 10}}
+`)
+	long := strings.Repeat("x", 100_000)
+	ask(t, s, entries("k="+long))
+	ask(t, s, entries("v="+long))
+	if _, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: long, Descriptors: of(entries("a=1"))}); err != nil {
+		t.Fatal(err)
+	}
+	metrics := gathered(t, s)
+	for name := range metrics {
+		if len(name) > 2000 {
+			t.Errorf("a series has a name of %d bytes: %.100s", len(name), name)
+		}
+	}
+	for name, want := range map[string]float64{
+		`total_hits{domain="d",key1="other",key2=""}`: 2, `domain_not_found{domain="other"}`: 1,
+	} {
+		if n := metrics["ratelimit_service_rate_limit_"+name]; n != want {
+			t.Errorf("%s is %v, want %v", name, n, want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"bytes"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -13,7 +15,11 @@ import (
 // maxSeries bounds the statistics with values in their names. What is beyond is counted together as other.
 const maxSeries = 10_000
 
-// other names what is beyond maxSeries.
+// maxName bounds the bytes of a name with values in it. A request has up to 256 KiB of them, which would be kept, and
+// served with the metrics, for each series.
+const maxName = 512
+
+// other names what is beyond maxSeries or maxName.
 const other = "other"
 
 // counters are the statistics of a limit, in hits, as the reference service has them: a request of 3 hits counts 3.
@@ -51,6 +57,13 @@ const method = "ShouldRateLimit"
 
 // of is the counters of a name, which is the caller's to change again.
 func (s *statistics) of(name []byte) *counters {
+	if len(name) > maxName {
+		domain, _, _ := bytes.Cut(name[:maxName], []byte("."))
+		if len(domain) > maxName/2 {
+			domain = []byte(other)
+		}
+		name = fmt.Appendf(nil, "%s.%s", domain, other)
+	}
 	s.mu.RLock()
 	c := s.byName[string(name)]
 	s.mu.RUnlock()
@@ -92,6 +105,9 @@ func newCounters(name string) *counters {
 func (s *statistics) domainUnknown(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(name) > maxName {
+		name = other
+	}
 	n := s.unknown[name]
 	if n == nil {
 		if len(s.unknown) >= maxSeries/10 {
