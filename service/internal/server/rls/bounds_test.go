@@ -93,3 +93,16 @@ descriptors:
 		}
 	}
 }
+
+// Texts that are no UTF-8 are counted, as everything is, and never less than before.
+func TestSeriesOfOddTexts(t *testing.T) {
+	s := newService(t, rls.Config{}, simple)
+	for range 3 {
+		if _, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d\xff", Descriptors: of(entries("a=1"))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := gathered(t, s)[`ratelimit_service_rate_limit_domain_not_found{domain="d_"}`]; n != 3 {
+		t.Errorf("%v of 3 requests were counted", n)
+	}
+}

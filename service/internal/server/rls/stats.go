@@ -108,6 +108,7 @@ func (s *statistics) domainUnknown(name string) {
 	if len(name) > maxName {
 		name = other
 	}
+	name = strings.ToValidUTF8(name, "_") // as a label has to be
 	n := s.unknown[name]
 	if n == nil {
 		if len(s.unknown) >= maxSeries/10 {
@@ -115,7 +116,7 @@ func (s *statistics) domainUnknown(name string) {
 		}
 		if n = s.unknown[name]; n == nil {
 			n = new(atomic.Uint64)
-			s.unknown[strings.Clone(strings.ToValidUTF8(name, "_"))] = n
+			s.unknown[strings.Clone(name)] = n
 		}
 	}
 	n.Add(1)
