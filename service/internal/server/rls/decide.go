@@ -128,10 +128,10 @@ func hitsOf(r *pb.RateLimitRequest, given *common.RateLimitDescriptor) int64 {
 	if given.HitsAddend != nil {
 		hits = int64(min(given.HitsAddend.Value, math.MaxInt64))
 	}
-	if hits = min(hits, stint.MaxPermits); given.IsNegativeHits {
-		return -hits
+	if given.IsNegativeHits {
+		return -min(hits, 2*stint.MaxPermits) // as many as a counter may have, with those that were charged
 	}
-	return hits
+	return min(hits, stint.MaxPermits)
 }
 
 // matchOne finds the limit of a descriptor, and its state.

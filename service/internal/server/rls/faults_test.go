@@ -242,6 +242,7 @@ func TestNothingLoaded(t *testing.T) {
 	if err := s.Swap(parsed(t, simple, simple)); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `the domain "d" is given twice`) {
 		t.Errorf("two domains of one name: %v", err)
 	}
+	s.Refused() // as who follows the files says
 	fails(t, s, request, codes.Unavailable, "no configuration of domains is loaded yet")
 	if _, _, loaded := s.Loaded(); loaded || s.Dump() != "" {
 		t.Error("a configuration that was refused is loaded")
