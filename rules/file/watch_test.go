@@ -268,3 +268,34 @@ func TestSourceRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A link above the folder may be swapped, as deployments do that have a folder for each version.
+func TestWatchALinkAbove(t *testing.T) {
+	root := t.TempDir()
+	current := filepath.Join(root, "current")
+	put := func(version, id string) {
+		t.Helper()
+		folder := filepath.Join(root, version, "below", "rules")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "rules.yaml"), fmt.Appendf(nil, "- {id: %s, scope: global, banned: true}", id), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(version, current+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(current+".new", current); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("1", "one")
+	w := watch(t, notified(filepath.Join(current, "below", "rules")))
+	w.next("one")
+	put("2", "two")
+	w.until("two")
+	if err := os.WriteFile(filepath.Join(current, "below", "rules", "rules.yaml"), fmt.Appendf(nil, "- {id: %s, scope: global, banned: true}", "three"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.until("three")
+}

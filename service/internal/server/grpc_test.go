@@ -2,57 +2,73 @@ package server_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	reflectpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/mem"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
-	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
-// someDomains are one with a limit of two a year for each user.
-func someDomains() []*domains.Domain {
-	return []*domains.Domain{{Name: "d", Descriptors: []domains.Descriptor{{
-		Key: "user", RateLimit: &domains.RateLimit{Unit: domains.Year, RequestsPerUnit: 2},
-	}}}}
-}
+const shouldRateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// runGRPC is run with a gRPC listener, whose target it returns.
-func runGRPC(t *testing.T, change func(*server.Config)) (r *running, target string) {
+// runGRPC is a server with a gRPC listener and a domain d, in which the key k has a limit of a million.
+func runGRPC(t *testing.T, change func(*server.Config)) *running {
 	t.Helper()
-	r = run(t, func(c *server.Config) {
+	r := run(t, func(c *server.Config) {
 		c.GRPCListen = "127.0.0.1:0"
 		if change != nil {
 			change(c)
 		}
 	})
-	target = r.server.GRPCAddr().String()
-	if network := r.server.GRPCAddr().Network(); network == "unix" {
-		target = "unix:" + target
-	}
-	return r, target
+	r.load()
+	return r
 }
 
-func dial(t *testing.T, target string, secure credentials.TransportCredentials) *grpc.ClientConn {
+// load puts the domain in force.
+func (r *running) load() {
+	r.t.Helper()
+	d, _, err := domains.Parse("test.yaml", []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 1000000}}]\n"))
+	if err == nil {
+		err = r.server.RateLimit().Swap([]*domains.Domain{d})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// dial is a connection to the server's gRPC listener, plain unless options say otherwise, until the test ends.
+func (r *running) dial(options ...grpc.DialOption) *grpc.ClientConn {
+	r.t.Helper()
+	return dialGRPC(r.t, "passthrough:///"+r.server.GRPCAddr().String(), options...)
+}
+
+func dialGRPC(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(secure))
+	options = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, options...)
+	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,229 +76,421 @@ func dial(t *testing.T, target string, secure credentials.TransportCredentials) 
 	return conn
 }
 
-func userRequest(user string) *pb.RateLimitRequest {
-	return &pb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{{
-		Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: user}},
-	}}}
+// one is a request with one descriptor.
+func one(value string) *pb.RateLimitRequest {
+	return &pb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: value}}},
+	}}
 }
 
-func should(t *testing.T, conn *grpc.ClientConn, user string) (pb.RateLimitResponse_Code, error) {
+// rate asks about one value over a connection.
+func rate(ctx context.Context, conn *grpc.ClientConn, value string) (*pb.RateLimitResponse, error) {
+	return pb.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, one(value))
+}
+
+// decides expects decisions over a connection.
+func decides(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
-	response, err := pb.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), userRequest(user))
-	return response.GetOverallCode(), err
-}
-
-// Envoy asks over a port and over a socket; both are counted as long as they are open.
-func TestGRPC(t *testing.T) {
-	for _, listen := range []string{"127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
-		r, target := runGRPC(t, func(c *server.Config) { c.GRPCListen = listen })
-		if err := r.server.RateLimit().Swap(someDomains()); err != nil {
-			t.Fatal(err)
-		}
-		conn := dial(t, target, insecure.NewCredentials())
-		for i, want := range []pb.RateLimitResponse_Code{pb.RateLimitResponse_OK, pb.RateLimitResponse_OK, pb.RateLimitResponse_OVER_LIMIT} {
-			if code, err := should(t, conn, "ann"); err != nil || code != want {
-				t.Errorf("%s: request %d: %v, %v", listen, i, code, err)
-			}
-		}
-		counted := func(want string) func() bool {
-			return func() bool {
-				return strings.Contains(r.get(api.PathMetrics).body, want+"\n")
-			}
-		}
-		eventually(t, counted(`rate_limiter_connections{service="grpc"} 1`))
-		if err := conn.Close(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, counted(`rate_limiter_connections{service="grpc"} 0`))
-		if body := r.get(api.PathMetrics).body; !strings.Contains(body, `rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="false"} 1`) {
-			t.Errorf("one event is counted as all others are:\n%s", body)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	response, err := rate(ctx, conn, "x")
+	if err != nil || response.OverallCode != pb.RateLimitResponse_OK || len(response.Statuses) != 1 || response.Statuses[0].CurrentLimit.GetRequestsPerUnit() != 1_000_000 {
+		t.Errorf("%v, %v", response, err)
 	}
 }
 
-func TestGRPCWithTLS(t *testing.T) {
-	ours, others := testredis.NewAuthority(t), testredis.NewAuthority(t)
-	client := func(authority *testredis.Authority, name string) credentials.TransportCredentials {
-		text, err := os.ReadFile(ours.CAFile)
+// refuses expects that no connection comes about.
+func refuses(t *testing.T, conn *grpc.ClientConn, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	response, err := rate(ctx, conn, "x")
+	if status.Code(err) != codes.Unavailable || !strings.Contains(fmt.Sprint(err), text) {
+		t.Errorf("%v, %v; want UNAVAILABLE with %q", response, err, text)
+	}
+}
+
+func TestGRPC(t *testing.T) {
+	r := runGRPC(t, nil)
+	decides(t, r.dial())
+	if want := "level=INFO msg=listening service=grpc addr=" + r.server.GRPCAddr().String(); !strings.Contains(r.log.String(), want) {
+		t.Errorf("the log lacks %q:\n%s", want, r.log)
+	}
+	r.stop()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	without := run(t, nil)
+	if without.server.GRPCAddr() != nil || without.server.RateLimit() != nil {
+		t.Error("there is a gRPC listener that nobody asked for")
+	}
+}
+
+func TestGRPCListenFails(t *testing.T) {
+	taken := runGRPC(t, nil).server.GRPCAddr().String()
+	config, _, _ := testConfig()
+	for address, want := range map[string]string{
+		taken: "another program listens on", "unix:" + filepath.Join(t.TempDir(), "none", "socket"): "unix: and the path of a socket that is not there yet",
+	} {
+		config.Listen, config.GRPCListen = "127.0.0.1:0", address
+		s, err := server.New(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-		config.RootCAs.AppendCertsFromPEM(text)
-		if authority != nil {
-			cert, key := authority.Issue(t, name)
-			pair, err := tls.LoadX509KeyPair(cert, key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			config.Certificates = []tls.Certificate{pair}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "grpc_listen") {
+			t.Errorf("%s: %v", address, err)
 		}
-		return credentials.NewTLS(config)
 	}
-	cert, key := ours.Issue(t, "service")
-	for name, test := range map[string]struct {
-		change func(*server.Config)
-		client credentials.TransportCredentials
-		code   codes.Code
+}
+
+func TestGRPCUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	r := runGRPC(t, func(c *server.Config) { c.GRPCListen = "unix:" + path })
+	conn := dialGRPC(t, "unix:"+path)
+	decides(t, conn)
+	r.connections(1)
+	_ = conn.Close()
+	r.connections(0)
+	r.stop()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// connections waits until the metrics say that the gRPC listener has so many.
+func (r *running) connections(want int) {
+	r.t.Helper()
+	line := fmt.Sprintf("rate_limiter_connections{service=\"grpc\"} %d\n", want)
+	eventually(r.t, func() bool { return strings.Contains(r.get("/metrics").body, line) })
+}
+
+func TestGRPCConnectionsAreCounted(t *testing.T) {
+	r := runGRPC(t, func(c *server.Config) { c.MetricsAge = -1 })
+	r.connections(0)
+	var conns []*grpc.ClientConn
+	for i := range 3 {
+		conns = append(conns, r.dial())
+		decides(t, conns[i])
+		r.connections(i + 1)
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	r.connections(0)
+}
+
+// Beyond MaxConnections a connection is refused, and let in when another has ended.
+func TestGRPCMaxConnections(t *testing.T) {
+	r := runGRPC(t, func(c *server.Config) { c.MaxConnections, c.MetricsAge = 2, -1 })
+	first, second, third := r.dial(), r.dial(), r.dial()
+	decides(t, first)
+	decides(t, second)
+	refuses(t, third, "")
+	decides(t, first)
+	r.connections(2)
+	_ = second.Close()
+	eventually(t, func() bool {
+		_, err := rate(t.Context(), third, "x")
+		return err == nil
+	})
+	if body := r.get("/metrics").body; strings.Contains(body, `rate_limiter_connections_closed_total{cause="refused_full",service="grpc"} 0`) || !strings.Contains(body, `service="grpc"`) {
+		t.Error("refused connections are not counted")
+	}
+}
+
+func TestGRPCReflection(t *testing.T) {
+	r := runGRPC(t, nil)
+	stream, err := reflectionpb.NewServerReflectionClient(r.dial()).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range answer.GetListServicesResponse().GetService() {
+		names = append(names, s.Name)
+	}
+	for _, want := range []string{pb.RateLimitService_ServiceDesc.ServiceName, healthpb.Health_ServiceDesc.ServiceName} {
+		if !slices.Contains(names, want) {
+			t.Errorf("the services are %q, without %s", names, want)
+		}
+	}
+}
+
+// A raw codec sends bytes as they are.
+type raw struct{ encoding.CodecV2 }
+
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (raw) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (raw) Name() string                         { return "proto" }
+
+// Messages that are too long, and what is no message, are refused with a code, and the connection goes on.
+func TestGRPCBadMessages(t *testing.T) {
+	r := runGRPC(t, nil)
+	conn := r.dial()
+	for _, test := range []struct {
+		name    string
+		message []byte
+		code    codes.Code
 	}{
-		"TLS":                 {nil, client(nil, ""), codes.OK},
-		"plain":               {nil, insecure.NewCredentials(), codes.Unavailable},
-		"no certificate":      {func(c *server.Config) { c.GRPCTLS.ClientCAFile = ours.CAFile }, client(nil, ""), codes.Unavailable},
-		"another authority's": {func(c *server.Config) { c.GRPCTLS.ClientCAFile = ours.CAFile }, client(others, "envoy"), codes.Unavailable},
-		"a certificate":       {func(c *server.Config) { c.GRPCTLS.ClientCAFile = ours.CAFile }, client(ours, "envoy"), codes.OK},
-		"the name": {func(c *server.Config) {
-			c.GRPCTLS.ClientCAFile, c.GRPCClientName = ours.CAFile, "proxy-of-web"
-		}, client(ours, "proxy-of-web"), codes.OK},
-		"another name": {func(c *server.Config) {
-			c.GRPCTLS.ClientCAFile, c.GRPCClientName = ours.CAFile, "proxy-of-web"
-		}, client(ours, "proxy-of-mail"), codes.Unavailable},
+		{"10 MB", make([]byte, 10<<20), codes.ResourceExhausted},
+		{"no message", []byte{0xff}, codes.Internal},
+		{"a text that is no UTF-8", []byte("\x0a\x02d\xff"), codes.Internal},
+		{"nothing", nil, codes.InvalidArgument},
+		{"a text of another length", []byte("\x0a\x7fd"), codes.Internal},
 	} {
-		r, target := runGRPC(t, func(c *server.Config) {
-			c.GRPCTLS = server.TLS{CertFile: cert, KeyFile: key}
-			if test.change != nil {
-				test.change(c)
+		if err := conn.Invoke(t.Context(), shouldRateLimit, test.message, nil, grpc.ForceCodecV2(raw{})); status.Code(err) != test.code {
+			t.Errorf("%s: %v, want %v", test.name, err, test.code)
+		}
+		decides(t, conn)
+	}
+	if err := conn.Invoke(t.Context(), "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", []byte{}, nil, grpc.ForceCodecV2(raw{})); status.Code(err) != codes.Unimplemented {
+		t.Errorf("version 2: %v", err)
+	}
+}
+
+// A gated store holds what is asked for a value until the gate is opened.
+type gated struct {
+	stint.Store
+	inside atomic.Int64
+	gate   chan struct{}
+}
+
+func (g *gated) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if strings.HasSuffix(op.Key, "held") {
+		g.inside.Add(1)
+		defer g.inside.Add(-1)
+		<-g.gate
+	}
+	return g.Store.Decide(ctx, op)
+}
+
+// A flood of requests on one connection waits there, a thousand are under way, and other clients are answered.
+func TestGRPCFloodOfStreams(t *testing.T) {
+	g := &gated{gate: make(chan struct{})}
+	r := runGRPC(t, func(c *server.Config) { g.Store, c.Store = c.Store, g })
+	flood, innocent := r.dial(), r.dial()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var calls sync.WaitGroup
+	var answered atomic.Int64
+	for range 3000 {
+		calls.Go(func() {
+			if _, err := rate(ctx, flood, "held"); err == nil {
+				answered.Add(1)
 			}
 		})
-		if err := r.server.RateLimit().Swap(someDomains()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := should(t, dial(t, target, test.client), "ann"); status.Code(err) != test.code {
-			t.Errorf("%s: %v, want %v", name, err, test.code)
-		}
+	}
+	eventually(t, func() bool { return g.inside.Load() == 1000 })
+	for range 200 {
+		decides(t, innocent)
+	}
+	if n := g.inside.Load(); n != 1000 {
+		t.Errorf("%d requests of one connection are under way", n)
+	}
+	close(g.gate)
+	calls.Wait()
+	if n := answered.Load(); n != 3000 {
+		t.Errorf("%d of 3000 were answered", n)
 	}
 }
 
-// Health says what the service's own does, and watching it does not keep the service from ending.
-func TestGRPCHealth(t *testing.T) {
-	r, target := runGRPC(t, func(c *server.Config) { c.RateLimitLoads = 1 })
-	conn := dial(t, target, insecure.NewCredentials())
-	health := healthpb.NewHealthClient(conn)
-	watch, err := health.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	watched := func(want healthpb.HealthCheckResponse_ServingStatus) {
-		t.Helper()
-		if said, err := watch.Recv(); err != nil || said.Status != want {
-			t.Fatalf("health is %v, %v, want %v", said, err, want)
+// A server that is stopped under load ends its connections by GOAWAY, and its clients, which have another server, lose
+// no request.
+func TestGRPCDrainUnderLoad(t *testing.T) {
+	first, second := runGRPC(t, nil), runGRPC(t, nil)
+	servers := manual.NewBuilderWithScheme("both")
+	servers.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: first.server.GRPCAddr().String()}, {Addr: second.server.GRPCAddr().String()}}})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var done atomic.Bool
+	var load sync.WaitGroup
+	var answered atomic.Int64
+	for range 4 {
+		conn := dialGRPC(t, "both:///", grpc.WithResolvers(servers), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin":{}}]}`))
+		for range 8 {
+			load.Go(func() {
+				for !done.Load() {
+					if _, err := rate(ctx, conn, "x"); err != nil {
+						t.Error(err)
+						return
+					}
+					answered.Add(1)
+				}
+			})
 		}
 	}
-	watched(healthpb.HealthCheckResponse_NOT_SERVING)
-	if _, err := should(t, conn, "ann"); status.Code(err) != codes.Unavailable {
-		t.Errorf("without domains: %v", err)
+	more := func(n int64) {
+		from := answered.Load()
+		eventually(t, func() bool { return answered.Load() > from+n || t.Failed() })
 	}
-	if err := r.server.RateLimit().Swap(someDomains()); err != nil {
-		t.Fatal(err)
+	eventually(t, func() bool { return first.store.calls.Load() > 100 && second.store.calls.Load() > 100 })
+	began := time.Now()
+	first.stop()
+	if err := first.end(); err != nil {
+		t.Errorf("Run = %v", err)
 	}
-	watched(healthpb.HealthCheckResponse_SERVING)
-	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"} {
-		said, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
-		if err != nil || said.Status != healthpb.HealthCheckResponse_SERVING {
-			t.Errorf("%q: %v, %v", name, said, err)
-		}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the drain took %v", took)
 	}
-	if _, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "nobody"}); status.Code(err) != codes.NotFound {
-		t.Errorf("of an unknown service: %v", err)
-	}
-
-	list, err := reflectpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-	if err == nil {
-		err = list.Send(&reflectpb.ServerReflectionRequest{MessageRequest: &reflectpb.ServerReflectionRequest_ListServices{}})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if said, err := list.Recv(); err != nil || !strings.Contains(fmt.Sprint(said), "envoy.service.ratelimit.v3.RateLimitService") {
-		t.Errorf("reflection says %v, %v", said, err)
-	}
-	if err := list.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
-	r.stop()
-	watched(healthpb.HealthCheckResponse_NOT_SERVING)
-	if err := r.end(); err != nil {
-		t.Errorf("the service ends with %v", err)
-	}
+	more(1000)
+	done.Store(true)
+	load.Wait()
 }
 
-// A request that is under way when the service ends is answered, and no request is lost: a client that is told to go
-// makes no further one on that connection.
+// A request under way when the server is stopped is answered, and Run waits for it.
 func TestGRPCDrain(t *testing.T) {
-	r, target := runGRPC(t, nil)
-	if err := r.server.RateLimit().Swap(someDomains()); err != nil {
-		t.Fatal(err)
-	}
-	entered, goOn := make(chan struct{}), make(chan struct{})
-	r.store.enter = func(context.Context) {
-		entered <- struct{}{}
-		<-goOn
-	}
-	conn := dial(t, target, insecure.NewCredentials())
+	g := &gated{gate: make(chan struct{})}
+	r := runGRPC(t, func(c *server.Config) { g.Store, c.Store = c.Store, g })
+	conn := r.dial()
 	answered := make(chan error, 1)
 	go func() {
-		_, err := pb.NewRateLimitServiceClient(conn).ShouldRateLimit(context.WithoutCancel(t.Context()), userRequest("ann"))
+		_, err := rate(t.Context(), conn, "held")
 		answered <- err
 	}()
-	<-entered
+	eventually(t, func() bool { return g.inside.Load() == 1 })
 	r.stop()
-	goOn <- struct{}{}
+	other := r.dial()
+	eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := rate(ctx, other, "x")
+		return err != nil
+	})
+	select {
+	case err := <-r.ended:
+		t.Fatalf("Run ended before its request: %v", err)
+	default:
+	}
+	close(g.gate)
 	if err := <-answered; err != nil {
-		t.Errorf("the request under way: %v", err)
+		t.Error(err)
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
 	}
 }
 
-// What is too large is refused, and others go on.
-func TestGRPCBounds(t *testing.T) {
-	r, target := runGRPC(t, nil)
-	if err := r.server.RateLimit().Swap(someDomains()); err != nil {
-		t.Fatal(err)
+// A request that does not end is cut off at the DrainTimeout.
+func TestGRPCDrainTimeout(t *testing.T) {
+	r := runGRPC(t, func(c *server.Config) { c.DrainTimeout = 300 * time.Millisecond })
+	inside := make(chan struct{})
+	r.store.enter = func(ctx context.Context) { close(inside); <-ctx.Done() }
+	conn := r.dial()
+	cut := make(chan error, 1)
+	go func() {
+		_, err := rate(t.Context(), conn, "x")
+		cut <- err
+	}()
+	<-inside
+	r.stop()
+	if err := <-cut; status.Code(err) != codes.Unavailable {
+		t.Errorf("the request that was cut off: %v", err)
 	}
-	conn := dial(t, target, insecure.NewCredentials())
-	if _, err := should(t, conn, strings.Repeat("x", 10<<20)); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("10 MiB: %v", err)
-	}
-	if _, err := should(t, conn, strings.Repeat("x", 100<<10)); err != nil {
-		t.Errorf("100 KiB: %v", err)
+	if err := r.end(); err == nil || !strings.Contains(err.Error(), "requests were cut off after 300ms") {
+		t.Errorf("Run = %v", err)
 	}
 }
 
-// The rate limit service over HTTP needs what naming a key needs.
-func TestRateLimitJSON(t *testing.T) {
-	const body = `{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}`
-	ask := func(r *running, body string) int {
+// healthOf asks gRPC's health service for a name.
+func healthOf(t *testing.T, conn *grpc.ClientConn, name string) (healthpb.HealthCheckResponse_ServingStatus, error) {
+	t.Helper()
+	answer, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+	return answer.GetStatus(), err
+}
+
+// Health is told under three names: not serving before domains were loaded, then serving, and not while the server
+// drains. Who watches is told of each change, and does not hold up the drain.
+func TestGRPCHealth(t *testing.T) {
+	r := run(t, func(c *server.Config) {
+		c.GRPCListen, c.RateLimitLoads, c.DrainDelay = "127.0.0.1:0", 1, 500*time.Millisecond
+	})
+	conn := r.dial()
+	names := []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"}
+	watches := make([]grpc.ServerStreamingClient[healthpb.HealthCheckResponse], len(names))
+	told := func(want healthpb.HealthCheckResponse_ServingStatus) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.server.Addr().String()+"/json", strings.NewReader(body))
-		if err != nil {
+		for i, watch := range watches {
+			if answer, err := watch.Recv(); err != nil || answer.Status != want {
+				t.Errorf("who watches %q is told %v, %v; want %v", names[i], answer, err, want)
+			}
+			if got, err := healthOf(t, conn, names[i]); err != nil || got != want {
+				t.Errorf("%q is %v, %v; want %v", names[i], got, err, want)
+			}
+		}
+	}
+	for i, name := range names {
+		var err error
+		if watches[i], err = healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{Service: name}); err != nil {
 			t.Fatal(err)
 		}
-		response, err := r.client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
 	}
-	r, _ := runGRPC(t, func(c *server.Config) { c.API.Tokens = []string{"a-token-of-many-letters"} })
-	if got := ask(r, body); got != http.StatusUnauthorized {
-		t.Errorf("without a token: %d", got)
+	told(healthpb.HealthCheckResponse_NOT_SERVING)
+	if status := r.get("/healthcheck").status; status != http.StatusInternalServerError {
+		t.Errorf("/healthcheck: %d", status)
 	}
-	r, _ = runGRPC(t, func(c *server.Config) { c.API.Tokens, c.OpenJSON = []string{"a-token-of-many-letters"}, true })
-	if got := ask(r, body); got != http.StatusServiceUnavailable {
-		t.Errorf("without domains: %d", got)
-	}
-	if err := r.server.RateLimit().Swap(someDomains()); err != nil {
-		t.Fatal(err)
-	}
-	for i, test := range []struct {
-		body string
-		want int
-	}{{body, 200}, {body, 200}, {body, 429}, {`{"domain": "d"}`, 400}, {`{"domain": 1}`, 400}, {`{`, 400}, {``, 400}} {
-		if got := ask(r, test.body); got != test.want {
-			t.Errorf("request %d: %d, want %d", i, got, test.want)
-		}
-	}
+	r.load()
+	told(healthpb.HealthCheckResponse_SERVING)
 	if got := r.get("/healthcheck"); got.status != http.StatusOK || got.body != "OK" {
-		t.Errorf("/healthcheck: %d, %s", got.status, got.body)
+		t.Errorf("/healthcheck: %d %s", got.status, got.body)
+	}
+	if _, err := healthOf(t, conn, "other"); status.Code(err) != codes.NotFound {
+		t.Errorf("another name: %v", err)
+	}
+	began := time.Now()
+	r.stop()
+	told(healthpb.HealthCheckResponse_NOT_SERVING)
+	for i, watch := range watches {
+		if answer, err := watch.Recv(); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("who watches %q is told %v, %v after the end", names[i], answer, err)
+		}
+	}
+	if err := r.end(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the drain took %v", took)
+	}
+}
+
+// A server whose domains need not be loaded is ready without.
+func TestGRPCHealthWithoutDomains(t *testing.T) {
+	r := run(t, func(c *server.Config) { c.GRPCListen = "127.0.0.1:0" })
+	if got, err := healthOf(t, r.dial(), "ratelimit"); err != nil || got != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := rate(t.Context(), r.dial(), "x"); status.Code(err) != codes.Unavailable {
+		t.Errorf("a request without domains: %v", err)
+	}
+}
+
+// With a store that is required and unreachable the service is not serving.
+func TestGRPCHealthOfTheStore(t *testing.T) {
+	var down atomic.Bool
+	r := runGRPC(t, func(c *server.Config) {
+		c.StoreRequired = true
+		c.StoreHealth = func(context.Context) error {
+			if down.Load() {
+				return stint.ErrUnavailable
+			}
+			return nil
+		}
+	})
+	conn := r.dial()
+	for _, is := range []bool{false, true, false} {
+		down.Store(is)
+		want := map[bool]healthpb.HealthCheckResponse_ServingStatus{false: healthpb.HealthCheckResponse_SERVING, true: healthpb.HealthCheckResponse_NOT_SERVING}[is]
+		eventually(t, func() bool {
+			got, err := healthOf(t, conn, "ratelimit")
+			return err == nil && got == want
+		})
 	}
 }

@@ -1,0 +1,128 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// secured are credentials of a client.
+func secured(config *tls.Config) grpc.DialOption {
+	return grpc.WithTransportCredentials(credentials.NewTLS(config))
+}
+
+// trusting is what a client has that trusts an authority, and shows a certificate of another unless that is nil.
+func trusting(t *testing.T, a, own *testredis.Authority, name string) *tls.Config {
+	t.Helper()
+	text, err := os.ReadFile(a.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	config.RootCAs.AppendCertsFromPEM(text)
+	if own == nil {
+		return config
+	}
+	pair, err := tls.LoadX509KeyPair(own.Issue(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	return config
+}
+
+// The gRPC listener speaks TLS, and takes up a certificate that is replaced without losing connections.
+func TestGRPCTLS(t *testing.T) {
+	t.Parallel()
+	a, other := testredis.NewAuthority(t), testredis.NewAuthority(t)
+	cert, key := a.Issue(t, "grpc")
+	r := runGRPC(t, func(c *server.Config) { c.GRPCTLS = server.TLS{CertFile: cert, KeyFile: key} })
+	kept := r.dial(secured(trusting(t, a, nil, "")))
+	decides(t, kept)
+	refuses(t, r.dial(), "")
+	refuses(t, r.dial(secured(trusting(t, other, nil, ""))), "certificate")
+	if want := "service=grpc addr=" + r.server.GRPCAddr().String() + " tls=true client_certificates=false"; !strings.Contains(r.log.String(), want) {
+		t.Errorf("the log lacks %q:\n%s", want, r.log)
+	}
+	newCert, newKey := other.Issue(t, "grpc")
+	for to, from := range map[string]string{cert: newCert, key: newKey} {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() bool { // a handshake reads the files again after 5 seconds
+		conn := r.dial(secured(trusting(t, other, nil, "")))
+		defer func() { _ = conn.Close() }()
+		_, err := rate(t.Context(), conn, "x")
+		return err == nil
+	})
+	decides(t, kept)
+	if !strings.Contains(r.log.String(), "the certificate was reloaded") {
+		t.Errorf("the log:\n%s", r.log)
+	}
+}
+
+// With a file of authorities clients need a certificate of one of them, and one with the name that is asked for.
+func TestGRPCMutualTLS(t *testing.T) {
+	a, other := testredis.NewAuthority(t), testredis.NewAuthority(t)
+	cert, key := a.Issue(t, "grpc")
+	for name, want := range map[string][]string{"": {"envoy", "gateway"}, "envoy": {"envoy"}, "127.0.0.1": {"envoy", "gateway"}, "nobody": nil} {
+		r := runGRPC(t, func(c *server.Config) {
+			c.GRPCTLS, c.GRPCClientName = server.TLS{CertFile: cert, KeyFile: key, ClientCAFile: a.CAFile}, name
+		})
+		admitted := map[string]bool{}
+		for _, client := range want {
+			admitted[client] = true
+		}
+		for _, client := range []string{"envoy", "gateway"} {
+			conn := r.dial(secured(trusting(t, a, a, client)))
+			if admitted[client] {
+				decides(t, conn)
+			} else {
+				refuses(t, conn, "")
+			}
+		}
+		refuses(t, r.dial(secured(trusting(t, a, nil, ""))), "")
+		refuses(t, r.dial(secured(trusting(t, a, other, "envoy"))), "")
+		r.connections(len(want))
+	}
+}
+
+// What the files of gRPC's TLS lack is named by its section.
+func TestGRPCTLSFaults(t *testing.T) {
+	a := testredis.NewAuthority(t)
+	cert, key := a.Issue(t, "grpc")
+	_, wrong := a.Issue(t, "wrong")
+	for _, test := range []struct {
+		files server.TLS
+		want  string
+	}{
+		{server.TLS{CertFile: cert}, "grpc_tls.key_file"},
+		{server.TLS{KeyFile: key}, "grpc_tls.cert_file"},
+		{server.TLS{CertFile: cert, KeyFile: wrong}, "grpc_tls.cert_file"},
+		{server.TLS{CertFile: cert, KeyFile: key, ClientCAFile: key}, "grpc_tls.client_ca_file"},
+		{server.TLS{CertFile: cert + ".none", KeyFile: key}, "grpc_tls.cert_file"},
+	} {
+		config, _, _ := testConfig()
+		config.Listen, config.GRPCListen, config.GRPCTLS = "127.0.0.1:0", "127.0.0.1:0", test.files
+		s, err := server.New(config)
+		if err == nil {
+			err = s.Run(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), test.want+" is") {
+			t.Errorf("%+v: %v, want %s", test.files, err, test.want)
+		}
+	}
+}
