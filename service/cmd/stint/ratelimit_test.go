@@ -274,6 +274,51 @@ func TestRateLimitWithoutConfiguration(t *testing.T) {
 	}
 }
 
+// Each variable that is wrong is named once, with what is allowed, all of them at once.
+func TestRateLimitNamesWrongVariables(t *testing.T) {
+	wrong := map[string]string{
+		"PORT": "http", "GRPC_PORT": "99999", "DEBUG_PORT": "x", "PROMETHEUS_ADDR": "nonsense", "LOG_LEVEL": "loud", "LOG_FORMAT": "xml",
+		"NEAR_LIMIT_RATIO": "2", "LIMIT_RESPONSE_HEADERS_ENABLED": "maybe", "SHADOW_MODE": "2", "QUOTA_MODE": "x", "MERGE_DOMAIN_CONFIG": "x",
+		"RESPONSE_DYNAMIC_METADATA": "x", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "x", "GRPC_MAX_CONNECTION_AGE": "old",
+		"FORCE_START_WITHOUT_INITIAL_CONFIG": "x", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "x", "GRPC_SERVER_USE_TLS": "x",
+		"BACKEND_TYPE": "memcache", "REDIS_SOCKET_TYPE": "pipe", "REDIS_TLS": "x", "REDIS_TYPE": "odd", "REDIS_PERSECOND": "true",
+		"REDIS_TIMEOUT": "soon", "USE_PROMETHEUS": "yep", "TRACING_ENABLED": "x", "CACHE_KEY_PREFIX": "{x", "RUNTIME_WATCH_ROOT": "x",
+		"RUNTIME_IGNOREDOTFILES": "x",
+	}
+	code, stdout, stderr := do(t, wrong, "ratelimit")
+	if code != exitUsage || stdout != "" {
+		t.Errorf("exit code %d, output %q", code, stdout)
+	}
+	named := map[string]int{}
+	for line := range strings.Lines(stderr) {
+		if !strings.Contains(line, "; allowed: ") {
+			t.Errorf("a line does not say what is allowed: %s", line)
+		}
+		found := false
+		for name, text := range wrong {
+			if strings.HasPrefix(line, "stint: "+name+" is \""+text) || strings.HasPrefix(line, "stint: "+name+": ") {
+				named[name]++
+				found = true
+			}
+		}
+		if !found {
+			t.Errorf("a line that names none of the variables: %s", line)
+		}
+	}
+	for name := range wrong {
+		if named[name] != 1 {
+			t.Errorf("%s is named %d times", name, named[name])
+		}
+	}
+	if t.Failed() {
+		t.Logf("the errors:\n%s", stderr)
+	}
+	code, _, stderr = do(t, map[string]string{"CONFIG_TYPE": "ZOOKEEPER"}, "ratelimit")
+	if code != exitUsage || !strings.Contains(stderr, `CONFIG_TYPE is "ZOOKEEPER"; allowed: FILE`) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
 // Under `stint serve` a request as JSON names keys, and needs the right to.
 func TestServeJSONNeedsTheRight(t *testing.T) {
 	t.Parallel()
