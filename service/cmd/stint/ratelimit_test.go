@@ -174,6 +174,14 @@ func (r *runtimeFolder) swap(text string) {
 	}
 }
 
+// edit writes over the file in force.
+func (r *runtimeFolder) edit(text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.root, "ratelimit", "config", "d.yaml"), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // What Envoy Gateway deploys works unchanged, but for the source of the configuration and its ports.
 func TestRateLimitAsEnvoyGatewayDeploysIt(t *testing.T) {
 	t.Parallel()
@@ -240,6 +248,59 @@ func TestRateLimitAsEnvoyGatewayDeploysIt(t *testing.T) {
 		_ = conn.Close()
 		t.Error("the listener of metrics is left open")
 	}
+}
+
+// The configuration is followed: a link that is swapped, a file that is edited. A broken file leaves the one before in
+// force, and is counted.
+func TestRateLimitFollowsItsFiles(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	files := &runtimeFolder{t: t}
+	files.swap(fmt.Sprintf(domainText, "d", 10))
+	d := drop(t, map[string]string{
+		"RUNTIME_ROOT": files.root, "RUNTIME_SUBDIRECTORY": "ratelimit", "REDIS_URL": redis.Addr(), "USE_PROMETHEUS": "true",
+	})
+	client := d.dial(nil)
+	limit := func() uint32 {
+		response, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Statuses[0].CurrentLimit.GetRequestsPerUnit()
+	}
+	const soon = 15 * time.Second // sooner than files are read when nothing is noticed
+	within := func(what string, holds func() bool) {
+		t.Helper()
+		began := time.Now()
+		eventually(t, what, holds)
+		if took := time.Since(began); took > soon {
+			t.Errorf("%s: after %v", what, took)
+		}
+	}
+	if got := limit(); got != 10 {
+		t.Fatalf("the limit is %d", got)
+	}
+	files.edit(fmt.Sprintf(domainText, "d", 11))
+	within("the edited file is in force", func() bool { return limit() == 11 })
+	files.swap(fmt.Sprintf(domainText, "d", 12))
+	within("the swapped link is in force", func() bool { return limit() == 12 })
+	files.edit("domain: d\ndescriptors: [{key: k, rate_limit: {unit: moon}}]\n")
+	within("the broken file is counted", func() bool {
+		_, text := get(t, d.metrics+"/metrics")
+		return strings.Contains(text, "ratelimit_service_config_load_error 1\n")
+	})
+	if got := limit(); got != 12 {
+		t.Errorf("with a broken file the limit is %d", got)
+	}
+	if log := d.log.String(); strings.Count(log, "the new domains are refused; the current ones stay in force") != 1 || !strings.Contains(log, "d.yaml:2:43: ") {
+		t.Errorf("the log:\n%s", log)
+	}
+	files.swap(fmt.Sprintf(domainText, "d", 13))
+	within("the mended file is in force", func() bool { return limit() == 13 })
+	within("each load is counted", func() bool {
+		_, text := get(t, d.metrics+"/metrics")
+		return strings.Contains(text, "ratelimit_service_config_load_error 1\n") && strings.Contains(text, "ratelimit_service_config_load_success 4\n")
+	})
 }
 
 // Without a configuration the service is not ready, unless it may start without one; a file that comes makes it ready.
