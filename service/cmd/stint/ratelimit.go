@@ -82,11 +82,38 @@ func newDropIn(p process) (*dropIn, config.Config, error) {
 	if len(d.faults) > 0 || err != nil {
 		text := strings.Join(d.faults, "\n")
 		if err != nil {
-			text = strings.TrimSpace(text + "\n" + err.Error())
+			text = strings.TrimSpace(text + "\n" + named(p, err.Error()))
 		}
 		return nil, loaded, misused("%s", text)
 	}
 	return d, loaded, nil
+}
+
+// settingNames are settings that have the text of one variable, or of the last that is given of several.
+var settingNames = map[string][]string{
+	"STINT_LISTEN": {"HOST", "PORT"}, "STINT_GRPC_LISTEN": {"GRPC_HOST", "GRPC_PORT", "GRPC_UDS"},
+	"STINT_STORE_KEY_PREFIX": {"CACHE_KEY_PREFIX"}, "STINT_STORE_TIMEOUT": {"REDIS_TIMEOUT"}, "STINT_STORE": {"REDIS_URL"},
+	"STINT_STORE_USERNAME": {"REDIS_AUTH"}, "STINT_STORE_PASSWORD": {"REDIS_AUTH"},
+	"STINT_GRPC_TLS_CERT_FILE": {"GRPC_SERVER_TLS_CERT"}, "STINT_GRPC_TLS_KEY_FILE": {"GRPC_SERVER_TLS_KEY"},
+	"STINT_GRPC_TLS_CLIENT_CA_FILE": {"GRPC_CLIENT_TLS_CACERT"}, "STINT_GRPC_TLS_CLIENT_NAME": {"GRPC_CLIENT_TLS_SAN"},
+	"STINT_ENVOY_HEADERS_LIMIT": {"LIMIT_LIMIT_HEADER"}, "STINT_ENVOY_HEADERS_REMAINING": {"LIMIT_REMAINING_HEADER"},
+	"STINT_ENVOY_HEADERS_RESET": {"LIMIT_RESET_HEADER"},
+}
+
+// named names in faults of settings the variables that they were made of.
+func named(p process, faults string) string {
+	for setting, names := range settingNames {
+		name := ""
+		for _, each := range names {
+			if p.env(each) != "" {
+				name = each
+			}
+		}
+		if name != "" && p.env(setting) == "" {
+			faults = strings.ReplaceAll(faults, setting+": ", name+": ")
+		}
+	}
+	return faults
 }
 
 // translate makes settings of the reference service's variables.
@@ -114,16 +141,24 @@ func (d *dropIn) translate(p process) map[string]string {
 	}
 	d.debug = net.JoinHostPort(v.text("DEBUG_HOST", "0.0.0.0"), v.text("DEBUG_PORT", "6070"))
 	address, path := v.text("PROMETHEUS_ADDR", ":9090"), v.text("PROMETHEUS_PATH", "/metrics")
+	if !hasPort(d.debug) {
+		v.fault("DEBUG_PORT", v.text("DEBUG_PORT", ""), "0 to 65535")
+	}
+	if !hasPort(address) {
+		v.fault("PROMETHEUS_ADDR", address, "HOST:PORT with a port from 0 to 65535")
+	}
 	if v.boolean("USE_PROMETHEUS", false) {
 		d.metrics, d.metricsPath = address, path
 	}
 	d.maxAge = v.duration("GRPC_MAX_CONNECTION_AGE", 24*time.Hour)
-	d.forced = v.boolean("FORCE_START_WITHOUT_INITIAL_CONFIG", false) && !v.boolean("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", false)
+	forced, one := v.boolean("FORCE_START_WITHOUT_INITIAL_CONFIG", false), v.boolean("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", false)
+	d.forced = forced && !one
+	headers := v.boolean("LIMIT_RESPONSE_HEADERS_ENABLED", false)
 	for name, setting := range map[string]string{
 		"LIMIT_LIMIT_HEADER": "LIMIT", "LIMIT_REMAINING_HEADER": "REMAINING", "LIMIT_RESET_HEADER": "RESET",
 	} {
 		field := v.text(name, "RateLimit-"+setting[:1]+strings.ToLower(setting[1:]))
-		if v.boolean("LIMIT_RESPONSE_HEADERS_ENABLED", false) {
+		if headers {
 			settings["STINT_ENVOY_HEADERS_"+setting] = field
 		}
 	}
@@ -183,6 +218,7 @@ func (v *variables) duration(name string, standard time.Duration) time.Duration 
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
 		v.fault(name, text, "a duration such as 24h")
+		return standard
 	}
 	return d
 }
@@ -192,6 +228,7 @@ func (v *variables) percent(name string, standard float64) string {
 	ratio, err := strconv.ParseFloat(text, 64)
 	if err != nil || ratio < 0.01 || ratio > 1 {
 		v.fault(name, text, "0.01 to 1")
+		ratio = standard
 	}
 	return strconv.Itoa(int(ratio*100 + 0.5))
 }
@@ -202,6 +239,16 @@ func (v *variables) oneOf(name, standard string, allowed map[string]string) stri
 		v.fault(name, text, "one of "+strings.Join(sorted(keysOf(allowed)), ", "))
 	}
 	return allowed[text]
+}
+
+// hasPort reports whether an address may be listened at.
+func hasPort(address string) bool {
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 func keysOf(m map[string]string) (keys []string) {
@@ -237,7 +284,8 @@ func (v *variables) redis(settings map[string]string) {
 		scheme = "rediss"
 	}
 	address := strings.TrimPrefix(v.text("REDIS_URL", "/var/run/nutcracker/ratelimit.sock"), "redis://")
-	switch kind := strings.ToUpper(v.text("REDIS_TYPE", "SINGLE")); {
+	given := v.text("REDIS_TYPE", "SINGLE")
+	switch kind := strings.ToUpper(given); {
 	case kind == "SINGLE" && socket == "unix":
 		settings["STINT_STORE"] = "unix://" + address
 	case kind == "SINGLE" && !strings.Contains(address, ","):
@@ -251,7 +299,7 @@ func (v *variables) redis(settings map[string]string) {
 		}
 		settings["STINT_STORE"] = scheme + "-sentinel://" + servers + "/" + name
 	default:
-		v.fault("REDIS_TYPE", kind, "SINGLE, SENTINEL or CLUSTER")
+		v.fault("REDIS_TYPE", given, "SINGLE, SENTINEL or CLUSTER")
 	}
 	for name, setting := range map[string]string{"REDIS_AUTH": "", "REDIS_SENTINEL_AUTH": "SENTINEL_"} {
 		user, password, both := strings.Cut(v.text(name, ""), ":")
@@ -266,8 +314,8 @@ func (v *variables) redis(settings map[string]string) {
 		settings["STINT_STORE_TLS_CA_FILE"] = v.text("REDIS_TLS_CACERT", "")
 	}
 	v.dropIn.healthy = !v.boolean("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", false)
-	if given := v.p.env("REDIS_TIMEOUT"); given != "" { // its default of 10 s would keep Envoy waiting
-		settings["STINT_STORE_TIMEOUT"] = v.duration("REDIS_TIMEOUT", 0).String()
+	if v.p.env("REDIS_TIMEOUT") != "" { // its default of 10 s would keep Envoy waiting
+		settings["STINT_STORE_TIMEOUT"] = v.duration("REDIS_TIMEOUT", time.Second).String()
 	}
 }
 
