@@ -139,7 +139,8 @@ func TestEnvoyDescribesLimits(t *testing.T) {
 		status          int
 		limit, left, of string
 	}{
-		{200, `2, 10;w=2592000, 2;w=31536000;name="few"`, "1", "2"}, {200, `2, 10;w=2592000, 2;w=31536000;name="few"`, "0", "2"},
+		{200, `2, 10;w=2592000, 2;w=31536000;name="few"`, "1", "2"},
+		{200, `2, 10;w=2592000, 2;w=31536000;name="few"`, "0", "2"},
 		{429, `2, 10;w=2592000, 2;w=31536000;name="few"`, "0", "2"},
 	} {
 		earliest := ends(year)

@@ -214,8 +214,12 @@ func TestRateLimitAsEnvoyGatewayDeploysIt(t *testing.T) {
 		status     int
 		body, text string
 	}{
-		{200, body, `"overallCode":"OK"`}, {429, body, `"overallCode":"OVER_LIMIT"`}, {400, `{"domain": "d"`, "the body is no RateLimitRequest in JSON"},
-		{400, `{"domain": "d"}`, "descriptors is 0"}, {400, "", "the body is no RateLimitRequest in JSON"}, {400, `{"domian": "d"}`, "domian"},
+		{200, body, `"overallCode":"OK"`},
+		{429, body, `"overallCode":"OVER_LIMIT"`},
+		{400, `{"domain": "d"`, "the body is no RateLimitRequest in JSON"},
+		{400, `{"domain": "d"}`, "descriptors is 0"},
+		{400, "", "the body is no RateLimitRequest in JSON"},
+		{400, `{"domian": "d"}`, "domian"},
 		{200, `{"domain": "other", "descriptors": [{"entries": [{"key": "k"}]}]}`, `"overallCode":"OK"`},
 	} {
 		if status, text := postJSON(t, d.http, want.body); status != want.status || !strings.Contains(strings.ReplaceAll(text, `": "`, `":"`), want.text) {

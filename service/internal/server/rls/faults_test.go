@@ -160,8 +160,31 @@ descriptors:
 		return &common.RateLimitDescriptor_Entry{Key: "a", Value: value}
 	}
 	for _, values := range [][]string{
-		{""}, {"|"}, {"\\"}, {"|a="}, {"=a"}, {"a_b"}, {long}, {long + "w"}, {long[1:] + "x"}, {"\x00"}, {"é"}, {"e\u0301"}, {"*"}, {"%"},
-		{"", ""}, {"|", ""}, {"", "|"}, {"|a=", ""}, {"1|a=2", ""}, {"1", "2"}, {"1\\|a=2", "3"}, {"1\\", "a=2|a=3"}, {long, long}, {long, long + "w"}, {`\sha256:`},
+		{""},
+		{"|"},
+		{"\\"},
+		{"|a="},
+		{"=a"},
+		{"a_b"},
+		{long},
+		{long + "w"},
+		{long[1:] + "x"},
+		{"\x00"},
+		{"é"},
+		{"e\u0301"},
+		{"*"},
+		{"%"},
+		{"", ""},
+		{"|", ""},
+		{"", "|"},
+		{"|a=", ""},
+		{"1|a=2", ""},
+		{"1", "2"},
+		{"1\\|a=2", "3"},
+		{"1\\", "a=2|a=3"},
+		{long, long},
+		{long, long + "w"},
+		{`\sha256:`},
 	} {
 		d := &common.RateLimitDescriptor{}
 		for _, v := range values {
