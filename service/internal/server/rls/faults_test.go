@@ -345,3 +345,18 @@ func TestStorePanics(t *testing.T) {
 		t.Errorf("after a panic: %s", got)
 	}
 }
+
+// A limit that a request brings is more work than one that is configured: nothing of it is prepared.
+func TestOverridesCostMore(t *testing.T) {
+	var costs []int64
+	s, _, _ := breaking(t, rls.Config{Enter: func(_ context.Context, cost int64) (func(), error) {
+		costs = append(costs, cost)
+		return func() {}, nil
+	}})
+	brought := limited("a=1", 1, typed.RateLimitUnit_DAY)
+	ask(t, s, entries("a=1"), entries("a=2"))
+	ask(t, s, entries("a=1"), brought, brought)
+	if fmt.Sprint(costs) != "[2 9]" {
+		t.Errorf("the costs are %v", costs)
+	}
+}

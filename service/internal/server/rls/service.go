@@ -191,7 +191,7 @@ func (s *Service) should(ctx context.Context, r *pb.RateLimitRequest, d *decisio
 		return nil, err
 	}
 	if s.config.Enter != nil {
-		leave, err := s.config.Enter(ctx, int64(len(r.Descriptors)))
+		leave, err := s.config.Enter(ctx, costOf(r))
 		if err != nil {
 			return nil, err
 		}
@@ -216,6 +216,20 @@ func (s *Service) check(r *pb.RateLimitRequest, t *tree) error {
 		return errNotLoaded
 	}
 	return nil
+}
+
+// overrideCost is how much more work a limit is that a request brings than one that is configured.
+const overrideCost = 3
+
+// costOf is the work that a request is, in operations.
+func costOf(r *pb.RateLimitRequest) int64 {
+	cost := int64(len(r.Descriptors))
+	for _, d := range r.Descriptors {
+		if d.Limit != nil {
+			cost += overrideCost
+		}
+	}
+	return cost
 }
 
 var errNotLoaded = prefix.Errorf("%w: no configuration of domains is loaded yet", stint.ErrUnavailable)
