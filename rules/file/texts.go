@@ -36,18 +36,27 @@ func (t Texts) Read() ([]Text, error) {
 	return textsOf(sources), nil
 }
 
-// Follow has take take the files over, and again whenever one is another, until ctx is done. What it returns, and that a
-// file can't be read, is told to refused, once for each state of the files. A nil logger is told nothing.
-func (t Texts) Follow(ctx context.Context, logger *slog.Logger, take func([]Text) error, refused func(error)) {
+// Watch makes a watch that has take take the files over. A nil logger is told nothing.
+func (t Texts) Watch(logger *slog.Logger, take func([]Text) error) (Watch, error) {
 	s := Source{Path: t.Path, Logger: logger}
 	w, err := s.watch(func(sources []source) error { return take(textsOf(sources)) })
 	if err != nil {
-		refused(err)
-		return
+		return Watch{}, err
 	}
 	w.load = t.load
-	w.follow(ctx, refused)
+	return Watch{w}, nil
 }
+
+// A Watch takes files over when they have changed. Make it with [Texts.Watch]. One goroutine at a time may use it.
+type Watch struct{ watch *watch }
+
+// Read has the files taken over if they are others than the last time. The error is what that returned, or that a file
+// can't be read.
+func (w Watch) Read() error { return w.watch.read() }
+
+// Follow is Read at once and whenever something changes, until ctx is done. Errors are told to refused, once for each
+// state of the files.
+func (w Watch) Follow(ctx context.Context, refused func(error)) { w.watch.follow(ctx, refused) }
 
 func textsOf(sources []source) []Text {
 	list := make([]Text, len(sources))

@@ -150,11 +150,6 @@ func (w *watch) listen(notes *fsnotify.Watcher) {
 	if info, err := os.Stat(w.Path); err == nil && info.IsDir() {
 		places = append(places, w.Path)
 	}
-	for above := filepath.Dir(w.Path); above != filepath.Dir(above); above = filepath.Dir(above) {
-		if info, err := os.Lstat(above); err == nil && info.Mode()&os.ModeSymlink != 0 { // which may be swapped
-			places = append(places, filepath.Dir(above))
-		}
-	}
 	for _, place := range places {
 		if err := notes.Add(place); err != nil {
 			w.Logger.Debug("a folder can't be watched; it is read at intervals", "path", place, "err", err)

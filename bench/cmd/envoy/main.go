@@ -176,16 +176,9 @@ func start(ctx context.Context, o options, store string) (entrants []entrant, st
 
 // startReference starts the reference service, whose HTTP listener is waited for. It counts, as stint does.
 func startReference(ctx context.Context, o options, redis string, more ...string) (*proc.Process, string, error) {
-	var ports [2]string // of gRPC and of its metrics
-	for i := range ports {
-		free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, "", err
-		}
-		_, ports[i], _ = net.SplitHostPort(free.Addr().String())
-		if err := free.Close(); err != nil {
-			return nil, "", err
-		}
+	ports, err := proc.FreePorts(ctx, 2) // of gRPC and of its metrics
+	if err != nil {
+		return nil, "", err
 	}
 	target := "127.0.0.1:" + ports[0]
 	program, err := filepath.Abs(o.reference)

@@ -42,7 +42,7 @@ type Process struct {
 // Start starts a program in a folder of its own with these files, and waits until it
 // listens. It ends with the context.
 func Start(ctx context.Context, files map[string]string, path string, args ...string) (p *Process, err error) {
-	ports, err := freePorts(ctx, 2)
+	ports, err := FreePorts(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func (p *Process) Stop() error {
 	return os.RemoveAll(p.dir)
 }
 
-// freePorts are ports of which nobody makes use, all different.
-func freePorts(ctx context.Context, n int) (ports []string, err error) {
+// FreePorts are ports of which nobody makes use, all different.
+func FreePorts(ctx context.Context, n int) (ports []string, err error) {
 	for range n {
 		var config net.ListenConfig
 		listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

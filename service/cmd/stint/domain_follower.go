@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -20,7 +19,6 @@ type domainFollower struct {
 	path    string
 	service *rls.Service
 	logger  *slog.Logger
-	taken   []file.Text // at the start, which the first look finds again
 }
 
 // followDomains follows files until the returned function is called. With strict the first domains have to be good; else
@@ -36,17 +34,14 @@ func followDomains(
 		return func() {}, nil
 	}
 	f := &domainFollower{path: from.Path, service: service, logger: logger}
-	if strict {
-		texts, err := from.Read()
-		if err == nil {
-			err = f.take(texts)
-		}
-		if err != nil {
-			return nil, misconfigured(err)
-		}
-		f.taken = texts
+	watch, err := from.Watch(logger, f.take)
+	if err == nil && strict {
+		err = watch.Read()
 	}
-	return background(ctx, func(ctx context.Context) { from.Follow(ctx, logger, f.take, f.refuse) }), nil
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	return background(ctx, func(ctx context.Context) { watch.Follow(ctx, f.refuse) }), nil
 }
 
 // followPlane follows a control plane until the returned function is called.
@@ -70,11 +65,6 @@ func followPlane(
 
 // take puts the domains of files in force.
 func (f *domainFollower) take(texts []file.Text) error {
-	if taken := f.taken; taken != nil {
-		if f.taken = nil; slices.EqualFunc(texts, taken, sameText) {
-			return nil
-		}
-	}
 	list, warnings, err := readDomains(texts)
 	if err == nil {
 		err = f.put(list)
@@ -97,8 +87,6 @@ func (f *domainFollower) put(list []*domains.Domain) error {
 	f.logger.Info("domains are in force", "from", f.path, "domains", names, "limits", limits)
 	return nil
 }
-
-func sameText(a, b file.Text) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
 // refuse logs what could not be put in force.
 func (f *domainFollower) refuse(err error) {

@@ -69,13 +69,7 @@ func explainCommand(p process) *cobra.Command {
 		if flags.Changed("domain") || flags.Changed("descriptor") {
 			return e.askDomain(*domain, *descriptors)
 		}
-		known := append([]string{"json", "admin", "timeout", "token", "token-file"}, descriptionFlags...)
-		var own string // a flag that names rules, a store or how they are read
-		flags.Visit(func(f *pflag.Flag) {
-			if !slices.Contains(known, f.Name) {
-				own = f.Name
-			}
-		})
+		own := flagBeside(flags, descriptionFlags...) // one that names rules, a store or how they are read
 		switch {
 		case own != "" && flags.Changed("admin"):
 			return misused("--%s is given beside --admin; allowed: one of the two, as a service goes by its own", own)
@@ -86,6 +80,17 @@ func explainCommand(p process) *cobra.Command {
 		}
 	}
 	return command
+}
+
+// flagBeside names a given flag that is none of these and does not say how a service is asked, "" if there is none.
+func flagBeside(flags *pflag.FlagSet, names ...string) (other string) {
+	known := append([]string{"json", "admin", "timeout", "token", "token-file"}, names...)
+	flags.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(known, f.Name) {
+			other = f.Name
+		}
+	})
+	return other
 }
 
 // ask prints what a running service says.
@@ -116,13 +121,7 @@ func (e *example) ask() error {
 
 // askDomain prints what a running service says of a request of Envoy's rate limit service.
 func (e *example) askDomain(domain string, descriptors []string) error {
-	var other string
-	e.command.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"json", "admin", "timeout", "token", "token-file", "domain", "descriptor"}, f.Name) {
-			other = f.Name
-		}
-	})
-	if other != "" {
+	if other := flagBeside(e.command.Flags(), "domain", "descriptor"); other != "" {
 		return misused("--%s is given beside --domain; allowed: --descriptor alone, as Envoy sends nothing else", other)
 	}
 	request := map[string]any{"domain": domain}

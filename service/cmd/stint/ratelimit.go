@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -236,7 +237,7 @@ func (v *variables) percent(name string, standard float64) string {
 func (v *variables) oneOf(name, standard string, allowed map[string]string) string {
 	text := strings.ToLower(v.text(name, standard))
 	if allowed[text] == "" {
-		v.fault(name, text, "one of "+strings.Join(sorted(keysOf(allowed)), ", "))
+		v.fault(name, text, "one of "+strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 	}
 	return allowed[text]
 }
@@ -251,24 +252,21 @@ func hasPort(address string) bool {
 	return err == nil
 }
 
-func keysOf(m map[string]string) (keys []string) {
-	for key := range m {
-		keys = append(keys, key)
-	}
-	return keys
-}
-
 // tls reads what the gRPC listener speaks TLS with.
 func (v *variables) tls(settings map[string]string) {
 	settings["STINT_GRPC_TLS_CERT_FILE"] = "off"
-	files := map[string]string{
-		"GRPC_SERVER_TLS_CERT": "CERT_FILE", "GRPC_SERVER_TLS_KEY": "KEY_FILE", "GRPC_CLIENT_TLS_CACERT": "CLIENT_CA_FILE",
-		"GRPC_CLIENT_TLS_SAN": "CLIENT_NAME",
-	}
 	used := v.boolean("GRPC_SERVER_USE_TLS", false)
-	for name, setting := range files {
-		if text := v.text(name, ""); used {
-			settings["STINT_GRPC_TLS_"+setting] = text
+	v.takeOver(settings, used, "GRPC_", "STINT_GRPC_TLS_", map[string]string{
+		"SERVER_TLS_CERT": "CERT_FILE", "SERVER_TLS_KEY": "KEY_FILE", "CLIENT_TLS_CACERT": "CLIENT_CA_FILE",
+		"CLIENT_TLS_SAN": "CLIENT_NAME",
+	})
+}
+
+// takeOver makes settings of the texts of variables, both by what is behind their prefix, if they are used.
+func (v *variables) takeOver(settings map[string]string, used bool, from, to string, names map[string]string) {
+	for name, setting := range names {
+		if text := v.text(from+name, ""); used {
+			settings[to+setting] = text
 		}
 	}
 }
@@ -344,13 +342,9 @@ func (v *variables) xds(settings map[string]string) {
 	settings["STINT_ENVOY_XDS_NODE_ID"] = v.text(begin+"NODE_ID", "default")
 	used := v.boolean(begin+"SERVER_USE_TLS", false)
 	settings["STINT_ENVOY_XDS_TLS_ENABLED"] = strconv.FormatBool(used)
-	for name, setting := range map[string]string{
+	v.takeOver(settings, used, begin, "STINT_ENVOY_XDS_TLS_", map[string]string{
 		"CLIENT_TLS_CERT": "CERT_FILE", "CLIENT_TLS_KEY": "KEY_FILE", "SERVER_TLS_CACERT": "CA_FILE", "SERVER_TLS_SAN": "SERVER_NAME",
-	} {
-		if text := v.text(begin+name, ""); used {
-			settings["STINT_ENVOY_XDS_TLS_"+setting] = text
-		}
-	}
+	})
 	x := &v.dropIn.xds
 	x.NodeMetadata = v.pairs(begin+"NODE_METADATA", "=")
 	x.Headers = v.pairs(begin+"CLIENT_ADDITIONAL_HEADERS", ":")

@@ -191,7 +191,6 @@ func withClientName(config *tls.Config, name string) *tls.Config {
 
 func hasName(certificate *x509.Certificate, name string) bool {
 	return certificate.VerifyHostname(name) == nil || slices.Contains(certificate.DNSNames, name) ||
-		slices.ContainsFunc(certificate.IPAddresses, func(ip net.IP) bool { return ip.String() == name }) ||
 		slices.ContainsFunc(certificate.URIs, func(uri *url.URL) bool { return uri.String() == name })
 }
 
@@ -265,9 +264,9 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer text.release()
-	request := &pb.RateLimitRequest{}
-	if err := protojson.Unmarshal([]byte(text.text), request); err != nil {
-		return problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s", problem.Short(err.Error()))
+	request, err := parseRateLimitRequest([]byte(text.text))
+	if err != nil {
+		return err
 	}
 	response, err := s.rateLimit.ShouldRateLimit(r.Context(), request)
 	if err != nil {
@@ -283,6 +282,14 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, _ = w.Write(body) // a client that is gone has no use for the error
 	return nil
+}
+
+func parseRateLimitRequest(text []byte) (*pb.RateLimitRequest, error) {
+	request := &pb.RateLimitRequest{}
+	if err := protojson.Unmarshal(text, request); err != nil {
+		return nil, problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s", problem.Short(err.Error()))
+	}
+	return request, nil
 }
 
 // httpStatus is the status of HTTP for an error of the rate limit service.
@@ -335,9 +342,9 @@ func (a *admin) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesapi
 	if err != nil {
 		return problem.New(http.StatusRequestEntityTooLarge, "the body is too long; allowed: %d bytes", grpcMessageBytes)
 	}
-	request := &pb.RateLimitRequest{}
-	if err := protojson.Unmarshal(text, request); err != nil {
-		return problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s", problem.Short(err.Error()))
+	request, err := parseRateLimitRequest(text)
+	if err != nil {
+		return err
 	}
 	explained, err := a.rateLimit.Explain(r.Context(), request)
 	if err != nil {

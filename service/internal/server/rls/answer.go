@@ -38,7 +38,7 @@ func (d *decision) answer() *pb.RateLimitResponse {
 		if k.limit == nil {
 			continue
 		}
-		if k.over && !k.limit.shadow && !d.quota(k) {
+		if d.denies(k) {
 			m.status.Code = pb.RateLimitResponse_OVER_LIMIT
 		}
 		m.status.CurrentLimit = k.limit.current
@@ -85,7 +85,7 @@ func (d *decision) headers() []*core.HeaderValue {
 		if k.limit == nil || k.unlimited {
 			continue
 		}
-		denies := k.over && !k.limit.shadow && !d.quota(k)
+		denies := d.denies(k)
 		if denies || !over && k.remaining < math.MaxUint32 && (least == nil || k.remaining < least.remaining) {
 			least, over = k, over || denies
 		}

@@ -38,6 +38,9 @@ func (k *check) asks() bool {
 	return k.limit != nil && (k.limit.policy != nil || k.limit.counter != nil)
 }
 
+// counted reports whether a counter of the reference accounting decides the check.
+func (k *check) counted() bool { return k.limit != nil && k.limit.counter != nil }
+
 // A decision is what deciding one request needs for a moment. One that is used again saves its allocations.
 type decision struct {
 	service *Service
@@ -200,18 +203,20 @@ func (d *decision) quota(k *check) bool {
 	return d.service.config.Quota || k.limit != nil && k.limit.quota
 }
 
+// denies reports whether a check by itself denies the request.
+func (d *decision) denies(k *check) bool { return k.over && !k.limit.shadow && !d.quota(k) }
+
 // exceeded reports whether limits deny the request: one that is not in quota mode, or all that are.
 func (d *decision) exceeded() bool {
 	quotas, left := 0, 0
 	for i := range d.checks {
 		k := &d.checks[i]
-		over := k.over && !k.limit.shadow
 		switch {
-		case !d.quota(k) && over:
+		case d.denies(k):
 			return true
 		case d.quota(k):
 			quotas++
-			if !over {
+			if !k.over || k.limit.shadow {
 				left++
 			}
 		}
@@ -257,10 +262,8 @@ func (d *decision) decide(ctx context.Context) error {
 	if err := d.takeTogether(ctx, together); err != nil {
 		return err
 	}
-	if len(refunds) == 0 {
-		return d.flush(ctx)
-	}
-	if err := d.flush(ctx); err != nil { // a look may deny the request
+	// Before what is given back, as a look may deny the request.
+	if err := d.flush(ctx); err != nil || len(refunds) == 0 {
 		return err
 	}
 	verb := stint.Settle
@@ -321,7 +324,7 @@ func (d *decision) queueAlone() {
 // lookAhead leaves counted only the checks of the reference accounting that deny the request, if any does.
 func (d *decision) lookAhead(ctx context.Context) error {
 	for i := range d.checks {
-		if k := &d.checks[i]; k.asks() && k.limit.counter != nil {
+		if d.checks[i].counted() {
 			d.queue(stint.Peek, d.place(i))
 		}
 	}
@@ -332,10 +335,10 @@ func (d *decision) lookAhead(ctx context.Context) error {
 	exceeded := false
 	for i := range d.checks {
 		k := &d.checks[i]
-		exceeded = exceeded || k.asks() && k.limit.counter != nil && exceeds(k)
+		exceeded = exceeded || k.counted() && exceeds(k)
 	}
 	for i := range d.checks {
-		if k := &d.checks[i]; exceeded && k.asks() && k.limit.counter != nil {
+		if k := &d.checks[i]; exceeded && k.counted() {
 			k.look = !exceeds(k)
 		}
 	}
@@ -370,10 +373,10 @@ func (d *decision) queue(verb stint.Verb, places []int) {
 			}
 		}
 		switch {
-		case k.claim < claims && k.hits == 0: // several looks want no more than one
+		case k.claim < claims && k.hits == 0: // looks are for one hit, however many there are
 			continue
 		case k.claim < claims && k.claim == 0:
-			op.Permits += k.hits // looks are for one hit, however many there are
+			op.Permits += k.hits
 			continue
 		case k.claim < claims:
 			d.and[first+k.claim-1].Permits += k.hits

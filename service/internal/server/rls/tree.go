@@ -136,10 +136,7 @@ func (d *domain) add(n *node, path string, list []domains.Descriptor, accounting
 	}
 	for i := range list {
 		given := &list[i]
-		composite := given.Key
-		if given.Value != "" {
-			composite += "_" + given.Value
-		}
+		composite := given.Composite()
 		next := &node{metric: given.ValueToMetric}
 		if strings.Contains(composite, "*") {
 			next.pattern = composite

@@ -56,6 +56,15 @@ type Descriptor struct {
 	Descriptors []Descriptor
 }
 
+// Composite is the key under which its level has a descriptor, KEY_VALUE or KEY: in the reference service, and so here,
+// the key a_b and the key a with the value b are one.
+func (d *Descriptor) Composite() string {
+	if d.Value == "" {
+		return d.Key
+	}
+	return d.Key + "_" + d.Value
+}
+
 // A RateLimit is so many requests in a unit of time, or no limit.
 type RateLimit struct {
 	// Name is what answers call it, and what Replaces of others name.

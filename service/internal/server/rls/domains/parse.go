@@ -13,8 +13,8 @@ import (
 // The bounds on one document.
 const (
 	MaxBytes       = 32 << 20
-	maxDepth       = 30
-	maxDescriptors = 200_000
+	MaxDepth       = 30      // levels of descriptors
+	MaxDescriptors = 200_000 // on all levels
 )
 
 // Parse reads a document, which is one domain, and says what in it has no effect, with the place of each: a name that the
@@ -96,8 +96,8 @@ func (p *parser) list(path string, v document.Value, depth int) []Descriptor {
 	if v.Kind == document.KindNull {
 		return nil
 	}
-	if p.descriptors += len(v.Items); v.Kind != document.KindList || depth > maxDepth || p.descriptors > maxDescriptors {
-		p.faults.Invalid(path, v, fmt.Sprintf("a list of descriptors, %d in all and %d levels at most", maxDescriptors, maxDepth))
+	if p.descriptors += len(v.Items); v.Kind != document.KindList || depth > MaxDepth || p.descriptors > MaxDescriptors {
+		p.faults.Invalid(path, v, fmt.Sprintf("a list of descriptors, %d in all and %d levels at most", MaxDescriptors, MaxDepth))
 		return nil
 	}
 	list := make([]Descriptor, len(v.Items))
@@ -106,22 +106,13 @@ func (p *parser) list(path string, v document.Value, depth int) []Descriptor {
 		d := &list[i]
 		what := fmt.Sprintf("%s[%d]", path, i)
 		p.descriptor(what, item, d, depth)
-		key := d.composite()
+		key := d.Composite()
 		if first, twice := seen[key]; twice && d.Key != "" {
 			p.faults.Add(item.At, "%s: the key and value %q are given twice, first at %v", what, key, first)
 		}
 		seen[key] = item.At
 	}
 	return list
-}
-
-// composite is the key under which a level has a descriptor: in the reference service, and so here, the key a_b and the
-// key a with the value b are one.
-func (d *Descriptor) composite() string {
-	if d.Value == "" {
-		return d.Key
-	}
-	return d.Key + "_" + d.Value
 }
 
 func (p *parser) descriptor(what string, v document.Value, d *Descriptor, depth int) {
@@ -323,7 +314,7 @@ func Validate(list []*Domain, merge bool) (faults []string) {
 			continue
 		}
 		for _, at := range d.Descriptors {
-			key := at.composite()
+			key := at.Composite()
 			if from, twice := given[d.Name][key]; twice {
 				faults = append(faults, fmt.Sprintf("%s: the key and value %q of the domain %q are given twice, first in %s",
 					d.From, key, d.Name, from))
@@ -344,10 +335,11 @@ func CheckAll(path string, list []Descriptor) (faults []string) {
 		for _, fault := range d.check() {
 			faults = append(faults, what+"."+fault)
 		}
-		if seen[d.composite()] && d.Key != "" {
-			faults = append(faults, fmt.Sprintf("%s: the key and value %q are given twice", what, d.composite()))
+		key := d.Composite()
+		if seen[key] && d.Key != "" {
+			faults = append(faults, fmt.Sprintf("%s: the key and value %q are given twice", what, key))
 		}
-		seen[d.composite()] = true
+		seen[key] = true
 		faults = append(faults, CheckAll(what+".descriptors", d.Descriptors)...)
 	}
 	return faults
@@ -361,7 +353,7 @@ func (d *Descriptor) check() (faults []string) {
 	if d.Key == "" {
 		add("key", "is empty; allowed: the key of an entry")
 	}
-	if d.ShareThreshold && !strings.Contains(d.composite(), "*") {
+	if d.ShareThreshold && !strings.Contains(d.Composite(), "*") {
 		add("share_threshold", "is true; allowed: only with a value that has a *, whose matches share a counter")
 	}
 	r := d.RateLimit

@@ -15,12 +15,6 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
-// The bounds on one resource.
-const (
-	maxDepth       = 30
-	maxDescriptors = 200_000
-)
-
 // The fields of a descriptor that the Go types don't have yet.
 const (
 	fieldQuotaMode protowire.Number = 7
@@ -45,8 +39,9 @@ type decoder struct {
 }
 
 func (d *decoder) list(given []*configs.RateLimitDescriptor, depth int) []domains.Descriptor {
-	if d.descriptors += len(given); depth > maxDepth || d.descriptors > maxDescriptors {
-		d.err = stint.Invalid("descriptors", d.descriptors, fmt.Sprintf("%d in all and %d levels at most", maxDescriptors, maxDepth))
+	if d.descriptors += len(given); depth > domains.MaxDepth || d.descriptors > domains.MaxDescriptors {
+		allowed := fmt.Sprintf("%d in all and %d levels at most", domains.MaxDescriptors, domains.MaxDepth)
+		d.err = stint.Invalid("descriptors", d.descriptors, allowed)
 		return nil
 	}
 	list := make([]domains.Descriptor, len(given))
