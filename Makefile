@@ -181,7 +181,7 @@ chaos: ## make every fault of docs/failure.md to real servers and print what was
 attack: FOR = 10s
 attack: ## attack the service from 64 connections at full speed beside an innocent client, for FOR (10s) each
 	@scripts/ensure redis-server
-	@go test ./test/attack -run '^(TestAttack|TestSimulations|TestAdministrators)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
+	@go test ./test/attack -run '^(TestAttack|TestEnvoy|TestHalfSentMessages|TestSimulations|TestAdministrators)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
 
 .PHONY: soak
 soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by SEED

@@ -1,8 +1,10 @@
 package attack_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -81,7 +85,7 @@ func TestEnvoy(t *testing.T) {
 			return r
 		}, false},
 		{"long values", 64, func(n int64) *rls.RateLimitRequest {
-			return envoyRequest(descriptor("a", strings.Repeat("x", 200_000)+fmt.Sprint(n)))
+			return envoyRequest(descriptor("a", strings.Repeat("x", 60_000)+fmt.Sprint(n)))
 		}, false},
 		{"bad requests", 256, func(int64) *rls.RateLimitRequest { return envoyRequest(descriptor("", "")) }, false},
 		{"calls given up", 256, func(int64) *rls.RateLimitRequest { return envoyRequest(descriptor("a", "x")) }, true},
@@ -105,15 +109,7 @@ func TestEnvoy(t *testing.T) {
 				})
 			}
 			await(t, "the attack has begun", func() bool { return made.Load() > int64(attack.callers) })
-			client, asked := s.caller(t, "127.0.5.1"), uint32(0)
-			for until := time.Now().Add(*lasting); time.Now().Before(until); asked++ {
-				call, cancel := context.WithTimeout(t.Context(), patience)
-				response, err := client.ShouldRateLimit(call, envoyRequest(descriptor("innocent", "x")))
-				cancel()
-				if err != nil || response.GetStatuses()[0].GetLimitRemaining() != 1_000_000-asked-1 {
-					t.Fatalf("request %d of the innocent client: %v, %v", asked, response, err)
-				}
-			}
+			asked := s.beside(t)
 			stop()
 			crowd.Wait()
 			memory := s.resident(t, "VmHWM")
@@ -128,6 +124,85 @@ func TestEnvoy(t *testing.T) {
 				t.Errorf("%d lines of the log:\n%s", lines, log)
 			}
 		})
+	}
+}
+
+// beside asks as an innocent client while an attack lasts, and expects that each request is decided by the store.
+func (s *service) beside(t *testing.T) (asked uint32) {
+	t.Helper()
+	client := s.caller(t, "127.0.5.1")
+	for until := time.Now().Add(*lasting); time.Now().Before(until); asked++ {
+		call, cancel := context.WithTimeout(t.Context(), patience)
+		response, err := client.ShouldRateLimit(call, envoyRequest(descriptor("innocent", "x")))
+		cancel()
+		if err != nil || response.GetStatuses()[0].GetLimitRemaining() != 1_000_000-asked-1 {
+			t.Fatalf("request %d of the innocent client: %v, %v", asked, response, err)
+		}
+	}
+	return asked
+}
+
+// TestHalfSentMessages attacks the gRPC listener with calls whose messages do not come whole, on many connections, while
+// an innocent client asks.
+func TestHalfSentMessages(t *testing.T) {
+	s := startService(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var crowd sync.WaitGroup
+	var made atomic.Int64
+	for i := range 64 {
+		crowd.Go(func() {
+			for ctx.Err() == nil {
+				s.halfSend(ctx, fmt.Sprintf("127.0.6.%d", 1+i%4), &made)
+			}
+		})
+	}
+	await(t, "the attack has begun", func() bool { return made.Load() > 64 })
+	asked := s.beside(t)
+	stop()
+	crowd.Wait()
+	memory := s.resident(t, "VmHWM")
+	t.Logf("half-sent messages: %d; innocent: %d, each decided; %d MiB", made.Load(), asked, memory>>20)
+	if memory > 512<<20 {
+		t.Errorf("the service has %d MiB", memory>>20)
+	}
+}
+
+// halfSend begins as many calls on a connection as may be, with all but the end of the longest message, until the
+// service ends the connection.
+func (s *service) halfSend(ctx context.Context, address string, made *atomic.Int64) {
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := from.DialContext(ctx, "tcp", s.grpc)
+	if err != nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // whatever it is told
+	var fields bytes.Buffer
+	encoder := hpack.NewEncoder(&fields)
+	for _, field := range [][2]string{
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", rls.RateLimitService_ShouldRateLimit_FullMethodName},
+		{":authority", "s"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
+	} {
+		_ = encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1], Sensitive: true}) // the same bytes each time
+	}
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		return
+	}
+	framer := http2.NewFramer(conn, nil)
+	err = framer.WriteSettings()
+	const frame = 16 << 10
+	begin := append([]byte{0, 0, 0, 0xff, 0xff}, make([]byte, frame-5)...) // a message of 64 KiB
+	for stream := uint32(1); err == nil && ctx.Err() == nil; stream += 2 {
+		err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: fields.Bytes(), EndHeaders: true})
+		for part := 0; err == nil && part < 3; part++ {
+			err = framer.WriteData(stream, false, begin)
+		}
+		made.Add(1)
 	}
 }
 

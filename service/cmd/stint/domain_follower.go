@@ -91,10 +91,11 @@ func (f *domainFollower) put(list []*domains.Domain) error {
 // refuse logs what could not be put in force.
 func (f *domainFollower) refuse(err error) {
 	f.service.Refused()
-	f.logger.Error(
-		"the new domains are refused; the current ones stay in force", "from", f.path,
-		"err", document.Redact(prefix.Trim(err.Error())),
-	)
+	text := "the new domains are refused; the current ones stay in force"
+	if _, _, loaded := f.service.Loaded(); !loaded {
+		text = "the domains are refused; there are none until they are mended, and requests are answered UNAVAILABLE"
+	}
+	f.logger.Error(text, "from", f.path, "err", document.Redact(prefix.Trim(err.Error())))
 }
 
 // readDomains reads the domains of documents, with what in them has no effect.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -130,7 +131,7 @@ func (d *dropIn) translate(p process) map[string]string {
 		"STINT_ENVOY_QUOTA":         strconv.FormatBool(v.boolean("QUOTA_MODE", false)),
 		"STINT_ENVOY_METADATA":      strconv.FormatBool(v.boolean("RESPONSE_DYNAMIC_METADATA", false)),
 		"STINT_ENVOY_KEEP_DENIED":   strconv.FormatBool(v.boolean("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", false)),
-		"STINT_ENVOY_NEAR_LIMIT":    v.percent("NEAR_LIMIT_RATIO", 0.8),
+		"STINT_ENVOY_NEAR_LIMIT":    strconv.Itoa(int(v.ratio("NEAR_LIMIT_RATIO", 0.8, 0.01)*100 + 0.5)),
 		"STINT_LOG_LEVEL":           v.oneOf("LOG_LEVEL", "warn", logLevels),
 		"STINT_LOG_FORMAT":          v.oneOf("LOG_FORMAT", "text", map[string]string{"text": "text", "json": "json"}),
 		"STINT_STORE_KEY_PREFIX":    v.text("CACHE_KEY_PREFIX", ""),
@@ -224,14 +225,15 @@ func (v *variables) duration(name string, standard time.Duration) time.Duration 
 	return d
 }
 
-func (v *variables) percent(name string, standard float64) string {
+// ratio reads a number up to 1.
+func (v *variables) ratio(name string, standard, least float64) float64 {
 	text := v.text(name, fmt.Sprint(standard))
 	ratio, err := strconv.ParseFloat(text, 64)
-	if err != nil || ratio < 0.01 || ratio > 1 {
-		v.fault(name, text, "0.01 to 1")
-		ratio = standard
+	if err != nil || !(ratio >= least && ratio <= 1) {
+		v.fault(name, text, fmt.Sprintf("%v to 1", least))
+		return standard
 	}
-	return strconv.Itoa(int(ratio*100 + 0.5))
+	return ratio
 }
 
 func (v *variables) oneOf(name, standard string, allowed map[string]string) string {
@@ -386,10 +388,14 @@ func (v *variables) tracing(settings map[string]string) {
 	settings["OTEL_TRACES_EXPORTER"] = "otlp"
 	settings["OTEL_SERVICE_NAME"] = v.text("TRACING_SERVICE_NAME", "RateLimit")
 	settings["OTEL_TRACES_SAMPLER"] = "parentbased_traceidratio"
-	settings["OTEL_TRACES_SAMPLER_ARG"] = v.text("TRACING_SAMPLING_RATE", "1")
+	settings["OTEL_TRACES_SAMPLER_ARG"] = strconv.FormatFloat(v.ratio("TRACING_SAMPLING_RATE", 1, 0), 'f', -1, 64)
 	settings["OTEL_RESOURCE_ATTRIBUTES"] = fmt.Sprintf("service.namespace=%s,service.instance.id=%s",
 		v.text("TRACING_SERVICE_NAMESPACE", ""), v.text("TRACING_SERVICE_INSTANCE_ID", ""))
 }
+
+// furtherConnections is how many connections each of the listeners for metrics and the configuration serves at once;
+// others wait.
+const furtherConnections = 64
 
 // start logs what the environment has no effect on, and opens the further listeners until the returned function is
 // called.
@@ -430,7 +436,7 @@ func (d *dropIn) start(ctx context.Context, s *server.Server, logger *slog.Logge
 		logger.Info("listening", "service", l.service, "addr", ln.Addr().String())
 		own := &http.Server{Handler: l.handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 		stops = append(stops, background(ctx, func(context.Context) {
-			if err := own.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			if err := own.Serve(netutil.LimitListener(ln, furtherConnections)); !errors.Is(err, http.ErrServerClosed) {
 				logger.Error("a listener has ended", "addr", l.address, "err", err)
 			}
 		}))

@@ -324,6 +324,9 @@ func TestRateLimitWithoutConfiguration(t *testing.T) {
 		if status, _ := get(t, d.http+"/healthcheck"); status != want {
 			t.Errorf("forced %s: /healthcheck says %d, want %d", forced, status, want)
 		}
+		if log := d.log.String(); !strings.Contains(log, "the domains are refused; there are none until they are mended") || strings.Contains(log, "stay in force") {
+			t.Errorf("forced %s:\n%s", forced, log)
+		}
 		client := d.dial(nil)
 		if _, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v")); err == nil {
 			t.Errorf("forced %s: a request is decided", forced)
@@ -380,6 +383,12 @@ func TestRateLimitNamesWrongVariables(t *testing.T) {
 	code, _, stderr = do(t, map[string]string{"CONFIG_TYPE": "ZOOKEEPER"}, "ratelimit")
 	if code != exitUsage || !strings.Contains(stderr, `CONFIG_TYPE is "ZOOKEEPER"; allowed: FILE`) {
 		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	for _, rate := range []string{"7", "-1", "NaN", "all"} {
+		code, _, stderr = do(t, map[string]string{"TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": rate}, "ratelimit")
+		if code != exitUsage || !strings.Contains(stderr, `TRACING_SAMPLING_RATE is "`+rate+`"; allowed: 0 to 1`) {
+			t.Errorf("exit code %d, %s", code, stderr)
+		}
 	}
 }
 

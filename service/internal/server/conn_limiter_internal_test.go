@@ -325,6 +325,51 @@ func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
 	}
 }
 
+// Of the connections of gRPC the one that has been silent longest makes room for another.
+func TestRoomIsMadeForGRPC(t *testing.T) {
+	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	listener := grpcListener{w.listener(ln), w}
+	t.Cleanup(func() { _ = listener.Close() })
+	connect := func() (client, server net.Conn) {
+		t.Helper()
+		client, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		if server, err = listener.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		return client, server
+	}
+	first, heard := connect()
+	second, _ := connect()
+	w.now.Add(5)
+	if _, err := first.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := heard.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	connect()
+	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the silent connection: %v", err)
+	}
+	if n, stays := len(w.conns), heard.(grpcConn).trackedConn; n != 2 {
+		t.Errorf("%d connections stay", n)
+	} else if _, found := w.conns[stays]; !found {
+		t.Error("the connection that was heard of went")
+	}
+}
+
 // silence is a connection that does nothing.
 type silence struct{ net.Conn }
 
@@ -337,10 +382,13 @@ func TestFitting(t *testing.T) {
 	}
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	if got := fitting(1, logger); got != 1 || log.Len() > 0 {
+	if got := fitting(1, 1, logger); got != 1 || log.Len() > 0 {
 		t.Errorf("1 connection becomes %d:\n%s", got, &log)
 	}
-	if got := fitting(1<<40, logger); int64(got) != max(files-spareFiles, 1) || !strings.Contains(log.String(), "http.max_connections") {
-		t.Errorf("of %d files there are %d connections:\n%s", files, got, &log)
+	for listeners := range 2 {
+		got := fitting(1<<40, listeners+1, logger)
+		if all := int64(got) * int64(listeners+1); got < 1 || all > files-spareFiles || all < files-spareFiles-1 || !strings.Contains(log.String(), "http.max_connections") {
+			t.Errorf("of %d files there are %d connections for each of %d listeners:\n%s", files, got, listeners+1, &log)
+		}
 	}
 }

@@ -19,9 +19,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 	rpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
@@ -35,10 +38,10 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
-// The bounds on one connection of gRPC. A client's requests wait for each other beyond them.
+// The bounds on one connection of gRPC.
 const (
-	grpcStreams      = 1000      // at once
-	grpcMessageBytes = 256 << 10 // of a request
+	grpcStreams      = 256      // at once; further requests wait for these
+	grpcMessageBytes = 64 << 10 // of a request
 	grpcHandshake    = 5 * time.Second
 )
 
@@ -80,17 +83,22 @@ func (s *service) enterRPC(ctx context.Context, cost int64) (leave func(), err e
 	return work.leave, nil
 }
 
-// openGRPC opens the gRPC listener.
-func (s *Server) openGRPC(ctx context.Context) (*openListener, error) {
+// openGRPC opens the gRPC listener, for so many connections at most.
+func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) {
 	c := &s.config
 	ln, err := s.listenGRPC(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.grpcAddr = ln.Addr()
+	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are is bounded here.
+	tracker := newIdleTracker(0, 0, 0, connLimiter{
+		most: most, perPeer: c.MaxConnectionsPerPeer,
+		clients: s.service.clients, metrics: s.service.rpcConnections, logger: c.Logger,
+	})
 	options := []grpc.ServerOption{
-		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes),
-		grpc.ConnectionTimeout(grpcHandshake),
+		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes), grpc.ForceServerCodecV2(newCodec()),
+		grpc.ConnectionTimeout(grpcHandshake), grpc.InTapHandle((&arrivals{most: c.BodyTimeout, connections: tracker.open}).begin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: c.IdleTimeout, MaxConnectionAge: c.GRPCMaxAge, MaxConnectionAgeGrace: time.Hour,
 			Time: c.IdleTimeout, Timeout: c.WriteTimeout,
@@ -105,15 +113,10 @@ func (s *Server) openGRPC(ctx context.Context) (*openListener, error) {
 		options = append(options, grpc.Creds(credentials.NewTLS(withClientName(certificates.Config(), c.GRPCClientName))))
 	}
 	server := grpc.NewServer(options...)
-	pb.RegisterRateLimitServiceServer(server, s.service.rateLimit)
+	server.RegisterService(&rateLimitDesc, s.service.rateLimit)
 	told := s.service.newHealth()
 	healthpb.RegisterHealthServer(server, told)
 	reflection.Register(server)
-	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are is bounded here.
-	tracker := newIdleTracker(0, 0, 0, connLimiter{
-		most: c.MaxConnections, perPeer: c.MaxConnectionsPerPeer,
-		clients: s.service.clients, metrics: s.service.rpcConnections, logger: c.Logger,
-	})
 	socket, _ := ln.(syscall.Conn)
 	if _, tcp := ln.Addr().(*net.TCPAddr); !tcp {
 		socket = nil
@@ -122,6 +125,50 @@ func (s *Server) openGRPC(ctx context.Context) (*openListener, error) {
 		service: serviceGRPC, listener: grpcListener{tracker.listener(ln), tracker}, socket: socket,
 		grpc: server, health: told, tracker: tracker,
 	}, nil
+}
+
+// rateLimitDesc describes the rate limit service as the generated code does, but for messages that are none.
+var rateLimitDesc = grpc.ServiceDesc{
+	ServiceName: pb.RateLimitService_ServiceDesc.ServiceName,
+	HandlerType: pb.RateLimitService_ServiceDesc.HandlerType,
+	Metadata:    pb.RateLimitService_ServiceDesc.Metadata,
+	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
+}
+
+// shouldRateLimit answers a call whose message has arrived.
+func shouldRateLimit(to any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // as grpc.MethodDesc has it
+	service, _ := to.(*rls.Service)
+	m := &message{}
+	err := decode(m)
+	ctx = arrived(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.err != nil:
+		return nil, service.Malformed(m.err)
+	}
+	return service.ShouldRateLimit(ctx, &m.request)
+}
+
+// A message is what came for a request of the rate limit service.
+type message struct {
+	request pb.RateLimitRequest
+	err     error // why it is none
+}
+
+// A codec is that of protobuf, but for a [message]: grpc-go would call it the server's fault, INTERNAL, if that is none.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+
+// Unmarshal implements [encoding.CodecV2].
+func (c codec) Unmarshal(data mem.BufferSlice, to any) error {
+	m, ok := to.(*message)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, to)
+	}
+	m.err = c.CodecV2.Unmarshal(data, &m.request)
+	return nil
 }
 
 // listenGRPC listens at an address, or at a socket of this machine.
@@ -148,16 +195,27 @@ type grpcListener struct {
 func (l grpcListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tracked, ok := conn.(*trackedConn); ok {
-		tracked.since.Store(int64(streaming)) // it is not closed for another one
-		return grpcConn{tracked, l.tracker}, nil
+		return grpcConn{tracked, l.tracker, &rpcAddr{Addr: tracked.RemoteAddr()}}, nil
 	}
 	return conn, err
 }
 
-// A grpcConn is forgotten when it is closed.
+// A grpcConn is forgotten when it is closed. What requests are under way on it is grpc-go's to know; when there are as
+// many connections as may be, the one that has been silent longest is closed for another.
 type grpcConn struct {
 	*trackedConn
 	tracker *idleTracker
+	remote  *rpcAddr
+}
+
+// RemoteAddr implements [net.Conn].
+func (c grpcConn) RemoteAddr() net.Addr { return c.remote }
+
+// Read implements [net.Conn].
+func (c grpcConn) Read(to []byte) (int, error) {
+	n, err := c.trackedConn.Read(to)
+	c.since.Store(c.tracker.now.Load()<<2 | int64(http.StateNew))
+	return n, err
 }
 
 // Close implements [net.Conn].

@@ -64,20 +64,25 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 			listeners = nil
 		}
 	}()
+	sharers := 1
+	if s.config.GRPCListen != "" {
+		sharers = 2
+	}
+	most := fitting(s.config.MaxConnections, sharers, s.config.Logger)
 	ln, err := s.listen(ctx, "listen", s.config.Listen)
 	if err != nil {
 		return nil, err
 	}
 	s.addr = ln.Addr()
 	s.service.authority.loopback.Store(isLoopback(s.addr))
-	public := s.publicListener(ln)
+	public := s.publicListener(ln, most)
 	if listeners = append(listeners, public); s.config.TLS.Enabled() {
 		if err := s.secure(public, "tls", s.config.TLS, s.config.WriteTimeout); err != nil {
 			return listeners, err
 		}
 	}
 	if s.config.GRPCListen != "" {
-		rpc, err := s.openGRPC(ctx)
+		rpc, err := s.openGRPC(ctx, most)
 		if err != nil {
 			return listeners, err
 		}
@@ -106,10 +111,10 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 	return listeners, nil
 }
 
-func (s *Server) publicListener(ln net.Listener) *openListener {
+func (s *Server) publicListener(ln net.Listener, most int) *openListener {
 	c := &s.config
 	limiter := connLimiter{
-		most: fitting(c.MaxConnections, c.Logger), perPeer: c.MaxConnectionsPerPeer,
+		most: most, perPeer: c.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections, logger: c.Logger,
 	}
 	return s.newListener(
@@ -288,13 +293,15 @@ func (l errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// fitting is the bound on connections, lowered to the number of files that the process may open.
-func fitting(most int, logger *slog.Logger) int {
+// fitting is the bound on the connections of each of the public listeners, lowered to the number of files that the
+// process may open for all of them.
+func fitting(most, listeners int, logger *slog.Logger) int {
 	files, known := maxOpenFiles()
-	if !known || int64(most) <= files-spareFiles {
+	spare := (files - spareFiles) / int64(listeners)
+	if !known || int64(most) <= spare {
 		return most
 	}
-	fits := max(int(files-spareFiles), 1)
+	fits := max(int(spare), 1)
 	logger.Warn("http.max_connections is lowered: the process may not open more files; raise its limit (ulimit -n)",
 		"connections", fits, "max_connections", most, "files", files)
 	return fits

@@ -61,7 +61,7 @@ func FuzzConnection(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	server := s.publicListener(ln)
+	server := s.publicListener(ln, s.config.MaxConnections)
 	served := make(chan error, 1)
 	go func() { served <- server.serve() }()
 	f.Cleanup(func() {

@@ -225,7 +225,8 @@ func (d *decision) exceeded() bool {
 }
 
 // decide has the store decide all checks. In the atomic accounting those that may deny the request are one operation, so
-// that it takes from all of them or from none; looks come before it, and what is given back after.
+// that it takes from all of them or from none; what else may deny the request comes before it, and what is given back
+// after.
 func (d *decision) decide(ctx context.Context) error {
 	d.begin()
 	together, looks, refunds := d.places[:0], []int(nil), []int(nil)
@@ -234,7 +235,7 @@ func (d *decision) decide(ctx context.Context) error {
 		switch {
 		case k.limit == nil:
 		case !k.asks(): // a limit of 0
-			k.over, k.wait, k.reset = k.hits > 0 || k.hits == 0 && !k.limit.reference(), stint.Never, k.limit.Unit.Length()
+			k.ban(time.Now())
 		case k.limit.reference() || k.limit.shadow:
 		case k.hits == 0:
 			looks = append(looks, i)
@@ -253,10 +254,10 @@ func (d *decision) decide(ctx context.Context) error {
 	d.queueAlone()
 	if len(looks) > 0 {
 		d.queue(stint.Peek, looks)
-		if len(together) > 0 {
-			if err := d.flush(ctx); err != nil {
-				return err
-			}
+	}
+	if len(together) > 0 && (len(looks) > 0 || d.mayDenyAlone()) {
+		if err := d.flush(ctx); err != nil {
+			return err
 		}
 	}
 	if err := d.takeTogether(ctx, together); err != nil {
@@ -274,6 +275,21 @@ func (d *decision) decide(ctx context.Context) error {
 		d.queue(verb, []int{i})
 	}
 	return d.flush(ctx)
+}
+
+// ban denies by a limit of 0, of which no store has a state.
+func (k *check) ban(now time.Time) {
+	k.over, k.wait, k.reset = k.hits > 0 || k.hits == 0 && !k.limit.reference(), stint.Never, k.limit.Unit.Length()
+	if k.limit.window != nil {
+		k.at = stint.Instant(now.UnixMicro())
+		k.untilEnd()
+	}
+}
+
+// untilEnd tells when the window ends that is current at k.at.
+func (k *check) untilEnd() {
+	_, end := k.limit.window.Window(k.at)
+	k.reset = time.Duration(end-k.at) * time.Microsecond
 }
 
 // takeTogether takes from all limits of these checks, or from none. One in quota mode that denies is left out while
@@ -299,6 +315,16 @@ func (d *decision) takeTogether(ctx context.Context, live []int) error {
 
 // alone reports whether a check is decided by itself.
 func (k *check) alone() bool { return k.asks() && (k.limit.reference() || k.limit.shadow) }
+
+// mayDenyAlone reports whether a check that is decided by itself may deny the request.
+func (d *decision) mayDenyAlone() bool {
+	for i := range d.checks {
+		if k := &d.checks[i]; k.alone() && !k.limit.shadow {
+			return true
+		}
+	}
+	return false
+}
 
 // manyHits at once may be more than a counter has room for. They are charged, which fills it; taking would leave it.
 const manyHits = 1_000_000
@@ -455,8 +481,7 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	}
 	k.wait, k.reset = 0, o.ResetAfter
 	if k.limit.window != nil {
-		_, end := k.limit.window.Window(k.at)
-		k.reset = time.Duration(end-k.at) * time.Microsecond
+		k.untilEnd()
 	}
 	if k.over {
 		k.wait = o.RetryAfter

@@ -218,6 +218,11 @@ func (s *Service) check(r *pb.RateLimitRequest, t *tree) error {
 	return nil
 }
 
+// Malformed is the error of gRPC for a message that is no request, of which it counts and logs the cause.
+func (s *Service) Malformed(cause error) error {
+	return s.failed(fmt.Errorf("%w: %s", stint.ErrInvalid, status.Convert(cause).Message()))
+}
+
 // overrideCost is how much more work a limit is that a request brings than one that is configured.
 const overrideCost = 3
 

@@ -3,11 +3,13 @@ package rls_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
@@ -104,6 +106,27 @@ descriptors:
 		{of(costing("tokens=1", 40)), "over over:0"},
 		{of(costing("tokens=1", 0)), "over over:0"},
 	})
+	// What one of them denies takes nothing from limits in the atomic accounting.
+	walk(t, s, []step{
+		{of(entries("a=2"), entries("tokens=1")), "over ok:1 over:0"},
+		{of(entries("a=2")), "ok ok:0"},
+	})
+}
+
+// A limit of 0 is over until the end of its window, whatever its accounting is.
+func TestBanUntilTheEnd(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	s := newService(t, rls.Config{Store: store}, `
+domain: d
+descriptors:
+  - {key: atomic, rate_limit: {unit: year, requests_per_unit: 0}}
+  - {key: reference, rate_limit: {unit: year, requests_per_unit: 0, accounting: reference}}
+`)
+	list := ask(t, s, entries("atomic=1"), entries("reference=1")).Statuses
+	a, b := list[0].DurationUntilReset.AsDuration(), list[1].DurationUntilReset.AsDuration()
+	if list[0].Code != over || list[1].Code != over || (a-b).Abs() > time.Hour || a <= 0 {
+		t.Errorf("%v", list)
+	}
 }
 
 // Limits are found by key and value, then by wildcards in their order, then by the key, and only at the last level.

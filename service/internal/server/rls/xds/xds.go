@@ -125,7 +125,7 @@ func (c *Client) Follow(ctx context.Context, take func([]*domains.Domain) error,
 			return
 		}
 		if !down {
-			c.config.Logger.Warn("the control plane of the domains is unreachable; the current domains stay in force",
+			c.config.Logger.Warn("the control plane of the domains is unreachable; what is in force stays so",
 				"server", c.config.Server, "err", err)
 		}
 		down = true
