@@ -120,7 +120,7 @@ var folders = []folder{
 	{path: "service/internal/adminapi", floor: 3, not: stores},
 	{path: "service/internal/config", floor: 5},
 	{path: "service/cmd/stint", floor: 6, uses: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term", "golang.org/x/net/netutil",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus", "github.com/go-logr/logr",
 	}},
 	{path: "service/internal/clienttest", floor: 5, testsOnly: true},
