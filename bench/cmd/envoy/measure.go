@@ -9,32 +9,45 @@ import (
 	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/bench/internal/rawgrpc"
+)
+
+// How many ask at once before anything counts, and where calls are offered at a rate.
+const (
+	warmCallers    = 64
+	offeredCallers = 512
 )
 
 // A caller asks one server over several connections.
 type caller struct {
-	connections []*grpc.ClientConn
-	clients     []pb.RateLimitServiceClient
-	requests    []*pb.RateLimitRequest
+	connections []*rawgrpc.Conn
+	calls       []*rawgrpc.Call // of each that asks
+	requests    [][]byte
 }
 
-func dial(target string, o options) (*caller, error) {
+func dial(ctx context.Context, target string, o options) (*caller, error) {
 	c := &caller{}
 	for range o.connections {
-		conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := rawgrpc.Dial(ctx, target, pb.RateLimitService_ShouldRateLimit_FullMethodName)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, c.close())
 		}
 		c.connections = append(c.connections, conn)
-		c.clients = append(c.clients, pb.NewRateLimitServiceClient(conn))
+	}
+	for range max(warmCallers, offeredCallers, slices.Max(o.inFlight)) {
+		c.calls = append(c.calls, rawgrpc.NewCall())
 	}
 	for key := range o.keys {
-		c.requests = append(c.requests, request(key))
+		message, err := proto.Marshal(request(key))
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		c.requests = append(c.requests, message)
 	}
 	return c, nil
 }
@@ -49,15 +62,42 @@ func (c *caller) close() (err error) {
 // ask asks for one client after another, each caller in its own order.
 func (c *caller) ask(ctx context.Context, caller, i int) loadgen.Answer {
 	key := (caller*7919 + i*104_729) % len(c.requests)
-	response, err := c.clients[caller%len(c.clients)].ShouldRateLimit(ctx, c.requests[key])
+	answer, err := c.connections[caller%len(c.connections)].Invoke(ctx, c.calls[caller], c.requests[key])
 	switch {
 	case err != nil:
 		return loadgen.Failed
-	case response.OverallCode != pb.RateLimitResponse_OK || len(response.Statuses) != 1:
+	case !admits(answer):
 		return loadgen.Denied
 	default:
 		return loadgen.Admitted
 	}
+}
+
+// admits reports whether an answer is OK, with the status of one descriptor.
+func admits(answer []byte) bool {
+	const overallCode, statuses = 1, 2 // the fields' numbers
+	ok, found := false, 0
+	for len(answer) > 0 {
+		field, kind, n := protowire.ConsumeTag(answer)
+		if n < 0 {
+			return false
+		}
+		value := answer[n:]
+		size := protowire.ConsumeFieldValue(field, kind, value)
+		if size < 0 {
+			return false
+		}
+		switch field {
+		case overallCode:
+			code, _ := protowire.ConsumeVarint(value)
+			ok = code == uint64(pb.RateLimitResponse_OK)
+		case statuses:
+			found++
+		default: // not looked at
+		}
+		answer = value[size:]
+	}
+	return ok && found == 1
 }
 
 // measure compares the servers on a store.
@@ -69,14 +109,14 @@ func measure(ctx context.Context, o options, store string) (err error) {
 	}
 	callers := map[string]*caller{}
 	for _, e := range entrants {
-		c, err := dial(e.target, o)
+		c, err := dial(ctx, e.target, o)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, c.close()) }()
 		callers[e.name] = c
 		// Every client is known, and every server warm, before anything counts.
-		warm := loadgen.Plan{Callers: 64, Questions: 2 * o.keys, Ask: c.ask}
+		warm := loadgen.Plan{Callers: warmCallers, Questions: 2 * o.keys, Ask: c.ask}
 		if _, err := loadgen.Run(ctx, warm); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
@@ -90,7 +130,7 @@ func measure(ctx context.Context, o options, store string) (err error) {
 	if store == "memory" {
 		return nil
 	}
-	plan := loadgen.Plan{Callers: 512, Rate: o.rate, Duration: o.duration}
+	plan := loadgen.Plan{Callers: offeredCallers, Rate: o.rate, Duration: o.duration}
 	return race(ctx, o, entrants, callers, plan, fmt.Sprintf("store=%s/offered=%d", store, o.rate))
 }
 
