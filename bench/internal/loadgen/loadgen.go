@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -92,7 +92,7 @@ const (
 type run struct {
 	plan  Plan
 	start time.Time
-	next  []atomic.Int64 // the next question of each group
+	due   []chan int // of each group: the questions that are due
 
 	mu     sync.Mutex
 	result Result
@@ -111,7 +111,12 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 			plan.Questions = max(int(float64(plan.Rate)*plan.Duration.Seconds()), 1)
 		}
 	}
-	r := &run{plan: plan, next: make([]atomic.Int64, max(plan.Groups, 1))}
+	r := &run{plan: plan}
+	if plan.Rate > 0 {
+		for range max(plan.Groups, 1) {
+			r.due = append(r.due, make(chan int, plan.Questions))
+		}
+	}
 	r.result.Latency = hdrhistogram.New(1, longest.Nanoseconds(), digits)
 	r.result.Lag = hdrhistogram.New(1, longest.Nanoseconds(), digits)
 	var callers sync.WaitGroup
@@ -129,6 +134,9 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 	}
 	r.start = time.Now()
 	close(gate)
+	if plan.Rate > 0 {
+		r.pace(ctx)
+	}
 	callers.Wait()
 	r.result.Elapsed = time.Since(r.start)
 	return &r.result, ctx.Err()
@@ -161,17 +169,32 @@ func (r *run) closed(ctx context.Context, caller int) (answers [Failed + 1]int64
 	return answers
 }
 
+// dueAt is when a question of an open loop is due.
+func (r *run) dueAt(i int) time.Time {
+	return r.start.Add(time.Duration(i) * time.Second / time.Duration(r.plan.Rate))
+}
+
+// pace hands out the questions of an open loop when they are due. It sleeps in a thread of its own, since a goroutine's
+// sleep ends up to a millisecond late when nothing else runs: the runtime then waits for its timers in whole ones.
+func (r *run) pace(ctx context.Context) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i := 0; i < r.plan.Questions && ctx.Err() == nil; i++ {
+		for left := time.Until(r.dueAt(i)); left > 0; left = time.Until(r.dueAt(i)) {
+			nap := syscall.NsecToTimespec(left.Nanoseconds())
+			_ = syscall.Nanosleep(&nap, nil) // a signal ends it early
+		}
+		r.due[i%len(r.due)] <- i
+	}
+	for _, due := range r.due {
+		close(due)
+	}
+}
+
 // open asks the questions of the caller's group that no other caller has taken.
 func (r *run) open(ctx context.Context, caller int) (answers [Failed + 1]int64) {
-	groups := len(r.next)
-	group := caller % groups
-	for ctx.Err() == nil {
-		i := int(r.next[group].Add(1)-1)*groups + group
-		if i >= r.plan.Questions {
-			break
-		}
-		due := r.start.Add(time.Duration(i) * time.Second / time.Duration(r.plan.Rate))
-		time.Sleep(time.Until(due))
+	for i := range r.due[caller%len(r.due)] {
+		due := r.dueAt(i)
 		r.record(r.result.Lag, time.Since(due))
 		answers[r.plan.Ask(ctx, caller, i)]++
 		r.record(r.result.Latency, time.Since(due))
