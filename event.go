@@ -8,7 +8,7 @@ import (
 // A Reason says why a request is denied. The zero value, "", is that it is not.
 type Reason string
 
-// The reasons. A [Limiter] knows the first three, package enforce all of them.
+// The reasons. A [Limiter] knows the first three and the last, package enforce all of them.
 const (
 	ReasonLimit       Reason = "limit"        // a limit has too few permits left
 	ReasonMinInterval Reason = "min_interval" // a limit has permits left, but the one before came too short a time ago
@@ -16,6 +16,7 @@ const (
 	ReasonBanned      Reason = "banned"       // a rule bans the client
 	ReasonMissing     Reason = "missing"      // the request lacks what a rule counts by
 	ReasonDefault     Reason = "default"      // no rule holds for the request
+	ReasonHolds       Reason = "holds"        // the client has as many holds as the store allows
 )
 
 // ReasonOf is why a limit's decision about so many permits denies.
@@ -55,6 +56,9 @@ type Event struct {
 	// Shadow says that this is what a rule in shadow would have decided. The request's own decision is told before.
 	Shadow bool
 
+	// Replayed says of a Reserve, Commit or Cancel that the hold was there, or had ended, before.
+	Replayed bool
+
 	// Decision is what was decided. Its index counts the limits of Claim.Policy. Only Allowed and RetryAfter say
 	// something when no limit was asked.
 	Decision Decision
@@ -77,7 +81,9 @@ func (e *Event) Limit() Limit {
 
 // Checked reports whether the event is a request that was decided, and not a look, a reset, a settlement, a rule in
 // shadow or a failure.
-func (e *Event) Checked() bool { return (e.Verb == Take || e.Verb == Try) && e.Err == nil && !e.Shadow }
+func (e *Event) Checked() bool {
+	return (e.Verb == Take || e.Verb == Try || e.Verb == Reserve && !e.Replayed) && e.Err == nil && !e.Shadow
+}
 
 // An Observer is told of every event, in the goroutine of the caller and before it has its answer: so it must not
 // block, and must be safe for concurrent use. The event is its own until it returns, and must not be changed.

@@ -25,6 +25,8 @@ const (
 	MaxDrain = 3650 * 24 * time.Hour
 	// MaxNameBytes bounds the name of a limit or policy.
 	MaxNameBytes = 128
+	// MaxConcurrency bounds the capacity of a concurrency limit.
+	MaxConcurrency = 10_000
 )
 
 // NoDebt as a [Limit.MaxDebt] says that a charge never goes into debt.
@@ -33,7 +35,7 @@ const NoDebt = -1
 // LeaseAuto as a [Limit.Lease] lets the store size leases by the recent rate.
 const LeaseAuto = -1
 
-// An Algorithm names one of the five ways to count. The zero value is not an
+// An Algorithm names one of the five ways to count, or concurrency. The zero value is not an
 // algorithm.
 type Algorithm uint8
 
@@ -49,6 +51,8 @@ const (
 	AlgorithmSlidingWindowLog
 	// AlgorithmSlidingWindowCounter estimates a sliding window from two counters.
 	AlgorithmSlidingWindowCounter
+	// AlgorithmConcurrency bounds what is held at once, see [Limiter.Reserve]. It is not one of the five.
+	AlgorithmConcurrency
 )
 
 var algorithmNames = [...]string{
@@ -57,9 +61,10 @@ var algorithmNames = [...]string{
 	AlgorithmFixedWindow:          "FIXED_WINDOW",
 	AlgorithmSlidingWindowLog:     "SLIDING_WINDOW_LOG",
 	AlgorithmSlidingWindowCounter: "SLIDING_WINDOW_COUNTER",
+	AlgorithmConcurrency:          "CONCURRENCY",
 }
 
-// Algorithms lists the five algorithms.
+// Algorithms lists the five algorithms, by which takes are decided.
 func Algorithms() []Algorithm {
 	return []Algorithm{
 		AlgorithmTokenBucket, AlgorithmLeakyBucket, AlgorithmFixedWindow,
@@ -75,7 +80,7 @@ func (a Algorithm) String() string {
 	return algorithmNames[a]
 }
 
-// ParseAlgorithm reads a canonical name in any case. SLIDING_WINDOW is an alias
+// ParseAlgorithm reads the canonical name of one of the five in any case. SLIDING_WINDOW is an alias
 // of SLIDING_WINDOW_LOG.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	upper := strings.ToUpper(name)
@@ -87,7 +92,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 			return a, nil
 		}
 	}
-	return 0, Invalid("algorithm", name, "one of "+strings.Join(algorithmNames[1:], ", "))
+	return 0, Invalid("algorithm", name, "one of "+strings.Join(algorithmNames[1:AlgorithmConcurrency], ", "))
 }
 
 // A Calendar is a unit of the calendar that a fixed window can follow. The zero
@@ -224,6 +229,10 @@ type Limit struct {
 	// Default: 0, none. Token buckets and fixed windows only. A store in the process
 	// has nothing to lease from, and ignores it.
 	Lease int64
+	// Cost is what each operation takes of this limit, whatever it asks for: so that one operation may take a
+	// place, a request and a thousand tokens. A Settle or Commit leaves what was taken as it is. 1 to the capacity.
+	// Default: 0, as many permits as are asked for. Not with Lease.
+	Cost int64
 }
 
 // TokenBucket holds up to capacity permits, starts full and refills
@@ -264,6 +273,12 @@ func SlidingWindowCounter(limit int64, window time.Duration) Limit {
 	return Limit{Algorithm: AlgorithmSlidingWindowCounter, Capacity: limit, Window: window}
 }
 
+// Concurrency lets at most capacity permits be held at once, 1 to MaxConcurrency. Only [Limiter.Reserve] takes of it, and
+// what is held comes back when the hold ends.
+func Concurrency(capacity int64) Limit {
+	return Limit{Algorithm: AlgorithmConcurrency, Capacity: capacity}
+}
+
 // Named returns the limit with another name.
 func (l Limit) Named(name string) Limit { l.Name = name; return l }
 
@@ -275,6 +290,17 @@ func (l Limit) WithLease(permits int64) Limit { l.Lease = permits; return l }
 
 // WithMinInterval returns the limit with a least time between admissions.
 func (l Limit) WithMinInterval(d time.Duration) Limit { l.MinInterval = d; return l }
+
+// WithCost returns the limit with a cost of its own, for each operation.
+func (l Limit) WithCost(permits int64) Limit { l.Cost = permits; return l }
+
+// Takes is how many permits an operation that asks for n takes of the limit.
+func (l Limit) Takes(n int64) int64 {
+	if l.Cost > 0 {
+		return l.Cost
+	}
+	return n
+}
 
 // CountingDenied returns the limit with denied requests counted too.
 func (l Limit) CountingDenied() Limit { l.CountDenied = true; return l }
@@ -317,21 +343,32 @@ func (l Limit) Span() time.Duration {
 // an [InvalidError].
 func (l Limit) Validate() error {
 	if l.Algorithm == 0 || int(l.Algorithm) >= len(algorithmNames) {
-		return Invalid("algorithm", uint8(l.Algorithm), "one of the five algorithms")
+		return Invalid("algorithm", uint8(l.Algorithm), "one of the five algorithms, or concurrency")
 	}
 	var faults faults
 	faults.name("name", l.Name)
 	capacity := "limit"
-	if l.IsBucket() {
+	if l.IsBucket() || l.Algorithm == AlgorithmConcurrency {
 		capacity = "capacity"
 	}
-	faults.permits(capacity, l.Capacity)
+	switch {
+	case l.Algorithm != AlgorithmConcurrency:
+		faults.permits(capacity, l.Capacity)
+	case l.Capacity < 1 || l.Capacity > MaxConcurrency:
+		faults.add(capacity, l.Capacity, fmt.Sprintf("1 to %d", MaxConcurrency))
+	}
+	if l.Cost < 0 || l.Cost > max(1, l.Capacity) {
+		faults.add("cost", l.Cost, "0, or 1 to the "+capacity)
+	}
 	if l.MaxDebt < NoDebt || l.MaxDebt > MaxPermits {
 		faults.add("max_debt", l.MaxDebt, fmt.Sprintf("0 to %d", MaxPermits))
 	}
-	if l.IsBucket() {
+	switch {
+	case l.IsBucket():
 		l.validateBucket(&faults)
-	} else {
+	case l.Algorithm == AlgorithmConcurrency:
+		l.validateConcurrency(&faults)
+	default:
 		l.validateWindow(&faults)
 	}
 	l.validateOptions(&faults)
@@ -359,6 +396,18 @@ func (l Limit) validateBucket(faults *faults) {
 	}
 	if l.Window != 0 {
 		faults.add("window", l.Window, "none with "+l.Algorithm.String())
+	}
+}
+
+func (l Limit) validateConcurrency(faults *faults) {
+	if l.Rate != (Rate{}) {
+		faults.add("rate", l.Rate, "none with "+l.Algorithm.String())
+	}
+	if l.Window != 0 {
+		faults.add("window", l.Window, "none with "+l.Algorithm.String())
+	}
+	if l.MaxDebt != 0 {
+		faults.add("max_debt", l.MaxDebt, "none with "+l.Algorithm.String())
 	}
 }
 
@@ -406,6 +455,8 @@ func (l Limit) validateOptions(faults *faults) {
 func (l Limit) validateLease(faults *faults) {
 	switch {
 	case l.Lease == 0:
+	case l.Cost != 0:
+		faults.add("lease", l.Lease, "none with a cost")
 	case l.Algorithm != AlgorithmTokenBucket && l.Algorithm != AlgorithmFixedWindow:
 		faults.add("lease", l.Lease, "only with TOKEN_BUCKET and FIXED_WINDOW")
 	case l.Lease < LeaseAuto || l.Lease > max(1, l.Capacity):
@@ -437,10 +488,7 @@ func (f *faults) name(param, name string) {
 	if len(name) > MaxNameBytes {
 		f.add(param, name, fmt.Sprintf("at most %d bytes", MaxNameBytes))
 	}
-	for i := range len(name) {
-		if name[i] < 0x20 || name[i] > 0x7e {
-			f.add(param, name, "printable ASCII")
-			return
-		}
+	if !printable(name) {
+		f.add(param, name, "printable ASCII")
 	}
 }

@@ -31,6 +31,7 @@ type Limiter struct {
 	observe Observer
 	taker   Taker // the store's shorter way to take; nil: there is none, or somebody observes
 	queues  waitQueues
+	keeper  keeper    // of holds
 	events  sync.Pool // of *Event
 
 	mu     sync.Mutex
@@ -227,9 +228,14 @@ func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 	*e = Event{
 		At: Instant(start.UnixMicro()), Elapsed: time.Since(start),
 		Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err,
+		Replayed: op.Hold != nil && op.Hold.Replayed,
 	}
-	if e.Checked() && !d.Allowed {
-		e.Reason = ReasonOf(e.Limit(), &d, op.Permits)
+	switch {
+	case !e.Checked() || d.Allowed:
+	case op.Hold != nil && op.Hold.Full:
+		e.Reason = ReasonHolds
+	default:
+		e.Reason = ReasonOf(e.Limit(), &d, e.Limit().Takes(op.Permits))
 	}
 	l.observe(ctx, e)
 	l.events.Put(e)

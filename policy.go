@@ -18,6 +18,8 @@ type Policy struct {
 	name   string
 	limits []Limit
 	leaky  bool // whether any limit is a leaky bucket
+	// whether any limit is of concurrency, and whether any is made for holds
+	concurrent, holds bool
 
 	prepared atomic.Pointer[preparation]
 }
@@ -52,6 +54,8 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 			continue
 		}
 		p.leaky = p.leaky || limit.Algorithm == AlgorithmLeakyBucket
+		p.concurrent = p.concurrent || limit.Algorithm == AlgorithmConcurrency
+		p.holds = p.holds || p.concurrent || limit.Cost != 0
 		for _, other := range limits[:i] {
 			if other.Name == limit.Name && other.Algorithm == limit.Algorithm {
 				faults.add(
@@ -78,6 +82,21 @@ func (p *Policy) Limit(i int) Limit { return p.limits[i] }
 
 // Limits returns the limits in order, as a copy.
 func (p *Policy) Limits() []Limit { return slices.Clone(p.limits) }
+
+// canHold reports why permits of the policy can't be held.
+func (p *Policy) canHold() error {
+	for _, l := range p.limits {
+		switch {
+		case l.CountDenied:
+			return Invalid("count_denied", true, "false where permits are reserved: the requests that it counts are not held")
+		case l.Lease != 0:
+			return Invalid("lease", l.Lease, "none where permits are reserved: what is leased is not held")
+		case l.Algorithm == AlgorithmLeakyBucket && l.Cost == 0:
+			return Invalid("cost", l.Cost, "1 or more for a leaky bucket where permits are reserved: its turns can't go back")
+		}
+	}
+	return nil
+}
 
 // Prepared returns what the store called owner has derived from the policy,
 // calling prepare the first time. It is for stores: what they compute once per

@@ -3,6 +3,8 @@ package stint
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/internal/prefix"
@@ -31,9 +33,15 @@ const (
 	Reset
 	// Settle charges (Permits > 0) or refunds (Permits < 0) after the fact.
 	Settle
+	// Reserve takes permits, or more of them, under an id until a time: see [Limiter.Reserve].
+	Reserve
+	// Commit ends a hold: what it held beyond Permits goes back, what it lacks is charged.
+	Commit
+	// Cancel ends a hold as if it had never been.
+	Cancel
 )
 
-var verbNames = [...]string{"take", "try", "peek", "reset", "settle"}
+var verbNames = [...]string{"take", "try", "peek", "reset", "settle", "reserve", "commit", "cancel"}
 
 // String is the verb in lower case.
 func (v Verb) String() string {
@@ -51,8 +59,8 @@ type Claim struct {
 	Key string
 	// Policy holds the limits. It must not be nil.
 	Policy *Policy
-	// Permits is the cost, at least 1; for Settle the amount, of either sign, not 0;
-	// for Reset it is not used.
+	// Permits is the cost, at least 1; for Settle the amount, of either sign, not 0; for Reserve what is to be held in
+	// all; for Commit what it cost in the end, 0 or more; for Reset and Cancel it is not used.
 	Permits int64
 }
 
@@ -73,6 +81,9 @@ type Op struct {
 	// Each, if not nil, receives the outcome of every limit, in the order of the
 	// claims and their limits. It must be at least as long as [Op.Limits].
 	Each []Outcome
+	// Hold is what a Reserve, a Commit or a Cancel is about, and only these. The store writes down in it what became
+	// of the hold.
+	Hold *HoldOp
 }
 
 // LeastTimeout is the Timeout that counts for operations in one call: the least that is not 0. It is for stores.
@@ -83,6 +94,13 @@ func LeastTimeout(ops []Op) (least time.Duration) {
 		}
 	}
 	return least
+}
+
+// NeedsHolds reports whether only a store that keeps holds can carry the operation out: by its verb, or since a policy has
+// a concurrency limit or one with a cost of its own.
+func (op *Op) NeedsHolds() bool {
+	return op.Verb > Settle || op.Policy.holds ||
+		slices.ContainsFunc(op.And, func(c Claim) bool { return c.Policy.holds })
 }
 
 // Limits is the number of limits that the operation decides.
@@ -107,8 +125,13 @@ func (op *Op) LimitAt(i int) Limit {
 // Validate reports what is wrong with the operation. Stores call it first. It
 // does not allocate when nothing is wrong.
 func (op *Op) Validate() error {
-	if op.Verb > Settle {
-		return Invalid("verb", uint8(op.Verb), "take, try, peek, reset or settle")
+	if op.Verb > Cancel {
+		return Invalid("verb", uint8(op.Verb), "one of "+strings.Join(verbNames[:], ", "))
+	}
+	if op.Verb > Settle || op.Hold != nil {
+		if err := op.validateHold(); err != nil {
+			return err
+		}
 	}
 	if err := op.validate(op.Verb); err != nil {
 		return err
@@ -154,8 +177,22 @@ func (c *Claim) validate(verb Verb) error {
 	if len(c.Key) == 0 || len(c.Key) > MaxKeyBytes {
 		return Invalid("key", c.Key, fmt.Sprintf("1 to %d bytes", MaxKeyBytes))
 	}
+	if verb <= Try && c.Policy.concurrent {
+		return Invalid("verb", verb.String(), "reserve, since the policy has a concurrency limit, whose permits are held and come back")
+	}
 	switch verb {
-	case Reset:
+	case Reset, Cancel:
+	case Reserve:
+		if err := c.Policy.canHold(); err != nil {
+			return err
+		}
+		if c.Permits < 1 {
+			return Invalid("permits", c.Permits, "1 or more")
+		}
+	case Commit:
+		if c.Permits < 0 {
+			return Invalid("permits", c.Permits, "0 or more")
+		}
 	case Settle:
 		if c.Permits < 0 && c.Policy.leaky {
 			return Invalid("permits", c.Permits, "1 or more: a leaky bucket can't be refunded, its turns were handed out")

@@ -57,7 +57,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 
 // canFit reports whether an untouched client could take n permits.
 func (p *Policy) canFit(n int64) bool {
-	return !slices.ContainsFunc(p.limits, func(l Limit) bool { return n > l.Capacity })
+	return !slices.ContainsFunc(p.limits, func(l Limit) bool { return l.Takes(n) > l.Capacity })
 }
 
 // acquire carries out the operation for the first waiter of its key, again until the store admits it.

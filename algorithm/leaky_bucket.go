@@ -27,7 +27,7 @@ func (b *LeakyBucket) Apply(action Action, state *BucketState, now stint.Instant
 
 // Grows is how long until Remaining grows, 0 when the queue is empty.
 func (b *LeakyBucket) Grows(state *BucketState, now stint.Instant) time.Duration {
-	return micros(b.grows(state, now))
+	return b.grows(state, now)
 }
 
 // Adopt takes over a state that another limit wrote: the permits queued, rounded

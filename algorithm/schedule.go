@@ -3,6 +3,7 @@ package algorithm
 import (
 	"math"
 	"math/bits"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -21,6 +22,9 @@ type BucketState struct {
 	Frac int64
 	// Last is the time of the last change.
 	Last stint.Instant
+	// Held is how many of a token bucket's permits are held. They still stand in the bucket, which refills up to
+	// capacity - Held: what came back of a hold beside a bucket that had refilled meanwhile would be there twice.
+	Held int64
 }
 
 // schedule is what the two buckets have in common: permits that take
@@ -128,13 +132,26 @@ func (a span) ceil() int64 {
 }
 
 // backlog brings the state to now: t is the state's time, backlog how far past t
-// it is due.
-func (b *BucketState) backlog(now stint.Instant) (t stint.Instant, backlog span) {
+// it is due, at least as far as what is held takes.
+func (s *schedule) backlog(b *BucketState, now stint.Instant) (t stint.Instant, backlog span) {
 	t = max(now, b.Last)
 	if b.Due >= t {
 		backlog = span{int64(b.Due - t), b.Frac}
 	}
+	if b.Held > 0 {
+		if least := s.heldTime(b); backlog.less(least) {
+			backlog = least
+		}
+	}
 	return t, backlog
+}
+
+// heldTime is how long the permits that are held take.
+func (s *schedule) heldTime(b *BucketState) span {
+	if b.Held == 0 {
+		return span{}
+	}
+	return s.timeOf(min(b.Held, s.capacity+s.debt))
 }
 
 // due moves the state's instant to backlog past t.
@@ -145,7 +162,7 @@ func (b *BucketState) due(t stint.Instant, backlog span) {
 // apply is the transition of both buckets. It returns the backlog that a taken or
 // asked-for request found before it, from now, which is a leaky bucket's delay.
 func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n int64, out *stint.Outcome) span {
-	t, backlog := state.backlog(now)
+	t, backlog := s.backlog(state, now)
 	found := backlog
 	late := int64(t - now) // above 0 only after a step back of the clock
 	out.Limit = s.capacity
@@ -153,7 +170,7 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	out.RetryAfter, out.Delay, out.Applied = 0, 0, 0
 	switch {
 	case action == Settle:
-		if backlog, out.Applied = s.settle(backlog, n); out.Applied != 0 {
+		if backlog, out.Applied = s.settle(backlog, n, s.heldTime(state)); out.Applied != 0 {
 			state.due(t, backlog)
 		}
 	case n > s.capacity:
@@ -161,7 +178,7 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	default:
 		after := s.add(backlog, s.timeOf(n))
 		if s.capacityTime.less(after) {
-			out.Allowed, out.RetryAfter = false, micros(s.sub(after, s.capacityTime).ceil()+late)
+			out.Allowed, out.RetryAfter = false, s.wait(state, after, n, late)
 		} else if action == Take {
 			backlog = after
 			state.due(t, backlog)
@@ -176,18 +193,28 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	return found
 }
 
-// settle charges or refunds n on a backlog, and returns it with what was applied.
-func (s *schedule) settle(backlog span, n int64) (span, int64) {
-	held := s.permitsIn(backlog) // what is outstanding, a part counted whole
+// wait is how long until n permits more fit, which would make the backlog what it is after them: stint.Never if that takes
+// the end of a hold.
+func (s *schedule) wait(state *BucketState, after span, n, late int64) time.Duration {
+	if state.Held > 0 && s.capacityTime.less(s.add(s.heldTime(state), s.timeOf(n))) {
+		return stint.Never
+	}
+	return micros(s.sub(after, s.capacityTime).ceil() + late)
+}
+
+// settle charges or refunds n on a backlog, and returns it with what was applied. A refund
+// leaves what is held.
+func (s *schedule) settle(backlog span, n int64, held span) (span, int64) {
 	if n > 0 {
-		n = clamp(n, s.capacity+s.debt-held)
+		n = clamp(n, s.capacity+s.debt-s.permitsIn(backlog))
 		return s.add(backlog, s.timeOf(n)), n
 	}
-	n = clamp(-n, held)
-	if back := s.timeOf(n); back.less(backlog) {
+	free := s.sub(backlog, held)
+	n = clamp(-n, s.permitsIn(free)) // a part is counted whole
+	if back := s.timeOf(n); back.less(free) {
 		return s.sub(backlog, back), -n
 	}
-	return span{}, -n
+	return held, -n
 }
 
 // Admit takes n permits k times, one after another, as often as they fit, and returns
@@ -196,7 +223,7 @@ func (s *schedule) Admit(state *BucketState, now stint.Instant, n, k int64) int6
 	if n > s.capacity {
 		return 0
 	}
-	t, backlog := state.backlog(now)
+	t, backlog := s.backlog(state, now)
 	admitted := min(k, max(0, s.capacity-s.permitsIn(backlog))/n)
 	if admitted > 0 {
 		state.due(t, s.add(backlog, s.timeOf(admitted*n)))
@@ -207,8 +234,8 @@ func (s *schedule) Admit(state *BucketState, now stint.Instant, n, k int64) int6
 // RefundTaken gives back n permits that were taken at an instant, and reports whether
 // that changed the state. What a bucket has refilled since is not refilled twice.
 func (s *schedule) RefundTaken(state *BucketState, now stint.Instant, n int64, _ stint.Instant) bool {
-	t, backlog := state.backlog(now)
-	backlog, applied := s.settle(backlog, -n)
+	t, backlog := s.backlog(state, now)
+	backlog, applied := s.settle(backlog, -n, s.heldTime(state))
 	if applied == 0 {
 		return false
 	}
@@ -220,7 +247,7 @@ func (s *schedule) RefundTaken(state *BucketState, now stint.Instant, n int64, _
 // permits outstanding there, a part counted whole, are outstanding here; shift is
 // added to them.
 func (s *schedule) adopt(state BucketState, writer *schedule, now stint.Instant, shift int64) BucketState {
-	t, backlog := state.backlog(now)
+	t, backlog := writer.backlog(&state, now)
 	if backlog == (span{}) {
 		return state
 	}
@@ -247,14 +274,18 @@ func (s *schedule) same(o *schedule) bool {
 	return s.capacity == o.capacity && s.permits == o.permits && s.period == o.period
 }
 
-// grows is how long after now one more whole permit is there.
-func (s *schedule) grows(state *BucketState, now stint.Instant) int64 {
-	t, backlog := state.backlog(now)
-	held := s.permitsIn(backlog)
-	if held == 0 {
+// grows is how long after now one more whole permit is there; stint.Never if that takes the end of a hold.
+func (s *schedule) grows(state *BucketState, now stint.Instant) time.Duration {
+	t, backlog := s.backlog(state, now)
+	outstanding := s.permitsIn(backlog)
+	if outstanding == 0 {
 		return 0
 	}
-	// One more permit remains when at most held-1 are outstanding, and none remains
+	// One more permit remains when at most outstanding-1 are left, and none remains
 	// as long as capacity or more are.
-	return s.sub(backlog, s.timeOf(min(held, s.capacity)-1)).ceil() + int64(t-now)
+	left := s.timeOf(min(outstanding, s.capacity) - 1)
+	if state.Held > 0 && left.less(s.heldTime(state)) {
+		return stint.Never
+	}
+	return micros(s.sub(backlog, left).ceil() + int64(t-now))
 }

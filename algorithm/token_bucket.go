@@ -34,7 +34,7 @@ func (b *TokenBucket) ReturnLeased(state *BucketState, now stint.Instant, n int6
 
 // Grows is how long until Remaining grows, 0 when the bucket is full.
 func (b *TokenBucket) Grows(state *BucketState, now stint.Instant) time.Duration {
-	return micros(b.grows(state, now))
+	return b.grows(state, now)
 }
 
 // Adopt takes over a state that another limit wrote: the whole permits it held, at

@@ -36,6 +36,9 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	if err := op.Validate(); err != nil {
 		return api.Request{}, err
 	}
+	if op.NeedsHolds() {
+		return api.Request{}, stint.ErrNoHolds
+	}
 	if err := checkKey(op.Key); err != nil {
 		return api.Request{}, err
 	}

@@ -35,6 +35,9 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 }
 
 func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
+	if op.Hold != nil {
+		return s.decideHold(*op)
+	}
 	p := s.plan(op.Policy)
 	if op.And == nil && len(p.limits) == 1 && p.fault == nil {
 		return s.decideOne(op, &p.limits[0]), nil
@@ -46,7 +49,7 @@ func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 // decision on a state has an earlier time than the one before it.
 func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	var out stint.Outcome
-	ops := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: op.Permits}}
+	ops := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: l.permits(op.Verb, op.Permits)}}
 	p := &ops[0]
 	t := s.shard(p.hash)
 	t.mu.Lock()
@@ -59,12 +62,15 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 		l.resetOutcome(&out)
 	} else {
 		s.load(t, p, now)
-		p.changed = l.apply(algorithm.ActionOf(op.Verb), &p.state, now, op.Permits, &out)
+		p.changed = p.apply(algorithm.ActionOf(op.Verb), now, p.permits, &out)
 		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
-			p.changed = l.apply(algorithm.Deny, &p.state, now, op.Permits, &out)
+			p.changed = p.apply(algorithm.Deny, now, p.permits, &out)
+		}
+		if op.Verb == stint.Settle && !l.settles() {
+			out.Applied = op.Permits // of a limit with a cost of its own, which nothing is settled of
 		}
 		if op.Each != nil {
-			out.GrowsAfter = l.grows(&p.state, now)
+			out.GrowsAfter = p.grows(now)
 		}
 		s.save(t, p)
 		s.insertNew(t, p, ops[:], now)
@@ -75,6 +81,9 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 		s.fitCap(ops[:], now)
 	}
 	s.sweepNow(now)
+	if op.Verb == stint.Reset {
+		s.wake(ops[:])
+	}
 	if op.Each != nil {
 		op.Each[0] = out
 	}
@@ -94,7 +103,7 @@ type boundPolicy struct {
 // Bind implements [stint.Binder].
 func (s *Store) Bind(policy *stint.Policy) stint.Taker {
 	b := &boundPolicy{store: s, policy: policy}
-	if p := s.plan(policy); len(p.limits) == 1 && p.limits[0].log == nil && p.fault == nil {
+	if p := s.plan(policy); len(p.limits) == 1 && p.limits[0].log == nil && p.limits[0].places == nil && p.fault == nil {
 		b.limit = &p.limits[0]
 	}
 	return b
@@ -118,7 +127,7 @@ func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.De
 	}
 	now := s.clock()
 	var out stint.Outcome
-	l.applyWords(algorithm.Take, &slot.words, now, n, &out)
+	l.applyWords(algorithm.Take, &slot.words, now, l.takes(n), &out)
 	d.Allowed, d.Limit, d.Remaining, d.At = out.Allowed, out.Limit, out.Remaining, now
 	d.RetryAfter, d.ResetAfter, d.Delay = out.RetryAfter, out.ResetAfter, out.Delay
 	// The release comes last: it has to wait for the stores before it anyway, and what
@@ -137,6 +146,9 @@ type limitOp struct {
 	epoch   *epoch // of the slot's state
 	state   state
 	changed bool
+	holding *holding // what is held of the state; nil: nothing
+	due     int      // how many of its parts have expired
+	merged  bool     // whether the state's counts were taken over from a window of another length
 }
 
 // inlineLimits is how many limits an operation may have before deciding it allocates.
@@ -150,9 +162,9 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 		outsBuffer  [inlineLimits]stint.Outcome
 		locksBuffer [inlineLimits]uint64
 	)
-	ops, err := s.limitOps(&op.Claim, opsBuffer[:0])
+	ops, err := s.limitOps(&op.Claim, op.Verb, opsBuffer[:0])
 	for i := 0; i < len(op.And) && err == nil; i++ {
-		ops, err = s.limitOps(&op.And[i], ops)
+		ops, err = s.limitOps(&op.And[i], op.Verb, ops)
 	}
 	if err != nil {
 		return stint.Decision{}, err
@@ -163,15 +175,7 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 	}
 	outs = outs[:len(ops)]
 
-	locks := locksBuffer[:0]
-	for i := range ops {
-		locks = append(locks, ops[i].hash>>(64-shardBits))
-	}
-	slices.Sort(locks)
-	locks = slices.Compact(locks)
-	for _, i := range locks {
-		s.shards[i].mu.Lock()
-	}
+	locks := s.lock(ops, locksBuffer[:0])
 	if op.Verb != stint.Reset {
 		for i := range ops {
 			s.hold(s.shard(ops[i].hash), &ops[i])
@@ -183,9 +187,38 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 	} else {
 		s.applyEach(op, ops, outs, now)
 	}
+	s.unlock(locks)
+	s.finish(ops, now)
+	if op.Verb == stint.Reset {
+		s.wake(ops)
+	}
+	if op.Each != nil {
+		copy(op.Each, outs)
+	}
+	return stint.Combine(outs, now), nil
+}
+
+// lock locks the shards of all states, in order, and returns which.
+func (s *Store) lock(ops []limitOp, locks []uint64) []uint64 {
+	for i := range ops {
+		locks = append(locks, ops[i].hash>>(64-shardBits))
+	}
+	slices.Sort(locks)
+	locks = slices.Compact(locks)
+	for _, i := range locks {
+		s.shards[i].mu.Lock()
+	}
+	return locks
+}
+
+func (s *Store) unlock(locks []uint64) {
 	for _, i := range locks {
 		s.shards[i].mu.Unlock()
 	}
+}
+
+// finish does what is to be done after an operation without its locks.
+func (s *Store) finish(ops []limitOp, now stint.Instant) {
 	grows := false
 	for i := range ops {
 		runtime.KeepAlive(ops[i].limit) // until the slot is counted
@@ -195,13 +228,9 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 		s.fitCap(ops, now)
 	}
 	s.sweepNow(now)
-	if op.Each != nil {
-		copy(op.Each, outs)
-	}
-	return stint.Combine(outs, now), nil
 }
 
-func (s *Store) limitOps(claim *stint.Claim, ops []limitOp) ([]limitOp, error) {
+func (s *Store) limitOps(claim *stint.Claim, verb stint.Verb, ops []limitOp) ([]limitOp, error) {
 	plan := s.plan(claim.Policy)
 	for i := range plan.limits {
 		l := &plan.limits[i]
@@ -209,7 +238,7 @@ func (s *Store) limitOps(claim *stint.Claim, ops []limitOp) ([]limitOp, error) {
 		for hasHash(ops, hash) {
 			hash++ // a limitOp waits for its slot, and must not wait for another one
 		}
-		ops = append(ops, limitOp{limit: l, hash: hash, permits: claim.Permits})
+		ops = append(ops, limitOp{limit: l, hash: hash, permits: l.permits(verb, claim.Permits)})
 	}
 	return ops, plan.fault
 }
@@ -244,19 +273,22 @@ func (s *Store) applyEach(op *stint.Op, ops []limitOp, outs []stint.Outcome, now
 	for i := range ops {
 		p := &ops[i]
 		s.load(s.shard(p.hash), p, now)
-		p.changed = p.limit.apply(tried, &p.state, now, p.permits, &outs[i])
+		p.changed = p.apply(tried, now, p.permits, &outs[i])
+		if action == algorithm.Settle && !p.limit.settles() {
+			outs[i].Applied = op.Permits // nothing is settled of a limit with a cost of its own
+		}
 		allowed = allowed && outs[i].Allowed
 	}
 	for i := range ops {
 		p := &ops[i]
 		switch {
 		case allowed && action == algorithm.Take:
-			p.changed = p.limit.apply(algorithm.Take, &p.state, now, p.permits, &outs[i])
+			p.changed = p.apply(algorithm.Take, now, p.permits, &outs[i])
 		case op.Verb == stint.Take && !allowed && p.limit.countDenied:
-			p.changed = p.limit.apply(algorithm.Deny, &p.state, now, p.permits, &outs[i])
+			p.changed = p.apply(algorithm.Deny, now, p.permits, &outs[i])
 		}
 		if op.Each != nil {
-			outs[i].GrowsAfter = p.limit.grows(&p.state, now)
+			outs[i].GrowsAfter = p.grows(now)
 		}
 		s.save(s.shard(p.hash), p)
 	}

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"math"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -82,7 +83,13 @@ func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life 
 	if e.isLog {
 		st.log = t.logs[slot.hash.Load()]
 	}
-	return e.version.life(&st)
+	ends, life = e.version.life(&st)
+	if e.isHeld {
+		// Until its last hold has expired nothing of it has gone, and then it may take as long again.
+		parts := t.held[slot.hash.Load()].parts
+		ends, life = max(ends, parts[len(parts)-1].hold.expires)+stint.Instant(life), life+int64(stint.MaxHoldTTL/time.Microsecond)
+	}
+	return ends, life
 }
 
 // longAgo is since when a state that was reset equals an untouched one.

@@ -24,6 +24,7 @@ type limitVersion struct {
 	key      versionKey
 	id       atomic.Uint32 // of its epoch: marks the slots
 	epoch    *epoch        // in which it writes; changes while all shards are locked
+	held     *epoch        // the same, for states of which something is held; nil: there was none
 	orphaned atomic.Bool   // whether plans is 0
 	plans    int           // limits of plans with the version; the store is locked
 }
@@ -34,6 +35,7 @@ type limitVersion struct {
 type epoch struct {
 	id      uint32
 	isLog   bool          // whether the states have logs
+	isHeld  bool          // whether something is held of them; such a slot is not found without its shard's lock
 	version *limitVersion // nil: the epoch is over; changes while all shards are locked
 	slots   atomic.Int64
 }
@@ -49,14 +51,15 @@ func (k *versionKey) bytes() int64 { return versionBytes + int64(len(k.policy)) 
 
 // register gives the limit the version of its parameters and its policy.
 func (s *Store) register(parameters stint.Limit, l *limit) {
-	parameters.Name, parameters.Lease = "", 0
+	parameters.Name, parameters.Lease, parameters.Cost = "", 0, 0
 	key := versionKey{parameters, l.policy}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	version := s.versions[key]
 	if version == nil {
 		version = &limitVersion{limit: *l, key: key}
-		s.beginEpoch(version)
+		version.epoch = s.beginEpoch(version, false)
+		version.id.Store(version.epoch.id)
 		s.versions[key] = version
 		s.bytes.Add(key.bytes())
 	}
@@ -67,8 +70,8 @@ func (s *Store) register(parameters stint.Limit, l *limit) {
 
 // beginEpoch gives the version a new epoch, with an id that no other has. Nobody reads what
 // was in its place: no slot has the id. The store is locked.
-func (s *Store) beginEpoch(version *limitVersion) {
-	e := &epoch{isLog: version.log != nil, version: version}
+func (s *Store) beginEpoch(version *limitVersion, isHeld bool) *epoch {
+	e := &epoch{isLog: version.log != nil, isHeld: isHeld, version: version}
 	epochs := *s.epochs.Load()
 	if last := len(s.freeIDs) - 1; last >= 0 {
 		e.id, s.freeIDs = s.freeIDs[last], s.freeIDs[:last]
@@ -78,8 +81,29 @@ func (s *Store) beginEpoch(version *limitVersion) {
 		e.id = uint32(len(epochs))
 		s.epochs.Store(&epochs)
 	}
-	version.epoch = e
-	version.id.Store(e.id)
+	return e
+}
+
+// epochOf is the epoch in which a version writes a state. A shard is locked, so that it stays that.
+func (s *Store) epochOf(version *limitVersion, isHeld bool) *epoch {
+	if !isHeld {
+		return version.epoch
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if version.held == nil {
+		version.held = s.beginEpoch(version, true)
+	}
+	return version.held
+}
+
+// slots is how many slots are of the version's epochs.
+func (v *limitVersion) slots() int64 {
+	slots := v.epoch.slots.Load()
+	if v.held != nil {
+		slots += v.held.slots.Load()
+	}
+	return slots
 }
 
 // releaseVersionsAfter releases the plan's versions once nobody can decide by it any more:
@@ -106,11 +130,14 @@ func (s *Store) releaseVersions(versions []*limitVersion) {
 
 // discardVersion drops a version that has neither plans nor slots. The store is locked.
 func (s *Store) discardVersion(version *limitVersion) {
-	if version.plans > 0 || version.epoch.slots.Load() > 0 || s.versions[version.key] != version {
+	if version.plans > 0 || version.slots() > 0 || s.versions[version.key] != version {
 		return
 	}
 	s.forgetVersion(version)
 	s.freeEpoch(version.epoch)
+	if version.held != nil {
+		s.freeEpoch(version.held)
+	}
 }
 
 // forgetVersion drops a version, and keeps its epoch. The store is locked.

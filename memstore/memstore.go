@@ -49,6 +49,9 @@ type Config struct {
 	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the
 	// wall clock when the store is made. It must be safe for concurrent use.
 	Now func() stint.Instant
+	// MaxHolds bounds the live holds of one client under one limit, 1 to stint.MaxHolds; a Reserve beyond it is denied.
+	// Default: 0, which is stint.DefaultMaxHolds.
+	MaxHolds int
 }
 
 // A Store is a stint.Store in memory. It is safe for concurrent use and needs no
@@ -70,6 +73,10 @@ type Store struct {
 	evicting  sync.Mutex // held, and no shard's with it at first, while memory is brought below the cap
 	nextShard int        // the shard that was looked at last for that
 
+	ids      [idShards]idShard // of holds
+	maxHolds int
+	waiters  waiters
+
 	// guards versions, freeIDs and changes of epochs; may be locked while shards are
 	mu         sync.Mutex
 	versions   map[versionKey]*limitVersion // all
@@ -90,6 +97,9 @@ func New(config Config) *Store {
 		s.maxBytes = DefaultMaxBytes
 	}
 	s.maxBytes = max(s.maxBytes, MinMaxBytes)
+	if s.maxHolds = min(config.MaxHolds, stint.MaxHolds); s.maxHolds <= 0 {
+		s.maxHolds = stint.DefaultMaxHolds
+	}
 	s.anchor = time.Now()
 	s.origin = stint.Instant(s.anchor.UnixMicro())
 	s.epochs.Store(new([]*epoch))

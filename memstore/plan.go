@@ -23,6 +23,7 @@ type limit struct {
 	algorithm   stint.Algorithm
 	countDenied bool
 	capacity    int64
+	cost        int64  // of each operation; 0: what it asks for
 	tag         uint64 // tells apart the states of one key; spares the shard's bits
 
 	token   *algorithm.TokenBucket
@@ -30,6 +31,7 @@ type limit struct {
 	window  *algorithm.FixedWindow
 	log     *algorithm.SlidingWindowLog
 	counter *algorithm.SlidingWindowCounter
+	places  *algorithm.Concurrency
 }
 
 // plan returns the policy's plan.
@@ -53,11 +55,13 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 			l.log = algorithm.NewSlidingWindowLog(limit)
 		case stint.AlgorithmSlidingWindowCounter:
 			l.counter = algorithm.NewSlidingWindowCounter(limit)
+		case stint.AlgorithmConcurrency:
+			l.places = algorithm.NewConcurrency(limit)
 		default:
 			p.fault = stint.Invalid("algorithm", limit.Algorithm, "one that memstore has")
 		}
 		l.policy, l.algorithm, l.capacity = policy.Name(), limit.Algorithm, limit.Capacity
-		l.countDenied = limit.CountDenied
+		l.countDenied, l.cost = limit.CountDenied, limit.Cost
 		p.countDenied = p.countDenied || limit.CountDenied
 		// Lengths keep distinct names distinct when they are joined.
 		identity := strconv.Itoa(
@@ -72,14 +76,46 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 	return p
 }
 
+// takes is how many permits a request for n takes.
+func (l *limit) takes(n int64) int64 {
+	if l.cost > 0 {
+		return l.cost
+	}
+	return n
+}
+
+// permits is how many permits the limit is asked for by a verb with so many of them; of a Reserve or a Commit it
+// depends on what is held.
+func (l *limit) permits(verb stint.Verb, n int64) int64 {
+	switch {
+	case verb > stint.Settle:
+		return n
+	case verb != stint.Settle:
+		return l.takes(n)
+	case l.settles():
+		return n
+	}
+	return 0
+}
+
+// settles reports whether a Settle concerns the limit: not if it has a cost of its own, or if its permits are places.
+func (l *limit) settles() bool { return l.cost == 0 && l.places == nil }
+
 // apply carries out an action and reports whether it changed the state.
 func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n int64, out *stint.Outcome) bool {
 	if action == algorithm.Settle {
 		n = algorithm.Amount(n)
 	}
-	if l.log != nil {
+	switch {
+	case l.log != nil:
 		l.log.Apply(action, &st.log, now, n, out)
-	} else {
+	case l.places != nil:
+		l.places.Decide(st.held, n, out)
+	case l.token != nil && st.held > 0:
+		b := st.tokens()
+		l.token.Apply(action, &b, now, n, out)
+		st.setBucket(&b)
+	default:
 		l.applyWords(action, &st.words, now, n, out)
 	}
 	switch action {
@@ -114,7 +150,7 @@ func (l *limit) applyWords(action algorithm.Action, st *words, now stint.Instant
 		c := st.counter()
 		l.counter.Apply(action, &c, now, n, out)
 		st.setCounter(&c)
-	case stint.AlgorithmSlidingWindowLog: // its state is not in words
+	case stint.AlgorithmSlidingWindowLog, stint.AlgorithmConcurrency: // their states are not in words
 	}
 }
 
@@ -122,7 +158,7 @@ func (l *limit) applyWords(action algorithm.Action, st *words, now stint.Instant
 func (l *limit) grows(st *state, now stint.Instant) time.Duration {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
-		b := st.bucket()
+		b := st.tokens()
 		return l.token.Grows(&b, now)
 	case stint.AlgorithmLeakyBucket:
 		b := st.bucket()
@@ -135,6 +171,10 @@ func (l *limit) grows(st *state, now stint.Instant) time.Duration {
 		return l.counter.Grows(&c, now)
 	case stint.AlgorithmSlidingWindowLog:
 		return l.log.Grows(&st.log, now)
+	case stint.AlgorithmConcurrency:
+		if st.held > 0 {
+			return stint.Never // but for the end of a hold
+		}
 	}
 	return 0 // prepare lets no other algorithm in
 }
@@ -151,7 +191,7 @@ func (l *limit) sameAlgorithm(o *limit) bool { return l.algorithm == o.algorithm
 func (l *limit) adopt(st *state, version *limit, now stint.Instant) {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
-		b := l.token.Adopt(st.bucket(), version.token, now)
+		b := l.token.Adopt(st.tokens(), version.token, now)
 		st.setBucket(&b)
 	case stint.AlgorithmLeakyBucket:
 		b := l.leaky.Adopt(st.bucket(), version.leaky, now)
@@ -161,6 +201,7 @@ func (l *limit) adopt(st *state, version *limit, now stint.Instant) {
 		c := l.counter.Adopt(st.counter(), version.counter, now)
 		st.setCounter(&c)
 	case stint.AlgorithmSlidingWindowLog: // load adopts a log
+	case stint.AlgorithmConcurrency: // what is held is held under any limit
 	}
 }
 
@@ -179,6 +220,7 @@ func (l *limit) life(st *state) (worthless stint.Instant, life int64) {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		b := st.bucket()
 		return b.Due + 1, int64(b.Due - b.Last)
+	case stint.AlgorithmConcurrency: // its state is what is held
 	}
 	return longAgo, 0 // prepare lets no other algorithm in
 }

@@ -38,21 +38,32 @@ func (s *Store) endEpochs(ctx context.Context, which func(*limitVersion) bool) e
 	return nil
 }
 
-// endEpoch ends the epoch of a version, if it has states, and begins another one, if any plan
-// may write in it. The store and all shards are locked.
+// endEpoch ends the epochs of a version that have states, and begins others, if any plan
+// may write in them. The store and all shards are locked.
 func (s *Store) endEpoch(version *limitVersion) {
-	e := version.epoch
-	slots := e.slots.Load()
-	if slots == 0 {
+	if version.slots() == 0 {
 		return // an epoch of no states is a new one
 	}
-	e.version = nil
-	s.staleSlots.Add(slots)
-	s.bytes.Add(epochBytes)
+	ended := []*epoch{version.epoch}
+	if version.held != nil {
+		ended = append(ended, version.held)
+	}
+	for _, e := range ended {
+		slots := e.slots.Load()
+		if slots == 0 {
+			s.freeEpoch(e)
+			continue
+		}
+		e.version = nil
+		s.staleSlots.Add(slots)
+		s.bytes.Add(epochBytes)
+	}
+	version.held = nil
 	if version.plans == 0 {
 		s.forgetVersion(version)
 	} else {
-		s.beginEpoch(version)
+		version.epoch = s.beginEpoch(version, false)
+		version.id.Store(version.epoch.id)
 	}
 }
 

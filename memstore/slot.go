@@ -74,7 +74,15 @@ func (s *slot) fill(hash uint64, w *words, id uint32) {
 // state is a state at work: read from a slot, changed, written back.
 type state struct {
 	words
-	log algorithm.Log
+	log  algorithm.Log
+	held int64 // permits
+}
+
+// tokens is the state of a token bucket, with what is held of it.
+func (st *state) tokens() algorithm.BucketState {
+	b := st.bucket()
+	b.Held = st.held
+	return b
 }
 
 func (w *words) bucket() algorithm.BucketState {

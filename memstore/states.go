@@ -41,6 +41,11 @@ func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
 	p.state.set(&p.slot.words)
 	if p.limit.log != nil {
 		p.state.log = t.logs[p.hash]
+	}
+	if p.epoch.isHeld {
+		p.loadHolding(t.held[p.hash], &version.limit, now)
+	}
+	if p.limit.log != nil {
 		p.limit.log.Adopt(&p.state.log, version.log, now)
 	} else if version != p.limit.version {
 		p.limit.adopt(&p.state, &version.limit, now)
@@ -56,9 +61,12 @@ func (s *Store) save(t *shard, p *limitOp) {
 		if p.epoch.isLog && p.limit.log == nil {
 			s.dropLog(t, p.hash)
 		}
+		if p.epoch.isHeld || p.holding != nil {
+			s.saveHolding(t, p)
+		}
 		p.slot.set(&p.state.words)
-		if before := p.epoch; before != p.limit.version.epoch {
-			p.epoch = p.limit.version.epoch
+		if before, after := p.epoch, s.epochOf(p.limit.version, p.holding != nil); before != after {
+			p.epoch = after
 			p.epoch.addSlot()
 			s.removeSlot(before)
 		}
@@ -79,7 +87,10 @@ func (s *Store) insertNew(t *shard, p *limitOp, ops []limitOp, now stint.Instant
 		if t.full() {
 			s.makeRoom(t, ops, now)
 		}
-		e := p.limit.version.epoch
+		if p.holding != nil {
+			s.saveHolding(t, p)
+		}
+		e := s.epochOf(p.limit.version, p.holding != nil)
 		e.addSlot()
 		t.table.Load().insert(p.hash, &p.state.words, e.id)
 		t.used++
@@ -102,6 +113,9 @@ func (s *Store) remove(t *shard, slot *slot, group int, id uint32) {
 	e := s.epoch(id)
 	if e.isLog {
 		s.dropLog(t, slot.hash.Load())
+	}
+	if e.isHeld {
+		s.dropHolding(t, slot.hash.Load())
 	}
 	t.table.Load().delete(slot, group)
 	t.used--

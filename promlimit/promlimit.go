@@ -32,7 +32,7 @@ import (
 
 // Metrics counts decisions. It is safe for concurrent use; make it with [New].
 type Metrics struct {
-	checks      [stint.AlgorithmSlidingWindowCounter + 1][2]series
+	checks      [stint.AlgorithmConcurrency + 1][2]series
 	degraded    [2]prometheus.Counter
 	storeErrors prometheus.Counter
 	overloaded  prometheus.Counter
@@ -66,7 +66,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 	for i, allowed := range []bool{false, true} {
 		text := strconv.FormatBool(allowed)
 		m.degraded[i] = degraded.WithLabelValues(text)
-		for _, algorithm := range stint.Algorithms() {
+		for _, algorithm := range append(stint.Algorithms(), stint.AlgorithmConcurrency) {
 			m.checks[algorithm][i] = series{
 				requests: requests.WithLabelValues(algorithm.String(), text),
 				seconds:  seconds.with(algorithm.String(), text),

@@ -69,6 +69,8 @@ rate_limiter_degraded_total{allowed="false"} 0
 rate_limiter_degraded_total{allowed="true"} 1
 # HELP rate_limiter_requests_total Checks answered, by the deciding limit's algorithm and by whether they were admitted.
 # TYPE rate_limiter_requests_total counter
+rate_limiter_requests_total{algorithm="CONCURRENCY",allowed="false"} 0
+rate_limiter_requests_total{algorithm="CONCURRENCY",allowed="true"} 0
 rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="false"} 1
 rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="true"} 0
 rate_limiter_requests_total{algorithm="LEAKY_BUCKET",allowed="false"} 0

@@ -227,6 +227,7 @@ func newMachine(limit stint.Limit) machine {
 		m.counter = algorithm.NewSlidingWindowCounter(limit)
 	case stint.AlgorithmSlidingWindowLog:
 		m.log = true
+	case stint.AlgorithmConcurrency: // check lets none in
 	}
 	return m
 }

@@ -128,7 +128,7 @@ func (s *Store) split(op *stint.Op) []*share {
 				h.final = append(h.final, claim.Key)
 			case stint.AlgorithmTokenBucket:
 				h.bucket = true
-			case stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowCounter:
+			default: // what comes back of it comes back exactly
 			}
 			index++
 		}

@@ -55,9 +55,9 @@ func wellFormed(t *testing.T, sequence Sequence) {
 }
 
 // Random limits set every parameter that a limit can have, so that none goes untested. What a
-// lease changes no answer shows.
+// lease changes no answer shows, and what a cost does is tested with holds.
 func TestRandomLimitsSetEveryField(t *testing.T) {
-	set := map[string]bool{"Name": true, "Lease": true}
+	set := map[string]bool{"Name": true, "Lease": true, "Cost": true}
 	c := newChooser(rand.NewPCG(1, 2).Uint64)
 	for _, algorithm := range stint.Algorithms() {
 		for range 500 {

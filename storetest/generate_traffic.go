@@ -256,7 +256,7 @@ func (g *traffic) claim(verb stint.Verb) stint.Claim {
 		) {
 			c.Permits = max(1, c.Permits) // which can't be refunded
 		}
-	case stint.Take, stint.Try, stint.Peek:
+	default: // a take, a try or a peek
 		c.Permits = g.cost(l)
 	}
 	return c

@@ -27,7 +27,7 @@ func (o *Oracle) evaluate(verb stint.Verb, now stint.Instant, ops []limitOp, sta
 		for i, op := range ops {
 			e.after[i], e.outcomes[i] = o.settle(op, states[i], now)
 		}
-	case stint.Take, stint.Try, stint.Peek:
+	default: // a take, a try or a peek: the oracle knows no holds
 		o.request(&e, verb, now, ops, states)
 	}
 	e.decide(verb, now)

@@ -22,6 +22,20 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Until is [For], and returns as soon as it is woken, too.
+func Until(ctx context.Context, d time.Duration, woken <-chan struct{}) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-woken:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Every calls a function each d, more than 0, until the context ends. A call that takes longer delays the next one.
 func Every(ctx context.Context, d time.Duration, do func()) {
 	ticker := time.NewTicker(d)

@@ -68,7 +68,7 @@ func (p *page) admit(a admission) error {
 		used = p.since(a, a.at-a.at%window)
 	case stint.AlgorithmSlidingWindowLog:
 		used = p.since(a, a.at-window+1)
-	case stint.AlgorithmSlidingWindowCounter:
+	default: // of a sliding window counter
 		start := a.at - a.at%window
 		both := p.since(a, start-window)
 		var current int64

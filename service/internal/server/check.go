@@ -259,7 +259,7 @@ func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) er
 func errStoreUnreachable(verb stint.Verb) error {
 	detail := problem.Unknown
 	switch verb {
-	case stint.Take, stint.Try:
+	default: // it may have been taken
 	case stint.Peek:
 		detail = "the store could not answer; nothing was consumed"
 	case stint.Reset:
@@ -345,7 +345,7 @@ func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) 
 			d.WindowStart = int64(at) - int64(at)%limit.Window.Microseconds()
 		case stint.AlgorithmSlidingWindowLog:
 			d.WindowStart = int64(at) - limit.Window.Microseconds()
-		case stint.AlgorithmTokenBucket:
+		default: // a token bucket's state has no more to tell
 		}
 	}
 	return details

@@ -176,8 +176,9 @@ func statesFor(l stint.Limit) states {
 		return &statesOf[algorithm.Log]{transition: algorithm.NewSlidingWindowLog(l).Apply}
 	case stint.AlgorithmSlidingWindowCounter:
 		return &statesOf[algorithm.CounterState]{transition: algorithm.NewSlidingWindowCounter(l).Apply}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // spanOf is the time over which a limit's admissions are counted: the one in which it renews itself, of months and

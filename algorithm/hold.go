@@ -1,0 +1,120 @@
+package algorithm
+
+import "github.com/stint-go/stint"
+
+// A Piece is what a hold took of a limit at one time, so that it comes back to where it counts: of a fixed window
+// the window, from At until Until; of a sliding window counter the window's start; of a log the time of the entry. A
+// bucket's has no time.
+type Piece struct {
+	At, Until stint.Instant
+	N         int64
+}
+
+// maxPieces bounds the pieces of one hold, which grows by one with each time that the hold does.
+const maxPieces = 16
+
+// AddPiece adds a piece to a hold's, which are in order of time. Once there are too many, the oldest two become one, at
+// the time of the older: of a log less may come back then, and never more.
+func AddPiece(pieces []Piece, p Piece) []Piece {
+	if last := len(pieces) - 1; last >= 0 && pieces[last].At == p.At && pieces[last].Until == p.Until {
+		pieces[last].N += p.N
+		return pieces
+	}
+	if len(pieces) == maxPieces {
+		pieces[0].N += pieces[1].N
+		pieces = append(pieces[:1], pieces[2:]...)
+	}
+	return append(pieces, p)
+}
+
+// EndHold ends a hold of n permits, of which kept stay charged, and returns how many came back.
+func (b *TokenBucket) EndHold(state *BucketState, now stint.Instant, n, kept int64) int64 {
+	t, backlog := b.backlog(state, now)
+	state.Held -= n
+	if back := b.timeOf(n - kept); back.less(backlog) {
+		backlog = b.sub(backlog, back)
+	} else {
+		backlog = span{}
+	}
+	state.due(t, backlog)
+	return n - kept
+}
+
+// Piece is what a hold has just taken.
+func (w *FixedWindow) Piece(state *WindowState, n int64) Piece {
+	return Piece{At: state.Start, Until: state.End, N: n}
+}
+
+// GiveBack gives back the permits of a piece, if its window still counts, and returns how many.
+func (w *FixedWindow) GiveBack(state *WindowState, now stint.Instant, p Piece) int64 {
+	s := w.at(state, now)
+	if s.Start != p.At || s.End != p.Until {
+		return 0
+	}
+	n := min(p.N, s.Count)
+	s.Count -= n
+	*state = s
+	return n
+}
+
+// Piece is what a hold has just taken.
+func (c *SlidingWindowCounter) Piece(state *CounterState, n int64) Piece {
+	return Piece{At: state.Start, N: n}
+}
+
+// GiveBack gives back the permits of a piece, if its window still counts, and returns how many.
+func (c *SlidingWindowCounter) GiveBack(state *CounterState, now stint.Instant, p Piece) int64 {
+	s, _ := c.at(state, now)
+	counter := &s.Current
+	switch p.At {
+	case s.Start:
+	case s.Start - stint.Instant(c.window):
+		counter = &s.Previous
+	default:
+		return 0
+	}
+	n := min(p.N, *counter)
+	*counter -= n
+	*state = s
+	return n
+}
+
+// SameLength reports whether the counts of two limits are of windows of one length, so that pieces of one count under
+// the other.
+func (c *SlidingWindowCounter) SameLength(other *SlidingWindowCounter) bool {
+	return c.window == other.window
+}
+
+// Piece is what a hold has just taken.
+func (w *SlidingWindowLog) Piece(log *Log, n int64) Piece {
+	return Piece{At: log.records[len(log.records)-1].at, N: n}
+}
+
+// GiveBack gives back the permits of a piece, as the oldest that are active, if it is active itself, and returns how
+// many. It leaves the records as they are, and the time of the newest request.
+func (w *SlidingWindowLog) GiveBack(log *Log, now stint.Instant, p Piece) int64 {
+	t := max(now, log.newest())
+	if p.At <= t-stint.Instant(w.window) {
+		return 0
+	}
+	gone := log.until(t - stint.Instant(w.window))
+	n := min(p.N, log.total()-gone)
+	log.gone, log.floor = gone+n, 0
+	return n
+}
+
+// Concurrency bounds how many permits are held at once. Its state is the holds themselves, never a counter beside
+// them. It is immutable and safe for concurrent use.
+type Concurrency struct{ capacity int64 }
+
+// NewConcurrency prepares a valid limit.
+func NewConcurrency(limit stint.Limit) *Concurrency { return &Concurrency{limit.Capacity} }
+
+// Decide says whether n permits more may be held beside those that are. Denied, RetryAfter is stint.Never: it takes the
+// end of a hold.
+func (c *Concurrency) Decide(held, n int64, out *stint.Outcome) {
+	*out = stint.Outcome{Allowed: held+n <= c.capacity, Limit: c.capacity, Remaining: max(0, c.capacity-held)}
+	if !out.Allowed {
+		out.RetryAfter = stint.Never
+	}
+}

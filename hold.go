@@ -1,0 +1,149 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The bounds on holds.
+const (
+	// MaxHoldIDBytes bounds the id of a hold.
+	MaxHoldIDBytes = 128
+	// MinHoldTTL and MaxHoldTTL bound how long a hold lives that nobody renews.
+	MinHoldTTL = time.Second
+	MaxHoldTTL = time.Hour
+	// DefaultHoldTTL is how long it lives unless it says otherwise.
+	DefaultHoldTTL = time.Minute
+	// MaxHolds bounds the live holds of one client under one limit; DefaultMaxHolds is how many a store allows unless it
+	// is set otherwise.
+	MaxHolds        = 10_000
+	DefaultMaxHolds = 1000
+)
+
+// A Hold says how permits are reserved. Only ID has no default.
+type Hold struct {
+	// ID identifies the hold in the whole store: 1 to MaxHoldIDBytes printable characters of ASCII. Whoever asks the
+	// limiter makes it, never the client that is limited: one id for a thousand requests would be charged once.
+	ID string
+	// TTL is for how long the permits are held if nobody renews, commits or cancels, by the store's clock, in whole
+	// microseconds; with a leaky bucket from the request's turn on. MinHoldTTL to MaxHoldTTL. Default: 0, DefaultHoldTTL.
+	TTL time.Duration
+	// Keep charges what is held when it expires, as for money; places are free then, too. Default: false, it goes back.
+	Keep bool
+}
+
+// Lives is the TTL with the default filled in.
+func (h *Hold) Lives() time.Duration {
+	if h.TTL == 0 {
+		return DefaultHoldTTL
+	}
+	return h.TTL
+}
+
+// Remembered is for how long a store remembers how the hold ended: twice the TTL, and at least a minute.
+func (h *Hold) Remembered() time.Duration { return max(2*h.Lives(), time.Minute) }
+
+// A HoldOp is the hold of a Reserve, Commit or Cancel, and what the store says of it.
+type HoldOp struct {
+	Hold
+	// ExpiresAt is when the hold expires: a Reserve sets it. With a Commit it is what the last Reserve said, so that a
+	// store that has lost the hold can tell how old it is. Default: 0, not known.
+	ExpiresAt Instant
+
+	// What follows is set by the store.
+
+	// Replayed says that the hold was there already (Reserve), or had ended in the same way (Commit, Cancel).
+	Replayed bool
+	// Lost says of a denied Reserve that the hold has expired, or was reset: nothing is held any more.
+	Lost bool
+	// Late says that a Commit came after the hold had expired, or was lost with the store's last second.
+	Late bool
+	// Reset says that some of what was held was reset meanwhile, so that nothing of that comes back.
+	Reset bool
+	// Full says of a denied Reserve that the client has as many holds as the store allows.
+	Full bool
+}
+
+// A HoldState is a live hold of a client under one limit.
+type HoldState struct {
+	ID        string
+	Limit     int // its place among the policy's limits
+	Permits   int64
+	ExpiresAt Instant
+}
+
+// A HoldEnd is how a hold ended. The zero value is that it has not.
+type HoldEnd uint8
+
+// The ends of a hold.
+const (
+	HoldLive HoldEnd = iota
+	HoldCommitted
+	HoldCancelled
+	HoldExpired
+)
+
+var holdEndNames = [...]string{"live", "committed", "cancelled", "expired"}
+
+// String is the end in lower case.
+func (e HoldEnd) String() string {
+	if int(e) >= len(holdEndNames) {
+		return "unknown"
+	}
+	return holdEndNames[e]
+}
+
+// ErrNoHolds is what a store answers that keeps no holds: one that processes share, or another service.
+var ErrNoHolds error = Invalid("hold", "asked for", "in a store in the process such as memstore: others keep no holds yet, "+
+	"no concurrency limits and no costs of limits")
+
+var (
+	// ErrResolved marks a Reserve, Commit or Cancel of a hold that has ended in another way. [ResolvedError] says how.
+	ErrResolved = errors.New("stint: the hold has ended")
+	// ErrUnknownReservation marks a Commit or Cancel of an id that the store does not know, and can't charge: it never was,
+	// or its end was long ago.
+	ErrUnknownReservation = errors.New("stint: the reservation is not known")
+	// ErrOtherClaims marks an operation on a hold that names other limits or keys than it was reserved for.
+	ErrOtherClaims = errors.New("stint: the hold has other claims")
+)
+
+// A ResolvedError says how and when a hold ended. errors.Is(err, [ErrResolved]) holds.
+type ResolvedError struct {
+	ID  string
+	End HoldEnd
+	At  Instant
+}
+
+// Error reads `stint: the hold "r-17" was committed at 2026-01-02T15:04:05.000000Z`.
+func (e *ResolvedError) Error() string {
+	return fmt.Sprintf("stint: the hold %q was %v at %v", e.ID, e.End, e.At)
+}
+
+// Is reports whether target is [ErrResolved].
+func (e *ResolvedError) Is(target error) bool { return target == ErrResolved }
+
+// validateHold reports what is wrong with the operation's hold.
+func (op *Op) validateHold() error {
+	h := op.Hold
+	switch {
+	case op.Verb <= Settle:
+		return Invalid("hold", "a hold", "none with "+op.Verb.String())
+	case h == nil:
+		return Invalid("hold", "nil", "a hold with an id")
+	case len(h.ID) == 0 || len(h.ID) > MaxHoldIDBytes || !printable(h.ID):
+		return Invalid("id", h.ID, fmt.Sprintf("1 to %d printable characters of ASCII", MaxHoldIDBytes))
+	case h.TTL != 0 && (h.TTL < MinHoldTTL || h.TTL > MaxHoldTTL || h.TTL%time.Microsecond != 0):
+		return Invalid("ttl", h.TTL, "1s to 1h in whole microseconds")
+	}
+	return nil
+}
+
+func printable(text string) bool {
+	for i := range len(text) {
+		if text[i] < 0x20 || text[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,510 @@
+package memstore
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// hold is a reservation, and after it has ended the memory of that. Its shard of ids is locked while it is used; what
+// its parts are is said there.
+type hold struct {
+	id      string
+	hashes  []uint64 // of the states, in the order of the claims and their limits
+	parts   []part   // the same; nil once it was committed or cancelled
+	keep    bool
+	expires stint.Instant
+	noticed atomic.Bool // whether a state was written without it, since it had expired
+
+	remembered int64 // how long the end is remembered, microseconds
+	end        stint.HoldEnd
+	endedAt    stint.Instant
+	late       bool
+	actual     []int64 // of a commit: what each limit was said to have cost
+	applied    int64
+}
+
+// holdBytes is about what a hold takes, beside its id and its parts.
+const holdBytes = 216
+
+// ended is how the hold has ended at now, and when.
+func (h *hold) ended(now stint.Instant) (stint.HoldEnd, stint.Instant) {
+	if h.end == stint.HoldLive && (now >= h.expires || h.noticed.Load()) {
+		return stint.HoldExpired, h.expires
+	}
+	return h.end, h.endedAt
+}
+
+// forgotten is from when on nothing is known of the hold.
+func (h *hold) forgotten() stint.Instant {
+	if h.end != stint.HoldLive {
+		return h.endedAt + stint.Instant(h.remembered)
+	}
+	return h.expires + stint.Instant(h.remembered)
+}
+
+func (h *hold) bytes() int64 { return holdBytes + int64(len(h.id)) + partBytes*int64(len(h.hashes)) }
+
+// idShards is how many parts the ids have.
+const idShards = 16
+
+// idShard is some of the ids, in two generations: what is written moves to the newer one, and the older one is
+// dropped as a whole once everything in it is forgotten. So nobody looks for what is to be forgotten.
+type idShard struct {
+	mu        sync.Mutex
+	cur, prev ids
+	turn      stint.Instant // from when on a write makes cur the older one
+	_         [64]byte
+}
+
+type ids struct {
+	holds     map[string]*hold
+	forgotten stint.Instant // from when on all of them are
+	bytes     int64
+}
+
+// find finds a hold, or what is remembered of it.
+func (s *idShard) find(id string) *hold {
+	if h := s.cur.holds[id]; h != nil {
+		return h
+	}
+	return s.prev.holds[id]
+}
+
+// put keeps a hold.
+func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
+	forgotten := h.forgotten()
+	if now >= ids.turn && now >= ids.prev.forgotten {
+		s.bytes.Add(-ids.prev.bytes)
+		ids.prev, ids.cur.holds, ids.cur.bytes, ids.cur.forgotten = ids.cur, map[string]*hold{}, 0, 0
+		ids.turn = forgotten
+	}
+	if ids.cur.holds[h.id] != h {
+		ids.cur.bytes += h.bytes()
+		s.bytes.Add(h.bytes())
+		ids.cur.holds[h.id] = h
+	}
+	ids.cur.forgotten = max(ids.cur.forgotten, forgotten)
+}
+
+// A holdOp is an operation on a hold under way.
+type holdOp struct {
+	store *Store
+	op    *stint.Op
+	hold  *hold // nil: the store does not know one
+	ops   []limitOp
+	outs  []stint.Outcome
+	now   stint.Instant
+}
+
+// decideHold carries out a Reserve, a Commit or a Cancel: with the id locked, and the shards of all its states.
+func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
+	ids := &s.ids[maphash.String(s.seed, op.Hold.ID)%idShards]
+	ids.mu.Lock()
+	defer ids.mu.Unlock()
+	known := ids.find(op.Hold.ID)
+	r := holdOp{store: s, op: &op, hold: known}
+	same, err := r.prepare()
+	if err != nil {
+		return stint.Decision{}, err
+	}
+	locks := s.lock(r.ops, nil)
+	for i := range r.ops {
+		s.hold(s.shard(r.ops[i].hash), &r.ops[i])
+	}
+	r.now = s.clock()
+	if known != nil && r.now > known.forgotten() {
+		r.hold = nil
+	}
+	for i := range r.ops {
+		s.load(s.shard(r.ops[i].hash), &r.ops[i], r.now)
+	}
+	d, err := r.decide(same)
+	for i := range r.ops {
+		p := &r.ops[i]
+		if err != nil {
+			p.changed = false
+		}
+		if op.Each != nil {
+			r.outs[i].GrowsAfter = p.grows(r.now)
+		}
+		s.save(s.shard(p.hash), p)
+	}
+	for i := range r.ops {
+		s.insertNew(s.shard(r.ops[i].hash), &r.ops[i], r.ops, r.now)
+	}
+	if err == nil && r.hold != nil {
+		s.put(ids, r.hold, r.now)
+	}
+	s.unlock(locks)
+	s.finish(r.ops, r.now)
+	if op.Verb != stint.Reserve {
+		s.wake(r.ops)
+	}
+	if op.Each != nil && err == nil {
+		copy(op.Each, r.outs)
+	}
+	return d, err
+}
+
+// prepare finds the states. It reports whether the hold is known by the same ones.
+func (r *holdOp) prepare() (same bool, err error) {
+	r.ops, err = r.store.limitOps(&r.op.Claim, r.op.Verb, nil)
+	for i := 0; i < len(r.op.And) && err == nil; i++ {
+		r.ops, err = r.store.limitOps(&r.op.And[i], r.op.Verb, r.ops)
+	}
+	r.outs = make([]stint.Outcome, len(r.ops))
+	same = r.hold != nil && len(r.ops) == len(r.hold.hashes)
+	for i := 0; same && i < len(r.ops); i++ {
+		same = r.ops[i].hash == r.hold.hashes[i]
+	}
+	return same, err
+}
+
+func (r *holdOp) decide(same bool) (stint.Decision, error) {
+	h := r.op.Hold
+	h.Replayed, h.Lost, h.Late, h.Reset, h.Full = false, false, false, false, false
+	end := stint.HoldLive
+	var at stint.Instant
+	if r.hold != nil {
+		end, at = r.hold.ended(r.now)
+	}
+	resolved := &stint.ResolvedError{ID: h.ID, End: end, At: at}
+	switch {
+	case r.hold != nil && !same && (end == stint.HoldLive || end == stint.HoldExpired):
+		return stint.Decision{}, stint.ErrOtherClaims
+	case r.op.Verb == stint.Reserve && (end == stint.HoldCommitted || end == stint.HoldCancelled):
+		return stint.Decision{}, resolved
+	case r.op.Verb == stint.Reserve:
+		return r.reserve(end), nil
+	case r.hold == nil:
+		return r.commitLost()
+	case end == stint.HoldExpired && r.op.Verb == stint.Cancel:
+		return stint.Decision{}, resolved
+	case end == stint.HoldCommitted || end == stint.HoldCancelled:
+		if !r.again(end) {
+			return stint.Decision{}, resolved
+		}
+		h.Replayed, h.Late = true, r.hold.late
+		return r.answer(r.hold.applied), nil
+	case end == stint.HoldExpired:
+		return r.commitExpired(), nil
+	default:
+		return r.finish(), nil
+	}
+}
+
+// reserve takes what the hold lacks of each limit, if all admit it.
+func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
+	h, told := r.hold, r.op.Hold
+	lacks := make([]int64, len(r.ops))
+	allowed, gone := true, false
+	for i := range r.ops {
+		p := &r.ops[i]
+		lacks[i] = p.limit.takes(p.permits)
+		if h != nil {
+			part := &h.parts[i]
+			switch {
+			case end == stint.HoldExpired:
+				lacks[i] -= part.keptAtEnd()
+			case part.gone(p.holding):
+				gone = true
+			default:
+				lacks[i] -= part.n + part.kept
+			}
+		}
+		lacks[i] = max(0, lacks[i])
+		r.look(i, lacks[i])
+		if p.holding != nil && lacks[i] > 0 && (h == nil || h.parts[i].in == nil) && len(p.holding.parts)-p.due >= r.store.maxHolds {
+			told.Full = true
+			untilNext := time.Duration(p.holding.parts[p.due].hold.expires-r.now) * time.Microsecond
+			r.outs[i].Allowed, r.outs[i].RetryAfter = false, max(r.outs[i].RetryAfter, untilNext)
+		}
+		allowed = allowed && r.outs[i].Allowed
+	}
+	live := h != nil && end == stint.HoldLive
+	told.Replayed, told.Reset = live && !gone, gone
+	if !allowed {
+		told.Lost = h != nil && (end == stint.HoldExpired || gone)
+		return stint.Combine(r.outs, r.now)
+	}
+	if h == nil {
+		h = r.newHold()
+		r.hold = h
+	}
+	r.take(lacks, end)
+	return stint.Combine(r.outs, r.now)
+}
+
+// take takes what was looked at, and puts every part where it expires now.
+func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
+	h, told := r.hold, r.op.Hold
+	for i := range r.ops {
+		p, part := &r.ops[i], &h.parts[i]
+		p.changed = true
+		switch {
+		case end == stint.HoldExpired:
+			r.drop(p, part)
+		case part.gone(p.holding):
+			part.n, part.pieces = 0, nil
+		case part.in != nil:
+			p.holding.remove(part)
+		}
+		part.limit = p.limit
+		if lacks[i] > 0 {
+			p.limit.apply(algorithm.Take, &p.state, r.now, lacks[i], &r.outs[i])
+			p.state.held += lacks[i]
+			part.n += lacks[i]
+			part.pieces = algorithm.AddPiece(part.pieces, p.limit.piece(&p.state, lacks[i]))
+		}
+	}
+	expires := r.now.Add(told.Lives())
+	for i := range r.outs {
+		expires = max(expires, r.now.Add(told.Lives()+r.outs[i].Delay))
+	}
+	if end == stint.HoldLive {
+		expires = max(expires, h.expires)
+	}
+	h.expires, h.keep, h.remembered = expires, told.Keep, told.Remembered().Microseconds()
+	h.end = stint.HoldLive
+	h.noticed.Store(false)
+	told.ExpiresAt = expires
+	for i := range r.ops {
+		p, part := &r.ops[i], &h.parts[i]
+		if part.n == 0 {
+			continue
+		}
+		if p.holding == nil {
+			p.holding = &holding{}
+		}
+		p.holding.add(part)
+		if p.limit.places != nil {
+			r.look(i, 0)
+		}
+	}
+}
+
+// drop ends what an expired hold may still hold of a state that has not noticed yet.
+func (r *holdOp) drop(p *limitOp, part *part) {
+	kept := part.keptAtEnd()
+	if part.n > 0 && part.in != nil && part.in == p.holding {
+		if at := slices.Index(p.holding.parts, part); at >= p.due { // the clock was set back
+			p.limit.endPart(&p.state, part.hold.expires, part, part.keeps())
+		} else {
+			p.due--
+		}
+		p.holding.remove(part)
+	}
+	part.in, part.n, part.kept, part.pieces = nil, 0, kept, nil
+}
+
+// keptAtEnd is what is charged of a part once its hold has expired, whether that was noticed or not.
+func (part *part) keptAtEnd() int64 {
+	if part.hold.keep && part.limit.places == nil {
+		return part.kept + part.n
+	}
+	return part.kept
+}
+
+// finish ends a live hold.
+func (r *holdOp) finish() stint.Decision {
+	var least leastApplied
+	for i := range r.ops {
+		p, part := &r.ops[i], &r.hold.parts[i]
+		charge, kept := int64(0), int64(0)
+		switch {
+		case r.op.Verb == stint.Cancel && p.limit.leaky == nil: // all of it goes back
+		case !p.limit.adjustable():
+			kept = part.n
+		default:
+			cost := max(0, p.permits-part.kept)
+			kept = min(cost, part.n)
+			charge = cost - kept
+		}
+		applied := int64(0)
+		switch {
+		case part.gone(p.holding):
+			r.op.Hold.Reset, charge = true, 0
+		case part.in != nil:
+			applied = -r.end(p, part, kept)
+		}
+		if applied += r.charge(i, charge); p.limit.adjustable() {
+			least.add(applied)
+		}
+	}
+	return r.over(least.n)
+}
+
+// end takes a part out of its state.
+func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
+	p.changed = true
+	if p.merged {
+		part.pieces = nil
+	}
+	back = p.limit.endPart(&p.state, r.now, part, kept)
+	p.holding.remove(part)
+	return back
+}
+
+// charge charges a limit what it cost beyond what was held, and returns how much of it was applied.
+func (r *holdOp) charge(i int, n int64) int64 {
+	p := &r.ops[i]
+	changed := p.limit.apply(algorithm.Settle, &p.state, r.now, n, &r.outs[i])
+	p.changed = p.changed || changed
+	return r.outs[i].Applied
+}
+
+// commitExpired charges what a hold cost that has expired.
+func (r *holdOp) commitExpired() stint.Decision {
+	var least leastApplied
+	for i := range r.ops {
+		p, part := &r.ops[i], &r.hold.parts[i]
+		kept := part.keptAtEnd()
+		if part.in != nil && part.in == p.holding {
+			p.changed = true
+			r.drop(p, part)
+		}
+		if p.limit.adjustable() {
+			least.add(r.charge(i, max(0, p.permits-kept)))
+		}
+	}
+	r.op.Hold.Late, r.hold.late = true, true
+	return r.over(least.n)
+}
+
+// commitLost charges what a hold cost that the store has lost, if it can't have forgotten it.
+func (r *holdOp) commitLost() (stint.Decision, error) {
+	told := r.op.Hold
+	if r.op.Verb == stint.Cancel || told.ExpiresAt == 0 || r.now > told.ExpiresAt.Add(told.Remembered()) {
+		return stint.Decision{}, stint.ErrUnknownReservation
+	}
+	r.hold = r.newHold()
+	r.hold.remembered = told.Remembered().Microseconds()
+	var least leastApplied
+	for i := range r.ops {
+		p := &r.ops[i]
+		if p.limit.places != nil {
+			continue
+		}
+		if applied := r.charge(i, p.limit.takes(p.permits)); p.limit.adjustable() {
+			least.add(applied)
+		}
+	}
+	told.Late, r.hold.late = true, true
+	return r.over(least.n), nil
+}
+
+// adjustable reports whether a commit may charge or give back permits of the limit.
+func (l *limit) adjustable() bool { return l.settles() && l.leaky == nil }
+
+// over remembers how the hold has ended, and answers.
+func (r *holdOp) over(applied int64) stint.Decision {
+	h := r.hold
+	h.end, h.endedAt, h.applied = stint.HoldCommitted, r.now, applied
+	if r.op.Verb == stint.Cancel {
+		h.end = stint.HoldCancelled
+	} else {
+		h.actual = r.costs()
+	}
+	h.parts = nil
+	return r.answer(applied)
+}
+
+// costs are what a commit says each limit has cost.
+func (r *holdOp) costs() []int64 {
+	costs := make([]int64, len(r.ops))
+	for i := range r.ops {
+		costs[i] = r.ops[i].permits
+	}
+	return costs
+}
+
+// again reports whether the operation asks for the end that the hold has had.
+func (r *holdOp) again(end stint.HoldEnd) bool {
+	if r.op.Verb == stint.Cancel || end == stint.HoldCancelled {
+		return r.op.Verb == stint.Cancel && end == stint.HoldCancelled
+	}
+	return slices.Equal(r.costs(), r.hold.actual)
+}
+
+// answer is the decision about an end: what it applied, and what is left now.
+func (r *holdOp) answer(applied int64) stint.Decision {
+	for i := range r.ops {
+		r.look(i, 0)
+	}
+	d := stint.Combine(r.outs, r.now)
+	d.Allowed, d.RetryAfter, d.Applied = true, 0, applied
+	return d
+}
+
+// look asks a limit for n permits; for none, only what is left.
+func (r *holdOp) look(i int, n int64) {
+	p, out := &r.ops[i], &r.outs[i]
+	if n > 0 {
+		p.apply(algorithm.Peek, r.now, n, out)
+		return
+	}
+	p.apply(algorithm.Settle, r.now, 0, out)
+	out.Allowed, out.RetryAfter = true, 0
+}
+
+// newHold is a hold of the operation's claims that holds nothing yet.
+func (r *holdOp) newHold() *hold {
+	h := &hold{id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)), parts: make([]part, len(r.ops))}
+	for i := range r.ops {
+		h.hashes[i] = r.ops[i].hash
+		h.parts[i] = part{hold: h, limit: r.ops[i].limit}
+	}
+	return h
+}
+
+// leastApplied is the least of what several limits applied. The zero value has none.
+type leastApplied struct {
+	n    int64
+	some bool
+}
+
+func (l *leastApplied) add(n int64) {
+	if !l.some || max(n, -n) < max(l.n, -l.n) {
+		l.n, l.some = n, true
+	}
+}
+
+// Holds lists the live holds of a client under the limits of a policy, the next to expire first.
+func (s *Store) Holds(ctx context.Context, key string, policy *stint.Policy) ([]stint.HoldState, error) {
+	op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
+	if err := op.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ops, err := s.limitOps(&op.Claim, stint.Peek, nil)
+	if err != nil {
+		return nil, err
+	}
+	locks := s.lock(ops, nil)
+	defer s.unlock(locks)
+	now := s.clock()
+	var list []stint.HoldState
+	for i := range ops {
+		h := s.shard(ops[i].hash).held[ops[i].hash]
+		if h == nil {
+			continue
+		}
+		for _, part := range h.parts {
+			if part.hold.expires > now {
+				list = append(list, stint.HoldState{ID: part.hold.id, Limit: i, Permits: part.n, ExpiresAt: part.hold.expires})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	return list, nil
+}

@@ -1,0 +1,312 @@
+package memstore
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// holding is what is held of one state. It stands beside the slot, in the shard's map, as a log does; the slot's epoch
+// says that there is one.
+type holding struct {
+	parts []*part // in the order in which they expire
+	held  int64   // permits of all of them
+}
+
+// part is what one hold holds of one state. It changes while the state's shard is locked.
+type part struct {
+	hold   *hold
+	limit  *limit   // by which it was last taken
+	in     *holding // nil: nothing is held, or what was held has been reset or evicted
+	n      int64    // permits held
+	kept   int64    // permits that an expiry has charged
+	pieces []algorithm.Piece
+}
+
+// partBytes is about what a part takes, with its pieces and its place in a holding.
+const partBytes = 96
+
+// maxWalk bounds how many expiries are looked at to find out when permits would be admitted.
+const maxWalk = 100
+
+// gone reports whether what the part held is not in a holding any more, that of the state.
+func (part *part) gone(of *holding) bool { return part.n > 0 && (part.in == nil || part.in != of) }
+
+// keeps is how many permits of the part an expiry charges.
+func (part *part) keeps() int64 {
+	switch {
+	case part.limit.places != nil:
+		return 0
+	case part.hold.keep || part.limit.cost > 0 || part.limit.leaky != nil:
+		return part.n
+	}
+	return 0
+}
+
+// expire notes an expiry, whose effect on the state has been computed.
+func (part *part) expire() {
+	part.hold.noticed.Store(true)
+	if part.hold.keep && part.limit.places == nil {
+		part.kept += part.n
+	}
+	part.in, part.n, part.pieces = nil, 0, nil
+}
+
+// loadHolding adds what is held to a state, as the limit wrote it that did, and lets expire what is due. Nothing is
+// changed but the limitOp's own state; saveHolding does the rest, if the operation changes anything.
+func (p *limitOp) loadHolding(h *holding, writer *limit, now stint.Instant) {
+	p.holding, p.state.held = h, h.held
+	for p.due < len(h.parts) && h.parts[p.due].hold.expires <= now {
+		part := h.parts[p.due]
+		writer.endPart(&p.state, part.hold.expires, part, part.keeps())
+		p.due++
+	}
+	p.merged = writer.counter != nil && p.limit.counter != nil && !writer.counter.SameLength(p.limit.counter)
+}
+
+// endPart takes a part out of a state at an instant, of which so many permits stay charged, and returns how many came
+// back. The part stays as it was.
+func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64) (back int64) {
+	switch l.algorithm {
+	case stint.AlgorithmTokenBucket:
+		b := st.tokens()
+		back = l.token.EndHold(&b, at, part.n, kept)
+		st.setBucket(&b)
+	case stint.AlgorithmConcurrency:
+		back = part.n
+	default:
+		back = l.giveBack(st, at, part.pieces, part.n-kept)
+	}
+	st.held -= part.n
+	return back
+}
+
+// giveBack gives back permits, the newest pieces first, where they still count.
+func (l *limit) giveBack(st *state, at stint.Instant, pieces []algorithm.Piece, n int64) (back int64) {
+	for _, piece := range slices.Backward(pieces) {
+		piece.N = min(piece.N, n)
+		if n -= piece.N; piece.N == 0 {
+			break
+		}
+		switch l.algorithm {
+		case stint.AlgorithmFixedWindow:
+			w := st.window()
+			back += l.window.GiveBack(&w, at, piece)
+			st.setWindow(&w)
+		case stint.AlgorithmSlidingWindowCounter:
+			c := st.counter()
+			back += l.counter.GiveBack(&c, at, piece)
+			st.setCounter(&c)
+		case stint.AlgorithmSlidingWindowLog:
+			back += l.log.GiveBack(&st.log, at, piece)
+		default: // a bucket's permits come back otherwise, or not at all
+		}
+	}
+	return back
+}
+
+// piece is what n permits that were just taken are a hold's.
+func (l *limit) piece(st *state, n int64) algorithm.Piece {
+	switch l.algorithm {
+	case stint.AlgorithmFixedWindow:
+		w := st.window()
+		return l.window.Piece(&w, n)
+	case stint.AlgorithmSlidingWindowCounter:
+		c := st.counter()
+		return l.counter.Piece(&c, n)
+	case stint.AlgorithmSlidingWindowLog:
+		return l.log.Piece(&st.log, n)
+	default:
+		return algorithm.Piece{N: n}
+	}
+}
+
+// apply carries out an action on the limitOp's state. What it says of waits takes into account that what is held expires.
+func (p *limitOp) apply(action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome) (changed bool) {
+	changed = p.limit.apply(action, &p.state, now, n, out)
+	if p.holding == nil || len(p.holding.parts) == p.due {
+		return changed
+	}
+	if !out.Allowed && n <= p.limit.capacity {
+		out.RetryAfter = p.wait(now, n, out.RetryAfter)
+	}
+	if p.limit.places != nil {
+		last := p.holding.parts[len(p.holding.parts)-1]
+		out.ResetAfter = time.Duration(last.hold.expires-now) * time.Microsecond
+	}
+	return changed
+}
+
+// wait is how long until n permits would be admitted if nobody took, renewed or ended anything: own is how long if
+// nothing expired either. Of very many expiries the bound is that of the last one that is looked at.
+func (p *limitOp) wait(now stint.Instant, n int64, own time.Duration) time.Duration {
+	var st state
+	st.set(&p.state.words)
+	st.log, st.held = p.state.log, p.state.held
+	ready := readyAt(now, own)
+	for i, part := range p.holding.parts[p.due:] {
+		at := part.hold.expires
+		if ready <= at {
+			break
+		}
+		p.limit.endPart(&st, at, part, part.keeps())
+		var then stint.Outcome
+		p.limit.apply(algorithm.Peek, &st, at, n, &then)
+		if ready = readyAt(at, then.RetryAfter); then.Allowed {
+			break
+		}
+		if i+1 == maxWalk && p.limit.places == nil {
+			ready = min(ready, at)
+			break
+		}
+	}
+	return time.Duration(ready-now) * time.Microsecond
+}
+
+// readyAt is when a wait is over, or a time after all others.
+func readyAt(now stint.Instant, wait time.Duration) stint.Instant {
+	if wait == stint.Never {
+		return math.MaxInt64
+	}
+	return now.Add(wait)
+}
+
+// grows is how long until Remaining grows.
+func (p *limitOp) grows(now stint.Instant) time.Duration {
+	grows := p.limit.grows(&p.state, now)
+	if grows == stint.Never {
+		return time.Duration(p.holding.parts[p.due].hold.expires-now) * time.Microsecond
+	}
+	return grows
+}
+
+// add puts a part where it expires.
+func (h *holding) add(part *part) {
+	at, _ := slices.BinarySearchFunc(h.parts, part.hold.expires+1, compareExpiry)
+	h.parts = slices.Insert(h.parts, at, part)
+	h.held += part.n
+	part.in = h
+}
+
+// remove takes a part out. The hold's expiry is still the one by which it was added.
+func (h *holding) remove(part *part) {
+	at, _ := slices.BinarySearchFunc(h.parts, part.hold.expires, compareExpiry)
+	at += slices.Index(h.parts[at:], part)
+	h.parts = slices.Delete(h.parts, at, at+1)
+	h.held -= part.n
+	part.in = nil
+}
+
+func compareExpiry(part *part, at stint.Instant) int {
+	switch {
+	case part.hold.expires < at:
+		return -1
+	case part.hold.expires > at:
+		return 1
+	}
+	return 0
+}
+
+// saveHolding makes what load found out come true: what was due has expired, and what was reset is not held any more.
+func (s *Store) saveHolding(t *shard, p *limitOp) {
+	if known := t.held[p.hash]; known != nil && known != p.holding {
+		s.dropHolding(t, p.hash)
+	}
+	h := p.holding
+	if h == nil {
+		return
+	}
+	for _, part := range h.parts[:p.due] {
+		h.held -= part.n
+		part.expire()
+	}
+	h.parts = slices.Delete(h.parts, 0, p.due)
+	p.due = 0
+	if p.merged { // their counts can't be told from others' any more
+		for _, part := range h.parts {
+			part.pieces = nil
+		}
+	}
+	switch {
+	case len(h.parts) == 0:
+		p.holding = nil
+		s.dropHolding(t, p.hash)
+	case t.held == nil:
+		t.held = map[uint64]*holding{}
+		fallthrough
+	default:
+		t.held[p.hash] = h
+	}
+}
+
+// dropHolding lets go of what was held of a state that is no more.
+func (s *Store) dropHolding(t *shard, hash uint64) {
+	h := t.held[hash]
+	if h == nil {
+		return
+	}
+	for _, part := range h.parts {
+		part.in = nil
+	}
+	delete(t.held, hash)
+	if len(t.held) == 0 {
+		t.held = nil // a map does not shrink
+	}
+}
+
+// waiters are those who want to know when permits come back. The zero value has none.
+type waiters struct {
+	mu      sync.Mutex
+	count   atomic.Int64
+	byState map[uint64]map[*waiter]bool // by the states' hashes
+}
+
+type waiter struct{ wake func() }
+
+// Wake implements [stint.Waker]: it tells of holds that end, and of resets.
+func (s *Store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
+	plan, w := s.plan(policy), &waiter{wake}
+	s.waiters.mu.Lock()
+	defer s.waiters.mu.Unlock()
+	if s.waiters.byState == nil {
+		s.waiters.byState = map[uint64]map[*waiter]bool{}
+	}
+	for i := range plan.limits {
+		hash := s.hash(key, &plan.limits[i])
+		if s.waiters.byState[hash] == nil {
+			s.waiters.byState[hash] = map[*waiter]bool{}
+		}
+		s.waiters.byState[hash][w] = true
+	}
+	s.waiters.count.Add(1)
+	return func() {
+		s.waiters.mu.Lock()
+		defer s.waiters.mu.Unlock()
+		for i := range plan.limits {
+			hash := s.hash(key, &plan.limits[i])
+			if delete(s.waiters.byState[hash], w); len(s.waiters.byState[hash]) == 0 {
+				delete(s.waiters.byState, hash)
+			}
+		}
+		s.waiters.count.Add(-1)
+	}
+}
+
+// wake tells those who wait for one of the states.
+func (s *Store) wake(ops []limitOp) {
+	if s.waiters.count.Load() == 0 {
+		return
+	}
+	s.waiters.mu.Lock()
+	defer s.waiters.mu.Unlock()
+	for i := range ops {
+		for w := range s.waiters.byState[ops[i].hash] {
+			w.wake()
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package memstore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+// held is a store with a clock of the test's, and one policy.
+type held struct {
+	t      *testing.T
+	now    stint.Instant
+	store  *memstore.Store
+	policy *stint.Policy
+}
+
+func newHeld(t *testing.T, config memstore.Config, limits ...stint.Limit) *held {
+	t.Helper()
+	h := &held{t: t, now: 1_800_000_000_000_000}
+	config.Now = func() stint.Instant { return h.now }
+	h.store = memstore.New(config)
+	h.policy = h.policyOf(limits...)
+	return h
+}
+
+func (h *held) policyOf(limits ...stint.Limit) *stint.Policy {
+	h.t.Helper()
+	policy, err := stint.NewPolicy("p", limits...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return policy
+}
+
+// do carries out an operation by a policy.
+func (h *held) do(verb stint.Verb, policy *stint.Policy, n int64, hold *stint.HoldOp) (stint.Decision, error) {
+	return h.store.Decide(h.t.Context(), stint.Op{Verb: verb, Claim: stint.Claim{Key: "k", Policy: policy, Permits: n}, Hold: hold})
+}
+
+func (h *held) reserve(id string, n int64, ttl time.Duration) (stint.Decision, stint.HoldOp) {
+	h.t.Helper()
+	hold := stint.HoldOp{Hold: stint.Hold{ID: id, TTL: ttl}}
+	d, err := h.do(stint.Reserve, h.policy, n, &hold)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return d, hold
+}
+
+func (h *held) commit(policy *stint.Policy, id string, n int64) stint.HoldOp {
+	h.t.Helper()
+	hold := stint.HoldOp{Hold: stint.Hold{ID: id}}
+	if _, err := h.do(stint.Commit, policy, n, &hold); err != nil {
+		h.t.Fatal(err)
+	}
+	return hold
+}
+
+func (h *held) wantLeft(policy *stint.Policy, want int64) {
+	h.t.Helper()
+	if d, err := h.do(stint.Peek, policy, 1, nil); err != nil || d.Remaining != want {
+		h.t.Fatalf("%d left, want %d; %v", d.Remaining, want, err)
+	}
+}
+
+func TestAClientHasSoManyHolds(t *testing.T) {
+	h := newHeld(t, memstore.Config{MaxHolds: 3}, stint.FixedWindow(100, 24*time.Hour))
+	for i := range 3 {
+		if d, _ := h.reserve(fmt.Sprint(i), 1, time.Duration(10+i)*time.Second); !d.Allowed {
+			t.Fatal(d)
+		}
+	}
+	if d, hold := h.reserve("3", 1, time.Second); d.Allowed || !hold.Full || d.RetryAfter != 10*time.Second {
+		t.Fatalf("%v, %+v", d, hold)
+	}
+	if d, hold := h.reserve("0", 2, time.Minute); !d.Allowed || hold.Full {
+		t.Fatalf("a hold that is there does not grow: %v, %+v", d, hold)
+	}
+	h.now = h.now.Add(11 * time.Second)
+	if d, _ := h.reserve("3", 1, time.Second); !d.Allowed {
+		t.Fatal("an expired hold takes a place")
+	}
+	list, err := h.store.Holds(t.Context(), "k", h.policy)
+	if err != nil || len(list) != 3 || list[0].ID != "2" || list[1].ID != "3" || list[2].ID != "0" || list[2].Permits != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+}
+
+// From counts that a sliding counter of another length took over nothing comes back; from a fixed window, which goes on
+// to its own end, what was held.
+func TestHoldsOfAChangedLimit(t *testing.T) {
+	for _, test := range []struct {
+		before, after stint.Limit
+		left          int64 // after a commit of 2 of 10
+	}{
+		{stint.SlidingWindowCounter(20, time.Hour), stint.SlidingWindowCounter(20, 2*time.Hour), 9},
+		{stint.SlidingWindowCounter(20, time.Hour), stint.SlidingWindowCounter(30, time.Hour), 27},
+		{stint.FixedWindow(20, time.Hour), stint.FixedWindow(20, 2*time.Hour), 17},
+		{stint.SlidingWindowLog(20, time.Hour), stint.SlidingWindowLog(20, 2*time.Hour), 17},
+		{stint.TokenBucket(20, stint.PerHour(1)), stint.TokenBucket(40, stint.PerHour(2)), 17},
+		{stint.Concurrency(20), stint.Concurrency(5), 5},
+	} {
+		h := newHeld(t, memstore.Config{}, test.before)
+		h.reserve("a", 10, time.Minute)
+		after := h.policyOf(test.after)
+		if test.after.Algorithm == stint.AlgorithmConcurrency {
+			h.wantLeft(after, 0)
+		} else if _, err := h.do(stint.Take, after, 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.commit(after, "a", 2)
+		h.wantLeft(after, test.left)
+	}
+}
+
+// A reset drops what is held: its end moves nothing of what came after.
+func TestAResetDropsHolds(t *testing.T) {
+	for name, reset := range map[string]func(h *held) error{
+		"of the key": func(h *held) error { _, err := h.do(stint.Reset, h.policy, 0, nil); return err },
+		"of all":     func(h *held) error { return h.store.ResetAll(t.Context(), stint.Scope{All: true}) },
+	} {
+		h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
+		h.reserve("a", 10, time.Minute)
+		if err := reset(h); err != nil {
+			t.Fatal(err)
+		}
+		h.wantLeft(h.policy, 20)
+		h.reserve("b", 4, time.Minute)
+		if hold := h.commit(h.policy, "a", 2); !hold.Reset {
+			t.Errorf("%s: %+v", name, hold)
+		}
+		h.wantLeft(h.policy, 16)
+		h.commit(h.policy, "b", 3)
+		h.wantLeft(h.policy, 17)
+	}
+}
+
+// A hold that the store has lost is charged once, as long as it can't have forgotten it.
+func TestALostHoldIsChargedOnce(t *testing.T) {
+	h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
+	expires := h.now.Add(time.Minute)
+	for i := range 2 {
+		hold := stint.HoldOp{Hold: stint.Hold{ID: "a", TTL: time.Minute}, ExpiresAt: expires}
+		d, err := h.do(stint.Commit, h.policy, 5, &hold)
+		if err != nil || d.Applied != 5 || !hold.Late || hold.Replayed != (i > 0) {
+			t.Fatalf("%v, %+v, %v", d, hold, err)
+		}
+		h.wantLeft(h.policy, 15)
+	}
+	h.now = expires.Add(2*time.Minute) + 1
+	hold := stint.HoldOp{Hold: stint.Hold{ID: "b", TTL: time.Minute}, ExpiresAt: expires}
+	if _, err := h.do(stint.Commit, h.policy, 5, &hold); !errors.Is(err, stint.ErrUnknownReservation) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A leaky bucket's turns don't come back, and a hold's time counts from the turn.
+func TestReserveOfALeakyBucket(t *testing.T) {
+	h := newHeld(t, memstore.Config{}, stint.LeakyBucket(10, stint.PerSecond(1)).WithCost(1))
+	for i := range 3 {
+		d, hold := h.reserve(fmt.Sprint(i), 5, 10*time.Second)
+		if want := time.Duration(i) * time.Second; d.Delay != want || hold.ExpiresAt != h.now.Add(want+10*time.Second) {
+			t.Fatalf("%v, expires at %v", d, hold.ExpiresAt)
+		}
+	}
+	h.commit(h.policy, "0", 5)
+	if _, err := h.do(stint.Cancel, h.policy, 0, &stint.HoldOp{Hold: stint.Hold{ID: "1"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.wantLeft(h.policy, 7)
+}
+
+// What holds took of memory comes back, and so does what was remembered of them.
+func TestHoldsLeaveNoMemory(t *testing.T) {
+	h := newHeld(t, memstore.Config{}, stint.Concurrency(5), stint.TokenBucket(1000, stint.PerSecond(1)))
+	before := h.store.Stats().Bytes
+	round := func() {
+		for i := range 2000 {
+			h.reserve(fmt.Sprintf("%d-%d", h.now, i), 1, time.Second)
+			if i%2 == 0 {
+				h.commit(h.policy, fmt.Sprintf("%d-%d", h.now, i), 1)
+			}
+			h.now = h.now.Add(500 * time.Millisecond)
+		}
+	}
+	round()
+	after := h.store.Stats().Bytes
+	for range 3 {
+		round()
+	}
+	if now := h.store.Stats().Bytes; now > 2*after || after < before { // of which the moment is by chance
+		t.Errorf("%d bytes, then %d, then %d", before, after, now)
+	}
+}
+
+func BenchmarkReserveAndCommit(b *testing.B) {
+	for _, limits := range [][]stint.Limit{
+		{stint.TokenBucket(1_000_000, stint.PerSecond(1_000_000))},
+		{stint.Concurrency(1000)},
+		{stint.Concurrency(1000).WithCost(1), stint.FixedWindow(1_000_000_000, time.Minute).WithCost(1), stint.SlidingWindowCounter(1_000_000_000, 24*time.Hour)},
+	} {
+		policy, err := stint.NewPolicy("p", limits...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("limits=%d/first=%v", len(limits), limits[0].Algorithm), func(b *testing.B) {
+			store := memstore.New(memstore.Config{})
+			keys := make([]string, 1024)
+			for i := range keys {
+				keys[i] = fmt.Sprint("user:", i)
+			}
+			for i := 0; b.Loop(); i++ {
+				hold := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i)}}
+				op := stint.Op{Verb: stint.Reserve, Claim: stint.Claim{Key: keys[i%1024], Policy: policy, Permits: 3}, Hold: &hold}
+				if d, err := store.Decide(b.Context(), op); err != nil || !d.Allowed {
+					b.Fatal(d, err)
+				}
+				op.Verb, op.Permits = stint.Commit, 2
+				if _, err := store.Decide(b.Context(), op); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,277 @@
+package stint
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/internal/sleep"
+)
+
+// ErrLost ends the context that [Reservation.KeepAlive] returns, as its cause: the hold has expired or was reset, and its
+// permits went to others.
+var ErrLost = errors.New("stint: the hold is lost")
+
+// A Reservation is a hold that was admitted. End it once, by Commit or Cancel; what nobody ends expires. It is safe for
+// concurrent use.
+type Reservation struct {
+	limiter *Limiter
+	hold    Hold
+	key     string
+
+	mu        sync.Mutex
+	permits   int64
+	expiresAt Instant
+	replayed  bool
+}
+
+// An End is what a Commit or a Cancel did.
+type End struct {
+	// Applied is what was charged beyond what was held (above 0), or came back of it (below); of several limits the least.
+	// A charge is clipped at the limit's MaxDebt, and what no longer counts doesn't come back.
+	Applied int64
+	// Replayed says that the hold had ended in the same way before; nothing was done.
+	Replayed bool
+	// Late says that the hold had expired, or the store had lost it, so that all of the cost was charged now.
+	Late bool
+	// Reset says that some of what was held was reset meanwhile, so that nothing of that came back.
+	Reset bool
+	// At is the store's time.
+	At Instant
+}
+
+// Reserve holds n permits of the key from now on, so that others can't have them while a cost is not known yet, or while
+// something runs that takes a place of [Concurrency]. Like AllowN, it takes them of all limits or of none; then the
+// reservation is nil. Commit says what it cost: the rest goes back, or what lacks is charged.
+//
+// A hold is identified by its ID in the whole store. To reserve one again extends its time, and takes what lacks if n is
+// more than it holds; so the same Reserve may be sent twice. "" stands for a random one.
+//
+// A hold that neither ends nor is renewed in time expires, and all that it held is free, or, with [Hold.Keep], charged: so a process that dies
+// keeps nothing. Of a bucket, permits that are held don't refill: see docs/internals/holds.md.
+//
+// Limits that count denied requests, or lease, can't hold; a leaky bucket only with a cost of its own, which stays.
+// The error wraps [ErrInvalid] for these, and for a store that keeps no holds; [ErrResolved] if the hold was committed or
+// cancelled; [ErrOtherClaims] if its ID is live under another key or policy.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
+	if hold.ID == "" {
+		hold.ID = rand.Text()
+	}
+	r := &Reservation{limiter: l, hold: hold, key: strings.Clone(key)}
+	d, err := r.Grow(ctx, n)
+	if err != nil || !d.Allowed {
+		return nil, d, err
+	}
+	return r, d, nil
+}
+
+// ReserveWait is Reserve, and waits until the permits are there. It returns ErrDeadline at once when the context's
+// deadline is nearer than the wait, and ErrNever when n is above the limit itself. Callers of one limiter that wait for
+// one key are served in the order in which they came; between processes there is no order, and one who waits for many
+// permits may wait behind those who want few.
+func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
+	w, err := l.queues.join(ctx, key)
+	if err != nil {
+		return nil, Decision{}, err
+	}
+	defer l.queues.leave(w)
+	freed := make(chan struct{}, 1)
+	if waker, ok := l.store.(Waker); ok {
+		stop := waker.Wake(key, l.policy, func() {
+			select {
+			case freed <- struct{}{}:
+			default: // told already
+			}
+		})
+		defer stop()
+	}
+	for {
+		r, d, err := l.Reserve(ctx, key, n, hold)
+		switch deadline, bounded := ctx.Deadline(); {
+		case err != nil || d.Allowed:
+			return r, d, err
+		case d.RetryAfter == Never:
+			return nil, d, ErrNever
+		case bounded && d.RetryAfter > time.Until(deadline) && !l.policy.concurrent:
+			return nil, d, ErrDeadline // a place may be free sooner
+		}
+		l.queues.sleeps(w, time.Now().Add(d.RetryAfter))
+		if err := sleep.Until(ctx, d.RetryAfter, freed); err != nil {
+			return nil, d, err
+		}
+	}
+}
+
+// A Waker is a Store that tells when permits come back before their time, since a hold has ended.
+type Waker interface {
+	// Wake calls wake when permits of the key under the policy may have come back, until stop is called. It is called
+	// from other goroutines, and must not block.
+	Wake(key string, policy *Policy, wake func()) (stop func())
+}
+
+// ID is the hold's.
+func (r *Reservation) ID() string { return r.hold.ID }
+
+// ExpiresAt is when the hold expires if it is not renewed, by the store's clock; by this process's if a failure policy
+// admitted in the store's place.
+func (r *Reservation) ExpiresAt() Instant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expiresAt
+}
+
+// Replayed says that the hold was there before the last Reserve or Grow.
+func (r *Reservation) Replayed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.replayed
+}
+
+// Grow extends the hold's time, and takes what it lacks to hold so many permits in all: so a stream learns whether it may
+// go on. Denied, the hold stays as it was; one that had been lost is not there any more, and the error is [ErrLost].
+func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
+	h := HoldOp{Hold: r.hold}
+	d, err := r.limiter.carry(ctx, r.reserve(total, &h))
+	return d, r.grown(total, &h, &d, err)
+}
+
+// reserve is the operation that holds so many permits in all.
+func (r *Reservation) reserve(total int64, h *HoldOp) Op {
+	return Op{Verb: Reserve, Claim: Claim{Key: r.key, Policy: r.limiter.policy, Permits: total}, Hold: h}
+}
+
+// grown notes what became of the hold.
+func (r *Reservation) grown(total int64, h *HoldOp, d *Decision, err error) error {
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !d.Allowed {
+		if h.Lost {
+			return ErrLost
+		}
+		return nil
+	}
+	r.permits, r.expiresAt, r.replayed = max(r.permits, total), h.ExpiresAt, h.Replayed
+	return nil
+}
+
+// Commit ends the hold with what it cost in the end, 0 or more. To say the same twice is safe; after an error that wraps
+// ErrUnavailable, say it again. The error wraps [ErrResolved] if the hold ended otherwise, and [ErrUnknownReservation] if
+// that was too long ago. After it had expired, all of the cost is charged. Give it a context that outlives the request's.
+func (r *Reservation) Commit(ctx context.Context, actual int64) (End, error) {
+	return r.end(ctx, Commit, actual)
+}
+
+// Cancel ends the hold as if it had never been: for what never ran. All goes back, but a leaky bucket's turns.
+func (r *Reservation) Cancel(ctx context.Context) (End, error) { return r.end(ctx, Cancel, 0) }
+
+func (r *Reservation) end(ctx context.Context, verb Verb, actual int64) (End, error) {
+	h := HoldOp{Hold: r.hold, ExpiresAt: r.ExpiresAt()}
+	d, err := r.limiter.carry(ctx, Op{
+		Verb: verb, Claim: Claim{Key: r.key, Policy: r.limiter.policy, Permits: actual}, Hold: &h,
+	})
+	if err != nil {
+		return End{}, err
+	}
+	return End{Applied: d.Applied, Replayed: h.Replayed, Late: h.Late, Reset: h.Reset, At: d.At}, nil
+}
+
+// KeepAlive renews the hold, three times in each TTL, until the context ends or stop is called, and returns a context for
+// the work: that ends when the context does, and when the hold is lost, with [ErrLost] as its cause. All holds that the
+// limiter keeps alive are renewed together, in one call of the store. It does not end the hold.
+func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop context.CancelFunc) {
+	work, cancel := context.WithCancelCause(ctx)
+	r.limiter.keeper.add(work, cancel, r)
+	return work, func() { cancel(context.Canceled) }
+}
+
+// A keeper renews holds. The zero value has none.
+type keeper struct {
+	mu      sync.Mutex
+	kept    map[*Reservation]*keptAlive
+	running bool
+}
+
+// keptAlive is a hold that is renewed.
+type keptAlive struct {
+	work   context.Context //nolint:containedctx // it is the hold's life
+	cancel context.CancelCauseFunc
+	due    time.Time
+}
+
+// shortest is how long the keeper sleeps at the least: what is due within is renewed together.
+const shortest = MinHoldTTL / 6
+
+func (k *keeper) add(work context.Context, cancel context.CancelCauseFunc, r *Reservation) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil {
+		k.kept = map[*Reservation]*keptAlive{}
+	}
+	k.kept[r] = &keptAlive{work: work, cancel: cancel, due: time.Now().Add(r.hold.Lives() / 3)}
+	if !k.running {
+		k.running = true
+		go k.run() //nolint:gosec // it renews the holds of many, each as long as its own context
+	}
+}
+
+// run renews until there is nothing to renew any more.
+func (k *keeper) run() {
+	for {
+		_ = sleep.For(context.Background(), shortest)
+		due, more := k.take(time.Now())
+		if !more {
+			return
+		}
+		k.renew(due)
+	}
+}
+
+// take returns the holds that are due, and forgets those whose context has ended. It ends the run if there are none.
+func (k *keeper) take(now time.Time) (due []*Reservation, more bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r, alive := range k.kept {
+		switch {
+		case alive.work.Err() != nil:
+			delete(k.kept, r)
+		case !now.Before(alive.due):
+			alive.due = now.Add(r.hold.Lives() / 3)
+			due = append(due, r)
+		}
+	}
+	k.running = len(k.kept) > 0
+	return due, k.running
+}
+
+// renew renews holds together. What can't be renewed since the store is unreachable is tried again when it is due.
+func (k *keeper) renew(due []*Reservation) {
+	if len(due) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), MinHoldTTL/3)
+	defer cancel()
+	ops, holds, results := make([]Op, len(due)), make([]HoldOp, len(due)), make([]Result, len(due))
+	for i, r := range due {
+		r.mu.Lock()
+		holds[i].Hold = r.hold
+		ops[i] = r.reserve(r.permits, &holds[i])
+		r.mu.Unlock()
+	}
+	due[0].limiter.store.DecideAll(ctx, ops, results)
+	for i, r := range due {
+		err := r.grown(ops[i].Permits, &holds[i], &results[i].Decision, results[i].Err)
+		if errors.Is(err, ErrLost) || errors.Is(err, ErrResolved) {
+			k.mu.Lock()
+			if alive := k.kept[r]; alive != nil {
+				alive.cancel(ErrLost)
+			}
+			k.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+// reserving is a limiter with its store.
+type reserving struct {
+	*stint.Limiter
+	store *memstore.Store
+}
+
+func newReserving(t *testing.T, limits ...stint.Limit) reserving {
+	t.Helper()
+	store := memstore.New(memstore.Config{})
+	limiter, err := stint.New(store, "api", limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reserving{limiter, store}
+}
+
+// pass lets time pass in a synctest bubble.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // the bubble's time
+}
+
+// wantEach checks what is left of each limit.
+func (r reserving) wantEach(t *testing.T, want ...int64) {
+	t.Helper()
+	each := make([]stint.Outcome, len(want))
+	op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: r.Policy(), Permits: 1}, Each: each}
+	if _, err := r.store.Decide(t.Context(), op); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if each[i].Remaining != want[i] {
+			t.Errorf("limit %d has %d left, want %d", i, each[i].Remaining, want[i])
+		}
+	}
+}
+
+func reserve(t *testing.T, l reserving, n int64, hold stint.Hold) *stint.Reservation {
+	t.Helper()
+	r, d, err := l.Reserve(t.Context(), "k", n, hold)
+	if err != nil || !d.Allowed {
+		t.Fatalf("%d were not reserved: %v, %v", n, d, err)
+	}
+	return r
+}
+
+func wantLeft(t *testing.T, l reserving, want int64) {
+	t.Helper()
+	d, err := l.Peek(t.Context(), "k")
+	if err != nil || d.Remaining != want {
+		t.Fatalf("%d left, want %d; %v", d.Remaining, want, err)
+	}
+}
+
+// One request takes a place, a request and its tokens, or none of them.
+func TestReserveTakesAllLimitsOrNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t,
+			stint.Concurrency(2).Named("places").WithCost(1),
+			stint.FixedWindow(100, 24*time.Hour).Named("requests").WithCost(1),
+			stint.SlidingWindowCounter(1000, 24*time.Hour).Named("tokens"),
+		)
+		first := reserve(t, l, 600, stint.Hold{})
+		if r, d, err := l.Reserve(t.Context(), "k", 600, stint.Hold{}); r != nil || err != nil || d.Allowed || d.Index != 2 {
+			t.Fatalf("1200 of 1000 tokens: %v, %v", d, err)
+		}
+		reserve(t, l, 400, stint.Hold{ID: "second"})
+		if _, d, err := l.Reserve(t.Context(), "k", 1, stint.Hold{}); err != nil || d.Allowed {
+			t.Fatalf("a third place of two: %v, %v", d, err)
+		}
+		end, err := first.Commit(t.Context(), 100)
+		if err != nil || end.Applied != -500 || end.Late || end.Replayed {
+			t.Fatalf("committed: %+v, %v", end, err)
+		}
+		third := reserve(t, l, 500, stint.Hold{})
+		if _, err := third.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.wantEach(t, 1, 98, 500)
+	})
+}
+
+// A bucket whose permits are held does not refill beside them: what comes back is not there twice.
+func TestHeldPermitsStandInTheBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t, stint.TokenBucket(10, stint.PerSecond(1)))
+		r := reserve(t, l, 10, stint.Hold{})
+		pass(30 * time.Second)
+		if d, err := l.Allow(t.Context(), "k"); err != nil || d.Allowed || d.RetryAfter != 30*time.Second {
+			t.Fatalf("beside all that is held: %v, %v", d, err)
+		}
+		if end, err := r.Commit(t.Context(), 4); err != nil || end.Applied != -6 {
+			t.Fatalf("%+v, %v", end, err)
+		}
+		wantLeft(t, l, 6)
+		pass(time.Second)
+		wantLeft(t, l, 7)
+	})
+}
+
+func TestAHoldEndsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour).WithMaxDebt(50))
+		r := reserve(t, l, 10, stint.Hold{ID: "a"})
+		again := reserve(t, l, 10, stint.Hold{ID: "a"})
+		if !again.Replayed() || r.Replayed() {
+			t.Error("a reserve that was said twice is not told")
+		}
+		wantLeft(t, l, 90)
+		if d, err := r.Grow(t.Context(), 25); err != nil || !d.Allowed {
+			t.Fatalf("%v, %v", d, err)
+		}
+		wantLeft(t, l, 75)
+		if d, err := r.Grow(t.Context(), 5); err != nil || !d.Allowed {
+			t.Fatalf("%v, %v", d, err)
+		}
+		if d, err := r.Grow(t.Context(), 101); err != nil || d.Allowed || d.RetryAfter == 0 {
+			t.Fatalf("beyond the limit: %v, %v", d, err)
+		}
+		for i := range 3 {
+			end, err := r.Commit(t.Context(), 40)
+			if err != nil || end.Applied != 15 || end.Replayed != (i > 0) {
+				t.Fatalf("commit %d: %+v, %v", i, end, err)
+			}
+			wantLeft(t, l, 60)
+		}
+		if _, err := r.Commit(t.Context(), 41); !errors.Is(err, stint.ErrResolved) {
+			t.Errorf("another amount: %v", err)
+		}
+		var resolved *stint.ResolvedError
+		if _, err := r.Cancel(t.Context()); !errors.As(err, &resolved) || resolved.End != stint.HoldCommitted {
+			t.Errorf("another end: %v", err)
+		}
+		if _, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{ID: "a"}); !errors.Is(err, stint.ErrResolved) {
+			t.Errorf("reserved after its end: %v", err)
+		}
+		if _, _, err := l.Reserve(t.Context(), "other", 1, stint.Hold{ID: "a"}); !errors.Is(err, stint.ErrResolved) {
+			t.Errorf("reserved after its end for another key: %v", err)
+		}
+		pass(121 * time.Second) // it is forgotten
+		reserve(t, l, 1, stint.Hold{ID: "a"})
+		if _, _, err := l.Reserve(t.Context(), "other", 1, stint.Hold{ID: "a"}); !errors.Is(err, stint.ErrOtherClaims) {
+			t.Errorf("live under another key: %v", err)
+		}
+	})
+}
+
+func TestAnExpiredHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour), stint.Concurrency(5).WithCost(1))
+		released := reserve(t, l, 30, stint.Hold{TTL: time.Second})
+		kept := reserve(t, l, 20, stint.Hold{TTL: time.Second, Keep: true})
+		pass(time.Second)
+		l.wantEach(t, 80, 5)
+		if end, err := released.Commit(t.Context(), 12); err != nil || !end.Late || end.Applied != 12 {
+			t.Fatalf("%+v, %v", end, err)
+		}
+		if end, err := kept.Commit(t.Context(), 25); err != nil || !end.Late || end.Applied != 5 {
+			t.Fatalf("%+v, %v", end, err)
+		}
+		if end, err := kept.Commit(t.Context(), 25); err != nil || !end.Late || !end.Replayed || end.Applied != 5 {
+			t.Fatalf("again: %+v, %v", end, err)
+		}
+		l.wantEach(t, 63, 5)
+		r := reserve(t, l, 1, stint.Hold{TTL: time.Second})
+		pass(200 * time.Second)
+		if _, err := r.Commit(t.Context(), 1); !errors.Is(err, stint.ErrUnknownReservation) {
+			t.Errorf("long after its end: %v", err)
+		}
+	})
+}
+
+// KeepAlive renews; when the hold is lost all the same, the work's context ends.
+func TestKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t, stint.Concurrency(1))
+		r := reserve(t, l, 1, stint.Hold{TTL: 3 * time.Second})
+		work, stop := r.KeepAlive(t.Context())
+		pass(time.Minute)
+		if work.Err() != nil {
+			t.Fatalf("the hold was lost: %v", context.Cause(work))
+		}
+		wantLeft(t, l, 0)
+		if err := l.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		other := reserve(t, l, 1, stint.Hold{})
+		pass(5 * time.Second)
+		if !errors.Is(context.Cause(work), stint.ErrLost) {
+			t.Fatalf("the work goes on without its place: %v", context.Cause(work))
+		}
+		stop()
+		work, stop = other.KeepAlive(t.Context())
+		stop()
+		<-work.Done()
+		pass(2 * time.Minute)
+		wantLeft(t, l, 1)
+	})
+}
+
+// Who waits for a place gets it when one is released, in the order of coming.
+func TestReserveWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t, stint.Concurrency(1))
+		first := reserve(t, l, 1, stint.Hold{TTL: time.Hour})
+		var order []int
+		var mu sync.Mutex
+		var waiting sync.WaitGroup
+		for i := range 3 {
+			waiting.Go(func() {
+				pass(time.Duration(i) * time.Second)
+				r, _, err := l.ReserveWait(t.Context(), "k", 1, stint.Hold{TTL: time.Hour})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				if _, err := r.Commit(t.Context(), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		pass(10 * time.Second)
+		start := time.Now()
+		if _, err := first.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waiting.Wait()
+		if took := time.Since(start); took != 0 || len(order) != 3 || order[0] != 0 || order[2] != 2 {
+			t.Errorf("served in order %v after %v", order, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reserve(t, l, 1, stint.Hold{})
+		if _, _, err := l.ReserveWait(ctx, "k", 1, stint.Hold{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the deadline", err)
+		}
+		if _, _, err := l.ReserveWait(t.Context(), "k", 2, stint.Hold{}); !errors.Is(err, stint.ErrNever) {
+			t.Errorf("%v, want never", err)
+		}
+	})
+}
+
+// A crowd of holders never exceeds the capacity.
+func TestConcurrencyUnderACrowd(t *testing.T) {
+	l := newReserving(t, stint.Concurrency(7))
+	var running, most atomic.Int64
+	var crowd sync.WaitGroup
+	for range 64 {
+		crowd.Go(func() {
+			for range 200 {
+				r, d, err := l.Reserve(t.Context(), "k", 1, stint.Hold{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !d.Allowed {
+					continue
+				}
+				now := running.Add(1)
+				for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+				}
+				running.Add(-1)
+				if _, err := r.Commit(t.Context(), 1); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	if most.Load() > 7 || most.Load() == 0 {
+		t.Errorf("%d ran at once, want at most 7", most.Load())
+	}
+	wantLeft(t, l, 7)
+}
+
+func TestWhatCanNotBeHeld(t *testing.T) {
+	for want, limit := range map[string]stint.Limit{
+		"count_denied": stint.SlidingWindowLog(1, time.Second).CountingDenied(),
+		"lease":        stint.TokenBucket(10, stint.PerSecond(1)).WithLease(2),
+		"cost":         stint.LeakyBucket(10, stint.PerSecond(1)),
+	} {
+		_, _, err := newReserving(t, limit).Reserve(t.Context(), "k", 1, stint.Hold{})
+		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	l := newReserving(t, stint.Concurrency(1))
+	for want, hold := range map[string]stint.Hold{
+		"ttl is 999ms":    {TTL: 999 * time.Millisecond},
+		"ttl is 1h0m0.5s": {TTL: time.Hour + time.Second/2},
+		"id is":           {ID: "line\nbreak"},
+		`id is "aaaa`:     {ID: strings.Repeat("a", 129)},
+	} {
+		if _, _, err := l.Reserve(t.Context(), "k", 1, hold); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", hold, err, want)
+		}
+	}
+	if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "reserve") {
+		t.Errorf("a take of places: %v", err)
+	}
+	if err := stint.Concurrency(10_001).Validate(); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
