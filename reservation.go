@@ -57,11 +57,22 @@ type End struct {
 // The error wraps [ErrInvalid] for these, and for a store that keeps no holds; [ErrResolved] if the hold was committed or
 // cancelled; [ErrOtherClaims] if its ID is live under another key or policy.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
+	return l.ReserveEach(ctx, key, n, hold, nil)
+}
+
+// ReserveEach is Reserve, and tells what each limit said, as AllowEach does.
+func (l *Limiter) ReserveEach(
+	ctx context.Context,
+	key string,
+	n int64,
+	hold Hold,
+	each []Outcome,
+) (*Reservation, Decision, error) {
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
 	r := &Reservation{limiter: l, hold: hold, key: strings.Clone(key)}
-	d, err := r.Grow(ctx, n)
+	d, err := r.grow(ctx, n, each)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
@@ -123,6 +134,13 @@ func (r *Reservation) ExpiresAt() Instant {
 	return r.expiresAt
 }
 
+// Permits is how many permits are held, of limits without a cost of their own.
+func (r *Reservation) Permits() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.permits
+}
+
 // Replayed says that the hold was there before the last Reserve or Grow.
 func (r *Reservation) Replayed() bool {
 	r.mu.Lock()
@@ -133,8 +151,14 @@ func (r *Reservation) Replayed() bool {
 // Grow extends the hold's time, and takes what it lacks to hold so many permits in all: so a stream learns whether it may
 // go on. Denied, the hold stays as it was; one that had been lost is not there any more, and the error is [ErrLost].
 func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
+	return r.grow(ctx, total, nil)
+}
+
+func (r *Reservation) grow(ctx context.Context, total int64, each []Outcome) (Decision, error) {
 	h := HoldOp{Hold: r.hold}
-	d, err := r.limiter.carry(ctx, r.reserve(total, &h))
+	op := r.reserve(total, &h)
+	op.Each = each
+	d, err := r.limiter.carry(ctx, op)
 	return d, r.grown(total, &h, &d, err)
 }
 
@@ -183,48 +207,58 @@ func (r *Reservation) end(ctx context.Context, verb Verb, actual int64) (End, er
 
 // KeepAlive renews the hold, three times in each TTL, until the context ends or stop is called, and returns a context for
 // the work: that ends when the context does, and when the hold is lost, with [ErrLost] as its cause. All holds that the
-// limiter keeps alive are renewed together, in one call of the store. It does not end the hold.
+// limiter keeps alive are renewed together, in one call of the store. It does not end the hold. Call it once for a hold.
 func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop context.CancelFunc) {
 	work, cancel := context.WithCancelCause(ctx)
 	r.limiter.keeper.add(work, cancel, r)
 	return work, func() { cancel(context.Canceled) }
 }
 
-// A keeper renews holds. The zero value has none.
+// A keeper renews holds, in a goroutine that lives as long as there are any. The zero value has none.
 type keeper struct {
-	mu      sync.Mutex
-	kept    map[*Reservation]*keptAlive
-	running bool
+	mu   sync.Mutex
+	kept map[*Reservation]*keptAlive
+	idle chan struct{} // of the goroutine: closed when nothing is kept; nil: there is none
 }
 
 // keptAlive is a hold that is renewed.
 type keptAlive struct {
-	work   context.Context //nolint:containedctx // it is the hold's life
-	cancel context.CancelCauseFunc
-	due    time.Time
+	lost context.CancelCauseFunc
+	due  time.Time
 }
 
-// shortest is how long the keeper sleeps at the least: what is due within is renewed together.
+// shortest is how often the keeper looks for what is due.
 const shortest = MinHoldTTL / 6
 
-func (k *keeper) add(work context.Context, cancel context.CancelCauseFunc, r *Reservation) {
+// add renews a hold until the work's context ends.
+func (k *keeper) add(work context.Context, lost context.CancelCauseFunc, r *Reservation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kept == nil {
 		k.kept = map[*Reservation]*keptAlive{}
 	}
-	k.kept[r] = &keptAlive{work: work, cancel: cancel, due: time.Now().Add(r.hold.Lives() / 3)}
-	if !k.running {
-		k.running = true
-		go k.run() //nolint:gosec // it renews the holds of many, each as long as its own context
+	k.kept[r] = &keptAlive{lost, time.Now().Add(r.hold.Lives() / 3)}
+	if k.idle == nil {
+		k.idle = make(chan struct{})
+		go k.run(k.idle) //nolint:gosec // it renews the holds of many, each as long as its own context
+	}
+	context.AfterFunc(work, func() { k.remove(r) })
+}
+
+func (k *keeper) remove(r *Reservation) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if delete(k.kept, r); len(k.kept) == 0 && k.idle != nil {
+		close(k.idle)
+		k.idle = nil
 	}
 }
 
-// run renews until there is nothing to renew any more.
-func (k *keeper) run() {
+// run renews what is due until nothing is kept.
+func (k *keeper) run(idle chan struct{}) {
 	for {
-		_ = sleep.For(context.Background(), shortest)
-		due, more := k.take(time.Now())
+		_ = sleep.Until(context.Background(), shortest, idle) // nothing ends that context
+		due, more := k.due(idle, time.Now())
 		if !more {
 			return
 		}
@@ -232,21 +266,20 @@ func (k *keeper) run() {
 	}
 }
 
-// take returns the holds that are due, and forgets those whose context has ended. It ends the run if there are none.
-func (k *keeper) take(now time.Time) (due []*Reservation, more bool) {
+// due returns the holds that are to be renewed now, and reports whether the goroutine is to go on.
+func (k *keeper) due(idle chan struct{}, now time.Time) (due []*Reservation, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.idle != idle {
+		return nil, false
+	}
 	for r, alive := range k.kept {
-		switch {
-		case alive.work.Err() != nil:
-			delete(k.kept, r)
-		case !now.Before(alive.due):
+		if !now.Before(alive.due) {
 			alive.due = now.Add(r.hold.Lives() / 3)
 			due = append(due, r)
 		}
 	}
-	k.running = len(k.kept) > 0
-	return due, k.running
+	return due, true
 }
 
 // renew renews holds together. What can't be renewed since the store is unreachable is tried again when it is due.
@@ -269,7 +302,7 @@ func (k *keeper) renew(due []*Reservation) {
 		if errors.Is(err, ErrLost) || errors.Is(err, ErrResolved) {
 			k.mu.Lock()
 			if alive := k.kept[r]; alive != nil {
-				alive.cancel(ErrLost)
+				alive.lost(ErrLost)
 			}
 			k.mu.Unlock()
 		}

@@ -61,6 +61,23 @@ func (v *Verdict) DecidePlain(
 	return v.notePlain(limiter.AllowBefore(ctx, end, key, cost, v.Each))
 }
 
+// ReservePlain is DecidePlain for a request that holds its permits until its cost is known: the reservation is nil if it
+// was denied, or costs nothing. Errors are [stint.Limiter.Reserve]'s.
+func (v *Verdict) ReservePlain(
+	ctx context.Context,
+	limiter *stint.Limiter,
+	key string,
+	cost int64,
+	each bool,
+	hold stint.Hold,
+) (*stint.Reservation, error) {
+	if !v.claimPlain(limiter, key, cost, each) {
+		return nil, nil
+	}
+	reservation, d, err := limiter.ReserveEach(ctx, key, cost, hold, v.Each)
+	return reservation, v.notePlain(d, err)
+}
+
 // WaitPlain is DecidePlain for a caller that waits for permits and turns, at most to the context's deadline: what
 // comes later is denied. Errors are [stint.Limiter.WaitN]'s.
 func (v *Verdict) WaitPlain(ctx context.Context, limiter *stint.Limiter, key string, cost int64) error {

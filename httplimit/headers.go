@@ -26,6 +26,7 @@ type Headers struct {
 	policy []string   // the value of RateLimit-Policy
 	items  []string   // `"name";r=` of each limit
 	limits [][]string // X-RateLimit-Limit of each limit
+	places []bool     // whether each limit is of concurrency
 }
 
 // NewHeaders prepares the fields of the policy's decisions.
@@ -40,6 +41,7 @@ func NewHeaders(policy *stint.Policy, fields Fields) *Headers {
 		text = appendPolicyItem(text, name, limit)
 		h.items = append(h.items, string(appendQuoted(nil, name))+";r=")
 		h.limits = append(h.limits, []string{strconv.FormatInt(limit.Capacity, 10)})
+		h.places = append(h.places, isConcurrency(limit))
 	}
 	h.policy = []string{string(text)}
 	return h
@@ -107,7 +109,7 @@ func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outco
 	}
 	ends[rateValue] = len(text)
 	if h.fields&RetryAfter != 0 && !d.Allowed && d.RetryAfter != stint.Never {
-		text = strconv.AppendInt(text, RetrySeconds(d.RetryAfter), 10)
+		text = strconv.AppendInt(text, h.retrySeconds(&d, each), 10)
 	}
 	ends[retryValue] = len(text)
 
@@ -129,6 +131,21 @@ func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outco
 	if list[retryValue] != "" {
 		header[retryField] = list[retryValue : retryValue+1 : retryValue+1]
 	}
+}
+
+// retrySeconds is the value of Retry-After for a denial. A place may be free long before the holds expire, so one that a
+// concurrency limit denies may come again after a second, or when the other limits admit it.
+func (h *Headers) retrySeconds(d *stint.Decision, each []stint.Outcome) int64 {
+	if !h.places[d.Index] {
+		return RetrySeconds(d.RetryAfter)
+	}
+	seconds := int64(1)
+	for i := range min(len(each), len(h.places)) {
+		if !h.places[i] && !each[i].Allowed {
+			seconds = max(seconds, RetrySeconds(each[i].RetryAfter))
+		}
+	}
+	return seconds
 }
 
 // appendRate appends the value of RateLimit: the remaining permits of each limit
@@ -191,6 +208,9 @@ func appendPolicyItem(text []byte, name string, limit stint.Limit) []byte {
 	text = appendQuoted(text, name)
 	text = append(text, ";q="...)
 	text = strconv.AppendInt(text, limit.Capacity, 10)
+	if isConcurrency(limit) {
+		return append(text, `;qu="concurrent-requests"`...)
+	}
 	if w := secondsOrNone(limit.Span()); w > 0 {
 		text = append(text, ";w="...)
 		text = strconv.AppendInt(text, w, 10)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stint-go/stint"
@@ -19,6 +20,8 @@ import (
 type Middleware struct {
 	// describe tells whom a request counts for, or what rules know of it; decide decides it.
 	describe, decide func(*http.Request, *enforce.Evaluation) error
+	// reserve decides in the place of decide, and holds what the request costs; nil: nothing is held
+	reserve func(*http.Request, *enforce.Evaluation) (*stint.Reservation, error)
 	decided          func(*http.Request, *enforce.Verdict) // nil: nobody is told
 	fields           Fields
 	headers          *Headers                   // of the one policy; nil: of that which decided
@@ -43,7 +46,12 @@ type Middleware struct {
 //
 // The method is what routers take as a middleware, such as chi's Use and, by
 // echo.WrapMiddleware, echo's.
+//
+// With [Config.Reserve] it holds what a request costs while next runs: see there.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	if m.reserve != nil {
+		return m.wrapHolding(next)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.Admit(w, r) {
 			next.ServeHTTP(w, r)
@@ -52,14 +60,18 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 }
 
 // Admit is Wrap for a framework that calls the next handler in a way of its own: it
-// reports whether the request is admitted, and has answered it otherwise.
-func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool {
+// reports whether the request is admitted, and has answered it otherwise. It takes what
+// the request costs, also with [Config.Reserve].
+func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool { return m.admit(w, r, m.decide) }
+
+// admit is Admit, by a decision of any kind.
+func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, decide func(*http.Request, *enforce.Evaluation) error) bool {
 	e := m.evaluations.Get()
 	v := &e.Verdict
 	err := m.describe(r, e)
 	unfit := err != nil
 	if err == nil {
-		err = m.carryOut(w.Header(), r, e)
+		err = m.carryOut(w.Header(), r, e, decide)
 		unfit = errors.Is(err, stint.ErrInvalid)
 	}
 	if err != nil && m.failed != nil {
@@ -83,9 +95,14 @@ func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // carryOut decides a request, holds one that has a turn to wait for, and writes the fields.
-func (m *Middleware) carryOut(header http.Header, r *http.Request, e *enforce.Evaluation) error {
+func (m *Middleware) carryOut(
+	header http.Header,
+	r *http.Request,
+	e *enforce.Evaluation,
+	decide func(*http.Request, *enforce.Evaluation) error,
+) error {
 	v := &e.Verdict
-	if err := m.decide(r, e); err != nil {
+	if err := decide(r, e); err != nil {
 		return err
 	}
 	if m.decided != nil {
@@ -157,6 +174,13 @@ func New(config Config) (*Middleware, error) {
 		ctx, claim := r.Context(), e.Verdict.Claim
 		deadline, _ := ctx.Deadline()
 		return e.Verdict.DecidePlain(ctx, config.Limiter, claim.Key, claim.Permits, m.fields&IETF != 0, deadline)
+	}
+	if config.Reserve != nil {
+		hold := *config.Reserve
+		m.reserve = func(r *http.Request, e *enforce.Evaluation) (*stint.Reservation, error) {
+			claim := e.Verdict.Claim
+			return e.Verdict.ReservePlain(r.Context(), config.Limiter, claim.Key, claim.Permits, m.fields&IETF != 0, hold)
+		}
 	}
 	return m, nil
 }
@@ -236,6 +260,12 @@ type Config struct {
 	// Cost is how many permits a request takes. At 0, such as for health checks, it is admitted without
 	// asking for the key or the limiter, and the response gets no fields. Default: nil, 1.
 	Cost func(*http.Request) (int64, error)
+	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews the hold: so a
+	// request takes a place of stint.Concurrency, or what it may cost at most. When the handler returns, panics or is left
+	// by its client, the hold is committed with the cost that the handler has said by [Cost], or with what is held. The
+	// handler's context ends, with stint.ErrLost as its cause, when the hold is lost. Only Wrap holds. It must have no ID.
+	// Default: nil, requests take.
+	Reserve *stint.Hold
 
 	// Fields are the header fields that responses get. Default: 0, which is AllFields;
 	// NoFields is none. Without IETF a decision costs less.
@@ -266,6 +296,12 @@ func (c Config) Validate() error {
 	var faults []error
 	if c.Limiter == nil {
 		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New"))
+	}
+	if c.Limiter != nil && c.Reserve == nil && slices.ContainsFunc(c.Limiter.Policy().Limits(), isConcurrency) {
+		faults = append(faults, stint.Invalid("reserve", "nil", "a hold, since the limiter has a concurrency limit"))
+	}
+	if c.Reserve != nil && c.Reserve.ID != "" {
+		faults = append(faults, stint.Invalid("reserve.id", c.Reserve.ID, "none: each request has a hold of its own"))
 	}
 	if c.Key != nil && c.Clients != nil {
 		faults = append(faults, stint.Invalid("clients", "set", "nil when there is a key function, which is asked instead"))

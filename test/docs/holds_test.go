@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -173,6 +174,30 @@ func TestGatewayAtOnce(t *testing.T) {
 	}
 	close(finish)
 	streams.Wait()
+}
+
+// The middleware of the page commits what its handler says.
+func TestMiddlewareThatHolds(t *testing.T) {
+	g, store := newGateway(t, nil)
+	limiter := g.limiter
+	middleware, err := httplimit.New(httplimit.Config{
+		Limiter: limiter,
+		Key:     func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil },
+		Cost:    func(*http.Request) (int64, error) { return maxTokens, nil }, // at most
+		Reserve: &stint.Hold{TTL: time.Minute},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := middleware.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		httplimit.Cost(r.Context()).Set(120) // or Add, as a stream runs; Cancel if nothing ran
+	}))
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	request.Header.Set("X-User", "ann")
+	handler.ServeHTTP(httptest.NewRecorder(), request)
+	if got, want := left(t, g, store), [3]int64{5, 99, 999_880}; got != want {
+		t.Errorf("%v are left, want %v", got, want)
+	}
 }
 
 // runJobs is the page's job runner.

@@ -1,0 +1,153 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+)
+
+// newHolding is a middleware that holds for one client, and what is left of its limits.
+func newHolding(t *testing.T, next http.Handler, hold stint.Hold, limits ...stint.Limit) (http.Handler, func() []int64) {
+	t.Helper()
+	store := memstore.New(memstore.Config{})
+	limiter, err := stint.New(store, "api", limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(*http.Request) (string, error) { return "k", nil }
+	cost := func(r *http.Request) (int64, error) {
+		if r.URL.Path == "/health" {
+			return 0, nil
+		}
+		return 10, nil
+	}
+	h := wrap(t, httplimit.Config{
+		Limiter: limiter, Key: key, Cost: cost, Reserve: &hold,
+		Failed: func(_ *http.Request, err error) { t.Error(err) },
+	}, next)
+	return h, func() (left []int64) {
+		each := make([]stint.Outcome, len(limits))
+		op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
+		if _, err := store.Decide(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		for i := range each {
+			left = append(left, each[i].Remaining)
+		}
+		return left
+	}
+}
+
+func get(ctx context.Context, h http.Handler, path string) (w *httptest.ResponseRecorder) {
+	w = httptest.NewRecorder()
+	defer func() { _ = recover() }()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody))
+	return w
+}
+
+// What a request holds is committed with what its handler says it cost, whatever becomes of the handler.
+func TestMiddlewareCommitsWhatRan(t *testing.T) {
+	hangUp := func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx
+	}
+	for name, test := range map[string]struct {
+		handler func(ctx context.Context)
+		left    string
+	}{
+		"says nothing":    {func(context.Context) {}, "[2 99 990]"},
+		"says its cost":   {func(ctx context.Context) { httplimit.Cost(ctx).Set(3) }, "[2 99 997]"},
+		"costs nothing":   {func(ctx context.Context) { httplimit.Cost(ctx).Set(0) }, "[2 99 1000]"},
+		"adds up":         {func(ctx context.Context) { httplimit.Cost(ctx).Add(3); httplimit.Cost(ctx).Add(4) }, "[2 99 993]"},
+		"costs more":      {func(ctx context.Context) { httplimit.Cost(ctx).Set(30) }, "[2 99 970]"},
+		"never ran":       {func(ctx context.Context) { httplimit.Cost(ctx).Cancel() }, "[2 100 1000]"},
+		"panics":          {func(ctx context.Context) { httplimit.Cost(ctx).Set(5); panic("no") }, "[2 99 995]"},
+		"is left":         {func(ctx context.Context) { hangUp(ctx); httplimit.Cost(ctx).Set(6) }, "[2 99 994]"},
+		"ends it itself":  {func(ctx context.Context) { _, _ = httplimit.Cost(ctx).Hold().Commit(ctx, 8) }, "[2 99 992]"},
+		"grows, says not": {func(ctx context.Context) { _, _ = httplimit.Cost(ctx).Hold().Grow(ctx, 50) }, "[2 99 950]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { test.handler(r.Context()) })
+				h, left := newHolding(t, next, stint.Hold{},
+					stint.Concurrency(2).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("requests").WithCost(1),
+					stint.FixedWindow(1000, 24*time.Hour).Named("tokens"))
+				get(t.Context(), h, "/")
+				if got := fmt.Sprint(left()); got != test.left {
+					t.Errorf("%s are left, want %s", got, test.left)
+				}
+			})
+		})
+	}
+}
+
+// As many requests run at once as there are places. The others are told to come again in a second.
+func TestMiddlewareOfPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/health" {
+				<-finish
+			}
+		})
+		h, left := newHolding(t, next, stint.Hold{TTL: time.Second},
+			stint.Concurrency(2).Named("c").WithCost(1), stint.FixedWindow(3, 24*time.Hour).Named("w").WithCost(1))
+		var running sync.WaitGroup
+		for range 2 {
+			running.Go(func() { get(t.Context(), h, "/") })
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time: the holds are renewed
+		w := get(t.Context(), h, "/")
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("a third gets %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+		}
+		if got, want := w.Header().Get("Ratelimit-Policy"), `"c";q=2;qu="concurrent-requests", "w";q=3;w=86400`; got != want {
+			t.Errorf("RateLimit-Policy: %s, want %s", got, want)
+		}
+		if got := w.Header().Get("Ratelimit"); !strings.HasPrefix(got, `"c";r=0;t=1, "w";r=1;`) {
+			t.Errorf("RateLimit: %s", got)
+		}
+		if w := get(t.Context(), h, "/health"); w.Code != http.StatusOK {
+			t.Errorf("a request that costs nothing gets %d", w.Code)
+		}
+		close(finish)
+		running.Wait()
+		if got := fmt.Sprint(left()); got != "[2 1]" {
+			t.Errorf("%s are left", got)
+		}
+	})
+}
+
+func TestMiddlewareRefusesHolds(t *testing.T) {
+	places, err := stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, config := range map[string]httplimit.Config{
+		"reserve":    {Limiter: places},
+		"reserve.id": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
+	} {
+		if _, err := httplimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if cost := httplimit.Cost(t.Context()); cost.Hold() != nil {
+		t.Error("something is held for nobody")
+	} else {
+		cost.Set(1)
+		cost.Cancel()
+	}
+}
