@@ -61,8 +61,8 @@ func (v *Verdict) DecidePlain(
 	return v.notePlain(limiter.AllowBefore(ctx, end, key, cost, v.Each))
 }
 
-// ReservePlain is DecidePlain for a request that holds its permits until its cost is known: the reservation is nil if it
-// was denied, or costs nothing. Errors are [stint.Limiter.Reserve]'s.
+// ReservePlain is DecidePlain for a request that holds its permits until its cost is known, by a running cost. Errors are
+// [stint.Limiter.Reserve]'s.
 func (v *Verdict) ReservePlain(
 	ctx context.Context,
 	limiter *stint.Limiter,
@@ -70,12 +70,14 @@ func (v *Verdict) ReservePlain(
 	cost int64,
 	each bool,
 	hold stint.Hold,
-) (*stint.Reservation, error) {
+	running *RunningCost,
+) (err error) {
 	if !v.claimPlain(limiter, key, cost, each) {
-		return nil, nil
+		return nil
 	}
-	reservation, d, err := limiter.ReserveEach(ctx, key, cost, hold, v.Each)
-	return reservation, v.notePlain(d, err)
+	var d stint.Decision
+	running.hold, d, err = limiter.ReserveEach(ctx, key, cost, hold, v.Each)
+	return v.notePlain(d, err)
 }
 
 // WaitPlain is DecidePlain for a caller that waits for permits and turns, at most to the context's deadline: what

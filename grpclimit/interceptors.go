@@ -12,10 +12,22 @@ import (
 // held until its turn; one whose deadline is nearer is denied, and takes no turn.
 func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if _, err := s.admit(ctx, info.FullMethod, request); err != nil {
+		c, err := s.admit(ctx, info.FullMethod, request)
+		defer c.end(ctx)
+		if err != nil {
 			return nil, err
 		}
+		if c.cost != nil {
+			ctx = c.cost.Begin(ctx)
+		}
 		return handler(ctx, request)
+	}
+}
+
+// end ends what a call holds. An error of the store has nobody to tell: what was held expires.
+func (c *call) end(ctx context.Context) {
+	if c.cost != nil {
+		_ = c.cost.End(ctx)
 	}
 }
 
@@ -27,8 +39,12 @@ func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		c, err := s.admit(stream.Context(), info.FullMethod, nil)
+		defer c.end(stream.Context())
 		if err != nil {
 			return err
+		}
+		if c.cost != nil {
+			return handler(server, &holdingStream{ServerStream: stream, ctx: c.cost.Begin(stream.Context())})
 		}
 		if !s.messages {
 			return handler(server, stream)
@@ -49,7 +65,7 @@ func (s *Server) admit(ctx context.Context, method string, request any) (*call, 
 		c = &call{method: method}
 		if err := s.charge(ctx, c, request, true); err != nil {
 			s.sendTrailer(ctx, c)
-			return nil, err
+			return c, err
 		}
 	}
 	if md := s.rate(c); md != nil {
@@ -63,6 +79,15 @@ func (s *Server) sendTrailer(ctx context.Context, c *call) {
 		_ = grpc.SetTrailer(ctx, md) // what can't be told does not change the decision
 	}
 }
+
+// A holdingStream is one of a call that holds what it costs.
+type holdingStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // it is what a stream has
+}
+
+// Context carries the call's cost, and ends when its hold is lost.
+func (h *holdingStream) Context() context.Context { return h.ctx }
 
 // A limitedStream charges the messages that it receives.
 type limitedStream struct {
@@ -117,6 +142,9 @@ func (l *limitedStream) RecvMsg(message any) error {
 func (s *Server) TapHandle() tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		c := &call{method: info.FullMethodName}
+		if s.reserves {
+			return ctx, nil // the interceptors do
+		}
 		if err := s.charge(ctx, c, nil, false); err != nil {
 			return ctx, err
 		}

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -22,7 +23,9 @@ import (
 type Server struct {
 	// decide describes and decides a call or a message of it. Where it may not hold, it returns at once, but
 	// for what the store takes.
-	decide      func(ctx context.Context, c *call, request any, mayHold bool, e *enforce.Evaluation) error
+	decide func(ctx context.Context, c *call, request any, mayHold bool, e *enforce.Evaluation) error
+	// reserves says that decide holds what a call costs, in the interceptors
+	reserves    bool
 	messages    bool
 	silent      bool // whether no metadata is wanted
 	evaluations enforce.Evaluations
@@ -47,10 +50,16 @@ func New(config Config) (*Server, error) {
 		if err != nil {
 			return err
 		}
+		if config.Reserve != nil {
+			c.cost = new(enforce.RunningCost)
+			return e.Verdict.ReservePlain(ctx, config.Limiter, c.key, cost, false, *config.Reserve, c.cost)
+		}
 		deadline, _ := ctx.Deadline()
 		return e.Verdict.DecidePlain(ctx, config.Limiter, c.key, cost, false, deadline)
 	}
-	return &Server{decide: decide, messages: config.Messages, silent: config.NoMetadata}, nil
+	return &Server{
+		decide: decide, reserves: config.Reserve != nil, messages: config.Messages, silent: config.NoMetadata,
+	}, nil
 }
 
 // keyOrPeer is the function, or by default one that takes the address of the peer.
@@ -77,6 +86,7 @@ type call struct {
 	decision stint.Decision
 	policy   *stint.Policy // whose the decision is, nil when no limit was asked
 	header   http.Header   // of a service that decided, nil when none did
+	cost     *enforce.RunningCost // of one that holds; nil: calls take
 }
 
 // charge charges a call or a message of it. The error is what the call ends with.
@@ -139,6 +149,12 @@ type Config struct {
 	Key KeyFunc
 	// Cost is what a call costs. Default: nil, 1.
 	Cost CostFunc
+	// Reserve holds what a call costs while its handler runs, in the place of taking it, and renews the hold: so a call
+	// takes a place of stint.Concurrency, or what it may cost at most. When the handler is done, or panics, the hold is
+	// committed with the cost that it has said by [Cost], or with what is held. The handler's context ends, with
+	// stint.ErrLost as its cause, when the hold is lost. Interceptors alone hold: a tap handle decides nothing then. It must
+	// have no ID. Default: nil, calls take. Not with Messages.
+	Reserve *stint.Hold
 	// Messages charges the client's messages on streams too, one by one as the handler
 	// receives them, besides the start of the stream. Default: false, the start alone.
 	Messages bool
@@ -152,8 +168,23 @@ func (c Config) Validate() error {
 	if c.Limiter == nil {
 		return stint.Invalid("limiter", "nil", "a limiter made by stint.New or stint.NewLimiter")
 	}
+	places := slices.ContainsFunc(c.Limiter.Policy().Limits(), func(l stint.Limit) bool {
+		return l.Algorithm == stint.AlgorithmConcurrency
+	})
+	switch {
+	case c.Reserve == nil && places:
+		return stint.Invalid("reserve", "nil", "a hold, since the limiter has a concurrency limit")
+	case c.Reserve != nil && c.Reserve.ID != "":
+		return stint.Invalid("reserve.id", c.Reserve.ID, "none: each call has a hold of its own")
+	case c.Reserve != nil && c.Messages:
+		return stint.Invalid("messages", true, "false where calls hold what they cost")
+	}
 	return nil
 }
+
+// Cost is the cost of the call whose context it is, for handlers behind a [Server] with [Config.Reserve] to say what it
+// turns out to be. Without one, what it is told has no effect.
+func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx) }
 
 // names are the metadata that a call can carry, and the header fields that HTTP has for them.
 var names = [...]struct{ metadata, field string }{

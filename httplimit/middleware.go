@@ -21,15 +21,15 @@ type Middleware struct {
 	// describe tells whom a request counts for, or what rules know of it; decide decides it.
 	describe, decide func(*http.Request, *enforce.Evaluation) error
 	// reserve decides in the place of decide, and holds what the request costs; nil: nothing is held
-	reserve func(*http.Request, *enforce.Evaluation) (*stint.Reservation, error)
-	decided          func(*http.Request, *enforce.Verdict) // nil: nobody is told
-	fields           Fields
-	headers          *Headers                   // of the one policy; nil: of that which decided
-	failed           func(*http.Request, error) // nil: nobody is told
-	denied           func(http.ResponseWriter, *http.Request, *enforce.Verdict)
-	unavailable      http.Handler
-	unfit            func(http.ResponseWriter, *http.Request, error)
-	evaluations      enforce.Evaluations
+	reserve     func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error
+	decided     func(*http.Request, *enforce.Verdict) // nil: nobody is told
+	fields      Fields
+	headers     *Headers                   // of the one policy; nil: of that which decided
+	failed      func(*http.Request, error) // nil: nobody is told
+	denied      func(http.ResponseWriter, *http.Request, *enforce.Verdict)
+	unavailable http.Handler
+	unfit       func(http.ResponseWriter, *http.Request, error)
+	evaluations enforce.Evaluations
 }
 
 // Wrap returns a handler that calls next, which must not be nil, for the requests
@@ -62,7 +62,9 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 // Admit is Wrap for a framework that calls the next handler in a way of its own: it
 // reports whether the request is admitted, and has answered it otherwise. It takes what
 // the request costs, also with [Config.Reserve].
-func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool { return m.admit(w, r, m.decide) }
+func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool {
+	return m.admit(w, r, m.decide)
+}
 
 // admit is Admit, by a decision of any kind.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, decide func(*http.Request, *enforce.Evaluation) error) bool {
@@ -177,9 +179,9 @@ func New(config Config) (*Middleware, error) {
 	}
 	if config.Reserve != nil {
 		hold := *config.Reserve
-		m.reserve = func(r *http.Request, e *enforce.Evaluation) (*stint.Reservation, error) {
+		m.reserve = func(r *http.Request, e *enforce.Evaluation, cost *enforce.RunningCost) error {
 			claim := e.Verdict.Claim
-			return e.Verdict.ReservePlain(r.Context(), config.Limiter, claim.Key, claim.Permits, m.fields&IETF != 0, hold)
+			return e.Verdict.ReservePlain(r.Context(), config.Limiter, claim.Key, claim.Permits, m.fields&IETF != 0, hold, cost)
 		}
 	}
 	return m, nil

@@ -1,0 +1,109 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/memstore"
+)
+
+// aStream is a server's stream without a connection.
+type aStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s aStream) Context() context.Context { return s.ctx }
+
+// What a call holds is committed with what its handler says it cost, of unary calls and of streams.
+func TestCallsHold(t *testing.T) {
+	for name, test := range map[string]struct {
+		handler func(ctx context.Context)
+		left    string
+	}{
+		"says nothing":  {func(context.Context) {}, "[1 990]"},
+		"says its cost": {func(ctx context.Context) { grpclimit.Cost(ctx).Set(3) }, "[1 997]"},
+		"never ran":     {func(ctx context.Context) { grpclimit.Cost(ctx).Cancel() }, "[1 1000]"},
+		"panics":        {func(ctx context.Context) { grpclimit.Cost(ctx).Add(5); panic("no") }, "[1 995]"},
+		"runs for long": {func(context.Context) { time.Sleep(time.Hour) }, "[1 990]"}, //nolint:forbidigo // the bubble's time
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New(memstore.Config{})
+				limiter, err := stint.New(store, "api",
+					stint.Concurrency(1).Named("places").WithCost(1), stint.SlidingWindowCounter(1000, 24*time.Hour).Named("tokens"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				limits := newServer(t, grpclimit.Config{
+					Limiter: limiter, Reserve: &stint.Hold{TTL: 10 * time.Second},
+					Key:  func(context.Context, string) (string, error) { return "k", nil },
+					Cost: func(context.Context, string, any) (int64, error) { return 10, nil },
+				})
+				left := func() string {
+					each := make([]stint.Outcome, 2)
+					op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
+					if _, err := store.Decide(t.Context(), op); err != nil {
+						t.Fatal(err)
+					}
+					return fmt.Sprint([]int64{each[0].Remaining, each[1].Remaining})
+				}
+				unary := func(handler grpc.UnaryHandler) (err error) {
+					defer func() { _ = recover() }()
+					_, err = limits.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/b"}, handler)
+					return err
+				}
+				stream := func(handler grpc.StreamHandler) (err error) {
+					defer func() { _ = recover() }()
+					return limits.StreamServerInterceptor()(nil, aStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/a/b"}, handler)
+				}
+				denied := func(context.Context, any) (any, error) { t.Error("a second call has a place"); return nil, nil }
+				_ = unary(func(ctx context.Context, _ any) (any, error) {
+					expectCode(t, unary(denied), codes.ResourceExhausted)
+					test.handler(ctx)
+					return nil, nil
+				})
+				if got := left(); got != test.left {
+					t.Errorf("after a unary call %s are left, want %s", got, test.left)
+				}
+				if err := limiter.Reset(t.Context(), "k"); err != nil {
+					t.Fatal(err)
+				}
+				_ = stream(func(_ any, s grpc.ServerStream) error {
+					expectCode(t, unary(denied), codes.ResourceExhausted)
+					test.handler(s.Context())
+					return nil
+				})
+				if got := left(); got != test.left {
+					t.Errorf("after a stream %s are left, want %s", got, test.left)
+				}
+			})
+		})
+	}
+}
+
+func TestConfigOfHolds(t *testing.T) {
+	places, err := stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, config := range map[string]grpclimit.Config{
+		"reserve is":    {Limiter: places},
+		"reserve.id is": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
+		"messages is":   {Limiter: places, Reserve: &stint.Hold{}, Messages: true},
+	} {
+		if _, err := grpclimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
