@@ -74,6 +74,7 @@ type Store struct {
 	nextShard int        // the shard that was looked at last for that
 
 	ids      [idShards]idShard // of holds
+	idBytes  atomic.Int64      // of bytes, what the ids take
 	maxHolds int
 	waiters  waiters
 
@@ -125,7 +126,7 @@ type Stats struct {
 	Bytes int64 `gauge:"rate_limiter_store_bytes" help:"Memory that the store's states take."`
 	// MaxBytes is its cap.
 	MaxBytes int64 `gauge:"rate_limiter_store_max_bytes" help:"The most memory that the store's states may take."`
-	// Evictions counts states dropped at the cap, and logs made coarser.
+	// Evictions counts states dropped at the cap, logs made coarser, and ends of holds forgotten before their time.
 	Evictions int64 `counter:"rate_limiter_store_evictions_total" help:"States evicted although they still mattered."`
 	// Reclaimed counts worthless states that were reclaimed.
 	Reclaimed int64 `counter:"rate_limiter_store_reclaimed_total" help:"States reclaimed because they mattered no more."`
