@@ -26,13 +26,13 @@ type Config struct {
 // had. Peek looks without taking, Settle charges or refunds what is known only
 // afterwards, Reset forgets.
 type Limiter struct {
-	store   Store
-	policy  *Policy
-	observe Observer
-	taker   Taker // the store's shorter way to take; nil: there is none, or somebody observes
-	queues  waitQueues
-	keeper  keeper    // of holds
-	events  sync.Pool // of *Event
+	store    Store
+	policy   *Policy
+	observe  Observer
+	taker    Taker // the store's shorter way to take; nil: there is none, or somebody observes
+	queues   waitQueues
+	reserver Reserver
+	events   sync.Pool // of *Event
 
 	mu     sync.Mutex
 	others map[Limit]*Limiter // that With has made
@@ -98,6 +98,7 @@ func NewLimiter(config Config) (*Limiter, error) {
 		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
 	l := &Limiter{store: config.Store, policy: config.Policy, observe: config.Observe}
+	l.reserver.store, l.reserver.carry = config.Store, l.carry
 	if binder, ok := config.Store.(Binder); ok && config.Observe == nil {
 		l.taker = binder.Bind(config.Policy)
 	}

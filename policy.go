@@ -83,6 +83,9 @@ func (p *Policy) Limit(i int) Limit { return p.limits[i] }
 // Limits returns the limits in order, as a copy.
 func (p *Policy) Limits() []Limit { return slices.Clone(p.limits) }
 
+// NeedsReserve reports whether only a Reserve can take of the policy, as one of its limits is of concurrency.
+func (p *Policy) NeedsReserve() bool { return p.concurrent }
+
 // canHold reports why permits of the policy can't be held.
 func (p *Policy) canHold() error {
 	for _, l := range p.limits {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,15 +16,27 @@ import (
 // permits went to others.
 var ErrLost = errors.New("stint: the hold is lost")
 
+// A Reserver reserves by operations of any claims, as [Limiter.Reserve] does by one: for what decides by several policies
+// at once, such as rules. It is safe for concurrent use; make it with [NewReserver].
+type Reserver struct {
+	store  Store
+	carry  func(context.Context, Op) (Decision, error)
+	keeper keeper
+}
+
+// NewReserver makes a reserver on a store.
+func NewReserver(store Store) *Reserver { return &Reserver{store: store, carry: store.Decide} }
+
 // A Reservation is a hold that was admitted. End it once, by Commit or Cancel; what nobody ends expires. It is safe for
 // concurrent use.
 type Reservation struct {
-	limiter *Limiter
-	hold    Hold
-	key     string
+	reserver *Reserver
+	hold     Hold
+	asked    []bool // whether a claim's permits are what is asked for; nil: all are. The others stay
 
 	mu        sync.Mutex
-	permits   int64
+	claims    []Claim // with what is held; never changed, but replaced
+	permits   int64   // of those that are asked for, or of the first of them
 	expiresAt Instant
 	replayed  bool
 }
@@ -68,16 +81,35 @@ func (l *Limiter) ReserveEach(
 	hold Hold,
 	each []Outcome,
 ) (*Reservation, Decision, error) {
+	op := Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each}
+	return l.reserver.Reserve(ctx, op, nil, hold)
+}
+
+// Reserve reserves what the claims of an operation ask for. asked says of each claim whether its permits are the
+// request's, which Grow and Commit say anew; those of the others stay as they are. They are all the request's if it is
+// nil. Verb and Hold of the operation are set here.
+func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) (*Reservation, Decision, error) {
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
-	r := &Reservation{limiter: l, hold: hold, key: strings.Clone(key)}
-	d, err := r.grow(ctx, n, each)
+	hold.ID = strings.Clone(hold.ID)
+	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked)}
+	for i, claim := range append([]Claim{op.Claim}, op.And...) {
+		claim.Key = strings.Clone(claim.Key)
+		held.claims = append(held.claims, claim)
+		if held.permits == 0 && held.asks(i) {
+			held.permits = claim.Permits
+		}
+	}
+	d, err := held.reserve(ctx, held.claims, held.permits, op.Each)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
-	return r, d, nil
+	return held, d, nil
 }
+
+// asks reports whether a claim's permits are what is asked for.
+func (r *Reservation) asks(claim int) bool { return r.asked == nil || r.asked[claim] }
 
 // ReserveWait is Reserve, and waits until the permits are there. It returns ErrDeadline at once when the context's
 // deadline is nearer than the wait, and ErrNever when n is above the limit itself. Callers of one limiter that wait for
@@ -151,24 +183,41 @@ func (r *Reservation) Replayed() bool {
 // Grow extends the hold's time, and takes what it lacks to hold so many permits in all: so a stream learns whether it may
 // go on. Denied, the hold stays as it was; one that had been lost is not there any more, and the error is [ErrLost].
 func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
-	return r.grow(ctx, total, nil)
+	return r.reserve(ctx, r.claimsOf(total), total, nil)
 }
 
-func (r *Reservation) grow(ctx context.Context, total int64, each []Outcome) (Decision, error) {
+// reserve carries out a Reserve of claims that ask for so many permits.
+func (r *Reservation) reserve(ctx context.Context, claims []Claim, permits int64, each []Outcome) (Decision, error) {
 	h := HoldOp{Hold: r.hold}
-	op := r.reserve(total, &h)
+	op := opOf(Reserve, claims, &h)
 	op.Each = each
-	d, err := r.limiter.carry(ctx, op)
-	return d, r.grown(total, &h, &d, err)
+	d, err := r.reserver.carry(ctx, op)
+	return d, r.grown(claims, permits, &h, &d, err)
 }
 
-// reserve is the operation that holds so many permits in all.
-func (r *Reservation) reserve(total int64, h *HoldOp) Op {
-	return Op{Verb: Reserve, Claim: Claim{Key: r.key, Policy: r.limiter.policy, Permits: total}, Hold: h}
+// claimsOf are the hold's claims with so many permits where that is asked.
+func (r *Reservation) claimsOf(permits int64) []Claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	claims := slices.Clone(r.claims)
+	for i := range claims {
+		if r.asks(i) {
+			claims[i].Permits = permits
+		}
+	}
+	return claims
+}
+
+func opOf(verb Verb, claims []Claim, h *HoldOp) Op {
+	op := Op{Verb: verb, Claim: claims[0], Hold: h}
+	if len(claims) > 1 {
+		op.And = claims[1:]
+	}
+	return op
 }
 
 // grown notes what became of the hold.
-func (r *Reservation) grown(total int64, h *HoldOp, d *Decision, err error) error {
+func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decision, err error) error {
 	if err != nil {
 		return err
 	}
@@ -180,7 +229,10 @@ func (r *Reservation) grown(total int64, h *HoldOp, d *Decision, err error) erro
 		}
 		return nil
 	}
-	r.permits, r.expiresAt, r.replayed = max(r.permits, total), h.ExpiresAt, h.Replayed
+	if permits >= r.permits { // less changes nothing
+		r.claims, r.permits = claims, permits
+	}
+	r.expiresAt, r.replayed = h.ExpiresAt, h.Replayed
 	return nil
 }
 
@@ -196,9 +248,7 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) { return r.end(ct
 
 func (r *Reservation) end(ctx context.Context, verb Verb, actual int64) (End, error) {
 	h := HoldOp{Hold: r.hold, ExpiresAt: r.ExpiresAt()}
-	d, err := r.limiter.carry(ctx, Op{
-		Verb: verb, Claim: Claim{Key: r.key, Policy: r.limiter.policy, Permits: actual}, Hold: &h,
-	})
+	d, err := r.reserver.carry(ctx, opOf(verb, r.claimsOf(actual), &h))
 	if err != nil {
 		return End{}, err
 	}
@@ -210,7 +260,7 @@ func (r *Reservation) end(ctx context.Context, verb Verb, actual int64) (End, er
 // limiter keeps alive are renewed together, in one call of the store. It does not end the hold. Call it once for a hold.
 func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop context.CancelFunc) {
 	work, cancel := context.WithCancelCause(ctx)
-	r.limiter.keeper.add(work, cancel, r)
+	r.reserver.keeper.add(work, cancel, r)
 	return work, func() { cancel(context.Canceled) }
 }
 
@@ -290,15 +340,16 @@ func (k *keeper) renew(due []*Reservation) {
 	ctx, cancel := context.WithTimeout(context.Background(), MinHoldTTL/3)
 	defer cancel()
 	ops, holds, results := make([]Op, len(due)), make([]HoldOp, len(due)), make([]Result, len(due))
+	claims, permits := make([][]Claim, len(due)), make([]int64, len(due))
 	for i, r := range due {
 		r.mu.Lock()
-		holds[i].Hold = r.hold
-		ops[i] = r.reserve(r.permits, &holds[i])
+		holds[i].Hold, claims[i], permits[i] = r.hold, r.claims, r.permits
 		r.mu.Unlock()
+		ops[i] = opOf(Reserve, claims[i], &holds[i])
 	}
-	due[0].limiter.store.DecideAll(ctx, ops, results)
+	due[0].reserver.store.DecideAll(ctx, ops, results)
 	for i, r := range due {
-		err := r.grown(ops[i].Permits, &holds[i], &results[i].Decision, results[i].Err)
+		err := r.grown(claims[i], permits[i], &holds[i], &results[i].Decision, results[i].Err)
 		if errors.Is(err, ErrLost) || errors.Is(err, ErrResolved) {
 			k.mu.Lock()
 			if alive := k.kept[r]; alive != nil {

@@ -71,6 +71,7 @@ type Limiter struct {
 	set     atomic.Pointer[rules.Set]
 	waiting waitQueues
 	begun   time.Time // from which the queues' time counts
+	holds   *stint.Reserver
 
 	rejectAmbiguous bool // whether ambiguous paths are refused
 	denyByDefault   bool // whether requests without a rule are denied
@@ -90,6 +91,7 @@ func New(config Config) (*Limiter, error) {
 		rejectAmbiguous: config.RejectAmbiguousPaths,
 		denyByDefault:   config.DenyByDefault,
 		begun:           time.Now(),
+		holds:           stint.NewReserver(config.Store),
 	}
 	if config.Set == nil {
 		config.Set = new(rules.Set)
@@ -222,7 +224,7 @@ func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) e
 
 // take decides, and has rules hold the request for so long at most.
 func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longest time.Duration) error {
-	if err := l.match(r, v); err != nil || !v.Allowed {
+	if err := l.match(r, v, false); err != nil || !v.Allowed {
 		return err
 	}
 	for i := range v.claims {
@@ -233,9 +235,46 @@ func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longes
 	return l.takeNow(ctx, v)
 }
 
+// Reserve decides a request as DecideNow does, and holds what it costs until [stint.Reservation.Commit] says what that was
+// in the end: of the limits whose cost requests may name, or of all if there is none. The others keep what they took. Rules
+// with a concurrency limit hold for it, and for nothing else. The reservation is nil if the request is denied, or no limit
+// holds for it. Rules in shadow are decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's,
+// and those of [stint.Limiter.Reserve].
+func (l *Limiter) Reserve(
+	ctx context.Context,
+	r *rules.Request,
+	hold stint.Hold,
+	v *Verdict,
+) (reservation *stint.Reservation, err error) {
+	defer func() { _ = v.clearOnError(err) }()
+	if err := l.match(r, v, true); err != nil || !v.Allowed {
+		return nil, err
+	}
+	if len(v.claims) > 0 {
+		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
+		asked := make([]bool, len(v.claims))
+		for i := range v.claims {
+			asked[i] = v.claims[i].named || !named
+		}
+		var d stint.Decision
+		reservation, d, err = l.holds.Reserve(ctx, v.op(stint.Reserve), asked, hold)
+		if err = v.note(d, err); err != nil {
+			return nil, err
+		}
+	}
+	claims := v.claims
+	v.claims = nil // which have been decided
+	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return s.op.NeedsHolds() })
+	if len(v.shadows) > 0 {
+		_ = l.decide(ctx, v, stint.Take, true) // which changes nothing for the request
+	}
+	v.claims = claims
+	return reservation, nil
+}
+
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
 func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
-	err := l.match(r, v)
+	err := l.match(r, v, false)
 	if err == nil && v.Allowed {
 		err = l.decide(ctx, v, stint.Peek, true)
 	}
@@ -254,7 +293,8 @@ func (v *Verdict) clearOnError(err error) error {
 }
 
 // match finds the rules that hold, and decides what can be without the store.
-func (l *Limiter) match(r *rules.Request, v *Verdict) error {
+// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it.
+func (l *Limiter) match(r *rules.Request, v *Verdict, reserving bool) error {
 	v.reset()
 	match := (*rules.Set).Match
 	if l.rejectAmbiguous {
@@ -267,7 +307,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 	v.byDefault = l.denyByDefault
 	for i := range v.matches.Len() {
 		matched, err := v.matches.At(i)
-		if err == nil && matched.Outcome == rules.Skipped {
+		if err == nil && (matched.Outcome == rules.Skipped || !reserving && matched.NeedsReserve()) {
 			continue
 		}
 		v.Matched = append(v.Matched, matched.Rule.ID)
@@ -433,7 +473,7 @@ func (v *Verdict) decideBy(index int32) {
 // for, since a rule bans it for example, is not settled. The verdict tells what was applied, of the limit with the
 // least. Errors are Decide's; a refund to a leaky bucket is one.
 func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
-	return l.adjust(ctx, v, l.match(r, v), stint.Settle, permits)
+	return l.adjust(ctx, v, l.match(r, v, false), stint.Settle, permits)
 }
 
 // SettleClient is Settle for a client of one rule, as overrides name it.
@@ -449,7 +489,7 @@ func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits
 
 // Reset clears the states that decide a request, those of rules in shadow too.
 func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return l.adjust(ctx, v, l.match(r, v), stint.Reset, 0)
+	return l.adjust(ctx, v, l.match(r, v, false), stint.Reset, 0)
 }
 
 // ResetClient clears the states of a client of one rule, as overrides name it, under the rule's limits and under its

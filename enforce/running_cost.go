@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
 )
 
 // A RunningCost is what a request turns out to cost while its handler runs, and holds until then. The zero value holds
@@ -46,6 +47,17 @@ func (c *RunningCost) Cancel() { c.cancelled.Store(true) }
 
 // Hold is what holds the request's permits, to have it grow for example; nil if nothing does.
 func (c *RunningCost) Hold() *stint.Reservation { return c.hold }
+
+// A Holder decides requests by rules, as a [Decider] does, and holds what they cost: a [Limiter].
+type Holder interface {
+	Reserve(ctx context.Context, r *rules.Request, hold stint.Hold, v *Verdict) (*stint.Reservation, error)
+}
+
+// Reserve decides a request by rules, and holds what it costs until End.
+func (c *RunningCost) Reserve(ctx context.Context, by Holder, r *rules.Request, hold stint.Hold, v *Verdict) (err error) {
+	c.hold, err = by.Reserve(ctx, r, hold, v)
+	return err
+}
 
 // Begin keeps a request's hold alive while its handler runs, by the context that it returns: that carries the cost, and
 // ends, with [stint.ErrLost] as its cause, when the hold is lost. Without a hold it is the context as it was.

@@ -84,8 +84,8 @@ type call struct {
 	key      string // "" until something was charged
 	free     bool   // whether it was admitted without asking a limit, as it costs nothing
 	decision stint.Decision
-	policy   *stint.Policy // whose the decision is, nil when no limit was asked
-	header   http.Header   // of a service that decided, nil when none did
+	policy   *stint.Policy        // whose the decision is, nil when no limit was asked
+	header   http.Header          // of a service that decided, nil when none did
 	cost     *enforce.RunningCost // of one that holds; nil: calls take
 }
 

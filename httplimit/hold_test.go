@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 )
 
 // newHolding is a middleware that holds for one client, and what is left of its limits.
@@ -149,5 +151,48 @@ func TestMiddlewareRefusesHolds(t *testing.T) {
 	} else {
 		cost.Set(1)
 		cost.Cancel()
+	}
+}
+
+// By rules, a handler says the cost that its request could name.
+func TestRulesMiddlewareHolds(t *testing.T) {
+	set, err := rules.Compile([]rules.Rule{{
+		ID: "llm", Scope: []string{rules.Global}, Costs: []rules.Cost{{}, {Attribute: "tokens", Permits: 100}},
+		Limits: []stint.Limit{stint.Concurrency(1).Named("places"), stint.FixedWindow(160, 24*time.Hour).Named("tokens")},
+	}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: limiter, Reserve: &stint.Hold{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handler http.Handler
+	depth := 0
+	handler = m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if depth++; depth == 1 {
+			if inner := get(r.Context(), handler, "/"); inner.Code != http.StatusTooManyRequests || inner.Header().Get("Retry-After") != "60" {
+				t.Errorf("a second gets %d, Retry-After %q", inner.Code, inner.Header().Get("Retry-After")) // until the tokens come back
+			}
+		}
+		httplimit.Cost(r.Context()).Set(30)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	for i, want := range []int{204, 204, 204, 429} { // 30 of 160 for each, and 100 before
+		if w := get(t.Context(), handler, "/"); w.Code != want {
+			t.Errorf("request %d gets %d, want %d", i, w.Code, want)
+		}
+	}
+	for want, config := range map[string]httplimit.RulesConfig{
+		"reserve is":    {Limiter: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
+		"reserve.id is": {Limiter: limiter, Reserve: &stint.Hold{ID: "one"}},
+	} {
+		if _, err := httplimit.NewRules(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
 	}
 }

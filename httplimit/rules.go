@@ -27,6 +27,11 @@ type RulesConfig struct {
 	// is its peer.
 	Clients *clientip.Resolver
 
+	// Reserve holds what a request costs while its handler runs, in the place of taking it, as [Config.Reserve] says: by
+	// rules, the handler says the cost of the limits whose cost requests may name, or of all if there is none. Rules with a
+	// concurrency limit hold only so. Rules that wait deny at once. Only an enforce.Limiter holds. Default: nil, requests take.
+	Reserve *stint.Hold
+
 	// Fields are the header fields that responses get, those of the rule that decided. Default: 0,
 	// which is AllFields; NoFields is none.
 	Fields Fields
@@ -63,6 +68,12 @@ func (c RulesConfig) Validate() error {
 	if c.Limiter == nil {
 		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by enforce.New, or a client's Rules"))
 	}
+	if _, holds := c.Limiter.(enforce.Holder); c.Reserve != nil && !holds {
+		faults = append(faults, stint.Invalid("reserve", "set", "nil, as the limiter holds nothing, or a limiter made by enforce.New"))
+	}
+	if c.Reserve != nil && c.Reserve.ID != "" {
+		faults = append(faults, stint.Invalid("reserve.id", c.Reserve.ID, "none: each request has a hold of its own"))
+	}
 	return prefix.Join(append(faults, c.Fields.validate())...)
 }
 
@@ -94,6 +105,12 @@ func NewRules(config RulesConfig) (*Middleware, error) {
 	}
 	m.decide = func(r *http.Request, e *enforce.Evaluation) error {
 		return config.Limiter.Decide(r.Context(), &e.Request, &e.Verdict)
+	}
+	if holder, holds := config.Limiter.(enforce.Holder); holds && config.Reserve != nil {
+		hold := *config.Reserve
+		m.reserve = func(r *http.Request, e *enforce.Evaluation, cost *enforce.RunningCost) error {
+			return cost.Reserve(r.Context(), holder, &e.Request, hold, &e.Verdict)
+		}
 	}
 	return m, nil
 }

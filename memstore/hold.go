@@ -395,7 +395,8 @@ func (r *holdOp) finish() stint.Decision {
 		case part.in != nil:
 			applied = -r.end(p, part, kept)
 		}
-		if applied += r.charge(i, charge); p.limit.adjustable() {
+		applied += r.charge(i, charge)
+		if p.limit.adjustable() && p.permits != part.n+part.kept { // what cost as much as was held has no part in it
 			least.add(applied)
 		}
 	}

@@ -51,6 +51,12 @@ type Matched struct {
 	Named int
 }
 
+// NeedsReserve reports whether only a Reserve can take of the rule's limits, as one of them is of concurrency.
+func (h *Matched) NeedsReserve() bool {
+	return h.Outcome == Limited && (h.Claim.Policy.NeedsReserve() ||
+		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() }))
+}
+
 // At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
 // that the request names and that is none.
 //

@@ -1,0 +1,99 @@
+package enforce_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
+)
+
+// metering is a rule of places, requests and tokens, and one beside it that counts requests.
+func metering() []rules.Rule {
+	places := per("places", stint.Concurrency(2).Named("places"), stint.FixedWindow(50, time.Hour).Named("requests"),
+		stint.FixedWindow(100, time.Hour).Named("tokens"))
+	places.Costs = []rules.Cost{{}, {}, {Attribute: "tokens", Permits: 10}}
+	return []rules.Rule{places, per("b", stint.FixedWindow(20, time.Hour))}
+}
+
+func reserve(t *testing.T, limiter *enforce.Limiter, r rules.Request, hold stint.Hold) (*stint.Reservation, *enforce.Verdict) {
+	t.Helper()
+	v := new(enforce.Verdict)
+	reservation, err := limiter.Reserve(t.Context(), &r, hold, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reservation, v
+}
+
+// One reservation takes a place, a request of each rule, and the tokens that the request names; a commit says the tokens
+// anew, and the rest stays.
+func TestReserveByRules(t *testing.T) {
+	limiter, _ := newLimiter(t, metering()...)
+	first, v := reserve(t, limiter, tokens("60"), stint.Hold{})
+	if !v.Allowed || len(v.Matched) != 2 {
+		t.Fatalf("%+v", v)
+	}
+	wantLeft(t, "held", left(t, limiter, tokens("1")), map[string]int64{"places/places": 1, "places/requests": 49, "places/tokens": 40, "b/": 19})
+	if denied, v := reserve(t, limiter, tokens("50"), stint.Hold{}); denied != nil || v.Allowed || v.Rule.ID != "places" || v.Limit().Name != "tokens" {
+		t.Fatalf("%v, %+v", denied, v)
+	}
+	if d, err := first.Grow(t.Context(), 80); err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	wantLeft(t, "grown", left(t, limiter, tokens("1")), map[string]int64{"places/places": 1, "places/requests": 49, "places/tokens": 20, "b/": 19})
+	if end, err := first.Commit(t.Context(), 25); err != nil || end.Applied != -55 {
+		t.Fatal(end, err)
+	}
+	wantLeft(t, "committed", left(t, limiter, tokens("1")), map[string]int64{"places/places": 2, "places/requests": 49, "places/tokens": 75, "b/": 19})
+	second, _ := reserve(t, limiter, tokens("30"), stint.Hold{ID: "second"})
+	if _, err := second.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantLeft(t, "cancelled", left(t, limiter, tokens("1")), map[string]int64{"places/places": 2, "places/requests": 49, "places/tokens": 75, "b/": 19})
+	r := tokens("30")
+	if _, err := limiter.Reserve(t.Context(), &r, stint.Hold{ID: "second"}, v); !errors.Is(err, stint.ErrResolved) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A rule with a concurrency limit holds for reservations alone: nobody would give back its places.
+func TestPlacesHoldForReservationsAlone(t *testing.T) {
+	limiter, _ := newLimiter(t, metering()...)
+	for range 3 {
+		if v := decide(t, limiter, tokens("60")); !v.Allowed || len(v.Matched) != 1 || v.Matched[0] != "b" {
+			t.Fatalf("%+v", v)
+		}
+	}
+	wantLeft(t, "taken", left(t, limiter, tokens("1")), map[string]int64{"b/": 17})
+}
+
+// A request for which no limit holds is admitted, and nothing is held. A banned one is denied.
+func TestReserveOfNothing(t *testing.T) {
+	banned := per("banned")
+	banned.Banned = true
+	none, _ := newLimiter(t)
+	if r, v := reserve(t, none, alice, stint.Hold{}); r != nil || !v.Allowed {
+		t.Errorf("%v, %+v", r, v)
+	}
+	limiter, _ := newLimiter(t, append(metering(), banned)...)
+	if r, v := reserve(t, limiter, alice, stint.Hold{}); r != nil || v.Allowed || v.Outcome != rules.Banned {
+		t.Errorf("%v, %+v", r, v)
+	}
+}
+
+// A rule in shadow says what it would have decided, and one with places in shadow nothing.
+func TestReserveWithShadows(t *testing.T) {
+	shadow := per("shadow", stint.FixedWindow(1, time.Hour))
+	shadow.OnExceed = rules.Shadow
+	places := per("shadow-places", stint.Concurrency(1))
+	places.OnExceed = rules.Shadow
+	limiter, _ := newLimiter(t, append(metering(), shadow, places)...)
+	reserve(t, limiter, alice, stint.Hold{})
+	r, v := reserve(t, limiter, alice, stint.Hold{})
+	if r == nil || !v.Allowed || len(v.Shadowed) != 1 || v.Shadowed[0] != "shadow" {
+		t.Errorf("%v, %+v", r, v)
+	}
+}
