@@ -121,8 +121,9 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hol
 		return nil, Decision{}, err
 	}
 	defer l.queues.leave(w)
-	freed := make(chan struct{}, 1)
+	freed, longest := make(chan struct{}, 1), time.Second // for a store that tells nobody
 	if waker, ok := l.store.(Waker); ok {
+		longest = Never
 		stop := waker.Wake(key, l.policy, func() {
 			select {
 			case freed <- struct{}{}:
@@ -142,7 +143,7 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hol
 			return nil, d, ErrDeadline // a place may be free sooner
 		}
 		l.queues.sleeps(w, time.Now().Add(d.RetryAfter))
-		if err := sleep.Until(ctx, d.RetryAfter, freed); err != nil {
+		if err := sleep.Until(ctx, min(d.RetryAfter, longest), freed); err != nil {
 			return nil, d, err
 		}
 	}

@@ -252,7 +252,7 @@ type Shards struct {
 // the store does not touch what it was given: operations, results and Each.
 type Store interface {
 	// Decide carries out one operation. An error wraps ErrInvalid when the operation
-	// is at fault (nothing was consumed), ErrUnavailable when the store could not
+	// is at fault (nothing was consumed), as ErrNoHolds of a store that keeps none does for those that need it, ErrUnavailable when the store could not
 	// decide (whether permits were consumed is not known), or is the context's.
 	Decide(ctx context.Context, op Op) (Decision, error)
 	// DecideAll carries out operations in order, each alone, in as few round trips as

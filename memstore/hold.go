@@ -396,7 +396,8 @@ func (r *holdOp) finish() stint.Decision {
 			applied = -r.end(p, part, kept)
 		}
 		applied += r.charge(i, charge)
-		if p.limit.adjustable() && p.permits != part.n+part.kept { // what cost as much as was held has no part in it
+		// What cost as much as was held has no part in it.
+		if p.limit.adjustable() && (r.op.Verb == stint.Cancel || p.permits != part.n+part.kept) {
 			least.add(applied)
 		}
 	}

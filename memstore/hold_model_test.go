@@ -37,6 +37,7 @@ type modelHold struct {
 	endedAt  int64
 	actual   int64
 	late     bool
+	applied  int64
 }
 
 func newHoldModel(limits []stint.Limit) *holdModel {
@@ -176,13 +177,14 @@ func (m *holdModel) charge(i int, now, n int64, h *modelHold) {
 	}
 }
 
-// giveBack ends what a hold has of a limit, of which so much stays charged.
-func (m *holdModel) giveBack(i int, now int64, h *modelHold, kept int64) {
+// giveBack ends what a hold has of a limit, of which so much stays charged, and returns what came back.
+func (m *holdModel) giveBack(i int, now int64, h *modelHold, kept int64) (back int64) {
 	s, l := &m.states[i], m.limits[i]
 	m.drain(i, now)
 	s.held -= h.n[i]
 	left := h.n[i] - kept
 	if l.Algorithm == stint.AlgorithmTokenBucket {
+		back = left
 		s.backlog.Sub(s.backlog, new(big.Rat).SetInt64(left))
 		if s.backlog.Sign() < 0 {
 			s.backlog.SetInt64(0)
@@ -197,18 +199,21 @@ func (m *holdModel) giveBack(i int, now int64, h *modelHold, kept int64) {
 			case l.Algorithm == stint.AlgorithmFixedWindow && piece.at/window == now/window,
 				l.Algorithm == stint.AlgorithmSlidingWindowCounter && now/window-piece.at/window <= 1:
 				s.charges = append(s.charges, modelCharge{piece.at, -take})
+				back += take
 			case l.Algorithm == stint.AlgorithmSlidingWindowLog && piece.at > now-window:
 				for at := range s.charges { // the oldest that are active go
 					if c := &s.charges[at]; c.at > now-window {
 						gone := min(take, c.n)
 						c.n -= gone
 						take -= gone
+						back += gone
 					}
 				}
 			}
 		}
 	}
 	h.pieces[i] = nil
+	return back
 }
 
 // take is a Take, or a Peek.
@@ -296,7 +301,7 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 			return told, stint.ErrResolved
 		}
 		told.Late = h.late
-		return told, nil
+		return told, nil // with what was applied then
 	case stint.HoldCancelled:
 		if told.Replayed = cancel; !cancel {
 			return told, stint.ErrResolved
@@ -309,7 +314,10 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 		told.Late, h.late = true, true
 	case stint.HoldLive:
 	}
+	h.applied = 0
+	some := false
 	for i, l := range m.limits {
+		held := h.n[i] + h.kept[i]
 		beyond := max(0, actual-h.kept[i])
 		kept := min(beyond, h.n[i])
 		fixed := l.Cost > 0 || l.Algorithm == stint.AlgorithmLeakyBucket || l.Algorithm == stint.AlgorithmConcurrency
@@ -320,22 +328,30 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 			kept = h.n[i]
 		}
 		more := beyond - kept
-		if h.gone[i] {
-			told.Reset = true
-			continue
-		}
-		if h.end == stint.HoldLive {
-			m.giveBack(i, now, h, kept)
+		applied := int64(0)
+		switch {
+		case h.gone[i]:
+			told.Reset, more = true, 0
+		case h.end == stint.HoldLive:
+			applied = -m.giveBack(i, now, h, kept)
 		}
 		h.n[i] = 0
-		if cancel || fixed || more <= 0 {
-			continue
+		if !cancel && !fixed && more > 0 {
+			// A charge goes as far as the debt.
+			room := new(big.Rat).SetInt64(l.Capacity + l.Debt())
+			room.Sub(room, m.used(i, now))
+			most := new(big.Int).Div(room.Num(), room.Denom()).Int64()
+			charged := max(0, min(more, most))
+			m.charge(i, now, charged, nil)
+			applied += charged
 		}
-		// A charge goes as far as the debt.
-		room := new(big.Rat).SetInt64(l.Capacity + l.Debt())
-		room.Sub(room, m.used(i, now))
-		most := new(big.Int).Div(room.Num(), room.Denom()).Int64()
-		m.charge(i, now, max(0, min(more, most)), nil)
+		wanted := actual
+		if cancel {
+			wanted = 0
+		}
+		if !fixed && (h.end == stint.HoldExpired || wanted != held) && (!some || max(applied, -applied) < max(h.applied, -h.applied)) {
+			h.applied, some = applied, true
+		}
 	}
 	h.end, h.endedAt, h.actual = stint.HoldCommitted, now, actual
 	if cancel {

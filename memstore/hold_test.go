@@ -98,6 +98,9 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		if op.Hold != nil && (h.Replayed != told.Replayed || h.Lost != told.Lost || h.Late != told.Late || h.Reset != told.Reset) {
 			t.Fatalf("%s: %+v, want %+v", what, h, told)
 		}
+		if op.Verb > stint.Reserve && d.Applied != model.holds[id].applied {
+			t.Fatalf("%s: %d applied, want %d", what, d.Applied, model.holds[id].applied)
+		}
 		if op.Verb == stint.Reserve && want && h.ExpiresAt != told.ExpiresAt {
 			t.Fatalf("%s: expires at %d, want %d", what, h.ExpiresAt, told.ExpiresAt)
 		}
