@@ -14,6 +14,9 @@
 // bucket. All of them count in integers: no fraction of a permit is lost or
 // invented. Time is the store's, in whole microseconds.
 //
+// A cost that is known only afterwards is reserved before ([Limiter.Reserve]), and
+// committed when it is known; [Concurrency] limits how many permits are held at once.
+//
 // State lives in the process (package memstore) or in Redis or Valkey (package
 // redisstore). Both give the same decision for the same sequence of times, keys
 // and costs.

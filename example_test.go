@@ -36,6 +36,32 @@ func ExampleLimiter_Allow() {
 	// false remaining 0 retry after 100ms
 }
 
+// A request holds a place and what it may cost, and says at its end what it was.
+func ExampleLimiter_Reserve() {
+	limiter := example(stint.Concurrency(1).Named("places").WithCost(1), stint.SlidingWindowCounter(1000, time.Hour).Named("tokens"))
+	ctx := context.Background()
+	hold, _, err := limiter.Reserve(ctx, "user:42", 600, stint.Hold{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, d, err := limiter.Reserve(ctx, "user:42", 100, stint.Hold{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("another:", d.Allowed, "by", limiter.Policy().Limit(int(d.Index)).Name)
+	end, err := hold.Commit(ctx, 250)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("tokens charged after the fact:", end.Applied)
+	// Output:
+	// another: false by places
+	// tokens charged after the fact: -350
+}
+
 func ExampleLimiter_AllowN() {
 	limiter := example(stint.SlidingWindowCounter(100, time.Minute))
 	d, err := limiter.AllowN(context.Background(), "user:42", 30)

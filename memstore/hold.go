@@ -231,33 +231,26 @@ func (r *holdOp) prepare() (same bool, err error) {
 func (r *holdOp) decide(same bool) (stint.Decision, error) {
 	h := r.op.Hold
 	h.Replayed, h.Lost, h.Late, h.Reset, h.Full = false, false, false, false, false
-	end := stint.HoldLive
-	var at stint.Instant
-	if r.hold != nil {
-		end, at = r.hold.ended(r.now)
-	}
-	resolved := &stint.ResolvedError{ID: h.ID, End: end, At: at}
-	switch {
-	case r.hold != nil && !same && (end == stint.HoldLive || end == stint.HoldExpired):
-		return stint.Decision{}, stint.ErrOtherClaims
-	case r.op.Verb == stint.Reserve && (end == stint.HoldCommitted || end == stint.HoldCancelled):
-		return stint.Decision{}, resolved
-	case r.op.Verb == stint.Reserve:
-		return r.reserve(end), nil
-	case r.hold == nil:
-		return r.commitLost()
-	case end == stint.HoldExpired && r.op.Verb == stint.Cancel:
-		return stint.Decision{}, resolved
-	case end == stint.HoldCommitted || end == stint.HoldCancelled:
-		if !r.again(end) {
-			return stint.Decision{}, resolved
+	if r.hold == nil {
+		if r.op.Verb == stint.Reserve {
+			return r.reserve(stint.HoldLive), nil
 		}
+		return r.commitLost()
+	}
+	end, at := r.hold.ended(r.now)
+	over := end == stint.HoldCommitted || end == stint.HoldCancelled
+	switch {
+	case !over && !same:
+		return stint.Decision{}, stint.ErrOtherClaims
+	case over && same && r.again(end):
 		h.Replayed, h.Late = true, r.hold.late
 		return r.answer(r.hold.applied), nil
-	case end == stint.HoldExpired:
-		return r.commitExpired(), nil
+	case over, end == stint.HoldExpired && r.op.Verb == stint.Cancel:
+		return stint.Decision{}, &stint.ResolvedError{ID: h.ID, End: end, At: at}
+	case r.op.Verb == stint.Reserve:
+		return r.reserve(end), nil
 	default:
-		return r.finish(), nil
+		return r.finish(end), nil
 	}
 }
 
@@ -355,6 +348,7 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 func (r *holdOp) drop(p *limitOp, part *part) {
 	kept := part.keptAtEnd()
 	if part.n > 0 && part.in != nil && part.in == p.holding {
+		p.changed = true
 		if at := slices.Index(p.holding.parts, part); at >= p.due { // the clock was set back
 			p.limit.endPart(&p.state, part.hold.expires, part, part.keeps())
 		} else {
@@ -373,22 +367,25 @@ func (part *part) keptAtEnd() int64 {
 	return part.kept
 }
 
-// finish ends a live hold.
-func (r *holdOp) finish() stint.Decision {
+// finish ends a hold, that is live or has expired, by a commit or a cancel.
+func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
+	late := end == stint.HoldExpired
 	var least leastApplied
 	for i := range r.ops {
 		p, part := &r.ops[i], &r.hold.parts[i]
-		charge, kept := int64(0), int64(0)
+		if late {
+			r.drop(p, part)
+		}
+		held := part.n + part.kept
+		kept, charge, applied := part.n, int64(0), int64(0)
 		switch {
 		case r.op.Verb == stint.Cancel && p.limit.leaky == nil: // all of it goes back
-		case !p.limit.adjustable():
-			kept = part.n
-		default:
+			kept = 0
+		case p.limit.adjustable():
 			cost := max(0, p.permits-part.kept)
 			kept = min(cost, part.n)
 			charge = cost - kept
 		}
-		applied := int64(0)
 		switch {
 		case part.gone(p.holding):
 			r.op.Hold.Reset, charge = true, 0
@@ -397,10 +394,11 @@ func (r *holdOp) finish() stint.Decision {
 		}
 		applied += r.charge(i, charge)
 		// What cost as much as was held has no part in it.
-		if p.limit.adjustable() && (r.op.Verb == stint.Cancel || p.permits != part.n+part.kept) {
+		if p.limit.adjustable() && (late || r.op.Verb == stint.Cancel || p.permits != held) {
 			least.add(applied)
 		}
 	}
+	r.op.Hold.Late, r.hold.late = late, late
 	return r.over(least.n)
 }
 
@@ -423,24 +421,6 @@ func (r *holdOp) charge(i int, n int64) int64 {
 	return r.outs[i].Applied
 }
 
-// commitExpired charges what a hold cost that has expired.
-func (r *holdOp) commitExpired() stint.Decision {
-	var least leastApplied
-	for i := range r.ops {
-		p, part := &r.ops[i], &r.hold.parts[i]
-		kept := part.keptAtEnd()
-		if part.in != nil && part.in == p.holding {
-			p.changed = true
-			r.drop(p, part)
-		}
-		if p.limit.adjustable() {
-			least.add(r.charge(i, max(0, p.permits-kept)))
-		}
-	}
-	r.op.Hold.Late, r.hold.late = true, true
-	return r.over(least.n)
-}
-
 // commitLost charges what a hold cost that the store has lost, if it can't have forgotten it.
 func (r *holdOp) commitLost() (stint.Decision, error) {
 	told := r.op.Hold
@@ -449,18 +429,7 @@ func (r *holdOp) commitLost() (stint.Decision, error) {
 	}
 	r.hold = r.newHold()
 	r.hold.remembered = told.Remembered().Microseconds()
-	var least leastApplied
-	for i := range r.ops {
-		p := &r.ops[i]
-		if p.limit.places != nil {
-			continue
-		}
-		if applied := r.charge(i, p.limit.takes(p.permits)); p.limit.adjustable() {
-			least.add(applied)
-		}
-	}
-	told.Late, r.hold.late = true, true
-	return r.over(least.n), nil
+	return r.finish(stint.HoldExpired), nil
 }
 
 // adjustable reports whether a commit may charge or give back permits of the limit.
@@ -490,10 +459,10 @@ func (r *holdOp) costs() []int64 {
 
 // again reports whether the operation asks for the end that the hold has had.
 func (r *holdOp) again(end stint.HoldEnd) bool {
-	if r.op.Verb == stint.Cancel || end == stint.HoldCancelled {
-		return r.op.Verb == stint.Cancel && end == stint.HoldCancelled
+	if r.op.Verb == stint.Commit {
+		return end == stint.HoldCommitted && slices.Equal(r.costs(), r.hold.actual)
 	}
-	return slices.Equal(r.costs(), r.hold.actual)
+	return r.op.Verb == stint.Cancel && end == stint.HoldCancelled
 }
 
 // answer is the decision about an end: what it applied, and what is left now.

@@ -158,6 +158,24 @@ func TestALostHoldIsChargedOnce(t *testing.T) {
 	}
 }
 
+// An end that names other claims than the hold had is another end, and of a live hold a mistake.
+func TestAnEndOfOtherClaims(t *testing.T) {
+	h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
+	other := stint.Op{
+		Verb: stint.Commit, Claim: stint.Claim{Key: "other", Policy: h.policy, Permits: 3},
+		Hold: &stint.HoldOp{Hold: stint.Hold{ID: "a"}},
+	}
+	h.reserve("a", 5, time.Minute)
+	if _, err := h.store.Decide(t.Context(), other); !errors.Is(err, stint.ErrOtherClaims) {
+		t.Errorf("live: %v", err)
+	}
+	h.commit(h.policy, "a", 3)
+	if _, err := h.store.Decide(t.Context(), other); !errors.Is(err, stint.ErrResolved) {
+		t.Errorf("committed: %v", err)
+	}
+	h.wantLeft(h.policy, 17)
+}
+
 // A leaky bucket's turns don't come back, and a hold's time counts from the turn.
 func TestReserveOfALeakyBucket(t *testing.T) {
 	h := newHeld(t, memstore.Config{}, stint.LeakyBucket(10, stint.PerSecond(1)).WithCost(1))
