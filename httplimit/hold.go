@@ -15,17 +15,30 @@ func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx)
 // wrapHolding is Wrap for requests that hold what they cost.
 func (m *Middleware) wrapHolding(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		cost := &enforce.RunningCost{}
-		defer func() {
-			if err := cost.End(r.Context()); err != nil && m.failed != nil {
-				m.failed(r, err)
-			}
-		}()
-		admitted := m.admit(w, r, func(r *http.Request, e *enforce.Evaluation) error { return m.reserve(r, e, cost) })
+		held, end, admitted := m.Begin(w, r)
+		defer end()
 		if admitted {
-			next.ServeHTTP(w, r.WithContext(cost.Begin(r.Context())))
+			next.ServeHTTP(w, held)
 		}
 	})
+}
+
+// Begin is Admit for a framework that calls the next handler in a way of its own, and that holds what requests cost: the
+// handler is to get the request that it returns, and end is to be called when it is done, also on panic.
+func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.Request, end func(), admitted bool) {
+	if m.reserve == nil {
+		return r, func() {}, m.Admit(w, r)
+	}
+	cost := &enforce.RunningCost{}
+	end = func() {
+		if err := cost.End(r.Context()); err != nil && m.failed != nil {
+			m.failed(r, err)
+		}
+	}
+	if !m.admit(w, r, func(r *http.Request, e *enforce.Evaluation) error { return m.reserve(r, e, cost) }) {
+		return r, end, false
+	}
+	return r.WithContext(cost.Begin(r.Context())), end, true
 }
 
 func isConcurrency(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency }

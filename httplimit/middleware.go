@@ -265,7 +265,7 @@ type Config struct {
 	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews the hold: so a
 	// request takes a place of stint.Concurrency, or what it may cost at most. When the handler returns, panics or is left
 	// by its client, the hold is committed with the cost that the handler has said by [Cost], or with what is held. The
-	// handler's context ends, with stint.ErrLost as its cause, when the hold is lost. Only Wrap holds. It must have no ID.
+	// handler's context ends, with stint.ErrLost as its cause, when the hold is lost. Only Wrap and Begin hold. It must have no ID.
 	// Default: nil, requests take.
 	Reserve *stint.Hold
 

@@ -16,13 +16,23 @@ import (
 // answered and reaches none of the handlers that come after. The client's address is found by clientip, not by gin:
 // proxies are trusted where the middleware's Clients does.
 //
+// With a middleware that holds what requests cost, httplimit.Cost of the request's context says what that was.
+//
 // In the functions of the middleware's configuration, [Context] leads from the request to gin's context.
 func Handler(limit *httplimit.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		r := c.Request
-		if !limit.Admit(c.Writer, r.WithContext(context.WithValue(r.Context(), contextKey{}, c))) {
+		before := c.Request
+		r, end, admitted := limit.Begin(c.Writer, before.WithContext(context.WithValue(before.Context(), contextKey{}, c)))
+		defer end()
+		if !admitted {
 			c.Abort()
+			return
 		}
+		if httplimit.Cost(r.Context()).Hold() == nil {
+			return // nothing is to be done when the handlers are
+		}
+		c.Request = r
+		c.Next()
 	}
 }
 

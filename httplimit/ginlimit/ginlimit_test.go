@@ -212,3 +212,35 @@ func raw(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 	h.ServeHTTP(w, r)
 	return w
 }
+
+// A middleware that holds does so until gin's handlers are done, and commits what they say.
+func TestHandlerHolds(t *testing.T) {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api",
+		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("tokens"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Reserve: &stint.Hold{}, Cost: func(*http.Request) (int64, error) { return 50, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gin.New()
+	g.Use(ginlimit.Handler(m))
+	depth := 0
+	g.GET("/*path", func(c *gin.Context) {
+		if depth++; depth == 1 {
+			if inner := get(t, g, "/inner"); inner.Code != http.StatusTooManyRequests {
+				t.Errorf("a second gets %d", inner.Code)
+			}
+		}
+		httplimit.Cost(c.Request.Context()).Set(20)
+		c.Status(http.StatusNoContent)
+	})
+	for i, want := range []int{204, 204, 204, 429} {
+		if w := get(t, g, "/"); w.Code != want {
+			t.Errorf("request %d gets %d, want %d", i, w.Code, want)
+		}
+	}
+}
