@@ -148,6 +148,10 @@ func post(t *testing.T, ctx context.Context, transport *http.Transport, addr net
 		t.Error(err)
 		return 0, ""
 	}
+	if e, ok := body.(*endless); ok { // a stream that a GOAWAY left unread begins anew, on another connection
+		size := e.rest
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(&endless{ctx, size, e.given}), nil }
+	}
 	response, err := transport.RoundTrip(r)
 	if err != nil {
 		if ctx.Err() == nil {
