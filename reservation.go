@@ -121,9 +121,8 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hol
 		return nil, Decision{}, err
 	}
 	defer l.queues.leave(w)
-	freed, longest := make(chan struct{}, 1), time.Second // for a store that tells nobody
+	freed := make(chan struct{}, 1)
 	if waker, ok := l.store.(Waker); ok {
-		longest = Never
 		stop := waker.Wake(key, l.policy, func() {
 			select {
 			case freed <- struct{}{}:
@@ -143,7 +142,8 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hol
 			return nil, d, ErrDeadline // a place may be free sooner
 		}
 		l.queues.sleeps(w, time.Now().Add(d.RetryAfter))
-		if err := sleep.Until(ctx, min(d.RetryAfter, longest), freed); err != nil {
+		// A store may not tell, or not be told itself.
+		if err := sleep.Until(ctx, min(d.RetryAfter, time.Second), freed); err != nil {
 			return nil, d, err
 		}
 	}

@@ -123,6 +123,17 @@ function fixed_window.refund_taken(state, _, _, n, taken)
   return true
 end
 
+-- give_back gives back n permits of a hold's piece, if its window still counts at an instant, and
+-- returns how many.
+function fixed_window.give_back(state, _, at, n, from, to)
+  if not state.start or at >= state.stop or state.start ~= from or state.stop ~= to then
+    return 0
+  end
+  n = min(n, state.count)
+  state.count = state.count - n
+  return n
+end
+
 -- grows is how long after now Remaining grows.
 function fixed_window.grows(state, _, now)
   return state.count > 0 and state.stop - now or 0

@@ -1,7 +1,8 @@
 -- What the token bucket and the leaky bucket have in common: see schedule.go.
 --
 -- state: due, frac, last (microseconds, 1/permits of a microsecond, microseconds);
---        capacity, permits, period of the limit that wrote it; nil due is untouched
+--        capacity, permits, period of the limit that wrote it; nil due is untouched;
+--        held, how many of a token bucket's permits are held, or nil; then debt of that limit, too
 -- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms;
 --        once prepared, capacity_us and capacity_frac, how long the capacity takes, and permit_us
 --        and permit_frac, how long one permit
@@ -52,13 +53,33 @@ function schedule.round_up(us, frac)
   return us
 end
 
--- backlog brings a state to now: its time, and how far past it the state is due.
-function schedule.backlog(state, now)
-  local t = max(now, state.last)
-  if state.due >= t then
-    return t, state.due - t, state.frac
+-- held_time is how long the permits take that are held.
+local function held_time(state, limit)
+  if not state.held then
+    return 0, 0
   end
-  return t, 0, 0
+  return schedule.time_of(limit, min(state.held, limit.capacity + limit.debt))
+end
+
+local function less(us, frac, us2, frac2)
+  return us < us2 or (us == us2 and frac < frac2)
+end
+
+-- backlog brings a state to now: its time, and how far past it the state is due, at least as
+-- far as what is held takes.
+function schedule.backlog(state, limit, now)
+  local t = max(now, state.last)
+  local us, frac = 0, 0
+  if state.due >= t then
+    us, frac = state.due - t, state.frac
+  end
+  if state.held then
+    local least, least_frac = held_time(state, limit)
+    if less(us, frac, least, least_frac) then
+      us, frac = least, least_frac
+    end
+  end
+  return t, us, frac
 end
 
 -- adopt takes over a state that a limit with other parameters wrote, whose capacity
@@ -71,7 +92,7 @@ function schedule.adopt(state, limit, now, full)
   if state.capacity == limit.capacity and state.permits == limit.permits and state.period == limit.period then
     return
   end
-  local t, us, frac = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, state, now)
   if us == 0 and frac == 0 then
     return
   end
@@ -88,32 +109,46 @@ function schedule.adopt(state, limit, now, full)
   state.due, state.frac = t + us, frac
 end
 
-local function settle(limit, us, frac, n)
-  local held = schedule.permits_in(limit, us, frac)
+-- settle charges or refunds n on a backlog; a refund leaves least, which is held.
+local function settle(limit, us, frac, n, least, least_frac)
   if n > 0 then
-    n = clamp(n, limit.capacity + limit.debt - held)
+    n = clamp(n, limit.capacity + limit.debt - schedule.permits_in(limit, us, frac))
     us, frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
     return n, us, frac
   end
-  n = clamp(-n, held)
+  local free, free_frac = schedule.minus(limit, us, frac, least, least_frac)
+  n = clamp(-n, schedule.permits_in(limit, free, free_frac))
   local back, back_frac = schedule.time_of(limit, n)
-  if back < us or (back == us and back_frac < frac) then
+  if less(back, back_frac, free, free_frac) then
     us, frac = schedule.minus(limit, us, frac, back, back_frac)
   elseif n > 0 then
-    us, frac = 0, 0
+    us, frac = least, least_frac
   end
   return -n, us, frac
+end
+
+-- wait is how long until n permits more fit, which would make the backlog what it is after them: never
+-- if that takes the end of a hold.
+local function wait(state, limit, n, after, after_frac)
+  if state.held then
+    local more, more_frac = schedule.time_of(limit, n)
+    local least, least_frac = schedule.plus(limit, more, more_frac, held_time(state, limit))
+    if less(limit.capacity_us, limit.capacity_frac, least, least_frac) then
+      return NEVER
+    end
+  end
+  return schedule.round_up(schedule.minus(limit, after, after_frac, limit.capacity_us, limit.capacity_frac))
 end
 
 -- apply is the transition of both buckets. It returns the outcome and the wait for
 -- the turn that a request found.
 function schedule.apply(action, state, limit, now, n)
-  local t, us, frac = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, limit, now)
   local late = t - now
   local turn = schedule.round_up(us, frac) + late
   local out = { allowed = true, retry = 0, delay = 0, applied = 0, changed = false }
   if action == 'settle' then
-    out.applied, us, frac = settle(limit, us, frac, n)
+    out.applied, us, frac = settle(limit, us, frac, n, held_time(state, limit))
     out.changed = out.applied ~= 0
   elseif n > limit.capacity then
     out.allowed, out.retry = false, NEVER
@@ -121,7 +156,10 @@ function schedule.apply(action, state, limit, now, n)
     local after, after_frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
     if after > limit.capacity_us or (after == limit.capacity_us and after_frac > limit.capacity_frac) then
       out.allowed = false
-      out.retry = schedule.round_up(schedule.minus(limit, after, after_frac, limit.capacity_us, limit.capacity_frac)) + late
+      out.retry = wait(state, limit, n, after, after_frac)
+      if out.retry ~= NEVER then
+        out.retry = out.retry + late
+      end
     elseif action == 'take' then
       us, frac = after, after_frac
       out.changed = true
@@ -144,7 +182,7 @@ function schedule.fits(state, limit, now, n)
   if n > limit.capacity then
     return false
   end
-  local t, us, frac = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, limit, now)
   us, frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
   state.next_due, state.next_frac, state.next_last = t + us, frac, t
   return us < limit.capacity_us or (us == limit.capacity_us and frac <= limit.capacity_frac)
@@ -188,7 +226,7 @@ end
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often. It is k times apply, in one step and without outcomes.
 function schedule.admit(state, limit, now, n, k)
-  local t, us, frac = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, limit, now)
   local admitted = k
   local after, after_frac = limit.capacity_us, nil
   if n * k <= limit.capacity then
@@ -209,9 +247,9 @@ end
 -- refund_taken gives back n permits that were taken before, and returns whether that
 -- changed the state.
 function schedule.refund_taken(state, limit, now, n)
-  local t, us, frac = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, limit, now)
   local applied
-  applied, us, frac = settle(limit, us, frac, -n)
+  applied, us, frac = settle(limit, us, frac, -n, held_time(state, limit))
   if applied == 0 then
     return false
   end
@@ -219,13 +257,29 @@ function schedule.refund_taken(state, limit, now, n)
   return true
 end
 
--- grows is how long after now one more whole permit is there.
+-- end_hold ends a hold of n permits, of which kept stay charged, and returns how many came back.
+function schedule.end_hold(state, limit, now, n, kept)
+  local t, us, frac = schedule.backlog(state, limit, now)
+  local back, back_frac = schedule.time_of(limit, n - kept)
+  if less(back, back_frac, us, frac) then
+    us, frac = schedule.minus(limit, us, frac, back, back_frac)
+  else
+    us, frac = 0, 0
+  end
+  state.due, state.frac, state.last = t + us, frac, t
+  return n - kept
+end
+
+-- grows is how long after now one more whole permit is there; never if that takes the end of a hold.
 function schedule.grows(state, limit, now)
-  local t, us, frac = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, limit, now)
   local held = schedule.permits_in(limit, us, frac)
   if held == 0 then
     return 0
   end
   local free, free_frac = schedule.time_of(limit, min(held, limit.capacity) - 1)
+  if state.held and less(free, free_frac, held_time(state, limit)) then
+    return NEVER
+  end
   return schedule.round_up(schedule.minus(limit, us, frac, free, free_frac)) + t - now
 end

@@ -162,6 +162,26 @@ function sliding_window_counter.refund_taken(state, limit, _, n, taken)
   return true
 end
 
+-- give_back gives back n permits of a hold's piece, if its window still counts at an instant, and
+-- returns how many.
+function sliding_window_counter.give_back(state, limit, at, n, from)
+  if not state.start then
+    return 0
+  end
+  roll(state, limit.window, max(at, state.start))
+  local counter
+  if from == state.start then
+    counter = 'current'
+  elseif from == state.start - limit.window then
+    counter = 'previous'
+  else
+    return 0
+  end
+  n = min(n, state[counter])
+  state[counter] = state[counter] - n
+  return n
+end
+
 -- grows is how long after now Remaining grows.
 function sliding_window_counter.grows(state, limit, now)
   local n = used(state, limit)

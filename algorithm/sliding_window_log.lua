@@ -129,6 +129,20 @@ function sliding_window_log.apply(action, log, limit, now, n)
   return out
 end
 
+-- give_back gives back n permits of a hold's piece, as the oldest that are active, if it is active itself
+-- at an instant, and returns how many.
+function sliding_window_log.give_back(log, limit, now, n, from)
+  local t = max(now, newest(log))
+  if from <= t - limit.window then
+    return 0
+  end
+  local gone = up_to(log, t - limit.window)
+  n = min(n, log.total - gone)
+  log.gone, log.floor = gone + n, nil
+  log.fresh = log.fresh and log.total > log.gone
+  return n
+end
+
 -- grows is how long after now Remaining grows.
 function sliding_window_log.grows(log, limit, now)
   local t = max(now, newest(log))

@@ -33,3 +33,4 @@ token_bucket.take_stored = schedule.take_stored
 token_bucket.admit = schedule.admit
 token_bucket.refund_taken = schedule.refund_taken
 token_bucket.grows = schedule.grows
+token_bucket.end_hold = schedule.end_hold

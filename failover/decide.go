@@ -129,7 +129,7 @@ type origin uint8
 const (
 	storeFailed origin = iota // the store's
 	overloaded                // this process's, or the service's that was asked
-	invalidOp                 // the operation's
+	invalidOp                 // the operation's, or the hold's that it names
 	callerLeft                // the caller's, whose context has ended
 )
 
@@ -141,7 +141,8 @@ func originOf(ctx context.Context, err error) origin {
 		ended = context.DeadlineExceeded
 	}
 	switch {
-	case errors.Is(err, stint.ErrInvalid):
+	case errors.Is(err, stint.ErrInvalid), errors.Is(err, stint.ErrResolved),
+		errors.Is(err, stint.ErrOtherClaims), errors.Is(err, stint.ErrUnknownReservation):
 		return invalidOp
 	case ended != nil && errors.Is(context.Cause(ctx), stint.ErrOverloaded):
 		return overloaded
@@ -165,7 +166,7 @@ func (s *Store) answer(ctx context.Context, op stint.Op, err error) (stint.Decis
 			return s.fallback(ctx, op, down.err)
 		}
 		s.counts.overloaded.Add(1)
-		if s.config.OnOverload == Admit && (op.Verb == stint.Take || op.Verb == stint.Try) {
+		if s.config.OnOverload == Admit && takes(op.Verb) {
 			// A caller that is turned away before its call comes with a context that has ended.
 			return s.fallback(context.WithoutCancel(ctx), op, err)
 		}

@@ -246,6 +246,14 @@ func (s *Store) probeKeys(shards int) ([]string, error) {
 	return keys, nil
 }
 
+// Wake implements [stint.Waker], as far as the store does.
+func (s *Store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
+	if w, tells := s.config.Store.(stint.Waker); tells {
+		return w.Wake(key, policy, wake)
+	}
+	return func() {}
+}
+
 // Close ends probing, and waits for a probe that is under way, at most one
 // deadline. It closes the store only if [Protect] was given it. Afterwards the state stays as it is.
 func (s *Store) Close() {

@@ -28,8 +28,12 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return d, err
 	}
-	if op.Verb != stint.Take && op.Verb != stint.Try {
+	if !takes(op.Verb) {
 		return d, unavailable(cause)
+	}
+	if op.Hold != nil {
+		// The store does not know the hold: its commit is charged late.
+		*op.Hold = stint.HoldOp{Hold: op.Hold.Hold, ExpiresAt: stint.Instant(time.Now().UnixMicro()).Add(op.Hold.Lives())}
 	}
 	p := s.plan(op.Policy)
 	var modes uint8 // a set
@@ -89,11 +93,16 @@ func outcomes(op *stint.Op) []stint.Outcome {
 	return make([]stint.Outcome, op.Limits())
 }
 
+// takes reports whether a verb asks for permits, which is what the modes answer.
+func takes(verb stint.Verb) bool { return verb <= stint.Try || verb == stint.Reserve }
+
 // untouched tells of limits that admit whatever they can ever admit.
 func untouched(outs []stint.Outcome, claim *stint.Claim) {
 	for i := range claim.Policy.Len() {
-		limit := claim.Policy.Limit(i).Capacity
-		outs[i] = stint.Outcome{Allowed: claim.Permits <= limit, Limit: limit, Remaining: limit}
+		limit := claim.Policy.Limit(i)
+		outs[i] = stint.Outcome{
+			Allowed: limit.Takes(claim.Permits) <= limit.Capacity, Limit: limit.Capacity, Remaining: limit.Capacity,
+		}
 		if !outs[i].Allowed {
 			outs[i].RetryAfter = stint.Never
 		}

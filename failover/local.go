@@ -12,7 +12,7 @@ import (
 func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (stint.Decision, error) {
 	now := time.Now()
 	whole := op.Each == nil && modes == modesOf(Local) // whether the local store's decision can do
-	local := stint.Op{Verb: op.Verb}
+	local := stint.Op{Verb: op.Verb, Hold: op.Hold}
 	claims := make([]stint.Claim, 0, 4)
 	for i := range 1 + len(op.And) {
 		claim := *claimAt(op, i)
@@ -56,7 +56,7 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 			copy(next[:n], locally)
 			locally = locally[n:]
 			for j := range n {
-				if o := &next[j]; o.RetryAfter == stint.Never && claim.Permits <= claim.Policy.Limit(j).Capacity {
+				if o := &next[j]; o.RetryAfter == stint.Never && claim.Policy.Limit(j).Takes(claim.Permits) <= claim.Policy.Limit(j).Capacity {
 					o.RetryAfter = retryUnreachable
 				}
 			}

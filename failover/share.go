@@ -47,7 +47,7 @@ func divide(limit stint.Limit, n int64) stint.Limit {
 	if n == 1 {
 		return limit
 	}
-	limit.Capacity = max(1, limit.Capacity/n)
+	limit.Capacity = max(1, limit.Cost, limit.Capacity/n)
 	if limit.MaxDebt > 0 {
 		if limit.MaxDebt /= n; limit.MaxDebt == 0 {
 			limit.MaxDebt = stint.NoDebt

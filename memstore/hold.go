@@ -275,7 +275,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		}
 		lacks[i] = max(0, lacks[i])
 		r.look(i, lacks[i])
-		if p.holding != nil && lacks[i] > 0 && (h == nil || h.parts[i].in == nil) && len(p.holding.parts)-p.due >= r.store.maxHolds {
+		if p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || h.parts[i].in == nil) && len(p.holding.parts)-p.due >= r.store.maxHolds {
 			told.Full = true
 			untilNext := time.Duration(p.holding.parts[p.due].hold.expires-r.now) * time.Microsecond
 			r.outs[i].Allowed, r.outs[i].RetryAfter = false, max(r.outs[i].RetryAfter, untilNext)
@@ -302,6 +302,7 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 	for i := range r.ops {
 		p, part := &r.ops[i], &h.parts[i]
 		p.changed = true
+		p.forgetPieces()
 		switch {
 		case end == stint.HoldExpired:
 			r.drop(p, part)
@@ -405,9 +406,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 // end takes a part out of its state.
 func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
 	p.changed = true
-	if p.merged {
-		part.pieces = nil
-	}
+	p.forgetPieces()
 	back = p.limit.endPart(&p.state, r.now, part, kept)
 	p.holding.remove(part)
 	return back

@@ -3,8 +3,6 @@ package memstore
 import (
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -227,11 +225,7 @@ func (s *Store) saveHolding(t *shard, p *limitOp) {
 	}
 	h.parts = slices.Delete(h.parts, 0, p.due)
 	p.due = 0
-	if p.merged { // their counts can't be told from others' any more
-		for _, part := range h.parts {
-			part.pieces = nil
-		}
-	}
+	p.forgetPieces()
 	switch {
 	case len(h.parts) == 0:
 		p.holding = nil
@@ -242,6 +236,17 @@ func (s *Store) saveHolding(t *shard, p *limitOp) {
 	default:
 		t.held[p.hash] = h
 	}
+}
+
+// forgetPieces notes that the counts can't be told from others' any more that were taken over from a window of another
+// length: what is held of them does not come back.
+func (p *limitOp) forgetPieces() {
+	if p.merged {
+		for _, part := range p.holding.parts {
+			part.pieces = nil
+		}
+	}
+	p.merged = false
 }
 
 // dropHolding lets go of what was held of a state that is no more.
@@ -259,54 +264,19 @@ func (s *Store) dropHolding(t *shard, hash uint64) {
 	}
 }
 
-// waiters are those who want to know when permits come back. The zero value has none.
-type waiters struct {
-	mu      sync.Mutex
-	count   atomic.Int64
-	byState map[uint64]map[*waiter]bool // by the states' hashes
-}
-
-type waiter struct{ wake func() }
-
 // Wake implements [stint.Waker]: it tells of holds that end, and of resets.
 func (s *Store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
-	plan, w := s.plan(policy), &waiter{wake}
-	s.waiters.mu.Lock()
-	defer s.waiters.mu.Unlock()
-	if s.waiters.byState == nil {
-		s.waiters.byState = map[uint64]map[*waiter]bool{}
+	plan := s.plan(policy)
+	hashes := make([]uint64, len(plan.limits))
+	for i := range hashes {
+		hashes[i] = s.hash(key, &plan.limits[i])
 	}
-	for i := range plan.limits {
-		hash := s.hash(key, &plan.limits[i])
-		if s.waiters.byState[hash] == nil {
-			s.waiters.byState[hash] = map[*waiter]bool{}
-		}
-		s.waiters.byState[hash][w] = true
-	}
-	s.waiters.count.Add(1)
-	return func() {
-		s.waiters.mu.Lock()
-		defer s.waiters.mu.Unlock()
-		for i := range plan.limits {
-			hash := s.hash(key, &plan.limits[i])
-			if delete(s.waiters.byState[hash], w); len(s.waiters.byState[hash]) == 0 {
-				delete(s.waiters.byState, hash)
-			}
-		}
-		s.waiters.count.Add(-1)
-	}
+	return s.waiters.Add(hashes, wake)
 }
 
 // wake tells those who wait for one of the states.
 func (s *Store) wake(ops []limitOp) {
-	if s.waiters.count.Load() == 0 {
-		return
-	}
-	s.waiters.mu.Lock()
-	defer s.waiters.mu.Unlock()
 	for i := range ops {
-		for w := range s.waiters.byState[ops[i].hash] {
-			w.wake()
-		}
+		s.waiters.Wake(ops[i].hash)
 	}
 }

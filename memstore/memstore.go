@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/waiters"
 )
 
 // DefaultMaxBytes is the memory cap unless a Config says otherwise: 1 GiB, room
@@ -76,7 +77,7 @@ type Store struct {
 	ids      [idShards]idShard // of holds
 	idBytes  atomic.Int64      // of bytes, what the ids take
 	maxHolds int
-	waiters  waiters
+	waiters  waiters.List[uint64]
 
 	// guards versions, freeIDs and changes of epochs; may be locked while shards are
 	mu         sync.Mutex

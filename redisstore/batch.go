@@ -7,7 +7,6 @@ import (
 	"unique"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -32,6 +31,7 @@ type batch struct {
 	// or states of one hash under limits with different parameters.
 	mixed      bool
 	fullScript bool                    // whether the script for one take has left it to the whole one
+	holds      bool                    // whether permits of a state are held, or may be: the script answers every operation
 	asked      map[int32]stint.Instant // calendars' times that the script asked for, by state
 	sentAt     sendMark
 
@@ -49,17 +49,19 @@ type entry struct {
 	limitCount int32
 	cached     bool          // whether a denial may be remembered
 	takenAt    stint.Instant // when what is returned was taken
+	hold       *holdEntry    // of a Reserve, Commit or Cancel
 	bulk       int64         // permits to take after a take of one, one after another
 
 	bulkAdmitted int64 // of the bulk
 
+	answered bool // by an earlier script, which met states with holds
 	decision stint.Decision
 }
 
 // refund is a verb that no caller has: it returns permits taken at an instant,
 // each limit's own and nobody else's, where that is still possible. It is for token
 // buckets, fixed windows and sliding window counters.
-const refund = stint.Settle + 1
+const refund = stint.Cancel + 1
 
 // returnLease is refund for permits that were leased and not spent: of a token bucket less
 // what it has refilled since.
@@ -73,7 +75,8 @@ type opLimit struct {
 	policy  *stint.Policy
 	limit   *limit // of the operation; a reset's may differ from the state's
 	state   int32
-	permits int64
+	permits int64 // that the limit is asked for, of those of the claim
+	asked   int64
 }
 
 // stateRef is a state that operations of the batch use.
@@ -91,6 +94,7 @@ type stateRef struct {
 	partition   int32
 	number      int32 // of its description, then in the script's first part
 	runs        []run
+	held        bool // whether permits of it are held, so that only the script with holds can decide
 	state       state
 }
 
@@ -127,7 +131,7 @@ func (b *batch) recycle() {
 	b.lastKey = stateKey{}
 	b.clearEncoding()
 	s := b.store
-	b.asked, b.store, b.batcher, b.layout, b.fullScript = nil, nil, nil, nil, false
+	b.asked, b.store, b.batcher, b.layout, b.fullScript, b.holds = nil, nil, nil, nil, false, false
 	s.batchPool.Put(b)
 }
 
@@ -154,6 +158,9 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	}
 	b.limitCount += limits
 	b.mixed = b.mixed || op.Verb >= stint.Reset
+	if op.Hold != nil {
+		e.hold, b.holds = b.newHoldEntry(&e, op), true
+	}
 	all := b.limitsOf(&e)
 	if e.logs || op.Verb >= stint.Reset || limits > 1 && op.Verb != stint.Peek {
 		for i := range all {
@@ -228,10 +235,6 @@ func (b *batch) addState(l *limit, client string) (at int32) {
 // of its states.
 func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 	plan := b.layout.plan(claim.Policy)
-	permits := claim.Permits
-	if e.verb == stint.Settle {
-		permits = algorithm.Amount(permits)
-	}
 	client, lasts := claim.Key, e.call.ctx.Done() == nil && e.call.timeout == 0
 	for i := range plan {
 		l := &plan[i]
@@ -248,7 +251,8 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 		e.logs = e.logs || l.log
 		e.cached = e.cached && !l.limit.CountDenied
 		b.mixed = b.mixed || l.log || l.calendar()
-		b.opLimits = append(b.opLimits, opLimit{claim.Policy, l, at, permits})
+		b.holds = b.holds || l.limit.Algorithm == stint.AlgorithmConcurrency
+		b.opLimits = append(b.opLimits, opLimit{claim.Policy, l, at, l.permits(e.verb, claim.Permits), claim.Permits})
 	}
 	return true
 }
@@ -277,9 +281,9 @@ var errReply = errors.New("unexpected reply of the script")
 
 // execute sends the batch and works out its answers.
 func (b *batch) execute(ctx context.Context) error {
+	b.sentAt = b.store.denials.mark()
 	for range maxAsks {
 		b.encode()
-		b.sentAt = b.store.denials.mark()
 		reply, err := b.store.conn.Eval(ctx, b.store.script(b.mix), b.keys, b.args)
 		if err != nil {
 			return unavailable(err)
@@ -310,7 +314,7 @@ func (b *batch) updateDenials() {
 			b.store.leases.forgetClients(b, e)
 		}
 		switch {
-		case e.verb == stint.Reset || e.verb >= refund || e.verb == stint.Settle && e.decision.Applied < 0:
+		case e.verb == stint.Reset || e.verb > stint.Reserve || e.verb == stint.Settle && e.decision.Applied < 0:
 			if b.store.denials != nil {
 				for _, p := range b.limitsOf(e) {
 					b.store.denials.announce(b.states[p.state].client)

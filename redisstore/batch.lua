@@ -6,29 +6,40 @@
 --
 -- The first part is operations of any kind on states by their number, or (first_part_takes.lua) takes and
 -- tries alone of neither logs nor calendars. The second part is takes of one limit each, those on one state together. Their
--- states are distinct. Letters, verbs, tags and replies are in protocol.go; N is a number in text.
+-- states are distinct. Letters, verbs, tags and replies are in protocol.go; N is a number in text. A batch with holds, or of
+-- states of which permits are held, has a first part alone, and holds.lua, and is told all outcomes.
 --
--- KEYS  settings; cur prev of each group of the first part; each log; each reset marker; cur prev
---       of each group of the second part
+-- KEYS  settings; cur prev of each group of the first part; each log, with holds the list of its holds behind it;
+--       each reset marker; with holds cur prev of the ids; cur prev of each group of the second part
 -- ARGV  time ('' for the server's) and the channel for announcements; settings.lua's arguments;
 --       N, and that many limits: parameters ('' for a log), letter and limitNumbers
 --       first part, if there is one: N groups: N clients, each, limit numbers (>I2 each, one if all
 --         have the same); and if it is mixed (first_part.lua) N logs: limit N, client; N markers: state N;
---         operations, joined: >BBI2 verb, growth (1 or 0), states; refund and return_lease
---         >i8 time taken; for each state >I2i8 its number (groups, then logs, from 1), permits
+--         with holds holds.load's; operations, joined: >BBI2 verb, growth (1 or 0), states; refund and return_lease
+--         >i8 time taken, reserve, commit and cancel >I2 their id's number; for each state >I2i8 its number
+--         (groups, then logs, from 1), permits
 --       second part, until the end, groups: limit N, N clients, 1 if each takes 1 permit once or 0,
 --         each client; with 0 for each 'n' or 'nxk' (k times n), joined by commas, or ''
--- reply DECIDED, >i8 time; groups of the first part; >i8 each marker's time, 0 for none; for each
---         operation with logs >B allowed, and for each log >Bi8i8i8i8i8 allowed, remaining, retry
---         (-1: never), reset, applied, growth; groups of the second part; >I6 admitted takes
+-- reply DECIDED, >i8 time; groups of the first part; >i8 each marker's time, 0 for none; groups of the
+--         second part; for each operation with logs >B allowed, and for each log, with holds for each
+--         limit, >Bi8i8i8i8i8i8 allowed, remaining, retry (-1: never), reset, delay, applied, growth; with holds
+--         before an operation on an id >BBi8i8 (holds.lua), and of a bulk >i8 admitted; >I6 admitted takes
 --       a group: the heads of cur and prev, each behind its length >I2; each client's value,
---         PREV and its value, or NONE
+--         PREV and its value, NONE, or HELD alone: permits of it are held, and nothing was done with it
+-- or    HOLDS: permits of a state of the first part are held, and the script is without holds.lua
 -- or    ASKS and for each state >I4i8 its number, the time that its calendar's windows have to hold
 
 local reply, said = { DECIDED, pack('>i8', now) }, 2
 local function say(text)
   said = said + 1
   reply[said] = text
+end
+
+-- What the script answers by itself.
+local answers, answered = {}, 0
+local function answer(text)
+  answered = answered + 1
+  answers[answered] = text
 end
 
 local function argument()
@@ -52,14 +63,20 @@ for i = 1, tonumber(argument()) do
 end
 
 local next_key = 2
+local meets_holds = false -- whether permits of a state are held that was loaded
+local LONGEST = 42        -- the value of a state none of whose permits are held
+local IS_HELD = string.char(HELD)
 
 -- load reads a group's clients, count of them from the next argument on, and says
--- what it found.
+-- what it found, unless it answers the operations itself.
 local function load(kind, count)
   local hash = fetch(kind, KEYS[next_key], KEYS[next_key + 1], at, at + count - 1)
   next_key = next_key + 2
   hash.first = at
   at = at + count
+  if holds then
+    return hash
+  end
   local n = said
   local text = hash.loaded and hash.loaded.text or ''
   reply[n + 1] = pack('>I2', #text)
@@ -73,6 +90,8 @@ local function load(kind, count)
     local value = values[i]
     if not value then
       value = NONE
+    elseif #value > LONGEST then
+      value, meets_holds = IS_HELD, true
     elseif aged and aged[i] then
       n = n + 1
       reply[n] = PREV

@@ -123,9 +123,15 @@ func (b *batch) complete(err error) (further []*call) {
 				continue
 			}
 			e := &b.entries[i]
-			if err != nil {
+			switch {
+			case err != nil:
 				c.results[e.index] = stint.Result{Err: err}
-			} else {
+			case e.hold != nil && e.hold.err != nil:
+				c.results[e.index] = stint.Result{Err: e.hold.err}
+			default:
+				if e.hold != nil {
+					e.hold.tell(c.ops[e.index].Hold)
+				}
 				c.results[e.index] = stint.Result{Decision: e.decision}
 				c.bulkAdmitted = e.bulkAdmitted
 				copy(c.ops[e.index].Each, b.outcomesOf(e))

@@ -76,22 +76,33 @@ func (b *batch) decode(reply string) (again bool, err error) {
 	case replyWhole:
 		b.fullScript = true
 		return true, nil
+	case replyHolds:
+		b.holds = true
+		return true, nil
 	case replyStale:
 		return true, b.batcher.adoptSettings(r, b.layout.text, b.epochFields)
 	}
 	now := stint.Instant(r.number(8))
-	if err := b.decodeGroups(r, b.firstGroups, now); err != nil {
-		return false, err
+	if !b.holds {
+		if err := b.decodeGroups(r, b.firstGroups, now); err != nil {
+			return false, err
+		}
 	}
 	for _, at := range b.resetMarked {
 		b.states[at].resetAt = stint.Instant(r.number(8))
 	}
-	// The logs' outcomes come before the second part, operations on which may come
-	// before those on logs: the second part is read first.
-	logged := r.text
-	r.bytes(b.loggedBytes())
 	if err := b.decodeGroups(r, b.secondGroups, now); err != nil {
 		return false, err
+	}
+	decider := decider{batch: b, now: now, answers: r}
+	b.outcomes = slices.Grow(b.outcomes[:0], len(b.opLimits))[:len(b.opLimits)]
+	for i := range b.entries {
+		if e := &b.entries[i]; !e.answered && (b.holds || !b.meetsHolds(e)) {
+			decider.decide(e)
+			e.answered = true
+		} else {
+			again = again || !e.answered
+		}
 	}
 	allowed := r.number(6)
 	if r.short {
@@ -100,15 +111,21 @@ func (b *batch) decode(reply string) (again bool, err error) {
 	if r.text != "" {
 		return false, errLong
 	}
-	decider := decider{batch: b, now: now, logged: reader{text: logged}}
-	b.outcomes = slices.Grow(b.outcomes[:0], len(b.opLimits))[:len(b.opLimits)]
-	for i := range b.entries {
-		decider.decide(&b.entries[i])
-	}
 	if decider.allowed != allowed {
 		return false, fmt.Errorf("%w: %d operations, not %d", errDisagree, allowed, decider.allowed)
 	}
-	return false, nil
+	b.holds = b.holds || again
+	return again, nil
+}
+
+// meetsHolds reports whether the script has left an operation to the one with holds.
+func (b *batch) meetsHolds(e *entry) bool {
+	for _, p := range b.limitsOf(e) {
+		if b.states[p.state].held {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *batch) decodeAsks(r *reader) error {
@@ -140,9 +157,13 @@ func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) erro
 
 // read reads the state's value.
 func (ref *stateRef) read(r *reader, current, before *generation, now stint.Instant) error {
-	ref.state = state{}
+	ref.state, ref.held = state{}, false
 	g := current
 	tag := r.byte()
+	if tag == tagHeld {
+		ref.held = true
+		return nil
+	}
 	if tag == tagPrev {
 		g = before
 		tag = r.byte()
@@ -181,37 +202,13 @@ func (ref *stateRef) read(r *reader, current, before *generation, now stint.Inst
 	return nil
 }
 
-// A log's outcome in the reply, and what stands before an operation's.
-const (
-	outcomeBytes = 1 + 5*8
-	jointBytes   = 1
-)
-
-// loggedBytes is how long the outcomes of the logs are.
-func (b *batch) loggedBytes() int {
-	n := 0
-	for i := range b.entries {
-		e := &b.entries[i]
-		if !e.logs || e.verb == stint.Reset {
-			continue
-		}
-		n += jointBytes
-		for _, p := range b.limitsOf(e) {
-			if b.states[p.state].limit.log {
-				n += outcomeBytes
-			}
-		}
-	}
-	return n
-}
-
-// outcome reads what a log answered.
+// outcome reads what the script answered of a limit.
 func (r *reader) outcome(capacity int64) stint.Outcome {
 	o := stint.Outcome{Allowed: r.byte() == 1, Limit: capacity, Remaining: r.number(8), RetryAfter: stint.Never}
 	if retry := r.number(8); retry >= 0 {
 		o.RetryAfter = micros(retry)
 	}
-	o.ResetAfter, o.Applied = micros(r.number(8)), r.number(8)
+	o.ResetAfter, o.Delay, o.Applied = micros(r.number(8)), micros(r.number(8)), r.number(8)
 	o.GrowsAfter = micros(r.number(8))
 	return o
 }
@@ -221,7 +218,7 @@ func (r *reader) outcome(capacity int64) stint.Outcome {
 type decider struct {
 	batch   *batch
 	now     stint.Instant
-	logged  reader
+	answers *reader // of logs, and of all operations when permits are held
 	allowed int64
 }
 
@@ -229,6 +226,8 @@ func (d *decider) decide(e *entry) {
 	limits := d.batch.limitsOf(e)
 	outcomes := d.batch.outcomesOf(e)
 	switch {
+	case d.batch.holds:
+		d.readAnswer(e, limits, outcomes)
 	case e.verb == stint.Reset:
 		for i := range limits {
 			ref := &d.batch.states[limits[i].state]
@@ -252,7 +251,18 @@ func (d *decider) decide(e *entry) {
 	default:
 		d.decideMany(e, limits, outcomes)
 	}
+	if e.hold != nil && e.hold.err != nil {
+		return
+	}
+	for i := range limits {
+		if e.verb == stint.Settle && !limits[i].limit.settles() {
+			outcomes[i].Applied = limits[i].asked // nothing is settled of it
+		}
+	}
 	e.decision = stint.Combine(outcomes, d.now)
+	if e.verb == stint.Commit || e.verb == stint.Cancel {
+		e.decision.Allowed, e.decision.RetryAfter, e.decision.Applied = true, 0, e.hold.applied
+	}
 	if e.decision.Allowed && (e.verb == stint.Take || e.verb == stint.Try) {
 		d.allowed++
 	}
@@ -282,12 +292,12 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 	}
 	allowed := true
 	if e.logs {
-		allowed = d.logged.byte() == 1
+		allowed = d.answers.byte() == 1
 	}
 	for i := range limits {
 		ref := &d.batch.states[limits[i].state]
 		if ref.limit.log {
-			outcomes[i] = d.logged.outcome(ref.limit.limit.Capacity)
+			outcomes[i] = d.answers.outcome(ref.limit.limit.Capacity)
 			continue
 		}
 		outcomes[i] = stint.Outcome{}

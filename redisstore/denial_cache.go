@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/internal/waiters"
 )
 
 // denialCache remembers denials, so that a client that keeps asking is answered without
@@ -47,6 +48,7 @@ type denialCache struct {
 	sequence  atomic.Uint64 // of announcements, and of subscriptions
 	entries   atomic.Int64
 	hits      atomic.Uint64
+	waiters   waiters.List[string] // by client
 	shards    [denialShards]denialShard
 }
 
@@ -238,7 +240,7 @@ func (b *batch) keepDenial(e *entry) {
 	var op stint.Op
 	for first := 0; first < len(limits); {
 		policy := limits[first].policy
-		claim := stint.Claim{Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].permits}
+		claim := stint.Claim{Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].asked}
 		if first == 0 {
 			op.Claim = claim
 		} else {
@@ -328,6 +330,7 @@ func (c *denialCache) announce(client string) {
 	defer s.mu.Unlock()
 	s.announced = c.sequence.Add(1)
 	c.forget(s, client, func(denial) bool { return true })
+	c.waiters.Wake(client)
 }
 
 // announcePolicy forgets all denials of a policy, and lets no batch that is in flight
@@ -343,6 +346,7 @@ func (c *denialCache) wipe() {
 }
 
 func (c *denialCache) forgetAll(which func(denial) bool) {
+	defer c.waiters.WakeAll()
 	at := c.sequence.Add(1)
 	for i := range c.shards {
 		s := &c.shards[i]

@@ -70,6 +70,13 @@ func (c *encoding) argNumber(n int) { c.args = append(c.args, text(int64(n))) }
 // encode puts together what is sent.
 func (b *batch) encode() {
 	b.clearEncoding()
+	if b.holds {
+		b.mixed = true
+		b.mix |= firstAny | withHolds
+		for i := range b.states {
+			b.states[i].runsOnly = false
+		}
+	}
 	if b.isSingle() && !b.fullScript {
 		b.encodeSingle()
 		return
@@ -257,15 +264,21 @@ func (b *batch) encodeFirst() {
 		for _, at := range b.logs {
 			ref := &b.states[at]
 			b.keys = append(b.keys, b.key(ref, ""))
+			if b.holds {
+				b.keys = append(b.keys, b.key(ref, "held."))
+			}
 			b.arg(text(int64(ref.number)), ref.client)
 			b.number(at)
 		}
 		b.encodeResetMarkers()
 	}
-	list := b.operations[:0]
+	if b.holds {
+		b.encodeHolds()
+	}
+	list, holds := b.operations[:0], 0
 	for i := range b.entries {
 		if e := &b.entries[i]; b.sent(e) {
-			list = b.appendOperation(list, e)
+			list = b.appendOperation(list, e, &holds)
 		}
 	}
 	b.arg(string(list))
@@ -279,15 +292,18 @@ func (b *batch) number(at int32) {
 }
 
 // appendOperation writes an operation of the first part.
-func (b *batch) appendOperation(list []byte, e *entry) []byte {
+func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
 	growth := byte(0)
 	if e.growth {
 		growth = 1
 	}
 	list = append(list, byte(e.verb), growth)
 	list = binary.BigEndian.AppendUint16(list, uint16(e.limitCount))
-	if e.verb >= refund {
+	switch {
+	case e.verb >= refund:
 		list = binary.BigEndian.AppendUint64(list, uint64(e.takenAt))
+	case e.hold != nil:
+		list = appendHold(list, holds)
 	}
 	for _, p := range b.limitsOf(e) {
 		list = binary.BigEndian.AppendUint16(list, uint16(b.states[p.state].number))
@@ -313,7 +329,7 @@ func (b *batch) encodeResetMarkers() {
 	b.arg("")
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.verb < stint.Reset || e.verb == stint.Settle {
+		if e.verb != stint.Reset && e.verb < refund {
 			continue
 		}
 		for _, p := range b.limitsOf(e) {
@@ -333,8 +349,11 @@ func (b *batch) encodeResetMarkers() {
 // sent reports whether the script is to carry out the operation by itself: not when
 // its state is sent with what is taken, nor when the states tell all that is asked.
 func (b *batch) sent(e *entry) bool {
-	if e.verb == stint.Peek {
-		return e.logs
+	switch {
+	case e.answered:
+		return false
+	case e.verb == stint.Peek:
+		return e.logs || b.holds
 	}
 	return !b.states[b.opLimits[e.firstLimit].state].runsOnly
 }

@@ -5,6 +5,9 @@
 local states, hashes = {}, {}
 for i = 1, tonumber(argument()) do
   local hash, numbers = load_group()
+  if meets_holds then
+    return HOLDS
+  end
   local kind, limit, same = hash.kind, nil, #numbers == 2
   hash.states = {}
   hashes[i] = hash
@@ -13,7 +16,7 @@ for i = 1, tonumber(argument()) do
       limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
     end
     local state = { client = ARGV[hash.first + j - 1], limit = limit, twin = kind.twin, changed = false }
-    local signer = read_state(hash, j, state)
+    local signer = (holds and holds.read or read_state)(hash, j, state)
     state.taken_over = signer and signer ~= limit.set
     hash.states[j] = state
     states[#states + 1] = state
@@ -23,10 +26,17 @@ for _ = 1, tonumber(argument()) do
   local limit, client, key = limits[tonumber(argument())], argument(), KEYS[next_key]
   next_key = next_key + 1
   local log = limit.kind.log.load(key)
-  states[#states + 1] = {
+  local state = {
     client = client, limit = limit, twin = limit.kind.twin, key = key, log = log, changed = false,
     taken_over = log.window and (log.window ~= limit.window or log.interval ~= limit.interval),
   }
+  states[#states + 1] = state
+  if holds then
+    holds.read_log(state, KEYS[next_key])
+    next_key = next_key + 1
+  elseif log.held then
+    return HOLDS
+  end
 end
 
 for _ = 1, tonumber(argument()) do
@@ -35,6 +45,10 @@ for _ = 1, tonumber(argument()) do
   state.reset_at = tonumber(redis.call('GET', state.marker) or 0)
   say(pack('>i8', state.reset_at))
   next_key = next_key + 1
+end
+
+if holds then
+  holds.load(KEYS[next_key], KEYS[next_key + 1])
 end
 
 local asks
@@ -61,6 +75,9 @@ local function reset(count)
     end
     if state.log then
       redis.call('UNLINK', state.key)
+      if state.log.held then
+        redis.call('UNLINK', state.held_key)
+      end
       state.log = empty_log()
     else
       state.limit.kind.blank(state)
@@ -69,6 +86,7 @@ local function reset(count)
       end
     end
     state.gone, state.changed, state.taken_over = true, false, nil
+    state.held, state.live, state.list = nil, nil, nil
   end
 end
 
@@ -103,6 +121,23 @@ local function settled(log, limit, changed)
   end
 end
 
+-- transition is what a state's twin says to an action.
+local function transition(action, state, n)
+  if holds then
+    return holds.transition(action, state, n)
+  end
+  return state.twin.apply(action, state.log or state, state.limit, now, n)
+end
+
+-- tell answers for a limit.
+local function tell(state, out, growth)
+  local grows = 0
+  if growth then
+    grows = holds and holds.grows(state) or state.twin.grows(state.log, state.limit, now)
+  end
+  answer(pack('>Bi8i8i8i8i8i8', out.allowed and 1 or 0, out.remaining, out.retry, out.reset, out.delay, out.applied, grows))
+end
+
 -- apply decides first what all limits say, then carries it out on all. Of one limit
 -- the first answer stands. It answers for the logs.
 local function apply(verb, count, growth)
@@ -119,11 +154,11 @@ local function apply(verb, count, growth)
       logged = true
       ready(state.log, state.limit)
     end
-    outs[i] = state.twin.apply(look, state.log or state, state.limit, now, permits[i])
+    outs[i] = transition(look, state, permits[i])
     allowed = allowed and outs[i].allowed
   end
-  if logged then
-    say(allowed and '\1' or '\0')
+  if logged or holds then
+    answer(allowed and '\1' or '\0')
   end
   for i = 1, count do
     local state, out = parts[i], outs[i]
@@ -134,7 +169,7 @@ local function apply(verb, count, growth)
       again = 'deny'
     end
     if again then
-      out = state.twin.apply(again, state.log or state, state.limit, now, permits[i])
+      out = transition(again, state, permits[i])
     end
     if out.changed then
       state.changed = true
@@ -142,11 +177,12 @@ local function apply(verb, count, growth)
         announce(state.client)
       end
     end
+    if state.log or holds then
+      tell(state, out, growth)
+    end
     if state.log then
-      local grows = growth and state.twin.grows(state.log, state.limit, now) or 0
       settled(state.log, state.limit, out.changed)
       state.left = out.changed and out.reset or state.left
-      say(pack('>Bi8i8i8i8i8', out.allowed and 1 or 0, out.remaining, out.retry, out.reset, out.applied, grows))
     end
   end
   return allowed and (verb == 'take' or verb == 'try')
@@ -174,13 +210,46 @@ local function bulk()
   return admitted
 end
 
+-- hold carries out an operation on an id.
+local function hold(verb, count, id, growth)
+  local changed = {}
+  for i = 1, count do
+    local state = parts[i]
+    changed[i], state.changed = state.changed, false
+    if state.log then
+      ready(state.log, state.limit)
+    end
+  end
+  for i = count + 1, #parts do
+    parts[i] = nil
+  end
+  local outs = holds.decide(verb, parts, permits, id)
+  for i = 1, count do
+    local state = parts[i]
+    if outs then
+      tell(state, outs[i], growth)
+    end
+    if state.log then
+      settled(state.log, state.limit, state.changed)
+      if state.changed then
+        state.left = outs[i].reset
+        sliding_window_log.adopt(state.log, state.limit, now) -- what is not live is not kept
+      end
+    end
+    state.changed = state.changed or changed[i]
+  end
+end
+
 local list, from = argument(), 1
 while from <= #list do
-  local verb, growth, count, number
+  local verb, growth, count, number, id
   verb, growth, count, from = unpack_struct('>BBI2', list, from)
-  local fixed, taken = verb < 2, nil
-  if verb == 5 or verb == 6 then
+  verb = verbs[verb]
+  local fixed, taken = not holds and (verb == 'take' or verb == 'try'), nil
+  if verb == 'refund' or verb == 'return_lease' then
     taken, from = unpack_struct('>i8', list, from)
+  elseif verb == 'reserve' or verb == 'commit' or verb == 'cancel' then
+    id, from = unpack_struct('>I2', list, from)
   end
   for i = 1, count do
     number, permits[i], from = unpack_struct('>I2i8', list, from)
@@ -188,13 +257,18 @@ while from <= #list do
     parts[i] = state
     fixed = fixed and not state.log
   end
-  verb = verbs[verb]
   if verb == 'reset' then
     reset(count)
+  elseif id then
+    hold(verb, count, id, growth == 1)
   elseif taken then
     refund(verb, count, taken)
   elseif verb == 'bulk' then
-    allowed_takes = allowed_takes + bulk()
+    local admitted = bulk()
+    allowed_takes = allowed_takes + admitted
+    if holds then
+      answer(pack('>i8', admitted))
+    end
   elseif fixed and admit(count) or not fixed and apply(verb, count, growth == 1) then
     allowed_takes = allowed_takes + 1
   end
@@ -212,7 +286,9 @@ for _, hash in ipairs(hashes) do
     redis.call('HDEL', hash.prev, unpack(gone))
   end
   for _, state in ipairs(hash.states) do
-    if state.changed then
+    if state.changed and holds then
+      holds.write(hash, state)
+    elseif state.changed then
       write_state(hash, state.limit, state.client, state)
     end
   end
@@ -220,9 +296,15 @@ for _, hash in ipairs(hashes) do
 end
 for _, state in ipairs(states) do
   if state.changed and state.log then
+    if holds then
+      holds.write_log(state)
+    end
     state.limit.kind.log.save(state.key, state.log, state.limit, expiry(state.left))
   end
   if state.changed and state.taken_over then
     announce(state.client)
   end
+end
+if holds then
+  holds.save()
 end

@@ -4,6 +4,9 @@ local as, bs, cs, of, taken = {}, {}, {}, {}, {}
 local groups, places = {}, 0
 for i = 1, tonumber(argument()) do
   local hash, numbers = load_group()
+  if meets_holds then
+    return HOLDS
+  end
   local limit, count = limits[unpack_struct('>I2', numbers)], hash.size
   local kind, own = limit.kind, limit.set
   local values, aged, loaded = hash.values, hash.aged, hash.loaded

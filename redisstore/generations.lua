@@ -120,7 +120,7 @@ local function generation(kind, head)
   if not head or head == '' then
     return nil
   end
-  local g = { text = head, sets = {} }
+  local g = { text = head, sets = {}, count = 0 }
   g.start, g.life, g.turn, g.dead = unpack_struct(HEAD, head)
   for i = 0, (#head - HEAD_BYTES) / kind.bytes - 1 do
     local from = HEAD_BYTES + i * kind.bytes + 1

@@ -26,6 +26,7 @@ var algorithmKeys = map[stint.Algorithm]string{
 	stint.AlgorithmFixedWindow:          "fixed_window",
 	stint.AlgorithmSlidingWindowLog:     "sliding_window_log",
 	stint.AlgorithmSlidingWindowCounter: "sliding_window_counter",
+	stint.AlgorithmConcurrency:          "concurrency",
 }
 
 // nameEscaper escapes a policy's or a limit's name, so that its colons don't run

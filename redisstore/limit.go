@@ -93,6 +93,9 @@ func (l *limit) describe(encoding LogEncoding) {
 		l.letter = "s"
 		l.parameters = parameters(4*window, width(l.maxCount()), width(l.maxCount()), number{window, 6})
 		l.number(2*window, window)
+	case spec.Algorithm == stint.AlgorithmConcurrency:
+		l.letter, l.parameters = "n", "\x07\x01\x01"
+		l.number(0)
 	case l.log:
 		counts := int64(0)
 		if spec.CountDenied {
@@ -227,7 +230,7 @@ func newMachine(limit stint.Limit) machine {
 		m.counter = algorithm.NewSlidingWindowCounter(limit)
 	case stint.AlgorithmSlidingWindowLog:
 		m.log = true
-	case stint.AlgorithmConcurrency: // check lets none in
+	case stint.AlgorithmConcurrency: // whose outcomes the script answers, too
 	}
 	return m
 }

@@ -2,7 +2,8 @@
 -- what sliding_window_log.lua describes and saves what a transition left.
 --
 -- Times and totals are kept modulo a power of two, and read back from the newest:
--- what is live spans less than half of it, so there is one answer.
+-- what is live spans less than half of it, so there is one answer. A log says whether any of
+-- its permits are held; holds.lua keeps by whom.
 
 -- unwrap is the value at or below newest that is congruent to residue.
 local function unwrap(newest, residue, modulus)
@@ -51,6 +52,7 @@ local packed = {}
 
 local HEAD = '>I1I1I7I7I7I7I5I6I6'
 local HEADER = 47
+local HAS_HOLDS = 64 -- is added to the first width when permits of the log are held
 local WRITTEN = 4096 -- a value below it is written whole
 local READ = 32768   -- a value below it is read whole
 
@@ -73,6 +75,9 @@ function packed.load(key)
   local log = {}
   log.times, log.totals, log.at, log.total, log.gone, log.request, log.capacity, log.window, log.interval =
     struct.unpack(HEAD, head)
+  if log.times >= HAS_HOLDS then
+    log.times, log.held = log.times - HAS_HOLDS, true
+  end
   if size == READ then
     size = redis.call('STRLEN', key)
   end
@@ -120,7 +125,7 @@ local function record(log, at, total)
 end
 
 local function header(log, limit)
-  return struct.pack(HEAD, log.times, log.totals, log.at or 0, log.total, log.gone, log.request,
+  return struct.pack(HEAD, log.times + (log.held and HAS_HOLDS or 0), log.totals, log.at or 0, log.total, log.gone, log.request,
     limit.capacity, limit.window, limit.interval)
 end
 
@@ -176,17 +181,18 @@ function packed.save(key, log, limit, ttl)
 end
 
 -- The other two encodings keep totals modulo 2^48 in text, and the head beside the
--- records: gone, request, capacity, window, interval, total.
+-- records: gone, request, capacity, window, interval, total, and h when permits of the log are held.
 local MODULUS = 2 ^ 48
 
 local function head_text(log, limit)
-  return string.format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
-    log.gone, log.request, limit.capacity, limit.window, limit.interval, log.total)
+  return string.format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f%s',
+    log.gone, log.request, limit.capacity, limit.window, limit.interval, log.total, log.held and 'h' or '')
 end
 
 local function parse_head(log, text)
-  local gone, request, capacity, window, interval, total =
-    string.match(text, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+  local gone, request, capacity, window, interval, total, held =
+    string.match(text, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)(h?)$')
+  log.held = held == 'h'
   log.gone, log.request, log.total = tonumber(gone), tonumber(request), tonumber(total)
   log.capacity, log.window, log.interval = tonumber(capacity), tonumber(window), tonumber(interval)
   log.stored = log.total
@@ -287,7 +293,7 @@ function stream.load(key)
   log.at, log.number = tonumber(at), tonumber(number)
   log.stored_at = log.at
   local function total_of(entry)
-    return unwrap(newest_total, tonumber(string.match(entry[2][2], '%d+$')) % MODULUS, MODULUS)
+    return unwrap(newest_total, tonumber(string.match(entry[2][2], '(%d+)h?$')) % MODULUS, MODULUS)
   end
   local oldest
   log.before = function(t)
@@ -323,7 +329,7 @@ function stream.load(key)
 end
 
 function stream.save(key, log, limit, ttl)
-  local at, number = log.at, 0
+  local at, number = log.at or now, 0 -- without a record, which a log of which nothing is left has when it is held
   local from = log.number and live_from(log, limit)
   if log.number and (not log.fresh or at == log.stored_at) then
     at, number = log.stored_at, log.number + 1

@@ -61,6 +61,9 @@ type Options struct {
 	MaxQueue int
 	// DenialCache is how many denials are remembered at most; below 0 none. Default: 65,536, with Now none.
 	DenialCache int
+	// MaxHolds is how many holds a client may have under one limit, 1 to stint.MaxHolds; a Reserve more is denied.
+	// Default: stint.DefaultMaxHolds.
+	MaxHolds int
 	// LeaseTime is how long leased permits may be spent: 1 ms to 10 s. Default: DefaultLeaseTime.
 	LeaseTime time.Duration
 	// CountInstances sends a heartbeat about every 2 seconds, for [Store.Instances]. Default: false.
@@ -83,6 +86,7 @@ func (o *Options) ensureDefaults() {
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, DefaultKeyPrefix)
 	o.LeaseTime = cmp.Or(o.LeaseTime, DefaultLeaseTime)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
+	o.MaxHolds = cmp.Or(o.MaxHolds, stint.DefaultMaxHolds)
 	o.MaxQueue = cmp.Or(o.MaxQueue, defaultMaxQueue)
 }
 
@@ -100,7 +104,7 @@ func (o *Options) validate() error {
 	for _, number := range []struct {
 		name       string
 		value, max int
-	}{{"max_batch", o.MaxBatch, maxMaxBatch}, {"in_flight", cmp.Or(o.InFlight, defaultInFlight), maxInFlight}, {"max_queue", o.MaxQueue, math.MaxInt}} {
+	}{{"max_batch", o.MaxBatch, maxMaxBatch}, {"in_flight", cmp.Or(o.InFlight, defaultInFlight), maxInFlight}, {"max_holds", o.MaxHolds, stint.MaxHolds}, {"max_queue", o.MaxQueue, math.MaxInt}} {
 		switch {
 		case number.value >= 1 && number.value <= number.max:
 		case number.max == math.MaxInt:

@@ -17,11 +17,13 @@ const (
 	replyAsks    = 1 // nothing was done: other windows of calendars are needed
 	replyWhole   = 2 // nothing was done: the script for one take can't decide this one
 	replyStale   = 3 // nothing was done: the layout or an epoch is another
+	replyHolds   = 4 // nothing was done: permits of a state are held
 )
 
 // How values begin that clients have in a hash, and in place of which they are in a reply.
 const (
 	tagInline = 63  // its parameters follow; below it is the number of its parameters in the head
+	tagHeld   = 64  // permits are held: holds.lua describes what follows
 	tagWide   = 128 // is added when each number has 8 bytes
 	tagNone   = 254 // in a reply: there is none
 	tagPrev   = 255 // in a reply: the value of the generation before follows
@@ -33,6 +35,7 @@ const headBytes = 32
 // verbNames are the verbs of the first part's operations, from 0.
 var verbNames = []string{
 	stint.Take: "take", stint.Try: "try", stint.Peek: "peek", stint.Reset: "reset", stint.Settle: "settle",
+	stint.Reserve: "reserve", stint.Commit: "commit", stint.Cancel: "cancel",
 	refund: "refund", returnLease: "return_lease", bulkTake: "bulk",
 }
 
@@ -49,6 +52,7 @@ var limitNumbers = map[string]string{
 	"p": "capacity debt life window interval counts", // sliding window log as a packed string
 	"z": "capacity debt life window interval counts", // as a sorted set
 	"x": "capacity debt life window interval counts", // as a stream
+	"n": "capacity debt life",                        // concurrency
 }
 
 // limitFormat is how Lua reads the numbers.
@@ -62,10 +66,10 @@ func luaProtocol() string {
 	for _, text := range []struct {
 		name string
 		code int
-	}{{"DECIDED", replyDecided}, {"ASKS", replyAsks}, {"WHOLE", replyWhole}, {"STALE", replyStale}, {"NONE", tagNone}, {"PREV", tagPrev}} {
+	}{{"DECIDED", replyDecided}, {"ASKS", replyAsks}, {"WHOLE", replyWhole}, {"STALE", replyStale}, {"HOLDS", replyHolds}, {"NONE", tagNone}, {"PREV", tagPrev}} {
 		fmt.Fprintf(&lua, "local %s = '\\%d'\n", text.name, text.code)
 	}
-	fmt.Fprintf(&lua, "local INLINE = %d\nlocal WIDE = %d\nlocal HEAD_BYTES = %d\n", tagInline, tagWide, headBytes)
+	fmt.Fprintf(&lua, "local INLINE = %d\nlocal WIDE = %d\nlocal HEAD_BYTES = %d\nlocal HELD = %d\n", tagInline, tagWide, headBytes, tagHeld)
 	fmt.Fprintf(&lua, "local verbs = { [0] = '%s' }\n", strings.Join(verbNames, "', '"))
 	var formats []string
 	for letter := range limitNumbers {

@@ -70,7 +70,7 @@ func (s *Store) anySpansPartitions(ops []stint.Op) bool {
 func (s *Store) decideReserving(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
 	takes := op.Verb == stint.Take || op.Verb == stint.Try
 	shares := s.split(op)
-	if takes {
+	if takes || op.Hold != nil {
 		if err := checkUndoable(op, shares); err != nil {
 			return d, err
 		}
@@ -149,7 +149,10 @@ func checkUndoable(op *stint.Op, shares []*share) error {
 	for i := range op.Limits() {
 		counts = counts || op.LimitAt(i).CountDenied
 	}
-	if counts {
+	switch {
+	case op.Hold != nil:
+		return stint.Invalid("claims", quoteKeys(all), common+"what a hold takes must be taken together")
+	case counts:
 		return stint.Invalid(
 			"claims", quoteKeys(all), common+"a limit that counts denied requests must be decided with all others",
 		)

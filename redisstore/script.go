@@ -29,6 +29,10 @@ var (
 	firstPartLua string
 	//go:embed second_part.lua
 	secondPartLua string
+	//go:embed concurrency.lua
+	concurrencyLua string
+	//go:embed holds.lua
+	holdsLua string
 	//go:embed reply.lua
 	replyLua string
 )
@@ -38,15 +42,22 @@ var (
 // that it runs it, so there is one script for every mix, with no more in it than the mix needs.
 type mix uint16
 
-// A first part has takes of several limits, or operations of any kind.
+// A first part has takes of several limits, or operations of any kind, with holds or without.
 const (
 	single mix = 1 << iota
 	firstTakes
 	firstAny
+	withHolds
 	firstAlgorithm
 )
 
-func mixOf(a stint.Algorithm) mix { return firstAlgorithm << (a - 1) }
+// mixOf is what an algorithm needs.
+func mixOf(a stint.Algorithm) mix {
+	if a == stint.AlgorithmConcurrency {
+		return firstAny | withHolds
+	}
+	return firstAlgorithm << (a - 1)
+}
 
 // mixes is more than any mix.
 func mixes() mix { return firstAlgorithm << len(stint.Algorithms()) }
@@ -93,7 +104,7 @@ func newScript(source string) *Script {
 
 func (m mix) source() string {
 	needed := func(a stint.Algorithm) bool { return m&mixOf(a) != 0 }
-	names := []string{"schedule"}
+	names := []string{"holds", "schedule"}
 	var twins []stint.Algorithm
 	for _, a := range stint.Algorithms() {
 		names = append(names, algorithmKeys[a])
@@ -114,7 +125,13 @@ func (m mix) source() string {
 	if needed(stint.AlgorithmSlidingWindowLog) {
 		limits = append(limits, logsLua)
 	}
+	if m&withHolds != 0 {
+		limits = append(limits, concurrencyLua)
+	}
 	limits = append(limits, batchLua)
+	if m&withHolds != 0 {
+		limits = append(limits, holdsLua)
+	}
 	if m&firstTakes != 0 {
 		limits = append(limits, firstPartTakesLua)
 	}

@@ -1,6 +1,6 @@
 -- The second part: a state is loaded, the takes on it carried out, and it is written.
 
--- take_each carries out what each client of a hash takes: takes(i), or one permit.
+-- take_each carries out what each client of a hash takes: what the arguments behind takes say, or one permit.
 local function take_each(hash, limit, count, takes)
   local kind, own = limit.kind, limit.set
   local adopt, step, admit = kind.twin.adopt, kind.twin.step, kind.twin.admit
@@ -19,7 +19,9 @@ local function take_each(hash, limit, count, takes)
         admitted = 1
         write_numbers(hash, limit, ARGV[clients + i], last, us, frac)
       end
-    elseif not takes or takes(i) ~= '' then
+    elseif value and #value > LONGEST then
+      admitted = 0 -- a script with holds.lua has to
+    elseif not takes or ARGV[takes + i] ~= '' then
       signer = read_state(hash, i, state)
       if kind.moves or signer ~= own or not signer then
         adopt(state, limit, now)
@@ -27,7 +29,7 @@ local function take_each(hash, limit, count, takes)
       if not takes then
         admitted = admit(state, limit, now, 1, 1)
       else
-        for n, k in string.gmatch(takes(i), '(%d+)x?(%d*)') do
+        for n, k in string.gmatch(ARGV[takes + i], '(%d+)x?(%d*)') do
           admitted = admitted + admit(state, limit, now, tonumber(n), tonumber(k) or 1)
         end
       end
@@ -43,15 +45,11 @@ local function take_each(hash, limit, count, takes)
 end
 
 while at <= #ARGV do
-  local limit, count, plain = limits[tonumber(ARGV[at])], tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
-  at = at + 3
-  local hash = load(limit.kind, count)
-  if plain then
-    take_each(hash, limit, count)
-  else
-    local before = at - 1
-    at = at + count
-    take_each(hash, limit, count, function(i) return ARGV[before + i] end)
+  local limit, count, plain = limits[tonumber(argument())], tonumber(argument()), argument() == '1'
+  local hash, takes = load(limit.kind, count), nil
+  if not plain then
+    takes, at = at - 1, at + count
   end
+  take_each(hash, limit, count, takes)
   flush(hash)
 end

@@ -13,7 +13,7 @@
 --           numbers of a state have to be below, and what the twin is given behind the state
 -- ARGV[8]   the client's key
 --
--- Replies what batch.lua replies to that take in its second part; or WHOLE, and has taken nothing,
+-- Replies what batch.lua replies to that take in its second part; or HOLDS; or WHOLE, and has taken nothing,
 -- unless the settings are what the process knows or nothing, the limit is the first in the heads of the
 -- generations at hand, as it is until its parameters change, and its state needs no more room than they say.
 
@@ -67,8 +67,9 @@ end
 
 local a, b, c, _ = 0, 0, 0, nil
 if value then
-  if string.byte(value) > 0 then
-    return WHOLE
+  local tag = string.byte(value)
+  if tag > 0 then
+    return tag == HELD and HOLDS or WHOLE
   end
   _, a, b, c = read(form, value)
   a = a + since

@@ -269,9 +269,6 @@ func (s *Store) check(ctx context.Context, op *stint.Op) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
-	if op.NeedsHolds() {
-		return stint.ErrNoHolds
-	}
 	if ctx.Err() != nil {
 		return endOf(ctx)
 	}

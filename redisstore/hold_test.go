@@ -1,0 +1,226 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// Holds of policies of one to four limits of all six kinds, whose parameters change, among takes, settlements and resets,
+// one by one and in batches: every encoding of the log answers as the memory store does, which is held to a model.
+func TestStoresAgreeAboutHolds(t *testing.T) {
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			compareHolds(t, seed, 400)
+		})
+	}
+}
+
+func compareHolds(t *testing.T, seed uint64, operations int) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	clock := storetest.NewClock(dawn)
+	memory := memstore.New(memstore.Config{Now: clock.Now, MaxHolds: 5})
+	var stores []contender
+	conn := newConn(t)
+	for _, encoding := range encodings {
+		store, _ := storeOn(t, conn, redisstore.Options{LogEncoding: encoding, Now: clock.Now, MaxHolds: 5})
+		stores = append(stores, contender{string(encoding), store})
+	}
+	policies := holdPolicies(t, rng)
+	expires := map[string]stint.Instant{}
+	next := 1
+	for step := 0; step < operations; {
+		if rng.IntN(3) > 0 {
+			clock.Advance(time.Duration(1+rng.Int64N([]int64{1, 100_000, 2_000_000, 20_000_000}[rng.IntN(4)])) * time.Microsecond)
+		}
+		ops := make([]stint.Op, 1)
+		if rng.IntN(4) == 0 {
+			ops = make([]stint.Op, 1+rng.IntN(6))
+		}
+		for i := range ops {
+			if rng.IntN(4) == 0 {
+				next++
+			}
+			ops[i] = holdOp(rng, policies[rng.IntN(len(policies))], next, expires)
+		}
+		step += len(ops)
+		what := fmt.Sprintf("seed %d, step %d at %d: %s", seed, step, clock.Now(), describeOps(ops))
+		want := carryOutHolds(t, memory, ops)
+		for _, s := range stores {
+			got := carryOutHolds(t, s.store, ops)
+			for i := range ops {
+				if fault := got[i].differs(&want[i]); fault != "" {
+					t.Fatalf("%s\n%s, operation %d: %s\n%+v %v\nwant\n%+v %v", what, s.name, i, fault, got[i], got[i].result.Err, want[i], want[i].result.Err)
+				}
+			}
+		}
+		for i := range ops {
+			if ops[i].Verb == stint.Reserve && want[i].result.Decision.Allowed {
+				expires[ops[i].Hold.ID] = want[i].told.ExpiresAt
+			}
+		}
+	}
+}
+
+// told is all that a store says of an operation.
+type told struct {
+	result stint.Result
+	each   []stint.Outcome
+	told   stint.HoldOp
+}
+
+func (a *told) differs(b *told) string {
+	var mine, other *stint.ResolvedError
+	switch {
+	case (a.result.Err == nil) != (b.result.Err == nil):
+		return "the error"
+	case errors.As(a.result.Err, &mine) && errors.As(b.result.Err, &other):
+		if *mine != *other {
+			return "how the hold ended"
+		}
+		return ""
+	case a.result.Err != nil:
+		if a.result.Err.Error() != b.result.Err.Error() {
+			return "what the error says"
+		}
+		return ""
+	case a.result.Decision != b.result.Decision:
+		return "the decision"
+	case !slices.Equal(a.each, b.each):
+		return "the outcomes"
+	case a.told != b.told:
+		return "the hold"
+	}
+	return ""
+}
+
+func carryOutHolds(t *testing.T, store stint.Store, ops []stint.Op) []told {
+	list := make([]told, len(ops))
+	carried := slices.Clone(ops)
+	for i := range carried {
+		list[i].each = make([]stint.Outcome, ops[i].Limits())
+		carried[i].Each = list[i].each
+		if ops[i].Hold != nil {
+			list[i].told = *ops[i].Hold
+			carried[i].Hold = &list[i].told
+		}
+	}
+	results := make([]stint.Result, len(ops))
+	store.DecideAll(t.Context(), carried, results)
+	for i := range list {
+		list[i].result = results[i]
+		if ops[i].Hold != nil && (ops[i].Verb != stint.Reserve || !results[i].Decision.Allowed) {
+			list[i].told.ExpiresAt = 0 // which only an admitted Reserve sets
+		}
+	}
+	return list
+}
+
+func describeOps(ops []stint.Op) (text string) {
+	for _, op := range ops {
+		text += fmt.Sprintf("%v %d of %q by %v", op.Verb, op.Permits, op.Key, op.Policy)
+		if op.Hold != nil {
+			text += fmt.Sprintf(" as %+v until %d", op.Hold.Hold, op.Hold.ExpiresAt)
+		}
+		text += "\n"
+	}
+	return text
+}
+
+// holdPolicies are a policy with limits of random kinds, and the same one with other parameters.
+func holdPolicies(t *testing.T, rng *rand.Rand) []*stint.Policy {
+	kinds := make([]int, 1+rng.IntN(4))
+	for i := range kinds {
+		kinds[i] = rng.IntN(7)
+	}
+	list := make([]*stint.Policy, 1+rng.IntN(3))
+	for i := range list {
+		limits := make([]stint.Limit, len(kinds))
+		for j, kind := range kinds {
+			limits[j] = holdLimit(rng, kind).Named(fmt.Sprint("l", j))
+		}
+		list[i] = policyOf(t, "p", limits...)
+	}
+	return list
+}
+
+func holdLimit(rng *rand.Rand, kind int) (l stint.Limit) {
+	capacity := 3 + rng.Int64N(12)
+	window := time.Duration(500+rng.IntN(9000)) * time.Millisecond
+	switch kind {
+	case 0:
+		l = stint.TokenBucket(capacity, stint.Per(1+rng.Int64N(7), window))
+	case 1:
+		l = stint.LeakyBucket(capacity, stint.Per(1+rng.Int64N(7), window)).WithCost(1 + rng.Int64N(3))
+	case 2:
+		l = stint.FixedWindow(capacity, window)
+	case 3:
+		l = stint.SlidingWindowCounter(capacity, window)
+	case 4:
+		l = stint.SlidingWindowLog(capacity, window)
+		if rng.IntN(3) == 0 {
+			l.MinInterval = time.Duration(rng.IntN(400)) * time.Millisecond
+		}
+	case 5:
+		return stint.Concurrency(capacity)
+	default:
+		l = stint.FixedWindow(capacity, 0)
+		l.Calendar = stint.CalendarHour
+	}
+	if rng.IntN(3) == 0 {
+		l.MaxDebt = rng.Int64N(6)
+	}
+	if rng.IntN(4) == 0 && l.Cost == 0 {
+		l = l.WithCost(1 + rng.Int64N(2))
+	}
+	return l
+}
+
+func holdOp(rng *rand.Rand, policy *stint.Policy, next int, expires map[string]stint.Instant) stint.Op {
+	n := 1 + rng.Int64N(4)
+	key := "k"
+	if rng.IntN(8) == 0 {
+		key = "other"
+	}
+	op := stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}}
+	h := &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("hold-%d", max(1, next-rng.IntN(6)))}}
+	switch kind := rng.IntN(24); {
+	case kind == 0:
+		op.Verb = stint.Reset
+	case kind < 4:
+		op.Verb = stint.Take
+		if policy.NeedsReserve() {
+			op.Verb = stint.Peek
+		}
+	case kind == 4:
+		op.Verb, op.Permits = stint.Settle, rng.Int64N(7)-3
+		for i := range policy.Len() {
+			if policy.Limit(i).Algorithm == stint.AlgorithmLeakyBucket {
+				op.Permits = max(0, op.Permits)
+			}
+		}
+	case kind == 5:
+		op.Verb = stint.Peek
+	case kind < 15:
+		h.TTL, h.Keep = time.Second+time.Duration(rng.IntN(9_000_000))*time.Microsecond, rng.IntN(4) == 0
+		op.Verb, op.Hold = stint.Reserve, h
+	default:
+		op.Verb, op.Hold, op.Permits = stint.Commit, h, rng.Int64N(6)
+		if kind > 20 {
+			op.Verb, op.Permits = stint.Cancel, 0
+		}
+		if rng.IntN(3) > 0 {
+			h.ExpiresAt = expires[h.ID]
+		}
+	}
+	return op
+}
