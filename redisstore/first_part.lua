@@ -15,7 +15,10 @@ for i = 1, tonumber(argument()) do
     if j == 1 or not same then
       limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
     end
-    local state = { client = ARGV[hash.first + j - 1], limit = limit, twin = kind.twin, changed = false }
+    local state = { -- with room for what its twin adds
+      client = ARGV[hash.first + j - 1], limit = limit, twin = kind.twin, changed = false, start = nil, stop = nil, due = nil,
+      frac = nil, last = nil,
+    }
     local signer = (holds and holds.read or read_state)(hash, j, state)
     state.taken_over = signer and signer ~= limit.set
     hash.states[j] = state
@@ -212,11 +215,12 @@ end
 
 -- hold carries out an operation on an id.
 local function hold(verb, count, id, growth)
-  local changed = {}
+  local changed
   for i = 1, count do
     local state = parts[i]
-    changed[i], state.changed = state.changed, false
     if state.log then
+      changed = changed or {}
+      changed[i], state.changed = state.changed, false
       ready(state.log, state.limit)
     end
   end
@@ -235,8 +239,8 @@ local function hold(verb, count, id, growth)
         state.left = outs[i].reset
         sliding_window_log.adopt(state.log, state.limit, now) -- what is not live is not kept
       end
+      state.changed = state.changed or changed[i]
     end
-    state.changed = state.changed or changed[i]
   end
 end
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -54,4 +55,43 @@ func mustDecide(b *testing.B, store stint.Store, op stint.Op) {
 	if d, err := store.Decide(b.Context(), op); err != nil || !d.Allowed {
 		b.Errorf("%v: %v", d, err)
 	}
+}
+
+// BenchmarkHoldBytes is what the server's memory grows by for each hold, and for each end that is remembered, of as many
+// as there are iterations; 10 holds a client.
+func BenchmarkHoldBytes(b *testing.B) {
+	server := testredis.Start(b)
+	store, _ := storeOn(b, dial(b, server.URL()), redisstore.Options{})
+	used := func() int {
+		info, err := server.Info("memory")
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := strconv.Atoi(info["used_memory"])
+		if err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+	policy := policyOf(b, "p", stint.SlidingWindowCounter(1_000_000, time.Hour))
+	each := func(verb stint.Verb) {
+		var group sync.WaitGroup
+		for worker := range 256 {
+			group.Go(func() {
+				for i := worker; i < b.N; i += 256 {
+					h := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("7f3c9a52-0b1e-4f5d-9c3a-%012d", i), TTL: time.Hour}}
+					claim := stint.Claim{Key: fmt.Sprintf("user:%d", i/10), Policy: policy, Permits: 2}
+					mustDecide(b, store, stint.Op{Verb: verb, Claim: claim, Hold: &h})
+				}
+			})
+		}
+		group.Wait()
+	}
+	empty := used()
+	each(stint.Reserve)
+	held := used()
+	each(stint.Commit)
+	ended := used()
+	b.ReportMetric(float64(held-empty)/float64(b.N), "B/hold")
+	b.ReportMetric(float64(ended-empty)/float64(b.N), "B/end_and_tenth_of_a_client")
 }

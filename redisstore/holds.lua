@@ -28,16 +28,17 @@ local FOREVER = math.huge
 
 -- read_part reads the pieces of the hold that is at a place of a list.
 local function read_part(list, at)
-  local part = { at = at, n = 0, pieces = {} }
-  local digest = sub(list, at, at + 7)
-  repeat
-    local n, flags, from, to, _
-    _, part.expires, n, flags, from, to = unpack_struct(PIECE, list, at)
-    part.n, part.charged = part.n + n, flags % 2 == 1
+  local digest, expires, n, flags, from, to, next_at = unpack_struct(PIECE, list, at)
+  local _
+  local part = {
+    at = at, next = next_at, n = n, expires = expires, charged = flags % 2 == 1,
+    pieces = { { n = n, from = from, to = to } },
+  }
+  while sub(list, part.next, part.next + 7) == digest do
+    _, _, n, _, from, to, part.next = unpack_struct(PIECE, list, part.next)
+    part.n = part.n + n
     part.pieces[#part.pieces + 1] = { n = n, from = from, to = to }
-    at = at + PIECE_BYTES
-  until sub(list, at, at + 7) ~= digest
-  part.next = at
+  end
   return part
 end
 
@@ -57,12 +58,17 @@ end
 
 -- add puts a part where it expires.
 local function add(state, digest, part)
-  local records = {}
-  for i, piece in ipairs(part.pieces) do
-    local flags = (part.charged and 1 or 0) + (i == 1 and 2 or 0)
-    records[i] = pack(PIECE, digest, part.expires, piece.n, flags, piece.from, piece.to)
+  local records, flags = '', part.charged and 3 or 2
+  for _, piece in ipairs(part.pieces) do
+    records = records .. pack(PIECE, digest, part.expires, piece.n, flags, piece.from, piece.to)
+    flags = flags % 2
   end
-  local list = state.list or ''
+  state.live = (state.live or 0) + 1
+  local list = state.list
+  if not list then
+    state.list = records
+    return
+  end
   local low, high = 0, #list / PIECE_BYTES -- so many pieces at least and at most expire before
   local middle = max(0, high - 1)          -- most often all
   while low < high do
@@ -74,8 +80,7 @@ local function add(state, digest, part)
     middle = floor((low + high) / 2)
   end
   low = low * PIECE_BYTES
-  state.list = sub(list, 1, low) .. table.concat(records) .. sub(list, low + 1)
-  state.live = (state.live or 0) + 1
+  state.list = sub(list, 1, low) .. records .. sub(list, low + 1)
 end
 
 local function remove(state, part)
@@ -118,10 +123,10 @@ end
 -- start makes a loaded state that has a list ready: what is due expires, each hold at its instant.
 local function start(state)
   local list, from = state.list, 1
-  state.expired = {}
   while from <= #list and unpack_struct('>I7', list, from + 8) <= now do
     local part = read_part(list, from)
     end_part(state, state.log or state, part.expires, part, part.charged and part.n or 0)
+    state.expired = state.expired or {}
     state.expired[sub(list, from, from + 7)] = true
     from, state.live = part.next, state.live - 1
   end
@@ -154,12 +159,19 @@ end
 -- write writes a client's state, as write_state does.
 function holds.write(hash, state)
   local limit, kind = state.limit, hash.kind
-  write_state(hash, limit, state.client, state)
   if not state.list then
+    write_state(hash, limit, state.client, state)
     return
+  elseif not hash.list then
+    open(hash, limit)
+  end
+  if merged(kind, state, limit) then
+    mark_merged(hash, state.client)
   end
   local a, b, c, matters = kind.write(state, limit)
-  hash.list[hash.count] = pack('>B', HELD) .. limit.set.text
+  local n = hash.count + 2
+  hash.count, hash.list[n - 1] = n, state.client
+  hash.list[n] = pack('>B', HELD) .. limit.set.text
     .. pack('>i8i8i8i8i8I4', a, b, c, limit.debt, state.held or 0, state.live) .. state.list
   local life = max(matters, limit.span) + unpack_struct('>I7', state.list, #state.list - 27) - now
   life = life + margin(life)
@@ -271,10 +283,12 @@ function holds.load(cur, prev)
     ids.hash = fetch(ids.kind, cur, prev, at, at + 2 * count - 1)
     at = at + 2 * count
     for i = 1, count do
-      local given, next_byte = {}, nil
-      given.digest, given.claims, given.answer, given.ttl, given.remembered, given.expires, given.keep, next_byte =
-        unpack_struct('>c8c8c4i8i8i8B', argument())
-      given.id, given.bucket = sub(ARGV[at - 1], next_byte), ARGV[first + 2 * i - 1]
+      local text = argument()
+      local digest, claims, asked, ttl, remembered, expires, keep, id = unpack_struct('>c8c8c4i8i8i8B', text)
+      local given = {
+        digest = digest, claims = claims, answer = asked, ttl = ttl, remembered = remembered, expires = expires,
+        keep = keep, id = sub(text, id), bucket = ARGV[first + 2 * i - 1],
+      }
       ids.given[i] = given
       local values, aged = ids.hash.values, ids.hash.aged
       ids.live[given.digest] = values[2 * i] or nil
@@ -296,10 +310,12 @@ end
 local function known(given)
   local hold = ids.live[given.digest]
   if type(hold) == 'string' then
-    local text, at, count, keep = hold, LIVE_AMOUNTS, nil, nil
-    hold = { ended = 0, n = {}, kept = {} }
-    hold.expires, hold.remembered, hold.claims, keep, count = unpack_struct(LIVE, text)
-    hold.keep, hold.time = keep == 1, hold.expires
+    local text, at = hold, LIVE_AMOUNTS
+    local expires, remembered, claims, keep, count = unpack_struct(LIVE, text)
+    hold = {
+      ended = 0, n = {}, kept = {}, expires = expires, time = expires, remembered = remembered, claims = claims,
+      keep = keep == 1, id = given.id,
+    }
     for i = 1, count do
       hold.n[i], hold.kept[i], at = unpack_struct('>I6I6', text, at)
     end
@@ -330,9 +346,8 @@ local function lives(us)
 end
 
 local function keep_live(given, hold)
-  ids.live[given.digest], hold.id = hold, given.id
-  ids.gone[given.digest], ids.changed = nil, true
-  hold.changed = true
+  ids.live[given.digest], ids.gone[given.digest] = hold, nil
+  hold.changed, ids.changed = true, true
   lives(hold.expires + hold.remembered - now)
 end
 
@@ -373,11 +388,11 @@ function holds.save()
   local list = hash.list
   for digest, hold in pairs(ids.live) do
     if type(hold) == 'table' and hold.changed then
-      local text = { pack(LIVE, hold.expires, hold.remembered, hold.claims, hold.keep and 1 or 0, #hold.n) }
+      local text = pack(LIVE, hold.expires, hold.remembered, hold.claims, hold.keep and 1 or 0, #hold.n)
       for i = 1, #hold.n do
-        text[i + 1] = pack('>I6I6', hold.n[i], hold.kept[i])
+        text = text .. pack('>I6I6', hold.n[i], hold.kept[i])
       end
-      list[#list + 1], list[#list + 2] = digest, table.concat(text) .. hold.id
+      list[#list + 1], list[#list + 2] = digest, text .. hold.id
     end
   end
   for bucket in pairs(ids.ends_changed or {}) do
@@ -416,7 +431,8 @@ end
 local function take(parts, permits, given, hold, ended, lacks, outs)
   local fresh = {}
   local expires = now + given.ttl
-  for i, state in ipairs(parts) do
+  for i = 1, #parts do
+    local state = parts[i]
     state.changed = true
     local part = part_of(state, given.digest)
     if ended == EXPIRED then
@@ -430,7 +446,7 @@ local function take(parts, permits, given, hold, ended, lacks, outs)
     fresh[i] = part
     local n = lacks[i]
     if n > 0 then
-      local out = holds.transition('take', state, n)
+      local out = #parts == 1 and outs[1] or holds.transition('take', state, n)
       outs[i] = out
       expires = max(expires, now + given.ttl + out.delay)
       hold_more(state, n)
@@ -458,7 +474,8 @@ local function take(parts, permits, given, hold, ended, lacks, outs)
     expires = max(expires, hold.expires)
   end
   hold.expires, hold.time, hold.keep, hold.remembered = expires, expires, given.keep == 1, given.remembered
-  for i, state in ipairs(parts) do
+  for i = 1, #parts do
+    local state = parts[i]
     local part = fresh[i]
     if hold.n[i] > 0 then
       part.expires = expires
@@ -476,7 +493,8 @@ end
 local function reserve(parts, permits, given, hold, ended)
   local lacks, outs, flags = {}, {}, 0
   local allowed, gone = true, false
-  for i, state in ipairs(parts) do
+  for i = 1, #parts do
+    local state = parts[i]
     local lack = math.abs(permits[i])
     local part = hold and ended == 0 and part_of(state, given.digest)
     if ended == EXPIRED then
@@ -487,9 +505,12 @@ local function reserve(parts, permits, given, hold, ended)
       lack = lack - hold.n[i] - hold.kept[i]
     end
     lacks[i] = max(0, lack)
-    local out = look(state, lacks[i])
+    local full = lacks[i] > 0 and not part and state.list and state.live >= ids.max
+    -- Of one limit the first answer stands, as a take's.
+    local out = #parts == 1 and lacks[i] > 0 and not full and holds.transition('take', state, lacks[i])
+      or look(state, lacks[i])
     outs[i] = out
-    if lacks[i] > 0 and not part and state.list and state.live >= ids.max then
+    if full then
       flags, out.allowed = FULL, false
       if out.retry ~= NEVER then
         out.retry = max(out.retry, unpack_struct('>I7', state.list, 9) - now)
@@ -503,7 +524,10 @@ local function reserve(parts, permits, given, hold, ended)
   flags = flags + (gone and RESET or 0)
   local expires = 0
   if allowed then
-    hold = hold or { ended = 0, n = {}, kept = {}, claims = given.claims, expires = 0 }
+    hold = hold or {
+      ended = 0, n = {}, kept = {}, claims = given.claims, id = given.id, expires = 0, time = 0, remembered = 0,
+      keep = false, changed = true,
+    }
     for i = 1, #parts do
       hold.n[i], hold.kept[i] = hold.n[i] or 0, hold.kept[i] or 0
     end
@@ -520,7 +544,8 @@ end
 local function finish(verb, parts, permits, given, hold, ended)
   local late = ended == EXPIRED
   local least, gone = nil, false
-  for i, state in ipairs(parts) do
+  for i = 1, #parts do
+    local state = parts[i]
     local limit = state.limit
     local n, kept = hold.n[i] or 0, hold.kept[i] or 0
     if late then
@@ -599,7 +624,8 @@ function holds.decide(verb, parts, permits, number)
     end
   end
   outs = {}
-  for i, state in ipairs(parts) do
+  for i = 1, #parts do
+    local state = parts[i]
     outs[i] = look(state, 0)
   end
   return outs
