@@ -47,10 +47,11 @@ type entry struct {
 	logs       bool // whether any limit is a log's
 	firstLimit int32
 	limitCount int32
-	cached     bool          // whether a denial may be remembered
-	takenAt    stint.Instant // when what is returned was taken
-	hold       *holdEntry    // of a Reserve, Commit or Cancel
-	bulk       int64         // permits to take after a take of one, one after another
+	cached     bool              // whether a denial may be remembered
+	takenAt    stint.Instant     // when what is returned was taken
+	hold       *holdEntry        // of a Reserve, Commit or Cancel
+	live       []stint.HoldState // that are listed
+	bulk       int64             // permits to take after a take of one, one after another
 
 	bulkAdmitted int64 // of the bulk
 
@@ -69,6 +70,9 @@ const returnLease = refund + 1
 
 // bulkTake is how an entry's bulk is sent in the script's first part.
 const bulkTake = returnLease + 1
+
+// listHolds lists what is held.
+const listHolds = bulkTake + 1
 
 // opLimit is one limit of an operation.
 type opLimit struct {
@@ -158,6 +162,7 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	}
 	b.limitCount += limits
 	b.mixed = b.mixed || op.Verb >= stint.Reset
+	b.holds = b.holds || op.Verb == listHolds
 	if op.Hold != nil {
 		e.hold, b.holds = b.newHoldEntry(&e, op), true
 	}
@@ -314,7 +319,7 @@ func (b *batch) updateDenials() {
 			b.store.leases.forgetClients(b, e)
 		}
 		switch {
-		case e.verb == stint.Reset || e.verb > stint.Reserve || e.verb == stint.Settle && e.decision.Applied < 0:
+		case e.verb == stint.Reset || e.verb > stint.Reserve && e.verb != listHolds || e.verb == stint.Settle && e.decision.Applied < 0:
 			if b.store.denials != nil {
 				for _, p := range b.limitsOf(e) {
 					b.store.denials.announce(b.states[p.state].client)

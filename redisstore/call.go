@@ -29,9 +29,10 @@ type call struct {
 	previous, next *call // in the queue, guarded by the batcher
 	queued         bool  // whether it is there
 
-	takenAt      stint.Instant // of a refund or a returned lease: when the permits were taken
-	bulk         int64         // permits to take on top of a take of one, one after another
-	bulkAdmitted int64         // how many of those were admitted
+	takenAt      stint.Instant     // of a refund or a returned lease: when the permits were taken
+	bulk         int64             // permits to take on top of a take of one, one after another
+	bulkAdmitted int64             // how many of those were admitted
+	live         []stint.HoldState // that were listed
 
 	op     [1]stint.Op
 	result [1]stint.Result
@@ -133,7 +134,7 @@ func (b *batch) complete(err error) (further []*call) {
 					e.hold.tell(c.ops[e.index].Hold)
 				}
 				c.results[e.index] = stint.Result{Decision: e.decision}
-				c.bulkAdmitted = e.bulkAdmitted
+				c.bulkAdmitted, c.live = e.bulkAdmitted, e.live
 				copy(c.ops[e.index].Each, b.outcomesOf(e))
 			}
 			c.completed++

@@ -300,7 +300,7 @@ func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
 	list = append(list, byte(e.verb), growth)
 	list = binary.BigEndian.AppendUint16(list, uint16(e.limitCount))
 	switch {
-	case e.verb >= refund:
+	case e.verb == refund, e.verb == returnLease:
 		list = binary.BigEndian.AppendUint64(list, uint64(e.takenAt))
 	case e.hold != nil:
 		list = appendHold(list, holds)
@@ -329,7 +329,7 @@ func (b *batch) encodeResetMarkers() {
 	b.arg("")
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.verb != stint.Reset && e.verb < refund {
+		if e.verb != stint.Reset && e.verb < refund || e.verb == listHolds {
 			continue
 		}
 		for _, p := range b.limitsOf(e) {

@@ -265,6 +265,10 @@ while from <= #list do
     reset(count)
   elseif id then
     hold(verb, count, id, growth == 1)
+  elseif verb == 'list' then
+    for i = 1, count do
+      holds.list(parts[i])
+    end
   elseif taken then
     refund(verb, count, taken)
   elseif verb == 'bulk' then

@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -119,6 +121,37 @@ func (s *Store) Wake(key string, _ *stint.Policy, wake func()) (stop func()) {
 	return s.denials.waiters.Add([]string{key}, wake)
 }
 
+// Holds lists the live holds of a client under the limits of a policy, the next to expire first.
+func (s *Store) Holds(ctx context.Context, key string, policy *stint.Policy) ([]stint.HoldState, error) {
+	op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
+	if err := s.check(ctx, &op); err != nil {
+		return nil, err
+	}
+	op.Verb = listHolds
+	br := s.batcherOf(&op)
+	c := br.newSingleCall(ctx, &op)
+	if !br.do(c) {
+		return nil, c.result[0].Err
+	}
+	live, err := c.live, c.result[0].Err
+	br.recycle(c)
+	slices.SortStableFunc(live, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	return live, err
+}
+
+// readLive reads what holds a limit has.
+func (d *decider) readLive(limit int) (live []stint.HoldState) {
+	for range d.answers.number(4) {
+		h := stint.HoldState{Limit: limit, ExpiresAt: stint.Instant(d.answers.number(8)), Permits: d.answers.number(8)}
+		h.ID = d.answers.bytes(int(d.answers.number(2)))
+		if d.answers.short {
+			break
+		}
+		live = append(live, h)
+	}
+	return live
+}
+
 // The flags with which a script answers an operation on a hold, and what it answers.
 const (
 	flagReplayed = 1 << iota
@@ -150,6 +183,9 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 	case e.verb >= refund:
 		for i := range limits {
 			outcomes[i] = stint.Outcome{Allowed: true}
+			if e.verb == listHolds {
+				e.live = append(e.live, d.readLive(i)...)
+			}
 		}
 		return
 	default:

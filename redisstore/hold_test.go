@@ -29,11 +29,10 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	clock := storetest.NewClock(dawn)
 	memory := memstore.New(memstore.Config{Now: clock.Now, MaxHolds: 5})
-	var stores []contender
+	stores := map[redisstore.LogEncoding]*redisstore.Store{}
 	conn := newConn(t)
 	for _, encoding := range encodings {
-		store, _ := storeOn(t, conn, redisstore.Options{LogEncoding: encoding, Now: clock.Now, MaxHolds: 5})
-		stores = append(stores, contender{string(encoding), store})
+		stores[encoding], _ = storeOn(t, conn, redisstore.Options{LogEncoding: encoding, Now: clock.Now, MaxHolds: 5})
 	}
 	policies := holdPolicies(t, rng)
 	expires := map[string]stint.Instant{}
@@ -55,12 +54,19 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		step += len(ops)
 		what := fmt.Sprintf("seed %d, step %d at %d: %s", seed, step, clock.Now(), describeOps(ops))
 		want := carryOutHolds(t, memory, ops)
-		for _, s := range stores {
-			got := carryOutHolds(t, s.store, ops)
+		listed, err := memory.Holds(t.Context(), "k", ops[0].Policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, store := range stores {
+			got := carryOutHolds(t, store, ops)
 			for i := range ops {
 				if fault := got[i].differs(&want[i]); fault != "" {
-					t.Fatalf("%s\n%s, operation %d: %s\n%+v %v\nwant\n%+v %v", what, s.name, i, fault, got[i], got[i].result.Err, want[i], want[i].result.Err)
+					t.Fatalf("%s\n%s, operation %d: %s\n%+v %v\nwant\n%+v %v", what, name, i, fault, got[i], got[i].result.Err, want[i], want[i].result.Err)
 				}
+			}
+			if list, err := store.Holds(t.Context(), "k", ops[0].Policy); err != nil || !slices.Equal(list, listed) {
+				t.Fatalf("%s\n%s lists %+v, want %+v, %v", what, name, list, listed, err)
 			}
 		}
 		for i := range ops {

@@ -278,6 +278,7 @@ local ids = { kind = { bytes = 1 }, given = {}, live = {}, ends = {}, gone = {} 
 -- and how many holds a client may have.
 function holds.load(cur, prev)
   local count = tonumber(argument())
+  ids.cur, ids.prev = cur, prev
   if count > 0 then
     local first = at
     ids.hash = fetch(ids.kind, cur, prev, at, at + 2 * count - 1)
@@ -399,6 +400,25 @@ function holds.save()
     list[#list + 1], list[#list + 2] = bucket, ids.ends[bucket]
   end
   flush(hash)
+end
+
+-- list tells of the holds of a state: how many, and of each when it expires, its permits and its id.
+function holds.list(state)
+  local list, at, count = state.list or '', 1, 0
+  local told = {}
+  while at <= #list do
+    local part = read_part(list, at)
+    local digest = sub(list, at, at + 7)
+    local record = redis.call('HGET', ids.cur, digest) or redis.call('HGET', ids.prev, digest) or ''
+    local id = ''
+    if record ~= '' then
+      local _, _, _, _, limits = unpack_struct(LIVE, record)
+      id = sub(record, LIVE_AMOUNTS + 12 * limits)
+    end
+    count, at = count + 1, part.next
+    told[count] = pack('>i8i8I2', part.expires, part.n, #id) .. id
+  end
+  answer(pack('>I4', count) .. table.concat(told))
 end
 
 -- look asks a limit for n permits; for none, only what is left.
