@@ -24,6 +24,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -256,6 +257,7 @@ func (l *Limiter) Reserve(
 		for i := range v.claims {
 			asked[i] = v.claims[i].named || !named
 		}
+		v.describeHold(&hold)
 		var d stint.Decision
 		reservation, d, err = l.holds.Reserve(ctx, v.op(stint.Reserve), asked, hold)
 		if err = v.note(d, err); err != nil {
@@ -270,6 +272,16 @@ func (l *Limiter) Reserve(
 	}
 	v.claims = claims
 	return reservation, nil
+}
+
+// describeHold completes a hold by what the rules say that hold for the request.
+func (v *Verdict) describeHold(hold *stint.Hold) {
+	longest := time.Duration(0)
+	for i := range v.claims {
+		r := &v.claims[i].Rule.Reserve
+		longest, hold.Keep = max(longest, r.TTL), hold.Keep || r.OnExpiry == rules.Keep
+	}
+	hold.TTL = cmp.Or(hold.TTL, longest)
 }
 
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.

@@ -66,9 +66,31 @@ type Rule struct {
 	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
+	// Reserve says how a request's permits are held by package enforce's Reserve. Default: as stint.Hold's.
+	Reserve Reserve `doc:"reserve"`
 	// Overrides are clients with limits of their own. Default: none.
 	Overrides []Override `doc:"overrides" of:"overrides"`
 }
+
+// A Reserve says how permits are held until it is known what a request cost. Of several rules that hold for a request, the
+// longest TTL counts, and Keep if any has it.
+type Reserve struct {
+	// TTL is for how long, if nobody renews, commits or cancels: 1s to 1h. Default: 0, stint.DefaultHoldTTL.
+	TTL time.Duration `doc:"ttl" is:"duration 1s 1h"`
+	// OnExpiry is what becomes of them then. Default: "", Release.
+	OnExpiry OnExpiry `doc:"on_expiry" is:"one-of release keep"`
+}
+
+// OnExpiry says what becomes of what is held when it expires; "" is Release.
+type OnExpiry string
+
+// What may become of it.
+const (
+	// Release gives it back.
+	Release OnExpiry = "release"
+	// Keep charges it.
+	Keep OnExpiry = "keep"
+)
 
 const (
 	// MaxIDBytes bounds a rule's ID.
@@ -263,7 +285,7 @@ func (r *Rule) Equal(o *Rule) bool {
 		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.MissingStatus == o.MissingStatus && r.Cost == o.Cost &&
 		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
 		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
-		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout &&
+		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.Reserve == o.Reserve &&
 		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
 			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) &&
 				slices.Equal(a.Costs, b.Costs)

@@ -373,6 +373,12 @@ func (r *Rule) validateOutcome(f *faults) {
 	if r.Timeout != 0 && (r.Timeout < time.Millisecond || r.Timeout > time.Minute) {
 		f.invalid("timeout", r.Timeout, "1ms to 1m")
 	}
+	if ttl := r.Reserve.TTL; ttl != 0 && (ttl < stint.MinHoldTTL || ttl > stint.MaxHoldTTL || ttl%time.Microsecond != 0) {
+		f.invalid("reserve.ttl", ttl, "1s to 1h in whole microseconds")
+	}
+	if e := r.Reserve.OnExpiry; e != "" && e != Release && e != Keep {
+		f.invalid("reserve.on_expiry", string(e), "release or keep")
+	}
 }
 
 func (r *Rule) validateOverrides(f *faults) {

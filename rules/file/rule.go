@@ -280,7 +280,7 @@ type (
 var (
 	tokenBucket = []stint.Algorithm{stint.AlgorithmTokenBucket}
 	leakyBucket = []stint.Algorithm{stint.AlgorithmLeakyBucket}
-	buckets     = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket}
+	capacities  = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket, stint.AlgorithmConcurrency}
 	windows     = []stint.Algorithm{
 		stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter,
 	}
@@ -292,7 +292,7 @@ var (
 // parameters are all of them, in the order in which they are written.
 var parameters = []parameter{
 	{"name", nil, false, func(l *stint.Limit) any { return &l.Name }},
-	{"capacity", buckets, true, func(l *stint.Limit) any { return &l.Capacity }},
+	{"capacity", capacities, true, func(l *stint.Limit) any { return &l.Capacity }},
 	{"refill", tokenBucket, true, func(l *stint.Limit) any { return &l.Rate }},
 	{"leak", leakyBucket, true, func(l *stint.Limit) any { return &l.Rate }},
 	{"limit", windows, true, func(l *stint.Limit) any { return &l.Capacity }},
@@ -301,8 +301,9 @@ var parameters = []parameter{
 	{"timezone", fixedWindow, false, func(l *stint.Limit) any { return &l.TimeZone }},
 	{"min_interval", slidingLog, false, func(l *stint.Limit) any { return &l.MinInterval }},
 	{"count_denied", slidingLog, false, func(l *stint.Limit) any { return &l.CountDenied }},
-	{"max_debt", nil, false, func(l *stint.Limit) any { return (*debt)(&l.MaxDebt) }},
+	{"max_debt", stint.Algorithms(), false, func(l *stint.Limit) any { return (*debt)(&l.MaxDebt) }},
 	{"lease", leased, false, func(l *stint.Limit) any { return (*lease)(&l.Lease) }},
+	{"cost", nil, false, func(l *stint.Limit) any { return &l.Cost }},
 }
 
 // setter reads a parameter into its field. [stint.Limit.Validate] checks the ranges of all but max_debt.
@@ -424,7 +425,7 @@ func readLimit(
 		r.at[f.Name] = f.Value.At
 		switch p := parameterOf(r.limit.Algorithm, f.Name); {
 		case f.Name == besides && besides != "", f.Name == "algorithm" && own:
-		case p == nil:
+		case p == nil, p.name == "cost" && !own:
 			r.foreign(f, own, besides)
 		default:
 			setter(p.field(&r.limit))(f.Value, func(v document.Value, allowed string) {
@@ -447,7 +448,7 @@ func (r *limitReader) foreign(f document.Field, own bool, besides string) {
 		names = append(names, "algorithm")
 	}
 	for _, p := range parameters {
-		if p.belongs(r.limit.Algorithm) {
+		if p.belongs(r.limit.Algorithm) && p.name != besides && (p.name != "cost" || own) {
 			names = append(names, p.name)
 		}
 	}
@@ -470,16 +471,23 @@ func (r *limitReader) algorithm(v document.Value) {
 			continue
 		}
 		algorithm, err := stint.ParseAlgorithm(f.Value.Text)
-		if err != nil || f.Value.Kind != document.KindText {
-			_, err = stint.ParseAlgorithm("")
-			r.faults.Invalid(r.path+".algorithm", f.Value, document.Allowed(err))
-		} else {
+		switch {
+		case f.Value.Kind == document.KindText && strings.EqualFold(f.Value.Text, stint.AlgorithmConcurrency.String()):
+			r.limit.Algorithm = stint.AlgorithmConcurrency
+		case err != nil || f.Value.Kind != document.KindText:
+			r.faults.Invalid(r.path+".algorithm", f.Value, algorithms())
+		default:
 			r.limit.Algorithm = algorithm
 		}
 		return
 	}
+	r.faults.Add(v.At, "%s.algorithm is missing; allowed: %s", r.path, algorithms())
+}
+
+// algorithms lists those that a limit may have.
+func algorithms() string {
 	_, err := stint.ParseAlgorithm("")
-	r.faults.Add(v.At, "%s.algorithm is missing; allowed: %s", r.path, document.Allowed(err))
+	return fmt.Sprintf("%s, %s", document.Allowed(err), stint.AlgorithmConcurrency)
 }
 
 // complete records what the limit lacks.
