@@ -23,7 +23,7 @@
 -- reply DECIDED, >i8 time; groups of the first part; >i8 each marker's time, 0 for none; groups of the
 --         second part; for each operation with logs >B allowed, and for each log, with holds for each
 --         limit, >Bi8i8i8i8i8i8 allowed, remaining, retry (-1: never), reset, delay, applied, growth; with holds
---         before an operation on an id >BBi8i8 (holds.lua), and of a bulk >i8 admitted; >I6 admitted takes
+--         before an operation on an id >BBi8i8 (hold_verbs.lua), and of a bulk >i8 admitted; >I6 admitted takes
 --       a group: the heads of cur and prev, each behind its length >I2; each client's value,
 --         PREV and its value, NONE, or HELD alone: permits of it are held, and nothing was done with it
 -- or    HOLDS: permits of a state of the first part are held, and the script is without holds.lua

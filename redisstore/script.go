@@ -33,6 +33,10 @@ var (
 	concurrencyLua string
 	//go:embed holds.lua
 	holdsLua string
+	//go:embed hold_ids.lua
+	holdIDsLua string
+	//go:embed hold_verbs.lua
+	holdVerbsLua string
 	//go:embed reply.lua
 	replyLua string
 )
@@ -130,7 +134,7 @@ func (m mix) source() string {
 	}
 	limits = append(limits, batchLua)
 	if m&withHolds != 0 {
-		limits = append(limits, holdsLua)
+		limits = append(limits, holdsLua, holdIDsLua, holdVerbsLua)
 	}
 	if m&firstTakes != 0 {
 		limits = append(limits, firstPartTakesLua)

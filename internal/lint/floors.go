@@ -142,6 +142,7 @@ var folders = []folder{
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},
 	{path: "internal/waitqueue", floor: -1},
+	{path: "internal/waiters", floor: -1},
 	{path: "internal/prefix", floor: -1},
 	{path: "internal/watchdog", floor: 1},
 	{path: "internal/measure", floor: 4},

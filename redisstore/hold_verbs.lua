@@ -1,0 +1,233 @@
+-- Reserve, Commit and Cancel: hold.go of memstore is the same in Go.
+
+local MAX_PIECES = 16
+
+-- look asks a limit for n permits; for none, only what is left.
+local function look(state, n)
+  if n > 0 then
+    return holds.transition('peek', state, n)
+  end
+  local out = holds.transition('settle', state, 0)
+  out.allowed, out.retry = true, 0
+  return out
+end
+
+-- kept_at_end is what is charged of a limit once the hold has expired.
+local function kept_at_end(hold, i, state)
+  if hold.keep and state.twin ~= concurrency then
+    return hold.kept[i] + hold.n[i]
+  end
+  return hold.kept[i]
+end
+
+-- What a reply says of an id's operation.
+local ANSWERED, RESOLVED, UNKNOWN, OTHER = 0, 1, 2, 3
+local REPLAYED, LOST, LATE, RESET, FULL = 1, 2, 4, 8, 16
+
+local function tell_hold(code, flags, time, applied)
+  answer(pack('>BBi8i8', code, flags, time, applied))
+end
+
+-- take takes what a hold lacks of each limit, which was looked at, and puts every part where it expires now.
+local function take(parts, permits, given, hold, ended, lacks, outs)
+  local fresh = {}
+  local expires = now + given.ttl
+  for i = 1, #parts do
+    local state = parts[i]
+    state.changed = true
+    local part = part_of(state, given.digest)
+    if ended == EXPIRED then
+      hold.kept[i], hold.n[i] = kept_at_end(hold, i, state), 0
+    elseif part then
+      remove(state, part)
+    else
+      hold.n[i] = 0
+    end
+    part = part or { pieces = {} }
+    fresh[i] = part
+    local n = lacks[i]
+    if n > 0 then
+      local out = #parts == 1 and outs[1] or holds.transition('take', state, n)
+      outs[i] = out
+      expires = max(expires, now + given.ttl + out.delay)
+      hold_more(state, n)
+      hold.n[i] = hold.n[i] + n
+      local log, from, to = state.log, 0, 0
+      if log then
+        from = log.at
+      elseif state.twin.give_back then
+        from, to = state.start, state.limit.kind.merges and 0 or state.stop
+      end
+      local pieces = part.pieces
+      local last = pieces[#pieces]
+      if last and last.from == from and last.to == to then
+        last.n = last.n + n
+      else
+        if #pieces == MAX_PIECES then
+          pieces[1].n = pieces[1].n + pieces[2].n
+          table.remove(pieces, 2)
+        end
+        pieces[#pieces + 1] = { n = n, from = from, to = to }
+      end
+    end
+  end
+  if ended == 0 then
+    expires = max(expires, hold.expires)
+  end
+  hold.expires, hold.time, hold.keep, hold.remembered = expires, expires, given.keep == 1, given.remembered
+  for i = 1, #parts do
+    local state = parts[i]
+    local part = fresh[i]
+    if hold.n[i] > 0 then
+      part.expires = expires
+      part.charged = state.twin ~= concurrency and (hold.keep or permits[i] < 0 or state.twin == leaky_bucket)
+      add(state, given.digest, part)
+      if state.twin == concurrency then
+        outs[i] = look(state, 0)
+      end
+    end
+  end
+  keep_live(given, hold)
+  return expires
+end
+
+local function reserve(parts, permits, given, hold, ended)
+  local lacks, outs, flags = {}, {}, 0
+  local allowed, gone = true, false
+  for i = 1, #parts do
+    local state = parts[i]
+    local lack = math.abs(permits[i])
+    local part = hold and ended == 0 and part_of(state, given.digest)
+    if ended == EXPIRED then
+      lack = lack - kept_at_end(hold, i, state)
+    elseif hold and hold.n[i] > 0 and not part then
+      gone = true
+    elseif hold then
+      lack = lack - hold.n[i] - hold.kept[i]
+    end
+    lacks[i] = max(0, lack)
+    local full = lacks[i] > 0 and not part and state.list and state.live >= ids.max
+    -- Of one limit the first answer stands, as a take's.
+    local out = #parts == 1 and lacks[i] > 0 and not full and holds.transition('take', state, lacks[i])
+      or look(state, lacks[i])
+    outs[i] = out
+    if full then
+      flags, out.allowed = FULL, false
+      if out.retry ~= NEVER then
+        out.retry = max(out.retry, unpack_struct('>I7', state.list, 9) - now)
+      end
+    end
+    allowed = allowed and out.allowed
+  end
+  if hold and ended == 0 and not gone then
+    flags = flags + REPLAYED
+  end
+  flags = flags + (gone and RESET or 0)
+  local expires = 0
+  if allowed then
+    hold = hold or {
+      ended = 0, n = {}, kept = {}, claims = given.claims, id = given.id, expires = 0, time = 0, remembered = 0,
+      keep = false, changed = true,
+    }
+    for i = 1, #parts do
+      hold.n[i], hold.kept[i] = hold.n[i] or 0, hold.kept[i] or 0
+    end
+    expires = take(parts, permits, given, hold, ended, lacks, outs)
+  elseif hold and (ended == EXPIRED or gone) then
+    flags = flags + LOST
+  end
+  tell_hold(ANSWERED, flags, expires, 0)
+  return outs
+end
+
+-- finish ends a hold, that is live or has expired, by a commit or a cancel. Of a limit with a cost of its own permits is
+-- below 0: what was taken stays.
+local function finish(verb, parts, permits, given, hold, ended)
+  local late = ended == EXPIRED
+  local least, gone = nil, false
+  for i = 1, #parts do
+    local state = parts[i]
+    local limit = state.limit
+    local n, kept = hold.n[i] or 0, hold.kept[i] or 0
+    if late then
+      n, kept = 0, hold.n[i] and kept_at_end(hold, i, state) or 0
+    end
+    local adjustable = permits[i] >= 0
+    local keeps, charge, applied = n, 0, 0
+    if verb == 'cancel' and state.twin ~= leaky_bucket then
+      keeps = 0
+    elseif adjustable then
+      local cost = max(0, permits[i] - kept)
+      keeps = min(cost, n)
+      charge = cost - keeps
+    end
+    local part = n > 0 and part_of(state, given.digest)
+    if part then
+      remove(state, part)
+      applied = -end_part(state, limit, now, part, keeps)
+      state.changed = true
+      if applied < 0 then
+        announce(state.client)
+      end
+    elseif n > 0 then
+      gone, charge = true, 0
+    elseif late and state.expired and state.expired[given.digest] then
+      state.changed = true
+    end
+    if charge > 0 then
+      local out = holds.transition('settle', state, charge)
+      applied = applied + out.applied
+      state.changed = state.changed or out.changed
+    end
+    if adjustable and (late or verb == 'cancel' or permits[i] ~= n + kept)
+      and (not least or math.abs(applied) < math.abs(least)) then
+      least = applied
+    end
+  end
+  hold.late = late
+  least = least or 0
+  keep_end(given, verb, hold, least)
+  tell_hold(ANSWERED, (late and LATE or 0) + (gone and RESET or 0), now, least)
+end
+
+-- decide carries out a Reserve, a Commit or a Cancel. It returns what each limit says, or nil if the operation has failed.
+function holds.decide(verb, parts, permits, number)
+  local given = ids.given[number]
+  local hold = known(given)
+  local outs
+  if not hold then
+    if verb == 'reserve' then
+      return reserve(parts, permits, given, nil, 0)
+    elseif verb == 'cancel' or given.expires == 0 or now > given.expires + given.remembered then
+      tell_hold(UNKNOWN, 0, 0, 0)
+      return nil
+    end
+    finish(verb, parts, permits, given, { n = {}, kept = {}, remembered = given.remembered }, EXPIRED)
+  else
+    local ended = hold.ended
+    if ended == 0 and now >= hold.expires then
+      ended = EXPIRED
+    end
+    local over = ended == COMMITTED or ended == CANCELLED
+    if not over and hold.claims ~= given.claims then
+      tell_hold(OTHER, 0, 0, 0)
+      return nil
+    elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
+      and hold.answer == given.answer then
+      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0), now, hold.applied)
+    elseif over or (ended == EXPIRED and verb == 'cancel') then
+      tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
+      return nil
+    elseif verb == 'reserve' then
+      return reserve(parts, permits, given, hold, ended)
+    else
+      finish(verb, parts, permits, given, hold, ended)
+    end
+  end
+  outs = {}
+  for i = 1, #parts do
+    local state = parts[i]
+    outs[i] = look(state, 0)
+  end
+  return outs
+end
