@@ -24,6 +24,9 @@ const (
 	PathRemaining = "/api/v1/rate-limit/remaining"
 	PathReset     = "/api/v1/rate-limit/reset"
 	PathSettle    = "/api/v1/rate-limit/settle"
+	PathReserve   = "/api/v1/rate-limit/reserve"
+	PathCommit    = "/api/v1/rate-limit/commit"
+	PathCancel    = "/api/v1/rate-limit/cancel"
 	PathEvaluate  = "/api/v1/rate-limit/evaluate"
 	// PathForwardAuth is asked by reverse proxies.
 	PathForwardAuth = "/forward-auth"
@@ -216,6 +219,51 @@ type SettleRulesResponse struct {
 	Applied int64 `json:"applied"`
 }
 
+// A HoldRequest is the body of a reserve, a commit or a cancel of a key. A commit and a cancel name the claim that was
+// reserved.
+type HoldRequest struct {
+	Request
+	// ID identifies the hold: 1 to 128 printable characters of ASCII, made by the caller.
+	ID string `json:"id"`
+	// TTL is for how long it lives, as a duration of 1s to 1h. Default: "", a minute.
+	TTL string `json:"ttl,omitempty"`
+	// OnExpiry is release or keep: what becomes of what is held when the hold expires. Default: "", release.
+	OnExpiry string `json:"onExpiry,omitempty"`
+	// ExpiresAt is, in a commit, what the last reserve answered, so that a hold that the store has lost is charged. Default:
+	// 0, not known.
+	ExpiresAt int64 `json:"expiresAt,omitempty"`
+}
+
+// A ReserveResponse is the answer to a reserve: of a key as to a check, of a request as to an evaluation.
+type ReserveResponse struct {
+	EvaluateResponse
+	ID string `json:"id"`
+	// ExpiresAt is when the hold expires unless it is renewed or ends, in Unix microseconds; 0 of a denied one.
+	ExpiresAt int64 `json:"expiresAt"`
+	// Replayed says that the hold was there before.
+	Replayed bool `json:"replayed"`
+	// Lost says of a denied one that it had expired or was reset: nothing is held any more.
+	Lost bool `json:"lost"`
+}
+
+// A HoldEndResponse is the answer to a commit or a cancel. Rest is of the limit with the fewest permits left, and nil if no
+// limit holds for the request.
+type HoldEndResponse struct {
+	*Rest
+	// Rule and Matched are of a request that rules decided, as in [SettleRulesResponse].
+	Rule    string   `json:"rule,omitempty"`
+	Matched []string `json:"matched,omitempty"`
+	ID      string   `json:"id"`
+	// Applied is what was charged beyond what was held (positive), or came back of it (negative).
+	Applied int64 `json:"applied"`
+	// Late says that the hold had expired, or was lost, so that its cost was charged now.
+	Late bool `json:"late"`
+	// Replayed says that it had ended in the same way before.
+	Replayed bool `json:"replayed"`
+	// Reset says that some of what was held was reset meanwhile.
+	Reset bool `json:"reset"`
+}
+
 // A ResetResponse confirms a reset of the key under Policy or Algorithm, or with neither, under
 // everything.
 type ResetResponse struct {
@@ -260,6 +308,13 @@ const ProblemType = "application/problem+json"
 // (IETF httpapi draft of the RateLimit fields, section "Problem Types"). Retry-After says when to
 // try again.
 const ProblemReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+// The types of a [Problem] of a hold: it ended in another way (409), is live for another claim (409), or is not known (404).
+const (
+	ProblemHoldResolved    = "urn:stint:hold:resolved"
+	ProblemHoldOtherClaims = "urn:stint:hold:other-claims"
+	ProblemHoldUnknown     = "urn:stint:hold:unknown"
+)
 
 // A Problem says why a request was not served (RFC 9457). It is an error.
 type Problem struct {

@@ -143,3 +143,17 @@ func appendEscape(text []byte, r rune) []byte {
 	const digits = "0123456789abcdef"
 	return append(text, '\\', 'u', digits[r>>12&0xf], digits[r>>8&0xf], digits[r>>4&0xf], digits[r&0xf])
 }
+
+// AppendJSON appends the response: as that of a check if nothing is said of rules.
+func (r *ReserveResponse) AppendJSON(text []byte) []byte {
+	if r.Matched == nil {
+		text = r.CheckResponse.AppendJSON(text)
+	} else {
+		text = r.EvaluateResponse.AppendJSON(text)
+	}
+	text = appendString(append(text[:len(text)-1], `,"id":`...), r.ID)
+	text = appendInt(append(text, `,"expiresAt":`...), r.ExpiresAt)
+	text = strconv.AppendBool(append(text, `,"replayed":`...), r.Replayed)
+	text = strconv.AppendBool(append(text, `,"lost":`...), r.Lost)
+	return append(text, '}')
+}

@@ -266,12 +266,47 @@ func (l *Limiter) Reserve(
 	}
 	claims := v.claims
 	v.claims = nil // which have been decided
-	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return s.op.NeedsHolds() })
+	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return needsReserve(&s.op) })
 	if len(v.shadows) > 0 {
 		_ = l.decide(ctx, v, stint.Take, true) // which changes nothing for the request
 	}
 	v.claims = claims
 	return reservation, nil
+}
+
+// End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the reservation is not at
+// hand. The request has to match the rules that it matched then. actual is what it cost, of the limits whose cost requests
+// may name, or of all if there is none; below 0 it is what the rules say that this request costs. The verdict tells what
+// was applied, and hold what became of it. Errors are those of [stint.Reservation.Commit].
+func (l *Limiter) End(
+	ctx context.Context,
+	r *rules.Request,
+	verb stint.Verb,
+	hold *stint.HoldOp,
+	actual int64,
+	v *Verdict,
+) error {
+	err := l.match(r, v, true)
+	if err == nil && v.Allowed && len(v.claims) > 0 {
+		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
+		for i := range v.claims {
+			if actual >= 0 && (v.claims[i].named || !named) {
+				v.claims[i].Claim.Permits = actual
+			}
+		}
+		v.describeHold(&hold.Hold)
+		op := v.op(verb)
+		op.Hold = hold
+		var d stint.Decision
+		d, err = l.store.Decide(ctx, op)
+		err = v.note(d, err)
+	}
+	return v.clearOnError(err)
+}
+
+// needsReserve reports whether only a Reserve can take of the operation's claims.
+func needsReserve(op *stint.Op) bool {
+	return op.Policy.NeedsReserve() || slices.ContainsFunc(op.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
 }
 
 // describeHold completes a hold by what the rules say that hold for the request.

@@ -244,7 +244,10 @@ func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) er
 	case err != nil && ctx.Err() != nil:
 		return errClientGone
 	}
-	if err == nil && (verb == stint.Take || verb == stint.Try) {
+	if held := holdError(err); held != nil {
+		return held
+	}
+	if err == nil && (verb <= stint.Try || verb == stint.Reserve) {
 		return nil // a check by a failure policy is counted with its event
 	}
 	s.metrics.StoreFailed()
@@ -264,6 +267,8 @@ func errStoreUnreachable(verb stint.Verb) error {
 		detail = "the store could not answer; nothing was consumed"
 	case stint.Reset:
 		detail = "the store did not confirm the reset; whether it was made is not known"
+	case stint.Commit, stint.Cancel:
+		detail = "the store did not confirm the end of the hold; send it again, it counts once"
 	case stint.Settle:
 		detail = "the store did not confirm the settlement; whether it was made is not known"
 	}
@@ -384,11 +389,12 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 		capacity: stint.MaxPermits + 1,
 	}
 	for i, limit := range limits {
-		if limit.Capacity < t.capacity {
+		if limit.Cost == 0 && limit.Capacity < t.capacity {
 			t.capacity, t.least = limit.Capacity, int32(i)
 		}
 		t.algorithms = append(t.algorithms, limit.Algorithm)
 	}
+	t.capacity = min(t.capacity, stint.MaxPermits)
 	return t, nil
 }
 

@@ -21,7 +21,7 @@ import (
 
 // A member is one of the things that a request may say: a query parameter or a
 // member of a JSON object. A set of them is their sum.
-type member uint16
+type member uint32
 
 const (
 	keyMember member = 1 << iota
@@ -37,9 +37,14 @@ const (
 	attributesMember
 	waitMember
 	setMember
+	idMember
+	ttlMember
+	expiresAtMember
+	onExpiryMember
 
 	claimMembers      = keyMember | algorithmMember | policyMember
 	costMembers       = claimMembers | permitsMember
+	reserveMembers    = costMembers | settledMembers | idMember | ttlMember | onExpiryMember
 	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember | setMember
 	evaluationMembers = settledMembers | waitMember
 )
@@ -47,6 +52,7 @@ const (
 // memberNames are the names of the members, in their order.
 var memberNames = [...]string{
 	"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait", "set",
+	"id", "ttl", "expiresAt", "onExpiry",
 }
 
 // memberNamed returns the member of that name, or 0.
@@ -73,6 +79,7 @@ func (m member) String() string {
 type request struct {
 	present                         member
 	key, algorithm, policy, permits string
+	id, ttl, expiresAt, onExpiry    string
 	details                         bool
 }
 
@@ -309,8 +316,20 @@ func (s *scanner) member(q *request, name string) error {
 	case m == permitsMember:
 		q.permits, err = s.integer(name, "an integer")
 		return err
+	case m == expiresAtMember:
+		q.expiresAt, err = s.integer(name, "an integer")
+		return err
+	case m == idMember:
+		q.id, err = s.textOf(name)
+		return err
+	case m == ttlMember:
+		q.ttl, err = s.textOf(name)
+		return err
+	case m == onExpiryMember:
+		q.onExpiry, err = s.textOf(name)
+		return err
 	case m&claimMembers != 0:
-		s.allowed &= costMembers
+		s.allowed &^= evaluationMembers
 		value, err := s.textOf(name)
 		q.set(m, value)
 		return err

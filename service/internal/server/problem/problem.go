@@ -117,13 +117,13 @@ func Write(w http.ResponseWriter, err error) {
 		header.Set(e.Field, e.Value)
 	}
 	document := api.Problem{
-		Type:   "about:blank",
+		Type:   cmp.Or(e.Type, "about:blank"),
 		Title:  http.StatusText(e.Status),
 		Status: e.Status,
 		Detail: Clip(e.Detail),
 	}
 	if e.Type == api.ProblemReducedCapacity {
-		document.Type, document.Title = e.Type, "Temporary Reduced Capacity"
+		document.Title = "Temporary Reduced Capacity"
 	}
 	header.Set("Content-Type", api.ProblemType)
 	header.Set("Cache-Control", "no-store")

@@ -1,0 +1,244 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// reserveHold, commitHold and cancelHold begin a hold and end it, by a key and a target or by the rules that match a
+// request.
+func (s *service) reserveHold(w http.ResponseWriter, r *http.Request) error {
+	return s.hold(w, r, stint.Reserve, reserveMembers)
+}
+
+func (s *service) commitHold(w http.ResponseWriter, r *http.Request) error {
+	return s.hold(w, r, stint.Commit, costMembers|settledMembers|idMember|ttlMember|expiresAtMember)
+}
+
+func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
+	return s.hold(w, r, stint.Cancel, claimMembers|settledMembers|idMember)
+}
+
+func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
+	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	if _, err := detailsOf(r.URL.RawQuery, 0); err != nil {
+		return err
+	}
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	defer text.release()
+	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
+		q, err := e.read(text.text, allowed, s.clients)
+		if err != nil {
+			return err
+		}
+		h, err := q.holdOf()
+		if err != nil {
+			return err
+		}
+		if err := s.authority.mayNameSet(&e.request); err != nil {
+			return err
+		}
+		switch byRules := q.has(settledMembers); {
+		case byRules && s.rulesState() == RulesUnknown:
+			return errRulesUnknown()
+		case byRules && verb == stint.Reserve:
+			return s.reserveByRules(w, r, e, &q, h)
+		case byRules:
+			return s.endByRules(w, r, e, &q, verb, h)
+		case verb == stint.Reserve:
+			return s.reserveKey(w, r, &q, h)
+		default:
+			return s.endKey(w, r, &q, verb, h)
+		}
+	})
+}
+
+// holdOf reads what a request says of its hold. The store judges the ID and the TTL.
+func (q *request) holdOf() (*stint.HoldOp, error) {
+	h := &stint.HoldOp{Hold: stint.Hold{ID: q.id}}
+	if q.has(ttlMember) {
+		var err error
+		if h.TTL, err = stint.ParseDuration(q.ttl); err != nil {
+			return nil, stint.Invalid("ttl", problem.Short(q.ttl), "1s to 1h")
+		}
+	}
+	switch q.onExpiry {
+	case "", string(rules.Release):
+	case string(rules.Keep):
+		h.Keep = true
+	default:
+		return nil, stint.Invalid("onExpiry", problem.Short(q.onExpiry), "release or keep")
+	}
+	if q.has(expiresAtMember) {
+		at, err := parseInteger(q.expiresAt)
+		if err != nil || at < 0 {
+			return nil, stint.Invalid("expiresAt", problem.Short(q.expiresAt), "microseconds since the Unix epoch, as the reserve answered")
+		}
+		h.ExpiresAt = stint.Instant(at)
+	}
+	return h, nil
+}
+
+// actual is what a commit says the hold cost; of a cancel 0.
+func (q *request) actual(verb stint.Verb) (int64, error) {
+	if verb == stint.Cancel {
+		return 0, nil
+	}
+	n, err := parseInteger(q.permits)
+	if err != nil || n < 0 {
+		return 0, stint.Invalid("permits", problem.Short(q.permits), "an integer of at least 0")
+	}
+	return n, nil
+}
+
+func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request, h *stint.HoldOp) error {
+	t, claim, err := s.claim(r, q)
+	if err != nil {
+		return err
+	}
+	op := stint.Op{Verb: stint.Reserve, Claim: claim, Hold: h, Each: make([]stint.Outcome, t.policy.Len())}
+	start := time.Now()
+	d, err := s.decide(r.Context(), op)
+	if err != nil {
+		return s.refused(t, err)
+	}
+	var event stint.Event
+	s.observeCheck(w, r, &event, t, &claim, &d, start, time.Since(start))
+	t.headers.Write(w.Header(), d, op.Each)
+	response := api.ReserveResponse{}
+	t.fill(&response.CheckResponse, &claim, &d)
+	return answerReserve(w, r, &response, h, http.StatusTooManyRequests)
+}
+
+// answerReserve answers what became of a hold.
+func answerReserve(w http.ResponseWriter, r *http.Request, response *api.ReserveResponse, h *stint.HoldOp, denied int) error {
+	response.ID, response.Replayed, response.Lost = h.ID, h.Replayed, h.Lost
+	status := denied
+	if h.Full && !response.Allowed {
+		response.Reason = string(stint.ReasonHolds)
+	}
+	if response.Allowed {
+		response.ExpiresAt, status = int64(h.ExpiresAt), http.StatusOK
+	}
+	if status == http.StatusUnauthorized {
+		w.Header()["Www-Authenticate"] = noCredentials
+	}
+	problem.AnswerJSON(w, r, status, response.AppendJSON(nil))
+	return nil
+}
+
+func (s *service) reserveByRules(w http.ResponseWriter, r *http.Request, e *evaluation, q *request, h *stint.HoldOp) error {
+	if q.has(permitsMember) {
+		return stint.Invalid("parameter", "permits", "none beside a request, of which the rules say what it costs")
+	}
+	v := &e.verdict
+	start := time.Now()
+	held, err := s.rules.Reserve(r.Context(), &e.request, h.Hold, v)
+	elapsed := time.Since(start)
+	if err != nil || v.Decision.Degraded {
+		if err = s.storeError(r.Context(), stint.Reserve, err); err != nil {
+			s.undecided(v.Undecided, err)
+			return err
+		}
+	}
+	s.observeVerdict(w, r, e, start, elapsed)
+	if held != nil {
+		h.ExpiresAt, h.Replayed = held.ExpiresAt(), held.Replayed()
+	}
+	s.describe(w.Header(), e)
+	e.answer()
+	denied := http.StatusTooManyRequests
+	if v.Unauthenticated() {
+		denied = http.StatusUnauthorized
+	}
+	e.response.Matched = append([]string{}, v.Matched...)
+	return answerReserve(w, r, &api.ReserveResponse{EvaluateResponse: e.response}, h, denied)
+}
+
+func (s *service) endKey(w http.ResponseWriter, r *http.Request, q *request, verb stint.Verb, h *stint.HoldOp) error {
+	actual, err := q.actual(verb)
+	if err != nil {
+		return err
+	}
+	q.present &^= permitsMember // which a check bounds
+	t, claim, err := s.claim(r, q)
+	if err != nil {
+		return err
+	}
+	claim.Permits = actual
+	d, err := s.decide(r.Context(), stint.Op{Verb: verb, Claim: claim, Hold: h})
+	if err != nil {
+		return err
+	}
+	var c api.CheckResponse
+	t.fill(&c, &claim, &d)
+	rest := restOf(&c)
+	return problem.Answer(w, r, http.StatusOK, endResponse(&rest, d.Applied, h))
+}
+
+// endByRules ends a hold of a request. A commit without permits costs what the rules say that the request does.
+func (s *service) endByRules(
+	w http.ResponseWriter,
+	r *http.Request,
+	e *evaluation,
+	q *request,
+	verb stint.Verb,
+	h *stint.HoldOp,
+) error {
+	actual := int64(-1)
+	if verb == stint.Cancel || q.has(permitsMember) {
+		var err error
+		if actual, err = q.actual(verb); err != nil {
+			return err
+		}
+	}
+	v := &e.verdict
+	err := s.rules.End(r.Context(), &e.request, verb, h, actual, v)
+	if err == nil && v.Decision.Degraded {
+		err = stint.ErrUnavailable
+	}
+	if err != nil {
+		return s.storeError(r.Context(), verb, err)
+	}
+	response := endResponse(nil, v.Decision.Applied, h)
+	response.Matched = append([]string{}, v.Matched...)
+	if v.Claim.Policy != nil {
+		c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")
+		rest := restOf(&c)
+		response.Rest, response.Rule = &rest, v.Rule.ID
+	}
+	return problem.Answer(w, r, http.StatusOK, response)
+}
+
+func endResponse(rest *api.Rest, applied int64, h *stint.HoldOp) api.HoldEndResponse {
+	return api.HoldEndResponse{Rest: rest, ID: h.ID, Applied: applied, Late: h.Late, Replayed: h.Replayed, Reset: h.Reset}
+}
+
+// holdError answers what a store says of a hold, nil if it says nothing.
+func holdError(err error) error {
+	e := &problem.Error{Status: http.StatusConflict, Cause: err}
+	switch {
+	case errors.Is(err, stint.ErrResolved):
+		e.Type = api.ProblemHoldResolved
+	case errors.Is(err, stint.ErrOtherClaims):
+		e.Type = api.ProblemHoldOtherClaims
+	case errors.Is(err, stint.ErrUnknownReservation):
+		e.Status, e.Type = http.StatusNotFound, api.ProblemHoldUnknown
+	default:
+		return nil
+	}
+	e.Detail = prefix.Trim(err.Error())
+	return e
+}

@@ -1,0 +1,156 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// holding is a service with a policy "5 at once, 100 tokens an hour", and rules that say so of a path.
+func holding(t *testing.T) *fixture {
+	return newFixture(t, func(c *server.Config) {
+		c.Policies["gateway"] = []stint.Limit{
+			stint.Concurrency(2).WithCost(1), stint.FixedWindow(100, time.Hour).Named("tokens"),
+		}
+		c.Rules = compile(t, []rules.Rule{{
+			ID: "chat", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Match: rules.Match{Paths: []string{"/chat"}},
+			Cost:    rules.Cost{Attribute: "tokens", Permits: 10},
+			Limits:  []stint.Limit{stint.Concurrency(2), stint.FixedWindow(100, time.Hour)},
+			Costs:   []rules.Cost{{Permits: 1}, {Attribute: "tokens", Permits: 10}},
+			Reserve: rules.Reserve{TTL: 2 * time.Minute},
+		}})
+	})
+}
+
+func (f *fixture) hold(path, body string, status int) (r api.ReserveResponse, end api.HoldEndResponse) {
+	f.t.Helper()
+	got := f.post(path, body)
+	if got.status != status {
+		f.t.Fatalf("%s %s: %d %s", path, body, got.status, got.body)
+	}
+	if path == api.PathReserve {
+		got.into(&r)
+	} else {
+		got.into(&end)
+	}
+	return r, end
+}
+
+// holdProblem expects a problem of a type, whose detail has a text in it.
+func (r reply) holdProblem(status int, kind, detail string) {
+	r.t.Helper()
+	var p api.Problem
+	if err := json.Unmarshal([]byte(r.body), &p); err != nil || r.status != status || p.Status != status || p.Type != kind || !strings.Contains(p.Detail, detail) {
+		r.t.Errorf("%d %s, want %d, %s and %q in it", r.status, r.body, status, kind, detail)
+	}
+}
+
+func TestHoldsOfAKey(t *testing.T) {
+	f := holding(t)
+	first, _ := f.hold(api.PathReserve, `{"id":"a","key":"k","policy":"gateway","permits":30,"ttl":"90s"}`, http.StatusOK)
+	if !first.Allowed || first.Replayed || first.ExpiresAt != first.At+90_000_000 || first.Policy != "gateway" {
+		t.Errorf("%+v", first)
+	}
+	again, _ := f.hold(api.PathReserve, `{"id":"a","key":"k","policy":"gateway","permits":30}`, http.StatusOK)
+	if !again.Replayed {
+		t.Errorf("again: %+v", again)
+	}
+	f.hold(api.PathReserve, `{"id":"b","key":"k","policy":"gateway","permits":30}`, http.StatusOK)
+	denied, _ := f.hold(api.PathReserve, `{"id":"c","key":"k","policy":"gateway","permits":30}`, http.StatusTooManyRequests)
+	if denied.Algorithm != "CONCURRENCY" || denied.Reason != "limit" || denied.ExpiresAt != 0 || denied.RetryAfterMicros != 60_000_000 {
+		t.Errorf("denied: %+v", denied)
+	}
+	commit := fmt.Sprintf(`{"id":"a","key":"k","policy":"gateway","permits":12,"expiresAt":%d}`, first.ExpiresAt)
+	_, end := f.hold(api.PathCommit, commit, http.StatusOK)
+	if end.Applied != -18 || end.Late || end.Replayed || end.Rest == nil || end.Remaining != 1 {
+		t.Errorf("commit: %+v", end)
+	}
+	if _, end := f.hold(api.PathCommit, commit, http.StatusOK); end.Applied != -18 || !end.Replayed {
+		t.Errorf("commit again: %+v", end)
+	}
+	if _, end := f.hold(api.PathCancel, `{"id":"b","key":"k","policy":"gateway"}`, http.StatusOK); end.Applied != -30 {
+		t.Errorf("cancel: %+v", end)
+	}
+	f.post(api.PathCommit, strings.Replace(commit, "12", "13", 1)).holdProblem(http.StatusConflict, api.ProblemHoldResolved, `the hold "a" was committed at`)
+	f.post(api.PathCancel, `{"id":"b","key":"other","policy":"gateway"}`).holdProblem(http.StatusConflict, api.ProblemHoldResolved, `was cancelled at`)
+	f.post(api.PathCommit, `{"id":"never","key":"k","policy":"gateway","permits":1}`).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "not known")
+	f.hold(api.PathReserve, `{"id":"d","key":"k","algorithm":"TOKEN_BUCKET","permits":5}`, http.StatusOK)
+	f.post(api.PathReserve, `{"id":"d","key":"k","policy":"gateway","permits":5}`).holdProblem(http.StatusConflict, api.ProblemHoldOtherClaims, "other claims")
+	f.hold(api.PathReserve, `{"id":"kept","key":"money","onExpiry":"keep","permits":5,"ttl":"1s"}`, http.StatusOK)
+	if left := f.remaining("key=k&policy=gateway"); left.Remaining != 2 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+func TestHoldsByRules(t *testing.T) {
+	f := holding(t)
+	body := func(id, rest string) string {
+		return `{"id":"` + id + `","path":"/chat"` + rest + `,"attributes":{"userId":"alice","tokens":40}}`
+	}
+	first, _ := f.hold(api.PathReserve, body("a", ""), http.StatusOK)
+	if first.Rule != "chat" || len(first.Matched) != 1 || first.ExpiresAt != first.At+120_000_000 {
+		t.Errorf("%+v", first)
+	}
+	f.hold(api.PathReserve, body("b", `,"ttl":"5s"`), http.StatusOK)
+	if denied, _ := f.hold(api.PathReserve, body("c", ""), http.StatusTooManyRequests); denied.Reason != "limit" {
+		t.Errorf("denied: %+v", denied)
+	}
+	if _, end := f.hold(api.PathCommit, body("a", `,"permits":25`), http.StatusOK); end.Applied != -15 || end.Matched == nil {
+		t.Errorf("commit: %+v", end)
+	}
+	if _, end := f.hold(api.PathCommit, body("b", ""), http.StatusOK); end.Applied != 0 { // as the request says
+		t.Errorf("commit without permits: %+v", end)
+	}
+	// A plain evaluation leaves the rule out: nobody would give its place back.
+	if got := f.post(api.PathEvaluate, `{"path":"/chat","attributes":{"userId":"alice"}}`); !strings.Contains(got.body, `"matched":[]`) {
+		t.Errorf("evaluate: %s", got.body)
+	}
+	if free, _ := f.hold(api.PathReserve, `{"id":"e","path":"/elsewhere"}`, http.StatusOK); !free.Allowed || len(free.Matched) != 0 {
+		t.Errorf("no rule: %+v", free)
+	}
+	f.hold(api.PathReserve, `{"id":"f","path":"/chat"}`, http.StatusTooManyRequests) // without a user
+	f.post(api.PathReserve, `{"id":"g","path":"/chat","permits":3}`).problem(http.StatusBadRequest, "permits")
+}
+
+func TestHoldsRefused(t *testing.T) {
+	f := holding(t)
+	for body, want := range map[string]string{
+		`{"key":"k"}`:                                    "id is \"\"; allowed: 1 to 128 printable characters",
+		`{"id":"é","key":"k"}`:                           "id is",
+		`{"id":"a","key":"k","ttl":"1ms"}`:               "ttl is",
+		`{"id":"a","key":"k","ttl":"soon"}`:              `ttl is "soon"; allowed: 1s to 1h`,
+		`{"id":"a","key":"k","onExpiry":"burn"}`:         `onExpiry is "burn"; allowed: release or keep`,
+		`{"id":"a","key":"k","ttl":5}`:                   "ttl is a number; allowed: a string",
+		`{"id":7,"key":"k"}`:                             "id is a number",
+		`{"id":"a","key":"k","permits":0}`:               "permits",
+		`{"id":"a","key":"k","expiresAt":5}`:             "expiresAt",
+		`{"id":"a","key":"k","path":"/"}`:                "path",
+		`{"id":"a","key":"k","policy":"push"}`:           "count",
+		`{"id":"a","key":"k","policy":"leak"}`:           "leak",
+		`{"id":"a","key":"k","id":"b"}`:                  "repeated",
+		`[{"id":"a"}]`:                                   "the body is malformed",
+		`{"id":"a","key":"k","algorithm":"CONCURRENCY"}`: "algorithm",
+	} {
+		f.post(api.PathReserve, body).problem(http.StatusBadRequest, want)
+	}
+	f.post(api.PathCommit, `{"id":"a","key":"k","permits":-1}`).problem(http.StatusBadRequest, "permits")
+	f.post(api.PathCommit, `{"id":"a","key":"k"}`).problem(http.StatusBadRequest, "permits")
+	f.post(api.PathCommit, `{"id":"a","key":"k","permits":1,"expiresAt":-1}`).problem(http.StatusBadRequest, "expiresAt")
+	f.post(api.PathCancel, `{"id":"a","key":"k","permits":1}`).problem(http.StatusBadRequest, "permits")
+	f.post(api.PathReserve+"?details=true", `{"id":"a"}`).problem(http.StatusBadRequest, "query")
+	f.get(check+"?policy=gateway&key=k").problem(http.StatusBadRequest, "reserve")
+	closed := newFixture(t, func(c *server.Config) { c.API.Open = false })
+	for _, path := range []string{api.PathReserve, api.PathCommit, api.PathCancel} {
+		if got := closed.post(path, `{"id":"a","permits":1}`); got.status != http.StatusForbidden {
+			t.Errorf("%s by anybody: %d %s", path, got.status, got.body)
+		}
+	}
+}
