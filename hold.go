@@ -94,10 +94,6 @@ func (e HoldEnd) String() string {
 	return holdEndNames[e]
 }
 
-// ErrNoHolds is what a store answers that keeps no holds: one that processes share, or another service.
-var ErrNoHolds error = Invalid("hold", "asked for", "in a store in the process such as memstore: others keep no holds yet, "+
-	"no concurrency limits and no costs of limits")
-
 var (
 	// ErrResolved marks a Reserve, Commit or Cancel of a hold that has ended in another way. [ResolvedError] says how.
 	ErrResolved = errors.New("stint: the hold has ended")

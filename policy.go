@@ -15,11 +15,10 @@ const MaxLimits = 64
 // consumes anything. It is immutable and safe for concurrent use; make it with
 // [NewPolicy] once and keep it.
 type Policy struct {
-	name   string
-	limits []Limit
-	leaky  bool // whether any limit is a leaky bucket
-	// whether any limit is of concurrency, and whether any is made for holds
-	concurrent, holds bool
+	name       string
+	limits     []Limit
+	leaky      bool // whether any limit is a leaky bucket
+	concurrent bool // whether any limit is of concurrency
 
 	prepared atomic.Pointer[preparation]
 }
@@ -55,7 +54,6 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 		}
 		p.leaky = p.leaky || limit.Algorithm == AlgorithmLeakyBucket
 		p.concurrent = p.concurrent || limit.Algorithm == AlgorithmConcurrency
-		p.holds = p.holds || p.concurrent || limit.Cost != 0
 		for _, other := range limits[:i] {
 			if other.Name == limit.Name && other.Algorithm == limit.Algorithm {
 				faults.add(

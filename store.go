@@ -3,7 +3,6 @@ package stint
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,13 +93,6 @@ func LeastTimeout(ops []Op) (least time.Duration) {
 		}
 	}
 	return least
-}
-
-// NeedsHolds reports whether only a store that keeps holds can carry the operation out: by its verb, or since a policy has
-// a concurrency limit or one with a cost of its own.
-func (op *Op) NeedsHolds() bool {
-	return op.Verb > Settle || op.Policy.holds ||
-		slices.ContainsFunc(op.And, func(c Claim) bool { return c.Policy.holds })
 }
 
 // Limits is the number of limits that the operation decides.
@@ -252,7 +244,7 @@ type Shards struct {
 // the store does not touch what it was given: operations, results and Each.
 type Store interface {
 	// Decide carries out one operation. An error wraps ErrInvalid when the operation
-	// is at fault (nothing was consumed), as ErrNoHolds of a store that keeps none does for those that need it, ErrUnavailable when the store could not
+	// is at fault (nothing was consumed), ErrUnavailable when the store could not
 	// decide (whether permits were consumed is not known), or is the context's.
 	Decide(ctx context.Context, op Op) (Decision, error)
 	// DecideAll carries out operations in order, each alone, in as few round trips as

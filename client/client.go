@@ -34,7 +34,7 @@
 //   - Try is Take for limits that don't count denied requests; for others it is
 //     refused.
 //   - Reset answers Allowed and nothing else.
-//   - Settle is carried out as by any other store.
+//   - Settle, Reserve, Commit and Cancel are carried out as by any other store.
 //   - Each is filled in for a policy of one limit. GrowsAfter is ResetAfter, a bound.
 //     With Reset it is refused, and so it is for several limits, of which the service
 //     tells the deciding one.

@@ -18,6 +18,8 @@ func (c *Client) refused(status int, problem *api.Problem) error {
 	problem.Status = status // which is what the problem travelled with
 	problem.Title, problem.Detail = clip.To(maxClip, problem.Title), clip.To(maxClip, problem.Detail)
 	switch {
+	case holdErrors[problem.Type] != nil:
+		return fmt.Errorf("%w: %w", holdErrors[problem.Type], problem)
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("%w: %w", stint.ErrInvalid, problem)
 	case status == http.StatusServiceUnavailable && problem.Type == api.ProblemReducedCapacity:

@@ -36,9 +36,6 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	if err := op.Validate(); err != nil {
 		return api.Request{}, err
 	}
-	if op.NeedsHolds() {
-		return api.Request{}, stint.ErrNoHolds
-	}
 	if err := checkKey(op.Key); err != nil {
 		return api.Request{}, err
 	}
@@ -97,6 +94,8 @@ func (c *Client) decide(ctx context.Context, op *stint.Op, request api.Request) 
 	case stint.Settle:
 		settled, err = c.Settle(ctx, request)
 		check = checkOfRest(&settled.Rest)
+	case stint.Reserve, stint.Commit, stint.Cancel:
+		check, settled.Applied, err = c.hold(ctx, op, request)
 	default:
 		check, err = c.Check(ctx, request)
 	}

@@ -31,8 +31,7 @@ func checkKey(key string) error {
 // every member is needed that a decision is made of.
 func plausible(a *api.CheckResponse) bool {
 	_, known := sourceNamed(a.Source)
-	_, err := stint.ParseAlgorithm(a.Algorithm)
-	return known && err == nil && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) && micros(a.DelayMicros) &&
+	return known && algorithmNamed(a.Algorithm) != 0 && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) && micros(a.DelayMicros) &&
 		(micros(a.RetryAfterMicros) || a.RetryAfterMicros == -1) && (!a.Allowed || a.RetryAfterMicros == 0)
 }
 
@@ -53,6 +52,15 @@ func checkOfRemaining(a *api.RemainingResponse) api.CheckResponse {
 
 // micros reports whether the number of microseconds is a duration.
 func micros(n int64) bool { return n >= 0 && n <= int64(math.MaxInt64/time.Microsecond) }
+
+// algorithmNamed returns the algorithm that a name on the wire stands for, 0 if none does.
+func algorithmNamed(name string) stint.Algorithm {
+	if name == stint.AlgorithmConcurrency.String() {
+		return stint.AlgorithmConcurrency
+	}
+	algorithm, _ := stint.ParseAlgorithm(name)
+	return algorithm
+}
 
 // sourceNamed returns the source that a name on the wire stands for.
 func sourceNamed(name string) (stint.Source, bool) {
@@ -87,7 +95,7 @@ func indexOf(policy *stint.Policy, name string, capacity int64) int32 {
 		return 0
 	}
 	first := -1
-	algorithm, _ := stint.ParseAlgorithm(name)
+	algorithm := algorithmNamed(name)
 	for i := range policy.Len() {
 		limit := policy.Limit(i)
 		if limit.Algorithm != algorithm {
