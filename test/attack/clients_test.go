@@ -22,6 +22,15 @@ func post(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: stint\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
+// hold is a request of a trusted gateway about a hold whose id is another in each request.
+func hold(path, members string) string {
+	body := `{"id":"` + eachOther + `",` + members + `}`
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: stint\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", path, token, len(body), body)
+}
+
+// eachOther stands in a request for a number that no other request has.
+const eachOther = "NUMBER00"
+
 // get is one without a body.
 func get(path, fields string) string {
 	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: stint\r\n%s\r\n", path, fields)
@@ -48,6 +57,7 @@ type crowd struct {
 	mu       sync.Mutex
 	statuses map[int]int
 	answers  atomic.Int64
+	number   atomic.Int64 // of the last request
 	admitted atomic.Int64
 	degraded atomic.Int64
 }
@@ -85,10 +95,10 @@ func (c *crowd) attack(ctx context.Context, from *net.Dialer, addr, request stri
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()
 	in := bufio.NewReaderSize(conn, 64<<10)
-	requests := strings.Repeat(request, pipelined)
 	for rest := 0; ; rest-- {
 		if rest == 0 {
-			if _, err := io.WriteString(conn, requests); err != nil && ctx.Err() != nil {
+			numbered := strings.ReplaceAll(request, eachOther, fmt.Sprintf("%08d", c.number.Add(1)))
+			if _, err := io.WriteString(conn, strings.Repeat(numbered, pipelined)); err != nil && ctx.Err() != nil {
 				return
 			}
 			rest = pipelined

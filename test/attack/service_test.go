@@ -58,6 +58,7 @@ defaults:
   leaky_bucket: {capacity: 10, leak: 1/24h}
   fixed_window: {limit: 1000000, window: 24h}
 policies:
+  places: [{algorithm: concurrency, capacity: 10}]
   recorded: [{algorithm: sliding_window_log, limit: 10, window: 24h, count_denied: true}]
 rules:
   - {id: all, match: {path: "/**"}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 10, window: 24h}]}
