@@ -111,8 +111,11 @@ func (x *Explanation) Why() string {
 	case v.byDefault:
 		return "no rule holds for the request, and those are denied"
 	case v.Rule == nil:
-		if len(v.Matched) > 0 {
+		switch {
+		case len(v.Matched) > 0:
 			return "no rule limits the request"
+		case slices.ContainsFunc(x.Rules, func(rule Explained) bool { return rule.NeedsReserve() }):
+			return "no rule holds for the request but for a reserve, since the limits that it meets are of concurrency"
 		}
 		return "no rule holds for the request"
 	}

@@ -295,6 +295,9 @@ func outcome(rule *adminapi.ExplainedRule) string {
 	if rule.OnExceed != rules.Reject.String() {
 		text += ", " + rule.OnExceed
 	}
+	if rule.ByReserve {
+		text += ", by reserves alone"
+	}
 	if rule.Error != "" {
 		text += ", " + rule.Error
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +66,7 @@ func validateCommand(p process) *cobra.Command {
 type validation struct {
 	Path string `json:"path"`
 	adminapi.Validation
-	Warnings []string `json:"warnings,omitempty"` // what in it has no effect
+	Warnings []string `json:"warnings,omitempty"` // what in it has no effect, or another than may be meant
 }
 
 // validateRules says of each file or folder how many rules or limits it has, or what is wrong with them.
@@ -97,11 +98,18 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 				enabled++
 			}
 		}
-		all = append(all, validation{Path: path, Validation: adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}})
+		warnings := reserveWarnings(set.Rules())
+		all = append(all, validation{
+			Path: path, Validation: adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}, Warnings: warnings,
+		})
 		if asJSON {
 			continue
 		}
-		if err := say(out, "%s: %d rules, %d enabled\n", path, set.Len(), enabled); err != nil {
+		said := fmt.Sprintf("%s: %d rules, %d enabled\n", path, set.Len(), enabled)
+		for _, warning := range warnings {
+			said += "warning: " + warning + "\n"
+		}
+		if err := say(out, "%s", said); err != nil {
 			return err
 		}
 	}
@@ -117,6 +125,31 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 		return misused("%s", strings.Join(faults, "\n"))
 	}
 	return nil
+}
+
+// reserveWarnings tells which rules only reserves are decided by, and which buckets are too small for what their rule holds:
+// estimates per second are at most the capacity divided by how long they are held.
+func reserveWarnings(list []rules.Rule) (warnings []string) {
+	for _, rule := range list {
+		places := slices.ContainsFunc(rule.Limits, func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency })
+		if places {
+			warnings = append(warnings, fmt.Sprintf(
+				"rule %s has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out", rule.ID))
+		}
+		if !places && rule.Reserve == (rules.Reserve{}) {
+			continue
+		}
+		ttl := cmp.Or(rule.Reserve.TTL, stint.DefaultHoldTTL)
+		for _, l := range rule.Limits {
+			if l.Algorithm == stint.AlgorithmTokenBucket &&
+				float64(l.Capacity)*float64(l.Rate.Period) < float64(l.Rate.Permits)*float64(ttl) {
+				warnings = append(warnings, fmt.Sprintf(
+					"rule %s: a bucket of %d is less than what %s refills in reserve.ttl, %s, so holds of that length slow its clients down",
+					rule.ID, l.Capacity, l.Rate, stint.FormatDuration(ttl)))
+			}
+		}
+	}
+	return warnings
 }
 
 func isDomain(text file.Text) bool { return domains.Recognize(text.Data) }

@@ -114,6 +114,33 @@ func TestAmbiguousPaths(t *testing.T) {
 	}
 }
 
+// A rule that only reserves are decided by is said to be one, and a bucket that its holds would drain.
+func TestRulesByReserve(t *testing.T) {
+	chat := writeFile(t, `
+- id: chat
+  match: {path: /chat}
+  scope: global
+  limits:
+    - {algorithm: concurrency, capacity: 5}
+    - {algorithm: token_bucket, capacity: 100, refill: 10/s}
+  reserve: {ttl: 30s, on_expiry: keep}
+- {id: quick, scope: global, limits: [{algorithm: token_bucket, capacity: 10, refill: 10/s}]}
+- {id: room, scope: global, limits: [{algorithm: token_bucket, capacity: 20, refill: 10/s}], reserve: {ttl: 2s}}
+`)
+	code, stdout, stderr := do(t, nil, "rules", "validate", chat)
+	want := chat + ": 3 rules, 3 enabled\n" +
+		"warning: rule chat has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out\n" +
+		"warning: rule chat: a bucket of 100 is less than what 10/s refills in reserve.ttl, 30s, so holds of that length slow its clients down\n"
+	if code != exitOK || stdout != want {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	places := writeFile(t, `[{id: chat, match: {path: /chat}, scope: global, limits: [{algorithm: concurrency, capacity: 5}]}]`)
+	code, stdout, stderr = do(t, nil, "rules", "explain", "--rules", places, "--path", "/chat")
+	if code != exitOK || !strings.Contains(stdout, "limited, by reserves alone") || !strings.Contains(stdout, "but for a reserve") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
 func TestRulesExplain(t *testing.T) {
 	file := writeFile(t, someRules)
 	for _, test := range []struct {

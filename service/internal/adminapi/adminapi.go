@@ -106,6 +106,8 @@ type ExplainedRule struct {
 	Key    string           `json:"key,omitempty"`
 	Cost   int64            `json:"cost,omitempty"`
 	Limits []ExplainedLimit `json:"limits,omitempty"`
+	// ByReserve says that only a reserve is decided by the rule, as it has a concurrency limit.
+	ByReserve bool `json:"byReserve,omitempty"`
 	// Error is the fault of the cost that the request names. Only of a rule in shadow.
 	Error string `json:"error,omitempty"`
 }

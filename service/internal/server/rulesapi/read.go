@@ -230,6 +230,7 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 		shown.Allowed = true
 	case rules.Banned, rules.Lacking:
 	}
+	shown.ByReserve = rule.NeedsReserve()
 	op := stint.Op{Claim: rule.Claim, And: rule.And}
 	for i, o := range rule.Each {
 		limit := op.LimitAt(i)
