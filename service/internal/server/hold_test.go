@@ -85,6 +85,15 @@ func TestHoldsOfAKey(t *testing.T) {
 	f.hold(api.PathReserve, `{"id":"d","key":"k","algorithm":"TOKEN_BUCKET","permits":5}`, http.StatusOK)
 	f.post(api.PathReserve, `{"id":"d","key":"k","policy":"gateway","permits":5}`).holdProblem(http.StatusConflict, api.ProblemHoldOtherClaims, "other claims")
 	f.hold(api.PathReserve, `{"id":"kept","key":"money","onExpiry":"keep","permits":5,"ttl":"1s"}`, http.StatusOK)
+	metrics := f.get(api.PathMetrics).body
+	for outcome, want := range map[string]int{
+		"reserved": 4, "replayed": 2, "denied": 1, "committed": 1, "cancelled": 1, "resolved": 2, "unknown": 1, "late": 0, "lost": 0,
+		"full": 0, "degraded": 0, "reset": 0,
+	} {
+		if line := fmt.Sprintf("rate_limiter_holds_total{outcome=%q} %d\n", outcome, want); !strings.Contains(metrics, line) {
+			t.Errorf("the metrics lack %s", line)
+		}
+	}
 	if left := f.remaining("key=k&policy=gateway"); left.Remaining != 2 {
 		t.Errorf("left: %+v", left)
 	}

@@ -108,6 +108,9 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.Store, err = newCountingHolds(config.Store, registerer); err != nil {
+		return nil, err
+	}
 	limiter, err := enforce.New(enforce.Config{
 		Store: config.Store, MaxWait: config.longestWait(), RejectAmbiguousPaths: config.RejectAmbiguousPaths,
 		DenyByDefault: config.DenyByDefault,

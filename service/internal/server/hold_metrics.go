@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+)
+
+// countingHolds is a store that counts what becomes of holds.
+type countingHolds struct {
+	stint.Store
+	outcomes map[string]prometheus.Counter
+}
+
+// What may become of a Reserve, a Commit or a Cancel. One of them may have several outcomes.
+const (
+	holdReserved  = "reserved"
+	holdReplayed  = "replayed"  // the same was asked before
+	holdDenied    = "denied"    // and nothing was taken
+	holdLost      = "lost"      // denied, and what was held had expired or was reset
+	holdFull      = "full"      // denied, since the client has as many holds as the store allows
+	holdDegraded  = "degraded"  // admitted by a failure policy, without a hold
+	holdCommitted = "committed" // in time
+	holdLate      = "late"      // committed after the hold had expired, or was lost
+	holdCancelled = "cancelled"
+	holdReset     = "reset"    // what was held was reset meanwhile
+	holdResolved  = "resolved" // refused: the hold had ended otherwise
+	holdUnknown   = "unknown"  // refused: the store does not know the hold
+)
+
+func newCountingHolds(store stint.Store, registry prometheus.Registerer) (*countingHolds, error) {
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rate_limiter_holds_total",
+		Help: "Reserves, commits and cancels, by what became of them; one may have several outcomes.",
+	}, []string{"outcome"})
+	s := &countingHolds{Store: store, outcomes: map[string]prometheus.Counter{}}
+	for _, outcome := range []string{
+		holdReserved, holdReplayed, holdDenied, holdLost, holdFull, holdDegraded, holdCommitted, holdLate, holdCancelled, holdReset,
+		holdResolved, holdUnknown,
+	} {
+		s.outcomes[outcome] = total.WithLabelValues(outcome)
+	}
+	return s, register(registry, total)
+}
+
+// Decide implements [stint.Store].
+func (s *countingHolds) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	d, err := s.Store.Decide(ctx, op)
+	if op.Hold != nil {
+		s.count(&op, &d, err)
+	}
+	return d, err
+}
+
+func (s *countingHolds) count(op *stint.Op, d *stint.Decision, err error) {
+	h, reserves := op.Hold, op.Verb == stint.Reserve
+	for outcome, is := range map[string]bool{
+		holdReserved:  err == nil && reserves && d.Allowed && !h.Replayed && !d.Degraded,
+		holdReplayed:  err == nil && h.Replayed,
+		holdDenied:    err == nil && reserves && !d.Allowed,
+		holdLost:      err == nil && h.Lost,
+		holdFull:      err == nil && h.Full,
+		holdDegraded:  err == nil && reserves && d.Allowed && d.Degraded,
+		holdCommitted: err == nil && op.Verb == stint.Commit && !h.Replayed && !h.Late,
+		holdLate:      err == nil && h.Late && !h.Replayed,
+		holdCancelled: err == nil && op.Verb == stint.Cancel && !h.Replayed,
+		holdReset:     err == nil && h.Reset,
+		holdResolved:  errors.Is(err, stint.ErrResolved),
+		holdUnknown:   errors.Is(err, stint.ErrUnknownReservation),
+	} {
+		if is {
+			s.outcomes[outcome].Inc()
+		}
+	}
+}
