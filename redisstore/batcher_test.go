@@ -18,7 +18,7 @@ import (
 )
 
 // until waits for a condition to come true.
-func until(t *testing.T, what string, condition func() bool) {
+func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -55,6 +57,91 @@ func mustDecide(b *testing.B, store stint.Store, op stint.Op) {
 	if d, err := store.Decide(b.Context(), op); err != nil || !d.Allowed {
 		b.Errorf("%v: %v", d, err)
 	}
+}
+
+// BenchmarkLockPerBucket is a pair as limiters do it that keep a bucket as a value behind a lock: whoever wants the bucket
+// asks for the lock until it is free, reads the bucket, writes it, and lets go; once to reserve and once to settle. The
+// callers are those of BenchmarkHold.
+func BenchmarkLockPerBucket(b *testing.B) {
+	for _, clients := range []int{512, 1} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			conn, ctx := newConn(b), b.Context()
+			must := func(args ...string) string {
+				reply, err := conn.Do(ctx, args...)
+				if err != nil {
+					b.Error(err)
+				}
+				return reply
+			}
+			change := func(key string, by int) {
+				for must("SET", "lock:"+key, "1", "NX", "PX", "5000") == "" {
+					_ = sleep.Jittered(ctx, time.Millisecond)
+				}
+				level, _ := strconv.Atoi(must("GET", "bucket:"+key)) // "" of a new one
+				must("SET", "bucket:"+key, strconv.Itoa(level+by), "PX", "60000")
+				must("DEL", "lock:"+key)
+			}
+			var done atomic.Int64
+			var group sync.WaitGroup
+			b.ResetTimer()
+			for caller := range 512 {
+				group.Go(func() {
+					for done.Add(1) <= int64(b.N) {
+						key := strconv.Itoa(caller % clients)
+						change(key, 2)
+						change(key, -1)
+					}
+				})
+			}
+			group.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "per_s")
+		})
+	}
+}
+
+// BenchmarkRelease is how long after a place was freed in one process somebody has it who waits in another.
+func BenchmarkRelease(b *testing.B) {
+	holder, prefix := storeOn(b, newConn(b), redisstore.Options{})
+	waiter := another(b, newConn(b), redisstore.Options{KeyPrefix: prefix})
+	until(b, "announcements are heard", func() bool { return waiter.Stats().Announcing })
+	policy := policyOf(b, "p", stint.Concurrency(1))
+	limiters := make([]*stint.Limiter, 2)
+	for i, store := range []stint.Store{holder, waiter} {
+		l, err := stint.NewLimiter(stint.Config{Store: store, Policy: policy})
+		if err != nil {
+			b.Fatal(err)
+		}
+		limiters[i] = l
+	}
+	var waits []time.Duration
+	for i := range b.N {
+		mine, others := limiters[i%2], limiters[(i+1)%2]
+		held, _, err := mine.ReserveWait(b.Context(), "k", 1, stint.Hold{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		admitted := make(chan *stint.Reservation)
+		go func() {
+			r, _, err := others.ReserveWait(b.Context(), "k", 1, stint.Hold{})
+			if err != nil {
+				b.Error(err)
+			}
+			admitted <- r
+		}()
+		_ = sleep.For(b.Context(), 10*time.Millisecond) // until it waits
+		released := time.Now()
+		if _, err := held.Commit(b.Context(), 1); err != nil {
+			b.Fatal(err)
+		}
+		next := <-admitted
+		waits = append(waits, time.Since(released))
+		if _, err := next.Cancel(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	slices.Sort(waits)
+	b.ReportMetric(float64(waits[len(waits)/2].Microseconds()), "us/median")
+	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "us/p99")
 }
 
 // BenchmarkHoldBytes is what the server's memory grows by for each hold, and for each end that is remembered, of as many
