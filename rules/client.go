@@ -89,10 +89,45 @@ func (m *Matches) At(i int) (Matched, error) {
 	default:
 		key = string(bounded(m.key))
 	}
+	if c.PartitionBy != "" {
+		key = inPartition(partitionTag(m.request.Attributes[c.PartitionBy]), key)
+	}
 	if err := h.decideBy(t, key, m.cost); err != nil {
 		return Matched{Rule: h.Rule}, err
 	}
 	return h, nil
+}
+
+// maxPartition bounds an attribute's value that is a partition's tag as it is.
+const maxPartition = 64
+
+// partitionTag is a value as Redis Cluster reads it from a key: in braces. One that is long, or has braces or control
+// characters itself, is hashed. Of "" it is "".
+func partitionTag(value string) string {
+	if value == "" {
+		return ""
+	}
+	if len(value) > maxPartition || strings.ContainsAny(value, "{}") || !isPrintable(value) {
+		sum := sha256.Sum256([]byte(value))
+		value = hex.EncodeToString(sum[:maxPartition/4])
+	}
+	return "{" + value + "}"
+}
+
+// inPartition is a client's key behind the tag of its partition.
+func inPartition(tag, key string) string {
+	if tag != "" && len(tag)+len(key) > stint.MaxKeyBytes {
+		key = hashed([]byte(key))
+	}
+	return tag + key
+}
+
+// cutPartition takes the tag of a partition off a client, if the rule has partitions.
+func (r *Rule) cutPartition(client string) (tag, rest string) {
+	if value, rest, found := strings.Cut(client, "}"); found && r.PartitionBy != "" && strings.HasPrefix(value, "{") {
+		return value + "}", rest
+	}
+	return "", client
 }
 
 // decideBy makes the claims of a client, of which cost tells the permits, or says why there are none.
@@ -217,6 +252,10 @@ func (r *Rule) OverrideKey(key string) (string, error) { return r.clientKey(key,
 
 // clientKey is ClientKey where IPv6 clients are counted by so many bits; 0 stands for any number.
 func (r *Rule) clientKey(client string, bits int, networks bool) (string, error) {
+	if tag, rest := r.cutPartition(client); tag != "" {
+		key, err := r.clientKey(rest, bits, networks)
+		return inPartition(tag, key), err
+	}
 	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP {
 		if allowed := addressFault(address, bits, false); allowed != "" {
 			return "", stint.Invalid("key", r.shownKey(client), "behind "+fallbackPrefix+" "+allowed)
@@ -271,6 +310,7 @@ func (s *Set) client(id, client string) (c *compiled, key string, o *terms, err 
 	if key, err = c.clientKey(client, s.bits, false); err != nil {
 		return nil, "", nil, err
 	}
+	_, client = c.cutPartition(client)
 	if parts, err := splitKey("key", client, ""); err == nil { // not one that is counted by address
 		text, start := c.keyOf(parts)
 		address, buffer := "", []byte(nil)

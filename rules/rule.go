@@ -66,6 +66,10 @@ type Rule struct {
 	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
+	// PartitionBy names an attribute by whose value a request's claims are placed in a cluster: those of all rules that have
+	// it are then decided, and held, in one partition. The key is the value in braces and the client's; the same client under
+	// another value has another state. A request without it is placed by its client. Default: "", by the client.
+	PartitionBy string `doc:"partition_by"`
 	// Reserve says how a request's permits are held by package enforce's Reserve. Default: as stint.Hold's.
 	Reserve Reserve `doc:"reserve"`
 	// Overrides are clients with limits of their own. Default: none.
@@ -285,7 +289,7 @@ func (r *Rule) Equal(o *Rule) bool {
 		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.MissingStatus == o.MissingStatus && r.Cost == o.Cost &&
 		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
 		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
-		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.Reserve == o.Reserve &&
+		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.PartitionBy == o.PartitionBy && r.Reserve == o.Reserve &&
 		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
 			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) &&
 				slices.Equal(a.Costs, b.Costs)

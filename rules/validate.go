@@ -373,6 +373,9 @@ func (r *Rule) validateOutcome(f *faults) {
 	if r.Timeout != 0 && (r.Timeout < time.Millisecond || r.Timeout > time.Minute) {
 		f.invalid("timeout", r.Timeout, "1ms to 1m")
 	}
+	if len(r.PartitionBy) > maxText || !isPrintable(r.PartitionBy) {
+		f.invalid("partition_by", r.PartitionBy, fmt.Sprintf("the name of an attribute, up to %d bytes without control characters", maxText))
+	}
 	if ttl := r.Reserve.TTL; ttl != 0 && (ttl < stint.MinHoldTTL || ttl > stint.MaxHoldTTL || ttl%time.Microsecond != 0) {
 		f.invalid("reserve.ttl", ttl, "1s to 1h in whole microseconds")
 	}
