@@ -27,40 +27,22 @@ func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
-	if err := s.authority.mayManage(r); err != nil {
-		return err
-	}
-	if _, err := detailsOf(r.URL.RawQuery, 0); err != nil {
-		return err
-	}
-	text, err := s.readText(w, r)
-	if err != nil {
-		return err
-	}
-	defer text.release()
-	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
-		q, err := e.read(text.text, allowed, s.clients)
-		if err != nil {
-			return err
-		}
+	return s.manage(w, r, allowed, func(r *http.Request, e *evaluation, q *request) error {
 		h, err := q.holdOf()
 		if err != nil {
-			return err
-		}
-		if err := s.authority.mayNameSet(&e.request); err != nil {
 			return err
 		}
 		switch byRules := q.has(settledMembers); {
 		case byRules && s.rulesState() == RulesUnknown:
 			return errRulesUnknown()
 		case byRules && verb == stint.Reserve:
-			return s.reserveByRules(w, r, e, &q, h)
+			return s.reserveByRules(w, r, e, q, h)
 		case byRules:
-			return s.endByRules(w, r, e, &q, verb, h)
+			return s.endByRules(w, r, e, q, verb, h)
 		case verb == stint.Reserve:
-			return s.reserveKey(w, r, &q, h)
+			return s.reserveKey(w, r, q, h)
 		default:
-			return s.endKey(w, r, &q, verb, h)
+			return s.endKey(w, r, q, verb, h)
 		}
 	})
 }

@@ -86,6 +86,25 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 
 // settle charges or refunds after the fact.
 func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
+	return s.manage(w, r, costMembers|evaluationMembers, func(r *http.Request, e *evaluation, q *request) error {
+		permits, err := parseInteger(q.permits)
+		if err != nil {
+			return stint.Invalid("permits", problem.Short(q.permits), "any integer of 64 bits")
+		}
+		if q.has(evaluationMembers) {
+			return s.settleRules(w, r, e, q, permits)
+		}
+		return s.settleKey(w, r, q, permits)
+	})
+}
+
+// manage reads a body about a key or a request that is described, of whoever may manage, and has do answer it.
+func (s *service) manage(
+	w http.ResponseWriter,
+	r *http.Request,
+	allowed member,
+	do func(*http.Request, *evaluation, *request) error,
+) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
@@ -98,21 +117,14 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer text.release()
 	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
-		q, err := e.read(text.text, costMembers|evaluationMembers, s.clients)
+		q, err := e.read(text.text, allowed, s.clients)
+		if err == nil {
+			err = s.authority.mayNameSet(&e.request)
+		}
 		if err != nil {
 			return err
 		}
-		permits, err := parseInteger(q.permits)
-		if err != nil {
-			return stint.Invalid("permits", problem.Short(q.permits), "any integer of 64 bits")
-		}
-		if err := s.authority.mayNameSet(&e.request); err != nil {
-			return err
-		}
-		if q.has(evaluationMembers) {
-			return s.settleRules(w, r, e, &q, permits)
-		}
-		return s.settleKey(w, r, &q, permits)
+		return do(r, e, &q)
 	})
 }
 
