@@ -188,6 +188,12 @@ soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by
 	@scripts/ensure redis-server
 	@go test ./test/chaos -run '^TestSoak$$' -count 1 -timeout 0 -v -soak $(FOR) -seed $(SEED)
 
+.PHONY: reserve-exact
+reserve-exact: FOR = 60s
+reserve-exact: ## hold from eight processes that are killed, on servers that are, for FOR (60s) each, and count what was charged
+	@scripts/ensure redis-server
+	@go test ./test/chaos -run '^TestReserveExact$$' -count 1 -timeout 0 -v -reserve-for $(FOR) -reserve-holders 8
+
 .PHONY: reshard
 reshard: ## move every slot of a cluster back and forth by redis-cli under 64 callers
 	@scripts/ensure redis-server
