@@ -13,6 +13,15 @@ local COMMITTED, CANCELLED, EXPIRED = 1, 2, 3
 -- The ids that operations of this batch name, what is known of them, and what is to be written.
 local ids = { kind = { bytes = 1 }, given = {}, live = {}, ends = {}, gone = {} }
 
+-- recent is what is not forgotten yet of a bucket.
+local function recent(ends)
+  local left = string.gsub(ends, string.rep('.', ENDED_BYTES), function(ended)
+    local _, _, time, lasts = unpack_struct(ENDED, ended)
+    return time + lasts < now and '' or nil
+  end)
+  return left
+end
+
 -- load reads the ids' arguments: their number, the fields of each, the ids with what is asked of them,
 -- and how many holds a client may have.
 function holds.load(cur, prev)
@@ -34,11 +43,7 @@ function holds.load(cur, prev)
       ids.live[given.digest] = values[2 * i] or nil
       local ends = values[2 * i + 1] or ''
       if aged and aged[2 * i + 1] then
-        -- A bucket that moves on leaves behind what is forgotten.
-        ends = string.gsub(ends, string.rep('.', ENDED_BYTES), function(ended)
-          local _, _, time, remembered = unpack_struct(ENDED, ended)
-          return time + remembered < now and '' or nil
-        end)
+        ends = recent(ends) -- a bucket that moves on leaves behind what is forgotten
       end
       ids.ends[given.bucket] = ends
     end
@@ -96,6 +101,15 @@ local function keep_end(given, verb, hold, applied)
   local at = place(ends, given.digest, ENDED_BYTES)
   if at then
     ends = sub(ends, 1, at - 1) .. sub(ends, at + ENDED_BYTES)
+  end
+  local count = #ends / ENDED_BYTES
+  while count > 1 and count % 2 == 0 do
+    count = count / 2
+  end
+  if count == 1 then
+    -- As long as a power of two: so a bucket is never twice as long as what it has to remember, however long a generation
+    -- lasts, since some holds are long.
+    ends = recent(ends)
   end
   local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0)
   ids.ends[given.bucket] = ends .. pack(ENDED, given.digest, flags, now, hold.remembered, given.answer, applied)
