@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // domain has a limit for the innocent client, and what attackers can make the service keep something for.
@@ -28,6 +29,7 @@ const domain = `
 domain: d
 descriptors:
   - {key: innocent, rate_limit: {unit: year, requests_per_unit: 1000000}}
+  - {key: place, rate_limit: {algorithm: concurrency, requests_per_unit: 10000}}
   - {key: a, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 10}}
 `
 
@@ -50,6 +52,14 @@ func envoyRequest(descriptors ...*common.RateLimitDescriptor) *rls.RateLimitRequ
 
 func descriptor(key, value string) *common.RateLimitDescriptor {
 	return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: value}}}
+}
+
+// streamOf is a descriptor of a stream's beginning or end.
+func streamOf(key, entry, id string) *common.RateLimitDescriptor {
+	d := descriptor(key, "x")
+	d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: entry, Value: id})
+	d.HitsAddend = wrapperspb.UInt64(1)
+	return d
 }
 
 // TestEnvoy attacks the gRPC listener. A client with another address is answered by the store, each time, and the
@@ -88,6 +98,12 @@ func TestEnvoy(t *testing.T) {
 			return envoyRequest(descriptor("a", strings.Repeat("x", 60_000)+fmt.Sprint(n)))
 		}, false},
 		{"bad requests", 256, func(int64) *rls.RateLimitRequest { return envoyRequest(descriptor("", "")) }, false},
+		{"streams that never end", 256, func(n int64) *rls.RateLimitRequest {
+			return envoyRequest(streamOf("place", "stint_reserve", fmt.Sprint(n)))
+		}, false},
+		{"ends of no stream", 256, func(n int64) *rls.RateLimitRequest {
+			return envoyRequest(streamOf("a", "stint_commit", fmt.Sprint(n)))
+		}, false},
 		{"calls given up", 256, func(int64) *rls.RateLimitRequest { return envoyRequest(descriptor("a", "x")) }, true},
 	} {
 		t.Run(attack.name, func(t *testing.T) {

@@ -153,6 +153,9 @@ func (e *example) askDomain(domain string, descriptors []string) error {
 		limit, remaining, resets := "-", "-", "-"
 		if d.Limit != nil {
 			limit = fmt.Sprintf("%s, %d per %s", d.Limit.ID, d.Limit.Requests, d.Limit.Unit)
+			if d.Limit.Unit == "" {
+				limit = fmt.Sprintf("%s, %d at once", d.Limit.ID, d.Limit.Requests)
+			}
 			if d.Limit.Unlimited {
 				limit = d.Limit.ID + ", unlimited"
 			}

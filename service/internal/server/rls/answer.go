@@ -45,7 +45,7 @@ func (d *decision) answer() *pb.RateLimitResponse {
 		m.status.LimitRemaining = uint32(min(k.remaining, math.MaxUint32))
 		m.reset.Seconds = seconds(k.until())
 		m.status.DurationUntilReset = &m.reset
-		if k.counters != nil && k.hits >= 0 {
+		if k.counters != nil && k.hits >= 0 && !d.commits(k) {
 			k.counters.count(k, s.config.NearRatio)
 		}
 	}
@@ -173,9 +173,11 @@ func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLim
 		return
 	}
 	var decider *check
+	commits := false
 	for i := range d.checks {
 		k := &d.checks[i]
-		if k.limit == nil || k.limit.shadow {
+		commits = commits || d.commits(k)
+		if k.limit == nil || k.limit.shadow || d.commits(k) {
 			continue
 		}
 		switch {
@@ -183,6 +185,9 @@ func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLim
 			!k.over && !decider.over && k.remaining < decider.remaining:
 			decider = k
 		}
+	}
+	if decider == nil && commits {
+		return // a stream that has ended is no request
 	}
 	e := &d.event
 	*e = stint.Event{At: stint.Instant(start.UnixMicro())}
@@ -192,7 +197,7 @@ func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLim
 	}
 	tell(ctx, e)
 	for i := range d.checks {
-		if k := &d.checks[i]; k.limit != nil && k.limit.shadow {
+		if k := &d.checks[i]; k.limit != nil && k.limit.shadow && !d.commits(k) {
 			*e = stint.Event{At: stint.Instant(start.UnixMicro()), Shadow: true}
 			d.describeEvent(e, k, !k.over)
 			tell(ctx, e)
@@ -209,6 +214,8 @@ func (d *decision) describeEvent(e *stint.Event, k *check, allowed bool) {
 		Limit: int64(k.limit.RequestsPerUnit), Remaining: k.remaining, ResetAfter: k.reset,
 	}
 	switch {
+	case k.held:
+		e.Verb = stint.Reserve
 	case k.hits == 0:
 		e.Verb = stint.Peek
 	case k.hits < 0:
@@ -219,6 +226,9 @@ func (d *decision) describeEvent(e *stint.Event, k *check, allowed bool) {
 		e.Reason = stint.ReasonLimit
 		if k.wait == stint.Never {
 			e.Reason = stint.ReasonNever
+		}
+		if k.full {
+			e.Reason = stint.ReasonHolds
 		}
 		if k.limit.RequestsPerUnit == 0 {
 			e.Reason = stint.ReasonBanned

@@ -21,6 +21,8 @@ type check struct {
 	hits      int64 // 0 is a look; below 0 they are given back
 	counters  *counters
 	look      bool // whether its hits are not counted
+	held      bool // whether the request's hold decides it
+	full      bool // denied, since the client has as many holds as the store allows
 	claim     int  // of the operation that decides it
 
 	over      bool // the limit is exceeded
@@ -46,6 +48,7 @@ type decision struct {
 	service *Service
 	request *pb.RateLimitRequest
 	looks   bool // whether nothing is taken
+	hold    hold
 	checks  []check
 	lookup  lookup
 	key     []byte
@@ -64,7 +67,7 @@ func (d *decision) clear() {
 	clear(d.checks)
 	clear(d.ops)
 	clear(d.and)
-	d.request, d.event, d.checks = nil, stint.Event{}, d.checks[:0]
+	d.request, d.event, d.hold, d.checks = nil, stint.Event{}, hold{}, d.checks[:0]
 	d.begin()
 }
 
@@ -87,10 +90,17 @@ func (d *decision) match(t *tree) error {
 			return err
 		}
 		k.hits = hitsOf(r, given)
+		entries, err := d.holdEntries(i, given, &k)
+		if err != nil {
+			return err
+		}
 		if of != nil {
-			if err := d.matchOne(of, i, given, &k); err != nil {
+			if err := d.matchOne(of, i, given, entries, &k); err != nil {
 				return err
 			}
+		}
+		if err := d.checkHold(i, &k); err != nil {
+			return err
 		}
 		if k.limit != nil {
 			replaced = replaced || len(k.limit.Replaces) > 0
@@ -138,7 +148,13 @@ func hitsOf(r *pb.RateLimitRequest, given *common.RateLimitDescriptor) int64 {
 }
 
 // matchOne finds the limit of a descriptor, and its state.
-func (d *decision) matchOne(of *domain, i int, given *common.RateLimitDescriptor, k *check) error {
+func (d *decision) matchOne(
+	of *domain,
+	i int,
+	given *common.RateLimitDescriptor,
+	entries []*common.RateLimitDescriptor_Entry,
+	k *check,
+) error {
 	s := d.service
 	if given.Limit != nil {
 		l, err := of.override(given.Limit, s.config.Accounting)
@@ -148,7 +164,7 @@ func (d *decision) matchOne(of *domain, i int, given *common.RateLimitDescriptor
 		k.limit, d.lookup.values = l, d.lookup.values[:0]
 		k.counters = s.countersOf(l)
 	} else {
-		l := d.lookup.find(of, given.Entries)
+		l := d.lookup.find(of, entries)
 		if l == nil {
 			return nil
 		}
@@ -156,7 +172,7 @@ func (d *decision) matchOne(of *domain, i int, given *common.RateLimitDescriptor
 		switch {
 		case l.Unlimited:
 		case l.detailed:
-			d.key = d.lookup.appendDetailed(d.key[:0], of.name, given.Entries)
+			d.key = d.lookup.appendDetailed(d.key[:0], of.name, entries)
 			k.counters = s.stats.of(d.key)
 		case string(d.lookup.metric) != l.id:
 			k.counters = s.stats.of(d.lookup.metric)
@@ -165,7 +181,7 @@ func (d *decision) matchOne(of *domain, i int, given *common.RateLimitDescriptor
 		}
 	}
 	if k.asks() {
-		d.key = d.lookup.appendKey(d.key[:0], given.Entries, k.limit.reference())
+		d.key = d.lookup.appendKey(d.key[:0], entries, k.limit.reference())
 		k.key = string(d.key)
 	}
 	return nil
@@ -236,6 +252,7 @@ func (d *decision) decide(ctx context.Context) error {
 		case k.limit == nil:
 		case !k.asks(): // a limit of 0
 			k.ban(time.Now())
+		case k.held:
 		case k.limit.reference() || k.limit.shadow:
 		case k.hits == 0:
 			looks = append(looks, i)
@@ -246,6 +263,9 @@ func (d *decision) decide(ctx context.Context) error {
 		}
 	}
 	d.places = together
+	if err := d.beginHold(ctx); err != nil {
+		return err
+	}
 	if d.service.config.KeepDenied && !d.looks {
 		if err := d.lookAhead(ctx); err != nil {
 			return err
@@ -264,7 +284,10 @@ func (d *decision) decide(ctx context.Context) error {
 		return err
 	}
 	// Before what is given back, as a look may deny the request.
-	if err := d.flush(ctx); err != nil || len(refunds) == 0 {
+	if err := d.flush(ctx); err != nil {
+		return err
+	}
+	if err := d.dropHold(ctx); err != nil || len(refunds) == 0 {
 		return err
 	}
 	verb := stint.Settle
@@ -314,7 +337,7 @@ func (d *decision) takeTogether(ctx context.Context, live []int) error {
 }
 
 // alone reports whether a check is decided by itself.
-func (k *check) alone() bool { return k.asks() && (k.limit.reference() || k.limit.shadow) }
+func (k *check) alone() bool { return k.asks() && !k.held && (k.limit.reference() || k.limit.shadow) }
 
 // mayDenyAlone reports whether a check that is decided by itself may deny the request.
 func (d *decision) mayDenyAlone() bool {
@@ -388,7 +411,7 @@ func (d *decision) queue(verb stint.Verb, places []int) {
 		if k.limit.counter != nil {
 			claim.Policy = k.limit.counter
 		}
-		if verb == stint.Settle {
+		if verb >= stint.Settle {
 			claim.Permits = k.hits
 		}
 		k.claim = claims

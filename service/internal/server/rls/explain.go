@@ -64,9 +64,12 @@ func (l *limit) shown() Limit {
 		Accounting: string(l.Accounting), Unlimited: l.Unlimited, Shadow: l.shadow, Quota: l.quota, Replaces: l.Replaces,
 	}
 	if !l.Unlimited {
-		shown.Unit, shown.Algorithm = l.Unit.String(), stint.AlgorithmFixedWindow.String()
+		shown.Algorithm = stint.AlgorithmFixedWindow.String()
 		if l.Algorithm != 0 {
 			shown.Algorithm = l.Algorithm.String()
+		}
+		if l.Unit.Known() {
+			shown.Unit = l.Unit.String()
 		}
 	}
 	return shown
@@ -107,7 +110,11 @@ func (s *Service) Explain(ctx context.Context, r *pb.RateLimitRequest) (x Explan
 	for i, given := range r.Descriptors {
 		if of := t.domains[r.Domain]; of != nil {
 			if found[i] = d.checks[i].limit; found[i] == nil && given.Limit == nil {
-				found[i] = d.lookup.find(of, given.Entries)
+				entries, err := d.holdEntries(i, given, &check{})
+				if err != nil {
+					return x, err
+				}
+				found[i] = d.lookup.find(of, entries)
 			}
 		}
 	}

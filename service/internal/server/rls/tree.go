@@ -178,6 +178,9 @@ func (d *domain) newLimit(id string, given *domains.Descriptor, accounting domai
 	if l.Accounting == "" {
 		l.Accounting = accounting
 	}
+	if l.Algorithm == stint.AlgorithmConcurrency { // a place that nobody got is not counted
+		l.Accounting = domains.Atomic
+	}
 	if given.Metadata != nil {
 		fields, err := structpb.NewStruct(given.Metadata)
 		if err != nil {

@@ -78,7 +78,8 @@ type RateLimit struct {
 	// Replaces are the names of limits that do not count where this one matches.
 	Replaces []string
 
-	// Algorithm decides. Default: 0, a fixed window, as the reference service has.
+	// Algorithm decides. Default: 0, a fixed window, as the reference service has. Of stint.AlgorithmConcurrency,
+	// RequestsPerUnit is how many requests run at once; it has no Unit.
 	Algorithm stint.Algorithm
 	// Calendar lets the windows follow the calendar of TimeZone (UTC by default), so that a month is one.
 	// Fixed windows only.
@@ -162,6 +163,9 @@ func (u Unit) Length() time.Duration {
 // stint.MaxPermits is that.
 func (r *RateLimit) Limit(multiplier int64) (stint.Limit, error) {
 	permits := min(int64(r.RequestsPerUnit), stint.MaxPermits)
+	if r.Algorithm == stint.AlgorithmConcurrency {
+		return stint.Concurrency(permits).WithCost(1).Named("concurrent"), nil
+	}
 	length := r.Unit.Length() * time.Duration(multiplier)
 	if !r.Unit.Known() || length/time.Duration(multiplier) != r.Unit.Length() {
 		return stint.Limit{}, stint.Invalid("unit", r.Unit, "a unit, times a number that makes no more than "+stint.MaxPeriod.String())

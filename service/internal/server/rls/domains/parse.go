@@ -184,8 +184,11 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 			var text string
 			p.text(path, v, &text)
 			algorithm, err := stint.ParseAlgorithm(text)
-			if err != nil {
-				p.faults.Invalid(path, v, document.Allowed(err))
+			switch {
+			case strings.EqualFold(text, stint.AlgorithmConcurrency.String()):
+				algorithm = stint.AlgorithmConcurrency
+			case err != nil:
+				p.faults.Invalid(path, v, fmt.Sprintf("%s, %v", document.Allowed(err), stint.AlgorithmConcurrency))
 			}
 			r.Algorithm = algorithm
 		case "calendar":
@@ -360,7 +363,13 @@ func (d *Descriptor) check() (faults []string) {
 	if r == nil {
 		return faults
 	}
+	concurrent := r.Algorithm == stint.AlgorithmConcurrency
 	switch {
+	case concurrent && r.Unit.Known():
+		add("rate_limit.unit", "is %q; allowed: none with CONCURRENCY, of which requests_per_unit run at once", r.Unit)
+	case concurrent && r.Accounting == Reference:
+		add("rate_limit.accounting", "is %q; allowed: atomic with CONCURRENCY", string(r.Accounting))
+	case concurrent:
 	case r.Unlimited && r.Unit.Known():
 		add("rate_limit.unit", "is %q; allowed: none with unlimited", r.Unit)
 	case !r.Unlimited && !r.Unit.Known():

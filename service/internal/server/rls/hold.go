@@ -1,0 +1,215 @@
+package rls
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/stint-go/stint"
+)
+
+// The entries of descriptors that are about a hold. They lead to no limit: what is left of the descriptor does.
+const (
+	entryPrefix  = "stint_"
+	reserveEntry = "stint_reserve" // its value is the hold's id: its hits are reserved until the stream ends
+	commitEntry  = "stint_commit"  // the same id: the hits are what the stream cost
+	ttlEntry     = "stint_ttl"     // beside either: how long the hold lives, such as the route's time-out
+)
+
+// hold is what a request says of its hold. Envoy asks twice: before a stream, and when it has ended. The zero value is
+// none.
+type hold struct {
+	verb     stint.Verb // Reserve or Commit
+	id       string
+	ttl      time.Duration
+	explicit bool // whether the request says its hits
+	parts    []holdPart
+}
+
+// A holdPart is the checks that are held under one id.
+type holdPart struct {
+	places []int
+	stint.HoldOp
+	reserved bool
+}
+
+// holdEntries takes the entries about a hold out of a descriptor, and returns those that lead to its limit.
+func (d *decision) holdEntries(
+	i int,
+	given *common.RateLimitDescriptor,
+	k *check,
+) ([]*common.RateLimitDescriptor_Entry, error) {
+	about := 0
+	for _, e := range given.Entries {
+		if strings.HasPrefix(e.Key, entryPrefix) {
+			about++
+		}
+	}
+	if about == 0 {
+		return given.Entries, nil
+	}
+	left := make([]*common.RateLimitDescriptor_Entry, 0, len(given.Entries))
+	for j, e := range given.Entries {
+		param := fmt.Sprintf("descriptors[%d].entries[%d].value", i, j)
+		switch e.Key {
+		case reserveEntry, commitEntry:
+			verb := stint.Reserve
+			if e.Key == commitEntry {
+				verb = stint.Commit
+			}
+			if e.Value == "" {
+				return nil, stint.Invalid(param, "", "an id that is the stream's alone, such as x-request-id")
+			}
+			if d.hold.id != "" && (d.hold.id != e.Value || d.hold.verb != verb) {
+				return nil, stint.Invalid(param, e.Value, "of all descriptors of a request the same id, to reserve or to commit")
+			}
+			d.hold.verb, d.hold.id, k.held = verb, e.Value, true
+		case ttlEntry:
+			ttl, err := stint.ParseDuration(e.Value)
+			if err != nil || ttl < stint.MinHoldTTL || ttl > stint.MaxHoldTTL {
+				return nil, stint.Invalid(param, e.Value, "1s to 1h")
+			}
+			d.hold.ttl = ttl
+		default:
+			left = append(left, e)
+		}
+	}
+	d.hold.explicit = d.hold.explicit || given.HitsAddend != nil || d.request.HitsAddend != 0
+	if len(left) == 0 {
+		return nil, stint.Invalid(fmt.Sprintf("descriptors[%d].entries", i), len(left),
+			"beside those about a hold, the entries of a limit")
+	}
+	return left, nil
+}
+
+// checkHold reports a check that is held and can't be, or has to be held and is not. A look holds nothing.
+func (d *decision) checkHold(i int, k *check) error {
+	concurrent := k.limit != nil && k.limit.Algorithm == stint.AlgorithmConcurrency
+	param := fmt.Sprintf("descriptors[%d]", i)
+	switch {
+	case k.limit == nil || !k.asks():
+		k.held = false
+	case concurrent && !k.held && !d.looks && k.hits != 0:
+		return stint.Invalid(param, "none of the entries "+reserveEntry+" and "+commitEntry,
+			"one of them for "+k.limit.id+", whose places have to be freed")
+	case !k.held:
+	case d.looks || k.hits == 0 && d.hold.verb == stint.Reserve:
+		k.held = false
+	case k.hits < 0:
+		return stint.Invalid(param+".is_negative_hits", true, "false with a hold")
+	case k.limit.reference():
+		return stint.Invalid(param, "a hold of "+k.limit.id+", which counts denied requests",
+			"with accounting: atomic in its rate_limit")
+	}
+	return nil
+}
+
+// commits reports whether the check is about a stream that has ended.
+func (d *decision) commits(k *check) bool { return k.held && d.hold.verb == stint.Commit }
+
+// beginHold carries out what the request says of its hold. The checks that may deny the request are one hold, so that it
+// is admitted by all of them or takes from none; one in shadow or quota mode is a hold by itself.
+func (d *decision) beginHold(ctx context.Context) error {
+	var together []int
+	for i := range d.checks {
+		switch k := &d.checks[i]; {
+		case !k.held:
+		case k.limit.shadow || d.quota(k):
+			d.addPart([]int{i}, "/"+k.limit.id)
+		default:
+			together = append(together, i)
+		}
+	}
+	if len(together) > 0 {
+		d.addPart(together, "")
+	}
+	for i := range d.hold.parts {
+		part := &d.hold.parts[i]
+		if err := d.carry(ctx, d.hold.verb, part); err != nil {
+			return err
+		}
+		part.reserved = d.hold.verb == stint.Reserve && !d.checks[part.places[0]].over && !part.Replayed
+		if d.hold.verb == stint.Reserve && part.Replayed {
+			d.hold.verb = stint.Commit // Envoy asks once before a stream: this is its end, by the same entry
+			if err := d.carry(ctx, stint.Commit, part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addPart adds a hold of checks. Ids are the domain's: two filters may ask about one stream.
+func (d *decision) addPart(places []int, suffix string) {
+	id := PolicyPrefix + d.request.Domain + "/" + d.hold.id + suffix
+	h := stint.Hold{ID: id, TTL: d.hold.ttl}
+	if len(id) > stint.MaxHoldIDBytes || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+		sum := sha256.Sum256([]byte(id))
+		h.ID = PolicyPrefix + "sha256-" + hex.EncodeToString(sum[:])
+	}
+	d.hold.parts = append(d.hold.parts, holdPart{places: places, HoldOp: stint.HoldOp{Hold: h}})
+}
+
+// carry has the store carry out an operation on a hold, and takes over what it says. A commit of a hold that the store
+// does not know is charged if the request says its hits: the stream was admitted while the store was unreachable, or was
+// denied and cost that much all the same. Without them it is ignored, as is what has ended before: the stream is over.
+func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) error {
+	h := stint.HoldOp{Hold: part.Hold}
+	if verb == stint.Commit && d.hold.explicit {
+		h.ExpiresAt = stint.Instant(time.Now().UnixMicro())
+	}
+	op, decided, err := d.decideHold(ctx, verb, part, &h)
+	part.HoldOp = h
+	switch {
+	case errors.Is(err, stint.ErrResolved), errors.Is(err, stint.ErrUnknownReservation):
+		return nil
+	case errors.Is(err, stint.ErrOtherClaims):
+		return stint.Invalid(reserveEntry, d.hold.id, "an id with the limits that it was reserved for")
+	case err != nil:
+		return err
+	}
+	for _, at := range part.places {
+		k := &d.checks[at]
+		k.note(&op, &decided, false)
+		k.full = h.Full && !decided.Allowed
+		k.over = k.over && verb == stint.Reserve || k.full
+	}
+	return nil
+}
+
+// dropHold takes back what was reserved for a request that other limits deny.
+func (d *decision) dropHold(ctx context.Context) error {
+	if len(d.hold.parts) == 0 || !d.exceeded() {
+		return nil
+	}
+	for i := range d.hold.parts {
+		part := &d.hold.parts[i]
+		if !part.reserved {
+			continue
+		}
+		if _, _, err := d.decideHold(ctx, stint.Cancel, part, &part.HoldOp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decision) decideHold(
+	ctx context.Context,
+	verb stint.Verb,
+	part *holdPart,
+	h *stint.HoldOp,
+) (stint.Op, stint.Decision, error) {
+	d.queue(verb, part.places)
+	op := d.ops[0]
+	op.Hold = h
+	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
+	decided, err := d.service.config.Store.Decide(ctx, op)
+	return op, decided, err
+}

@@ -1,0 +1,205 @@
+package rls_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
+)
+
+const holding = `
+domain: d
+descriptors:
+  - {key: tokens, rate_limit: {unit: year, requests_per_unit: 1000}}
+  - {key: places, rate_limit: {algorithm: concurrency, requests_per_unit: 2}}
+  - {key: requests, rate_limit: {unit: year, requests_per_unit: 3}}
+  - {key: tried, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: counted, rate_limit: {unit: year, requests_per_unit: 10, accounting: reference}}
+  - {key: none, rate_limit: {unlimited: true}}
+`
+
+// What Envoy's route sends: an estimate before a stream, the cost after it.
+func before(text, id string, hits int64) *common.RateLimitDescriptor {
+	return costing(text+",stint_reserve="+id, hits)
+}
+
+func after(text, id string, hits int64) *common.RateLimitDescriptor {
+	return costing(text+",stint_commit="+id, hits)
+}
+
+func TestHoldEndsWithTheStream(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(before("tokens=u", "1", 600)), "ok ok:400"},
+		{of(before("tokens=u", "2", 600)), "over over:400"},
+		{of(entries("tokens=u")), "ok ok:399"}, // what has no hold has the same limit
+		{of(after("tokens=u", "1", 50)), "ok ok:949"},
+		{of(after("tokens=u", "1", 50)), "ok ok:949"}, // a duplicate
+		{of(before("tokens=u", "3", 1)), "ok ok:948"},
+		{of(after("tokens=u", "3", 900)), "ok ok:49"}, // it cost more than was thought
+	})
+}
+
+// Envoy asks when a denied stream ends, too. What that cost is charged, if anything is said.
+func TestEndOfADeniedStream(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(costing("tokens=u", 950)), "ok ok:50"},
+		{of(before("tokens=u", "1", 600)), "over over:50"},
+		{of(entries("tokens=u,stint_commit=1")), "ok ok:0"}, // ignored: nothing is known of it
+		{of(after("tokens=u", "1", 20)), "ok ok:30"},
+		{of(after("tokens=u", "1", 20)), "ok ok:30"},
+		{of(after("tokens=u", "1", 0)), "ok ok:0"}, // it has ended, with another cost
+		{of(entries("tokens=u")), "ok ok:29"},
+	})
+}
+
+// The same entry may stand in both phases, as a live hold is not reserved again.
+func TestSameEntryInBothPhases(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(before("tokens=u", "1", 600)), "ok ok:400"},
+		{of(before("tokens=u", "1", 10)), "ok ok:990"},
+		{of(before("tokens=u", "2", 600)), "ok ok:390"},
+		{of(before("tokens=u", "2", 5000)), "ok ok:0"},
+	})
+}
+
+func TestStreamsAtOnce(t *testing.T) {
+	s := newService(t, rls.Config{}, holding)
+	both := func(id string) []*common.RateLimitDescriptor {
+		return of(before("places=u", id, 1), before("tokens=u", id, 100))
+	}
+	walk(t, s, []step{
+		{both("1"), "ok ok:1 ok:900"},
+		{both("2"), "ok ok:0 ok:800"},
+		{both("3"), "over over:0 ok:800"}, // nothing was taken of the tokens
+		{of(after("places=u", "1", 1), after("tokens=u", "1", 7)), "ok ok:1 ok:893"},
+		{both("4"), "ok ok:0 ok:793"},
+		{of(costing("places=u", 0)), "over over:0"}, // a look
+	})
+	response := ask(t, s, before("places=u", "5", 1))
+	if l := response.Statuses[0].CurrentLimit; l.RequestsPerUnit != 2 || l.Unit != pb.RateLimitResponse_RateLimit_UNKNOWN {
+		t.Errorf("the limit is %v", l)
+	}
+}
+
+// What another limit denies holds nothing, and its id has ended.
+func TestHoldOfARequestThatOthersDeny(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(before("tokens=u", "1", 100), costing("requests=u", 3)), "ok ok:900 ok:0"},
+		{of(before("tokens=u", "2", 100), entries("requests=u")), "over ok:800 over:0"},
+		{of(costing("tokens=u", 0)), "ok ok:900"},
+		{of(entries("tokens=u,stint_commit=2")), "ok ok:0"},
+		{of(before("tokens=u", "3", 5000), costing("requests=v", 1)), "over over:900 ok:3"},
+		{of(costing("requests=v", 0)), "ok ok:3"}, // nor does it count elsewhere
+	})
+}
+
+func TestHoldInShadow(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(before("tried=u", "1", 8), before("tokens=u", "1", 8)), "ok ok:2 ok:992"},
+		{of(before("tried=u", "2", 8), before("tokens=u", "2", 8)), "ok ok:2 ok:984"},
+		{of(after("tried=u", "1", 1), after("tokens=u", "1", 1)), "ok ok:9 ok:991"},
+	})
+}
+
+func TestHoldsOfDomainsAreApart(t *testing.T) {
+	s := newService(t, rls.Config{}, holding, strings.Replace(holding, "domain: d", "domain: e", 1))
+	long := strings.Repeat("ä", 300)
+	for _, domain := range []string{"d", "e"} {
+		r, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{
+			Domain: domain, Descriptors: of(before("tokens=u", long, 600)),
+		})
+		if err != nil || said(r) != "ok ok:400" {
+			t.Error(domain, r, err)
+		}
+	}
+}
+
+func TestHoldExpires(t *testing.T) {
+	now := stint.Instant(1_700_000_000_000_000)
+	store := memstore.New(memstore.Config{Now: func() stint.Instant { return now }})
+	s := newService(t, rls.Config{Store: store}, holding)
+	walk(t, s, []step{
+		{of(before("tokens=u,stint_ttl=10s", "1", 600)), "ok ok:400"},
+		{of(before("tokens=u", "2", 100)), "ok ok:300"},
+	})
+	now += stint.Instant((10 * time.Second).Microseconds())
+	walk(t, s, []step{{of(costing("tokens=u", 0)), "ok ok:900"}})
+	now += stint.Instant((50 * time.Second).Microseconds())
+	walk(t, s, []step{
+		{of(costing("tokens=u", 0)), "ok ok:1000"},
+		{of(after("tokens=u", "1", 50)), "ok ok:950"}, // late, and charged
+	})
+}
+
+func TestWrongHolds(t *testing.T) {
+	s := newService(t, rls.Config{}, holding)
+	ask(t, s, before("tokens=u", "live", 1))
+	for _, c := range []struct {
+		name string
+		ask  []*common.RateLimitDescriptor
+		want string
+	}{
+		{"no id", of(before("tokens=u", "", 1)), "descriptors[0].entries[1].value"},
+		{"two ids", of(before("tokens=u", "1", 1), before("tokens=v", "2", 1)), "descriptors[1].entries[1].value"},
+		{"both phases", of(before("tokens=u", "1", 1), after("tokens=v", "1", 1)), "descriptors[1].entries[1].value"},
+		{"a long time", of(before("tokens=u,stint_ttl=2h", "1", 1)), "1s to 1h"},
+		{"no time", of(before("tokens=u,stint_ttl=x", "1", 1)), "1s to 1h"},
+		{"no limit", of(entries("stint_reserve=1")), "descriptors[0].entries"},
+		{"given back", of(before("tokens=u", "1", -1)), "is_negative_hits"},
+		{"counted", of(before("counted=u", "1", 1)), "accounting: atomic"},
+		{"a place without a hold", of(entries("places=u")), "stint_reserve"},
+		{"other limits", of(after("tokens=other", "live", 1)), "the limits that it was reserved for"},
+	} {
+		_, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: c.ask})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	walk(t, s, []step{ // what has no limit is not held
+		{of(before("none=u", "9", 1), before("unknown=u", "9", 1)), "ok ok:4294967295 ok:0"},
+		{of(after("none=u", "9", 1), after("unknown=u", "9", 1)), "ok ok:4294967295 ok:0"},
+	})
+}
+
+// The guide's domain admits what the guide says.
+func TestGuideOfStreams(t *testing.T) {
+	guide, err := os.ReadFile("../../../../docs/envoy-streams.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(guide), "# domains/llm.yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	s := newService(t, rls.Config{}, strings.Replace(text, "domain: llm", "domain: d", 1))
+	begin := func(id string) []*common.RateLimitDescriptor {
+		return of(before("streams=1,user=u", id, 1), before("tokens=1,user=u", id, 4000), entries("requests=1,user=u"))
+	}
+	for i := range 5 {
+		if r := ask(t, s, begin(strconv.Itoa(i))...); r.OverallCode != ok {
+			t.Fatal(i, said(r))
+		}
+	}
+	walk(t, s, []step{
+		{begin("5"), "over over:0 ok:980000 ok:95"},
+		{of(after("streams=1,user=u", "0", 777), after("tokens=1,user=u", "0", 777)), "ok ok:1 ok:983223"},
+		{begin("6"), "ok ok:0 ok:979223 ok:94"},
+	})
+}
+
+func TestHoldInTheReferenceAccounting(t *testing.T) {
+	s := newService(t, rls.Config{Accounting: domains.Reference}, holding)
+	walk(t, s, []step{
+		{of(before("places=u", "1", 1)), "ok ok:1"},
+		{of(after("places=u", "1", 1)), "ok ok:2"},
+	})
+}
