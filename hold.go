@@ -19,6 +19,8 @@ const (
 	// is set otherwise.
 	MaxHolds        = 10_000
 	DefaultMaxHolds = 1000
+	// MaxListed bounds how many holds of a limit a List tells of.
+	MaxListed = 100
 )
 
 // A Hold says how permits are reserved. Only ID has no default.

@@ -149,6 +149,20 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hol
 	}
 }
 
+// Holds lists the live holds of a key under the limiter's limits, the next to expire first: of each limit MaxListed.
+func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err error) {
+	_, err = l.store.Decide(ctx, Op{Verb: List, Claim: Claim{Key: key, Policy: l.policy}, Live: &live})
+	return live, err
+}
+
+// Drop ends a key's hold for a holder that is stuck, without its claims: what it has under the limiter's limits expires
+// now. A holder that ends it afterwards is told that it was reset, and moves nothing. The error wraps
+// [ErrUnknownReservation] if the key has no such hold.
+func (l *Limiter) Drop(ctx context.Context, key, id string) error {
+	_, err := l.store.Decide(ctx, Op{Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Hold: &HoldOp{Hold: Hold{ID: id}}})
+	return err
+}
+
 // A Waker is a Store that tells when permits come back before their time, since a hold has ended.
 type Waker interface {
 	// Wake calls wake when permits of the key under the policy may have come back, until stop is called. It is called

@@ -38,9 +38,14 @@ const (
 	Commit
 	// Cancel ends a hold as if it had never been.
 	Cancel
+	// Drop lets expire now what a hold has of the operation's claims, whatever else it has: for a client whose holder is
+	// stuck. Its end finds that this was reset.
+	Drop
+	// List lists what is held under the limits of the operation's claim: of each limit the next MaxListed to expire.
+	List
 )
 
-var verbNames = [...]string{"take", "try", "peek", "reset", "settle", "reserve", "commit", "cancel"}
+var verbNames = [...]string{"take", "try", "peek", "reset", "settle", "reserve", "commit", "cancel", "drop", "list"}
 
 // String is the verb in lower case.
 func (v Verb) String() string {
@@ -59,7 +64,7 @@ type Claim struct {
 	// Policy holds the limits. It must not be nil.
 	Policy *Policy
 	// Permits is the cost, at least 1; for Settle the amount, of either sign, not 0; for Reserve what is to be held in
-	// all; for Commit what it cost in the end, 0 or more; for Reset and Cancel it is not used.
+	// all; for Commit what it cost in the end, 0 or more; for the other verbs it is not used.
 	Permits int64
 }
 
@@ -80,9 +85,11 @@ type Op struct {
 	// Each, if not nil, receives the outcome of every limit, in the order of the
 	// claims and their limits. It must be at least as long as [Op.Limits].
 	Each []Outcome
-	// Hold is what a Reserve, a Commit or a Cancel is about, and only these. The store writes down in it what became
-	// of the hold.
+	// Hold is what a Reserve, a Commit, a Cancel or a Drop is about, and only these. The store writes down in it what
+	// became of the hold.
 	Hold *HoldOp
+	// Live receives what a List finds, the next to expire first. It is for a List alone, of one claim.
+	Live *[]HoldState
 }
 
 // LeastTimeout is the Timeout that counts for operations in one call: the least that is not 0. It is for stores.
@@ -117,10 +124,13 @@ func (op *Op) LimitAt(i int) Limit {
 // Validate reports what is wrong with the operation. Stores call it first. It
 // does not allocate when nothing is wrong.
 func (op *Op) Validate() error {
-	if op.Verb > Cancel {
+	if op.Verb > List {
 		return Invalid("verb", uint8(op.Verb), "one of "+strings.Join(verbNames[:], ", "))
 	}
-	if op.Verb > Settle || op.Hold != nil {
+	if op.Verb == List && (op.Live == nil || op.And != nil || op.Hold != nil) {
+		return Invalid("verb", op.Verb, "with one claim, a place for the answer and no hold")
+	}
+	if op.Verb > Settle && op.Verb != List || op.Hold != nil {
 		if err := op.validateHold(); err != nil {
 			return err
 		}
@@ -173,7 +183,7 @@ func (c *Claim) validate(verb Verb) error {
 		return Invalid("verb", verb.String(), "reserve, since the policy has a concurrency limit, whose permits are held and come back")
 	}
 	switch verb {
-	case Reset, Cancel:
+	case Reset, Cancel, Drop, List:
 	case Reserve:
 		if err := c.Policy.canHold(); err != nil {
 			return err

@@ -48,6 +48,8 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 		request.Algorithm = first.Algorithm.String()
 	}
 	switch {
+	case op.Verb == stint.Drop || op.Verb == stint.List:
+		return request, stint.Invalid("verb", op.Verb, "another: the service's administrators list and drop holds")
 	case len(op.And) > 0:
 		return request, stint.Invalid("claims", len(op.And)+1, "1: the service decides for one key at a time")
 	case request.Policy == "" && (n > 1 || !slices.Contains(c.defaults, first)):

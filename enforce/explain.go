@@ -30,6 +30,8 @@ type Explained struct {
 	// Each are the outcomes of these limits, in the order of Claim and And. They are nil without a claim, and where a
 	// failure policy answered for the store.
 	Each []stint.Outcome
+	// Holds is what is held of the claim, the next to expire first, with the places of limits as in Each. Only of a client.
+	Holds []stint.HoldState
 	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
 	// It is nil where it lacks nothing.
 	Lacks []string
@@ -70,7 +72,32 @@ func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained
 	if err := l.peek(ctx, list); err != nil {
 		return nil, err
 	}
+	for i := range list {
+		if list[i].Each == nil {
+			continue
+		}
+		if err := l.listHolds(ctx, &list[i]); err != nil {
+			return nil, err
+		}
+	}
 	return list, nil
+}
+
+// listHolds lists what is held of a rule's claims.
+func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
+	first := 0
+	for _, claim := range append([]stint.Claim{x.Claim}, x.And...) {
+		var live []stint.HoldState
+		if _, err := l.store.Decide(ctx, stint.Op{Verb: stint.List, Claim: claim, Live: &live}); err != nil {
+			return err
+		}
+		for _, h := range live {
+			h.Limit += first
+			x.Holds = append(x.Holds, h)
+		}
+		first += claim.Policy.Len()
+	}
+	return nil
 }
 
 // peek asks the store what the claims of rules would be told, each rule's by themselves.

@@ -37,6 +37,8 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 	if op.Hold != nil {
 		return s.decideHold(*op)
+	} else if op.Verb == stint.List {
+		return s.list(op)
 	}
 	p := s.plan(op.Policy)
 	if op.And == nil && len(p.limits) == 1 && p.fault == nil {

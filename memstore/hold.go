@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"context"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -231,6 +230,9 @@ func (r *holdOp) prepare() (same bool, err error) {
 func (r *holdOp) decide(same bool) (stint.Decision, error) {
 	h := r.op.Hold
 	h.Replayed, h.Lost, h.Late, h.Reset, h.Full = false, false, false, false, false
+	if r.op.Verb == stint.Drop {
+		return r.dropParts()
+	}
 	if r.hold == nil {
 		if r.op.Verb == stint.Reserve {
 			return r.reserve(stint.HoldLive), nil
@@ -507,18 +509,32 @@ func (l *leastApplied) add(n int64) {
 	}
 }
 
-// Holds lists the live holds of a client under the limits of a policy, the next to expire first.
-func (s *Store) Holds(ctx context.Context, key string, policy *stint.Policy) ([]stint.HoldState, error) {
-	op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
-	if err := op.Validate(); err != nil {
-		return nil, err
+// dropParts lets expire now what the hold has of the operation's limits.
+func (r *holdOp) dropParts() (stint.Decision, error) {
+	var least leastApplied
+	for i := range r.ops {
+		p := &r.ops[i]
+		if p.holding == nil {
+			continue
+		}
+		live := p.holding.parts[p.due:]
+		at := slices.IndexFunc(live, func(part *part) bool { return part.hold.id == r.op.Hold.ID })
+		if at >= 0 {
+			part := live[at]
+			least.add(-r.end(p, part, part.keeps()))
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if !least.some {
+		return stint.Decision{}, stint.ErrUnknownReservation
 	}
+	return r.answer(least.n), nil
+}
+
+// list carries out a List.
+func (s *Store) list(op *stint.Op) (stint.Decision, error) {
 	ops, err := s.limitOps(&op.Claim, stint.Peek, nil)
 	if err != nil {
-		return nil, err
+		return stint.Decision{}, err
 	}
 	locks := s.lock(ops, nil)
 	defer s.unlock(locks)
@@ -529,12 +545,15 @@ func (s *Store) Holds(ctx context.Context, key string, policy *stint.Policy) ([]
 		if h == nil {
 			continue
 		}
+		listed := 0
 		for _, part := range h.parts {
-			if part.hold.expires > now {
+			if part.hold.expires > now && listed < stint.MaxListed {
+				listed++
 				list = append(list, stint.HoldState{ID: part.hold.id, Limit: i, Permits: part.n, ExpiresAt: part.hold.expires})
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
-	return list, nil
+	*op.Live = list
+	return stint.Decision{Allowed: true, At: now}, nil
 }

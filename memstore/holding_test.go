@@ -84,7 +84,7 @@ func TestAClientHasSoManyHolds(t *testing.T) {
 	if d, _ := h.reserve("3", 1, time.Second); !d.Allowed {
 		t.Fatal("an expired hold takes a place")
 	}
-	list, err := h.store.Holds(t.Context(), "k", h.policy)
+	list, err := liveHolds(t, h.store, "k", h.policy)
 	if err != nil || len(list) != 3 || list[0].ID != "2" || list[1].ID != "3" || list[2].ID != "0" || list[2].Permits != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -243,5 +243,58 @@ func BenchmarkReserveAndCommit(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// liveHolds lists what is held of a key.
+func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy) (live []stint.HoldState, err error) {
+	t.Helper()
+	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.List, Claim: stint.Claim{Key: key, Policy: policy}, Live: &live})
+	return live, err
+}
+
+// What is dropped is free at once; its end finds that it was reset. Other holds, and what it has elsewhere, stay.
+func TestDrop(t *testing.T) {
+	h := newHeld(t, memstore.Config{}, stint.Concurrency(2), stint.FixedWindow(100, time.Hour).Named("tokens"))
+	other := stint.Claim{Key: "other", Policy: h.policy, Permits: 1}
+	op := stint.Op{
+		Verb: stint.Reserve, Claim: stint.Claim{Key: "k", Policy: h.policy, Permits: 1}, And: []stint.Claim{other},
+		Hold: &stint.HoldOp{Hold: stint.Hold{ID: "stuck"}},
+	}
+	if d, err := h.store.Decide(t.Context(), op); err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	h.reserve("well", 1, time.Minute)
+	if d, _ := h.reserve("next", 1, time.Minute); d.Allowed {
+		t.Fatal("three places of two")
+	}
+	stuck := &stint.HoldOp{Hold: stint.Hold{ID: "stuck"}}
+	if d, err := h.do(stint.Drop, h.policy, 0, stuck); err != nil || d.Applied != -1 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if _, err := h.do(stint.Drop, h.policy, 0, stuck); !errors.Is(err, stint.ErrUnknownReservation) {
+		t.Fatal(err)
+	}
+	if d, _ := h.reserve("next", 1, time.Minute); !d.Allowed || d.Remaining != 0 {
+		t.Fatalf("%+v", d)
+	}
+	if live, err := liveHolds(t, h.store, "other", h.policy); err != nil || len(live) != 2 || live[0].ID != "stuck" {
+		t.Fatal(live, err)
+	}
+	op.Verb, op.Hold = stint.Commit, stuck
+	if d, err := h.store.Decide(t.Context(), op); err != nil || !stuck.Reset {
+		t.Fatalf("%+v, %+v, %v", d, stuck, err)
+	}
+	if live, err := liveHolds(t, h.store, "other", h.policy); err != nil || len(live) != 0 {
+		t.Fatal(live, err)
+	}
+	for _, op := range []stint.Op{
+		{Verb: stint.List, Claim: other},
+		{Verb: stint.List, Claim: other, And: []stint.Claim{other}, Live: new([]stint.HoldState)},
+		{Verb: stint.Drop, Claim: other},
+	} {
+		if _, err := h.store.Decide(t.Context(), op); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%v: %v", op.Verb, err)
+		}
 	}
 }

@@ -62,7 +62,7 @@ type entry struct {
 // refund is a verb that no caller has: it returns permits taken at an instant,
 // each limit's own and nobody else's, where that is still possible. It is for token
 // buckets, fixed windows and sliding window counters.
-const refund = stint.Cancel + 1
+const refund = stint.List + 1
 
 // returnLease is refund for permits that were leased and not spent: of a token bucket less
 // what it has refilled since.
@@ -70,9 +70,6 @@ const returnLease = refund + 1
 
 // bulkTake is how an entry's bulk is sent in the script's first part.
 const bulkTake = returnLease + 1
-
-// listHolds lists what is held.
-const listHolds = bulkTake + 1
 
 // opLimit is one limit of an operation.
 type opLimit struct {
@@ -162,7 +159,7 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	}
 	b.limitCount += limits
 	b.mixed = b.mixed || op.Verb >= stint.Reset
-	b.holds = b.holds || op.Verb == listHolds
+	b.holds = b.holds || op.Verb == stint.List
 	if op.Hold != nil {
 		e.hold, b.holds = b.newHoldEntry(&e, op), true
 	}
@@ -319,7 +316,7 @@ func (b *batch) updateDenials() {
 			b.store.leases.forgetClients(b, e)
 		}
 		switch {
-		case e.verb == stint.Reset || e.verb > stint.Reserve && e.verb != listHolds || e.verb == stint.Settle && e.decision.Applied < 0:
+		case e.verb == stint.Reset || e.verb > stint.Reserve && e.verb != stint.List || e.verb == stint.Settle && e.decision.Applied < 0:
 			if b.store.denials != nil {
 				for _, p := range b.limitsOf(e) {
 					b.store.denials.announce(b.states[p.state].client)

@@ -260,7 +260,7 @@ func (d *decider) decide(e *entry) {
 		}
 	}
 	e.decision = stint.Combine(outcomes, d.now)
-	if e.verb == stint.Commit || e.verb == stint.Cancel {
+	if e.hold != nil && e.verb != stint.Reserve {
 		e.decision.Allowed, e.decision.RetryAfter, e.decision.Applied = true, 0, e.hold.applied
 	}
 	if e.decision.Allowed && (e.verb == stint.Take || e.verb == stint.Try) {

@@ -329,7 +329,7 @@ func (b *batch) encodeResetMarkers() {
 	b.arg("")
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.verb != stint.Reset && e.verb < refund || e.verb == listHolds {
+		if e.verb != stint.Reset && e.verb < refund {
 			continue
 		}
 		for _, p := range b.limitsOf(e) {

@@ -252,7 +252,7 @@ while from <= #list do
   local fixed, taken = not holds and (verb == 'take' or verb == 'try'), nil
   if verb == 'refund' or verb == 'return_lease' then
     taken, from = unpack_struct('>i8', list, from)
-  elseif verb == 'reserve' or verb == 'commit' or verb == 'cancel' then
+  elseif verb == 'reserve' or verb == 'commit' or verb == 'cancel' or verb == 'drop' then
     id, from = unpack_struct('>I2', list, from)
   end
   for i = 1, count do

@@ -97,7 +97,7 @@ func (l *limit) permits(verb stint.Verb, n int64) int64 {
 		return algorithm.Amount(n)
 	case verb == stint.Settle:
 		return 0
-	case verb != stint.Commit && verb != stint.Cancel:
+	case verb < stint.Reserve || verb > stint.List:
 		return l.limit.Takes(n)
 	case !settles || l.limit.Algorithm == stint.AlgorithmLeakyBucket:
 		return -1
@@ -121,22 +121,20 @@ func (s *Store) Wake(key string, _ *stint.Policy, wake func()) (stop func()) {
 	return s.denials.waiters.Add([]string{key}, wake)
 }
 
-// Holds lists the live holds of a client under the limits of a policy, the next to expire first.
-func (s *Store) Holds(ctx context.Context, key string, policy *stint.Policy) ([]stint.HoldState, error) {
-	op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
-	if err := s.check(ctx, &op); err != nil {
-		return nil, err
-	}
-	op.Verb = listHolds
-	br := s.batcherOf(&op)
-	c := br.newSingleCall(ctx, &op)
+// list carries out a List.
+func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) {
+	br := s.batcherOf(op)
+	c := br.newSingleCall(ctx, op)
 	if !br.do(c) {
-		return nil, c.result[0].Err
+		return stint.Decision{}, c.result[0].Err
 	}
-	live, err := c.live, c.result[0].Err
+	live, d, err := c.live, c.result[0].Decision, c.result[0].Err
 	br.recycle(c)
 	slices.SortStableFunc(live, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
-	return live, err
+	if err == nil {
+		*op.Live = live
+	}
+	return d, err
 }
 
 // readLive reads what holds a limit has.
@@ -180,10 +178,10 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 			limits[i].limit.reset(&state{}, &outcomes[i])
 		}
 		return
-	case e.verb >= refund:
+	case e.verb >= stint.List:
 		for i := range limits {
 			outcomes[i] = stint.Outcome{Allowed: true}
-			if e.verb == listHolds {
+			if e.verb == stint.List {
 				e.live = append(e.live, d.readLive(i)...)
 			}
 		}

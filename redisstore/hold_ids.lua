@@ -9,6 +9,7 @@
 local LIVE, LIVE_AMOUNTS = '>i8i8c8BI2', 28
 local ENDED, ENDED_BYTES = '>c8BI7I5c4i6', 31
 local COMMITTED, CANCELLED, EXPIRED = 1, 2, 3
+local MAX_LISTED = 100
 
 -- The ids that operations of this batch name, what is known of them, and what is to be written.
 local ids = { kind = { bytes = 1 }, given = {}, live = {}, ends = {}, gone = {} }
@@ -155,11 +156,11 @@ function holds.save()
   flush(hash)
 end
 
--- list tells of the holds of a state: how many, and of each when it expires, its permits and its id.
+-- list tells of the holds of a state, the next to expire and no more than MAX_LISTED: how many, and of each when it expires, its permits and its id.
 function holds.list(state)
   local list, at, count = state.list or '', 1, 0
   local told = {}
-  while at <= #list do
+  while at <= #list and count < MAX_LISTED do
     local part = read_part(list, at)
     local digest = sub(list, at, at + 7)
     local record = redis.call('HGET', ids.cur, digest) or redis.call('HGET', ids.prev, digest) or ''

@@ -190,12 +190,36 @@ local function finish(verb, parts, permits, given, hold, ended)
   tell_hold(ANSWERED, (late and LATE or 0) + (gone and RESET or 0), now, least)
 end
 
--- decide carries out a Reserve, a Commit or a Cancel. It returns what each limit says, or nil if the operation has failed.
+-- drop lets expire now what a hold has of these states, and reports whether it has anything.
+local function drop(parts, given)
+  local least
+  for i = 1, #parts do
+    local state = parts[i]
+    local part = part_of(state, given.digest)
+    if part then
+      remove(state, part)
+      local back = end_part(state, state.limit, now, part, part.charged and part.n or 0)
+      state.changed = true
+      announce(state.client)
+      if not least or back < least then
+        least = back
+      end
+    end
+  end
+  tell_hold(least and ANSWERED or UNKNOWN, 0, now, -(least or 0))
+  return least
+end
+
+-- decide carries out a Reserve, a Commit, a Cancel or a Drop. It returns what each limit says, or nil if the operation has failed.
 function holds.decide(verb, parts, permits, number)
   local given = ids.given[number]
   local hold = known(given)
   local outs
-  if not hold then
+  if verb == 'drop' then
+    if not drop(parts, given) then
+      return nil
+    end
+  elseif not hold then
     if verb == 'reserve' then
       return reserve(parts, permits, given, nil, 0)
     elseif verb == 'cancel' or given.expires == 0 or now > given.expires + given.remembered then

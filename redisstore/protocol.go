@@ -36,8 +36,8 @@ const headBytes = 32
 var verbNames = []string{
 	stint.Take: "take", stint.Try: "try", stint.Peek: "peek", stint.Reset: "reset", stint.Settle: "settle",
 	stint.Reserve: "reserve", stint.Commit: "commit", stint.Cancel: "cancel",
+	stint.Drop: "drop", stint.List: "list",
 	refund: "refund", returnLease: "return_lease", bulkTake: "bulk",
-	listHolds: "list",
 }
 
 // limitNumbers are the numbers by which a limit is described behind its letter, each of 8 bytes. Times are

@@ -143,9 +143,12 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 	if err := s.check(ctx, &op); err != nil {
 		return d, err
 	}
-	if spans {
+	switch {
+	case op.Verb == stint.List:
+		return s.list(ctx, &op)
+	case spans:
 		d, err = s.decideReserving(ctx, &op)
-	} else {
+	default:
 		d, err = s.decide(ctx, &op, s.leasable(&op))
 	}
 	return marked(&op, d), err
@@ -173,7 +176,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	}
 	from := 0
 	for i := range ops {
-		if s.spansPartitions(&ops[i]) {
+		if s.spansPartitions(&ops[i]) || ops[i].Verb == stint.List {
 			s.decideTogether(ctx, ops[from:i], results[from:i])
 			results[i].Decision, results[i].Err = s.Decide(ctx, ops[i])
 			from = i + 1

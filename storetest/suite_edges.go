@@ -84,7 +84,7 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 	short := operation(stint.Take, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
 	for name, op := range map[string]stint.Op{
-		"unknown verb":       operation(stint.Cancel+1, "k", window, 1),
+		"unknown verb":       operation(stint.List+1, "k", window, 1),
 		"empty key":          operation(stint.Take, "", window, 1),
 		"long key":           operation(stint.Take, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
 		"no policy":          operation(stint.Take, "k", nil, 1),

@@ -147,6 +147,28 @@ func TestDeniedClient(t *testing.T) {
 	p.shows("No state; all rules would admit.")
 }
 
+// What is held of a client is shown, and a hold whose holder is stuck is ended.
+func TestStuckHold(t *testing.T) {
+	t.Parallel()
+	s := ruled(t)
+	rule := map[string]any{
+		"match": map[string]any{"path": "/jobs"}, "scope": "per_ip",
+		"limits": []any{map[string]any{"algorithm": "concurrency", "capacity": 1, "name": "jobs"}},
+	}
+	if status := s.ask(http.MethodPut, "/api/v1/rules/jobs", rule, nil); status != http.StatusCreated {
+		t.Fatal(status)
+	}
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("client/192.0.2.7")
+	p.provoke("the hold is not shown", shown("job-17"), func() { s.reserve("job-17", "/jobs", "192.0.2.7") })
+	p.press("End")
+	p.until("the hold is still shown", `!document.body.innerText.includes("job-17")`)
+	if !s.reserve("job-18", "/jobs", "192.0.2.7") {
+		t.Error("its place is not free")
+	}
+}
+
 // What strangers send is shown as text, never as markup.
 func TestStrangersMarkup(t *testing.T) {
 	t.Parallel()

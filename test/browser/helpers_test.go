@@ -170,6 +170,12 @@ func (s *service) guess(ip string) {
 	}
 }
 
+// reserve holds what a request of an address takes, and reports whether it was admitted.
+func (s *service) reserve(id, path, ip string) bool {
+	s.t.Helper()
+	return s.post(api.PathReserve, map[string]string{"id": id, "path": path, "ip": ip}) == http.StatusOK
+}
+
 // check asks for a request of an address, and of a user unless that is "".
 func (s *service) check(path, ip, user string) {
 	s.t.Helper()
@@ -177,15 +183,22 @@ func (s *service) check(path, ip, user string) {
 	if user != "" {
 		request.Attributes = map[string]string{api.AttributeUserID: user}
 	}
-	body, err := json.Marshal(request)
+	s.post("/api/v1/rate-limit/evaluate", request)
+}
+
+// post sends a request to the API and returns its status.
+func (s *service) post(path string, content any) int {
+	s.t.Helper()
+	body, err := json.Marshal(content)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	response, err := http.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", bytes.NewReader(body)) //nolint:noctx // a test
+	response, err := http.Post(s.api+path, "application/json", bytes.NewReader(body)) //nolint:noctx // a test
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	_ = response.Body.Close()
+	return response.StatusCode
 }
 
 // A page is a tab of a browser that is the test's alone.

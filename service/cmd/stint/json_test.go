@@ -73,6 +73,14 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 	if code, stdout, stderr := do(t, variables, "reset-all"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "--yes is missing") {
 		t.Errorf("a reset of all by mistake: exit code %d, %q, %q", code, stdout, stderr)
 	}
+	var held adminapi.ClientExplanation
+	jsonOf(t, variables, exitOK, &held, "holds", "nobody")
+	if code, _, stderr := do(t, variables, "holds", "nobody", "--drop", "none"); code != exitFailed || !strings.Contains(stderr, `the client has no hold "none"`) {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if code, _, stderr := do(t, variables, "holds", "nobody", "--key"); code != exitUsage || !strings.Contains(stderr, "--drop") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
 	var done adminapi.RuleReset
 	jsonOf(t, variables, exitOK, &done, "reset-all", "--yes")
 	jsonOf(t, variables, exitOK, &left, "peek", "k", "--algorithm", "FIXED_WINDOW")

@@ -128,7 +128,7 @@ func rootCommand(p process) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
 	root.Version = versionText()
 	root.AddCommand(
-		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p),
+		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), holdsCommand(p), rulesCommand(p),
 		simulateCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), rateLimitCommand(p), versionCommand(p), manCommand(),
 	)
 	return root

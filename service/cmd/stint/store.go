@@ -39,7 +39,7 @@ type backend struct {
 func openBackend(loaded config.Config) (*backend, error) {
 	c := loaded.Store
 	if c.Memory() {
-		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
+		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory, MaxHolds: c.MaxHolds})
 		figures := func() activity.StoreFigures {
 			s := store.Stats()
 			return activity.StoreFigures{
@@ -61,7 +61,7 @@ func openBackend(loaded config.Config) (*backend, error) {
 	}
 	store, err := rueidis.OpenBare(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
-		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
+		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1), MaxHolds: c.MaxHolds,
 		CountInstances: loaded.Instances == 0, OnCall: calls.Done,
 	})
 	if errors.Is(err, stint.ErrInvalid) {

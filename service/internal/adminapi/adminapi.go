@@ -106,6 +106,8 @@ type ExplainedRule struct {
 	Key    string           `json:"key,omitempty"`
 	Cost   int64            `json:"cost,omitempty"`
 	Limits []ExplainedLimit `json:"limits,omitempty"`
+	// Holds is what is held of the client's permits, the next to expire first; at most 100 of each limit.
+	Holds []LiveHold `json:"holds,omitempty"`
 	// ByReserve says that only a reserve is decided by the rule, as it has a concurrency limit.
 	ByReserve bool `json:"byReserve,omitempty"`
 	// Error is the fault of the cost that the request names. Only of a rule in shadow.
@@ -124,6 +126,24 @@ type ExplainedLimit struct {
 	// RetryAfterSeconds and RetryAfterMicros are -1 if waiting does not help.
 	RetryAfterSeconds int64 `json:"retryAfterSeconds"`
 	RetryAfterMicros  int64 `json:"retryAfterMicros"`
+}
+
+// A LiveHold is what a hold has under one limit.
+type LiveHold struct {
+	ID string `json:"id"`
+	// Limit is its place in Limits, from 0.
+	Limit   int   `json:"limit"`
+	Permits int64 `json:"permits"`
+	// ExpiresAt is in microseconds since the Unix epoch.
+	ExpiresAt int64 `json:"expiresAt"`
+}
+
+// A DroppedHold is the answer to ending a hold that is stuck.
+type DroppedHold struct {
+	ID string `json:"id"`
+	// Rules and Policies are those of which it held anything. The policies of defaults are their algorithms.
+	Rules    []string `json:"rules,omitempty"`
+	Policies []string `json:"policies,omitempty"`
 }
 
 // A RuleRevisionList is some of the revisions of the rules, the newest first.

@@ -190,6 +190,7 @@ type Store struct {
 	LogEncoding          string        `doc:"log_encoding" is:"one-of packed zset stream" zero:"default" default:"default" value:"NAME" help:"how Redis keeps a sliding window log: packed, zset, stream or default"`
 	Partitions           int           `doc:"partitions" is:"partitions" zero:"default" default:"default" value:"N" help:"into how many parts Redis splits each limit's clients: a power of two from 1 to 256, or default, which is what the other processes use"`
 	DenialCache          int           `doc:"denial_cache" is:"integer 0 10000000" default:"65536" value:"N" help:"how many denials are remembered, to answer them without Redis; 0 for none"`
+	MaxHolds             int           `doc:"max_holds" is:"integer 1 10000" default:"1000" value:"N" help:"how many live holds a client may have under one limit; a reserve beyond it is denied"`
 	MaxMemory            int64         `doc:"max_memory" is:"size 1MiB" zero:"default" default:"default" value:"SIZE" help:"most memory for state in the process, such as 1GiB, or default, which is 1GiB"`
 }
 

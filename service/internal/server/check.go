@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -476,4 +477,16 @@ func (t *target) cost(q *request) (int64, error) {
 		return 0, stint.Invalid("permits", problem.Short(q.permits), fmt.Sprintf("an integer from 1 to %d", t.capacity))
 	}
 	return n, nil
+}
+
+// policies are those by which keys are decided that callers name, with their names: the defaults by their algorithms, and
+// those of the configuration.
+func (s *service) policies() iter.Seq2[string, *stint.Policy] {
+	return func(yield func(string, *stint.Policy) bool) {
+		for _, t := range s.targets.Load().all {
+			if !yield(cmp.Or(t.name, t.algorithms[0].String()), t.policy) {
+				return
+			}
+		}
+	}
 }

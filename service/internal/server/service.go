@@ -161,6 +161,7 @@ func newService(config *Config) (*service, error) {
 		RulesFrom:    config.RulesFrom,
 		Limiter:      limiter,
 		Store:        config.Store,
+		Policies:     s.policies,
 		IPv6Prefix:   config.ClientIP.IPv6Prefix,
 		ReadRequest:  s.readRequest,
 		MaxBodyBytes: config.MaxBodyBytes,

@@ -5,6 +5,7 @@ package rulesapi
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -33,6 +34,9 @@ type Config struct {
 	Limiter *enforce.Limiter
 	// Store has the state of the rules' clients.
 	Store stint.Store
+	// Policies are those by which the service decides about keys that its callers name, with their names; those of
+	// defaults are called by their algorithms.
+	Policies func() iter.Seq2[string, *stint.Policy]
 	// IPv6Prefix is by how many bits IPv6 clients are counted, as in rules.Options. Default: 0, which is 64.
 	IPv6Prefix int
 	// ReadRequest reads the request to explain from a body like that of an evaluation.
@@ -107,6 +111,7 @@ var routes = []route{
 	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).remove, true, []string{"comment"}},
 	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
 	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
+	{"DELETE holds/{id}", "drop_hold", (*call).dropHold, true, []string{"client", "key"}},
 	{"GET rule-revisions", "list_revisions", (*call).listRevisions, false, []string{"before", "limit", "rule"}},
 	{"GET rule-revisions/{number}", "get_revision", (*call).getRevision, false, []string{"since"}},
 	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment", "rule"}},
@@ -156,6 +161,7 @@ type call struct {
 
 	action   string
 	shown    string // the client as the audit names it
+	hold     string // the ID of one
 	revision int64
 	outcome  string
 	release  func() // of the body; nil is nothing

@@ -231,6 +231,9 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	case rules.Banned, rules.Lacking:
 	}
 	shown.ByReserve = rule.NeedsReserve()
+	for _, h := range rule.Holds {
+		shown.Holds = append(shown.Holds, adminapi.LiveHold{ID: h.ID, Limit: h.Limit, Permits: h.Permits, ExpiresAt: int64(h.ExpiresAt)})
+	}
 	op := stint.Op{Claim: rule.Claim, And: rule.And}
 	for i, o := range rule.Each {
 		limit := op.LimitAt(i)

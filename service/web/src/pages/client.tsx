@@ -10,9 +10,16 @@ import { yaml } from "../yaml";
 import { reasonText, Why } from "./overview";
 import { what } from "./rules";
 
+interface Hold {
+  id: string;
+  limit: number;
+  permits: number;
+  expiresAt: number;
+}
+
 interface ClientState {
   client: string;
-  rules: { rule: string; onExceed: string; outcome: string; allowed: boolean; limits?: LimitState[] }[];
+  rules: { rule: string; onExceed: string; outcome: string; allowed: boolean; limits?: LimitState[]; holds?: Hold[] }[];
 }
 
 export function Client({ name, writes }: { name?: string; writes: boolean }) {
@@ -50,6 +57,8 @@ function requestsOf(decisions: Decision[]) {
   return { times: Array.from({ length: n }, (_, i) => first + i * step), admitted: count((d) => d.outcome === "admitted"), denied: count((d) => d.outcome === "denied") };
 }
 
+const limitName = (l?: LimitState) => (l ? l.name || l.algorithm.toLowerCase().replaceAll("_", " ") : "");
+
 function Found({ name, writes }: { name: string; writes: boolean }) {
   const state = useAsk<ClientState>(`/api/v1/clients/${encodeURIComponent(name)}`);
   const timeline = useAsk<Timeline>(`/api/v1/timeline?limit=500&client=${encodeURIComponent(name)}`);
@@ -81,7 +90,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
                       <td>{i === 0 && <><RuleLink id={r.rule} />{r.onExceed === "shadow" && <span class="shadow"> shadow</span>}</>}</td>
                       {l ? (
                         <>
-                          <td class="faint hide-narrow">{l.name || l.algorithm.toLowerCase().replaceAll("_", " ")}</td>
+                          <td class="faint hide-narrow">{limitName(l)}</td>
                           <td class={l.allowed ? "n" : "n denied"}>{compact(l.remaining)} of {compact(l.limit)}</td>
                           <td>{l.allowed ? "now" : "in " + duration(l.retryAfterMicros)}</td>
                         </>
@@ -93,6 +102,25 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
               </table>
             )}
           </Panel>
+          {rules.some((r) => r.holds?.length) && (
+            <Panel title="What is held" scope="the store's state, all processes">
+              <table>
+                <thead><tr><th>hold</th><th>rule</th><th class="hide-narrow">limit</th><th class="n">permits</th><th>expires</th><th /></tr></thead>
+                <tbody>
+                  {rules.flatMap((r) => (r.holds ?? []).map((h) => (
+                    <tr key={r.rule + h.limit + h.id}>
+                      <td class="mono">{h.id}</td>
+                      <td><RuleLink id={r.rule} /></td>
+                      <td class="faint hide-narrow">{limitName(r.limits?.[h.limit])}</td>
+                      <td class="n">{compact(h.permits)}</td>
+                      <td><Time micros={h.expiresAt} /></td>
+                      <td class="n">{writes && <Act done="ended" confirm={`End ${h.id} of ${name}? Its permits are free at once.`} run={() => ask(`/api/v1/holds/${encodeURIComponent(h.id)}?client=${encodeURIComponent(name)}`, { method: "DELETE" }).then(again)}>End</Act>}</td>
+                    </tr>
+                  )))}
+                </tbody>
+              </table>
+            </Panel>
+          )}
           <Panel title="Its requests" scope="this process">
             {timeline.fault && <p class="fault" role="alert">{messageOf(timeline.fault)}</p>}
             {timeline.body && !timeline.body.sampled && <p class="empty">The requests of one in {integer(timeline.body.sample.oneIn)} clients are recorded. This client is not among them; its denials are.</p>}
