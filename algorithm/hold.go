@@ -45,15 +45,15 @@ func (w *FixedWindow) Piece(state *WindowState, n int64) Piece {
 	return Piece{At: state.Start, Until: state.End, N: n}
 }
 
-// GiveBack gives back the permits of a piece, if its window still counts, and returns how many.
+// GiveBack brings the state up to now and gives back the permits of a piece, if its window still counts. It returns how
+// many.
 func (w *FixedWindow) GiveBack(state *WindowState, now stint.Instant, p Piece) int64 {
-	s := w.at(state, now)
-	if s.Start != p.At || s.End != p.Until {
+	*state = w.at(state, now)
+	if state.Start != p.At || state.End != p.Until {
 		return 0
 	}
-	n := min(p.N, s.Count)
-	s.Count -= n
-	*state = s
+	n := min(p.N, state.Count)
+	state.Count -= n
 	return n
 }
 
@@ -62,20 +62,20 @@ func (c *SlidingWindowCounter) Piece(state *CounterState, n int64) Piece {
 	return Piece{At: state.Start, N: n}
 }
 
-// GiveBack gives back the permits of a piece, if its window still counts, and returns how many.
+// GiveBack brings the state up to now and gives back the permits of a piece, if its window still counts. It returns how
+// many.
 func (c *SlidingWindowCounter) GiveBack(state *CounterState, now stint.Instant, p Piece) int64 {
-	s, _ := c.at(state, now)
-	counter := &s.Current
+	*state, _ = c.at(state, now)
+	counter := &state.Current
 	switch p.At {
-	case s.Start:
-	case s.Start - stint.Instant(c.window):
-		counter = &s.Previous
+	case state.Start:
+	case state.Start - stint.Instant(c.window):
+		counter = &state.Previous
 	default:
 		return 0
 	}
 	n := min(p.N, *counter)
 	*counter -= n
-	*state = s
 	return n
 }
 
@@ -90,16 +90,16 @@ func (w *SlidingWindowLog) Piece(log *Log, n int64) Piece {
 	return Piece{At: log.records[len(log.records)-1].at, N: n}
 }
 
-// GiveBack gives back the permits of a piece, as the oldest that are active, if it is active itself, and returns how
-// many. It leaves the records as they are, and the time of the newest request.
+// GiveBack brings the log up to now and gives back the permits of a piece, as the oldest that are active, if it is
+// active itself. It returns how many. It leaves the records as they are, and the time of the newest request.
 func (w *SlidingWindowLog) GiveBack(log *Log, now stint.Instant, p Piece) int64 {
 	t := max(now, log.newest())
+	log.gone = log.until(t - stint.Instant(w.window))
 	if p.At <= t-stint.Instant(w.window) {
 		return 0
 	}
-	gone := log.until(t - stint.Instant(w.window))
-	n := min(p.N, log.total()-gone)
-	log.gone, log.floor = gone+n, 0
+	n := min(p.N, log.total()-log.gone)
+	log.gone, log.floor = log.gone+n, 0
 	return n
 }
 

@@ -29,6 +29,13 @@ const RecordBytes = 16
 // Records is how many records the log has room for, in use or not.
 func (l *Log) Records() int { return cap(l.records) }
 
+// Kept is the log as a store keeps it, without what Adopt sets.
+func (l *Log) Kept() Log {
+	kept := *l
+	kept.floor = 0
+	return kept
+}
+
 // newest is the newest time that the log records.
 func (l *Log) newest() stint.Instant {
 	if last := len(l.records) - 1; last >= 0 && l.records[last].total > l.gone {

@@ -191,6 +191,9 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 		if err != nil {
 			p.changed = false
 		}
+		if p.changed { // a state's time does not run back
+			p.limit.giveBackPiece(&p.state, r.now, algorithm.Piece{})
+		}
 		if op.Each != nil {
 			r.outs[i].GrowsAfter = p.grows(r.now)
 		}

@@ -91,19 +91,25 @@ func (l *limit) giveBack(st *state, at stint.Instant, pieces []algorithm.Piece, 
 		if n -= piece.N; piece.N == 0 {
 			break
 		}
-		switch l.algorithm {
-		case stint.AlgorithmFixedWindow:
-			w := st.window()
-			back += l.window.GiveBack(&w, at, piece)
-			st.setWindow(&w)
-		case stint.AlgorithmSlidingWindowCounter:
-			c := st.counter()
-			back += l.counter.GiveBack(&c, at, piece)
-			st.setCounter(&c)
-		case stint.AlgorithmSlidingWindowLog:
-			back += l.log.GiveBack(&st.log, at, piece)
-		default: // a bucket's permits come back otherwise, or not at all
-		}
+		back += l.giveBackPiece(st, at, piece)
+	}
+	return back
+}
+
+// giveBackPiece gives back a piece where it still counts. With none it brings the state up to an instant.
+func (l *limit) giveBackPiece(st *state, at stint.Instant, piece algorithm.Piece) (back int64) {
+	switch l.algorithm {
+	case stint.AlgorithmFixedWindow:
+		w := st.window()
+		back = l.window.GiveBack(&w, at, piece)
+		st.setWindow(&w)
+	case stint.AlgorithmSlidingWindowCounter:
+		c := st.counter()
+		back = l.counter.GiveBack(&c, at, piece)
+		st.setCounter(&c)
+	case stint.AlgorithmSlidingWindowLog:
+		back = l.log.GiveBack(&st.log, at, piece)
+	default: // a bucket's permits come back otherwise, or not at all
 	}
 	return back
 }

@@ -96,7 +96,7 @@ func (s *Store) insertNew(t *shard, p *limitOp, ops []limitOp, now stint.Instant
 		t.used++
 	}
 	if p.limit.log != nil {
-		s.keepLog(t, p.hash, p.state.log)
+		s.keepLog(t, p.hash, p.state.log.Kept())
 	}
 }
 

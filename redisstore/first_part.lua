@@ -237,7 +237,9 @@ local function hold(verb, count, id, growth)
       settled(state.log, state.limit, state.changed)
       if state.changed then
         state.left = outs[i].reset
+        local request = state.log.request
         sliding_window_log.adopt(state.log, state.limit, now) -- what is not live is not kept
+        state.log.request = request                           -- but the time of an emptied log, which does not run back
       end
       state.changed = state.changed or changed[i]
     end

@@ -36,10 +36,14 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 	}
 	policies := holdPolicies(t, rng)
 	expires := map[string]stint.Instant{}
-	next := 1
+	next, latest := 1, clock.Now()
 	for step := 0; step < operations; {
 		if rng.IntN(3) > 0 {
 			clock.Advance(time.Duration(1+rng.Int64N([]int64{1, 100_000, 2_000_000, 20_000_000}[rng.IntN(4)])) * time.Microsecond)
+		}
+		if latest = max(latest, clock.Now()); rng.IntN(16) == 0 { // set back, by less than the margin for which states are kept
+			back := 1 + rng.Int64N([]int64{1, 100_000, 900_000}[rng.IntN(3)])
+			clock.Set(max(clock.Now()-stint.Instant(back), latest-900_000))
 		}
 		ops := make([]stint.Op, 1)
 		if rng.IntN(4) == 0 {
