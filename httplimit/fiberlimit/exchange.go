@@ -24,14 +24,14 @@ func newExchange() *exchange {
 	return &exchange{header: http.Header{}, answer: answer{header: http.Header{}}}
 }
 
-// admit asks the limit, and writes what it has to say into the response.
-func (e *exchange) admit(limit *httplimit.Middleware, c fiber.Ctx) bool {
+// begin asks the limit, and writes what it has to say into the response. The rest is as of [httplimit.Middleware.Begin].
+func (e *exchange) begin(limit *httplimit.Middleware, c fiber.Ctx) (r *http.Request, end func(), admitted bool) {
 	e.answer.c = c
-	admitted := limit.Admit(&e.answer, e.request(c))
+	r, end, admitted = limit.Begin(&e.answer, e.request(c))
 	if !e.answer.written {
 		e.answer.writeFields() // fiber has the status and the body already
 	}
-	return admitted
+	return r, end, admitted
 }
 
 // request is what net/http would say of fiber's request. Nothing of it is fiber's memory, which is

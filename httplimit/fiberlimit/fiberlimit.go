@@ -23,16 +23,36 @@ import (
 // paths of rules. A handler of the configuration answers by what it is given or by fiber's context; of one that uses
 // neither, fiber's status and body stand, 200 and none by default. The client's address is found by clientip, not by
 // fiber: proxies are trusted where the middleware's Clients does.
+//
+// A middleware with httplimit.Config.Reserve holds what a request costs until the handlers return, also by an error or a
+// panic. Handlers say the cost by httplimit.Cost(c.Context()); httplimit.Cost(c) has no effect. fiber sends a body of
+// SendStreamWriter after the handlers return, so the hold has ended by then: such a handler calls stint.Limiter.Reserve.
 func Handler(limit *httplimit.Middleware) fiber.Handler {
 	exchanges := &sync.Pool{New: func() any { return newExchange() }}
 	return func(c fiber.Ctx) error {
 		e, _ := exchanges.Get().(*exchange)
-		admitted := e.admit(limit, c)
-		e.forget()
-		exchanges.Put(e)
+		r, end, admitted := e.begin(limit, c)
+		done := func() {
+			end()
+			e.forget()
+			exchanges.Put(e)
+		}
 		if !admitted {
+			done()
 			return nil
 		}
+		if httplimit.Cost(r.Context()).Hold() == nil {
+			done()
+			return c.Next()
+		}
+		defer done()
+		before := c.Context()
+		c.SetContext(r.Context())
+		defer func() {
+			if !c.IsAbandoned() { // by fiber's timeout, whose handler still runs and reads the context
+				c.SetContext(before)
+			}
+		}()
 		return c.Next()
 	}
 }

@@ -3,15 +3,19 @@ package fiberlimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/recover"
+	"github.com/gofiber/fiber/v3/middleware/timeout"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
@@ -312,6 +316,175 @@ func TestConcurrently(t *testing.T) {
 	for range 8 {
 		<-done
 	}
+}
+
+// newHolding is an app with one place and 1000 tokens, of which each request holds 50 and a fixed 1 of 100 requests. left
+// tells what is left of the three.
+func newHolding(t *testing.T, handler fiber.Handler, outer ...any) (app *fiber.App, left func() string) {
+	t.Helper()
+	store := memstore.New(memstore.Config{Now: still})
+	limits := []stint.Limit{
+		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("requests").WithCost(1),
+		stint.FixedWindow(1000, 24*time.Hour).Named("tokens"),
+	}
+	limiter, err := stint.New(store, "api", limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Reserve: &stint.Hold{},
+		Key: func(*http.Request) (string, error) { return "k", nil },
+		Cost: func(r *http.Request) (int64, error) {
+			if r.URL.Path == "/health" {
+				return 0, nil
+			}
+			return 50, nil
+		},
+		Failed: func(r *http.Request, err error) { t.Errorf("the end of %s %v: %v", r.URL, r.Header, err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app = fiber.New()
+	for _, h := range append(outer, fiberlimit.Handler(m)) {
+		app.Use(h)
+	}
+	app.Get("/*", handler)
+	return app, func() string {
+		each := make([]stint.Outcome, len(limits))
+		op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
+		if _, err := store.Decide(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(each[0].Remaining, each[1].Remaining, each[2].Remaining)
+	}
+}
+
+// What a request holds is committed with what its handler says it cost, whatever becomes of the handler.
+func TestHandlerHolds(t *testing.T) {
+	for name, test := range map[string]struct {
+		handler fiber.Handler
+		status  int
+		left    string
+	}{
+		"says nothing": {func(fiber.Ctx) error { return nil }, 200, "1 99 950"},
+		"says its cost": {func(c fiber.Ctx) error {
+			httplimit.Cost(c.Context()).Set(20)
+			return c.SendStatus(http.StatusAccepted)
+		}, 202, "1 99 980"},
+		"costs nothing": {func(c fiber.Ctx) error { httplimit.Cost(c.Context()).Set(0); return nil }, 200, "1 99 1000"},
+		"costs more":    {func(c fiber.Ctx) error { httplimit.Cost(c.Context()).Set(70); return nil }, 200, "1 99 930"},
+		"never ran":     {func(c fiber.Ctx) error { httplimit.Cost(c.Context()).Cancel(); return nil }, 200, "1 100 1000"},
+		"fails": {func(c fiber.Ctx) error {
+			httplimit.Cost(c.Context()).Set(5)
+			return fiber.ErrBadGateway
+		}, 502, "1 99 995"},
+		"fails, says nothing": {func(fiber.Ctx) error { return fiber.ErrBadGateway }, 502, "1 99 950"},
+		"panics":              {func(c fiber.Ctx) error { httplimit.Cost(c.Context()).Set(6); panic("no") }, 500, "1 99 994"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var within, after error
+			app, left := newHolding(t, func(c fiber.Ctx) error { within = c.Context().Err(); return test.handler(c) },
+				func(c fiber.Ctx) error { err := c.Next(); after = c.Context().Err(); return err }, recover.New())
+			if got := status(t, app, "/"); got != test.status {
+				t.Errorf("status %d, want %d", got, test.status)
+			}
+			if got := left(); got != test.left {
+				t.Errorf("%s are left, want %s", got, test.left)
+			}
+			if within != nil || after != nil { // the handlers' context ends with the hold, that of those around it does not
+				t.Errorf("the context within: %v, after: %v", within, after)
+			}
+		})
+	}
+}
+
+// While a handler runs, its place is taken. A request that costs nothing holds nothing.
+func TestHandlerHoldsAPlace(t *testing.T) {
+	var app *fiber.App
+	app, left := newHolding(t, func(c fiber.Ctx) error {
+		if c.Path() == "/outer" {
+			if got := status(t, app, "/inner"); got != http.StatusTooManyRequests {
+				t.Errorf("a second gets %d", got)
+			}
+			if got := status(t, app, "/health"); got != http.StatusOK {
+				t.Errorf("a request that costs nothing gets %d", got)
+			}
+			return nil
+		}
+		if httplimit.Cost(c.Context()).Hold() != nil {
+			t.Errorf("%s holds", c.Path())
+		}
+		return nil
+	})
+	for _, want := range []string{"1 99 950", "1 98 900"} {
+		if got := status(t, app, "/outer"); got != http.StatusOK || left() != want {
+			t.Errorf("status %d, %s are left, want %s", got, left(), want)
+		}
+	}
+}
+
+// noEnds is a store that ends no hold.
+type noEnds struct{ stint.Store }
+
+func (s noEnds) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if op.Verb == stint.Commit {
+		return stint.Decision{}, stint.ErrUnavailable
+	}
+	return s.Store.Decide(ctx, op)
+}
+
+// A hold that can't be ended is reported with the request as it came, although others came meanwhile.
+func TestHandlerCannotEndHold(t *testing.T) {
+	limiter, err := stint.New(noEnds{memstore.New(memstore.Config{Now: still})}, "api", stint.Concurrency(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed []string
+	m, err := httplimit.New(httplimit.Config{
+		Limiter: limiter, Reserve: &stint.Hold{},
+		Failed: func(r *http.Request, err error) {
+			c, ok := fiberlimit.Context(r)
+			failed = append(failed, fmt.Sprintf("%s of %s: %t, %v", r.URL.Path, r.Header.Get("User"), ok && c.Path() == r.URL.Path, err))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := fiber.New()
+	app.Use(fiberlimit.Handler(m))
+	app.Get("/*", func(c fiber.Ctx) error {
+		if c.Path() == "/outer" {
+			status(t, app, "/inner", "User: bob")
+		}
+		return nil
+	})
+	status(t, app, "/outer", "User: ann")
+	want := []string{"/inner of bob: true, " + stint.ErrUnavailable.Error(), "/outer of ann: true, " + stint.ErrUnavailable.Error()}
+	if !slices.Equal(failed, want) {
+		t.Errorf("failed: %q, want %q", failed, want)
+	}
+}
+
+// A handler that fiber's timeout leaves behind goes on with a context that nobody changes.
+func TestHandlerHoldsUntilATimeout(t *testing.T) {
+	gone, done := make(chan struct{}), make(chan struct{})
+	app, left := newHolding(t, timeout.New(func(c fiber.Ctx) error {
+		defer close(done)
+		for {
+			select {
+			case <-gone:
+				return nil
+			default:
+				httplimit.Cost(c.Context()).Set(7)
+			}
+		}
+	}, timeout.Config{Timeout: 200 * time.Millisecond}))
+	if got := status(t, app, "/"); got != http.StatusRequestTimeout || left() != "1 99 993" {
+		t.Fatalf("status %d, %s are left", got, left())
+	}
+	close(gone)
+	<-done
 }
 
 // Wherever fiber serves a route, the rules of the route's pattern hold.
