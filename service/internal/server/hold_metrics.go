@@ -9,13 +9,15 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// countingHolds is a store that counts what becomes of holds.
+// countingHolds is a store that counts the outcomes of operations on holds, and the holds that are live.
 type countingHolds struct {
 	stint.Store
+	total    *prometheus.CounterVec
 	outcomes map[string]prometheus.Counter
+	live     *liveHolds
 }
 
-// What may become of a Reserve, a Commit or a Cancel. One of them may have several outcomes.
+// The outcomes of a Reserve, a Commit or a Cancel, which may have several; and holdExpired, which is of no operation.
 const (
 	holdReserved  = "reserved"
 	holdReplayed  = "replayed"  // the same was asked before
@@ -29,21 +31,35 @@ const (
 	holdReset     = "reset"    // what was held was reset meanwhile
 	holdResolved  = "resolved" // refused: the hold had ended otherwise
 	holdUnknown   = "unknown"  // refused: the store does not know the hold
+	holdExpired   = "expired"  // as liveHolds knows: this process did not end the hold in time
 )
 
 func newCountingHolds(store stint.Store, registry prometheus.Registerer) (*countingHolds, error) {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_holds_total",
-		Help: "Reserves, commits and cancels, by what became of them; one may have several outcomes.",
+		Help: "Reserves, commits and cancels, by what became of them; one may have several outcomes. expired: holds of rate_limiter_holds_live whose time was over.",
 	}, []string{"outcome"})
-	s := &countingHolds{Store: store, outcomes: map[string]prometheus.Counter{}}
+	s := &countingHolds{Store: store, total: total, outcomes: map[string]prometheus.Counter{}}
 	for _, outcome := range []string{
 		holdReserved, holdReplayed, holdDenied, holdLost, holdFull, holdDegraded, holdCommitted, holdLate, holdCancelled, holdReset,
-		holdResolved, holdUnknown,
+		holdResolved, holdUnknown, holdExpired,
 	} {
 		s.outcomes[outcome] = total.WithLabelValues(outcome)
 	}
-	return s, register(registry, total)
+	s.live = newLiveHolds(s.outcomes[holdExpired])
+	return s, register(registry, s)
+}
+
+// Describe implements [prometheus.Collector].
+func (s *countingHolds) Describe(descs chan<- *prometheus.Desc) {
+	s.total.Describe(descs)
+	descs <- s.live.desc
+}
+
+// Collect implements [prometheus.Collector]. A hold that is not live any more is among the expired ones of the same scrape.
+func (s *countingHolds) Collect(metrics chan<- prometheus.Metric) {
+	metrics <- prometheus.MustNewConstMetric(s.live.desc, prometheus.GaugeValue, float64(s.live.count()))
+	s.total.Collect(metrics)
 }
 
 // Decide implements [stint.Store].
@@ -51,6 +67,7 @@ func (s *countingHolds) Decide(ctx context.Context, op stint.Op) (stint.Decision
 	d, err := s.Store.Decide(ctx, op)
 	if op.Hold != nil {
 		s.count(&op, &d, err)
+		s.live.note(&op, &d, err)
 	}
 	return d, err
 }

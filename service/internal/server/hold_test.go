@@ -88,11 +88,14 @@ func TestHoldsOfAKey(t *testing.T) {
 	metrics := f.get(api.PathMetrics).body
 	for outcome, want := range map[string]int{
 		"reserved": 4, "replayed": 2, "denied": 1, "committed": 1, "cancelled": 1, "resolved": 2, "unknown": 1, "late": 0, "lost": 0,
-		"full": 0, "degraded": 0, "reset": 0,
+		"full": 0, "degraded": 0, "reset": 0, "expired": 0,
 	} {
 		if line := fmt.Sprintf("rate_limiter_holds_total{outcome=%q} %d\n", outcome, want); !strings.Contains(metrics, line) {
 			t.Errorf("the metrics lack %s", line)
 		}
+	}
+	if want := "rate_limiter_holds_live 2\n"; !strings.Contains(metrics, want) { // d and kept
+		t.Errorf("the metrics lack %s", want)
 	}
 	if left := f.remaining("key=k&policy=gateway"); left.Remaining != 2 {
 		t.Errorf("left: %+v", left)

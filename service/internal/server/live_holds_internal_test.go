@@ -1,0 +1,192 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+// gauge tells how many holds are live, and how many expired.
+func gauge(t *testing.T, s *countingHolds) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, expired := -1.0, -1.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "rate_limiter_holds_live" {
+				live = m.GetGauge().GetValue()
+			} else if m.GetLabel()[0].GetValue() == holdExpired {
+				expired = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if problems, err := testutil.CollectAndLint(s); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	return fmt.Sprintf("%v live, %v expired", live, expired)
+}
+
+// A hold is live while this process has reserved it and neither ended it nor let it expire, as docs/reference/metrics.md
+// says. Two processes share a store: the first is counted.
+func TestLiveHolds(t *testing.T) {
+	live, lost := 30*time.Second, 61*time.Second
+	for name, test := range map[string]struct {
+		steps []any // an operation as "process verb id", a time to pass, "scrape", "reset", or "flush": the store loses all
+		want  string
+	}{
+		"reserved":                      {[]any{"1 reserve a", live}, "1 live, 0 expired"},
+		"reserved again":                {[]any{"1 reserve a", live, "1 reserve a", lost - live}, "1 live, 0 expired"},
+		"committed":                     {[]any{"1 reserve a", live, "1 commit a"}, "0 live, 0 expired"},
+		"cancelled":                     {[]any{"1 reserve a", "1 reserve b", "1 cancel a"}, "1 live, 0 expired"},
+		"dropped":                       {[]any{"1 reserve a", "1 drop a"}, "0 live, 0 expired"},
+		"expired":                       {[]any{"1 reserve a", lost}, "0 live, 1 expired"},
+		"expired, then committed":       {[]any{"1 reserve a", lost, "1 commit a"}, "0 live, 1 expired"},
+		"expired, then cancelled":       {[]any{"1 reserve a", lost, "1 cancel a"}, "0 live, 1 expired"},
+		"expired, then not known":       {[]any{"1 reserve a", 5 * lost, "1 cancel a"}, "0 live, 1 expired"},
+		"expired, then reserved":        {[]any{"1 reserve a", lost, "1 reserve a"}, "1 live, 1 expired"},
+		"scraped, then committed":       {[]any{"1 reserve a", lost, "scrape", "1 commit a"}, "0 live, 1 expired"},
+		"reset, then committed":         {[]any{"1 reserve a", "reset", "1 commit a"}, "0 live, 0 expired"},
+		"reset":                         {[]any{"1 reserve a", "reset"}, "1 live, 0 expired"},
+		"denied":                        {[]any{"1 reserve a", "1 reserve b", "1 reserve c"}, "2 live, 0 expired"},
+		"by another process":            {[]any{"2 reserve a", "1 reserve a"}, "0 live, 0 expired"},
+		"ended by another process":      {[]any{"1 reserve a", "2 commit a"}, "1 live, 0 expired"},
+		"told that another ended it":    {[]any{"1 reserve a", "2 commit a", "1 cancel a"}, "0 live, 0 expired"},
+		"renewed by another process":    {[]any{"1 reserve a", live, "2 reserve a", live + 2*time.Second}, "0 live, 1 expired"},
+		"committed twice, by another":   {[]any{"1 reserve a", "2 commit a", "1 commit a"}, "0 live, 0 expired"},
+		"admitted by a failure policy":  {[]any{"1 reserve degraded"}, "0 live, 0 expired"},
+		"reset, then lost":              {[]any{"1 reserve a", "reset", "1 reserve b", "1 reserve c", "1 reserve a"}, "2 live, 0 expired"},
+		"flushed, then charged late":    {[]any{"1 reserve a", "flush", "1 commit a"}, "0 live, 0 expired"},
+		"flushed, then not known":       {[]any{"1 reserve a", "flush", "1 cancel a"}, "0 live, 0 expired"},
+		"flushed, then reserved":        {[]any{"1 reserve a", "flush", "1 reserve a"}, "1 live, 0 expired"},
+		"committed in time, told after": {[]any{"1 reserve slow", lost - 2*time.Second, "1 commit slow"}, "0 live, 0 expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &odd{memstore.New(memstore.Config{})}
+				policy, err := stint.NewPolicy("p", stint.Concurrency(2))
+				if err != nil {
+					t.Fatal(err)
+				}
+				processes := map[string]*countingHolds{}
+				for _, name := range []string{"1", "2"} {
+					if processes[name], err = newCountingHolds(store, prometheus.NewRegistry()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, step := range test.steps {
+					if wait, ok := step.(time.Duration); ok {
+						time.Sleep(wait) //nolint:forbidigo // the bubble's time
+						continue
+					}
+					var process, verb, id string
+					_, _ = fmt.Sscan(step.(string), &process, &verb, &id)
+					op := stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}
+					switch process {
+					case "scrape":
+						gauge(t, processes["1"])
+						continue
+					case "flush":
+						store.Store = memstore.New(memstore.Config{})
+						continue
+					case "reset":
+						op.Verb, process = stint.Reset, "2"
+					default:
+						op.Verb = map[string]stint.Verb{"reserve": stint.Reserve, "commit": stint.Commit, "cancel": stint.Cancel, "drop": stint.Drop}[verb]
+						op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: id}, ExpiresAt: stint.Instant(time.Now().Add(live).UnixMicro())}
+					}
+					if _, err := processes[process].Decide(t.Context(), op); err != nil && !errors.Is(err, stint.ErrResolved) && !errors.Is(err, stint.ErrUnknownReservation) {
+						t.Fatal(step, err)
+					}
+				}
+				if got := gauge(t, processes["1"]); got != test.want {
+					t.Errorf("%s, want %s", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// odd is a store that takes its time to answer the commit of the hold "slow"; a failure policy stands in for the hold "degraded".
+type odd struct{ stint.Store }
+
+func (s *odd) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	d, err := s.Store.Decide(ctx, op)
+	d.Degraded = op.Hold != nil && op.Hold.ID == "degraded"
+	if op.Hold != nil && op.Hold.ID == "slow" && op.Verb == stint.Commit {
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's time
+	}
+	return d, err
+}
+
+// admitting is a store that admits everything.
+type admitting struct{ stint.Store }
+
+func (admitting) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
+	op.Hold.ExpiresAt = stint.Instant(op.Hold.Lives().Microseconds())
+	return stint.Decision{Allowed: true}, nil
+}
+
+// A flood of IDs, each of which is held for a moment, takes no more memory than the bound says, and what was remembered
+// before is counted as it was.
+func TestLiveHoldsFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := newCountingHolds(admitting{}, prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := func(verb stint.Verb, id string) {
+			if _, err := s.Decide(t.Context(), stint.Op{Verb: verb, Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := heap()
+		hold(stint.Reserve, "mine")
+		for i := range 3 * maxLiveHolds {
+			hold(stint.Reserve, strconv.Itoa(i))
+		}
+		if got := heap() - before; got > 4<<20 {
+			t.Errorf("the holds take %d bytes", got)
+		} else {
+			t.Logf("the holds take %d bytes", got)
+		}
+		if got := len(s.live.until); got != maxLiveHolds {
+			t.Errorf("%d holds are remembered, want %d", got, maxLiveHolds)
+		}
+		hold(stint.Commit, "mine")
+		hold(stint.Commit, strconv.Itoa(3*maxLiveHolds-1)) // which is not remembered
+		if got, want := gauge(t, s), "99999 live, 0 expired"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		time.Sleep(stint.DefaultHoldTTL) //nolint:forbidigo // the bubble's time
+		if got, want := gauge(t, s), "0 live, 99999 expired"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		hold(stint.Reserve, "next")
+		if got, want := gauge(t, s), "1 live, 99999 expired"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
