@@ -287,8 +287,9 @@ func (d *decision) decide(ctx context.Context) error {
 	if err := d.flush(ctx); err != nil {
 		return err
 	}
-	if err := d.dropHold(ctx); err != nil || len(refunds) == 0 {
-		return err
+	d.dropHold(ctx)
+	if len(refunds) == 0 {
+		return nil
 	}
 	verb := stint.Settle
 	if d.looks || d.exceeded() {

@@ -36,7 +36,7 @@ type hold struct {
 type holdPart struct {
 	places []int
 	stint.HoldOp
-	reserved bool
+	reserved bool // by this request, and by all of the checks
 }
 
 // holdEntries takes the entries about a hold out of a descriptor, and returns those that lead to its limit.
@@ -134,7 +134,6 @@ func (d *decision) beginHold(ctx context.Context) error {
 		if err := d.carry(ctx, d.hold.verb, part); err != nil {
 			return err
 		}
-		part.reserved = d.hold.verb == stint.Reserve && !d.checks[part.places[0]].over && !part.Replayed
 		if d.hold.verb == stint.Reserve && part.Replayed {
 			d.hold.verb = stint.Commit // Envoy asks once before a stream: this is its end, by the same entry
 			if err := d.carry(ctx, stint.Commit, part); err != nil {
@@ -174,6 +173,7 @@ func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) e
 	case err != nil:
 		return err
 	}
+	part.reserved = verb == stint.Reserve && decided.Allowed && !h.Replayed
 	for _, at := range part.places {
 		k := &d.checks[at]
 		k.note(&op, &decided, false)
@@ -183,21 +183,17 @@ func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) e
 	return nil
 }
 
-// dropHold takes back what was reserved for a request that other limits deny.
-func (d *decision) dropHold(ctx context.Context) error {
+// dropHold takes back what was reserved for a request that other limits deny. What the store can't take back expires: the
+// request is denied all the same.
+func (d *decision) dropHold(ctx context.Context) {
 	if len(d.hold.parts) == 0 || !d.exceeded() {
-		return nil
+		return
 	}
 	for i := range d.hold.parts {
-		part := &d.hold.parts[i]
-		if !part.reserved {
-			continue
-		}
-		if _, _, err := d.decideHold(ctx, stint.Cancel, part, &part.HoldOp); err != nil {
-			return err
+		if part := &d.hold.parts[i]; part.reserved {
+			_, _, _ = d.decideHold(ctx, stint.Cancel, part, &part.HoldOp)
 		}
 	}
-	return nil
 }
 
 func (d *decision) decideHold(

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
+	"github.com/stint-go/stint/storetest"
 )
 
 const holding = `
@@ -90,6 +91,82 @@ func TestStreamsAtOnce(t *testing.T) {
 	if l := response.Statuses[0].CurrentLimit; l.RequestsPerUnit != 2 || l.Unit != pb.RateLimitResponse_RateLimit_UNKNOWN {
 		t.Errorf("the limit is %v", l)
 	}
+}
+
+// All that a request reserves is held or nothing is, whichever of its descriptors denies, and in whatever order they are.
+func TestAnyDescriptorDenies(t *testing.T) {
+	orders := [][]string{
+		{"places", "tokens", "requests"}, {"places", "requests", "tokens"}, {"tokens", "places", "requests"},
+		{"tokens", "requests", "places"}, {"requests", "places", "tokens"}, {"requests", "tokens", "places"},
+	}
+	for _, test := range []struct {
+		denies      string
+		taken, hits int64
+		plain       bool // whether requests has no hold
+		says        string
+	}{
+		{denies: "tokens", taken: 500, hits: 600, says: "over:500"},
+		{denies: "tokens", taken: 500, hits: 600, says: "over:500", plain: true},
+		{denies: "tokens", hits: 2000, says: "over:1000"}, // more than the limit itself
+		{denies: "tokens", hits: 2000, says: "over:1000", plain: true},
+		{denies: "places", taken: 2, hits: 1, says: "over:0"},
+		{denies: "places", taken: 2, hits: 1, says: "over:0", plain: true},
+		{denies: "requests", taken: 3, hits: 1, says: "over:0"},
+	} {
+		for _, order := range orders {
+			s := newService(t, rls.Config{}, holding)
+			for i := range test.taken {
+				ask(t, s, before(test.denies+"=u", strconv.FormatInt(i, 10), 1))
+			}
+			left := map[string]string{"places": "ok:2", "tokens": "ok:1000", "requests": "ok:3"}
+			left[test.denies] = test.says
+			var request []*common.RateLimitDescriptor
+			want := "over"
+			for _, name := range order {
+				d := before(name+"=u", "r", 1)
+				if name == test.denies {
+					d = before(name+"=u", "r", test.hits)
+				} else if name == "requests" && test.plain {
+					d = entries(name + "=u")
+				}
+				request, want = append(request, d), want+" "+left[name]
+			}
+			delete(left, test.denies)
+			walk(t, s, []step{{request, want}, {request, want}}) // the same id may ask again
+			for name, all := range left {
+				walk(t, s, []step{{of(costing(name+"=u", 0)), "ok " + all}})
+			}
+			for name, n := range gathered(t, s) {
+				if n != 0 && strings.Contains(name, "error") {
+					t.Errorf("%s denies of %v: %s is %v", test.denies, order, name, n)
+				}
+			}
+		}
+	}
+}
+
+// A request that others deny stays denied when the store can't take back what was held for it: it expires.
+func TestHoldThatCantBeTakenBack(t *testing.T) {
+	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+	store.Inject(func(c storetest.Call) (f storetest.Fault) {
+		if c.Ops[0].Verb == stint.Cancel {
+			f.Err = stint.ErrUnavailable
+		}
+		return f
+	})
+	walk(t, newService(t, rls.Config{Store: store}, holding), []step{
+		{of(costing("requests=u", 3)), "ok ok:0"},
+		{of(before("tokens=u", "1", 100), entries("requests=u")), "over ok:900 over:0"},
+	})
+}
+
+// An end by the first phase's entry is no hold that others could deny.
+func TestEndThatOthersDeny(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(before("tokens=u", "1", 100), costing("requests=u", 3)), "ok ok:900 ok:0"},
+		{of(after("tokens=u", "1", 50)), "ok ok:950"},
+		{of(before("tokens=u", "1", 50), entries("requests=u")), "over ok:0 over:0"}, // it ended before
+	})
 }
 
 // What another limit denies holds nothing, and its id has ended.
