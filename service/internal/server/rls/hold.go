@@ -157,7 +157,7 @@ func (d *decision) addPart(places []int, suffix string) {
 
 // carry has the store carry out an operation on a hold, and takes over what it says. A commit of a hold that the store
 // does not know is charged if the request says its hits: the stream was admitted while the store was unreachable, or was
-// denied and cost that much all the same. Without them it is ignored, as is what has ended before: the stream is over.
+// denied and cost that much all the same. Without them it is only told what is left, as of what has ended before.
 func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) error {
 	h := stint.HoldOp{Hold: part.Hold}
 	if verb == stint.Commit && d.hold.explicit {
@@ -165,11 +165,17 @@ func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) e
 	}
 	op, decided, err := d.decideHold(ctx, verb, part, &h)
 	part.HoldOp = h
+	if errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrUnknownReservation) { // the stream is over
+		verb = stint.Peek
+		op, decided, err = d.decideHold(ctx, verb, part, nil)
+	}
 	switch {
-	case errors.Is(err, stint.ErrResolved), errors.Is(err, stint.ErrUnknownReservation):
-		return nil
 	case errors.Is(err, stint.ErrOtherClaims):
-		return stint.Invalid(reserveEntry, d.hold.id, "an id with the limits that it was reserved for")
+		entry := reserveEntry
+		if verb == stint.Commit {
+			entry = commitEntry
+		}
+		return stint.Invalid(entry, d.hold.id, "an id with the limits that it was reserved for")
 	case err != nil:
 		return err
 	}

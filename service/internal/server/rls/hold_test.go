@@ -56,10 +56,10 @@ func TestEndOfADeniedStream(t *testing.T) {
 	walk(t, newService(t, rls.Config{}, holding), []step{
 		{of(costing("tokens=u", 950)), "ok ok:50"},
 		{of(before("tokens=u", "1", 600)), "over over:50"},
-		{of(entries("tokens=u,stint_commit=1")), "ok ok:0"}, // ignored: nothing is known of it
+		{of(entries("tokens=u,stint_commit=1")), "ok ok:50"}, // ignored: nothing is known of it
 		{of(after("tokens=u", "1", 20)), "ok ok:30"},
 		{of(after("tokens=u", "1", 20)), "ok ok:30"},
-		{of(after("tokens=u", "1", 0)), "ok ok:0"}, // it has ended, with another cost
+		{of(after("tokens=u", "1", 0)), "ok ok:30"}, // it has ended, with another cost
 		{of(entries("tokens=u")), "ok ok:29"},
 	})
 }
@@ -165,7 +165,7 @@ func TestEndThatOthersDeny(t *testing.T) {
 	walk(t, newService(t, rls.Config{}, holding), []step{
 		{of(before("tokens=u", "1", 100), costing("requests=u", 3)), "ok ok:900 ok:0"},
 		{of(after("tokens=u", "1", 50)), "ok ok:950"},
-		{of(before("tokens=u", "1", 50), entries("requests=u")), "over ok:0 over:0"}, // it ended before
+		{of(before("tokens=u", "1", 50), entries("requests=u")), "over ok:950 over:0"}, // it ended before
 	})
 }
 
@@ -175,7 +175,7 @@ func TestHoldOfARequestThatOthersDeny(t *testing.T) {
 		{of(before("tokens=u", "1", 100), costing("requests=u", 3)), "ok ok:900 ok:0"},
 		{of(before("tokens=u", "2", 100), entries("requests=u")), "over ok:800 over:0"},
 		{of(costing("tokens=u", 0)), "ok ok:900"},
-		{of(entries("tokens=u,stint_commit=2")), "ok ok:0"},
+		{of(entries("tokens=u,stint_commit=2")), "ok ok:900"},
 		{of(before("tokens=u", "3", 5000), costing("requests=v", 1)), "over over:900 ok:3"},
 		{of(costing("requests=v", 0)), "ok ok:3"}, // nor does it count elsewhere
 	})
@@ -236,7 +236,8 @@ func TestWrongHolds(t *testing.T) {
 		{"given back", of(before("tokens=u", "1", -1)), "is_negative_hits"},
 		{"counted", of(before("counted=u", "1", 1)), "accounting: atomic"},
 		{"a place without a hold", of(entries("places=u")), "stint_reserve"},
-		{"other limits", of(after("tokens=other", "live", 1)), "the limits that it was reserved for"},
+		{"other limits", of(after("tokens=other", "live", 1)), "stint_commit is \"live\"; allowed: an id with the limits that it was reserved for"},
+		{"reserved for other limits", of(before("tokens=other", "live", 1)), "stint_reserve is \"live\""},
 	} {
 		_, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: c.ask})
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), c.want) {
