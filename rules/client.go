@@ -66,7 +66,8 @@ func (h *Matched) NeedsReserve() bool {
 func (m *Matches) At(i int) (Matched, error) {
 	c, address := &m.rules[i], m.request.Address
 	h, t := Matched{Rule: &c.Rule}, &c.own
-	switch lacks := m.appendClient(c); {
+	lacks := m.appendClient(c) || c.PartitionBy != "" && m.partition(c) == ""
+	switch {
 	case !lacks:
 		if o := c.overrideOf(m.key, m.address, address, &m.network); o != nil {
 			t = o
@@ -89,8 +90,8 @@ func (m *Matches) At(i int) (Matched, error) {
 	default:
 		key = string(bounded(m.key))
 	}
-	if c.PartitionBy != "" {
-		key = inPartition(partitionTag(m.request.Attributes[c.PartitionBy]), key)
+	if value := m.partition(c); value != "" && !lacks {
+		key = inPartition(partitionTag(value), key)
 	}
 	if err := h.decideBy(t, key, m.cost); err != nil {
 		return Matched{Rule: h.Rule}, err
@@ -191,8 +192,11 @@ func (m *Matches) value(c *match, i int) string {
 	}
 }
 
-// Lacks are the scopes of the i-th rule that the request has nothing for, in the rule's order: nil if it
-// lacks nothing. PerIP is the last of them also where the request would be counted by its address as Missing
+// partition is what the request has for the rule's PartitionBy.
+func (m *Matches) partition(c *match) string { return m.request.Attributes[c.PartitionBy] }
+
+// Lacks are the scopes of the i-th rule that the request has nothing for, in the rule's order, and the attribute of its
+// PartitionBy as a scope: nil if it lacks nothing. PerIP is the last of them also where the request would be counted by its address as Missing
 // says, and has none.
 func (m *Matches) Lacks(i int) []string {
 	c := &m.rules[i]
@@ -201,6 +205,9 @@ func (m *Matches) Lacks(i int) []string {
 		if m.value(c, j) == "" {
 			lacks = append(lacks, scope)
 		}
+	}
+	if attribute := Custom(c.PartitionBy); c.PartitionBy != "" && m.partition(c) == "" && !slices.Contains(lacks, attribute) {
+		lacks = append(lacks, attribute)
 	}
 	if len(lacks) > 0 && c.Missing == MissingIP && m.request.Address == "" && !slices.Contains(lacks, PerIP) {
 		lacks = append(lacks, PerIP)
@@ -220,11 +227,14 @@ func (r *Rule) OverrideKey(key string) (string, error) { return r.clientKey(key,
 
 // clientKey is ClientKey where IPv6 clients are counted by so many bits; 0 stands for any number.
 func (r *Rule) clientKey(client string, bits int, networks bool) (string, error) {
-	if tag, rest := r.cutPartition(client); tag != "" {
-		key, err := r.clientKey(rest, bits, networks)
-		return inPartition(tag, key), err
+	tag := ""
+	if !networks { // an override is one of all partitions
+		var err error
+		if tag, client, err = r.cutPartition(client); err != nil {
+			return "", err
+		}
 	}
-	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP {
+	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP && tag == "" {
 		if allowed := addressFault(address, bits, false); allowed != "" {
 			return "", stint.Invalid("key", r.shownKey(client), "behind "+fallbackPrefix+" "+allowed)
 		}
@@ -235,7 +245,7 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 		return "", err
 	}
 	key, _ := r.keyOf(parts)
-	return string(bounded(key)), nil
+	return inPartition(tag, string(bounded(key))), nil
 }
 
 // ClientClaims are the key and the policies under which a rule may have counted a client: its own
@@ -278,7 +288,7 @@ func (s *Set) client(id, client string) (c *compiled, key string, o *terms, err 
 	if key, err = c.clientKey(client, s.bits, false); err != nil {
 		return nil, "", nil, err
 	}
-	_, client = c.cutPartition(client)
+	_, client, _ = c.cutPartition(client)
 	if parts, err := splitKey("key", client, ""); err == nil { // not one that is counted by address
 		text, start := c.keyOf(parts)
 		address, buffer := "", []byte(nil)

@@ -11,31 +11,32 @@ import (
 // maxPartition bounds an attribute's value that is a partition's tag as it is.
 const maxPartition = 64
 
-// partitionTag is a value as Redis Cluster reads it from a key: in braces. One that is long, or has braces or control
-// characters itself, is hashed. Of "" it is "".
+// partitionTag is a value as Redis Cluster reads it from a key: in braces. One that is long, or has braces, backslashes or
+// control characters itself, is hashed, behind a backslash.
 func partitionTag(value string) string {
-	if value == "" {
-		return ""
-	}
-	if len(value) > maxPartition || strings.ContainsAny(value, "{}") || !isPrintable(value) {
+	if len(value) > maxPartition || strings.ContainsAny(value, `{}\`) || !isPrintable(value) {
 		sum := sha256.Sum256([]byte(value))
-		value = hex.EncodeToString(sum[:maxPartition/4])
+		value = `\` + hex.EncodeToString(sum[:maxPartition/4])
 	}
 	return "{" + value + "}"
 }
 
 // inPartition is a client's key behind the tag of its partition.
 func inPartition(tag, key string) string {
-	if tag != "" && len(tag)+len(key) > stint.MaxKeyBytes {
+	if len(tag)+len(key) > stint.MaxKeyBytes {
 		key = hashed([]byte(key))
 	}
 	return tag + key
 }
 
-// cutPartition takes the tag of a partition off a client, if the rule has partitions.
-func (r *Rule) cutPartition(client string) (tag, rest string) {
-	if value, rest, found := strings.Cut(client, "}"); found && r.PartitionBy != "" && strings.HasPrefix(value, "{") {
-		return value + "}", rest
+// cutPartition takes the tag of a partition off a client. Only one that is counted by address instead has none.
+func (r *Rule) cutPartition(client string) (tag, rest string, err error) {
+	if r.PartitionBy == "" || r.Missing == MissingIP && strings.HasPrefix(client, fallbackPrefix) {
+		return "", client, nil
 	}
-	return "", client
+	value, rest, found := strings.Cut(client, "}")
+	if !found || len(value) < 2 || value[0] != '{' {
+		return "", "", stint.Invalid("key", r.shownKey(client), "a client behind the value of "+r.PartitionBy+" in braces, as in {VALUE}CLIENT")
+	}
+	return value + "}", rest, nil
 }

@@ -35,8 +35,8 @@ type Rule struct {
 	// [Custom] with an attribute's name; several are one composite key, and global stands
 	// alone. It has no default.
 	Scope []string `doc:"scope" one:"scope" is:"scope"`
-	// Missing is how requests that lack a part of Scope are treated. It has no default
-	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
+	// Missing is how requests that lack a part of Scope, or PartitionBy's attribute, are treated. It has no default where
+	// the scope has a user, an API key or an attribute, or with PartitionBy; elsewhere it is MissingDeny.
 	Missing Missing `doc:"missing"`
 	// MissingStatus is the HTTP status of a request that MissingDeny denies: 401, which asks its sender who it is, and
 	// is UNAUTHENTICATED in gRPC. Default: 0, as other denials: 429.
@@ -68,7 +68,7 @@ type Rule struct {
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
 	// PartitionBy names an attribute by whose value a request's claims are placed in a cluster: those of all rules that have
 	// it are then decided, and held, in one partition. The key is the value in braces and the client's; the same client under
-	// another value has another state. A request without it is placed by its client. Default: "", by the client.
+	// another value has another state. A request without the attribute is treated as Missing says. Default: "", by the client.
 	PartitionBy string `doc:"partition_by"`
 	// Reserve says how a request's permits are held by package enforce's Reserve. Default: as stint.Hold's.
 	Reserve Reserve `doc:"reserve"`

@@ -245,7 +245,7 @@ func (r *Rule) validateScope(f *faults) {
 		f.invalid("scope", came, scopes)
 		return
 	}
-	mayLack := false
+	mayLack := r.PartitionBy != ""
 	for i, scope := range r.Scope {
 		attribute, custom := strings.CutPrefix(scope, CustomPrefix)
 		switch {
@@ -263,14 +263,14 @@ func (r *Rule) validateScope(f *faults) {
 	case r.Missing > MissingIP:
 		f.invalid("missing", uint8(r.Missing), "skip, deny or ip")
 	case r.Missing == MissingUnset && mayLack:
-		f.invalid("missing", "", "skip, deny or ip: what becomes of a request that lacks what the scope asks for")
-	case r.Missing == MissingIP && slices.Contains(r.Scope, PerIP) && len(r.Scope) == 1:
+		f.invalid("missing", "", "skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for")
+	case r.Missing == MissingIP && slices.Contains(r.Scope, PerIP) && len(r.Scope) == 1 && r.PartitionBy == "":
 		f.invalid("missing", "ip", "skip or deny, since the scope is the address already")
 	case r.MissingStatus != 0 && r.MissingStatus != 401:
 		f.invalid("missing_status", strconv.Itoa(r.MissingStatus), "401, or none")
 	case r.MissingStatus != 0 && r.Missing != MissingDeny:
 		f.invalid("missing_status", strconv.Itoa(r.MissingStatus), "none without missing: deny, by which it is answered")
-	case r.Missing != MissingUnset && slices.Contains(r.Scope, Global):
+	case r.Missing != MissingUnset && slices.Contains(r.Scope, Global) && r.PartitionBy == "":
 		f.invalid("missing", r.Missing.String(), "none with the scope global, which nothing lacks")
 	}
 }

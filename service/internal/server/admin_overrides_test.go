@@ -78,6 +78,11 @@ func TestOverrideThatResets(t *testing.T) {
 	d.ask("PUT", path+"?reset=true", five).is(200)
 	ask("ann", 200, 200, 200, 200, 200, 429)
 	ask("bob", 429)
+	d.ask("PUT", "/api/v1/rules/split", `{"scope":"per_user","missing":"deny","partition_by":"tenant","reserve":{"ttl":"30s","on_expiry":"keep"},"match":{"path":"/split"},`+fiveAnHour+`}`).is(201)
+	const split = "/api/v1/rules/split/overrides/ann"
+	d.ask("PUT", split+"?reset=true", five).problem(400, "a client behind the value of tenant in braces")
+	d.ask("GET", split, "").is(404)
+	d.ask("PUT", split, five).is(201)
 	d.ask("PUT", path, five+"x").problem(400)
 	d.ask("PUT", path, `{"reset":true,`+five[1:]).problem(400, "reset")
 }

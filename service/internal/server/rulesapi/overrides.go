@@ -50,6 +50,11 @@ func (c *call) putOverride() error {
 		return err
 	}
 	rule, created, err := c.changeOne("put an override of", true, func(rule *rules.Rule) error {
+		if reset {
+			if _, err := rule.ClientKey(c.client); err != nil {
+				return err
+			}
+		}
 		if at := overrideIndex(rule, c.client); at >= 0 {
 			rule.Overrides[at] = override
 		} else {

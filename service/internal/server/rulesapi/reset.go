@@ -77,7 +77,7 @@ func (c *call) reset() error {
 	if err != nil {
 		return err
 	}
-	c.about(&rule, client)
+	c.shown = key
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
 	if err := c.api.config.Limiter.ResetClient(ctx, rule.ID, client); err != nil {
