@@ -19,11 +19,11 @@ func (s *service) reserveHold(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *service) commitHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.Commit, costMembers|settledMembers|idMember|ttlMember|expiresAtMember)
+	return s.hold(w, r, stint.Commit, endMembers|permitsMember)
 }
 
 func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.Cancel, claimMembers|settledMembers|idMember)
+	return s.hold(w, r, stint.Cancel, endMembers)
 }
 
 func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {

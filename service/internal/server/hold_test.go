@@ -79,6 +79,12 @@ func TestHoldsOfAKey(t *testing.T) {
 	if _, end := f.hold(api.PathCancel, `{"id":"b","key":"k","policy":"gateway"}`, http.StatusOK); end.Applied != -30 {
 		t.Errorf("cancel: %+v", end)
 	}
+	// A cancel takes what a commit does, but for permits.
+	same := fmt.Sprintf(`{"id":"b","key":"k","policy":"gateway","ttl":"90s","expiresAt":%d}`, first.ExpiresAt)
+	if _, end := f.hold(api.PathCancel, same, http.StatusOK); end.Applied != -30 || !end.Replayed {
+		t.Errorf("cancel again: %+v", end)
+	}
+	f.post(api.PathCancel, `{"id":"b","key":"k","policy":"gateway","permits":1}`).problem(http.StatusBadRequest, `parameter is "permits"`)
 	f.post(api.PathCommit, strings.Replace(commit, "12", "13", 1)).holdProblem(http.StatusConflict, api.ProblemHoldResolved, `the hold "a" was committed at`)
 	f.post(api.PathCancel, `{"id":"b","key":"other","policy":"gateway"}`).holdProblem(http.StatusConflict, api.ProblemHoldResolved, `was cancelled at`)
 	f.post(api.PathCommit, `{"id":"never","key":"k","policy":"gateway","permits":1}`).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "not known")
@@ -87,7 +93,7 @@ func TestHoldsOfAKey(t *testing.T) {
 	f.hold(api.PathReserve, `{"id":"kept","key":"money","onExpiry":"keep","permits":5,"ttl":"1s"}`, http.StatusOK)
 	metrics := f.get(api.PathMetrics).body
 	for outcome, want := range map[string]int{
-		"reserved": 4, "replayed": 2, "denied": 1, "committed": 1, "cancelled": 1, "resolved": 2, "unknown": 1, "late": 0, "lost": 0,
+		"reserved": 4, "replayed": 3, "denied": 1, "committed": 1, "cancelled": 1, "resolved": 2, "unknown": 1, "late": 0, "lost": 0,
 		"full": 0, "degraded": 0, "reset": 0, "expired": 0,
 	} {
 		if line := fmt.Sprintf("rate_limiter_holds_total{outcome=%q} %d\n", outcome, want); !strings.Contains(metrics, line) {
@@ -128,6 +134,13 @@ func TestHoldsByRules(t *testing.T) {
 	if free, _ := f.hold(api.PathReserve, `{"id":"e","path":"/elsewhere"}`, http.StatusOK); !free.Allowed || len(free.Matched) != 0 {
 		t.Errorf("no rule: %+v", free)
 	}
+	small := func(rest string) string {
+		return `{"id":"h","path":"/chat"` + rest + `,"attributes":{"userId":"alice","tokens":5}}`
+	}
+	held, _ := f.hold(api.PathReserve, small(""), http.StatusOK)
+	if _, end := f.hold(api.PathCancel, small(fmt.Sprintf(`,"ttl":"120s","expiresAt":%d`, held.ExpiresAt)), http.StatusOK); end.Applied != -5 {
+		t.Errorf("cancel: %+v", end)
+	}
 	f.hold(api.PathReserve, `{"id":"f","path":"/chat"}`, http.StatusTooManyRequests) // without a user
 	f.post(api.PathReserve, `{"id":"g","path":"/chat","permits":3}`).problem(http.StatusBadRequest, "permits")
 }
@@ -140,7 +153,7 @@ func TestHoldsRefused(t *testing.T) {
 		`{"id":"a","key":"k","ttl":"1ms"}`:               "ttl is",
 		`{"id":"a","key":"k","ttl":"soon"}`:              `ttl is "soon"; allowed: 1s to 1h`,
 		`{"id":"a","key":"k","onExpiry":"burn"}`:         `onExpiry is "burn"; allowed: release or keep`,
-		`{"id":"a","key":"k","ttl":5}`:                   "ttl is a number; allowed: a string",
+		`{"id":"a","key":"k","ttl":5}`:                   `ttl is a number; allowed: a string such as "120s"`,
 		`{"id":7,"key":"k"}`:                             "id is a number",
 		`{"id":"a","key":"k","permits":0}`:               "permits",
 		`{"id":"a","key":"k","expiresAt":5}`:             "expiresAt",

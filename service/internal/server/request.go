@@ -45,6 +45,7 @@ const (
 	claimMembers      = keyMember | algorithmMember | policyMember
 	costMembers       = claimMembers | permitsMember
 	reserveMembers    = costMembers | settledMembers | idMember | ttlMember | onExpiryMember
+	endMembers        = claimMembers | settledMembers | idMember | ttlMember | expiresAtMember
 	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember | setMember
 	evaluationMembers = settledMembers | waitMember
 )
@@ -323,6 +324,9 @@ func (s *scanner) member(q *request, name string) error {
 		q.id, err = s.textOf(name)
 		return err
 	case m == ttlMember:
+		if s.next() != '"' {
+			return s.mistyped(name, `a string such as "120s"`)
+		}
 		q.ttl, err = s.textOf(name)
 		return err
 	case m == onExpiryMember:
