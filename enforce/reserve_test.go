@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -95,5 +96,30 @@ func TestReserveWithShadows(t *testing.T) {
 	r, v := reserve(t, limiter, alice, stint.Hold{})
 	if r == nil || !v.Allowed || len(v.Shadowed) != 1 || v.Shadowed[0] != "shadow" {
 		t.Errorf("%v, %+v", r, v)
+	}
+}
+
+// What the handler does not say is what was held, of every rule its own.
+func TestWhatTheHandlerDoesNotSayIsWhatWasHeld(t *testing.T) {
+	for _, costs := range [][2]rules.Cost{
+		{{Permits: 5}, {Permits: 1}},
+		{{Permits: 1}, {Permits: 5}},
+		{{Attribute: "tokens", Permits: 5}, {Attribute: "bytes", Permits: 50}},
+		{{Attribute: "tokens", Permits: 50}, {Permits: 5}},
+	} {
+		a, b := per("a", stint.FixedWindow(100, time.Hour)), per("b", stint.FixedWindow(100, time.Hour))
+		a.Cost, b.Cost = costs[0], costs[1]
+		limiter, _ := newLimiter(t, a, b)
+		var cost enforce.RunningCost
+		var v enforce.Verdict
+		if err := cost.Reserve(t.Context(), limiter, &alice, stint.Hold{}, &v); err != nil || !v.Allowed {
+			t.Fatal(v, err)
+		}
+		held := left(t, limiter, alice)
+		cost.Begin(t.Context())
+		if err := cost.End(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantLeft(t, fmt.Sprint("committed ", costs), left(t, limiter, alice), held)
 	}
 }

@@ -72,8 +72,9 @@ func (c *RunningCost) Begin(ctx context.Context) context.Context {
 // endTime is how long the end of a hold may take.
 const endTime = 5 * time.Second
 
-// End ends a request's hold, if it has one: with the cost that was said, or with what is held. Of a request whose handler
-// did not begin nothing is charged. The client may be gone. A hold that the handler has ended by itself is no error.
+// End ends a request's hold, if it has one: with the cost that was said, or with what each limit holds. Of a request
+// whose handler did not begin nothing is charged. The client may be gone. A hold that the handler has ended by itself is
+// no error.
 func (c *RunningCost) End(ctx context.Context) (err error) {
 	if c.hold == nil {
 		return nil
@@ -90,7 +91,7 @@ func (c *RunningCost) End(ctx context.Context) (err error) {
 	case c.said.Load():
 		_, err = c.hold.Commit(ctx, max(0, c.permits.Load()))
 	default:
-		_, err = c.hold.Commit(ctx, c.hold.Permits())
+		_, err = c.hold.CommitHeld(ctx)
 	}
 	if errors.Is(err, stint.ErrResolved) {
 		return nil
