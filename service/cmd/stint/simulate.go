@@ -25,7 +25,7 @@ type simulation struct {
 	process
 	limits, files []string
 	pattern       simulate.Pattern
-	length        string
+	length, hold  string
 	reorder       string
 	logs          []string
 	reader        simulate.ReaderOptions
@@ -45,7 +45,8 @@ func simulateCommand(p process) *cobra.Command {
 		Short: "Show what limits would do to the traffic of a log, or to a pattern",
 		Long: "Show what limits would do to the requests of access logs, in virtual time: whom they deny, how\n" +
 			"often, how long. Logs are of nginx, Apache (combined), Caddy, Envoy (JSON), AWS load balancers,\n" +
-			"or CSV or JSON lines with time, key and cost; plain or compressed by gzip or zstd. - is standard input.\n\n" +
+			"or CSV or JSON lines with time, key and cost; plain or compressed by gzip or zstd. - is standard input.\n" +
+			"With a column hold, such as 2.5s, a request holds what it takes for so long; actual is what it cost then.\n\n" +
 			"  stint simulate --limit 100/1m access.log\n" +
 			"  stint simulate --candidate a.yaml --candidate b.yaml --html report.html access.log.gz\n" +
 			"  stint simulate --limit 100/1m --pattern boundary-burst\n\n" +
@@ -62,6 +63,7 @@ func simulateCommand(p process) *cobra.Command {
 	)
 	flags.IntVar(&s.pattern.Clients, "clients", 0, "`NUMBER` of the pattern's clients (default 100; boundary-burst: 1)")
 	flags.StringVar(&s.length, "length", "", "`DURATION` of the pattern (default 10m; diurnal: 1d; boundary-burst: two windows)")
+	flags.StringVar(&s.hold, "hold", "0s", "`DURATION` for which each of the pattern's requests holds what it takes, as concurrency limits need")
 	flags.StringVar(&s.pattern.Client, "client", "", "`NAME` of the pattern's clients, as address, user and API key (default client-1 and so on; with --clients 1 the name alone)")
 	flags.StringVar(&s.pattern.Path, "path", "/", "`PATH` that the pattern's requests ask for")
 	flags.StringVar(&s.pattern.Method, "method", "GET", "`METHOD` of the pattern's requests")
@@ -116,7 +118,7 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 		}
 		return nil
 	}
-	reading, making := []string{"format", "reorder"}, []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst"}
+	reading, making := []string{"format", "reorder"}, []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst", "hold"}
 	switch {
 	case s.replay:
 		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
@@ -233,11 +235,10 @@ func (s *simulation) addLimit(text string) error {
 	}
 	parsed, _, err := file.Parse("--limit", []byte("[{id: limit, scope: per_ip, limits: "+list+"}]"))
 	if err == nil {
+		rule := simulate.LimitRule("limit", parsed[0].Limits...)
+		rule.Costs = parsed[0].Costs
 		var set *rules.Set
-		if set, err = rules.Compile(
-			[]rules.Rule{simulate.LimitRule("limit", parsed[0].Limits...)},
-			rules.Options{},
-		); err == nil {
+		if set, err = rules.Compile([]rules.Rule{rule}, rules.Options{}); err == nil {
 			s.add(text, set)
 		}
 	}
@@ -269,8 +270,11 @@ func (s *simulation) preparePattern() error {
 	if burst && window > 0 {
 		p.Window, p.Length = window, 2*window
 	}
+	var err error
+	if p.Hold, err = stint.ParseDuration(s.hold); err != nil {
+		return misused("--hold: %v", err)
+	}
 	if s.length != "" {
-		var err error
 		if p.Length, err = stint.ParseDuration(s.length); err != nil {
 			return misused("--length: %v", err)
 		}

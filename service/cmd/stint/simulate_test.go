@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,11 +109,62 @@ func TestSimulateFaults(t *testing.T) {
 		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--format", "csv"}},
 		{"--decisions is -", exitUsage, []string{"--limit", "1/s", "--decisions", "-", log}},
 		{"there are no lines", exitFailed, []string{"--limit", "1/s", writeFile(t, "")}},
+		{"--hold", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--hold", "5"}},
+		{"with --pattern only", exitUsage, []string{"--limit", "1/s", "--hold", "5s", log}},
+		{`hold is "missing in line 1"`, exitFailed, []string{"--limit", "{algorithm: concurrency, capacity: 2}", log}},
+		{`hold is "missing in line 1"`, exitFailed, []string{"--limit", "{algorithm: concurrency, capacity: 2}", "--pattern", "steady"}},
 		{"no line is a request", exitFailed, []string{"--limit", "1/s", writeFile(t, "oops\n")}},
 	} {
 		code, _, stderr := do(t, nil, append([]string{"simulate"}, test.args...)...)
 		if code != test.code || !strings.Contains(stderr, test.want) || !strings.HasPrefix(stderr, "stint: ") {
 			t.Errorf("%q: exit %d: %s; want %d and %q", test.args, code, stderr, test.code, test.want)
+		}
+	}
+}
+
+// TestSimulateHolds: a table with holds is decided by a concurrency limit and a rate together, and every report has the
+// most that was held at once. --limit takes the cost of each limit.
+func TestSimulateHolds(t *testing.T) {
+	table := writeFile(t, "time,key,cost,hold,actual\n1000.0,a,60,10s,20\n1001.0,a,60,10,\n1010.0,a,60,1s,0\n1010.5,a,20,1s,\n1010.6,a,20,1s,\n")
+	page, decisions := filepath.Join(t.TempDir(), "a.html"), filepath.Join(t.TempDir(), "a.jsonl")
+	args := []string{"simulate", "--limit", "[{algorithm: concurrency, capacity: 2, cost: 1}, {algorithm: sliding_window_counter, limit: 100, window: 1h}]", table}
+	code, out, stderr := do(t, nil, append(args, "--html", page, "--decisions", decisions)...)
+	if code != exitOK || stderr != "" || !strings.Contains(out, "at once") {
+		t.Fatalf("exit %d: %s\n%s", code, stderr, out)
+	}
+	if !strings.Contains(readFile(t, page), ">2 at once<") {
+		t.Error("the page does not say how many are held at once")
+	}
+	var allowed []string
+	for line := range strings.Lines(readFile(t, decisions)) {
+		var verdict struct {
+			Allowed   bool
+			Remaining int64
+		}
+		if err := json.Unmarshal([]byte(line), &verdict); err != nil {
+			t.Fatal(err)
+		}
+		allowed = append(allowed, fmt.Sprint(verdict.Allowed, verdict.Remaining))
+	}
+	// 60 are held; 60 more do not fit; 20 were used and 60 are held; 20 more, in the second place; none is left.
+	if want := []string{"true 1", "false 40", "true 1", "true 0", "false 0"}; !slices.Equal(allowed, want) {
+		t.Errorf("decisions %q, want %q", allowed, want)
+	}
+	code, out, stderr = do(t, nil, append(args, "--json")...)
+	var report simulate.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK {
+		t.Fatalf("%v, exit %d: %s", err, code, stderr)
+	}
+	for _, limit := range report.Candidates[0].Rules[0].Limits {
+		switch limit.Limit {
+		case "concurrency 2":
+			if limit.Span != 0 || limit.ClientPeak != 2 {
+				t.Errorf("%+v", limit)
+			}
+		default:
+			if limit.ClientPeak != 100 {
+				t.Errorf("%+v", limit)
+			}
 		}
 	}
 }

@@ -84,6 +84,8 @@ type simulationRequest struct {
 		Path   string `json:"path"`
 		Method string `json:"method"`
 		Burst  int    `json:"burst"`
+		// Hold is for how long each request holds what it takes. Default: "", it takes.
+		Hold string `json:"hold"`
 	} `json:"pattern"`
 	// Format is the log's. Default: "", which its first line tells.
 	Format string `json:"format"`
@@ -142,14 +144,14 @@ func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http
 	if err != nil {
 		return err
 	}
-	simulation, err := simulate.New(simulate.Config{
-		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory, DenyByDefault: s.deny,
-		Proceed: func() error { return s.proceed(ctx) },
-	})
+	t, err := s.traffic(ctx, request, parts)
 	if err != nil {
 		return err
 	}
-	t, err := s.traffic(ctx, request, parts)
+	simulation, err := simulate.New(simulate.Config{
+		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory, DenyByDefault: s.deny,
+		Proceed: func() error { return s.proceed(ctx) }, NoHolds: t.recent,
+	})
 	if err != nil {
 		return err
 	}
@@ -234,6 +236,7 @@ type traffic struct {
 	input   *simulate.Input // of a log
 	notes   []string
 	leftOut int64 // as in simulationAnswer
+	recent  bool  // whether it is what was decided lately, of which nobody knows how long it held
 }
 
 // within is a source that ends with ctx, and refuses to be longer than a simulation may be.
@@ -297,6 +300,11 @@ func (s *simulator) traffic(
 		var err error
 		if pattern.Length, err = stint.ParseDuration(p.Length); err != nil {
 			return nil, err
+		}
+		if p.Hold != "" {
+			if pattern.Hold, err = stint.ParseDuration(p.Hold); err != nil {
+				return nil, err
+			}
 		}
 		if p.Window != "" {
 			if pattern.Window, err = stint.ParseDuration(p.Window); err != nil {
@@ -362,6 +370,7 @@ func (s *simulator) replay(t *traffic) error {
 		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
 	}
 	set, recent := s.rules(), s.recent.Hold()
+	t.recent = true
 	t.source = func(add func(*simulate.Event) error) error {
 		order := simulate.NewOrder(5*time.Second, add).Hold(maxSimulatedHeld) // recent decisions may be a second out of order
 		var fault error
@@ -378,7 +387,7 @@ func (s *simulator) replay(t *traffic) error {
 		if recent.Sample.OneIn > 1 {
 			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", recent.Sample.OneIn))
 		}
-		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields.")
+		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields. Nor is it known for how long one held: rules with a concurrency limit are left out.")
 		if fault != nil {
 			return fault
 		}

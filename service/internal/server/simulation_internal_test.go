@@ -241,3 +241,32 @@ func TestSimulatePatternOfRules(t *testing.T) {
 		t.Errorf("notes %q", answer.Notes)
 	}
 }
+
+// What a pattern or a log says of holds is simulated; of recent decisions nothing is known, so that a concurrency limit is
+// left out.
+func TestSimulateHolds(t *testing.T) {
+	places := rules.Rule{ID: "places", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.Concurrency(2)}}
+	s := newSimulator(t, places)
+	pattern := `{"name":"steady","rate":1,"clients":1,"length":"11s","hold":"HOLD"}`
+	status, answer, fault := simulated(t, s, `{"inForce":true,"pattern":`+strings.Replace(pattern, "HOLD", "4s", 1)+`}`, nil)
+	if status != http.StatusOK || answer.Candidates[0].Total.Admitted != 6 || answer.Candidates[0].Total.Denied != 4 { // 1, 2, 5, 6, 9, 10
+		t.Errorf("%d %s: %+v", status, fault, answer.Report)
+	}
+	if status, _, fault = simulated(t, s, `{"inForce":true,"pattern":`+strings.Replace(pattern, "HOLD", "4", 1)+`}`, nil); status != http.StatusBadRequest || !strings.Contains(fault, "duration") {
+		t.Errorf("%d %s", status, fault)
+	}
+	log := "time,key,hold\n1.0,a,5s\n2.0,a,5s\n3.0,a,"
+	status, answer, fault = simulated(t, s, `{"inForce":true}`, []byte(log+"5s\n"))
+	if status != http.StatusOK || answer.Candidates[0].Total.Denied != 1 {
+		t.Errorf("%d %s: %+v", status, fault, answer.Report)
+	}
+	if status, _, fault = simulated(t, s, `{"inForce":true}`, []byte(log+"\n")); status != http.StatusBadRequest || !strings.Contains(fault, "missing in line 4") {
+		t.Errorf("%d %s", status, fault)
+	}
+	s.recent = activity.New(activity.Config{})
+	s.recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: 1_800_000_000_000_000, Rule: "places", Claim: stint.Claim{Key: "192.0.2.1"}, Method: "GET", Path: "/"})
+	status, answer, fault = simulated(t, s, `{"inForce":true}`, nil)
+	if status != http.StatusOK || answer.Candidates[0].Total.Admitted != 1 || !strings.Contains(strings.Join(answer.Notes, " "), "rules with a concurrency limit are left out. No request met these rules of in force: places.") {
+		t.Errorf("%d %s: %+v", status, fault, answer)
+	}
+}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/stint-go/stint"
@@ -22,20 +23,24 @@ type candidate struct {
 	verdict Verdict
 	outcome outcome
 	decided func(*Verdict) error
-	fault   error // of decided
-	loaded  int64 // by prefetch, which the compiler would leave out otherwise
+	fault   error        // of decided
+	noHolds bool         // as of Config
+	asked   stint.HoldOp // with which a Reserve is checked
+	loaded  int64        // by prefetch, which the compiler would leave out otherwise
 }
 
 // A tally counts what a rule did, or all of a candidate's together.
 type tally struct {
 	Counts
 
-	rule *rules.Rule
+	rule    *rules.Rule
+	refused error // why the first of its requests can't hold
 }
 
 func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
 	made := &candidate{
-		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided,
+		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided, noHolds: config.NoHolds,
+		asked: stint.HoldOp{Hold: stint.Hold{ID: "simulated"}},
 		store: newStore(config.MaxClients, memory), rules: map[*rules.Rule]*tally{},
 	}
 	return made
@@ -48,7 +53,8 @@ type request struct {
 	claims   []claim
 	shadows  []claim // of rules in shadow, each by itself
 	shadowed []string
-	waits    bool   // whether a rule may hold it
+	waits    bool // whether a rule may have it wait
+	hold     *Hold
 	reason   string // why it is denied without a limit, "" if limits decide
 	denier   *tally // that denies it so
 }
@@ -98,6 +104,12 @@ func (c *candidate) add(r *request) {
 		waiting := *r
 		waiting.claims, waiting.shadows, waiting.shadowed = slices.Clone(r.claims), slices.Clone(r.shadows), slices.Clone(r.shadowed)
 		c.wait(&waiting)
+	case r.hold != nil:
+		o := c.decide(r, stint.Take, r.time)
+		if o.decision.Allowed {
+			c.hold(r)
+		}
+		c.finish(r, o)
 	default:
 		c.finish(r, c.decide(r, stint.Take, r.time))
 	}
@@ -106,7 +118,7 @@ func (c *candidate) add(r *request) {
 // match finds what is to be decided about an event, or why and by which rule it is denied without.
 func (r *request) match(c *candidate, ev *Event) {
 	r.time, r.line, r.claims, r.shadows, r.shadowed = ev.Time, ev.Line, r.claims[:0], r.shadows[:0], r.shadowed[:0]
-	r.waits, r.reason, r.denier = false, "", nil
+	r.waits, r.reason, r.denier, r.hold = false, "", nil, ev.Hold
 	c.total.Requests++
 	if err := c.set.Match(&ev.Request, &c.matches); err != nil {
 		r.reason = "invalid"
@@ -118,10 +130,20 @@ func (r *request) match(c *candidate, ev *Event) {
 		if err == nil && held.Outcome == rules.Skipped {
 			continue
 		}
+		inShadow := held.Rule.OnExceed == rules.Shadow
+		if err == nil && held.NeedsReserve() {
+			if inShadow || r.hold == nil && c.noHolds {
+				continue
+			}
+			c.requireHold(ev, held.Rule)
+		}
 		rule := c.tally(held.Rule)
 		rule.Requests++
-		inShadow := held.Rule.OnExceed == rules.Shadow
 		none = none && inShadow
+		if err == nil && held.Outcome == rules.Limited && r.hold != nil && !inShadow {
+			err = (&stint.Op{Verb: stint.Reserve, Claim: held.Claim, And: held.And, Hold: &c.asked}).Validate()
+			rule.refused = cmp.Or(rule.refused, err)
+		}
 		why := ""
 		switch {
 		case err != nil:
@@ -131,10 +153,10 @@ func (r *request) match(c *candidate, ev *Event) {
 		case held.Outcome == rules.Lacking:
 			why = "missing"
 		case held.Outcome == rules.Limited && inShadow:
-			r.shadows = c.store.claims(r.shadows, rule, held.Claim, held.And)
+			r.shadows = c.store.claims(r.shadows, rule, &held)
 		case held.Outcome == rules.Limited:
-			r.waits = r.waits || held.Rule.OnExceed == rules.Wait
-			r.claims = c.store.claims(r.claims, rule, held.Claim, held.And)
+			r.waits = r.waits || held.Rule.OnExceed == rules.Wait && r.hold == nil
+			r.claims = c.store.claims(r.claims, rule, &held)
 		}
 		switch {
 		case why == "":

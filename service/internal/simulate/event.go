@@ -20,9 +20,20 @@ type Event struct {
 	Status int
 	// Line is its line in the input, from 1; of a pattern its number.
 	Line int64
+	// Hold says that the request holds what it takes until it ends. Default: nil, it takes.
+	Hold *Hold
 	// Request is what rules know of it. The attribute [CostAttribute] is what it takes of limits that were given
 	// without rules; it takes 1 without.
 	Request rules.Request
+}
+
+// A Hold says for how long a request holds its permits, from its time on. Its client renews it, so that it never expires.
+type Hold struct {
+	// For is how long, 0 or more.
+	For time.Duration
+	// Actual is what the request cost in the end: of the limits whose cost a request may name, or of all if there are none.
+	// Below 0 it is what was held.
+	Actual int64
 }
 
 // CostAttribute is the attribute by which the rules of [LimitRule] are paid.
@@ -65,6 +76,9 @@ type Config struct {
 	Proceed func() error
 	// DenyByDefault denies requests for which no rule holds. Default: false.
 	DenyByDefault bool
+	// NoHolds says that nobody knows for how long requests hold. Rules with a concurrency limit hold for none of them then,
+	// as for evaluate. Default: false, such a rule and a request without a Hold are an error.
+	NoHolds bool
 	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, except those
 	// that wait, which come later. The verdict must not be kept. An error ends the simulation.
 	Decided func(*Verdict) error

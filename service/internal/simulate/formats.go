@@ -346,6 +346,14 @@ func (r *Reader) set(name, value string, ev *Event) error {
 		return target(value, q)
 	case "status":
 		return parseStatus(value, ev)
+	case "hold":
+		return parseHold(value, ev)
+	case "actual":
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 || n > stint.MaxPermits {
+			return fmt.Errorf("actual %.20q; expected 0 to %d", value, stint.MaxPermits)
+		}
+		ev.held().Actual = n
 	case CostAttribute:
 		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 1 || n > stint.MaxPermits {
 			return fmt.Errorf("cost %.20q; expected 1 to %d", value, stint.MaxPermits)
@@ -357,6 +365,28 @@ func (r *Reader) set(name, value string, ev *Event) error {
 		q.SetDefault(name, value)
 	}
 	return nil
+}
+
+// parseHold reads how long a request holds: a duration, or seconds.
+func parseHold(text string, ev *Event) error {
+	unit := ""
+	if strings.Trim(text, "0123456789.") == "" {
+		unit = "s"
+	}
+	d, err := stint.ParseDuration(text + unit)
+	if err != nil || d < 0 || d > stint.MaxPeriod {
+		return fmt.Errorf("hold %.20q; expected 0s to 366d, such as 2.5s, or a number of seconds", text)
+	}
+	ev.held().For = d
+	return nil
+}
+
+// held is the event's hold, made without a length if there is none.
+func (ev *Event) held() *Hold {
+	if ev.Hold == nil {
+		ev.Hold = &Hold{For: -1, Actual: -1}
+	}
+	return ev.Hold
 }
 
 // A jsonLine is what lines of Caddy and Envoy, and our own, have: the first of several names that is there counts.
@@ -384,6 +414,8 @@ type jsonLine struct {
 	Time       any            `json:"time"`
 	Key        string         `json:"key"`
 	Cost       any            `json:"cost"`
+	Hold       any            `json:"hold"`
+	Actual     any            `json:"actual"`
 	IP         string         `json:"ip"`
 	User       string         `json:"user"`
 	APIKey     string         `json:"api_key"`
@@ -431,6 +463,8 @@ func (r *Reader) parseJSON(line string, ev *Event) error {
 		{"path", l.Path},
 		{"status", text(l.Status)},
 		{CostAttribute, text(l.Cost)},
+		{"hold", text(l.Hold)},
+		{"actual", text(l.Actual)},
 	} {
 		if err := r.set(field.name, field.value, ev); err != nil {
 			return err

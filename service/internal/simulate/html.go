@@ -190,7 +190,7 @@ func (p *htmlPage) figures(r *Report) {
 			}
 			if len(rule.Limits) > 0 {
 				l := &rule.Limits[0]
-				peak = map[bool]string{true: "≥ "}[l.AtLeast] + Group(l.ClientPeak) + " in " + stint.FormatDuration(micros(l.Span))
+				peak = map[bool]string{true: "≥ "}[l.AtLeast] + Group(l.ClientPeak) + " " + l.per("in ")
 			}
 			rows = append(rows, []string{
 				c.Name, rule.Rule, Group(rule.Requests), Group(rule.Admitted), Group(rule.Denied), percent(rule.Denied, rule.Requests),

@@ -9,6 +9,7 @@ import (
 // A memory counts what tables take, before they take it.
 type memory struct {
 	used, most int64 // bytes; most 0: no bound
+	holds      int64 // that have not ended
 	exceeded   bool  // whether something that can't be left out did not fit
 }
 
@@ -42,6 +43,9 @@ func (m *memory) fault(candidates []*candidate) error {
 	came := fmt.Sprintf(
 		"%d candidates with %d limits in use and the states of %d clients of a limit", len(candidates), limits, states,
 	)
+	if m.holds > 0 {
+		came += fmt.Sprintf(", and %d requests that hold", m.holds)
+	}
 	return stint.Invalid(
 		"candidates", came, fmt.Sprintf("what fits in %d MiB: fewer candidates, rules, limits or clients", m.most>>20),
 	)

@@ -33,6 +33,8 @@ type Pattern struct {
 	// Client is what clients are called, with a number behind unless there is one: as an address, a user and an API key
 	// alike. Default: "", which is client-1 and so on.
 	Client string
+	// Hold is for how long each request holds what it takes. Default: 0, it takes.
+	Hold time.Duration
 	// Path is what they ask for, and Method how. Default: "", which is / and GET.
 	Path, Method string
 	// Burst is how many requests of a client come together, up to [MaxBurst], at the same Rate; of boundary-burst how many
@@ -66,6 +68,8 @@ func (p Pattern) Validate() error {
 		return stint.Invalid("clients", p.Clients, fmt.Sprintf("1 to %d", MaxPatternClients))
 	case p.Burst < 0 || p.Burst > MaxBurst:
 		return stint.Invalid("burst", p.Burst, fmt.Sprintf("0 to %d", MaxBurst))
+	case p.Hold < 0 || p.Hold > stint.MaxPeriod:
+		return stint.Invalid("hold", p.Hold, "0s to 366d")
 	case p.Path != "" && !strings.HasPrefix(p.Path, "/"):
 		return stint.Invalid("path", p.Path, "a path that begins with /")
 	case p.Length < time.Millisecond || p.Length > stint.MaxPeriod:
@@ -177,6 +181,9 @@ func (g *generator) name(client int) string {
 func (g *generator) emit(t float64, client int) error {
 	g.line++
 	g.event = Event{Time: begin + stint.Instant(t*1e6), Line: g.line}
+	if g.Hold > 0 {
+		g.event.Hold = &Hold{For: g.Hold, Actual: -1}
+	}
 	r := &g.event.Request
 	r.Method, r.Path, r.Address = g.Method, g.Path, g.name(client)
 	r.User, r.APIKey = r.Address, r.Address

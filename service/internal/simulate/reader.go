@@ -193,6 +193,9 @@ func (r *Reader) line(line string, add func(*Event) error) error {
 	}
 	r.event = Event{Line: r.input.Lines, Request: rules.Request{Path: "/"}}
 	err := r.parse(line, &r.event)
+	if h := r.event.Hold; err == nil && h != nil && h.For < 0 {
+		err = fmt.Errorf("actual %d without hold", h.Actual)
+	}
 	switch {
 	case err == nil:
 		return add(&r.event)

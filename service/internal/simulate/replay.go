@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
 
@@ -198,6 +199,10 @@ func (r *replay) compare(op *recordedOp) {
 	default:
 		r.unfit("line %d: it was not the store that decided, but %s", op.number, op.Source)
 	}
+	if !op.takes() && op.Verb != stint.Reset.String() && op.Verb != stint.Settle.String() {
+		r.unfit("line %d: holds can't be replayed, as a record does not say which one it is", op.number)
+		return
+	}
 	verb := stint.Take
 	for v := stint.Take; v <= stint.Settle; v++ {
 		if v.String() == op.Verb {
@@ -206,7 +211,7 @@ func (r *replay) compare(op *recordedOp) {
 	}
 	r.claims = r.claims[:0]
 	for _, c := range op.claims {
-		r.claims = r.store.claims(r.claims, nil, c, nil)
+		r.claims = r.store.claims(r.claims, nil, &rules.Matched{Claim: c})
 		if r.changed(&r.claims[len(r.claims)-1]) {
 			r.unfit("line %d: the limits of a client of policy %q changed", op.number, c.Policy.Name())
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -71,6 +72,8 @@ type RuleReport struct {
 	// Sample is 1 if all clients were simulated, else 1 client of so many was; Unsampled are the requests of others.
 	Sample    int64 `json:"sample,omitempty"`
 	Unsampled int64 `json:"unsampled,omitempty"`
+	// Refused is why the service refuses requests of the rule that hold, "" if it does not.
+	Refused string `json:"refused,omitempty"`
 	// Busiest is the most that one client asked for within a second of the clock.
 	Busiest int64 `json:"busiest,omitempty"`
 	// LongestShut is the longest time from a client's denial to its next admission, or to its last request if none
@@ -87,10 +90,12 @@ type RuleReport struct {
 	Heaviest []ClientReport `json:"heaviest,omitempty"`
 }
 
-// A LimitReport has the most that a limit admitted within any span of a length.
+// A LimitReport has the most that a limit admitted within any span of a length. A request that holds counts with what it
+// holds until it ends, and then with what it cost.
 type LimitReport struct {
 	Limit string `json:"limit"`
-	// Span is the limit's window, or the time in which its bucket fills or drains.
+	// Span is the limit's window, or the time in which its bucket fills or drains; 0 of a concurrency limit, whose peaks are
+	// what was held at once.
 	Span int64 `json:"span"`
 	// Peak is of all clients together, at PeakAt, and ClientPeak of one.
 	Peak       int64         `json:"peak"`
@@ -150,6 +155,9 @@ func (s *Simulation) report() *Report {
 // report is of a rule, with the clients of all its tables and up to so many of the heaviest ones.
 func (t *tally) report(tables []*table, most int) RuleReport {
 	r := RuleReport{Rule: t.rule.ID, Counts: t.Counts, Sample: 1, Shares: make([]int64, 8)}
+	if t.refused != nil {
+		r.Refused = prefix.Trim(t.refused.Error())
+	}
 	var denied, heavy []ranked
 	for _, t := range tables {
 		r.Sample, r.Unsampled, r.Busiest = max(r.Sample, 1<<t.level), r.Unsampled+t.skipped, max(r.Busiest, t.busiest)
@@ -265,6 +273,8 @@ func shareOf(c *client) int {
 func describe(l stint.Limit) string {
 	text := algorithmName(l.Algorithm) + " " + stint.Per(l.Capacity, l.Window).String()
 	switch {
+	case l.Algorithm == stint.AlgorithmConcurrency:
+		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity)
 	case l.IsBucket():
 		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity) + ", " + l.Rate.String()
 	case l.Calendar != stint.CalendarNone:

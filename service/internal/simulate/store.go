@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/rules"
 )
 
 // A store has the states of all clients under the policies of one candidate, in virtual time.
@@ -40,14 +41,15 @@ type claim struct {
 	table *table
 	key   key
 	guess int32 // the client, by table.guess
+	named bool  // whether the request may name the cost
 }
 
 // claims makes those of a rule, the key prepared once. They are added to a list.
-func (s *store) claims(list []claim, rule *tally, first stint.Claim, more []stint.Claim) []claim {
-	k := keyOf(first.Key)
-	list = append(list, claim{first, rule, s.table(first.Policy), k, 0})
-	for _, c := range more {
-		list = append(list, claim{c, rule, s.table(c.Policy), k, 0})
+func (s *store) claims(list []claim, rule *tally, of *rules.Matched) []claim {
+	k := keyOf(of.Claim.Key)
+	list = append(list, claim{of.Claim, rule, s.table(of.Claim.Policy), k, 0, of.Named > 0})
+	for i, c := range of.And {
+		list = append(list, claim{c, rule, s.table(c.Policy), k, 0, i+1 < of.Named})
 	}
 	return list
 }
@@ -89,27 +91,27 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 			op.limit.state.reset(op.client)
 			s.outs[i] = stint.Outcome{Allowed: true, Limit: op.limit.Capacity, Remaining: op.limit.Capacity}
 		}
-	} else {
-		s.apply(verb, now)
+	} else if !s.apply(verb, now) {
+		s.untilExpiry(claims)
 	}
 	return stint.Combine(s.outs, now), true
 }
 
-// apply first asks all limits, then carries the operation out on all.
-func (s *store) apply(verb stint.Verb, now stint.Instant) {
+// apply first asks all limits, then carries the operation out on all. It reports whether they admit it.
+func (s *store) apply(verb stint.Verb, now stint.Instant) (allowed bool) {
 	action := algorithm.ActionOf(verb)
 	tried := action
 	if action == algorithm.Take && len(s.ops) > 1 {
 		tried = algorithm.Peek
 	}
-	allowed := true
+	allowed = true
 	for i := range s.ops {
 		op := &s.ops[i]
 		op.limit.state.apply(tried, op.client, now, op.permits, &s.outs[i])
 		allowed = allowed && s.outs[i].Allowed
 	}
 	if action != algorithm.Take || verb == stint.Try && !allowed {
-		return
+		return allowed
 	}
 	for i := range s.ops {
 		op := &s.ops[i]
@@ -122,6 +124,7 @@ func (s *store) apply(verb stint.Verb, now stint.Instant) {
 			op.limit.state.apply(algorithm.Take, op.client, now, op.permits, &s.outs[i])
 		}
 	}
+	return allowed
 }
 
 // A limit has the states of all clients of a policy under one of its limits, and what they were admitted within its
@@ -135,6 +138,8 @@ type limit struct {
 // states are those of all clients under a limit.
 type states interface {
 	apply(action algorithm.Action, client int32, now stint.Instant, n int64, out *stint.Outcome)
+	hold(client int32, n int64) algorithm.Piece // of what was just taken
+	end(client int32, now stint.Instant, held algorithm.Piece, kept int64)
 	reset(client int32)
 	prefetch(client int32)
 	grow()                // by one client
@@ -147,6 +152,8 @@ type statesOf[S any] struct {
 	pages[S]
 
 	transition func(action algorithm.Action, state *S, now stint.Instant, n int64, out *stint.Outcome)
+	piece      func(state *S, n int64) algorithm.Piece
+	giveBack   func(state *S, now stint.Instant, held algorithm.Piece, kept int64)
 	loaded     S // by prefetch
 }
 
@@ -155,6 +162,12 @@ func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Ins
 		n = algorithm.Amount(n)
 	}
 	s.transition(action, s.at(client), now, n, out)
+}
+
+func (s *statesOf[S]) hold(client int32, n int64) algorithm.Piece { return s.piece(s.at(client), n) }
+
+func (s *statesOf[S]) end(client int32, now stint.Instant, held algorithm.Piece, kept int64) {
+	s.giveBack(s.at(client), now, held, kept)
 }
 
 func (s *statesOf[S]) size() int64 { return int64(unsafe.Sizeof(s.loaded)) }
@@ -167,15 +180,20 @@ func (s *statesOf[S]) reset(client int32) { *s.at(client) = *new(S) }
 func statesFor(l stint.Limit) states {
 	switch l.Algorithm {
 	case stint.AlgorithmTokenBucket:
-		return &statesOf[algorithm.BucketState]{transition: algorithm.NewTokenBucket(l).Apply}
-	case stint.AlgorithmLeakyBucket:
+		return tokens(algorithm.NewTokenBucket(l))
+	case stint.AlgorithmConcurrency:
+		return places(algorithm.NewConcurrency(l))
+	case stint.AlgorithmLeakyBucket: // of which rules can hold nothing
 		return &statesOf[algorithm.BucketState]{transition: algorithm.NewLeakyBucket(l).Apply}
 	case stint.AlgorithmFixedWindow:
-		return &statesOf[algorithm.WindowState]{transition: algorithm.NewFixedWindow(l).Apply}
+		w := algorithm.NewFixedWindow(l)
+		return &statesOf[algorithm.WindowState]{transition: w.Apply, piece: w.Piece, giveBack: unused(w.GiveBack)}
 	case stint.AlgorithmSlidingWindowLog:
-		return &statesOf[algorithm.Log]{transition: algorithm.NewSlidingWindowLog(l).Apply}
+		w := algorithm.NewSlidingWindowLog(l)
+		return &statesOf[algorithm.Log]{transition: w.Apply, piece: w.Piece, giveBack: unused(w.GiveBack)}
 	case stint.AlgorithmSlidingWindowCounter:
-		return &statesOf[algorithm.CounterState]{transition: algorithm.NewSlidingWindowCounter(l).Apply}
+		w := algorithm.NewSlidingWindowCounter(l)
+		return &statesOf[algorithm.CounterState]{transition: w.Apply, piece: w.Piece, giveBack: unused(w.GiveBack)}
 	default:
 		return nil
 	}

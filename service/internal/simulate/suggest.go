@@ -190,8 +190,13 @@ func (s *suggestor) measure() error {
 		if now = max(now, ev.Time); now >= s.split {
 			return nil
 		}
+		c.advance(now)
 		r := &c.block[0]
-		if r.match(c, ev); r.reason != "" || len(r.claims) == 0 || c.store.fault != nil {
+		r.match(c, ev)
+		if r.denier != nil && r.denier.refused != nil {
+			return r.denier.refused
+		}
+		if r.reason != "" || len(r.claims) == 0 || c.store.fault != nil {
 			return c.store.fault
 		}
 		d, _ := c.store.decide(stint.Take, r.claims, now)
@@ -202,6 +207,9 @@ func (s *suggestor) measure() error {
 			return stint.Invalid("rule "+s.rule.ID, "one with more clients", fmt.Sprintf("up to %d", s.goal.MaxClients))
 		}
 		s.need(c.store, d.Allowed)
+		if d.Allowed && r.hold != nil && c.hold(r) {
+			return stint.Invalid("actual", r.hold.Actual, fmt.Sprintf("what line %d holds, or less, where limits are suggested", ev.Line))
+		}
 		return nil
 	})
 	for _, told := range s.told {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"encoding/binary"
 	"math/bits"
+	"sort"
 	"unsafe"
 
 	"github.com/stint-go/stint"
@@ -361,7 +362,7 @@ func (t *table) record(n int32, at stint.Instant, admitted bool, permits int64) 
 }
 
 // A window counts what was admitted within every span (t - window, t], of all clients and of each, exactly as
-// long as it has room for what is in it.
+// long as it has room for what is in it. Without a span it counts what is held.
 type window struct {
 	span       stint.Instant
 	queue      []admission // a ring: what is in the window, the oldest at head
@@ -391,6 +392,19 @@ const leastQueue = 8
 const maxAdmissions = 4 << 20
 
 func (w *window) add(client int32, at stint.Instant, permits int64) {
+	if w.span > 0 {
+		w.remember(client, at, permits)
+	}
+	if w.now += permits; w.now > w.peak {
+		w.peak, w.at = w.now, at
+	}
+	c := w.clients.at(client)
+	c.now += uint32(permits)
+	c.peak = max(c.peak, c.now)
+}
+
+// remember keeps an admission until it leaves the window.
+func (w *window) remember(client int32, at stint.Instant, permits int64) {
 	for w.used > 0 && w.queue[w.head].at <= at-w.span {
 		w.drop()
 	}
@@ -406,12 +420,30 @@ func (w *window) add(client int32, at stint.Instant, permits int64) {
 	}
 	w.queue[(w.head+w.used)&(len(w.queue)-1)] = admission{at, client, uint32(permits)}
 	w.used++
-	if w.now += permits; w.now > w.peak {
-		w.peak, w.at = w.now, at
+}
+
+// giveBack takes out what a client, or one outside the sample, does not use any more of what it was admitted at an
+// instant.
+func (w *window) giveBack(client int32, at stint.Instant, permits int64) {
+	if w.span > 0 {
+		mask, left := len(w.queue)-1, permits
+		first := sort.Search(w.used, func(i int) bool { return w.queue[(w.head+i)&mask].at >= at })
+		for i := first; i < w.used && left > 0; i++ {
+			a := &w.queue[(w.head+i)&mask]
+			if a.at > at {
+				break
+			}
+			if a.client == client {
+				n := min(left, int64(a.permits))
+				a.permits, left = a.permits-uint32(n), left-n
+			}
+		}
+		permits -= left
 	}
-	c := w.clients.at(client)
-	c.now += uint32(permits)
-	c.peak = max(c.peak, c.now)
+	w.now -= permits
+	if client >= 0 {
+		w.clients.at(client).now -= uint32(permits)
+	}
 }
 
 // peakOf is the most that a client was admitted.

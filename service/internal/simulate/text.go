@@ -71,7 +71,7 @@ func (r *RuleReport) row(w io.Writer, candidate string, coloured bool) {
 	if len(r.Limits) > 0 {
 		l := &r.Limits[0]
 		least := map[bool]string{true: "≥"}[l.AtLeast]
-		peak, per, client = least+Group(l.Peak), stint.FormatDuration(micros(l.Span)), least+Group(l.ClientPeak)
+		peak, per, client = least+Group(l.Peak), l.per(""), least+Group(l.ClientPeak)
 	}
 	shut, clients, once := "", "", ""
 	if r.Clients > 0 {
@@ -80,6 +80,14 @@ func (r *RuleReport) row(w io.Writer, candidate string, coloured bool) {
 	_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", candidate, r.Rule, Group(r.Requests),
 		paint(Group(r.Admitted), slate, coloured), paint(Group(r.Denied), vermilion, coloured), paint(Group(r.Shadow), violet, coloured),
 		percent(r.Denied, r.Requests), clients, once, shut, peak, per, client, round(max(r.LongestWait, r.LongestDelay)))
+}
+
+// per is over what length of time peaks are, behind a word.
+func (l *LimitReport) per(word string) string {
+	if l.Span == 0 {
+		return "at once"
+	}
+	return word + stint.FormatDuration(micros(l.Span))
 }
 
 // writeDenied lists the clients that were denied most.
@@ -145,6 +153,9 @@ func (r *Report) Notes() (notes []string) {
 					"%s of %s: only 1 client of %d is simulated at the end; the rule is left out for %s requests of others.",
 					rule.Rule, c.Name, rule.Sample, Group(rule.Unsampled),
 				)
+			}
+			if rule.Refused != "" {
+				note("%s of %s: the service answers requests that hold with 400: %s", rule.Rule, c.Name, rule.Refused)
 			}
 			for _, l := range rule.Limits {
 				if l.AtLeast {

@@ -56,11 +56,13 @@ func (c *candidate) wait(r *request) {
 	c.attempt(w, r.time)
 }
 
-// advance wakes the waiters that are due until an instant.
+// advance wakes the waiters, and ends the holds, that are due until an instant.
 func (c *candidate) advance(now stint.Instant) {
 	for len(c.waiting.wakes) > 0 && c.waiting.wakes[0].at <= now {
 		next := heap.Pop(&c.waiting.wakes).(wake)
-		if !next.waiter.done {
+		if next.holding != nil {
+			c.end(next.holding, next.at)
+		} else if !next.waiter.done {
 			c.wake(next.waiter, next.at)
 		}
 	}
@@ -189,17 +191,22 @@ func (c *candidate) finishWait(w *waiter, now stint.Instant, o *outcome) {
 	c.waiting.queues.Leave(&w.Waiter, int64(now))
 }
 
-func (q *waitQueues) wakeAt(w *waiter, at stint.Instant) { heap.Push(&q.wakes, wake{at, w}) }
+func (q *waitQueues) wakeAt(w *waiter, at stint.Instant) {
+	heap.Push(&q.wakes, wake{at, 1, w.number, w, nil})
+}
 
-// A wake is when a waiter is to be woken; at one instant the older waiter is first.
+// A wake is when a waiter is to be woken, or a hold ends. At one instant all holds end first, and the older one is first.
 type wake struct {
-	at     stint.Instant
-	waiter *waiter
+	at      stint.Instant
+	kind    uint8 // 0: of a hold
+	number  uint64
+	waiter  *waiter
+	holding *holding
 }
 
 // Before orders wakes.
 func (w wake) Before(other wake) bool {
-	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.waiter.number, other.waiter.number)) < 0
+	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.kind, other.kind), cmp.Compare(w.number, other.number)) < 0
 }
 
 // upcoming is a heap of future events, the next one first.

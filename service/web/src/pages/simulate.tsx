@@ -190,7 +190,7 @@ function Guide() {
 }
 
 export function Simulate({ state, writes }: { state?: string; writes: boolean }) {
-  const [{ source, pattern, rate, clients, least, run: atOnce, client, path, method, burst }, keep] = useKept("simulate", { source: "recent", pattern: "poisson", rate: "50", clients: "200", least: "", run: "", client: "client", path: "/", method: "GET", burst: "1" }, state);
+  const [{ source, pattern, rate, clients, least, run: atOnce, client, path, method, burst, hold }, keep] = useKept("simulate", { source: "recent", pattern: "poisson", rate: "50", clients: "200", least: "", run: "", client: "client", path: "/", method: "GET", burst: "1", hold: "" }, state);
   const rules = useAsk<{ rules: Rule[] }>("/api/v1/rules");
   const [log, setLog] = useState<File>();
   const [text, setText] = useState<string>();
@@ -207,7 +207,7 @@ export function Simulate({ state, writes }: { state?: string; writes: boolean })
       inForce: true,
       ...(least && { suggest: { share: Number(least) } }),
       ...(text?.trim() && { candidates: [{ name: "candidate", rules: text }] }),
-      ...(source === "pattern" && { pattern: { name: pattern, seed: 1, rate: Number(rate), clients: Number(clients), length: pattern === "diurnal" ? "1d" : "10m", window: "1m", client, path, method, burst: pattern === "boundary-burst" && burst === "1" ? 0 : Number(burst) } }),
+      ...(source === "pattern" && { pattern: { name: pattern, seed: 1, rate: Number(rate), clients: Number(clients), length: pattern === "diurnal" ? "1d" : "10m", window: "1m", client, path, method, burst: pattern === "boundary-burst" && burst === "1" ? 0 : Number(burst), hold } }),
     };
     const candidate = text ?? "";
     simulate(request, stop.current.signal, source === "log" ? log : undefined).then((report) => setDone({ report, candidate }), (e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
@@ -242,6 +242,7 @@ export function Simulate({ state, writes }: { state?: string; writes: boolean })
             {source === "pattern" && <Choice name="method" label="Method" value={method} options={["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]} set={(method) => keep({ method })} />}
             {source === "pattern" && <label class="field"><span>Path</span><input name="path" class="mono" value={path} onInput={(e) => keep({ path: e.currentTarget.value })} /></label>}
             {source === "pattern" && <label class="field"><span>Client: address, user and API key</span><input name="client" class="mono" value={client} onInput={(e) => keep({ client: e.currentTarget.value })} /></label>}
+            {source === "pattern" && <label class="field"><span>Each request holds what it takes for, such as 2s; empty: it takes</span><input name="hold" class="mono" value={hold} onInput={(e) => keep({ hold: e.currentTarget.value })} /></label>}
             <label class="field"><span>Suggest limits that never deny</span>
               <select value={least} onChange={(e) => keep({ least: e.currentTarget.value })}>
                 <option value="">suggest none</option>

@@ -1,0 +1,148 @@
+package simulate
+
+import (
+	"container/heap"
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/rules"
+)
+
+// A holding is what an admitted request holds until it ends. Nothing of it expires, as its client renews.
+type holding struct {
+	since stint.Instant
+	parts []part // of the limits
+}
+
+// A part is what a request holds of a limit. The client is known by its key, since halving a sample numbers clients anew.
+type part struct {
+	table  *table
+	limit  *limit
+	key    key
+	piece  algorithm.Piece
+	kept   int64 // of the piece, at the end
+	charge int64 // beyond it, at the end
+}
+
+func (h *holding) bytes() int64 {
+	return int64(unsafe.Sizeof(*h)) + 2*int64(unsafe.Sizeof(wake{})) + int64(len(h.parts))*int64(unsafe.Sizeof(part{}))
+}
+
+// requireHold refuses a request that does not hold, for which a rule with a concurrency limit holds.
+func (c *candidate) requireHold(ev *Event, rule *rules.Rule) {
+	if ev.Hold == nil && c.store.fault == nil {
+		c.store.fault = stint.Invalid(
+			"hold", fmt.Sprintf("missing in line %d", ev.Line), fmt.Sprintf("a duration, in the column hold or as the hold of a "+
+				"pattern, for each request of rule %s: only reserves take of its concurrency limit", rule.ID),
+		)
+	}
+}
+
+// hold has a request hold what the limits that decided last have admitted. It reports whether more than that will be
+// charged at its end.
+func (c *candidate) hold(r *request) (charges bool) {
+	if len(c.store.ops) == 0 {
+		return false
+	}
+	named := slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.named })
+	h := &holding{since: r.time, parts: make([]part, len(c.store.ops))}
+	for i := range c.store.ops {
+		op, p := &c.store.ops[i], &h.parts[i]
+		cl := &r.claims[op.claim]
+		*p = part{table: op.table, limit: op.limit, key: cl.key, piece: op.limit.state.hold(op.client, op.permits), kept: op.permits}
+		if p.key.text = ""; p.key.last >= longMark {
+			p.key.text = strings.Clone(cl.key.text) // and not what was read around it
+		}
+		switch actual := r.hold.Actual; {
+		case p.limit.Algorithm == stint.AlgorithmConcurrency:
+			p.kept = 0
+		case actual >= 0 && (cl.named || !named):
+			p.kept, p.charge = min(actual, op.permits), max(0, actual-op.permits)
+		}
+		charges = charges || p.charge > 0
+	}
+	c.store.memory.take(h.bytes())
+	c.store.memory.holds++
+	c.waiting.arrived++
+	heap.Push(&c.waiting.wakes, wake{at: r.time.Add(r.hold.For), number: c.waiting.arrived, holding: h})
+	return charges
+}
+
+// end ends a hold, as a commit does.
+func (c *candidate) end(h *holding, now stint.Instant) {
+	c.store.memory.take(-h.bytes())
+	c.store.memory.holds--
+	for i := range h.parts {
+		p := &h.parts[i]
+		client, out := int32(-1), stint.Outcome{}
+		if at, known := p.table.look(&p.key); known {
+			client = numberOf(p.table.index[at])
+			p.limit.state.end(client, now, p.piece, p.kept)
+			if p.charge > 0 {
+				p.limit.state.apply(algorithm.Settle, client, now, p.charge, &out)
+			}
+		}
+		p.limit.window.giveBack(client, h.since, p.piece.N-p.kept)
+		if out.Applied > 0 {
+			p.limit.window.add(client, now, out.Applied)
+		}
+	}
+}
+
+// untilExpiry says of limits that admit no more before a hold ends when that is at the latest if nobody renews: a hold
+// that is renewed lasts for its TTL at most.
+func (s *store) untilExpiry(claims []claim) {
+	longest := stint.Hold{}
+	for i := range s.ops {
+		op, out := &s.ops[i], &s.outs[i]
+		if out.Allowed || out.RetryAfter != stint.Never || op.permits > op.limit.Capacity {
+			continue
+		}
+		for j := range claims {
+			longest.TTL = max(longest.TTL, claims[j].rule.rule.Reserve.TTL)
+		}
+		out.RetryAfter = longest.Lives()
+	}
+}
+
+// tokens are the states of a token bucket.
+func tokens(b *algorithm.TokenBucket) states {
+	return &statesOf[algorithm.BucketState]{
+		transition: b.Apply,
+		piece: func(state *algorithm.BucketState, n int64) algorithm.Piece {
+			state.Held += n
+			return algorithm.Piece{N: n}
+		},
+		giveBack: func(state *algorithm.BucketState, now stint.Instant, held algorithm.Piece, kept int64) {
+			b.EndHold(state, now, held.N, kept)
+		},
+	}
+}
+
+// places are the states of a concurrency limit: how many permits each client holds.
+func places(c *algorithm.Concurrency) states {
+	return &statesOf[int64]{
+		transition: func(action algorithm.Action, held *int64, _ stint.Instant, n int64, out *stint.Outcome) {
+			if c.Decide(*held, n, out); action == algorithm.Take && out.Allowed {
+				*held, out.Remaining = *held+n, out.Remaining-n
+			}
+		},
+		piece:    func(_ *int64, n int64) algorithm.Piece { return algorithm.Piece{N: n} },
+		giveBack: func(held *int64, _ stint.Instant, p algorithm.Piece, _ int64) { *held -= p.N },
+	}
+}
+
+// unused gives back to a window what was held and not kept.
+func unused[S any](
+	giveBack func(*S, stint.Instant, algorithm.Piece) int64,
+) func(*S, stint.Instant, algorithm.Piece, int64) {
+	return func(state *S, now stint.Instant, held algorithm.Piece, kept int64) {
+		if held.N -= kept; held.N > 0 {
+			giveBack(state, now, held)
+		}
+	}
+}
