@@ -31,7 +31,8 @@ type batch struct {
 	// or states of one hash under limits with different parameters.
 	mixed      bool
 	fullScript bool                    // whether the script for one take has left it to the whole one
-	holds      bool                    // whether permits of a state are held, or may be: the script answers every operation
+	holds      bool                    // whether permits of a state are held, or may be
+	usualLeft  bool                    // whether the script for the usual operations on holds has left some
 	asked      map[int32]stint.Instant // calendars' times that the script asked for, by state
 	sentAt     sendMark
 
@@ -132,7 +133,7 @@ func (b *batch) recycle() {
 	b.lastKey = stateKey{}
 	b.clearEncoding()
 	s := b.store
-	b.asked, b.store, b.batcher, b.layout, b.fullScript, b.holds = nil, nil, nil, nil, false, false
+	b.asked, b.store, b.batcher, b.layout, b.fullScript, b.holds, b.usualLeft = nil, nil, nil, nil, false, false, false
 	s.batchPool.Put(b)
 }
 

@@ -5,9 +5,10 @@
 -- states as they were stored, of logs the outcomes.
 --
 -- The first part is operations of any kind on states by their number, or (first_part_takes.lua) takes and
--- tries alone of neither logs nor calendars. The second part is takes of one limit each, those on one state together. Their
--- states are distinct. Letters, verbs, tags and replies are in protocol.go; N is a number in text. A batch with holds, or of
--- states of which permits are held, has a first part alone, and holds.lua, and is told all outcomes.
+-- tries alone of neither logs nor calendars, or (first_part_holds.lua) the usual operations on holds. The second part is takes
+-- of one limit each, those on one state together. Their states are distinct. Letters, verbs, tags and replies are in
+-- protocol.go; N is a number in text. A batch with other operations on holds, or of states of which permits are held, has a
+-- first part alone, and holds.lua, and is told all outcomes.
 --
 -- KEYS  settings; cur prev of each group of the first part; each log, with holds the list of its holds behind it;
 --       each reset marker; with holds cur prev of the ids; cur prev of each group of the second part
@@ -15,7 +16,7 @@
 --       N, and that many limits: parameters ('' for a log), letter and limitNumbers
 --       first part, if there is one: N groups: N clients, each, limit numbers (>I2 each, one if all
 --         have the same); and if it is mixed (first_part.lua) N logs: limit N, client; N markers: state N;
---         with holds holds.load's; operations, joined: >BBI2 verb, growth (1 or 0), states; refund and return_lease
+--         with holds load_ids'; operations, joined: >BBI2 verb, growth (1 or 0), states; refund and return_lease
 --         >i8 time taken, reserve, commit and cancel >I2 their id's number; for each state >I2i8 its number
 --         (groups, then logs, from 1), permits
 --       second part, until the end, groups: limit N, N clients, 1 if each takes 1 permit once or 0,
@@ -23,7 +24,8 @@
 -- reply DECIDED, >i8 time; groups of the first part; >i8 each marker's time, 0 for none; groups of the
 --         second part; for each operation with logs >B allowed, and for each log, with holds for each
 --         limit, >Bi8i8i8i8i8i8 allowed, remaining, retry (-1: never), reset, delay, applied, growth; with holds
---         before an operation on an id >BBi8i8 (hold_verbs.lua), and of a bulk >i8 admitted; >I6 admitted takes
+--         before an operation on an id >BBi8i8 (hold_verbs.lua), and of a bulk >i8 admitted; by first_part_holds.lua for
+--         each limit what it has of the state instead, and for an operation that it leaves nothing; >I6 admitted takes
 --       a group: the heads of cur and prev, each behind its length >I2; each client's value,
 --         PREV and its value, NONE, or HELD alone: permits of it are held, and nothing was done with it
 -- or    HOLDS: permits of a state of the first part are held, and the script is without holds.lua
@@ -68,13 +70,13 @@ local LONGEST = 42        -- the value of a state none of whose permits are held
 local IS_HELD = string.char(HELD)
 
 -- load reads a group's clients, count of them from the next argument on, and says
--- what it found, unless it answers the operations itself.
-local function load(kind, count)
+-- what it found, unless the script answers the operations itself.
+local function load(kind, count, answers_itself)
   local hash = fetch(kind, KEYS[next_key], KEYS[next_key + 1], at, at + count - 1)
   next_key = next_key + 2
   hash.first = at
   at = at + count
-  if holds then
+  if answers_itself then
     return hash
   end
   local n = said
@@ -107,7 +109,7 @@ end
 local function load_group()
   local count = tonumber(argument())
   local numbers = ARGV[at + count]
-  local hash = load(limits[unpack_struct('>I2', numbers)].kind, count)
+  local hash = load(limits[unpack_struct('>I2', numbers)].kind, count, holds)
   hash.size, at = count, at + 1
   return hash, numbers
 end

@@ -77,13 +77,14 @@ func (b *batch) decode(reply string) (again bool, err error) {
 		b.fullScript = true
 		return true, nil
 	case replyHolds:
-		b.holds = true
+		b.holds, b.usualLeft = true, true
 		return true, nil
 	case replyStale:
 		return true, b.batcher.adoptSettings(r, b.layout.text, b.epochFields)
 	}
 	now := stint.Instant(r.number(8))
-	if !b.holds {
+	answersFirst := b.mix&(firstHolds|withHolds) != 0
+	if !answersFirst {
 		if err := b.decodeGroups(r, b.firstGroups, now); err != nil {
 			return false, err
 		}
@@ -97,12 +98,12 @@ func (b *batch) decode(reply string) (again bool, err error) {
 	decider := decider{batch: b, now: now, answers: r}
 	b.outcomes = slices.Grow(b.outcomes[:0], len(b.opLimits))[:len(b.opLimits)]
 	for i := range b.entries {
-		if e := &b.entries[i]; !e.answered && (b.holds || !b.meetsHolds(e)) {
+		e := &b.entries[i]
+		if !e.answered && (e.hold != nil || b.mix&withHolds != 0 || !b.meetsHolds(e)) {
 			decider.decide(e)
-			e.answered = true
-		} else {
-			again = again || !e.answered
+			e.answered = e.hold == nil || !e.hold.left
 		}
+		again = again || !e.answered
 	}
 	allowed := r.number(6)
 	if r.short {
@@ -114,7 +115,7 @@ func (b *batch) decode(reply string) (again bool, err error) {
 	if decider.allowed != allowed {
 		return false, fmt.Errorf("%w: %d operations, not %d", errDisagree, allowed, decider.allowed)
 	}
-	b.holds = b.holds || again
+	b.holds, b.usualLeft = b.holds || again, again
 	return again, nil
 }
 
@@ -226,7 +227,7 @@ func (d *decider) decide(e *entry) {
 	limits := d.batch.limitsOf(e)
 	outcomes := d.batch.outcomesOf(e)
 	switch {
-	case d.batch.holds:
+	case e.hold != nil, d.batch.mix&withHolds != 0:
 		d.readAnswer(e, limits, outcomes)
 	case e.verb == stint.Reset:
 		for i := range limits {
@@ -251,7 +252,7 @@ func (d *decider) decide(e *entry) {
 	default:
 		d.decideMany(e, limits, outcomes)
 	}
-	if e.hold != nil && e.hold.err != nil {
+	if e.hold != nil && (e.hold.err != nil || e.hold.left) {
 		return
 	}
 	for i := range limits {

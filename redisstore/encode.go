@@ -12,7 +12,8 @@ import (
 
 // encoding is a batch as it is sent, which protocol.go describes, and what reading the reply needs of it.
 type encoding struct {
-	mix          mix // of the script
+	mix          mix  // of the script
+	usual        bool // whether its first part is first_part_holds.lua
 	keys, args   []string
 	operations   []byte           // of the first part
 	epochFields  []string         // of the policies whose states are used
@@ -70,7 +71,8 @@ func (c *encoding) argNumber(n int) { c.args = append(c.args, text(int64(n))) }
 // encode puts together what is sent.
 func (b *batch) encode() {
 	b.clearEncoding()
-	if b.holds {
+	b.usual = b.holds && b.isUsual()
+	if b.holds && !b.usual {
 		b.mixed = true
 		b.mix |= firstAny | withHolds
 		for i := range b.states {
@@ -97,10 +99,14 @@ func (b *batch) encode() {
 		b.describe(int32(i), guess)
 	}
 	b.args[b.described-1] = text(int64(len(b.args)-b.described) / 2)
-	if b.mixed {
+	switch {
+	case b.usual:
+		b.mix |= firstHolds
+		b.encodeFirst()
+	case b.mixed:
 		b.mix |= firstAny
 		b.encodeFirst()
-	} else if len(b.firstGroups) > 0 {
+	case len(b.firstGroups) > 0:
 		b.mix |= firstTakes
 		b.encodeFirst()
 	}
@@ -259,7 +265,7 @@ func (b *batch) encodeFirst() {
 		}
 		b.arg(string(numbers))
 	}
-	if b.mixed {
+	if b.mixed && !b.usual {
 		b.argNumber(len(b.logs))
 		for _, at := range b.logs {
 			ref := &b.states[at]
@@ -353,7 +359,7 @@ func (b *batch) sent(e *entry) bool {
 	case e.answered:
 		return false
 	case e.verb == stint.Peek:
-		return e.logs || b.holds
+		return e.logs || b.holds && !b.usual
 	}
 	return !b.states[b.opLimits[e.firstLimit].state].runsOnly
 }

@@ -51,7 +51,7 @@ for _ = 1, tonumber(argument()) do
 end
 
 if holds then
-  holds.load(KEYS[next_key], KEYS[next_key + 1])
+  load_ids()
 end
 
 local asks
@@ -316,5 +316,5 @@ for _, state in ipairs(states) do
   end
 end
 if holds then
-  holds.save()
+  save_ids()
 end

@@ -15,11 +15,11 @@ import (
 // holdEntry is the hold of an operation under way, as holds.lua reads it.
 type holdEntry struct {
 	told   stint.HoldOp // what the store says of it
-	digest string       // of the id, the field of a live hold
-	bucket string       // the field of its end, beside others'
+	bucket string       // the field of the id, beside others'
 	args   string
 
 	applied int64
+	left    bool  // it is to be asked again
 	err     error // why the operation has failed, though the script has not
 }
 
@@ -49,7 +49,7 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		keep = "\x01"
 	}
 	return &holdEntry{
-		told: stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}, digest: digest, bucket: "\x00" + digest[:2],
+		told: stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}, bucket: "\x00" + digest[:2],
 		args: digest + digestOf(claims) + digestOf(claims + costs)[:4] +
 			bigEndian(h.Lives().Microseconds(), h.Remembered().Microseconds(), int64(h.ExpiresAt)) + keep + h.ID,
 	}
@@ -61,6 +61,29 @@ func (br *batcher) idKeys() (cur, prev string) {
 	return ids + generationNow, ids + generationBefore
 }
 
+// isUsual reports whether first_part_holds.lua can carry out the first part: all operations there reserve, commit or
+// cancel, and of no log, calendar or leaky bucket. What it leaves is sent once more to the script for all.
+func (b *batch) isUsual() bool {
+	if b.usualLeft {
+		return false
+	}
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.hold != nil && (e.verb == stint.Drop || e.hold.told.Keep) {
+			return false
+		}
+		for _, p := range b.limitsOf(e) {
+			kind := p.limit.limit.Algorithm
+			switch {
+			case e.hold == nil && (!b.states[p.state].runsOnly || kind == stint.AlgorithmConcurrency),
+				e.hold != nil && (p.limit.log || p.limit.calendar() || kind == stint.AlgorithmLeakyBucket):
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // encodeHolds writes the ids that operations name.
 func (b *batch) encodeHolds() {
 	cur, prev := b.batcher.idKeys()
@@ -69,18 +92,49 @@ func (b *batch) encodeHolds() {
 	b.arg("")
 	count := int64(0)
 	for i := range b.entries {
-		if h := b.entries[i].hold; h != nil {
-			b.arg(h.digest, h.bucket)
+		if h := b.entries[i].hold; h != nil && b.sent(&b.entries[i]) {
+			b.arg(h.bucket)
 			count++
 		}
 	}
 	for i := range b.entries {
-		if h := b.entries[i].hold; h != nil {
+		e := &b.entries[i]
+		switch h := e.hold; {
+		case h == nil || !b.sent(e):
+		case b.usual && e.verb == stint.Reserve:
+			b.arg(h.record(b.limitsOf(e)))
+		default:
 			b.arg(h.args)
 		}
 	}
 	b.args[at] = text(count)
 	b.argNumber(b.store.options.MaxHolds)
+}
+
+// record is what first_part_holds.lua has to know of a Reserve: the digest, the TTL, and the hold's record behind its expiry
+// as hold_ids.lua has it.
+func (h *holdEntry) record(limits []opLimit) string {
+	told := &h.told.Hold
+	text := make([]byte, 0, 32+12*len(limits)+len(told.ID))
+	text = append(text, h.args[:digestBytes]...)
+	text = binary.BigEndian.AppendUint64(text, uint64(told.Lives().Microseconds()))
+	text = appendNumber(text, told.Remembered().Microseconds(), 5)
+	text = append(text, h.args[digestBytes:2*digestBytes]...)
+	text = append(text, 0)
+	text = binary.BigEndian.AppendUint16(text, uint16(len(limits)))
+	for _, p := range limits {
+		text = appendNumber(text, max(p.permits, -p.permits), 6)
+		text = appendNumber(text, 0, 6)
+	}
+	return string(append(text, told.ID...))
+}
+
+// appendNumber appends a number of so many bytes.
+func appendNumber(text []byte, n int64, bytes int) []byte {
+	for shift := 8 * (bytes - 1); shift >= 0; shift -= 8 {
+		text = append(text, byte(n>>shift))
+	}
+	return text
 }
 
 // permits is how many permits the limit is asked for by a verb with n of them. Of a limit with a cost of its own, which a
@@ -164,6 +218,7 @@ const (
 	holdResolved
 	holdUnknown
 	holdOther
+	holdLeft // by first_part_holds.lua
 )
 
 // readAnswer reads what the script has answered, which it does to all operations when permits are held.
@@ -171,6 +226,12 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 	switch {
 	case e.hold != nil:
 		if !d.readHold(e.hold) {
+			return
+		}
+		if d.batch.usual {
+			for i := range limits {
+				d.readHeld(limits[i].limit, &outcomes[i])
+			}
 			return
 		}
 	case e.verb == stint.Reset:
@@ -203,6 +264,7 @@ func (d *decider) readHold(h *holdEntry) (answered bool) {
 	code, flags := d.answers.byte(), d.answers.byte()
 	at := stint.Instant(d.answers.number(8))
 	h.applied = d.answers.number(8)
+	h.left = code == holdLeft
 	switch code {
 	case holdAnswered:
 		h.told.Replayed, h.told.Lost, h.told.Late = flags&flagReplayed != 0, flags&flagLost != 0, flags&flagLate != 0
@@ -217,10 +279,36 @@ func (d *decider) readHold(h *holdEntry) (answered bool) {
 		h.err = stint.ErrUnknownReservation
 	case holdOther:
 		h.err = stint.ErrOtherClaims
+	case holdLeft:
 	default:
 		h.err = unavailable(fmt.Errorf("%w: it answers %d about a hold", errReply, code))
 	}
 	return false
+}
+
+// readHeld reads what first_part_holds.lua says of a state, and works out what is left of the limit.
+func (d *decider) readHeld(l *limit, out *stint.Outcome) {
+	var numbers [3]int64
+	for i := range numbers {
+		numbers[i] = d.answers.number(8)
+	}
+	held := d.answers.number(8)
+	first, last := stint.Instant(d.answers.number(8)), stint.Instant(d.answers.number(8))
+	*out = stint.Outcome{Allowed: true, Limit: l.limit.Capacity}
+	if l.limit.Algorithm == stint.AlgorithmConcurrency {
+		out.Remaining = max(0, l.limit.Capacity-held)
+		if last > 0 {
+			out.ResetAfter, out.GrowsAfter = micros(int64(last-d.now)), micros(int64(first-d.now))
+		}
+		return
+	}
+	var s state
+	l.load(&s, d.now, numbers, l.parameters, true)
+	s.bucket.Held = held
+	l.apply(algorithm.Settle, &s, d.now, 0, out)
+	if out.GrowsAfter = l.grows(&s, d.now); out.GrowsAfter == stint.Never {
+		out.GrowsAfter = micros(int64(first - d.now))
+	}
 }
 
 // tell says what became of the caller's hold.

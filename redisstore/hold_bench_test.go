@@ -29,6 +29,7 @@ func BenchmarkHold(b *testing.B) {
 				policy := policyOf(b, "p", limit)
 				var done atomic.Int64
 				var group sync.WaitGroup
+				before := serverTime(b)
 				b.ResetTimer()
 				for caller := range 512 {
 					group.Go(func() {
@@ -48,9 +49,26 @@ func BenchmarkHold(b *testing.B) {
 				}
 				group.Wait()
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "per_s")
+				b.ReportMetric((serverTime(b)-before)/float64(b.N), "us_of_server")
 			})
 		}
 	}
+}
+
+// serverTime is for how many microseconds the server has had a processor, which a busy machine changes less than its clock.
+func serverTime(b *testing.B) (us float64) {
+	used, err := server.Info("cpu")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, field := range []string{"used_cpu_user_main_thread", "used_cpu_sys_main_thread"} {
+		seconds, err := strconv.ParseFloat(used[field], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		us += 1e6 * seconds
+	}
+	return us
 }
 
 func mustDecide(b *testing.B, store stint.Store, op stint.Op) {

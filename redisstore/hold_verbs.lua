@@ -1,6 +1,60 @@
 -- Reserve, Commit and Cancel: hold.go of memstore is the same in Go.
 
+do -- a block, since a script has 200 names at most
+
 local MAX_PIECES = 16
+local MAX_LISTED = 100
+
+-- known is what is known of an id.
+local function known(given)
+  local bucket = ids.buckets[given.bucket]
+  local place, live = find_id(bucket, given.digest)
+  if not place then
+    return nil
+  end
+  local hold, _ = { ended = 0 }, nil
+  if live then
+    local keep, count, from
+    _, _, hold.expires, hold.remembered, hold.claims, keep, count, from = unpack_struct(LIVE, bucket, place)
+    hold.n, hold.kept, hold.time, hold.keep = {}, {}, hold.expires, keep == 1
+    for i = 1, count do
+      hold.n[i], hold.kept[i], from = unpack_struct(AMOUNTS, bucket, from)
+    end
+  else
+    local flags
+    _, flags, hold.time, hold.remembered, hold.answer, hold.applied = unpack_struct(ENDED, bucket, place)
+    hold.ended, hold.late = flags % 4, flags >= 4
+  end
+  if now > hold.time + hold.remembered then
+    return nil
+  end
+  return hold
+end
+
+-- forget is the bucket of an id without what is known of it.
+local function forget(given)
+  local bucket = ids.buckets[given.bucket]
+  local place, live = find_id(bucket, given.digest)
+  return place and without(bucket, place, live) or bucket
+end
+
+local function keep_live(given, hold)
+  local amounts = ''
+  for i = 1, #hold.n do
+    amounts = amounts .. pack(AMOUNTS, hold.n[i], hold.kept[i])
+  end
+  local record = pack(
+    LIVE, LIVE_BYTES + #amounts + #given.id, given.digest, hold.expires, hold.remembered, hold.claims, hold.keep and 1 or 0,
+    #hold.n
+  ) .. amounts .. given.id
+  keep_bucket(given.bucket, with_live(forget(given), record), hold.expires + hold.remembered - now)
+end
+
+local function keep_end(given, verb, hold, applied)
+  local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0)
+  local record = pack(ENDED, given.digest, flags, now, hold.remembered, given.answer, applied)
+  keep_bucket(given.bucket, forget(given) .. record, hold.remembered)
+end
 
 -- look asks a limit for n permits; for none, only what is left.
 local function look(state, n)
@@ -21,7 +75,6 @@ local function kept_at_end(hold, i, state)
 end
 
 -- What a reply says of an id's operation.
-local ANSWERED, RESOLVED, UNKNOWN, OTHER = 0, 1, 2, 3
 local REPLAYED, LOST, LATE, RESET, FULL = 1, 2, 4, 8, 16
 
 local function tell_hold(code, flags, time, applied)
@@ -74,7 +127,7 @@ local function take(parts, permits, given, hold, ended, lacks, outs)
   if ended == 0 then
     expires = max(expires, hold.expires)
   end
-  hold.expires, hold.time, hold.keep, hold.remembered = expires, expires, given.keep == 1, given.remembered
+  hold.expires, hold.keep, hold.remembered = expires, given.keep == 1, given.remembered
   for i = 1, #parts do
     local state = parts[i]
     local part = fresh[i]
@@ -126,8 +179,7 @@ local function reserve(parts, permits, given, hold, ended)
   local expires = 0
   if allowed then
     hold = hold or {
-      ended = 0, n = {}, kept = {}, claims = given.claims, id = given.id, expires = 0, time = 0, remembered = 0,
-      keep = false, changed = true,
+      ended = 0, n = {}, kept = {}, claims = given.claims, expires = 0, remembered = 0, keep = false,
     }
     for i = 1, #parts do
       hold.n[i], hold.kept[i] = hold.n[i] or 0, hold.kept[i] or 0
@@ -212,7 +264,10 @@ end
 
 -- decide carries out a Reserve, a Commit, a Cancel or a Drop. It returns what each limit says, or nil if the operation has failed.
 function holds.decide(verb, parts, permits, number)
-  local given = ids.given[number]
+  local given, id = {}, nil
+  local text = ARGV[ids.first + number - 1]
+  given.digest, given.claims, given.answer, given.ttl, given.remembered, given.expires, given.keep, id = unpack_struct(GIVEN, text)
+  given.id, given.bucket = sub(text, id), bucket_of(given.digest)
   local hold = known(given)
   local outs
   if verb == 'drop' then
@@ -254,4 +309,26 @@ function holds.decide(verb, parts, permits, number)
     outs[i] = look(state, 0)
   end
   return outs
+end
+
+-- list tells of the holds of a state, the next to expire and no more than MAX_LISTED: how many, and of each when it
+-- expires, its permits and its id.
+function holds.list(state)
+  local list, at, told = state.list or '', 1, {}
+  while at <= #list and #told < MAX_LISTED do
+    local part = read_part(list, at)
+    local digest = sub(list, at, at + 7)
+    local name, id = bucket_of(digest), ''
+    local bucket = ids.buckets[name] or redis.call('HGET', ids.cur, name) or redis.call('HGET', ids.prev, name) or NO_IDS
+    local place, live = find_id(bucket, digest)
+    if live then
+      local length, _, _, _, _, _, limits = unpack_struct(LIVE, bucket, place)
+      id = sub(bucket, place + LIVE_BYTES + 12 * limits, place + length - 1)
+    end
+    at = part.next
+    told[#told + 1] = pack('>i8i8I2', part.expires, part.n, #id) .. id
+  end
+  answer(pack('>I4', #told) .. table.concat(told))
+end
+
 end

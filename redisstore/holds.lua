@@ -1,19 +1,8 @@
 -- Holds: what reservations take of states until they end (hold.go of memstore is the same in Go). A script with
--- this part answers every operation itself.
---
--- A state of which permits are held has, beside what its twin makes of it:
---   held   how many permits
---   live   how many holds
---   list   the pieces of the holds, one behind another, in the order in which they expire: the hold's
---          digest (8 bytes), when it expires (7), permits (6), 1 if an expiry charges them, and 2 for the
---          first of a hold (1), and where the permits come back to, from and to (7 each): a fixed window's
---          start and end, the start of a counter's, or the time of a log's entry
--- Its value is HELD, its writer's parameters, its three numbers, the writer's debt, held (8 bytes each),
--- live (4) and list; a log's list has a key of its own, as live (4) and list.
+-- this part answers every operation itself. States are tables, with what hold_lists.lua says.
 
 holds = {}
 
-local PIECE, PIECE_BYTES = '>c8I7I6BI7I7', 36
 local MAX_WALK = 100
 local FOREVER = math.huge
 
@@ -33,17 +22,8 @@ local function read_part(list, at)
   return part
 end
 
--- place finds where something of so many bytes that begins with a digest is among others.
-local function place(list, digest, bytes)
-  local at = 0
-  repeat
-    at = string.find(list, digest, at + 1, true)
-  until not at or at % bytes == 1
-  return at
-end
-
 local function part_of(state, digest)
-  local at = state.list and place(state.list, digest, PIECE_BYTES)
+  local at = state.list and place_of(state.list, digest, PIECE_BYTES)
   return at and read_part(state.list, at)
 end
 
@@ -55,23 +35,7 @@ local function add(state, digest, part)
     flags = flags % 2
   end
   state.live = (state.live or 0) + 1
-  local list = state.list
-  if not list then
-    state.list = records
-    return
-  end
-  local low, high = 0, #list / PIECE_BYTES -- so many pieces at least and at most expire before
-  local middle = max(0, high - 1)          -- most often all
-  while low < high do
-    if unpack_struct('>I7', list, middle * PIECE_BYTES + 9) <= part.expires then
-      low = middle + 1
-    else
-      high = middle
-    end
-    middle = floor((low + high) / 2)
-  end
-  low = low * PIECE_BYTES
-  state.list = sub(list, 1, low) .. records .. sub(list, low + 1)
+  state.list = insert(state.list, part.expires, records)
 end
 
 local function remove(state, part)
@@ -139,7 +103,7 @@ function holds.read(hash, i, state)
   end
   local kind = hash.kind
   local set = parameters(kind, sub(value, 2, 1 + kind.bytes))
-  local a, b, c, debt, held, count, at = unpack_struct('>i8i8i8i8i8I4', value, 2 + kind.bytes)
+  local a, b, c, debt, held, count, at = unpack_struct(HELD_NUMBERS, value, 2 + kind.bytes)
   kind.read(state, set, a, b, c)
   state.debt, state.live, state.list = debt, count, sub(value, at)
   hold_more(state, held)
@@ -153,22 +117,12 @@ function holds.write(hash, state)
   if not state.list then
     write_state(hash, limit, state.client, state)
     return
-  elseif not hash.list then
-    open(hash, limit)
   end
   if merged(kind, state, limit) then
     mark_merged(hash, state.client)
   end
   local a, b, c, matters = kind.write(state, limit)
-  local n = hash.count + 2
-  hash.count, hash.list[n - 1] = n, state.client
-  hash.list[n] = pack('>B', HELD) .. limit.set.text
-    .. pack('>i8i8i8i8i8I4', a, b, c, limit.debt, state.held or 0, state.live) .. state.list
-  local life = max(matters, limit.span) + unpack_struct('>I7', state.list, #state.list - 27) - now
-  life = life + margin(life)
-  if life > hash.now.life then
-    hash.now.life, hash.renewed = life, true
-  end
+  write_held(hash, limit, state.client, a, b, c, matters, state.held, state.live, state.list)
 end
 
 -- read_log and write_log do so for a log, whose list has the key that follows its own.
@@ -188,7 +142,7 @@ function holds.write_log(state)
   local list = state.list
   state.log.held = list ~= nil
   if list then
-    state.left = max(state.left, unpack_struct('>I7', list, #list - 27) - now)
+    state.left = max(state.left, last_expiry(list) - now)
     redis.call('SET', state.held_key, pack('>I4', state.live) .. list, 'PX', expiry(state.left))
   else
     redis.call('UNLINK', state.held_key)
@@ -247,7 +201,7 @@ function holds.transition(action, state, n)
       out.retry = wait(state, n, out.retry)
     end
     if state.twin == concurrency then
-      out.reset = unpack_struct('>I7', list, #list - 27) - now
+      out.reset = last_expiry(list) - now
     end
   end
   return out

@@ -31,6 +31,10 @@ var (
 	secondPartLua string
 	//go:embed concurrency.lua
 	concurrencyLua string
+	//go:embed first_part_holds.lua
+	firstPartHoldsLua string
+	//go:embed hold_lists.lua
+	holdListsLua string
 	//go:embed holds.lua
 	holdsLua string
 	//go:embed hold_ids.lua
@@ -46,19 +50,21 @@ var (
 // that it runs it, so there is one script for every mix, with no more in it than the mix needs.
 type mix uint16
 
-// A first part has takes of several limits, or operations of any kind, with holds or without.
+// A first part has takes of several limits, operations on holds of the usual kind, or operations of any kind, with holds or
+// without.
 const (
 	single mix = 1 << iota
 	firstTakes
+	firstHolds
 	firstAny
 	withHolds
 	firstAlgorithm
 )
 
-// mixOf is what an algorithm needs.
+// mixOf is what an algorithm needs: concurrency nothing, since it is in every script for holds.
 func mixOf(a stint.Algorithm) mix {
 	if a == stint.AlgorithmConcurrency {
-		return firstAny | withHolds
+		return 0
 	}
 	return firstAlgorithm << (a - 1)
 }
@@ -129,12 +135,16 @@ func (m mix) source() string {
 	if needed(stint.AlgorithmSlidingWindowLog) {
 		limits = append(limits, logsLua)
 	}
-	if m&withHolds != 0 {
-		limits = append(limits, concurrencyLua)
+	if m&(withHolds|firstHolds) != 0 {
+		limits = append(limits, concurrencyLua, batchLua, holdListsLua, holdIDsLua)
+	} else {
+		limits = append(limits, batchLua)
 	}
-	limits = append(limits, batchLua)
+	if m&firstHolds != 0 {
+		limits = append(limits, firstPartHoldsLua)
+	}
 	if m&withHolds != 0 {
-		limits = append(limits, holdsLua, holdIDsLua, holdVerbsLua)
+		limits = append(limits, holdsLua, holdVerbsLua)
 	}
 	if m&firstTakes != 0 {
 		limits = append(limits, firstPartTakesLua)

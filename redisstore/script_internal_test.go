@@ -64,7 +64,7 @@ func TestScriptsHoldWhatTheyNeed(t *testing.T) {
 
 // Each algorithm has a bit of its own, and the array of scripts has room for all.
 func TestMixes(t *testing.T) {
-	all := single | firstTakes | firstAny
+	all := single | firstTakes | firstHolds | firstAny | withHolds
 	for _, a := range stint.Algorithms() {
 		if m := mixOf(a); m == 0 || m&all != 0 {
 			t.Errorf("%s has the bits %b, of which %b are taken", a, m, all)

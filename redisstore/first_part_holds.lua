@@ -1,0 +1,258 @@
+-- The first part, when all of its operations reserve, commit or cancel, and none touches a log, a calendar or a leaky bucket.
+-- It carries out what most of them are: a reserve of an id that is not known, when all limits admit it, and a
+-- commit or a cancel in time that charges nothing beyond the hold. It leaves the others to first_part.lua, and with them
+-- what follows on their ids and states: of such a batch the client asks again.
+--
+-- States are kept in three numbers, by their place, as in first_part_takes.lua; with what is held of them (holds.lua).
+
+holds = {}
+
+local as, bs, cs, of, clients, changed = {}, {}, {}, {}, {}, {}
+local held, live, lists = {}, {}, {}
+local left, left_ids = {}, {}
+local groups, places = {}, 0
+
+-- read reads a value into place. It reports false when there is more to do: something has expired, or another limit wrote it.
+local function read(place, hash, j, limit, state)
+  local value, kind, set = hash.values[j + 1], limit.kind, limit.set
+  if value and byte(value) == HELD then
+    local from = 2 + kind.bytes
+    local a, b, c, debt, n, count, list = unpack_struct(HELD_NUMBERS, value, from)
+    held[place], live[place], lists[place] = n > 0 and n or nil, count, sub(value, list)
+    if sub(value, 2, from - 1) ~= set.text or debt ~= limit.debt or unpack_struct('>I7', value, list + 8) <= now then
+      return false
+    elseif not kind.moves then
+      as[place], bs[place], cs[place] = a, b, c
+      return true
+    end
+    kind.read(state, set, a, b, c)
+  elseif (read_state(hash, j, state) or set) ~= set then
+    return false
+  end
+  kind.twin.adopt(state, limit, now)
+  as[place], bs[place], cs[place] = kind.write(state, limit)
+  return true
+end
+
+for i = 1, tonumber(argument()) do
+  local hash, numbers = load_group()
+  local limit, same, state = nil, #numbers == 2, {}
+  groups[i], hash.places = hash, places
+  for j = 1, hash.size do
+    if j == 1 or not same then
+      limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
+    end
+    places = places + 1
+    of[places], clients[places] = limit, ARGV[hash.first + j - 1]
+    left[places] = not read(places, hash, j, limit, state)
+  end
+end
+load_ids()
+
+local LEFT = pack('>BBi8i8', 4, 0, 0, 0)
+
+-- The operation at hand: the places of its states, its permits of each, what becomes of each state in three numbers, and
+-- how many permits a hold that ends has and keeps, and its piece in the list.
+local at_place, permits = {}, {}
+local next_a, next_b, next_c = {}, {}, {}
+local ns, kept, froms, tos, pieces, behind = {}, {}, {}, {}, {}, {}
+local bucket_state = {}
+
+-- as_bucket is a token bucket's state as its twin has it.
+local function as_bucket(p)
+  local state = bucket_state
+  state.due, state.frac, state.last, state.held = as[p] + bs[p], cs[p], as[p], held[p]
+  return state
+end
+
+-- fits reports whether all limits admit their permits of a new hold, and notes what becomes of them.
+local function fits(count)
+  for i = 1, count do
+    local p = at_place[i]
+    local limit, n = of[p], math.abs(permits[i])
+    local twin = limit.kind.twin
+    if left[p] or lists[p] and live[p] >= ids.max or n > limit.capacity then
+      return false
+    elseif twin == concurrency then
+      if (held[p] or 0) + n > limit.capacity then
+        return false
+      end
+      next_a[i], next_b[i], next_c[i] = now, 0, 0
+    elseif twin == token_bucket then
+      local state = as_bucket(p)
+      if not twin.fits(state, limit, now, n) then
+        return false
+      end
+      next_a[i], next_b[i], next_c[i] = state.next_last, state.next_due - state.next_last, state.next_frac
+    else
+      next_a[i], next_b[i], next_c[i] = twin.step(limit, now, as[p], bs[p], cs[p], n)
+      if not next_a[i] then
+        return false
+      end
+    end
+  end
+  return true
+end
+
+-- tell answers with what has become of the states: Go works out from it what is left.
+local TOLD, TOLD_MORE = '>BBi8i8i8i8i8i8i8i8', '>i8i8i8i8i8i8'
+local function tell(count, time, applied)
+  for i = 1, count do
+    local p = at_place[i]
+    local list, first, last = lists[p], 0, 0
+    if list then
+      first, last = unpack_struct('>I7', list, 9), last_expiry(list)
+    end
+    if i == 1 then
+      answer(pack(TOLD, ANSWERED, 0, time, applied, as[p], bs[p], cs[p], held[p] or 0, first, last))
+    else
+      answer(pack(TOLD_MORE, as[p], bs[p], cs[p], held[p] or 0, first, last))
+    end
+  end
+end
+
+-- Strings are most of what an operation costs, so that each is made at once, of all that it consists of.
+
+-- reserve begins a hold: text is its digest, ttl (8), and its record from remembered on.
+local function reserve(count, text, name)
+  local digest, ttl, remembered = unpack_struct('>c8i8I5', text)
+  local bucket = ids.buckets[name]
+  if string.find(bucket, digest, 5, true) or left_ids[digest] or not fits(count) then
+    return false
+  end
+  local expires = now + ttl
+  for i = 1, count do
+    local p, n = at_place[i], permits[i]
+    local limit, flags = of[p], 2
+    local kind, from, to = limit.kind, 0, 0
+    local a, b = next_a[i], next_b[i]
+    if kind.moves then
+      from, to = a, kind.merges and 0 or a + (b > 0 and b or limit.length)
+    end
+    if n < 0 then
+      n = -n
+      flags = kind.twin == concurrency and 2 or 3
+    end
+    lists[p] = insert(lists[p], expires, pack(PIECE, digest, expires, n, flags, from, to))
+    as[p], bs[p], cs[p], held[p], live[p], changed[p] = a, b, next_c[i], (held[p] or 0) + n, (live[p] or 0) + 1, true
+  end
+  local length = #text - 16 + 17
+  bucket = pack('>I4I2c8I7c0c0', unpack_struct('>I4', bucket) + length, length, digest, expires, sub(text, 17), sub(bucket, 5))
+  keep_bucket(name, bucket, expires + remembered - now)
+  tell(count, expires, 0)
+  return true
+end
+
+-- finds reports whether a hold is there as it was reserved and lives, and notes its pieces and what it keeps.
+local function finds(cancels, count, digest, from, bucket)
+  for i = 1, count do
+    local p, charged = at_place[i], nil
+    ns[i], charged, from = unpack_struct(AMOUNTS, bucket, from)
+    local piece = not left[p] and lists[p] and place_of(lists[p], digest, PIECE_BYTES)
+    if not piece or charged > 0 or permits[i] > ns[i] then
+      return false
+    end
+    local n, _
+    _, _, n, _, froms[i], tos[i], behind[i] = unpack_struct(PIECE, lists[p], piece)
+    if n ~= ns[i] then
+      return false
+    end
+    pieces[i] = piece
+    kept[i] = cancels and 0 or permits[i] < 0 and n or permits[i]
+  end
+  return true
+end
+
+-- finish ends a hold in time: text is its digest, that of its claims, and what is asked for.
+local function finish(cancels, count, text, name, state)
+  local digest, claims, asked = unpack_struct('>c8c8c4', text)
+  local bucket = ids.buckets[name]
+  local place, is_live = find_id(bucket, digest)
+  if not is_live or left_ids[digest] then
+    return false
+  end
+  local length, _, expires, remembered, its_claims, keep, _, amounts = unpack_struct(LIVE, bucket, place)
+  if its_claims ~= claims or keep ~= 0 or now >= expires or not finds(cancels, count, digest, amounts, bucket) then
+    return false
+  end
+  local least
+  for i = 1, count do
+    local p, n = at_place[i], ns[i]
+    local kind, back, list = of[p].kind, n - kept[i], lists[p]
+    if #list == PIECE_BYTES then
+      lists[p] = nil
+    else
+      lists[p] = sub(list, 1, pieces[i] - 1) .. sub(list, behind[i])
+    end
+    if kind.twin == token_bucket then
+      local ended = as_bucket(p)
+      kind.twin.end_hold(ended, of[p], now, n, kept[i])
+      as[p], bs[p], cs[p] = ended.last, ended.due - ended.last, ended.frac
+    elseif not kind.moves then
+      back = n
+    elseif back > 0 then
+      kind.read(state, of[p].set, as[p], bs[p], cs[p])
+      back = kind.twin.give_back(state, of[p], now, back, froms[i], tos[i])
+      as[p], bs[p], cs[p] = kind.write(state, of[p])
+    end
+    held[p], live[p], changed[p] = held[p] > n and held[p] - n or nil, live[p] - 1, true
+    if back > 0 then
+      announce(clients[p])
+    end
+    if permits[i] >= 0 and (cancels or permits[i] ~= n) and (not least or back < least) then
+      least = back
+    end
+  end
+  least = -(least or 0)
+  bucket = pack(
+    '>I4c0c0c8BI7I5c4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, place - 1), sub(bucket, place + length), digest,
+    cancels and CANCELLED or COMMITTED, now, remembered, asked, least
+  )
+  keep_bucket(name, bucket, remembered)
+  tell(count, now, least)
+  return true
+end
+
+local list, from, scratch = argument(), 1, {}
+while from <= #list do
+  local verb, growth, count, number
+  verb, growth, count, number, from = unpack_struct('>BBI2I2', list, from)
+  verb = verbs[verb]
+  for i = 1, count do
+    at_place[i], permits[i], from = unpack_struct('>I2i8', list, from)
+  end
+  local text, name, done = ARGV[ids.first + number - 1], ARGV[ids.first - ids.count + number - 1], nil
+  if verb == 'reserve' then
+    done = reserve(count, text, name)
+  else
+    done = finish(verb == 'cancel', count, text, name, scratch)
+  end
+  if not done then
+    answer(LEFT)
+    left_ids[sub(text, 1, 8)] = true
+    for i = 1, count do
+      left[at_place[i]] = true
+    end
+  end
+end
+
+for _, hash in ipairs(groups) do
+  for j = 1, hash.size do
+    local p = hash.places + j
+    if changed[p] then
+      local limit = of[p]
+      local matters = limit.kind.twin == token_bucket and bs[p] + 1 or 0
+      if lists[p] then
+        write_held(hash, limit, clients[p], as[p], bs[p], cs[p], matters, held[p], live[p], lists[p])
+      else
+        write_numbers(hash, limit, clients[p], as[p], bs[p], cs[p])
+        local life = matters + margin(matters)
+        if matters > limit.span and life > hash.now.life then
+          hash.now.life, hash.renewed = life, true
+        end
+      end
+    end
+  end
+  flush(hash)
+end
+save_ids()
