@@ -262,11 +262,13 @@ local function drop(parts, given)
   return least
 end
 
--- decide carries out a Reserve, a Commit, a Cancel or a Drop. It returns what each limit says, or nil if the operation has failed.
+-- decide carries out a Reserve, a Commit, a Cancel or a Drop. It returns what each limit says, or nil if the operation has
+-- failed.
 function holds.decide(verb, parts, permits, number)
   local given, id = {}, nil
   local text = ARGV[ids.first + number - 1]
-  given.digest, given.claims, given.answer, given.ttl, given.remembered, given.expires, given.keep, id = unpack_struct(GIVEN, text)
+  given.digest, given.claims, given.answer, given.ttl, given.remembered, given.expires, given.keep, id =
+    unpack_struct(GIVEN, text)
   given.id, given.bucket = sub(text, id), bucket_of(given.digest)
   local hold = known(given)
   local outs
