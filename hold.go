@@ -43,14 +43,22 @@ func (h *Hold) Lives() time.Duration {
 	return h.TTL
 }
 
-// Remembered is for how long a store remembers how the hold ended: twice the TTL, and at least a minute.
+// Remembered is for how long a store remembers how the hold ended, from its end on, and from its expiry if that is later:
+// twice the TTL, and at least a minute. So whoever repeats a Commit as long as it may come finds out what became of it.
 func (h *Hold) Remembered() time.Duration { return max(2*h.Lives(), time.Minute) }
+
+// SurelyRemembered is Remembered, but the least, a minute, where the TTL is not known: a Commit's that names none.
+func (h *Hold) SurelyRemembered() time.Duration { return max(2*h.TTL, time.Minute) }
+
+// latestExpiry is the greatest integer of a number in Redis's scripts, in the year 2255.
+const latestExpiry = Instant(1 << 53)
 
 // A HoldOp is the hold of a Reserve, Commit or Cancel, and what the store says of it.
 type HoldOp struct {
 	Hold
-	// ExpiresAt is when the hold expires: a Reserve sets it. With a Commit it is what the last Reserve said, so that a
-	// store that has lost the hold can tell how old it is. Default: 0, not known.
+	// ExpiresAt is when the hold expires: a Reserve sets it. With a Commit it is what the last Reserve said, and TTL its
+	// TTL, so that a store that has lost the hold can tell that it did not forget it: the Commit is charged until
+	// SurelyRemembered after ExpiresAt. 0 to 1<<53. Default: 0, not known.
 	ExpiresAt Instant
 
 	// What follows is set by the store.
@@ -133,6 +141,8 @@ func (op *Op) validateHold() error {
 		return Invalid("id", h.ID, fmt.Sprintf("1 to %d printable characters of ASCII", MaxHoldIDBytes))
 	case h.TTL != 0 && (h.TTL < MinHoldTTL || h.TTL > MaxHoldTTL || h.TTL%time.Microsecond != 0):
 		return Invalid("ttl", h.TTL, "1s to 1h in whole microseconds")
+	case h.ExpiresAt < 0 || h.ExpiresAt > latestExpiry:
+		return Invalid("expiresAt", int64(h.ExpiresAt), "microseconds since the Unix epoch, as the Reserve said")
 	}
 	return nil
 }

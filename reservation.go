@@ -92,7 +92,7 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
-	hold.ID = strings.Clone(hold.ID)
+	hold.ID, hold.TTL = strings.Clone(hold.ID), hold.Lives()
 	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked)}
 	for i, claim := range append([]Claim{op.Claim}, op.And...) {
 		claim.Key = strings.Clone(claim.Key)

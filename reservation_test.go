@@ -152,7 +152,7 @@ func TestAHoldEndsOnce(t *testing.T) {
 		if _, _, err := l.Reserve(t.Context(), "other", 1, stint.Hold{ID: "a"}); !errors.Is(err, stint.ErrResolved) {
 			t.Errorf("reserved after its end for another key: %v", err)
 		}
-		pass(121 * time.Second) // it is forgotten
+		pass(181 * time.Second) // it is forgotten: its TTL, and twice that
 		reserve(t, l, 1, stint.Hold{ID: "a"})
 		if _, _, err := l.Reserve(t.Context(), "other", 1, stint.Hold{ID: "a"}); !errors.Is(err, stint.ErrOtherClaims) {
 			t.Errorf("live under another key: %v", err)

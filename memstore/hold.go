@@ -44,10 +44,7 @@ func (h *hold) ended(now stint.Instant) (stint.HoldEnd, stint.Instant) {
 
 // forgotten is from when on nothing is known of the hold.
 func (h *hold) forgotten() stint.Instant {
-	if h.end != stint.HoldLive {
-		return h.endedAt + stint.Instant(h.remembered)
-	}
-	return h.expires + stint.Instant(h.remembered)
+	return max(h.endedAt, h.expires) + stint.Instant(h.remembered)
 }
 
 // bytes is about what the hold takes: after its end, without its parts.
@@ -428,11 +425,11 @@ func (r *holdOp) charge(i int, n int64) int64 {
 // commitLost charges what a hold cost that the store has lost, if it can't have forgotten it.
 func (r *holdOp) commitLost() (stint.Decision, error) {
 	told := r.op.Hold
-	if r.op.Verb == stint.Cancel || told.ExpiresAt == 0 || r.now > told.ExpiresAt.Add(told.Remembered()) {
+	if r.op.Verb == stint.Cancel || told.ExpiresAt == 0 || r.now > told.ExpiresAt.Add(told.SurelyRemembered()) {
 		return stint.Decision{}, stint.ErrUnknownReservation
 	}
 	r.hold = r.newHold()
-	r.hold.remembered = told.Remembered().Microseconds()
+	r.hold.expires, r.hold.remembered = told.ExpiresAt, told.SurelyRemembered().Microseconds()
 	return r.finish(stint.HoldExpired), nil
 }
 

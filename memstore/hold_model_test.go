@@ -281,7 +281,7 @@ func (m *holdModel) reserve(now int64, id string, n, ttl int64, keep bool) (allo
 // known is a hold that is not forgotten.
 func (m *holdModel) known(id string, now int64) *modelHold {
 	h := m.holds[id]
-	if h != nil && h.end != stint.HoldLive && now > h.endedAt+h.remember {
+	if h != nil && h.end != stint.HoldLive && now > max(h.endedAt, h.expires)+h.remember {
 		delete(m.holds, id)
 		return nil
 	}

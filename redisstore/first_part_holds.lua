@@ -204,6 +204,7 @@ local function finish(cancels, count, text, name, state)
     end
   end
   least = -(least or 0)
+  remembered = expires + remembered - now
   bucket = pack(
     '>I4c0c0c8BI7I5c4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, place - 1), sub(bucket, place + length), digest,
     cancels and CANCELLED or COMMITTED, now, remembered, asked, least

@@ -48,10 +48,14 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 	if h.Keep {
 		keep = "\x01"
 	}
+	remembered := h.Remembered()
+	if e.verb != stint.Reserve {
+		remembered = h.SurelyRemembered()
+	}
 	return &holdEntry{
 		told: stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}, bucket: "\x00" + digest[:2],
 		args: digest + digestOf(claims) + digestOf(claims + costs)[:4] +
-			bigEndian(h.Lives().Microseconds(), h.Remembered().Microseconds(), int64(h.ExpiresAt)) + keep + h.ID,
+			bigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) + keep + h.ID,
 	}
 }
 

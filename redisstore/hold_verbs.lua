@@ -4,6 +4,7 @@ do -- a block, since a script has 200 names at most
 
 local MAX_PIECES = 16
 local MAX_LISTED = 100
+local LONGEST = 2 ^ 40 - 1 -- for which an end can be remembered, 12 days
 
 -- known is what is known of an id.
 local function known(given)
@@ -52,8 +53,9 @@ end
 
 local function keep_end(given, verb, hold, applied)
   local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0)
-  local record = pack(ENDED, given.digest, flags, now, hold.remembered, given.answer, applied)
-  keep_bucket(given.bucket, forget(given) .. record, hold.remembered)
+  local remembered = min(max(now, hold.expires) + hold.remembered - now, LONGEST)
+  local record = pack(ENDED, given.digest, flags, now, remembered, given.answer, applied)
+  keep_bucket(given.bucket, forget(given) .. record, remembered)
 end
 
 -- look asks a limit for n permits; for none, only what is left.
@@ -283,7 +285,8 @@ function holds.decide(verb, parts, permits, number)
       tell_hold(UNKNOWN, 0, 0, 0)
       return nil
     end
-    finish(verb, parts, permits, given, { n = {}, kept = {}, remembered = given.remembered }, EXPIRED)
+    local lost = { n = {}, kept = {}, expires = given.expires, remembered = given.remembered }
+    finish(verb, parts, permits, given, lost, EXPIRED)
   else
     local ended = hold.ended
     if ended == 0 and now >= hold.expires then

@@ -2,7 +2,7 @@
 //
 // [Run] puts a store through every check of ALGORITHMS.md: random sequences of
 // operations compared field by field with an [Oracle], among them the ends of waits, peeks,
-// resets, changed limits and policies; refused input; concurrency; and, of a store that can
+// resets, changed limits and policies; refused input; concurrency; how often a hold is charged; and, of a store that can
 // do it, that a policy is reset. A store's test package needs one line:
 //
 //	func TestConformance(t *testing.T) {
@@ -54,6 +54,8 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Cancelled", testCancelled)
 	check("Timeout", testTimeout)
 	check("Concurrency", testConcurrency)
+	check("HoldEnds", testHoldEnds)
+	check("LostHold", testLostHold)
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()
 	}
