@@ -156,8 +156,8 @@ func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err 
 }
 
 // Drop ends a key's hold for a holder that is stuck, without its claims: what it has under the limiter's limits expires
-// now. A holder that ends it afterwards is told that it was reset, and moves nothing. The error wraps
-// [ErrUnknownReservation] if the key has no such hold.
+// now, and the hold can't be renewed, so that the context of [Reservation.KeepAlive] ends with [ErrLost]. A Commit is
+// charged, late. The error wraps [ErrUnknownReservation] if the key has no such hold.
 func (l *Limiter) Drop(ctx context.Context, key, id string) error {
 	_, err := l.store.Decide(ctx, Op{Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Hold: &HoldOp{Hold: Hold{ID: id}}})
 	return err

@@ -25,6 +25,7 @@ type hold struct {
 	end        stint.HoldEnd
 	endedAt    stint.Instant
 	late       bool
+	dropped    bool    // by a Drop: it is not to be renewed
 	actual     []int64 // of a commit: what each limit was said to have cost
 	applied    int64
 	counted    int64 // bytes
@@ -154,6 +155,8 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 		return r.answer(r.hold.applied), nil
 	case over, end == stint.HoldExpired && r.op.Verb == stint.Cancel:
 		return stint.Decision{}, &stint.ResolvedError{ID: h.ID, End: end, At: at}
+	case r.hold.dropped && r.op.Verb == stint.Reserve:
+		return stint.Decision{}, &stint.ResolvedError{ID: h.ID, End: stint.HoldExpired, At: min(r.now, r.hold.expires)}
 	case r.op.Verb == stint.Reserve:
 		return r.reserve(end), nil
 	default:
@@ -275,13 +278,15 @@ func (part *part) keptAtEnd() int64 {
 	return part.kept
 }
 
-// finish ends a hold, that is live or has expired, by a commit or a cancel.
+// finish ends a hold, that is live or has expired, by a commit or a cancel. What was dropped of it has expired.
 func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 	late := end == stint.HoldExpired
 	var least leastApplied
 	for i := range r.ops {
 		p, part := &r.ops[i], &r.hold.parts[i]
-		if late {
+		expired := end == stint.HoldExpired || r.hold.dropped && part.gone(p.holding)
+		if expired {
+			late = true
 			r.drop(p, part)
 		}
 		held := part.n + part.kept
@@ -302,7 +307,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 		}
 		applied += r.charge(i, charge)
 		// What cost as much as was held has no part in it.
-		if p.limit.adjustable() && (late || r.op.Verb == stint.Cancel || p.permits != held) {
+		if p.limit.adjustable() && (expired || r.op.Verb == stint.Cancel || p.permits != held) {
 			least.add(applied)
 		}
 	}
@@ -431,6 +436,9 @@ func (r *holdOp) dropParts() (stint.Decision, error) {
 	}
 	if !least.some {
 		return stint.Decision{}, stint.ErrUnknownReservation
+	}
+	if r.hold != nil {
+		r.hold.dropped = true
 	}
 	return r.answer(least.n), nil
 }

@@ -253,7 +253,8 @@ func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy
 	return live, err
 }
 
-// What is dropped is free at once; its end finds that it was reset. Other holds, and what it has elsewhere, stay.
+// What is dropped is free at once, and has expired: to renew it is an error, and its commit is late. Other holds, and what it
+// has elsewhere, stay.
 func TestDrop(t *testing.T) {
 	h := newHeld(t, memstore.Config{}, stint.Concurrency(2), stint.FixedWindow(100, time.Hour).Named("tokens"))
 	other := stint.Claim{Key: "other", Policy: h.policy, Permits: 1}
@@ -281,10 +282,15 @@ func TestDrop(t *testing.T) {
 	if live, err := liveHolds(t, h.store, "other", h.policy); err != nil || len(live) != 2 || live[0].ID != "stuck" {
 		t.Fatal(live, err)
 	}
+	var resolved *stint.ResolvedError
+	if _, err := h.store.Decide(t.Context(), op); !errors.As(err, &resolved) || resolved.End != stint.HoldExpired || resolved.At != h.now {
+		t.Fatal(err)
+	}
 	op.Verb, op.Hold = stint.Commit, stuck
-	if d, err := h.store.Decide(t.Context(), op); err != nil || !stuck.Reset {
+	if d, err := h.store.Decide(t.Context(), op); err != nil || !stuck.Late || d.Applied != 1 {
 		t.Fatalf("%+v, %+v, %v", d, stuck, err)
 	}
+	h.wantLeft(h.policyOf(stint.FixedWindow(100, time.Hour).Named("tokens")), 97)
 	if live, err := liveHolds(t, h.store, "other", h.policy); err != nil || len(live) != 0 {
 		t.Fatal(live, err)
 	}

@@ -3,8 +3,8 @@
 -- What is known of ids stands in a hash in two generations, beside the settings, in 65,536 buckets: by the first
 -- two bytes of an id's digest. A bucket is how many bytes of live holds it has (4), these, and ends of 31 bytes each:
 --   live  its length (2), digest (8), when it expires (7), how long its end is remembered (5), the digest of its claims
---         (8), 1 if it is kept when it expires (1), the number of limits (2), what it holds of each, and what an
---         expiry has charged (6 each), and the id
+--         (8), 1 if it is kept when it expires plus 2 if it was dropped (1), the number of limits (2), what it holds
+--         of each, and what an expiry has charged (6 each), and the id
 --   end   digest (8), 1 committed or 2 cancelled and 4 if late (1), the time (7), how long it is remembered (5),
 --         what was asked for (4), and what was applied (6)
 

@@ -17,7 +17,7 @@ local function known(given)
   if live then
     local keep, count, from
     _, _, hold.expires, hold.remembered, hold.claims, keep, count, from = unpack_struct(LIVE, bucket, place)
-    hold.n, hold.kept, hold.time, hold.keep = {}, {}, hold.expires, keep == 1
+    hold.n, hold.kept, hold.time, hold.keep, hold.dropped = {}, {}, hold.expires, keep % 2 == 1, keep >= 2
     for i = 1, count do
       hold.n[i], hold.kept[i], from = unpack_struct(AMOUNTS, bucket, from)
     end
@@ -44,9 +44,9 @@ local function keep_live(given, hold)
   for i = 1, #hold.n do
     amounts = amounts .. pack(AMOUNTS, hold.n[i], hold.kept[i])
   end
+  local flags = (hold.keep and 1 or 0) + (hold.dropped and 2 or 0)
   local record = pack(
-    LIVE, LIVE_BYTES + #amounts + #given.id, given.digest, hold.expires, hold.remembered, hold.claims, hold.keep and 1 or 0,
-    #hold.n
+    LIVE, LIVE_BYTES + #amounts + #given.id, given.digest, hold.expires, hold.remembered, hold.claims, flags, #hold.n
   ) .. amounts .. given.id
   keep_bucket(given.bucket, with_live(forget(given), record), hold.expires + hold.remembered - now)
 end
@@ -195,7 +195,7 @@ local function reserve(parts, permits, given, hold, ended)
 end
 
 -- finish ends a hold, that is live or has expired, by a commit or a cancel. Of a limit with a cost of its own permits is
--- below 0: what was taken stays.
+-- below 0: what was taken stays. What was dropped of it has expired.
 local function finish(verb, parts, permits, given, hold, ended)
   local late = ended == EXPIRED
   local least, gone = nil, false
@@ -203,8 +203,10 @@ local function finish(verb, parts, permits, given, hold, ended)
     local state = parts[i]
     local limit = state.limit
     local n, kept = hold.n[i] or 0, hold.kept[i] or 0
-    if late then
-      n, kept = 0, hold.n[i] and kept_at_end(hold, i, state) or 0
+    local part = n > 0 and ended ~= EXPIRED and part_of(state, given.digest)
+    local expired = ended == EXPIRED or hold.dropped and n > 0 and not part
+    if expired then
+      late, n, kept = true, 0, hold.n[i] and kept_at_end(hold, i, state) or 0
     end
     local adjustable = permits[i] >= 0
     local keeps, charge, applied = n, 0, 0
@@ -215,7 +217,6 @@ local function finish(verb, parts, permits, given, hold, ended)
       keeps = min(cost, n)
       charge = cost - keeps
     end
-    local part = n > 0 and part_of(state, given.digest)
     if part then
       remove(state, part)
       applied = -end_part(state, limit, now, part, keeps)
@@ -225,7 +226,7 @@ local function finish(verb, parts, permits, given, hold, ended)
       end
     elseif n > 0 then
       gone, charge = true, 0
-    elseif late and state.expired and state.expired[given.digest] then
+    elseif expired and state.expired and state.expired[given.digest] then
       state.changed = true
     end
     if charge > 0 then
@@ -233,7 +234,7 @@ local function finish(verb, parts, permits, given, hold, ended)
       applied = applied + out.applied
       state.changed = state.changed or out.changed
     end
-    if adjustable and (late or verb == 'cancel' or permits[i] ~= n + kept)
+    if adjustable and (expired or verb == 'cancel' or permits[i] ~= n + kept)
       and (not least or math.abs(applied) < math.abs(least)) then
       least = applied
     end
@@ -244,8 +245,8 @@ local function finish(verb, parts, permits, given, hold, ended)
   tell_hold(ANSWERED, (late and LATE or 0) + (gone and RESET or 0), now, least)
 end
 
--- drop lets expire now what a hold has of these states, and reports whether it has anything.
-local function drop(parts, given)
+-- drop lets expire now what a hold has of these states, and reports whether it has anything. The hold is not to be renewed.
+local function drop(parts, given, hold)
   local least
   for i = 1, #parts do
     local state = parts[i]
@@ -259,6 +260,10 @@ local function drop(parts, given)
         least = back
       end
     end
+  end
+  if least and hold and hold.ended == 0 then
+    hold.dropped = true
+    keep_live(given, hold)
   end
   tell_hold(least and ANSWERED or UNKNOWN, 0, now, -(least or 0))
   return least
@@ -275,7 +280,7 @@ function holds.decide(verb, parts, permits, number)
   local hold = known(given)
   local outs
   if verb == 'drop' then
-    if not drop(parts, given) then
+    if not drop(parts, given, hold) then
       return nil
     end
   elseif not hold then
@@ -301,6 +306,9 @@ function holds.decide(verb, parts, permits, number)
       tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0), now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then
       tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
+      return nil
+    elseif verb == 'reserve' and hold.dropped then
+      tell_hold(RESOLVED, EXPIRED, min(now, hold.expires), 0)
       return nil
     elseif verb == 'reserve' then
       return reserve(parts, permits, given, hold, ended)
