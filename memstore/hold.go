@@ -451,20 +451,21 @@ func (s *Store) list(op *stint.Op) (stint.Decision, error) {
 	}
 	locks := s.lock(ops, nil)
 	defer s.unlock(locks)
+	for i := range ops {
+		s.hold(s.shard(ops[i].hash), &ops[i])
+	}
 	now := s.clock()
 	var list []stint.HoldState
 	for i := range ops {
-		h := s.shard(ops[i].hash).held[ops[i].hash]
-		if h == nil {
-			continue
-		}
-		listed := 0
-		for _, part := range h.parts {
-			if part.hold.expires > now && listed < stint.MaxListed {
-				listed++
+		p, t := &ops[i], s.shard(ops[i].hash)
+		s.load(t, p, now)
+		if p.holding != nil {
+			live := p.holding.parts[p.due:]
+			for _, part := range live[:min(len(live), stint.MaxListed)] {
 				list = append(list, stint.HoldState{ID: part.hold.id, Limit: i, Permits: part.n, ExpiresAt: part.hold.expires})
 			}
 		}
+		s.save(t, p)
 	}
 	slices.SortStableFunc(list, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
 	*op.Live = list

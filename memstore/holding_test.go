@@ -304,3 +304,15 @@ func TestDrop(t *testing.T) {
 		}
 	}
 }
+
+// What was reset with its policy is not listed.
+func TestListAfterAReset(t *testing.T) {
+	h := newHeld(t, memstore.Config{}, stint.Concurrency(2))
+	h.reserve("a", 1, time.Minute)
+	if err := h.store.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
+		t.Fatal(err)
+	}
+	if live, err := liveHolds(t, h.store, "k", h.policy); err != nil || len(live) != 0 {
+		t.Errorf("%v, %v", live, err)
+	}
+}
