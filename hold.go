@@ -71,7 +71,8 @@ type HoldOp struct {
 	Late bool
 	// Reset says that some of what was held was reset meanwhile, so that nothing of that comes back.
 	Reset bool
-	// Full says of a denied Reserve that the client has as many holds as the store allows.
+	// Full says of a denied Reserve that the client has as many holds as the store allows, or that the store, of a bounded
+	// memory, has no room for one more.
 	Full bool
 }
 

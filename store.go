@@ -39,7 +39,7 @@ const (
 	// Cancel ends a hold as if it had never been.
 	Cancel
 	// Drop lets expire now what a hold has of the operation's claims, whatever else it has: for a client whose holder is
-	// stuck. Its end finds that this was reset.
+	// stuck. The hold can't be renewed; its Commit is late.
 	Drop
 	// List lists what is held under the limits of the operation's claim: of each limit the next MaxListed to expire.
 	List

@@ -64,6 +64,7 @@ type holdOp struct {
 	ops   []limitOp
 	outs  []stint.Outcome
 	now   stint.Instant
+	full  bool // there is no memory for an id more
 }
 
 // decideHold carries out a Reserve, a Commit or a Cancel: with the id locked, and the shards of all its states.
@@ -85,6 +86,7 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 	if known != nil && r.now > known.forgotten() {
 		r.hold = nil
 	}
+	r.full = r.hold == nil && s.idsFull(ids, r.now)
 	for i := range r.ops {
 		s.load(s.shard(r.ops[i].hash), &r.ops[i], r.now)
 	}
@@ -164,6 +166,9 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 	}
 }
 
+// fullWait is how long to wait for the memory of an id: a guess, since nobody knows which hold ends next.
+const fullWait = time.Second
+
 // reserve takes what the hold lacks of each limit, if all admit it.
 func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 	h, told := r.hold, r.op.Hold
@@ -185,7 +190,12 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		}
 		lacks[i] = max(0, lacks[i])
 		r.look(i, lacks[i])
-		if p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || h.parts[i].in == nil) && len(p.holding.parts)-p.due >= r.store.maxHolds {
+		switch {
+		case r.full:
+			told.Full = true
+			r.outs[i].Allowed, r.outs[i].RetryAfter = false, max(r.outs[i].RetryAfter, fullWait)
+		case p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || h.parts[i].in == nil) &&
+			len(p.holding.parts)-p.due >= r.store.maxHolds:
 			told.Full = true
 			untilNext := time.Duration(p.holding.parts[p.due].hold.expires-r.now) * time.Microsecond
 			r.outs[i].Allowed, r.outs[i].RetryAfter = false, max(r.outs[i].RetryAfter, untilNext)

@@ -316,3 +316,41 @@ func TestListAfterAReset(t *testing.T) {
 		t.Errorf("%v, %v", live, err)
 	}
 }
+
+// Live holds of many clients take half of the memory at most, so that the limits of others hold. When they have ended, or
+// expired, there is room again.
+func TestHoldsLeaveHalfOfTheMemory(t *testing.T) {
+	h := newHeld(t, memstore.Config{MaxBytes: 4 << 20}, stint.FixedWindow(5, 24*time.Hour))
+	places, id := stint.Concurrency(5), 0
+	reserve := func() (bool, stint.HoldOp) {
+		id++
+		hold := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("%0128d", id), TTL: time.Hour}}
+		d, err := h.store.Decide(t.Context(), stint.Op{
+			Verb: stint.Reserve, Claim: stint.Claim{Key: fmt.Sprint(id), Policy: h.policyOf(places), Permits: 1}, Hold: &hold,
+		})
+		if err != nil || d.Allowed == hold.Full || hold.Full && d.RetryAfter != time.Second {
+			t.Fatal(d, hold, err)
+		}
+		return d.Allowed, hold
+	}
+	fill := func() (live int) {
+		for range 20_000 {
+			if ok, _ := reserve(); ok {
+				live++
+			}
+		}
+		if stats := h.store.Stats(); live < 1000 || live == 20_000 || stats.Bytes > stats.MaxBytes {
+			t.Fatalf("%d holds, %+v", live, stats)
+		}
+		return live
+	}
+	live := fill()
+	for range 10 {
+		h.do(stint.Take, h.policy, 1, nil)
+	}
+	h.wantLeft(h.policy, 0)
+	h.now = h.now.Add(time.Hour)
+	if again := fill(); again < live*9/10 {
+		t.Errorf("%d holds after others expired, %d before", again, live)
+	}
+}

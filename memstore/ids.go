@@ -22,7 +22,9 @@ type ids struct {
 	holds     map[string]*hold
 	forgotten stint.Instant // from when on all of them are
 	bytes     int64
-	live      int // how many of them were when ends were last forgotten before their time
+	// How many were live when ends were last forgotten before their time, and when that was.
+	live   int
+	purged stint.Instant
 }
 
 // find finds a hold, or what is remembered of it.
@@ -49,10 +51,17 @@ func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
 	ids.cur.add(h)
 	ids.cur.forgotten = max(ids.cur.forgotten, forgotten)
 	s.addIDBytes(ids.cur.bytes + ids.prev.bytes - before)
-	if s.idBytes.Load() > s.maxBytes/2 {
-		s.purgeEnds(&ids.prev, now)
-		s.purgeEnds(&ids.cur, now)
+	s.idsFull(ids, now)
+}
+
+// idsFull reports whether the ids have half of the memory, so that no more are taken up, after it has tried to forget ends.
+func (s *Store) idsFull(ids *idShard, now stint.Instant) bool {
+	if s.idBytes.Load() <= s.maxBytes/2 {
+		return false
 	}
+	s.purgeEnds(&ids.prev, now)
+	s.purgeEnds(&ids.cur, now)
+	return s.idBytes.Load() > s.maxBytes/2
 }
 
 func newIDs() ids { return ids{holds: map[string]*hold{}} }
@@ -79,11 +88,11 @@ func (s *Store) addIDBytes(n int64) {
 }
 
 // purgeEnds forgets the ends of a generation before their time, so that ids leave at least half of the memory to
-// states. What is live stays. It counts them as evicted. It waits until there are as many more as were live at the last
-// time, so that a put stays cheap.
+// states. What is live stays. It counts them as evicted. It waits until there are as many more as were live
+// at the last time, or a second, so that a put stays cheap.
 func (s *Store) purgeEnds(i *ids, now stint.Instant) {
 	const fewest = 16
-	if len(i.holds) < 2*i.live+fewest {
+	if len(i.holds) < 2*i.live+fewest && now < i.purged.Add(fullWait) {
 		return
 	}
 	live := newIDs()
@@ -95,7 +104,7 @@ func (s *Store) purgeEnds(i *ids, now stint.Instant) {
 			s.evictions.Add(1)
 		}
 	}
-	live.live = len(live.holds)
+	live.live, live.purged = len(live.holds), now
 	s.addIDBytes(live.bytes - i.bytes)
 	*i = live
 }

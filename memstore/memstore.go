@@ -45,7 +45,8 @@ type Config struct {
 	// still used and states have, about half a KiB each, in bytes; less than MinMaxBytes is
 	// taken as MinMaxBytes. Default: 0, which is DefaultMaxBytes. For a moment there is more: while
 	// a shard's table grows, its old and its new form exist together, at most 1 % more; and what an
-	// operation writes is there before room is made for it.
+	// operation writes is there before room is made for it. Holds and what is remembered of their ends have half of it
+	// at most: ends are forgotten early, and new holds are denied as Full, for a second.
 	MaxBytes int64
 	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the
 	// wall clock when the store is made. It must be safe for concurrent use.
