@@ -255,15 +255,24 @@ func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decisio
 // ErrUnavailable, say it again. The error wraps [ErrResolved] if the hold ended otherwise, and [ErrUnknownReservation] if
 // that was too long ago. After it had expired, all of the cost is charged. Give it a context that outlives the request's.
 func (r *Reservation) Commit(ctx context.Context, actual int64) (End, error) {
-	return r.end(ctx, Commit, actual)
+	return r.end(ctx, Commit, r.claimsOf(actual))
+}
+
+// CommitHeld is Commit where nobody knows better what it cost: each limit keeps what it holds, also where limits hold
+// different numbers.
+func (r *Reservation) CommitHeld(ctx context.Context) (End, error) {
+	r.mu.Lock()
+	claims := r.claims
+	r.mu.Unlock()
+	return r.end(ctx, Commit, claims)
 }
 
 // Cancel ends the hold as if it had never been: for what never ran. All goes back, but a leaky bucket's turns.
-func (r *Reservation) Cancel(ctx context.Context) (End, error) { return r.end(ctx, Cancel, 0) }
+func (r *Reservation) Cancel(ctx context.Context) (End, error) { return r.end(ctx, Cancel, r.claimsOf(0)) }
 
-func (r *Reservation) end(ctx context.Context, verb Verb, actual int64) (End, error) {
+func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, error) {
 	h := HoldOp{Hold: r.hold, ExpiresAt: r.ExpiresAt()}
-	d, err := r.reserver.carry(ctx, opOf(verb, r.claimsOf(actual), &h))
+	d, err := r.reserver.carry(ctx, opOf(verb, claims, &h))
 	if err != nil {
 		return End{}, err
 	}
