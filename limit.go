@@ -302,6 +302,20 @@ func (l Limit) Takes(n int64) int64 {
 	return n
 }
 
+// CanHold reports why permits of the limit can't be reserved, nil if they can: it counts denied requests, it leases, or it
+// is a leaky bucket without a cost of its own. The error wraps [ErrInvalid].
+func (l Limit) CanHold() error {
+	switch {
+	case l.CountDenied:
+		return Invalid("count_denied", true, "false where permits are reserved: the requests that it counts are not held")
+	case l.Lease != 0:
+		return Invalid("lease", l.Lease, "none where permits are reserved: what is leased is not held")
+	case l.Algorithm == AlgorithmLeakyBucket && l.Cost == 0:
+		return Invalid("cost", l.Cost, "1 or more for a leaky bucket where permits are reserved: its turns can't go back")
+	}
+	return nil
+}
+
 // CountingDenied returns the limit with denied requests counted too.
 func (l Limit) CountingDenied() Limit { l.CountDenied = true; return l }
 

@@ -87,13 +87,8 @@ func (p *Policy) NeedsReserve() bool { return p.concurrent }
 // canHold reports why permits of the policy can't be held.
 func (p *Policy) canHold() error {
 	for _, l := range p.limits {
-		switch {
-		case l.CountDenied:
-			return Invalid("count_denied", true, "false where permits are reserved: the requests that it counts are not held")
-		case l.Lease != 0:
-			return Invalid("lease", l.Lease, "none where permits are reserved: what is leased is not held")
-		case l.Algorithm == AlgorithmLeakyBucket && l.Cost == 0:
-			return Invalid("cost", l.Cost, "1 or more for a leaky bucket where permits are reserved: its turns can't go back")
+		if err := l.CanHold(); err != nil {
+			return err
 		}
 	}
 	return nil

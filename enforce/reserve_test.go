@@ -60,6 +60,21 @@ func TestReserveByRules(t *testing.T) {
 	}
 }
 
+// A leaky bucket beside places takes its turn for good, if its cost is a number.
+func TestReserveOfATurn(t *testing.T) {
+	turns := per("a", stint.Concurrency(2), stint.LeakyBucket(9, stint.PerHour(1)).Named("turns"))
+	turns.Costs = []rules.Cost{{}, {Permits: 3}}
+	limiter, _ := newLimiter(t, turns)
+	held, v := reserve(t, limiter, alice, stint.Hold{})
+	if !v.Allowed {
+		t.Fatalf("%+v", v)
+	}
+	if end, err := held.Commit(t.Context(), 1); err != nil || end.Applied != 0 {
+		t.Fatal(end, err)
+	}
+	wantLeft(t, "committed", left(t, limiter, alice), map[string]int64{"a/turns": 6})
+}
+
 // A rule with a concurrency limit holds for reservations alone: nobody would give back its places.
 func TestPlacesHoldForReservationsAlone(t *testing.T) {
 	limiter, _ := newLimiter(t, metering()...)

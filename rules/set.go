@@ -303,12 +303,34 @@ func (c *compiled) addNetwork(parts []keyPart) {
 // the same store must not let their names begin with it.
 const PolicyPrefix = "rule/"
 
+// reserved reports whether limits of the rule are there for a Reserve: the rule says how it holds, or they have places.
+func (r *Rule) reserved(limits []stint.Limit) bool {
+	return r.Reserve != Reserve{} || slices.ContainsFunc(limits, func(l stint.Limit) bool {
+		return l.Algorithm == stint.AlgorithmConcurrency
+	})
+}
+
+// asReserved are limits of the rule. Where they are there for a Reserve, the turn of a leaky bucket is taken for good, so
+// that a cost that is a number is the limit's own.
+func (r *Rule) asReserved(limits []stint.Limit, costs []Cost) []stint.Limit {
+	if !r.reserved(limits) {
+		return limits
+	}
+	limits = slices.Clone(limits)
+	for i := range min(len(limits), len(costs)) {
+		if c := costs[i]; limits[i].Algorithm == stint.AlgorithmLeakyBucket && c.Header == "" && c.Attribute == "" {
+			limits[i].Cost = c.Permits
+		}
+	}
+	return limits
+}
+
 // newTerms groups limits by their costs, those with costs that a request may name first. A policy that older terms have
 // of the same limits is kept, with all that stores prepared for it.
 func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, old *terms) (terms, error) {
 	var members [][]stint.Limit
 	t := terms{unlimited: unlimited}
-	for i, limit := range limits {
+	for i, limit := range c.asReserved(limits, costs) {
 		g := group{cost: c.Cost}
 		if i < len(costs) && costs[i] != (Cost{}) {
 			g.cost = costs[i]

@@ -327,17 +327,27 @@ func (r *Rule) validateLimits(f *faults) {
 	case len(r.Limits) == 0:
 		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited or banned in their place", stint.MaxLimits))
 	default:
-		validateLimits(f, "limits", r.ID, r.Limits, r.Costs)
+		r.validateLimitsAt(f, "limits", r.Limits, r.Costs)
 	}
 }
 
-func validateLimits(f *faults, param, id string, limits []stint.Limit, costs []Cost) {
+// validateLimitsAt reports what is wrong with the rule's limits, or an override's.
+func (r *Rule) validateLimitsAt(f *faults, param string, limits []stint.Limit, costs []Cost) {
 	if len(costs) > 0 && len(costs) != len(limits) {
 		f.invalid(param, fmt.Sprintf("%d, with %d costs", len(limits), len(costs)), "a cost for each limit, or none")
 	}
 	for i := range costs {
 		costs[i].validate(f, fmt.Sprintf("%s[%d].cost", param, i))
 	}
+	limits = r.asReserved(limits, costs)
+	for i := range limits {
+		var invalid *stint.InvalidError
+		if r.reserved(limits) && errors.As(limits[i].CanHold(), &invalid) {
+			at := fmt.Sprintf("%s[%d].%s", param, i, invalid.Param)
+			f.add(at, &stint.InvalidError{Param: at, Value: invalid.Value, Allowed: invalid.Allowed})
+		}
+	}
+	id := r.ID
 	if !isID(id) {
 		id = "" // which is a fault of its own, and hides none of the limits'
 	}
@@ -416,7 +426,7 @@ func (r *Rule) validateOverrides(f *faults) {
 		if choices != 1 {
 			f.invalid(param, fmt.Sprintf("%d of limits, unlimited and banned", choices), "exactly one of them")
 		} else if len(o.Limits) > 0 {
-			validateLimits(f, param+".limits", r.ID, o.Limits, o.Costs)
+			r.validateLimitsAt(f, param+".limits", o.Limits, o.Costs)
 		}
 	}
 }

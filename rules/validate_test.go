@@ -34,6 +34,8 @@ func TestValidate(t *testing.T) {
 			}
 		}
 	}
+	leaky := stint.LeakyBucket(5, stint.PerSecond(1))
+	places := func() []stint.Limit { return []stint.Limit{stint.Concurrency(5)} }
 	for _, test := range []struct {
 		name  string
 		spoil func(*rules.Rule)
@@ -115,6 +117,21 @@ func TestValidate(t *testing.T) {
 		{"unlimited with limits", func(r *rules.Rule) { r.Unlimited = true }, "limits", "limits is 1; allowed: none"},
 		{"unlimited and banned", func(r *rules.Rule) { r.Unlimited, r.Banned, r.Limits = true, true, nil }, "banned", "not together"},
 		{"banned", func(r *rules.Rule) { r.Banned, r.Limits = true, nil }, "", ""},
+
+		{"leaky bucket with places", func(r *rules.Rule) { r.Limits = append(places(), leaky) }, "limits[1].cost", "limits[1].cost is 0; allowed: 1 or more for a leaky bucket where permits are reserved"},
+		{"leaky bucket with reserve", func(r *rules.Rule) { r.Limits[0], r.Reserve.OnExpiry = leaky, rules.Keep }, "limits[0].cost", "its turns can't go back"},
+		{"leaky bucket of a fixed cost", func(r *rules.Rule) {
+			r.Limits, r.Costs = append(places(), leaky), []rules.Cost{{}, {Permits: 2}}
+		}, "", ""},
+		{"leaky bucket of a named cost", func(r *rules.Rule) {
+			r.Limits, r.Costs = append(places(), leaky), []rules.Cost{{}, {Attribute: "n", Permits: 2}}
+		}, "limits[1].cost", "1 or more"},
+		{"leaky bucket alone", func(r *rules.Rule) { r.Limits[0] = leaky }, "", ""},
+		{"lease with places", func(r *rules.Rule) { r.Limits = append(places(), ten.WithLease(2)) }, "limits[1].lease", "limits[1].lease is 2; allowed: none where permits are reserved"},
+		{"counted denials with places", func(r *rules.Rule) {
+			r.Limits = append(places(), stint.SlidingWindowLog(1, time.Second).CountingDenied())
+		}, "limits[1].count_denied", "is true; allowed: false where permits are reserved"},
+		{"override's limit with places", override(rules.Override{Key: "192.0.2.1", Limits: append(places(), leaky)}, rules.PerIP), "overrides[0].limits[1].cost", "1 or more"},
 
 		{"on_exceed", func(r *rules.Rule) { r.OnExceed = 9 }, "on_exceed", "on_exceed is 9; allowed: reject, wait or shadow"},
 		{"wait without a bound", func(r *rules.Rule) { r.OnExceed = rules.Wait }, "max_wait", "1ms to 5m"},

@@ -141,6 +141,32 @@ func TestRulesByReserve(t *testing.T) {
 	}
 }
 
+// Rules by which every reserve would be refused are faults, each with its place.
+func TestRulesThatNoReservePasses(t *testing.T) {
+	file := writeFile(t, `
+- id: chat
+  scope: global
+  limits:
+    - {algorithm: concurrency, capacity: 5}
+    - {algorithm: leaky_bucket, capacity: 5, leak: 1/s}
+    - {algorithm: token_bucket, capacity: 5, refill: 1/s, lease: 2}
+- id: log
+  scope: global
+  limits: [{algorithm: sliding_window_log, limit: 5, window: 1s, count_denied: true}]
+  reserve: {ttl: 30s}
+`)
+	code, _, stderr := do(t, nil, "rules", "validate", file)
+	for _, want := range []string{
+		`:6:7: rule "chat": limits[1].cost is 0; allowed: 1 or more for a leaky bucket`,
+		`:7:66: rule "chat": limits[2].lease is 2; allowed: none where permits are reserved`,
+		`:10:80: rule "log": limits[0].count_denied is true; allowed: false where permits are reserved`,
+	} {
+		if code == exitOK || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, %s; want %s", code, stderr, want)
+		}
+	}
+}
+
 func TestRulesExplain(t *testing.T) {
 	file := writeFile(t, someRules)
 	for _, test := range []struct {

@@ -487,6 +487,13 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 			}
 			faults.Add(at, "%s: %v", name, invalid)
 		}
+		concurrent := slices.ContainsFunc(limits, func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency })
+		for i := range limits {
+			var invalid *stint.InvalidError
+			if concurrent && errors.As(limits[i].CanHold(), &invalid) {
+				faults.Add(f.Value.Items[i].Place(invalid.Param), "%s[%d]: %v", name, i, invalid)
+			}
+		}
 		if err == nil {
 			(*p)[f.Name] = limits
 		}
