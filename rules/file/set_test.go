@@ -54,7 +54,7 @@ rules:
 - scope: global
 `
 	const want = `r.yaml:1:1: "colour" is not a name in the document; allowed: rules
-r.yaml:3:3: rule "a": missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what the scope asks for
+r.yaml:3:3: rule "a": missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for
 r.yaml:6:3: rule "b": limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place
 r.yaml:7:10: rule "b": scope is "per_moon"; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE
 r.yaml:8:13: rule "b": max_wait is 1s; allowed: only with on_exceed wait
@@ -119,7 +119,7 @@ func TestReadSetTellsAllFaults(t *testing.T) {
 		"b.yaml": "- {id: b, scope: per_user, banned: true}\n- {id: 5}\n",
 		"c.json": `[{"id":"c","scope":"global"}]`,
 	})
-	const missing = `missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what the scope asks for`
+	const missing = `missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for`
 	want := `F/a.yaml:1:3: rule "a": ` + missing + `
 F/b.yaml:1:3: rule "b" is given twice, first at F/a.yaml:2:3
 F/b.yaml:1:3: rule "b": ` + missing + `
