@@ -122,8 +122,11 @@ type ResolvedError struct {
 	At  Instant
 }
 
-// Error reads `stint: the hold "r-17" was committed at 2026-01-02T15:04:05.000000Z`.
+// Error reads `stint: the hold "r-17" was committed at 2026-01-02T15:04:05.000000Z`, or expired.
 func (e *ResolvedError) Error() string {
+	if e.End == HoldExpired {
+		return fmt.Sprintf("stint: the hold %q expired at %v", e.ID, e.At)
+	}
 	return fmt.Sprintf("stint: the hold %q was %v at %v", e.ID, e.End, e.At)
 }
 
