@@ -209,7 +209,7 @@ func (d *decision) replace() {
 	}
 	for i := range d.checks {
 		if l := d.checks[i].limit; l != nil && l.Name != "" && names[l.Name] && !l.Unlimited {
-			d.checks[i].limit = nil
+			d.checks[i].limit, d.checks[i].held = nil, false
 		}
 	}
 }

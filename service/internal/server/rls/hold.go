@@ -92,6 +92,9 @@ func (d *decision) holdEntries(
 func (d *decision) checkHold(i int, k *check) error {
 	concurrent := k.limit != nil && k.limit.Algorithm == stint.AlgorithmConcurrency
 	param := fmt.Sprintf("descriptors[%d]", i)
+	if concurrent && k.held {
+		k.hits = max(k.hits, 1) // a place is one, whatever the hits are
+	}
 	switch {
 	case k.limit == nil || !k.asks():
 		k.held = false
@@ -146,24 +149,34 @@ func (d *decision) beginHold(ctx context.Context) error {
 
 // addPart adds a hold of checks. Ids are the domain's: two filters may ask about one stream.
 func (d *decision) addPart(places []int, suffix string) {
-	id := PolicyPrefix + d.request.Domain + "/" + d.hold.id + suffix
-	h := stint.Hold{ID: id, TTL: d.hold.ttl}
+	h := stint.Hold{ID: holdID(PolicyPrefix + d.request.Domain + "/" + d.hold.id + suffix), TTL: d.hold.ttl}
+	d.hold.parts = append(d.hold.parts, holdPart{places: places, HoldOp: stint.HoldOp{Hold: h}})
+}
+
+// holdID is an id as a store takes it.
+func holdID(id string) string {
 	if len(id) > stint.MaxHoldIDBytes || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		sum := sha256.Sum256([]byte(id))
-		h.ID = PolicyPrefix + "sha256-" + hex.EncodeToString(sum[:])
+		return PolicyPrefix + "sha256-" + hex.EncodeToString(sum[:])
 	}
-	d.hold.parts = append(d.hold.parts, holdPart{places: places, HoldOp: stint.HoldOp{Hold: h}})
+	return id
 }
 
 // carry has the store carry out an operation on a hold, and takes over what it says. A commit of a hold that the store
 // does not know is charged if the request says its hits: the stream was admitted while the store was unreachable, or was
-// denied and cost that much all the same. Without them it is only told what is left, as of what has ended before.
+// denied and cost that much all the same. So is one whose hold was cancelled, as another limit denied the stream: under an
+// id of its own, since that one has ended. Without hits it is only told what is left, as of what has ended before.
 func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) error {
 	h := stint.HoldOp{Hold: part.Hold}
 	if verb == stint.Commit && d.hold.explicit {
 		h.ExpiresAt = stint.Instant(time.Now().UnixMicro())
 	}
 	op, decided, err := d.decideHold(ctx, verb, part, &h)
+	var resolved *stint.ResolvedError
+	if verb == stint.Commit && d.hold.explicit && errors.As(err, &resolved) && resolved.End == stint.HoldCancelled {
+		h.ID = holdID(h.ID + "/denied")
+		op, decided, err = d.decideHold(ctx, verb, part, &h)
+	}
 	part.HoldOp = h
 	if errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrUnknownReservation) { // the stream is over
 		verb = stint.Peek

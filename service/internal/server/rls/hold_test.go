@@ -64,6 +64,39 @@ func TestEndOfADeniedStream(t *testing.T) {
 	})
 }
 
+// So is what a stream cost that another limit denied, and whose hold was cancelled.
+func TestEndOfAStreamThatAnotherLimitDenied(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(costing("requests=u", 3)), "ok ok:0"},
+		{of(before("tokens=u", "1", 100), entries("requests=u")), "over ok:900 over:0"},
+		{of(entries("tokens=u,stint_commit=1")), "ok ok:1000"},
+		{of(after("tokens=u", "1", 20)), "ok ok:980"},
+		{of(after("tokens=u", "1", 20)), "ok ok:980"},
+	})
+}
+
+// A limit that another one replaces is not held.
+func TestHoldOfAReplacedLimit(t *testing.T) {
+	const replacing = `
+domain: d
+descriptors:
+  - {key: tokens, rate_limit: {name: all, unit: year, requests_per_unit: 1000}}
+  - {key: premium, rate_limit: {unit: year, requests_per_unit: 2000, replaces: [{name: all}]}}
+`
+	walk(t, newService(t, rls.Config{}, replacing), []step{
+		{of(before("tokens=u", "1", 600), before("premium=u", "1", 600)), "ok ok:0 ok:1400"},
+		{of(after("tokens=u", "1", 10), after("premium=u", "1", 10)), "ok ok:0 ok:1990"},
+	})
+}
+
+// A place is one, whatever the hits are.
+func TestPlaceOfNoHits(t *testing.T) {
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{of(before("places=u", "1", 0)), "ok ok:1"},
+		{of(after("places=u", "1", 0)), "ok ok:2"},
+	})
+}
+
 // The same entry may stand in both phases, as a live hold is not reserved again.
 func TestSameEntryInBothPhases(t *testing.T) {
 	walk(t, newService(t, rls.Config{}, holding), []step{
