@@ -268,7 +268,9 @@ func (r *Reservation) CommitHeld(ctx context.Context) (End, error) {
 }
 
 // Cancel ends the hold as if it had never been: for what never ran. All goes back, but a leaky bucket's turns.
-func (r *Reservation) Cancel(ctx context.Context) (End, error) { return r.end(ctx, Cancel, r.claimsOf(0)) }
+func (r *Reservation) Cancel(ctx context.Context) (End, error) {
+	return r.end(ctx, Cancel, r.claimsOf(0))
+}
 
 func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, error) {
 	h := HoldOp{Hold: r.hold, ExpiresAt: r.ExpiresAt()}
