@@ -29,17 +29,13 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 		return d, err
 	}
 	if !takes(op.Verb) {
-		return d, unavailable(cause)
+		return s.endLocally(ctx, op, cause)
 	}
 	if op.Hold != nil {
 		// The store does not know the hold: its commit is charged late.
 		*op.Hold = stint.HoldOp{Hold: op.Hold.Hold, ExpiresAt: stint.Instant(time.Now().UnixMicro()).Add(op.Hold.Lives())}
 	}
-	p := s.plan(op.Policy)
-	var modes uint8 // a set
-	for i := range 1 + len(op.And) {
-		modes |= modesOf(s.plan(claimAt(op, i).Policy).mode)
-	}
+	p, modes := s.plan(op.Policy), s.modes(op)
 	switch {
 	case modes&modesOf(Closed) != 0:
 		s.counts.closed.Add(1)
@@ -74,6 +70,14 @@ func (s *Store) answered(op *stint.Op, allowed bool, cause error) {
 	if tell := s.config.Answered; tell != nil {
 		tell(op.Key, allowed, cause)
 	}
+}
+
+// modes is the set of the modes of an operation's policies.
+func (s *Store) modes(op *stint.Op) (modes uint8) {
+	for i := range 1 + len(op.And) {
+		modes |= modesOf(s.plan(claimAt(op, i).Policy).mode)
+	}
+	return modes
 }
 
 // modesOf is a set of one mode.

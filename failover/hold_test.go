@@ -101,3 +101,34 @@ func TestErrorsOfHoldsAreNoFailures(t *testing.T) {
 		}
 	}
 }
+
+// While the store is gone each process has its share of the places. One that is done gives its place back; a hold of the
+// store's is the store's to end.
+func TestLocalPlacesAreFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+		p := gateway(t)
+		stored, _, err := reserve(f, p, "stored", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.lose(p)
+		for i, id := range []string{"a", "b", "c", "d"} {
+			h, d, err := reserve(f, p, id, 1)
+			if err != nil || !d.Allowed {
+				t.Fatalf("reserve %d, after the others have ended: %v %v", i, d, err)
+			}
+			for again := range 2 {
+				if told, d, err := commit(f, p, h, 1); err != nil || !d.Degraded || told.Replayed != (again > 0) || told.ExpiresAt != h.ExpiresAt {
+					t.Errorf("commit %d of %d: %+v, %v, %v", again, i, told, d, err)
+				}
+			}
+			if _, _, err := commit(f, p, h, 7); !errors.Is(err, stint.ErrResolved) {
+				t.Errorf("another end: %v", err)
+			}
+		}
+		if _, _, err := commit(f, p, stored, 1); !errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("a hold of the store's: %v", err)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -10,29 +11,11 @@ import (
 // decideLocally decides the claims whose mode is Local by this process's shares. The
 // others admit.
 func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (stint.Decision, error) {
-	now := time.Now()
-	whole := op.Each == nil && modes == modesOf(Local) // whether the local store's decision can do
-	local := stint.Op{Verb: op.Verb, Hold: op.Hold}
-	claims := make([]stint.Claim, 0, 4)
-	for i := range 1 + len(op.And) {
-		claim := *claimAt(op, i)
-		p := s.plan(claim.Policy)
-		if p.mode != Local {
-			continue
-		}
-		share, err := p.shareOf(s.instances.highestWithin(now, p.life))
-		if err != nil {
-			return stint.Decision{}, err
-		}
-		whole = whole && claim.Permits <= share.least
-		claim.Policy = share.policy
-		claims = append(claims, claim)
+	local, whole, err := s.localOp(op)
+	if err != nil {
+		return stint.Decision{}, err
 	}
-	local.Claim = claims[0]
-	if len(claims) > 1 {
-		local.And = claims[1:]
-	}
-	if !whole {
+	if whole = whole && op.Each == nil && modes == modesOf(Local); !whole {
 		local.Each = make([]stint.Outcome, local.Limits())
 	}
 	d, err := s.config.Local.Decide(ctx, local)
@@ -42,6 +25,59 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 	if !whole {
 		d = s.join(op, local.Each, d.At)
 	}
+	return degraded(d), nil
+}
+
+// localOp is an operation on this process's shares of the claims whose mode is Local. It reports whether each share can
+// admit what is asked of it.
+func (s *Store) localOp(op *stint.Op) (local stint.Op, fits bool, err error) {
+	now := time.Now()
+	local, fits = stint.Op{Verb: op.Verb, Hold: op.Hold}, true
+	claims := make([]stint.Claim, 0, 4)
+	for i := range 1 + len(op.And) {
+		claim := *claimAt(op, i)
+		p := s.plan(claim.Policy)
+		if p.mode != Local {
+			continue
+		}
+		share, err := p.shareOf(s.instances.highestWithin(now, p.life))
+		if err != nil {
+			return local, false, err
+		}
+		fits = fits && claim.Permits <= share.least
+		claim.Policy = share.policy
+		claims = append(claims, claim)
+	}
+	local.Claim = claims[0]
+	if len(claims) > 1 {
+		local.And = claims[1:]
+	}
+	return local, fits, nil
+}
+
+// endLocally ends a hold of this process's own, that was reserved while the store was unreachable, so that its places are
+// free. Of every other hold it is not known whether the store has ended it.
+func (s *Store) endLocally(ctx context.Context, op *stint.Op, cause error) (stint.Decision, error) {
+	ends := op.Verb == stint.Commit || op.Verb == stint.Cancel
+	if !ends || s.modes(op)&modesOf(Local) == 0 {
+		return stint.Decision{}, unavailable(cause)
+	}
+	local, _, err := s.localOp(op)
+	if err != nil {
+		return stint.Decision{}, err
+	}
+	h := *op.Hold
+	h.ExpiresAt = 0 // by which the store would be charged for one that it does not know
+	local.Hold = &h
+	d, err := s.config.Local.Decide(ctx, local)
+	switch {
+	case errors.Is(err, stint.ErrResolved), errors.Is(err, stint.ErrOtherClaims):
+		return d, err
+	case err != nil:
+		return d, unavailable(cause)
+	}
+	h.ExpiresAt = op.Hold.ExpiresAt
+	*op.Hold = h
 	return degraded(d), nil
 }
 
