@@ -39,6 +39,7 @@ type Reservation struct {
 	permits   int64   // of those that are asked for, or of the first of them
 	expiresAt Instant
 	replayed  bool
+	certain   time.Time // until when it is held, by this process's clock: since the last Reserve was sent, its TTL
 }
 
 // An End is what a Commit or a Cancel did.
@@ -89,7 +90,8 @@ func (l *Limiter) ReserveEach(
 // request's, which Grow and Commit say anew; those of the others stay as they are. They are all the request's if it is
 // nil. Verb and Hold of the operation are set here.
 func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) (*Reservation, Decision, error) {
-	if hold.ID == "" {
+	own := hold.ID == ""
+	if own {
 		hold.ID = rand.Text()
 	}
 	hold.ID, hold.TTL = strings.Clone(hold.ID), hold.Lives()
@@ -102,21 +104,39 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 		}
 	}
 	d, err := held.reserve(ctx, held.claims, held.permits, op.Each)
+	if err != nil && own && ctx.Err() != nil {
+		go held.abandon(ctx) // nobody else knows the ID
+	}
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
 	return held, d, nil
 }
 
+// abandon cancels a hold whose caller has left while it was reserved, if it was. What fails expires.
+func (r *Reservation) abandon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), MinHoldTTL)
+	defer cancel()
+	_, _ = r.Cancel(ctx)
+}
+
 // asks reports whether a claim's permits are what is asked for.
 func (r *Reservation) asks(claim int) bool { return r.asked == nil || r.asked[claim] }
 
 // ReserveWait is Reserve, and waits until the permits are there. It returns ErrDeadline at once when the context's
-// deadline is nearer than the wait, and ErrNever when n is above the limit itself. Callers of one limiter that wait for
+// deadline is nearer than the wait, but for places, which may be free at any time, and ErrNever when n is above the
+// limit itself. Callers of one limiter that wait for
 // one key are served in the order in which they came; between processes there is no order, and one who waits for many
 // permits may wait behind those who want few.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
-	w, err := l.queues.join(ctx, key)
+	if n < 1 || !l.policy.canFit(n) {
+		r, d, err := l.Reserve(ctx, key, n, hold)
+		if err == nil && !d.Allowed {
+			err = ErrNever
+		}
+		return r, d, err
+	}
+	w, err := l.queues.join(ctx, key, l.policy.concurrent)
 	if err != nil {
 		return nil, Decision{}, err
 	}
@@ -181,7 +201,15 @@ func (r *Reservation) ExpiresAt() Instant {
 	return r.expiresAt
 }
 
-// Permits is how many permits are held, of limits without a cost of their own.
+// certainty is until when the permits are held, by this process's clock.
+func (r *Reservation) certainty() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.certain
+}
+
+// Permits is how many permits are held, of limits without a cost of their own. Of a hold that was there before the
+// Reserve, and has more, it is how many that asked for.
 func (r *Reservation) Permits() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,8 +234,9 @@ func (r *Reservation) reserve(ctx context.Context, claims []Claim, permits int64
 	h := HoldOp{Hold: r.hold}
 	op := opOf(Reserve, claims, &h)
 	op.Each = each
+	sent := time.Now()
 	d, err := r.reserver.carry(ctx, op)
-	return d, r.grown(claims, permits, &h, &d, err)
+	return d, r.grown(claims, permits, &h, &d, err, sent)
 }
 
 // claimsOf are the hold's claims with so many permits where that is asked.
@@ -231,23 +260,23 @@ func opOf(verb Verb, claims []Claim, h *HoldOp) Op {
 	return op
 }
 
-// grown notes what became of the hold.
-func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decision, err error) error {
+// grown notes what became of the hold by a Reserve that was sent at a time.
+func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decision, err error, sent time.Time) error {
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !d.Allowed {
-		if h.Lost {
-			return ErrLost
-		}
-		return nil
+	switch {
+	case !d.Allowed && h.Lost && !r.certain.IsZero():
+		return ErrLost
+	case !d.Allowed:
+		return nil // of the first Reserve, too, of an ID that was held by another Reservation
 	}
 	if permits >= r.permits { // less changes nothing
 		r.claims, r.permits = claims, permits
 	}
-	r.expiresAt, r.replayed = h.ExpiresAt, h.Replayed
+	r.expiresAt, r.replayed, r.certain = h.ExpiresAt, h.Replayed, sent.Add(r.hold.Lives())
 	return nil
 }
 
@@ -282,8 +311,11 @@ func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, 
 }
 
 // KeepAlive renews the hold, three times in each TTL, until the context ends or stop is called, and returns a context for
-// the work: that ends when the context does, and when the hold is lost, with [ErrLost] as its cause. All holds that the
-// limiter keeps alive are renewed together, in one call of the store. It does not end the hold. Call it once for a hold.
+// the work: that ends when the context does, and when the hold is lost, with [ErrLost] as its cause. It is lost when the
+// store says so, and when a TTL has passed by this process's clock since the last renewal that succeeded was sent: from then
+// on others may have its permits. What a failure policy admits in the store's place counts as a renewal.
+//
+// All holds that the limiter keeps alive are renewed together. It does not end the hold. Call it once for a hold.
 func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop context.CancelFunc) {
 	work, cancel := context.WithCancelCause(ctx)
 	r.reserver.keeper.add(work, cancel, r)
@@ -299,21 +331,28 @@ type keeper struct {
 
 // keptAlive is a hold that is renewed.
 type keptAlive struct {
-	lost context.CancelCauseFunc
-	due  time.Time
+	lost     context.CancelCauseFunc
+	due      time.Time
+	certain  time.Time // until when it is held for certain
+	renewing bool
 }
 
-// shortest is how often the keeper looks for what is due.
-const shortest = MinHoldTTL / 6
+const (
+	// shortest is how often the keeper looks for what is due.
+	shortest = MinHoldTTL / 6
+	// renewedAtOnce is how many holds are renewed in one call. Calls don't wait for each other.
+	renewedAtOnce = 256
+)
 
 // add renews a hold until the work's context ends.
 func (k *keeper) add(work context.Context, lost context.CancelCauseFunc, r *Reservation) {
+	certain := r.certainty()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kept == nil {
 		k.kept = map[*Reservation]*keptAlive{}
 	}
-	k.kept[r] = &keptAlive{lost, time.Now().Add(r.hold.Lives() / 3)}
+	k.kept[r] = &keptAlive{lost: lost, due: certain.Add(-2 * r.hold.Lives() / 3), certain: certain}
 	if k.idle == nil {
 		k.idle = make(chan struct{})
 		go k.run(k.idle) //nolint:gosec // it renews the holds of many, each as long as its own context
@@ -338,32 +377,45 @@ func (k *keeper) run(idle chan struct{}) {
 		if !more {
 			return
 		}
-		k.renew(due)
+		for some := range slices.Chunk(due, renewedAtOnce) {
+			go k.renew(some)
+		}
 	}
 }
 
-// due returns the holds that are to be renewed now, and reports whether the goroutine is to go on.
-func (k *keeper) due(idle chan struct{}, now time.Time) (due []*Reservation, more bool) {
+// A renewal is a hold that is to be renewed, and until when it is held for certain.
+type renewal struct {
+	*Reservation
+	certain time.Time
+}
+
+// due returns the holds that are to be renewed now, the most urgent first, and reports whether the goroutine is to go
+// on. It gives up those that will not be certain any more when it looks again.
+func (k *keeper) due(idle chan struct{}, now time.Time) (due []renewal, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.idle != idle {
 		return nil, false
 	}
 	for r, alive := range k.kept {
-		if !now.Before(alive.due) {
-			alive.due = now.Add(r.hold.Lives() / 3)
-			due = append(due, r)
+		if now.Add(shortest).After(alive.certain) {
+			alive.certain = r.certainty() // it may have grown meanwhile
+		}
+		switch {
+		case now.Add(shortest).After(alive.certain):
+			alive.lost(ErrLost)
+		case !alive.renewing && !now.Before(alive.due):
+			alive.renewing = true
+			due = append(due, renewal{r, alive.certain})
 		}
 	}
+	slices.SortFunc(due, func(a, b renewal) int { return a.certain.Compare(b.certain) })
 	return due, true
 }
 
-// renew renews holds together. What can't be renewed since the store is unreachable is tried again when it is due.
-func (k *keeper) renew(due []*Reservation) {
-	if len(due) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), MinHoldTTL/3)
+// renew renews holds in one call, which may take until the first is not certain any more. What fails is tried again soon.
+func (k *keeper) renew(due []renewal) {
+	ctx, cancel := context.WithDeadline(context.Background(), due[0].certain)
 	defer cancel()
 	ops, holds, results := make([]Op, len(due)), make([]HoldOp, len(due)), make([]Result, len(due))
 	claims, permits := make([][]Claim, len(due)), make([]int64, len(due))
@@ -373,15 +425,23 @@ func (k *keeper) renew(due []*Reservation) {
 		r.mu.Unlock()
 		ops[i] = opOf(Reserve, claims[i], &holds[i])
 	}
+	sent := time.Now()
 	due[0].reserver.store.DecideAll(ctx, ops, results)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for i, r := range due {
-		err := r.grown(claims[i], permits[i], &holds[i], &results[i].Decision, results[i].Err)
-		if errors.Is(err, ErrLost) || errors.Is(err, ErrResolved) {
-			k.mu.Lock()
-			if alive := k.kept[r]; alive != nil {
-				alive.lost(ErrLost)
-			}
-			k.mu.Unlock()
+		d := &results[i].Decision
+		err := r.grown(claims[i], permits[i], &holds[i], d, results[i].Err, sent)
+		alive := k.kept[r.Reservation]
+		if alive == nil {
+			continue // the work is over
+		}
+		alive.renewing, alive.due = false, time.Now().Add(r.hold.Lives()/12)
+		switch {
+		case errors.Is(err, ErrLost), errors.Is(err, ErrResolved):
+			alive.lost(ErrLost)
+		case err == nil && d.Allowed:
+			alive.certain, alive.due = r.certainty(), sent.Add(r.hold.Lives()/3)
 		}
 	}
 }

@@ -258,6 +258,97 @@ func TestReserveWait(t *testing.T) {
 	})
 }
 
+// Who waits for a place behind another is not turned away, since the holds expire late: a place may be free sooner. What
+// never fits waits for nobody.
+func TestReserveWaitBehindAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t, stint.Concurrency(1))
+		held := reserve(t, l, 1, stint.Hold{})
+		results := make(chan error, 2)
+		for range 2 {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				r, _, err := l.ReserveWait(ctx, "k", 1, stint.Hold{})
+				if r != nil {
+					pass(time.Second)
+					_, err = r.Commit(t.Context(), 1)
+				}
+				results <- err
+			}()
+			synctest.Wait()
+		}
+		began := time.Now()
+		for n, want := range map[int64]error{2: stint.ErrNever, 0: stint.ErrInvalid} {
+			if _, _, err := l.ReserveWait(t.Context(), "k", n, stint.Hold{}); !errors.Is(err, want) || time.Since(began) > 0 {
+				t.Errorf("%d: %v after %v", n, err, time.Since(began))
+			}
+		}
+		pass(2 * time.Second)
+		if _, err := held.Commit(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A process that has restarted reserves its job's id again, and another job has the place by now: that is a denial.
+func TestReserveOfAnExpiredID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newReserving(t, stint.Concurrency(1))
+		reserve(t, l, 1, stint.Hold{ID: "job-17", TTL: time.Second})
+		pass(2 * time.Second)
+		reserve(t, l, 1, stint.Hold{ID: "other", TTL: 10 * time.Second})
+		if r, d, err := l.Reserve(t.Context(), "k", 1, stint.Hold{ID: "job-17"}); err != nil || d.Allowed || r != nil {
+			t.Errorf("a denied Reserve: %v %v %v", r, d, err)
+		}
+		if r, _, err := l.ReserveWait(t.Context(), "k", 1, stint.Hold{ID: "job-17"}); err != nil || r == nil {
+			t.Errorf("a ReserveWait: %v", err)
+		}
+	})
+}
+
+// A leftStore's callers have gone when it answers a Reserve.
+type leftStore struct {
+	stint.Store
+	leave context.CancelFunc
+}
+
+func (s *leftStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	d, err := s.Store.Decide(ctx, op)
+	if op.Verb == stint.Reserve {
+		s.leave()
+		err = ctx.Err()
+	}
+	return d, err
+}
+
+// Nobody can end a hold whose ID nobody knows. One that the caller has named is the caller's, who may ask again.
+func TestACallerThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &leftStore{Store: memstore.New(memstore.Config{})}
+		l, err := stint.New(store, "p", stint.Concurrency(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[string]int{"": 0, "mine": 1} {
+			var ctx context.Context
+			ctx, store.leave = context.WithCancel(t.Context())
+			if _, _, err := l.Reserve(ctx, "k"+id, 1, stint.Hold{ID: id}); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if live, err := l.Holds(t.Context(), "k"+id); err != nil || len(live) != want {
+				t.Errorf("%q: %v are held, %v", id, live, err)
+			}
+		}
+	})
+}
+
 // A crowd of holders never exceeds the capacity.
 func TestConcurrencyUnderACrowd(t *testing.T) {
 	l := newReserving(t, stint.Concurrency(7))

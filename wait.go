@@ -43,7 +43,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 		}
 		return d, err
 	}
-	w, err := l.queues.join(ctx, key)
+	w, err := l.queues.join(ctx, key, false)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -107,8 +107,9 @@ type waiter struct {
 	turn chan struct{} // closed when it is the first
 }
 
-// join puts a caller at the end of a key's queue and waits until it is the first.
-func (q *waitQueues) join(ctx context.Context, key string) (*waiter, error) {
+// join puts a caller at the end of a key's queue and waits until it is the first. Where permits may come back at any time
+// the first may be done before it asks again, so nobody is turned away for that.
+func (q *waitQueues) join(ctx context.Context, key string, anyTime bool) (*waiter, error) {
 	w := &waiter{turn: make(chan struct{})}
 	w.Turn = func(int64) { close(w.turn) }
 	w.Positions = []waitqueue.Position[string]{{Key: strings.Clone(key)}}
@@ -123,7 +124,7 @@ func (q *waitQueues) join(ctx context.Context, key string) (*waiter, error) {
 	if !behind {
 		return w, nil
 	}
-	if deadline, bounded := ctx.Deadline(); bounded && q.at(deadline) < until {
+	if deadline, bounded := ctx.Deadline(); bounded && !anyTime && q.at(deadline) < until {
 		q.leave(w)
 		return nil, ErrDeadline
 	}

@@ -1,0 +1,125 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+// A farStore answers after a while, and each operation of a batch after another one; or it is gone.
+type farStore struct {
+	stint.Store
+	far, each time.Duration
+	gone      atomic.Bool
+}
+
+func (s *farStore) wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	if s.gone.Load() {
+		return stint.ErrUnavailable
+	}
+	return nil
+}
+
+func (s *farStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if err := s.wait(ctx, s.far); err != nil {
+		return stint.Decision{}, err
+	}
+	return s.Store.Decide(ctx, op)
+}
+
+func (s *farStore) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	err := s.wait(ctx, s.far)
+	for i := range ops {
+		if err == nil {
+			err = s.wait(ctx, s.each)
+		}
+		results[i] = stint.Result{Err: err}
+		if err == nil {
+			results[i].Decision, results[i].Err = s.Store.Decide(ctx, ops[i])
+		}
+	}
+}
+
+// keepAlive keeps so many places alive, and returns the limiter and the works.
+func keepAlive(t *testing.T, store stint.Store, places int, ttl time.Duration) (l *stint.Limiter, works []context.Context) {
+	t.Helper()
+	t.Cleanup(func() { pass(ttl) }) // until what is on its way has been answered
+	l, err := stint.New(store, "p", stint.Concurrency(int64(places)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range places {
+		r, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work, stop := r.KeepAlive(t.Context())
+		t.Cleanup(stop)
+		works = append(works, work)
+	}
+	return l, works
+}
+
+// Holds live on at a store that is far, and at one that is asked one by one, as a service is.
+func TestKeepAliveAtASlowStore(t *testing.T) {
+	for name, test := range map[string]struct {
+		far, each time.Duration
+		places    int
+		ttl       time.Duration
+	}{
+		"far":        {350 * time.Millisecond, 0, 1, 2 * time.Second},
+		"one by one": {0, 5 * time.Millisecond, 600, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &farStore{Store: memstore.New(memstore.Config{}), far: test.far, each: test.each}
+				l, works := keepAlive(t, store, test.places, test.ttl)
+				for range 60 {
+					pass(time.Second)
+					if d, err := l.Peek(t.Context(), "k"); err != nil || d.Remaining != 0 {
+						t.Fatalf("%d of %d places that are kept alive are free, %v", d.Remaining, test.places, err)
+					}
+				}
+				for _, work := range works {
+					if err := context.Cause(work); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// When the store is gone for a TTL others may have the place: the work ends before.
+func TestKeepAliveWhileTheStoreIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &farStore{Store: memstore.New(memstore.Config{})}
+		_, works := keepAlive(t, store, 1, 10*time.Second)
+		pass(time.Minute)
+		store.gone.Store(true)
+		pass(6 * time.Second) // it was renewed 3 to 4 s before
+		store.gone.Store(false)
+		pass(time.Minute)
+		if err := context.Cause(works[0]); err != nil {
+			t.Fatalf("gone for less than the TTL: %v", err)
+		}
+		store.gone.Store(true)
+		pass(10 * time.Second)
+		if err := context.Cause(works[0]); !errors.Is(err, stint.ErrLost) {
+			t.Errorf("gone for the TTL: %v", err)
+		}
+	})
+}
