@@ -238,7 +238,7 @@ type HoldRequest struct {
 type ReserveResponse struct {
 	EvaluateResponse
 	ID string `json:"id"`
-	// ExpiresAt is when the hold expires unless it is renewed or ends, in Unix microseconds; 0 of a denied one.
+	// ExpiresAt is when the hold expires unless it is renewed or ends, in Unix microseconds; 0 if nothing is held.
 	ExpiresAt int64 `json:"expiresAt"`
 	// Replayed says that the hold was there before.
 	Replayed bool `json:"replayed"`
@@ -246,8 +246,7 @@ type ReserveResponse struct {
 	Lost bool `json:"lost"`
 }
 
-// A HoldEndResponse is the answer to a commit or a cancel. Rest is of the limit with the fewest permits left, and nil if no
-// limit holds for the request.
+// A HoldEndResponse is the answer to a commit or a cancel. Rest is of the limit with the fewest permits left.
 type HoldEndResponse struct {
 	*Rest
 	// Rule and Matched are of a request that rules decided, as in [SettleRulesResponse].

@@ -24,7 +24,6 @@
 package enforce
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -225,7 +224,7 @@ func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) e
 
 // take decides, and has rules hold the request for so long at most.
 func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longest time.Duration) error {
-	if err := l.match(r, v, false); err != nil || !v.Allowed {
+	if err := l.match(r, v, stint.Take); err != nil || !v.Allowed {
 		return err
 	}
 	for i := range v.claims {
@@ -236,92 +235,9 @@ func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longes
 	return l.takeNow(ctx, v)
 }
 
-// Reserve decides a request as DecideNow does, and holds what it costs until [stint.Reservation.Commit] says what that was
-// in the end: of the limits whose cost requests may name, or of all if there is none. The others keep what they took. Rules
-// with a concurrency limit hold for it, and for nothing else. The reservation is nil if the request is denied, or no limit
-// holds for it. Rules in shadow are decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's,
-// and those of [stint.Limiter.Reserve].
-func (l *Limiter) Reserve(
-	ctx context.Context,
-	r *rules.Request,
-	hold stint.Hold,
-	v *Verdict,
-) (reservation *stint.Reservation, err error) {
-	defer func() { _ = v.clearOnError(err) }()
-	if err := l.match(r, v, true); err != nil || !v.Allowed {
-		return nil, err
-	}
-	if len(v.claims) > 0 {
-		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
-		asked := make([]bool, len(v.claims))
-		for i := range v.claims {
-			asked[i] = v.claims[i].named || !named
-		}
-		v.describeHold(&hold)
-		var d stint.Decision
-		reservation, d, err = l.holds.Reserve(ctx, v.op(stint.Reserve), asked, hold)
-		if err = v.note(d, err); err != nil {
-			return nil, err
-		}
-	}
-	claims := v.claims
-	v.claims = nil // which have been decided
-	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return needsReserve(&s.op) })
-	if len(v.shadows) > 0 {
-		_ = l.decide(ctx, v, stint.Take, true) // which changes nothing for the request
-	}
-	v.claims = claims
-	return reservation, nil
-}
-
-// End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the reservation is not at
-// hand. The request has to match the rules that it matched then. actual is what it cost, of the limits whose cost requests
-// may name, or of all if there is none; below 0 it is what the rules say that this request costs. The verdict tells what
-// was applied, and hold what became of it. Errors are those of [stint.Reservation.Commit].
-func (l *Limiter) End(
-	ctx context.Context,
-	r *rules.Request,
-	verb stint.Verb,
-	hold *stint.HoldOp,
-	actual int64,
-	v *Verdict,
-) error {
-	err := l.match(r, v, true)
-	if err == nil && v.Allowed && len(v.claims) > 0 {
-		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
-		for i := range v.claims {
-			if actual >= 0 && (v.claims[i].named || !named) {
-				v.claims[i].Claim.Permits = actual
-			}
-		}
-		v.describeHold(&hold.Hold)
-		op := v.op(verb)
-		op.Hold = hold
-		var d stint.Decision
-		d, err = l.store.Decide(ctx, op)
-		err = v.note(d, err)
-	}
-	return v.clearOnError(err)
-}
-
-// needsReserve reports whether only a Reserve can take of the operation's claims.
-func needsReserve(op *stint.Op) bool {
-	return op.Policy.NeedsReserve() || slices.ContainsFunc(op.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
-}
-
-// describeHold completes a hold by what the rules say that hold for the request.
-func (v *Verdict) describeHold(hold *stint.Hold) {
-	longest := time.Duration(0)
-	for i := range v.claims {
-		r := &v.claims[i].Rule.Reserve
-		longest, hold.Keep = max(longest, r.TTL), hold.Keep || r.OnExpiry == rules.Keep
-	}
-	hold.TTL = cmp.Or(hold.TTL, longest)
-}
-
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
 func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
-	err := l.match(r, v, false)
+	err := l.match(r, v, stint.Peek)
 	if err == nil && v.Allowed {
 		err = l.decide(ctx, v, stint.Peek, true)
 	}
@@ -341,8 +257,13 @@ func (v *Verdict) clearOnError(err error) error {
 
 // match finds the rules that hold, and decides what can be without the store.
 // A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it.
-func (l *Limiter) match(r *rules.Request, v *Verdict, reserving bool) error {
+// For the end of a hold a client that is banned by now has the limits that it had.
+func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
+	at := (*rules.Matches).At
+	if verb > stint.Reserve {
+		at = (*rules.Matches).AtEnd
+	}
 	match := (*rules.Set).Match
 	if l.rejectAmbiguous {
 		match = (*rules.Set).MatchUnambiguous
@@ -353,8 +274,8 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, reserving bool) error {
 	var fault error
 	v.byDefault = l.denyByDefault
 	for i := range v.matches.Len() {
-		matched, err := v.matches.At(i)
-		if err == nil && (matched.Outcome == rules.Skipped || !reserving && matched.NeedsReserve()) {
+		matched, err := at(&v.matches, i)
+		if err == nil && (matched.Outcome == rules.Skipped || verb < stint.Reserve && matched.NeedsReserve()) {
 			continue
 		}
 		v.Matched = append(v.Matched, matched.Rule.ID)
@@ -520,7 +441,7 @@ func (v *Verdict) decideBy(index int32) {
 // for, since a rule bans it for example, is not settled. The verdict tells what was applied, of the limit with the
 // least. Errors are Decide's; a refund to a leaky bucket is one.
 func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
-	return l.adjust(ctx, v, l.match(r, v, false), stint.Settle, permits)
+	return l.adjust(ctx, v, l.match(r, v, stint.Settle), stint.Settle, permits)
 }
 
 // SettleClient is Settle for a client of one rule, as overrides name it.
@@ -536,7 +457,7 @@ func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits
 
 // Reset clears the states that decide a request, those of rules in shadow too.
 func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return l.adjust(ctx, v, l.match(r, v, false), stint.Reset, 0)
+	return l.adjust(ctx, v, l.match(r, v, stint.Reset), stint.Reset, 0)
 }
 
 // ResetClient clears the states of a client of one rule, as overrides name it, under the rule's limits and under its

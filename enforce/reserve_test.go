@@ -3,6 +3,7 @@ package enforce_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,47 @@ func TestReserveByRules(t *testing.T) {
 	r := tokens("30")
 	if _, err := limiter.Reserve(t.Context(), &r, stint.Hold{ID: "second"}, v); !errors.Is(err, stint.ErrResolved) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A hold ends by the rules that held for its reserve, also if others match by then, in another order, or ban the client.
+func TestEndByRulesThatHaveChanged(t *testing.T) {
+	banned, other := per("banned"), per("a-new-one", stint.FixedWindow(100, time.Hour))
+	banned.Banned, other.Priority = true, 9
+	overridden, urgent, fewer := metering(), metering(), metering()
+	overridden[0].Overrides = []rules.Override{{Key: alice.Address, Banned: true}}
+	urgent[0].Priority = 9
+	fewer[0].Limits, fewer[0].Costs = fewer[0].Limits[:2], fewer[0].Costs[:2]
+	for _, test := range []struct {
+		name string
+		now  []rules.Rule
+		want error // of an end by the rules that match now
+		of   error // of one that names those of the reserve
+	}{
+		{"none", metering(), nil, nil},
+		{"a ban", append(metering(), banned), nil, nil},
+		{"a ban of the client", overridden, nil, nil},
+		{"another rule", append(metering(), other), stint.ErrOtherClaims, nil},
+		{"another order", urgent, stint.ErrOtherClaims, nil},
+		{"a limit less", fewer, stint.ErrOtherClaims, stint.ErrOtherClaims},
+		{"a rule less", metering()[:1], stint.ErrOtherClaims, stint.ErrOtherClaims},
+		{"no rule", nil, stint.ErrUnknownReservation, stint.ErrUnknownReservation},
+	} {
+		for _, named := range []bool{false, true} {
+			limiter, _ := newLimiter(t, metering()...)
+			request := tokens("60")
+			_, v := reserve(t, limiter, request, stint.Hold{ID: "a"})
+			want, of := test.want, []string(nil)
+			if named {
+				want, of = test.of, slices.Clone(v.Matched)
+			}
+			limiter.Swap(setOf(t, limiter.Set(), test.now...))
+			h := stint.HoldOp{Hold: stint.Hold{ID: "a"}}
+			err := limiter.End(t.Context(), &request, stint.Commit, &h, 25, of, v)
+			if !errors.Is(err, want) || err == nil && (!v.Allowed || v.Decision.Applied != -35 || v.Reason() != "") {
+				t.Errorf("%s, of %v: %v, %+v; want %v", test.name, of, err, v.Decision, want)
+			}
+		}
 	}
 }
 

@@ -63,13 +63,18 @@ func (h *Matched) NeedsReserve() bool {
 // The claim's key is the client as an [Override] names it, with these exceptions, none of which can be the
 // key of another client: an API key, and what is no printable text or longer than a key may be, appears as
 // its SHA-256, behind \sha256: ; a client counted by address, as Missing says, appears behind \ip: .
-func (m *Matches) At(i int) (Matched, error) {
+func (m *Matches) At(i int) (Matched, error) { return m.match(i, false) }
+
+// AtEnd is At for the end of what a client holds: one that an override bans by now has the rule's own limits.
+func (m *Matches) AtEnd(i int) (Matched, error) { return m.match(i, true) }
+
+func (m *Matches) match(i int, ending bool) (Matched, error) {
 	c, address := &m.rules[i], m.request.Address
 	h, t := Matched{Rule: &c.Rule}, &c.own
 	lacks := m.appendClient(c) || c.PartitionBy != "" && m.partition(c) == ""
 	switch {
 	case !lacks:
-		if o := c.overrideOf(m.key, m.address, address, &m.network); o != nil {
+		if o := c.overrideOf(m.key, m.address, address, &m.network); o != nil && !(ending && o.bans()) {
 			t = o
 		}
 	case c.Missing == MissingSkip:
@@ -104,7 +109,7 @@ func (h *Matched) decideBy(t *terms, key string, cost func(*Cost) (int64, error)
 	switch {
 	case t.unlimited:
 		h.Outcome = Unlimited
-	case len(t.groups) == 0:
+	case t.bans():
 		h.Outcome = Banned
 	}
 	for i := range t.groups {

@@ -113,6 +113,9 @@ type group struct {
 // named reports whether a request may name the cost.
 func (g *group) named() bool { return g.cost.Header != "" || g.cost.Attribute != "" }
 
+// bans reports whether the client is banned.
+func (t *terms) bans() bool { return !t.unlimited && len(t.groups) == 0 }
+
 // limits is how many there are.
 func (t *terms) limits() (n int) {
 	for i := range t.groups {

@@ -32,7 +32,7 @@ func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, 
 		if err != nil {
 			return err
 		}
-		switch byRules := q.has(settledMembers); {
+		switch byRules := q.has(settledMembers | rulesMember); {
 		case byRules && s.rulesState() == RulesUnknown:
 			return errRulesUnknown()
 		case byRules && verb == stint.Reserve:
@@ -71,6 +71,26 @@ func (q *request) holdOf() (*stint.HoldOp, error) {
 		h.ExpiresAt = stint.Instant(at)
 	}
 	return h, nil
+}
+
+// texts reads a list of strings.
+func (s *scanner) texts(name string) ([]string, error) {
+	list := []string{}
+	if s.next() != '[' {
+		return nil, s.mistyped(name, "a list of strings")
+	}
+	s.at++
+	for !s.accept(']') {
+		if len(list) > 0 && !s.accept(',') {
+			return nil, s.malformed("a comma or the end of the list")
+		}
+		text, err := s.textOf(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text)
+	}
+	return list, nil
 }
 
 // actual is what a commit says the hold cost; of a cancel 0.
@@ -187,20 +207,17 @@ func (s *service) endByRules(
 		}
 	}
 	v := &e.verdict
-	err := s.rules.End(r.Context(), &e.request, verb, h, actual, v)
+	err := s.rules.End(r.Context(), &e.request, verb, h, actual, q.rules, v)
 	if err == nil && v.Decision.Degraded {
 		err = stint.ErrUnavailable
 	}
 	if err != nil {
 		return s.storeError(r.Context(), verb, err)
 	}
-	response := endResponse(nil, v.Decision.Applied, h)
-	response.Matched = append([]string{}, v.Matched...)
-	if v.Claim.Policy != nil {
-		c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")
-		rest := restOf(&c)
-		response.Rest, response.Rule = &rest, v.Rule.ID
-	}
+	c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")
+	rest := restOf(&c)
+	response := endResponse(&rest, v.Decision.Applied, h)
+	response.Matched, response.Rule = append([]string{}, v.Matched...), v.Rule.ID
 	return problem.Answer(w, r, http.StatusOK, response)
 }
 

@@ -145,6 +145,31 @@ func TestHoldsByRules(t *testing.T) {
 	f.post(api.PathReserve, `{"id":"g","path":"/chat","permits":3}`).problem(http.StatusBadRequest, "permits")
 }
 
+// An end by rules ends the hold, or says that it did not.
+func TestEndsByRulesThatEndNothing(t *testing.T) {
+	f := holding(t)
+	f.hold(api.PathReserve, `{"id":"a","path":"/chat","attributes":{"userId":"alice","tokens":40}}`, http.StatusOK)
+	f.post(api.PathCommit, `{"id":"a","path":"/chat","permits":40}`).
+		holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "rule chat: the request lacks what it counts by, per_user")
+	f.post(api.PathCancel, `{"id":"a","path":"/elsewhere"}`).
+		holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "no limit holds for the request")
+	f.post(api.PathCommit, `{"id":"a","path":"/chat","permits":1,"attributes":{"userId":"bob"}}`).
+		holdProblem(http.StatusConflict, api.ProblemHoldOtherClaims, "other claims than the rules have for the request")
+	commit := func(of string) string {
+		return `{"id":"a","path":"/chat","permits":1,"rules":` + of + `,"attributes":{"userId":"alice"}}`
+	}
+	f.post(api.PathCommit, commit(`[]`)).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "no limit holds")
+	f.post(api.PathCommit, commit(`["other"]`)).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "no limit holds")
+	f.post(api.PathCommit, commit(`"chat"`)).problem(http.StatusBadRequest, "rules is a string; allowed: a list of strings")
+	f.post(api.PathCommit, commit(`["chat",]`)).problem(http.StatusBadRequest, "allowed: a string")
+	f.post(api.PathCommit, commit(`["chat" "b"]`)).problem(http.StatusBadRequest, "a comma or the end of the list")
+	f.post(api.PathCommit, `{"id":"a","key":"k","rules":["chat"],"permits":1}`).problem(http.StatusBadRequest, `parameter is "rules"`)
+	f.post(api.PathCommit, `{"id":"a","rules":["chat"],"permits":1}`).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "")
+	if _, end := f.hold(api.PathCommit, commit(`["chat","other"]`), http.StatusOK); end.Applied != -39 || end.Rule != "chat" || len(end.Matched) != 1 {
+		t.Errorf("%+v", end)
+	}
+}
+
 func TestHoldsRefused(t *testing.T) {
 	f := holding(t)
 	for body, want := range map[string]string{

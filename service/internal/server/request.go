@@ -41,11 +41,12 @@ const (
 	ttlMember
 	expiresAtMember
 	onExpiryMember
+	rulesMember
 
 	claimMembers      = keyMember | algorithmMember | policyMember
 	costMembers       = claimMembers | permitsMember
 	reserveMembers    = costMembers | settledMembers | idMember | ttlMember | onExpiryMember
-	endMembers        = claimMembers | settledMembers | idMember | ttlMember | expiresAtMember
+	endMembers        = claimMembers | settledMembers | idMember | ttlMember | expiresAtMember | rulesMember
 	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember | setMember
 	evaluationMembers = settledMembers | waitMember
 )
@@ -53,7 +54,7 @@ const (
 // memberNames are the names of the members, in their order.
 var memberNames = [...]string{
 	"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait", "set",
-	"id", "ttl", "expiresAt", "onExpiry",
+	"id", "ttl", "expiresAt", "onExpiry", "rules",
 }
 
 // memberNamed returns the member of that name, or 0.
@@ -81,6 +82,7 @@ type request struct {
 	present                         member
 	key, algorithm, policy, permits string
 	id, ttl, expiresAt, onExpiry    string
+	rules                           []string
 	details                         bool
 }
 
@@ -333,12 +335,16 @@ func (s *scanner) member(q *request, name string) error {
 		q.onExpiry, err = s.textOf(name)
 		return err
 	case m&claimMembers != 0:
-		s.allowed &^= evaluationMembers
+		s.allowed &^= evaluationMembers | rulesMember
 		value, err := s.textOf(name)
 		q.set(m, value)
 		return err
 	}
 	s.allowed &^= claimMembers
+	if m == rulesMember {
+		q.rules, err = s.texts(name)
+		return err
+	}
 	return s.describe(m, name)
 }
 

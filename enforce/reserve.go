@@ -1,0 +1,128 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
+)
+
+// Reserve decides a request as DecideNow does, and holds what it costs until [stint.Reservation.Commit] says what that was
+// in the end: of the limits whose cost requests may name, or of all if there is none. The others keep what they took. Rules
+// with a concurrency limit hold for it, and for nothing else. The reservation is nil if the request is denied, or no limit
+// holds for it. Rules in shadow are decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's,
+// and those of [stint.Limiter.Reserve].
+func (l *Limiter) Reserve(
+	ctx context.Context,
+	r *rules.Request,
+	hold stint.Hold,
+	v *Verdict,
+) (reservation *stint.Reservation, err error) {
+	defer func() { _ = v.clearOnError(err) }()
+	if err := l.match(r, v, stint.Reserve); err != nil || !v.Allowed {
+		return nil, err
+	}
+	if len(v.claims) > 0 {
+		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
+		asked := make([]bool, len(v.claims))
+		for i := range v.claims {
+			asked[i] = v.claims[i].named || !named
+		}
+		v.describeHold(&hold)
+		var d stint.Decision
+		reservation, d, err = l.holds.Reserve(ctx, v.op(stint.Reserve), asked, hold)
+		if err = v.note(d, err); err != nil {
+			return nil, err
+		}
+	}
+	claims := v.claims
+	v.claims = nil // which have been decided
+	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return needsReserve(&s.op) })
+	if len(v.shadows) > 0 {
+		_ = l.decide(ctx, v, stint.Take, true) // which changes nothing for the request
+	}
+	v.claims = claims
+	return reservation, nil
+}
+
+// End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the reservation is not at
+// hand. The request has to match the rules that it matched then; of are their IDs, the verdict's Matched of the Reserve, so
+// that rules which match only now don't count. nil stands for all that match now. A ban is no obstacle. actual is what it
+// cost, of the limits whose cost requests may name, or of all if there is none; below 0 it is what the rules say that this
+// request costs. The verdict tells what was applied, and hold what became of it. Errors are those of
+// [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and ErrOtherClaims if others do
+// than at the Reserve, since a rule came, went, or has other limits.
+func (l *Limiter) End(
+	ctx context.Context,
+	r *rules.Request,
+	verb stint.Verb,
+	hold *stint.HoldOp,
+	actual int64,
+	of []string,
+	v *Verdict,
+) error {
+	return v.clearOnError(l.end(ctx, r, verb, hold, actual, of, v))
+}
+
+func (l *Limiter) end(
+	ctx context.Context,
+	r *rules.Request,
+	verb stint.Verb,
+	hold *stint.HoldOp,
+	actual int64,
+	of []string,
+	v *Verdict,
+) error {
+	if err := l.match(r, v, verb); err != nil {
+		return err
+	}
+	if of != nil {
+		v.Matched = slices.DeleteFunc(v.Matched, func(id string) bool { return !slices.Contains(of, id) })
+		v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return !slices.Contains(of, c.Rule.ID) })
+		slices.SortStableFunc(v.claims, func(a, b Claimed) int {
+			return slices.Index(of, a.Rule.ID) - slices.Index(of, b.Rule.ID)
+		})
+	}
+	if len(v.claims) == 0 {
+		why := "no limit holds for the request"
+		if v.Outcome == rules.Lacking {
+			why = "rule " + v.Rule.ID + ": " + v.lacking()
+		}
+		return prefix.Errorf("%w: %s", stint.ErrUnknownReservation, why)
+	}
+	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
+	for i := range v.claims {
+		if actual >= 0 && (v.claims[i].named || !named) {
+			v.claims[i].Claim.Permits = actual
+		}
+	}
+	v.describeHold(&hold.Hold)
+	v.Outcome, v.byDefault = rules.Limited, false // whatever denies now
+	op := v.op(verb)
+	op.Hold = hold
+	d, err := l.store.Decide(ctx, op)
+	if errors.Is(err, stint.ErrOtherClaims) {
+		err = prefix.Errorf("%w than the rules have for the request", err)
+	}
+	return v.note(d, err)
+}
+
+// needsReserve reports whether only a Reserve can take of the operation's claims.
+func needsReserve(op *stint.Op) bool {
+	return op.Policy.NeedsReserve() || slices.ContainsFunc(op.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
+}
+
+// describeHold completes a hold by what the rules say that hold for the request.
+func (v *Verdict) describeHold(hold *stint.Hold) {
+	longest := time.Duration(0)
+	for i := range v.claims {
+		r := &v.claims[i].Rule.Reserve
+		longest, hold.Keep = max(longest, r.TTL), hold.Keep || r.OnExpiry == rules.Keep
+	}
+	hold.TTL = cmp.Or(hold.TTL, longest)
+}
