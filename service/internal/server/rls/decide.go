@@ -99,9 +99,6 @@ func (d *decision) match(t *tree) error {
 				return err
 			}
 		}
-		if err := d.checkHold(i, &k); err != nil {
-			return err
-		}
 		if k.limit != nil {
 			replaced = replaced || len(k.limit.Replaces) > 0
 			if k.limit.Unlimited {
@@ -114,8 +111,12 @@ func (d *decision) match(t *tree) error {
 		d.replace()
 	}
 	for i := range d.checks {
-		if k := &d.checks[i]; k.unlimited {
+		k := &d.checks[i]
+		if k.unlimited {
 			k.limit = nil
+		}
+		if err := d.checkHold(i, k); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -209,7 +210,7 @@ func (d *decision) replace() {
 	}
 	for i := range d.checks {
 		if l := d.checks[i].limit; l != nil && l.Name != "" && names[l.Name] && !l.Unlimited {
-			d.checks[i].limit, d.checks[i].held = nil, false
+			d.checks[i].limit = nil
 		}
 	}
 }

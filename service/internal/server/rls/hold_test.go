@@ -89,6 +89,22 @@ descriptors:
 	})
 }
 
+// Nor is one refused that could not be held, or that would have to be.
+func TestReplacedLimitThatCantBeHeld(t *testing.T) {
+	const replacing = `
+domain: d
+descriptors:
+  - {key: counted, rate_limit: {name: sum, unit: year, requests_per_unit: 1000, accounting: reference}}
+  - {key: places, rate_limit: {name: few, algorithm: concurrency, requests_per_unit: 1}}
+  - {key: premium, rate_limit: {unit: year, requests_per_unit: 2000, replaces: [{name: sum}, {name: few}]}}
+`
+	walk(t, newService(t, rls.Config{}, replacing), []step{
+		{of(before("counted=u", "1", 600), before("premium=u", "1", 600)), "ok ok:0 ok:1400"},
+		{of(after("counted=u", "1", 10), after("premium=u", "1", 10)), "ok ok:0 ok:1990"},
+		{of(entries("places=u"), entries("premium=u")), "ok ok:0 ok:1989"},
+	})
+}
+
 // A place is one, whatever the hits are.
 func TestPlaceOfNoHits(t *testing.T) {
 	walk(t, newService(t, rls.Config{}, holding), []step{
