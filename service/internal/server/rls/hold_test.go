@@ -123,6 +123,24 @@ func TestSameEntryInBothPhases(t *testing.T) {
 	})
 }
 
+// Docs: what may go wrong. A first call that is repeated is taken for the end, and the end is then ignored.
+func TestFirstCallComesTwice(t *testing.T) {
+	first := of(before("places=u", "1", 1), before("tokens=u", "1", 600))
+	end := of(after("places=u", "1", 1), after("tokens=u", "1", 50))
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{first, "ok ok:1 ok:400"},
+		{first, "ok ok:2 ok:400"},
+		{end, "ok ok:2 ok:400"},
+	})
+	// An internal redirect ends the first pass, and begins the second with the same id.
+	walk(t, newService(t, rls.Config{}, holding), []step{
+		{first, "ok ok:1 ok:400"},
+		{of(after("places=u", "1", 1), after("tokens=u", "1", 5)), "ok ok:2 ok:995"},
+		{first, "ok ok:2 ok:995"},
+		{end, "ok ok:2 ok:995"},
+	})
+}
+
 func TestStreamsAtOnce(t *testing.T) {
 	s := newService(t, rls.Config{}, holding)
 	both := func(id string) []*common.RateLimitDescriptor {
