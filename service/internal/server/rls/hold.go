@@ -92,8 +92,8 @@ func (d *decision) holdEntries(
 func (d *decision) checkHold(i int, k *check) error {
 	concurrent := k.limit != nil && k.limit.Algorithm == stint.AlgorithmConcurrency
 	param := fmt.Sprintf("descriptors[%d]", i)
-	if concurrent && k.held {
-		k.hits = max(k.hits, 1) // a place is one, whatever the hits are
+	if concurrent && k.held && k.hits == 0 {
+		k.hits = 1 // a place is one, whatever the hits are
 	}
 	switch {
 	case k.limit == nil || !k.asks():
