@@ -134,16 +134,27 @@ func (a span) ceil() int64 {
 // backlog brings the state to now: t is the state's time, backlog how far past t
 // it is due, at least as far as what is held takes.
 func (s *schedule) backlog(b *BucketState, now stint.Instant) (t stint.Instant, backlog span) {
+	t, backlog = b.backlog(now)
+	if b.Held > 0 {
+		backlog = s.atLeastHeld(backlog, b)
+	}
+	return t, backlog
+}
+
+// backlog is that of the schedule where nothing is held. It is apart so that takes have it inlined.
+func (b *BucketState) backlog(now stint.Instant) (t stint.Instant, backlog span) {
 	t = max(now, b.Last)
 	if b.Due >= t {
 		backlog = span{int64(b.Due - t), b.Frac}
 	}
-	if b.Held > 0 {
-		if least := s.heldTime(b); backlog.less(least) {
-			backlog = least
-		}
-	}
 	return t, backlog
+}
+
+func (s *schedule) atLeastHeld(backlog span, b *BucketState) span {
+	if least := s.heldTime(b); backlog.less(least) {
+		return least
+	}
+	return backlog
 }
 
 // heldTime is how long the permits that are held take.
@@ -162,7 +173,10 @@ func (b *BucketState) due(t stint.Instant, backlog span) {
 // apply is the transition of both buckets. It returns the backlog that a taken or
 // asked-for request found before it, from now, which is a leaky bucket's delay.
 func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n int64, out *stint.Outcome) span {
-	t, backlog := s.backlog(state, now)
+	t, backlog := state.backlog(now)
+	if state.Held > 0 {
+		backlog = s.atLeastHeld(backlog, state)
+	}
 	found := backlog
 	late := int64(t - now) // above 0 only after a step back of the clock
 	out.Limit = s.capacity
@@ -178,7 +192,10 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	default:
 		after := s.add(backlog, s.timeOf(n))
 		if s.capacityTime.less(after) {
-			out.Allowed, out.RetryAfter = false, s.wait(state, after, n, late)
+			out.Allowed, out.RetryAfter = false, micros(s.sub(after, s.capacityTime).ceil()+late)
+			if state.Held > 0 && !s.fitsBesideHeld(state, n) {
+				out.RetryAfter = stint.Never
+			}
 		} else if action == Take {
 			backlog = after
 			state.due(t, backlog)
@@ -193,13 +210,9 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	return found
 }
 
-// wait is how long until n permits more fit, which would make the backlog what it is after them: stint.Never if that takes
-// the end of a hold.
-func (s *schedule) wait(state *BucketState, after span, n, late int64) time.Duration {
-	if state.Held > 0 && s.capacityTime.less(s.add(s.heldTime(state), s.timeOf(n))) {
-		return stint.Never
-	}
-	return micros(s.sub(after, s.capacityTime).ceil() + late)
+// fitsBesideHeld reports whether n permits more fit before a hold ends.
+func (s *schedule) fitsBesideHeld(state *BucketState, n int64) bool {
+	return !s.capacityTime.less(s.add(s.heldTime(state), s.timeOf(n)))
 }
 
 // settle charges or refunds n on a backlog, and returns it with what was applied. A refund
