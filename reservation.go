@@ -64,6 +64,10 @@ type End struct {
 // A hold is identified by its ID in the whole store. To reserve one again extends its time, and takes what lacks if n is
 // more than it holds; so the same Reserve may be sent twice. "" stands for a random one.
 //
+// If the answer is lost, since the context ends or the store takes too long, the permits may be held. With a random ID
+// nobody could end that hold, so it is cancelled in the background. With an ID of the caller's it stays: the caller may
+// repeat the Reserve, or cancel it.
+//
 // A hold that neither ends nor is renewed in time expires, and all that it held is free, or, with [Hold.Keep], charged: so a process that dies
 // keeps nothing. Of a bucket, permits that are held don't refill: see docs/internals/holds.md.
 //
@@ -88,7 +92,7 @@ func (l *Limiter) ReserveEach(
 
 // Reserve reserves what the claims of an operation ask for. asked says of each claim whether its permits are the
 // request's, which Grow and Commit say anew; those of the others stay as they are. They are all the request's if it is
-// nil. Verb and Hold of the operation are set here.
+// nil. The operation's Verb is set here; its Hold, if it is not nil, is told what became of the hold.
 func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) (*Reservation, Decision, error) {
 	own := hold.ID == ""
 	if own {
@@ -103,8 +107,12 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 			held.permits = claim.Permits
 		}
 	}
-	d, err := held.reserve(ctx, held.claims, held.permits, op.Each)
-	if err != nil && own && ctx.Err() != nil {
+	told := op.Hold
+	if told == nil {
+		told = new(HoldOp)
+	}
+	d, err := held.reserve(ctx, held.claims, held.permits, told, op.Each)
+	if err != nil && own && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
 		go held.abandon(ctx) // nobody else knows the ID
 	}
 	if err != nil || !d.Allowed {
@@ -113,7 +121,7 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 	return held, d, nil
 }
 
-// abandon cancels a hold whose caller has left while it was reserved, if it was. What fails expires.
+// abandon cancels a hold that may have been made though its Reserve failed. What can't be cancelled expires.
 func (r *Reservation) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), MinHoldTTL)
 	defer cancel()
@@ -226,17 +234,23 @@ func (r *Reservation) Replayed() bool {
 // Grow extends the hold's time, and takes what it lacks to hold so many permits in all: so a stream learns whether it may
 // go on. Denied, the hold stays as it was; one that had been lost is not there any more, and the error is [ErrLost].
 func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
-	return r.reserve(ctx, r.claimsOf(total), total, nil)
+	return r.reserve(ctx, r.claimsOf(total), total, new(HoldOp), nil)
 }
 
-// reserve carries out a Reserve of claims that ask for so many permits.
-func (r *Reservation) reserve(ctx context.Context, claims []Claim, permits int64, each []Outcome) (Decision, error) {
-	h := HoldOp{Hold: r.hold}
-	op := opOf(Reserve, claims, &h)
+// reserve carries out a Reserve of claims that ask for so many permits, and tells what became of the hold.
+func (r *Reservation) reserve(
+	ctx context.Context,
+	claims []Claim,
+	permits int64,
+	told *HoldOp,
+	each []Outcome,
+) (Decision, error) {
+	*told = HoldOp{Hold: r.hold}
+	op := opOf(Reserve, claims, told)
 	op.Each = each
 	sent := time.Now()
 	d, err := r.reserver.carry(ctx, op)
-	return d, r.grown(claims, permits, &h, &d, err, sent)
+	return d, r.grown(claims, permits, told, &d, err, sent)
 }
 
 // claimsOf are the hold's claims with so many permits where that is asked.

@@ -166,6 +166,8 @@ type Verdict struct {
 	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
 	// They must not be changed.
 	Undecided []Claimed
+	// Hold is what became of the hold of a Reserve: after a denial too, whether it had been lost, or the client has too many.
+	Hold stint.HoldOp
 	// Held is how long the request was held by rules that wait.
 	Held time.Duration
 	// OnHold, if not nil, is called whenever the request begins to be held, so that a server
@@ -191,7 +193,7 @@ type Verdict struct {
 }
 
 func (v *Verdict) reset() {
-	v.byDefault, v.Remote = false, nil
+	v.byDefault, v.Remote, v.Hold = false, nil, stint.HoldOp{}
 	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Shadows = v.Matched[:0], v.Shadowed[:0], v.Shadows[:0]

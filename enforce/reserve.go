@@ -34,8 +34,10 @@ func (l *Limiter) Reserve(
 			asked[i] = v.claims[i].named || !named
 		}
 		v.describeHold(&hold)
+		op := v.op(stint.Reserve)
+		op.Hold = &v.Hold
 		var d stint.Decision
-		reservation, d, err = l.holds.Reserve(ctx, v.op(stint.Reserve), asked, hold)
+		reservation, d, err = l.holds.Reserve(ctx, op, asked, hold)
 		if err = v.note(d, err); err != nil {
 			return nil, err
 		}

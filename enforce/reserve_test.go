@@ -1,15 +1,18 @@
 package enforce_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
 )
 
 // metering is a rule of places, requests and tokens, and one beside it that counts requests.
@@ -140,6 +143,26 @@ func TestReserveOfNothing(t *testing.T) {
 	if r, v := reserve(t, limiter, alice, stint.Hold{}); r != nil || v.Allowed || v.Outcome != rules.Banned {
 		t.Errorf("%v, %+v", r, v)
 	}
+}
+
+// A caller that leaves during its Reserve keeps nothing.
+func TestReserveByRulesOfACallerThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, store := newLimiter(t, metering()...)
+		store.Inject(func(call storetest.Call) storetest.Fault {
+			lost := call.Ops[0].Verb == stint.Reserve
+			return storetest.Fault{Block: lost, After: lost}
+		})
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		var cost enforce.RunningCost
+		var v enforce.Verdict
+		if err := cost.Reserve(ctx, limiter, &alice, stint.Hold{}, &v); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		wantLeft(t, "left", left(t, limiter, alice), map[string]int64{"places/places": 2, "places/requests": 50, "places/tokens": 100, "b/": 20})
+	})
 }
 
 // A rule in shadow says what it would have decided, and one with places in shadow nothing.

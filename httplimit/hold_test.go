@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
 )
 
 // newHolding is a middleware that holds for one client, and what is left of its limits.
@@ -129,6 +130,32 @@ func TestMiddlewareOfPlaces(t *testing.T) {
 		running.Wait()
 		if got := fmt.Sprint(left()); got != "[2 1]" {
 			t.Errorf("%s are left", got)
+		}
+	})
+}
+
+// A client that leaves while its request is decided keeps no place.
+func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+		store.Inject(func(call storetest.Call) storetest.Fault {
+			lost := call.Ops[0].Verb == stint.Reserve
+			return storetest.Fault{Block: lost, After: lost}
+		})
+		limiter, err := stint.New(store, "api", stint.Concurrency(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := func(*http.Request) (string, error) { return "k", nil }
+		h := wrap(t, httplimit.Config{Limiter: limiter, Key: key, Reserve: &stint.Hold{TTL: time.Hour}}, http.NotFoundHandler())
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		if w := get(ctx, h, "/"); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("it gets %d", w.Code)
+		}
+		synctest.Wait()
+		if live, err := limiter.Holds(t.Context(), "k"); err != nil || len(live) > 0 {
+			t.Errorf("%v are held; %v", live, err)
 		}
 	})
 }

@@ -147,7 +147,7 @@ func (s *service) reserveByRules(w http.ResponseWriter, r *http.Request, e *eval
 	}
 	v := &e.verdict
 	start := time.Now()
-	held, err := s.rules.Reserve(r.Context(), &e.request, h.Hold, v)
+	_, err := s.rules.Reserve(r.Context(), &e.request, h.Hold, v)
 	elapsed := time.Since(start)
 	if err != nil || v.Decision.Degraded {
 		if err = s.storeError(r.Context(), stint.Reserve, err); err != nil {
@@ -156,9 +156,6 @@ func (s *service) reserveByRules(w http.ResponseWriter, r *http.Request, e *eval
 		}
 	}
 	s.observeVerdict(w, r, e, start, elapsed)
-	if held != nil {
-		h.ExpiresAt, h.Replayed = held.ExpiresAt(), held.Replayed()
-	}
 	s.describe(w.Header(), e)
 	e.answer()
 	denied := http.StatusTooManyRequests
@@ -166,7 +163,8 @@ func (s *service) reserveByRules(w http.ResponseWriter, r *http.Request, e *eval
 		denied = http.StatusUnauthorized
 	}
 	e.response.Matched = append([]string{}, v.Matched...)
-	return answerReserve(w, r, &api.ReserveResponse{EvaluateResponse: e.response}, h, denied)
+	v.Hold.ID = h.ID // also where no limit holds for the request
+	return answerReserve(w, r, &api.ReserveResponse{EvaluateResponse: e.response}, &v.Hold, denied)
 }
 
 func (s *service) endKey(w http.ResponseWriter, r *http.Request, q *request, verb stint.Verb, h *stint.HoldOp) error {
@@ -207,11 +205,7 @@ func (s *service) endByRules(
 		}
 	}
 	v := &e.verdict
-	err := s.rules.End(r.Context(), &e.request, verb, h, actual, q.rules, v)
-	if err == nil && v.Decision.Degraded {
-		err = stint.ErrUnavailable
-	}
-	if err != nil {
+	if err := s.rules.End(r.Context(), &e.request, verb, h, actual, q.rules, v); err != nil {
 		return s.storeError(r.Context(), verb, err)
 	}
 	c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -167,6 +169,57 @@ func TestEndsByRulesThatEndNothing(t *testing.T) {
 	f.post(api.PathCommit, `{"id":"a","rules":["chat"],"permits":1}`).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "")
 	if _, end := f.hold(api.PathCommit, commit(`["chat","other"]`), http.StatusOK); end.Applied != -39 || end.Rule != "chat" || len(end.Matched) != 1 {
 		t.Errorf("%+v", end)
+	}
+}
+
+// A hold that has expired, and whose place another has, is denied, by a policy and by rules.
+func TestLostHolds(t *testing.T) {
+	f := holding(t)
+	for _, claim := range []string{`"key":"k","policy":"gateway"`, `"path":"/chat","attributes":{"userId":"alice","tokens":4}`} {
+		body := func(id, ttl string) string {
+			return `{"id":"` + id + claim[1:4] + `","ttl":"` + ttl + `",` + claim + `}`
+		}
+		f.hold(api.PathReserve, body("a", "1s"), http.StatusOK)
+		f.hold(api.PathReserve, body("b", "60s"), http.StatusOK)
+		f.store.advance(2 * time.Second)
+		f.hold(api.PathReserve, body("c", "60s"), http.StatusOK)
+		if got, _ := f.hold(api.PathReserve, body("a", "60s"), http.StatusTooManyRequests); !got.Lost || got.Reason != "limit" {
+			t.Errorf("%s: %+v", claim, got)
+		}
+	}
+}
+
+// A client that has as many holds as the store allows is told so, by rules too.
+func TestTooManyHoldsByRules(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) {
+		c.Rules = compile(t, []rules.Rule{{ID: "many", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.Concurrency(5000)}}})
+	})
+	for i := range stint.DefaultMaxHolds {
+		f.hold(api.PathReserve, fmt.Sprintf(`{"id":"%d","path":"/"}`, i), http.StatusOK)
+	}
+	if got, _ := f.hold(api.PathReserve, `{"id":"one-more","path":"/"}`, http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Without its store, the service ends the holds that it has admitted by its share, by a policy and by rules.
+func TestHoldsEndLocally(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) {
+		surviving(t, failover.Local)(c)
+		c.Policies["place"] = []stint.Limit{stint.Concurrency(1)}
+		c.Rules = compile(t, []rules.Rule{{ID: "place", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.Concurrency(1)}}})
+	})
+	f.store.fail(errors.New("no route"))
+	for _, claim := range []string{`"key":"k","policy":"place"`, `"path":"/"`} {
+		for i, end := range []string{api.PathCancel, api.PathCommit, api.PathCancel} {
+			body := fmt.Sprintf(`{"id":"%d%s",%s`, i, claim[1:4], claim)
+			f.hold(api.PathReserve, body+`}`, http.StatusOK)
+			if end == api.PathCommit {
+				body += `,"permits":1`
+			}
+			f.hold(end, body+`}`, http.StatusOK)
+		}
+		f.post(api.PathCancel, `{"id":"another",`+claim+`}`).problem(http.StatusServiceUnavailable, "send it again")
 	}
 }
 
