@@ -57,10 +57,12 @@ type Decision struct {
 	// [Limit.Lease]): what is not spent of them comes back, so RetryAfter is a bound,
 	// and the wait may be shorter.
 	Leased bool
+	// Full says of a denied Reserve that the client has as many holds as the store allows.
+	Full bool
 	// Source says where the decision was made.
 	Source Source
 	// Index is the deciding limit's place among the operation's limits.
-	Index int32
+	Index int16
 	// Limit is the deciding limit's capacity in permits.
 	Limit int64
 	// Remaining is how many whole permits are left right after the decision, never
@@ -144,7 +146,7 @@ func Combine(outcomes []Outcome, at Instant) Decision {
 		}
 	}
 	o := &outcomes[decider]
-	d.Index, d.Applied = int32(decider), least.Applied
+	d.Index, d.Applied = int16(decider), least.Applied
 	d.Limit, d.Remaining, d.ResetAfter = o.Limit, o.Remaining, o.ResetAfter
 	if !d.Allowed {
 		d.RetryAfter, d.Delay = o.RetryAfter, 0

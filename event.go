@@ -25,6 +25,8 @@ func ReasonOf(limit Limit, d *Decision, permits int64) Reason {
 	switch {
 	case d.Allowed:
 		return ""
+	case d.Full:
+		return ReasonHolds
 	case d.RetryAfter == Never:
 		return ReasonNever
 	case least > 0 && d.RetryAfter <= least && (d.Remaining >= permits || limit.CountDenied && d.RetryAfter == least):

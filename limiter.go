@@ -222,6 +222,7 @@ func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 	}
 	start := time.Now()
 	d, err := l.store.Decide(ctx, op)
+	d.Full = op.Hold != nil && op.Hold.Full
 	e, ok := l.events.Get().(*Event)
 	if !ok {
 		e = new(Event)
@@ -231,11 +232,7 @@ func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 		Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err,
 		Replayed: op.Hold != nil && op.Hold.Replayed,
 	}
-	switch {
-	case !e.Checked() || d.Allowed:
-	case op.Hold != nil && op.Hold.Full:
-		e.Reason = ReasonHolds
-	default:
+	if e.Checked() {
 		e.Reason = ReasonOf(e.Limit(), &d, e.Limit().Takes(op.Permits))
 	}
 	l.observe(ctx, e)

@@ -195,7 +195,7 @@ func TestCombine(t *testing.T) {
 		name     string
 		outcomes []stint.Outcome
 		allowed  bool
-		index    int32
+		index    int16
 		wait     time.Duration
 	}{
 		{"the least remaining decides", []stint.Outcome{admit(5), admit(3), admit(3)}, true, 1, 0},

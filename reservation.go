@@ -250,6 +250,7 @@ func (r *Reservation) reserve(
 	op.Each = each
 	sent := time.Now()
 	d, err := r.reserver.carry(ctx, op)
+	d.Full = told.Full
 	return d, r.grown(claims, permits, told, &d, err, sent)
 }
 

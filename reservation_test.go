@@ -30,6 +30,31 @@ func newReserving(t *testing.T, limits ...stint.Limit) reserving {
 	return reserving{limiter, store}
 }
 
+// A client that has as many holds as the store allows is denied for that, whatever its limits admit.
+func TestReserveBeyondTheMostHolds(t *testing.T) {
+	var reason stint.Reason
+	store := memstore.New(memstore.Config{MaxHolds: 2})
+	limiter, err := stint.New(store, "api", stint.Concurrency(50))
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed, err := stint.NewLimiter(stint.Config{
+		Store: store, Policy: limiter.Policy(), Observe: func(_ context.Context, e *stint.Event) { reason = e.Reason },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*stint.Limiter{limiter, observed, limiter, observed} {
+		_, d, err := l.Reserve(t.Context(), "k", 1, stint.Hold{})
+		if err != nil || d.Full == d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if got := stint.ReasonOf(l.Policy().Limit(0), &d, 1); d.Full != (got == stint.ReasonHolds) || d.Full && l == observed && reason != got {
+			t.Errorf("the reasons are %q and %q", got, reason)
+		}
+	}
+}
+
 // pass lets time pass in a synctest bubble.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // the bubble's time

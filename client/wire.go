@@ -90,7 +90,7 @@ func decisionOf(policy *stint.Policy, a *api.CheckResponse) stint.Decision {
 }
 
 // indexOf finds the limit that an answer is about in the program's own policy; 0 where it has none.
-func indexOf(policy *stint.Policy, name string, capacity int64) int32 {
+func indexOf(policy *stint.Policy, name string, capacity int64) int16 {
 	if policy == nil || policy.Len() == 1 {
 		return 0
 	}
@@ -102,13 +102,13 @@ func indexOf(policy *stint.Policy, name string, capacity int64) int32 {
 			continue
 		}
 		if limit.Capacity == capacity {
-			return int32(i)
+			return int16(i)
 		}
 		if first < 0 {
 			first = i
 		}
 	}
-	return int32(max(first, 0))
+	return int16(max(first, 0))
 }
 
 // outcomeOf is the part of the only limit in a decision. GrowsAfter is not told, and

@@ -369,7 +369,7 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 		}
 		claim, index = and, index-claim.Policy.Len()
 	}
-	d.Index = int32(index)
+	d.Index = int16(index)
 	v.shadow(v.shadows[i].rule, claim, d, stint.ReasonOf(claim.Policy.Limit(index), &d, claim.Permits))
 }
 
@@ -424,12 +424,12 @@ func (v *Verdict) note(d stint.Decision, err error) error {
 }
 
 // decideBy makes the rule of a limit the deciding one; limits are counted over all claims.
-func (v *Verdict) decideBy(index int32) {
+func (v *Verdict) decideBy(index int16) {
 	first := 0
 	for i := range v.claims {
 		n := v.claims[i].Claim.Policy.Len()
 		if at := int(index) - first; at < n {
-			v.Decision.Index = int32(at)
+			v.Decision.Index = int16(at)
 			v.Rule, v.Claim = v.claims[i].Rule, v.claims[i].Claim
 			v.Each = v.each[first : first+n]
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
 )
@@ -61,6 +62,20 @@ func TestReserveByRules(t *testing.T) {
 	r := tokens("30")
 	if _, err := limiter.Reserve(t.Context(), &r, stint.Hold{ID: "second"}, v); !errors.Is(err, stint.ErrResolved) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A client that has as many holds as the store allows is denied for that.
+func TestReserveBeyondTheMostHolds(t *testing.T) {
+	store := memstore.New(memstore.Config{MaxHolds: 1})
+	limiter, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, metering()...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []stint.Reason{"", stint.ReasonHolds} {
+		if _, v := reserve(t, limiter, alice, stint.Hold{}); v.Reason() != want || v.Allowed != (want == "") {
+			t.Errorf("%q, %+v; want %q", v.Reason(), v.Decision, want)
+		}
 	}
 }
 

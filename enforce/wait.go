@@ -147,17 +147,17 @@ func (l *Limiter) preview(ctx context.Context, v *Verdict) (seen bool, err error
 // is last.
 func (v *Verdict) denyLate(retry time.Duration) {
 	v.Turn = v.Decision.Delay
-	slowest := int32(0)
+	slowest := int16(0)
 	for i := range v.limits() {
 		if v.each[i].Delay > v.each[slowest].Delay {
-			slowest = int32(i)
+			slowest = int16(i)
 		}
 	}
 	v.deny(slowest, retry)
 }
 
 // deny makes an admission that must not be used a denial by a limit, counted over all claims.
-func (v *Verdict) deny(index int32, retry time.Duration) {
+func (v *Verdict) deny(index int16, retry time.Duration) {
 	o := &v.each[index]
 	v.Allowed = false
 	v.Decision.Allowed, v.Decision.RetryAfter, v.Decision.Delay = false, retry, 0
@@ -290,17 +290,17 @@ type waiter struct {
 // A waitingRule is a rule that waits, with its place among the limits of all claims.
 type waitingRule struct {
 	*rules.Rule
-	first, limits int32
+	first, limits int16
 }
 
 // waiter makes one for the claims of rules that wait, which is in no queue yet.
 func (l *Limiter) waiter(claims []Claimed) *waiter {
 	w := &waiter{limiter: l}
 	w.Turn = func(int64) { close(w.turn) }
-	first := int32(0)
+	first := int16(0)
 	for i := range claims {
 		rule, claim := claims[i].Rule, &claims[i].Claim
-		n := int32(claim.Policy.Len())
+		n := int16(claim.Policy.Len())
 		if i > 0 && claims[i-1].Rule == rule && rule.OnExceed == rules.Wait {
 			w.rules[len(w.rules)-1].limits += n
 		} else if rule.OnExceed == rules.Wait {

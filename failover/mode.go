@@ -79,7 +79,7 @@ type plan struct {
 	timeout  time.Duration
 	fault    error                 // what is wrong with the policy's options, if anything
 	capacity int64                 // the least of the limits'
-	least    int32                 // the limit that has it
+	least    int16                 // the limit that has it
 	life     time.Duration         // the longest for which a permit counts
 	share    atomic.Pointer[share] // the one last used
 }
@@ -94,7 +94,7 @@ func (s *Store) newPlan(policy *stint.Policy) *plan {
 	for i := range policy.Len() {
 		limit := policy.Limit(i)
 		if limit.Capacity < p.capacity {
-			p.capacity, p.least = limit.Capacity, int32(i)
+			p.capacity, p.least = limit.Capacity, int16(i)
 		}
 		p.life = max(p.life, longestLife(limit))
 	}

@@ -125,7 +125,7 @@ func (e *expectation) decide(verb stint.Verb, now stint.Instant) {
 	deciding := e.outcomes[index]
 	e.decision = stint.Decision{
 		Allowed:    allowed,
-		Index:      int32(index), // #nosec G115 -- at most a few thousand limits
+		Index:      int16(index), // #nosec G115 -- at most a few thousand limits
 		Limit:      deciding.Limit,
 		Remaining:  deciding.Remaining,
 		ResetAfter: deciding.ResetAfter,

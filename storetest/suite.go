@@ -38,6 +38,8 @@ type Options struct {
 	// Algorithms are those whose limits are driven through the random operations. The other
 	// checks are of all algorithms. Default: all.
 	Algorithms []stint.Algorithm
+	// NoHolds leaves out the checks of holds, for a store that keeps none. Default: false.
+	NoHolds bool
 }
 
 // Run puts the stores that newStore makes through the whole suite, as subtests of t. Each store is empty at first,
@@ -54,8 +56,10 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Cancelled", testCancelled)
 	check("Timeout", testTimeout)
 	check("Concurrency", testConcurrency)
-	check("HoldEnds", testHoldEnds)
-	check("LostHold", testLostHold)
+	if !opts.NoHolds {
+		check("HoldEnds", testHoldEnds)
+		check("LostHold", testLostHold)
+	}
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()
 	}

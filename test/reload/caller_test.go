@@ -205,7 +205,7 @@ func (c *caller) apart(own []stint.Claim, outcomes []stint.Outcome, refused bool
 // named checks that the verdict names the rule that decided.
 func (c *caller) named(due *due, claim stint.Claim, each []stint.Outcome, d stint.Decision, at int) error {
 	v := &c.verdict
-	d.Index = int32(at)
+	d.Index = int16(at)
 	if v.Allowed != d.Allowed || v.Rule == nil || v.Rule.ID != due.rule.ID || v.Claim != claim || v.Decision != d || !slices.Equal(v.Each, each) {
 		return fmt.Errorf("the verdict is %+v of %+v by %v, want %+v of %+v by rule %s", v.Decision, v.Claim, v.Rule, d, claim, due.rule.ID)
 	}

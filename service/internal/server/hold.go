@@ -116,6 +116,7 @@ func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request,
 	if err != nil {
 		return s.refused(t, err)
 	}
+	d.Full = h.Full
 	var event stint.Event
 	s.observeCheck(w, r, &event, t, &claim, &d, start, time.Since(start))
 	t.headers.Write(w.Header(), d, op.Each)
@@ -128,9 +129,6 @@ func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request,
 func answerReserve(w http.ResponseWriter, r *http.Request, response *api.ReserveResponse, h *stint.HoldOp, denied int) error {
 	response.ID, response.Replayed, response.Lost = h.ID, h.Replayed, h.Lost
 	status := denied
-	if h.Full && !response.Allowed {
-		response.Reason = string(stint.ReasonHolds)
-	}
 	if response.Allowed {
 		response.ExpiresAt, status = int64(h.ExpiresAt), http.StatusOK
 	}

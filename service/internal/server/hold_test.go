@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -145,6 +146,21 @@ func TestHoldsByRules(t *testing.T) {
 	}
 	f.hold(api.PathReserve, `{"id":"f","path":"/chat"}`, http.StatusTooManyRequests) // without a user
 	f.post(api.PathReserve, `{"id":"g","path":"/chat","permits":3}`).problem(http.StatusBadRequest, "permits")
+}
+
+// A client that has as many holds as the store allows is denied for that, by a policy and by rules.
+func TestHoldsBeyondTheMost(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) {
+		c.Store = memstore.New(memstore.Config{MaxHolds: 1})
+		c.Policies["many"] = []stint.Limit{stint.Concurrency(50)}
+		c.Rules = compile(t, []rules.Rule{{ID: "many", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.Concurrency(50)}}})
+	})
+	for _, claim := range []string{`"key":"k","policy":"many"`, `"path":"/many"`} {
+		f.hold(api.PathReserve, fmt.Sprintf(`{"id":%q,%s}`, "a-"+claim[1:4], claim), http.StatusOK)
+		if got, _ := f.hold(api.PathReserve, fmt.Sprintf(`{"id":"b",%s}`, claim), http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {
+			t.Errorf("by %s the reason is %q", claim, got.Reason)
+		}
+	}
 }
 
 // An end by rules ends the hold, or says that it did not.

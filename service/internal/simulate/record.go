@@ -64,7 +64,7 @@ func lineOf(verb stint.Verb, d stint.Decision) recordLine {
 		At:        d.At,
 		Verb:      verb.String(),
 		Allowed:   d.Allowed,
-		Index:     d.Index,
+		Index:     int32(d.Index),
 		Remaining: d.Remaining,
 		Retry:     microsOrNever(d.RetryAfter),
 		Reset:     d.ResetAfter.Microseconds(),

@@ -176,7 +176,7 @@ func (c *candidate) deny(w *waiter, now stint.Instant, o *outcome, index int, re
 		p, out := &c.store.ops[index], &c.store.outs[index]
 		out.Allowed = false
 		o.rule, o.key, o.permits = w.claims[p.claim].rule, w.claims[p.claim].Key, p.permits
-		o.decision.Index, o.decision.Limit, o.decision.Remaining, o.decision.ResetAfter = int32(index), out.Limit, out.Remaining, out.ResetAfter
+		o.decision.Index, o.decision.Limit, o.decision.Remaining, o.decision.ResetAfter = int16(index), out.Limit, out.Remaining, out.ResetAfter
 	}
 	o.decision.Allowed, o.decision.RetryAfter, o.decision.Delay = false, retry, 0
 	c.record(w.request, false, now)

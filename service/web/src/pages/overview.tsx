@@ -287,6 +287,7 @@ const reasons: Record<string, string> = {
   banned: "banned",
   missing: "attribute missing",
   default: "no rule matches",
+  holds: "too many holds",
 };
 export const reasonText = (reason?: string) => (reason ? (reasons[reason] ?? reason) : "");
 
