@@ -52,7 +52,7 @@ func (q *request) holdOf() (*stint.HoldOp, error) {
 	h := &stint.HoldOp{Hold: stint.Hold{ID: q.id}}
 	if q.has(ttlMember) {
 		var err error
-		if h.TTL, err = stint.ParseDuration(q.ttl); err != nil {
+		if h.TTL, err = stint.ParseDuration(q.ttl); err != nil || h.TTL == 0 {
 			return nil, stint.Invalid("ttl", problem.Short(q.ttl), "1s to 1h")
 		}
 	}

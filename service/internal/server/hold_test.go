@@ -245,6 +245,8 @@ func TestHoldsRefused(t *testing.T) {
 		`{"key":"k"}`:                                    "id is \"\"; allowed: 1 to 128 printable characters",
 		`{"id":"é","key":"k"}`:                           "id is",
 		`{"id":"a","key":"k","ttl":"1ms"}`:               "ttl is",
+		`{"id":"a","key":"k","ttl":"0s"}`:                `ttl is "0s"; allowed: 1s to 1h`,
+		`{"id":"a","path":"/chat","ttl":"0"}`:            `ttl is "0"; allowed: 1s to 1h`,
 		`{"id":"a","key":"k","ttl":"soon"}`:              `ttl is "soon"; allowed: 1s to 1h`,
 		`{"id":"a","key":"k","onExpiry":"burn"}`:         `onExpiry is "burn"; allowed: release or keep`,
 		`{"id":"a","key":"k","ttl":5}`:                   `ttl is a number; allowed: a string such as "120s"`,
