@@ -225,7 +225,8 @@ type HoldRequest struct {
 	Request
 	// ID identifies the hold: 1 to 128 printable characters of ASCII, made by the caller.
 	ID string `json:"id"`
-	// TTL is for how long it lives, as a duration of 1s to 1h. Default: "", a minute.
+	// TTL is for how long it lives, as a duration of 1s to 1h; in a commit the reserve's, which ExpiresAt goes with. Default:
+	// "", a minute.
 	TTL string `json:"ttl,omitempty"`
 	// OnExpiry is release or keep: what becomes of what is held when the hold expires. Default: "", release.
 	OnExpiry string `json:"onExpiry,omitempty"`

@@ -46,6 +46,9 @@ func TestHoldsDocs(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &commit); err != nil {
 			t.Fatal(err)
 		}
+		if commit.TTL != "2m" || commit.ExpiresAt == 0 {
+			t.Errorf("%s: a late commit of a lost hold would not be charged", c[0])
+		}
 		if _, end := f.hold(path, body, http.StatusOK); end.Applied != -380 || end.ID != held.ID {
 			t.Errorf("%s: %+v", c[0], end)
 		}
