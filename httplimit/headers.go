@@ -64,7 +64,7 @@ func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision, ea
 	if len(each) < policy.Len() {
 		each = []stint.Outcome{{Allowed: d.Allowed, Remaining: d.Remaining, RetryAfter: d.RetryAfter}}
 		if policy.Len() > 1 {
-			fields &^= IETF
+			fields, each = fields&^IETF, nil // it is not known whose outcome that is
 		}
 	}
 	HeadersOf(policy, fields).Write(header, d, each)
@@ -159,7 +159,11 @@ func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
 		text = append(text, item...)
 		text = strconv.AppendInt(text, outcome.Remaining, 10)
 		wait := Seconds(outcome.GrowsAfter)
-		if !outcome.Allowed {
+		switch {
+		case outcome.Allowed:
+		case h.places[i] && outcome.RetryAfter != stint.Never:
+			wait = 1 // as Retry-After
+		default:
 			wait = RetrySeconds(outcome.RetryAfter)
 		}
 		if wait > 0 {

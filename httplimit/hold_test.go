@@ -105,7 +105,7 @@ func TestMiddlewareOfPlaces(t *testing.T) {
 				<-finish
 			}
 		})
-		h, left := newHolding(t, next, stint.Hold{TTL: time.Second},
+		h, left := newHolding(t, next, stint.Hold{TTL: 30 * time.Second},
 			stint.Concurrency(2).Named("c").WithCost(1), stint.FixedWindow(3, 24*time.Hour).Named("w").WithCost(1))
 		var running sync.WaitGroup
 		for range 2 {
@@ -158,6 +158,32 @@ func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
 			t.Errorf("%v are held; %v", live, err)
 		}
 	})
+}
+
+// WriteHeaders, too, tells who lacks a place to come again in a second, wherever the limit is among others.
+func TestWriteHeadersOfPlaces(t *testing.T) {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api",
+		stint.FixedWindow(100, 24*time.Hour).Named("tokens"), stint.Concurrency(1).WithCost(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := make([]stint.Outcome, 2)
+	for _, want := range []string{"", "1"} {
+		_, d, err := limiter.ReserveEach(t.Context(), "k", 10, stint.Hold{TTL: 30 * time.Second}, each)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, each := range [][]stint.Outcome{nil, each} {
+			header := http.Header{}
+			httplimit.WriteHeaders(header, limiter.Policy(), d, each...)
+			if got := header.Get("Retry-After"); got != want {
+				t.Errorf("with %d outcomes Retry-After is %q, want %q", len(each), got, want)
+			}
+			if rate := header.Get("Ratelimit"); want != "" && each != nil && !strings.HasSuffix(rate, `"default";r=0;t=1`) {
+				t.Errorf("RateLimit: %s", rate)
+			}
+		}
+	}
 }
 
 func TestMiddlewareRefusesHolds(t *testing.T) {

@@ -67,7 +67,12 @@ func TestHoldsOfAKey(t *testing.T) {
 		t.Errorf("again: %+v", again)
 	}
 	f.hold(api.PathReserve, `{"id":"b","key":"k","policy":"gateway","permits":30}`, http.StatusOK)
-	denied, _ := f.hold(api.PathReserve, `{"id":"c","key":"k","policy":"gateway","permits":30}`, http.StatusTooManyRequests)
+	got := f.post(api.PathReserve, `{"id":"c","key":"k","policy":"gateway","permits":30}`)
+	if rate := got.header.Get("Ratelimit"); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" || !strings.HasPrefix(rate, `"default";r=0;t=1,`) {
+		t.Errorf("denied: %d, RateLimit: %s", got.status, rate)
+	}
+	var denied api.ReserveResponse
+	got.into(&denied)
 	if denied.Algorithm != "CONCURRENCY" || denied.Reason != "limit" || denied.ExpiresAt != 0 || denied.RetryAfterMicros != 60_000_000 {
 		t.Errorf("denied: %+v", denied)
 	}
