@@ -27,20 +27,32 @@ const maxTokens = 500
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	hold, decision, err := g.limiter.Reserve(r.Context(), r.Header.Get("X-User"), maxTokens, stint.Hold{TTL: 2 * time.Minute})
-	if err != nil {
+	switch {
+	case errors.Is(err, stint.ErrInvalid): // no user, for example
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case errors.Is(err, stint.ErrResolved): // if you set Hold.ID: it was used before
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	case err != nil:
 		http.Error(w, "try again later", http.StatusServiceUnavailable)
 		return
 	}
+	httplimit.WriteHeaders(w.Header(), g.limiter.Policy(), decision)
 	if !decision.Allowed {
-		w.Header().Set("Retry-After", fmt.Sprint(int64(decision.RetryAfter/time.Second)+1))
 		http.Error(w, "too many requests", http.StatusTooManyRequests)
 		return
 	}
-	used := int64(0)
+	used, refused := int64(0), false
 	defer func() { // also when the client hangs up, and on panic
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 		defer cancel()
-		if _, err := hold.Commit(ctx, used); err != nil {
+		if refused {
+			_, err = hold.Cancel(ctx)
+		} else {
+			_, err = hold.Commit(ctx, used)
+		}
+		if err != nil {
 			log.Print(err)
 		}
 	}()
@@ -55,6 +67,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	if err != nil {
 		log.Print(err)
+	}
+	if refused = err != nil && used == 0 && work.Err() == nil; refused { // and not because the client hung up
+		http.Error(w, "the model refused", http.StatusBadGateway)
 	}
 }
 
@@ -154,6 +169,22 @@ func TestGateway(t *testing.T) {
 	}
 }
 
+// A model that refuses is a bad gateway, and costs the user nothing. Somebody without a name is told so.
+func TestGatewayRefuses(t *testing.T) {
+	g, store := newGateway(t, func(context.Context, func(string) error) error { return errors.New("not today") })
+	for user, want := range map[string]int{"ann": http.StatusBadGateway, "": http.StatusBadRequest} {
+		request, answer := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+		request.Header.Set("X-User", user)
+		g.ServeHTTP(answer, request)
+		if answer.Code != want {
+			t.Errorf("user %q: status %d, want %d", user, answer.Code, want)
+		}
+	}
+	if got, want := left(t, g, store), [3]int64{5, 100, 1_000_000}; got != want {
+		t.Errorf("%v are left, want %v", got, want)
+	}
+}
+
 // A sixth stream is denied while five run.
 func TestGatewayAtOnce(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -169,8 +200,11 @@ func TestGatewayAtOnce(t *testing.T) {
 		streams.Go(func() { ask(t, server.URL, drain) })
 		<-begun
 	}
-	if status := ask(t, server.URL, drain); status != http.StatusTooManyRequests {
-		t.Errorf("status %d of a sixth", status)
+	request, answer := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+	request.Header.Set("X-User", "ann")
+	g.ServeHTTP(answer, request)
+	if answer.Code != http.StatusTooManyRequests || answer.Header().Get("Retry-After") != "1" {
+		t.Errorf("status %d of a sixth, Retry-After %q", answer.Code, answer.Header().Get("Retry-After"))
 	}
 	close(finish)
 	streams.Wait()
