@@ -203,3 +203,11 @@ func sayTable(out io.Writer, rows [][]string) error {
 	_ = table.Flush()
 	return say(out, "%s", text.Bytes())
 }
+
+// counted is how many things there are, in words: "1 rule", "2 rules".
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}

@@ -149,7 +149,7 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 	case err != nil:
 		d.unreachable("rules", "", document.Redact(prefix.Trim(err.Error())), "see that "+source.place+" can be reached")
 	default:
-		d.ok("rules", "", fmt.Sprintf("%d rules in %s", set.Len(), source.place))
+		d.ok("rules", "", counted(set.Len(), "rule")+" in "+source.place)
 	}
 }
 

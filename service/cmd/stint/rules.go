@@ -105,7 +105,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 		if asJSON {
 			continue
 		}
-		said := fmt.Sprintf("%s: %d rules, %d enabled\n", path, set.Len(), enabled)
+		said := fmt.Sprintf("%s: %s, %d enabled\n", path, counted(set.Len(), "rule"), enabled)
 		for _, warning := range warnings {
 			said += "warning: " + warning + "\n"
 		}
@@ -173,7 +173,7 @@ func validateDomains(path string, texts []file.Text, merge bool) (v validation, 
 		limits += domains.Count(d.Descriptors)
 	}
 	v.Valid, v.Rules, v.Enabled, v.Warnings = true, limits, limits, warnings
-	said = fmt.Sprintf("%s: %d domains, %d limits\n", path, len(list), limits)
+	said = fmt.Sprintf("%s: %s, %s\n", path, counted(len(list), "domain"), counted(limits, "limit"))
 	for _, warning := range warnings {
 		said += "warning: " + warning + "\n"
 	}

@@ -222,7 +222,7 @@ func TestRulesExplain(t *testing.T) {
 func TestValidateDomains(t *testing.T) {
 	good := writeFile(t, "domain: web\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: 3, shadow_mode: true}}\n")
 	code, stdout, stderr := do(t, nil, "rules", "validate", good)
-	if want := good + ": 1 domains, 1 limits\nwarning: " + good + ":3:58: shadow_mode has no effect in descriptors[0].rate_limit\n"; code != exitOK || stdout != want {
+	if want := good + ": 1 domain, 1 limit\nwarning: " + good + ":3:58: shadow_mode has no effect in descriptors[0].rate_limit\n"; code != exitOK || stdout != want {
 		t.Errorf("exit code %d, %q%s, want %q", code, stdout, stderr, want)
 	}
 	bad := writeFile(t, `

@@ -38,7 +38,7 @@ func TestRulesImportFromMongo(t *testing.T) {
 	if err := os.WriteFile(name, []byte(stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := do(t, nil, "rules", "validate", name); code != exitOK || !strings.Contains(stdout, "1 rules, 1 enabled") {
+	if code, stdout, stderr := do(t, nil, "rules", "validate", name); code != exitOK || !strings.Contains(stdout, ": 1 rule, 1 enabled") {
 		t.Errorf("validate: exit code %d, %s%s", code, stdout, stderr)
 	}
 	if code, _, stderr := do(t, nil, "rules", "import", "redis://ann:s3cret@localhost"); code != exitUsage || strings.Contains(stderr, "s3cret") {
