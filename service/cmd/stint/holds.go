@@ -15,6 +15,7 @@ import (
 func holdsCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "holds CLIENT", "List what is held of a client of a service's rules, and end a hold that is stuck",
 		"List what is held of a client's permits by rule, the next to expire first. The client is named as an override names it.\n"+
+			"What is held by a key and a policy is not listed.\n"+
 			"With --drop end a hold whose holder is stuck: what it has of this client is free at once. With --key the client is the\n"+
 			"key of a reserve by a policy.")
 	command.Args = cobra.ExactArgs(1)
@@ -63,6 +64,10 @@ func listHolds(a *apiCommand, client string) error {
 			expires := time.UnixMicro(h.ExpiresAt).UTC().Format(time.RFC3339)
 			rows = append(rows, []string{h.ID, rule.Rule, limit, fmt.Sprint(h.Permits), expires})
 		}
+	}
+	if len(rows) == 1 && !a.json {
+		return say(a.Out, "nothing is held of the client %q by the %s that can count it; holds by a policy are not listed\n",
+			client, counted(len(answer.Rules), "rule"))
 	}
 	return a.show(body, rows...)
 }

@@ -75,6 +75,10 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 	}
 	var held adminapi.ClientExplanation
 	jsonOf(t, variables, exitOK, &held, "holds", "nobody")
+	want := "nothing is held of the client \"nobody\" by the 0 rules that can count it; holds by a policy are not listed\n"
+	if code, stdout, stderr := do(t, variables, "holds", "nobody"); code != exitOK || stdout != want {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
 	if code, _, stderr := do(t, variables, "holds", "nobody", "--drop", "none"); code != exitFailed || !strings.Contains(stderr, `the client has no hold "none"`) {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
