@@ -146,6 +146,13 @@ func TestGateway(t *testing.T) {
 	if got, want := left(t, g, store), [3]int64{5, 99, 999_960}; got != want {
 		t.Errorf("after a whole stream %v are left, want %v", got, want)
 	}
+	tokens, err := g.limiter.With(stint.SlidingWindowCounter(1_000_000, 24*time.Hour).Named("tokens"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := tokens.Peek(t.Context(), "ann"); err != nil || d.Remaining != 999_960 {
+		t.Errorf("%+v of the tokens, %v", d, err)
+	}
 	g.model = func(ctx context.Context, say func(string) error) error {
 		if err := say("one"); err != nil {
 			return err
