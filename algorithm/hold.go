@@ -103,6 +103,11 @@ func (w *SlidingWindowLog) GiveBack(log *Log, now stint.Instant, p Piece) int64 
 	return n
 }
 
+// Left is the time at or before which entries have left the log under this limit, which wrote it.
+func (w *SlidingWindowLog) Left(log *Log, now stint.Instant) stint.Instant {
+	return max(now, log.newest()) - stint.Instant(w.window)
+}
+
 // Concurrency bounds how many permits are held at once. Its state is the holds themselves, never a counter beside
 // them. It is immutable and safe for concurrent use.
 type Concurrency struct{ capacity int64 }
@@ -110,10 +115,10 @@ type Concurrency struct{ capacity int64 }
 // NewConcurrency prepares a valid limit.
 func NewConcurrency(limit stint.Limit) *Concurrency { return &Concurrency{limit.Capacity} }
 
-// Decide says whether n permits more may be held beside those that are. Denied, RetryAfter is stint.Never: it takes the
-// end of a hold.
+// Decide says whether n permits more may be held beside those that are; none always may. Denied, RetryAfter is
+// stint.Never: it takes the end of a hold.
 func (c *Concurrency) Decide(held, n int64, out *stint.Outcome) {
-	*out = stint.Outcome{Allowed: held+n <= c.capacity, Limit: c.capacity, Remaining: max(0, c.capacity-held)}
+	*out = stint.Outcome{Allowed: n == 0 || held+n <= c.capacity, Limit: c.capacity, Remaining: max(0, c.capacity-held)}
 	if !out.Allowed {
 		out.RetryAfter = stint.Never
 	}

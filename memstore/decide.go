@@ -148,9 +148,9 @@ type limitOp struct {
 	epoch   *epoch // of the slot's state
 	state   state
 	changed bool
-	holding *holding // what is held of the state; nil: nothing
-	due     int      // how many of its parts have expired
-	merged  bool     // whether the state's counts were taken over from a window of another length
+	holding *holding      // what is held of the state; nil: nothing
+	due     int           // how many of its parts have expired
+	lost    stint.Instant // pieces of this time or before are of what a window of another length took over; 0: none
 }
 
 // inlineLimits is how many limits an operation may have before deciding it allocates.

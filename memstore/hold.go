@@ -25,6 +25,7 @@ type hold struct {
 	end        stint.HoldEnd
 	endedAt    stint.Instant
 	late       bool
+	reset      bool
 	dropped    bool    // by a Drop: it is not to be renewed
 	actual     []int64 // of a commit: what each limit was said to have cost
 	applied    int64
@@ -153,7 +154,7 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 	case !over && !same:
 		return stint.Decision{}, stint.ErrOtherClaims
 	case over && same && r.again(end):
-		h.Replayed, h.Late = true, r.hold.late
+		h.Replayed, h.Late, h.Reset = true, r.hold.late, r.hold.reset
 		return r.answer(r.hold.applied), nil
 	case over, end == stint.HoldExpired && r.op.Verb == stint.Cancel:
 		return stint.Decision{}, &stint.ResolvedError{ID: h.ID, End: end, At: at}
@@ -192,13 +193,11 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		r.look(i, lacks[i])
 		switch {
 		case r.full:
-			told.Full = true
-			r.outs[i].Allowed, r.outs[i].RetryAfter = false, max(r.outs[i].RetryAfter, fullWait)
+			r.denyFull(i, fullWait)
 		case p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || h.parts[i].in == nil) &&
 			len(p.holding.parts)-p.due >= r.store.maxHolds:
-			told.Full = true
 			untilNext := time.Duration(p.holding.parts[p.due].hold.expires-r.now) * time.Microsecond
-			r.outs[i].Allowed, r.outs[i].RetryAfter = false, max(r.outs[i].RetryAfter, untilNext)
+			r.denyFull(i, untilNext)
 		}
 		allowed = allowed && r.outs[i].Allowed
 	}
@@ -214,6 +213,13 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 	}
 	r.take(lacks, end)
 	return stint.Combine(r.outs, r.now)
+}
+
+// denyFull denies since there are as many holds as may be: one more may be there after a wait.
+func (r *holdOp) denyFull(i int, wait time.Duration) {
+	r.op.Hold.Full = true
+	out := &r.outs[i]
+	out.Allowed, out.RetryAfter, out.Delay = false, max(out.RetryAfter, wait), 0
 }
 
 // take takes what was looked at, and puts every part where it expires now.
@@ -271,7 +277,7 @@ func (r *holdOp) drop(p *limitOp, part *part) {
 	if part.n > 0 && part.in != nil && part.in == p.holding {
 		p.changed = true
 		if at := slices.Index(p.holding.parts, part); at >= p.due { // the clock was set back
-			p.limit.endPart(&p.state, part.hold.expires, part, part.keeps())
+			p.limit.endPart(&p.state, part.hold.expires, part, part.keeps(), p.lost)
 		} else {
 			p.due--
 		}
@@ -321,7 +327,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 			least.add(applied)
 		}
 	}
-	r.op.Hold.Late, r.hold.late = late, late
+	r.op.Hold.Late, r.hold.late, r.hold.reset = late, late, r.op.Hold.Reset
 	return r.over(least.n)
 }
 
@@ -329,7 +335,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
 	p.changed = true
 	p.forgetPieces()
-	back = p.limit.endPart(&p.state, r.now, part, kept)
+	back = p.limit.endPart(&p.state, r.now, part, kept, p.lost)
 	p.holding.remove(part)
 	return back
 }

@@ -37,6 +37,7 @@ type modelHold struct {
 	endedAt  int64
 	actual   int64
 	late     bool
+	reset    bool
 	applied  int64
 }
 
@@ -300,12 +301,13 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 		if told.Replayed = !cancel && h.actual == actual; !told.Replayed {
 			return told, stint.ErrResolved
 		}
-		told.Late = h.late
+		told.Late, told.Reset = h.late, h.reset
 		return told, nil // with what was applied then
 	case stint.HoldCancelled:
 		if told.Replayed = cancel; !cancel {
 			return told, stint.ErrResolved
 		}
+		told.Reset = h.reset
 		return told, nil
 	case stint.HoldExpired:
 		if cancel {
@@ -353,7 +355,7 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 			h.applied, some = applied, true
 		}
 	}
-	h.end, h.endedAt, h.actual = stint.HoldCommitted, now, actual
+	h.end, h.endedAt, h.actual, h.reset = stint.HoldCommitted, now, actual, told.Reset
 	if cancel {
 		h.end = stint.HoldCancelled
 	}

@@ -61,15 +61,20 @@ func (p *limitOp) loadHolding(h *holding, writer *limit, now stint.Instant) {
 	p.holding, p.state.held = h, h.held
 	for p.due < len(h.parts) && h.parts[p.due].hold.expires <= now {
 		part := h.parts[p.due]
-		writer.endPart(&p.state, part.hold.expires, part, part.keeps())
+		writer.endPart(&p.state, part.hold.expires, part, part.keeps(), 0)
 		p.due++
 	}
-	p.merged = writer.counter != nil && p.limit.counter != nil && !writer.counter.SameLength(p.limit.counter)
+	switch {
+	case writer.counter != nil && p.limit.counter != nil && !writer.counter.SameLength(p.limit.counter):
+		p.lost = math.MaxInt64
+	case writer.log != nil && writer != p.limit:
+		p.lost = writer.log.Left(&p.state.log, now)
+	}
 }
 
 // endPart takes a part out of a state at an instant, of which so many permits stay charged, and returns how many came
-// back. The part stays as it was.
-func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64) (back int64) {
+// back. Pieces of the time lost and before do not. The part stays as it was.
+func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64, lost stint.Instant) (back int64) {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
 		b := st.tokens()
@@ -78,17 +83,23 @@ func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64) (ba
 	case stint.AlgorithmConcurrency:
 		back = part.n
 	default:
-		back = l.giveBack(st, at, part.pieces, part.n-kept)
+		back = l.giveBack(st, at, part.pieces, part.n-kept, lost)
 	}
 	st.held -= part.n
 	return back
 }
 
 // giveBack gives back permits, the newest pieces first, where they still count.
-func (l *limit) giveBack(st *state, at stint.Instant, pieces []algorithm.Piece, n int64) (back int64) {
+func (l *limit) giveBack(
+	st *state,
+	at stint.Instant,
+	pieces []algorithm.Piece,
+	n int64,
+	lost stint.Instant,
+) (back int64) {
 	for _, piece := range slices.Backward(pieces) {
 		piece.N = min(piece.N, n)
-		if n -= piece.N; piece.N == 0 {
+		if n -= piece.N; piece.N == 0 || piece.At <= lost {
 			break
 		}
 		back += l.giveBackPiece(st, at, piece)
@@ -158,7 +169,7 @@ func (p *limitOp) wait(now stint.Instant, n int64, own time.Duration) time.Durat
 		if ready <= at {
 			break
 		}
-		p.limit.endPart(&st, at, part, part.keeps())
+		p.limit.endPart(&st, at, part, part.keeps(), p.lost)
 		var then stint.Outcome
 		p.limit.apply(algorithm.Peek, &st, at, n, &then)
 		if ready = readyAt(at, then.RetryAfter); then.Allowed {
@@ -244,15 +255,16 @@ func (s *Store) saveHolding(t *shard, p *limitOp) {
 	}
 }
 
-// forgetPieces notes that the counts can't be told from others' any more that were taken over from a window of another
-// length: what is held of them does not come back.
+// forgetPieces notes that what was taken over from a window of another length can't be told from others' any more: a
+// counter's counts, and what a log no longer has. What is held of these does not come back.
 func (p *limitOp) forgetPieces() {
-	if p.merged {
-		for _, part := range p.holding.parts {
-			part.pieces = nil
-		}
+	if p.lost == 0 {
+		return
 	}
-	p.merged = false
+	for _, part := range p.holding.parts {
+		part.pieces = slices.DeleteFunc(part.pieces, func(piece algorithm.Piece) bool { return piece.At <= p.lost })
+	}
+	p.lost = 0
 }
 
 // dropHolding lets go of what was held of a state that is no more.
@@ -262,7 +274,9 @@ func (s *Store) dropHolding(t *shard, hash uint64) {
 		return
 	}
 	for _, part := range h.parts {
-		part.in = nil
+		if part.in == h { // else it has been reserved anew since a reset
+			part.in = nil
+		}
 	}
 	delete(t.held, hash)
 	if len(t.held) == 0 {

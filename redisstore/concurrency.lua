@@ -3,7 +3,7 @@ local concurrency = {
   adopt = function() end,
   apply = function(_, state, limit, _, n)
     local held = state.held or 0
-    local allowed = held + n <= limit.capacity
+    local allowed = n == 0 or held + n <= limit.capacity
     return {
       allowed = allowed, retry = allowed and 0 or NEVER, remaining = max(0, limit.capacity - held),
       reset = 0, delay = 0, applied = 0, changed = false,

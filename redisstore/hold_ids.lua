@@ -5,7 +5,7 @@
 --   live  its length (2), digest (8), when it expires (7), how long its end is remembered (5), the digest of its claims
 --         (8), 1 if it is kept when it expires plus 2 if it was dropped (1), the number of limits (2), what it holds
 --         of each, and what an expiry has charged (6 each), and the id
---   end   digest (8), 1 committed or 2 cancelled and 4 if late (1), the time (7), how long it is remembered (5),
+--   end   digest (8), 1 committed or 2 cancelled, 4 if late and 8 if reset (1), the time (7), how long it is remembered (5),
 --         what was asked for (4), and what was applied (6)
 
 local LIVE, LIVE_BYTES, AMOUNTS = '>I2c8I7I5c8BI2', 33, '>I6I6'

@@ -24,7 +24,7 @@ local function known(given)
   else
     local flags
     _, flags, hold.time, hold.remembered, hold.answer, hold.applied = unpack_struct(ENDED, bucket, place)
-    hold.ended, hold.late = flags % 4, flags >= 4
+    hold.ended, hold.late, hold.reset = flags % 4, flags % 8 >= 4, flags >= 8
   end
   if now > hold.time + hold.remembered then
     return nil
@@ -52,7 +52,7 @@ local function keep_live(given, hold)
 end
 
 local function keep_end(given, verb, hold, applied)
-  local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0)
+  local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0) + (hold.reset and 8 or 0)
   local remembered = min(max(now, hold.expires) + hold.remembered - now, LONGEST)
   local record = pack(ENDED, given.digest, flags, now, remembered, given.answer, applied)
   keep_bucket(given.bucket, forget(given) .. record, remembered)
@@ -167,7 +167,7 @@ local function reserve(parts, permits, given, hold, ended)
       or look(state, lacks[i])
     outs[i] = out
     if full then
-      flags, out.allowed = FULL, false
+      flags, out.allowed, out.delay = FULL, false, 0
       if out.retry ~= NEVER then
         out.retry = max(out.retry, unpack_struct('>I7', state.list, 9) - now)
       end
@@ -239,7 +239,7 @@ local function finish(verb, parts, permits, given, hold, ended)
       least = applied
     end
   end
-  hold.late = late
+  hold.late, hold.reset = late, gone
   least = least or 0
   keep_end(given, verb, hold, least)
   tell_hold(ANSWERED, (late and LATE or 0) + (gone and RESET or 0), now, least)
@@ -303,7 +303,7 @@ function holds.decide(verb, parts, permits, number)
       return nil
     elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
       and hold.answer == given.answer then
-      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0), now, hold.applied)
+      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.reset and RESET or 0), now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then
       tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
       return nil

@@ -86,7 +86,14 @@ local function start(state)
     from, state.live = part.next, state.live - 1
   end
   list = sub(list, from)
-  if state.window and state.window ~= state.limit.window then
+  local log = state.log
+  if log and log.window and log.window ~= state.limit.window then
+    -- What has left under the limit that wrote the log has left for good.
+    local left = max(now, log.at or 0, log.request) - log.window
+    list = string.gsub(list, string.rep('.', PIECE_BYTES), function(piece)
+      return unpack_struct('>I7', piece, 23) <= left and sub(piece, 1, 22) .. string.rep('\0', 14) or nil
+    end)
+  elseif state.window and state.window ~= state.limit.window then
     -- Their counts can't be told from others' any more: nothing comes back to a window of time 0.
     list = string.gsub(list, string.rep('.', PIECE_BYTES), function(piece)
       return sub(piece, 1, 22) .. string.rep('\0', 14)
