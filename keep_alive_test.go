@@ -123,3 +123,19 @@ func TestKeepAliveWhileTheStoreIsGone(t *testing.T) {
 		}
 	})
 }
+
+// A store that has lost its states, and given the place to another, denies the renewal: the work ends then.
+func TestKeepAliveOfAHoldThatTheStoreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &farStore{Store: memstore.New(memstore.Config{})}
+		l, works := keepAlive(t, store, 1, time.Minute)
+		store.Store = memstore.New(memstore.Config{})
+		if _, d, err := l.Reserve(t.Context(), "k", 1, stint.Hold{}); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		pass(25 * time.Second)
+		if err := context.Cause(works[0]); !errors.Is(err, stint.ErrLost) {
+			t.Errorf("the work goes on: %v", err)
+		}
+	})
+}

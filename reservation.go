@@ -453,8 +453,8 @@ func (k *keeper) renew(due []renewal) {
 		}
 		alive.renewing, alive.due = false, time.Now().Add(r.hold.Lives()/12)
 		switch {
-		case errors.Is(err, ErrLost), errors.Is(err, ErrResolved):
-			alive.lost(ErrLost)
+		case errors.Is(err, ErrLost), errors.Is(err, ErrResolved), err == nil && !d.Allowed && !d.Degraded:
+			alive.lost(ErrLost) // a live hold is renewed: a store that denies it does not know it
 		case err == nil && d.Allowed:
 			alive.certain, alive.due = r.certainty(), sent.Add(r.hold.Lives()/3)
 		}
