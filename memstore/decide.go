@@ -143,7 +143,8 @@ func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.De
 type limitOp struct {
 	limit   *limit
 	hash    uint64
-	permits int64
+	asked   int64  // of the claim
+	permits int64  // of the limit
 	slot    *slot  // held while the operation is decided; nil: there is no state yet
 	epoch   *epoch // of the slot's state
 	state   state
@@ -240,7 +241,7 @@ func (s *Store) limitOps(claim *stint.Claim, verb stint.Verb, ops []limitOp) ([]
 		for hasHash(ops, hash) {
 			hash++ // a limitOp waits for its slot, and must not wait for another one
 		}
-		ops = append(ops, limitOp{limit: l, hash: hash, permits: l.permits(verb, claim.Permits)})
+		ops = append(ops, limitOp{limit: l, hash: hash, asked: claim.Permits, permits: l.permits(verb, claim.Permits)})
 	}
 	return ops, plan.fault
 }
@@ -277,7 +278,7 @@ func (s *Store) applyEach(op *stint.Op, ops []limitOp, outs []stint.Outcome, now
 		s.load(s.shard(p.hash), p, now)
 		p.changed = p.apply(tried, now, p.permits, &outs[i])
 		if action == algorithm.Settle && !p.limit.settles() {
-			outs[i].Applied = op.Permits // nothing is settled of a limit with a cost of its own
+			outs[i].Applied = p.asked // nothing is settled of a limit with a cost of its own
 		}
 		allowed = allowed && outs[i].Allowed
 	}
