@@ -188,6 +188,12 @@ soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by
 	@scripts/ensure redis-server
 	@go test ./test/chaos -run '^TestSoak$$' -count 1 -timeout 0 -v -soak $(FOR) -seed $(SEED)
 
+.PHONY: holds-oracle
+holds-oracle: OPERATIONS = 1000000
+holds-oracle: ## hold both stores to a model of holds, by OPERATIONS (1000000) random operations on each (20 minutes)
+	@scripts/ensure redis-server
+	@go test ./internal/holdoracle -count 1 -timeout 0 -v -operations $(OPERATIONS)
+
 .PHONY: reserve-exact
 reserve-exact: FOR = 60s
 reserve-exact: ## hold from eight processes that are killed, on servers that are, for FOR (60s) each, and count what was charged

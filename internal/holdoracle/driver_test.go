@@ -1,0 +1,284 @@
+package holdoracle_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/holdoracle"
+	"github.com/stint-go/stint/internal/testconn"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+var (
+	operations = flag.Int("operations", 3000, "random operations, for each store")
+	firstSeed  = flag.Uint64("seed", 0, "the seed of the first episode; of a failure: the one that it names")
+	server     *testredis.Server
+)
+
+func TestMain(m *testing.M) { os.Exit(testredis.Run(m, &server)) }
+
+// dawn is where the clocks start: 2026-01-01T00:00:00Z.
+const dawn = stint.Instant(1_767_225_600_000_000)
+
+// episodeLength is how many operations one fresh store gets.
+const episodeLength = 250
+
+// A newStore makes an empty store that allows so many holds of one client under one limit.
+type newStore func(clock *storetest.Clock, maxHolds int, seed uint64) stint.Store
+
+func memory(clock *storetest.Clock, maxHolds int, _ uint64) stint.Store {
+	return memstore.New(memstore.Config{Now: clock.Now, MaxHolds: maxHolds})
+}
+
+// inRedis makes stores on the test's server, one after another. Seeds share out the encodings of logs.
+func inRedis(t *testing.T) newStore {
+	conn, err := testconn.Open(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *redisstore.Store
+	t.Cleanup(func() {
+		if last != nil {
+			last.Close()
+		}
+		conn.Close()
+	})
+	encodings := []redisstore.LogEncoding{redisstore.LogPacked, redisstore.LogZSet, redisstore.LogStream}
+	return func(clock *storetest.Clock, maxHolds int, seed uint64) stint.Store {
+		if last != nil {
+			last.Close()
+		}
+		if _, err := server.Do("FLUSHALL"); err != nil {
+			t.Fatal(err)
+		}
+		last, err = redisstore.New(lent{conn}, redisstore.Options{
+			KeyPrefix: fmt.Sprint("holds", seed), LogEncoding: encodings[seed%3], Now: clock.Now, MaxHolds: maxHolds,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return last
+	}
+}
+
+// lent is a connection that a store does not close, since others use it.
+type lent struct{ redisstore.Conn }
+
+func (lent) Close() {}
+
+func TestMemoryStore(t *testing.T) { drive(t, memory) }
+
+func TestRedisStore(t *testing.T) { drive(t, inRedis(t)) }
+
+// drive runs random episodes, until enough operations were compared.
+func drive(t *testing.T, open newStore) {
+	begun := time.Now()
+	total, checked := tally{}, 0
+	done, seed := 0, *firstSeed
+	for ; done < *operations; seed++ {
+		g := newGenerator(t, seed)
+		r := newRun(t, open, g.maxHolds, seed)
+		fault := g.episode(r)
+		if fault != "" {
+			steps := shrink(t, open, g.maxHolds, seed, r.steps)
+			again := newRun(t, open, g.maxHolds, seed)
+			fault, _ = again.all(steps)
+			t.Fatalf("%sat most %d holds; seed %d (again: -seed %d -operations 1), step %d of the episode, %d steps after shrinking\n%s",
+				again, g.maxHolds, seed, seed, len(r.steps), len(steps), fault)
+		}
+		done += r.operations
+		checked += r.ledger.Checked
+		total.add(r.tally)
+	}
+	t.Logf("%d operations in %v, seeds %d to %d; %d limits held to the ledger\n%s",
+		done, time.Since(begun).Round(time.Millisecond), *firstSeed, seed-1, checked, total)
+}
+
+// A step is what a run does at one instant: a call with one operation or more, or a reset of policies.
+type step struct {
+	at    stint.Instant
+	ops   []stint.Op
+	reset *stint.Scope
+}
+
+// A line is an operation of a run with what the model says, for people to read.
+type line struct {
+	at    stint.Instant
+	op    stint.Op
+	reset *stint.Scope
+	want  holdoracle.Answer
+}
+
+// A run holds one store to the model.
+type run struct {
+	t          *testing.T
+	clock      *storetest.Clock
+	store      stint.Store
+	oracles    []*holdoracle.Oracle // one for each way in which the contract allows the answers so far
+	ledger     *holdoracle.Ledger
+	told       map[string]promise // what the last Reserve of an id said
+	tolerated  func(difference) bool
+	redis      bool
+	recent     []string // the ids of the reserves that were admitted
+	steps      []step
+	lines      []line
+	operations int
+	tally      tally
+}
+
+// A promise is what the holder of a hold knows.
+type promise struct {
+	claims    []stint.Claim
+	ttl       time.Duration
+	expiresAt stint.Instant
+}
+
+func newRun(t *testing.T, open newStore, maxHolds int, seed uint64) *run {
+	clock := storetest.NewClock(dawn)
+	store := open(clock, maxHolds, seed)
+	_, redis := store.(*redisstore.Store)
+	oracle := holdoracle.New(maxHolds)
+	oracle.Unclipped = tolerated(bucketShrunkApplied)
+	return &run{
+		t: t, clock: clock, store: store, redis: redis, tolerated: tolerated,
+		oracles: []*holdoracle.Oracle{oracle},
+		ledger:  holdoracle.NewLedger(),
+		told:    map[string]promise{},
+		tally:   tally{},
+	}
+}
+
+// all carries out steps until the store differs from the model. It returns the fault, and how many steps it did.
+func (r *run) all(steps []step) (fault string, done int) {
+	for i, s := range steps {
+		fault, goOn := r.do(s)
+		if fault != "" {
+			return fault, i + 1
+		}
+		if !goOn {
+			return "", i + 1
+		}
+	}
+	return "", len(steps)
+}
+
+// do carries out a step on the store and on the model, and compares their answers. goOn is false where nothing that follows
+// can be compared.
+func (r *run) do(s step) (fault string, goOn bool) {
+	r.steps = append(r.steps, s)
+	r.clock.Set(s.at)
+	if s.reset != nil {
+		r.operations++
+		r.lines = append(r.lines, line{at: s.at, reset: s.reset})
+		r.tally.bump("all", "reset of policies")
+		if err := r.store.ResetAll(r.t.Context(), *s.reset); err != nil {
+			return "reset of policies: " + err.Error(), false
+		}
+		for _, o := range r.oracles {
+			o.ResetAll(*s.reset)
+		}
+		r.ledger.ResetAll(*s.reset)
+		return "", true
+	}
+	carried := slices.Clone(s.ops)
+	for i := range carried {
+		if err := s.ops[i].Validate(); err != nil {
+			r.t.Fatalf("%v: %s", err, readable(s.ops[i]))
+		}
+		carried[i].Each = make([]stint.Outcome, s.ops[i].Limits())
+		if h := s.ops[i].Hold; h != nil {
+			copied := *h
+			carried[i].Hold = &copied
+		}
+		if s.ops[i].Verb == stint.List {
+			carried[i].Live = new([]stint.HoldState)
+		}
+	}
+	results := make([]stint.Result, len(s.ops))
+	if len(s.ops) == 1 {
+		results[0].Decision, results[0].Err = r.store.Decide(r.t.Context(), carried[0])
+	} else {
+		r.store.DecideAll(r.t.Context(), carried, results)
+	}
+	for i, op := range s.ops {
+		r.operations++
+		if r.tolerated(batchPeek) && r.redis && op.Verb == stint.Peek && len(op.And) > 0 && i < len(s.ops)-1 {
+			continue
+		}
+		if fault, goOn := r.compare(op, carried[i], results[i]); fault != "" || !goOn {
+			return fault, false
+		}
+	}
+	return "", true
+}
+
+// compare holds one answer to what the model says in one of the ways that the contract allows.
+func (r *run) compare(op, carried stint.Op, got stint.Result) (fault string, goOn bool) {
+	now := r.clock.Now()
+	var want holdoracle.Answer
+	var faults []string
+	before, seen := r.oracles, map[string]bool{}
+	r.oracles = nil
+	for _, oracle := range before {
+		ways := oracle.Ways(op, now)
+		for _, way := range ways {
+			if r.tolerated(expiredThenBack) && way.Oracle.Back && r.redis {
+				return "", false
+			}
+			if f := differ(op, carried, got, way.Answer, r.tolerated); len(f) > 0 {
+				if faults == nil {
+					faults, want = f, way.Answer
+				}
+				continue
+			}
+			if len(r.oracles) == 0 {
+				want = way.Answer
+			}
+			if len(before) > 1 || len(ways) > 1 {
+				text := way.Oracle.String()
+				if seen[text] {
+					continue
+				}
+				seen[text] = true
+			}
+			r.oracles = append(r.oracles, way.Oracle)
+		}
+	}
+	r.lines = append(r.lines, line{at: now, op: op, want: want})
+	r.tally.count(op, want)
+	if len(r.oracles) == 0 {
+		return "the store differs: " + strings.Join(faults, "; "), false
+	}
+	if err := r.ledger.Note(op, carried, got, want, now); err != nil {
+		return err.Error(), false
+	}
+	if op.Verb == stint.Reserve && want.Err == nil && want.Decision.Allowed {
+		claims := append([]stint.Claim{op.Claim}, op.And...)
+		r.recent = append(r.recent, op.Hold.ID)
+		r.told[op.Hold.ID] = promise{claims: claims, ttl: op.Hold.TTL, expiresAt: want.Hold.ExpiresAt}
+	}
+	return "", len(r.oracles) <= 16
+}
+
+// String is what was done, of the clients and ids of the last operation alone.
+func (r *run) String() string {
+	var b strings.Builder
+	for i, l := range r.lines {
+		fmt.Fprintf(&b, "%4d at %.6f: ", i, float64(l.at-dawn)/1e6)
+		if l.reset != nil {
+			fmt.Fprintf(&b, "reset of policies: %v\n", *l.reset)
+			continue
+		}
+		fmt.Fprintf(&b, "%s\n      %s\n", readable(l.op), answer(l.want))
+	}
+	return b.String()
+}

@@ -1,0 +1,272 @@
+package holdoracle_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A generator draws the operations of one episode. Some things happen in some episodes only, so that in the others the
+// ledger can say more.
+type generator struct {
+	t        *testing.T
+	rng      *rand.Rand
+	maxHolds int
+	many     bool // large capacities, and hundreds of holds
+	back     bool // the clock is set back at times
+	refunds  bool // Settle refunds, too
+	changes  bool // a policy has several versions
+	resets   bool
+	shapes   [][]*stint.Policy // policies of one name each, whose limits differ in their parameters
+	ids      int
+	next     int
+	keys     []string
+	latest   stint.Instant
+}
+
+func newGenerator(t *testing.T, seed uint64) *generator {
+	g := &generator{t: t, rng: rand.New(rand.NewPCG(seed, 11))} //nolint:gosec // the seed repeats it
+	g.maxHolds = 2 + g.rng.IntN(5)
+	if g.many = g.rng.IntN(12) == 0; g.many {
+		g.maxHolds = 90 + g.rng.IntN(100)
+	}
+	g.back, g.refunds = g.rng.IntN(2) == 0, g.rng.IntN(2) == 0
+	g.changes, g.resets = g.rng.IntN(5) > 1, g.rng.IntN(3) > 0
+	g.ids = 3 + g.rng.IntN(6)
+	g.keys = []string{"k", "other"}[:1+g.rng.IntN(2)]
+	g.shapes = append(g.shapes, g.policies("p"))
+	if g.rng.IntN(3) == 0 {
+		g.shapes = append(g.shapes, g.policies("q"))
+	}
+	return g
+}
+
+// episode lets a run do random steps until they are enough, or the store differs from the model. At the end all holders die:
+// after the longest ttl all that they held is looked at.
+func (g *generator) episode(r *run) (fault string) {
+	r.clock.Set(dawn + stint.Instant(g.rng.Int64N(1_000_000_000)))
+	for r.operations < episodeLength {
+		g.pass(r)
+		s := step{at: r.clock.Now()}
+		if g.resets && g.rng.IntN(200) == 0 {
+			s.reset = &stint.Scope{All: g.rng.IntN(4) == 0, Policy: "p"}
+		} else {
+			s.ops = make([]stint.Op, 1)
+			if g.rng.IntN(4) == 0 {
+				s.ops = make([]stint.Op, 1+g.rng.IntN(6))
+			}
+			for i := range s.ops {
+				s.ops[i] = g.op(r)
+			}
+		}
+		if fault, goOn := r.do(s); fault != "" || !goOn {
+			return fault
+		}
+	}
+	end := max(g.latest, r.clock.Now())
+	for _, p := range r.told {
+		end = max(end, p.expiresAt)
+	}
+	last := step{at: end}
+	for _, key := range g.keys {
+		for _, versions := range g.shapes {
+			claim := stint.Claim{Key: key, Policy: versions[len(versions)-1], Permits: 1}
+			last.ops = append(last.ops, stint.Op{Verb: stint.Peek, Claim: claim}, stint.Op{Verb: stint.List, Claim: claim, Live: new([]stint.HoldState)})
+		}
+	}
+	fault, _ = r.do(last)
+	return fault
+}
+
+// pass lets time pass, and at times sets the clock back, by less than the margin for which states are kept.
+func (g *generator) pass(r *run) {
+	if g.rng.IntN(3) > 0 {
+		most := g.pick(1, 1000, 300_000, 2_000_000, 2_000_000, 20_000_000)
+		if g.rng.IntN(40) == 0 {
+			most = 200_000_000
+		}
+		r.clock.Advance(time.Duration(1+g.rng.Int64N(most)) * time.Microsecond)
+	}
+	if g.rng.IntN(6) == 0 { // to the instant of an expiry, and one microsecond around it
+		if at := r.told[g.id()].expiresAt + stint.Instant(g.rng.IntN(3)-1); at > r.clock.Now() {
+			r.clock.Set(at)
+		}
+	}
+	g.latest = max(g.latest, r.clock.Now())
+	if g.back && g.rng.IntN(16) == 0 {
+		back := 1 + g.rng.Int64N(g.pick(1, 100_000, 900_000))
+		r.clock.Set(max(r.clock.Now()-stint.Instant(back), g.latest-900_000))
+	}
+}
+
+func (g *generator) pick(of ...int64) int64 { return of[g.rng.IntN(len(of))] }
+
+func (g *generator) id() string {
+	if g.many && g.rng.IntN(3) > 0 {
+		g.next++
+		return fmt.Sprint("m", g.next)
+	}
+	if g.rng.IntN(6) == 0 {
+		g.next++
+	}
+	return fmt.Sprint("h", g.next/4*4+g.rng.IntN(g.ids))
+}
+
+func (g *generator) claim(shape int) stint.Claim {
+	versions := g.shapes[shape]
+	key := g.keys[0]
+	if g.rng.IntN(4) == 0 {
+		key = g.keys[len(g.keys)-1]
+	}
+	return stint.Claim{Key: key, Policy: versions[g.rng.IntN(len(versions))], Permits: 1 + g.rng.Int64N(4)}
+}
+
+// claims are one claim or two.
+func (g *generator) claims() (list []stint.Claim) {
+	first := 0
+	if len(g.shapes) > 1 && g.rng.IntN(5) == 0 {
+		first = 1
+	}
+	list = []stint.Claim{g.claim(first)}
+	if len(g.shapes) > 1 && g.rng.IntN(2) == 0 {
+		list = append(list, g.claim(1-first))
+	}
+	return list
+}
+
+// again are the claims of a hold as its holder knows them, in one case of three by other versions of their policies.
+func (g *generator) again(claims []stint.Claim) (list []stint.Claim) {
+	for _, c := range claims {
+		if g.rng.IntN(3) == 0 {
+			versions := g.shapes[0]
+			if len(g.shapes) > 1 && c.Policy.Name() == "q" {
+				versions = g.shapes[1]
+			}
+			c.Policy = versions[g.rng.IntN(len(versions))]
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+func (g *generator) op(r *run) (op stint.Op) {
+	kind := g.rng.IntN(40)
+	if g.many && kind >= 22 && g.rng.IntN(4) > 0 {
+		kind = 10
+	}
+	op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: g.id()}}
+	if n := len(r.recent); kind >= 20 && n > 0 && g.rng.IntN(8) > 0 { // one that was reserved of late
+		op.Hold.ID = r.recent[n-1-min(n-1, g.rng.IntN(8))]
+	}
+	known, claims := r.told[op.Hold.ID], g.claims()
+	if known.claims != nil && kind >= 9 && g.rng.IntN(6) > 0 {
+		claims = g.again(known.claims)
+	}
+	op.Claim, op.And = claims[0], claims[1:]
+	switch {
+	case kind < 9:
+		op.Hold = nil
+		g.without(&op, kind)
+	case kind < 24:
+		op.Verb = stint.Reserve
+		g.ttl(op.Hold)
+		op.Hold.Keep = g.rng.IntN(3) == 0
+		if g.rng.IntN(3) == 0 {
+			g.permits(&op, func() int64 { return 1 + g.rng.Int64N(9) })
+		}
+	case kind == 24:
+		op.Verb = stint.Drop
+		op.And = nil
+	default:
+		op.Verb = stint.Commit
+		same := g.rng.IntN(3) == 0 // as much as was reserved last
+		for i := range claims {
+			if claims[i].Permits = g.rng.Int64N(7); same && i < len(known.claims) {
+				claims[i].Permits = known.claims[i].Permits
+			}
+		}
+		if kind > 35 {
+			op.Verb = stint.Cancel
+			for i := range claims {
+				claims[i].Permits = 0
+			}
+		}
+		op.Claim, op.And = claims[0], claims[1:]
+		g.knowledge(r, op.Hold, known)
+	}
+	return op
+}
+
+// without draws an operation without a hold.
+func (g *generator) without(op *stint.Op, kind int) {
+	needs, leaky := false, false
+	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		needs = needs || c.Policy.NeedsReserve()
+		for _, l := range c.Policy.Limits() {
+			leaky = leaky || l.Algorithm == stint.AlgorithmLeakyBucket
+		}
+	}
+	switch {
+	case kind == 0:
+		op.Verb = stint.Peek
+		if g.resets && g.rng.IntN(2) == 0 {
+			op.Verb = stint.Reset
+		}
+	case kind < 5 && !needs:
+		op.Verb = stint.Take
+		if g.rng.IntN(4) == 0 {
+			op.Verb = stint.Try
+		}
+	case kind < 7 && kind > 4:
+		op.Verb = stint.Settle
+		g.permits(op, func() int64 {
+			n := g.rng.Int64N(4) + 1
+			if g.refunds && !leaky && g.rng.IntN(2) == 0 {
+				return -n
+			}
+			return n
+		})
+	case kind == 7:
+		op.Verb, op.And, op.Live = stint.List, nil, new([]stint.HoldState)
+	default:
+		op.Verb = stint.Peek
+	}
+}
+
+func (g *generator) permits(op *stint.Op, draw func() int64) {
+	op.Permits = draw()
+	for i := range op.And {
+		op.And[i].Permits = draw()
+	}
+}
+
+// knowledge is what whoever ends a hold says of it: mostly what the last Reserve answered.
+func (g *generator) knowledge(r *run, h *stint.HoldOp, known promise) {
+	switch g.rng.IntN(8) {
+	case 0: // nothing
+	case 1: // something wrong
+		h.ExpiresAt = max(1, r.clock.Now()+stint.Instant(g.rng.Int64N(200_000_000)-150_000_000))
+		g.ttl(h)
+	default:
+		h.ExpiresAt, h.TTL = known.expiresAt, known.ttl
+	}
+}
+
+func (g *generator) ttl(h *stint.HoldOp) {
+	switch g.rng.IntN(8) {
+	case 0:
+		h.TTL = 0
+	case 1:
+		h.TTL = stint.MinHoldTTL
+	case 2:
+		h.TTL = time.Duration(20_000_000+g.rng.Int64N(100_000_000)) * time.Microsecond
+	default:
+		h.TTL = time.Second + time.Duration(g.rng.Int64N(9_000_000))*time.Microsecond
+	}
+	if g.many {
+		h.TTL = 30*time.Second + time.Duration(g.rng.Int64N(60_000_000))*time.Microsecond
+	}
+}

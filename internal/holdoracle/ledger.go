@@ -1,0 +1,367 @@
+package holdoracle
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/stint-go/stint"
+)
+
+// A Ledger checks the invariants of RESERVATIONS.md ("What must hold") on a store's answers, by other means than the model:
+// it writes down which permits were taken when, takes off them what the ends of holds leave over, and counts.
+//
+// It knows what a limit would admit only as long as the limit stays the same, nothing is refunded, and the clock is not set
+// back; until the next reset it then leaves that account alone. Concurrency is counted always.
+type Ledger struct {
+	accounts map[name]*account
+	pledges  map[string]*pledge
+	now      int64 // the latest time that was seen
+
+	// Checked counts the limits whose Remaining was held to the account.
+	Checked int
+}
+
+// An item is what was taken, or charged, at an instant.
+type item struct{ at, n int64 }
+
+type account struct {
+	limit stint.Limit
+	mixed bool // see Ledger
+	items []*item
+}
+
+// A pledge is a hold: what the ledger knows of an id.
+type pledge struct {
+	names   []name
+	expires int64
+	keep    bool
+	live    bool
+	dropped bool // some of it: its end is late for that, and for the rest in time
+	shares  []*share
+
+	remembered int64 // for how long its expiry is
+}
+
+// A share is what a hold has of one limit.
+type share struct {
+	permits int64   // in all
+	paid    int64   // of these, what an expiry charged for good
+	items   []*item // the rest, the oldest first
+	gone    bool    // reset, or dropped
+	fixed   bool    // of a fixed cost
+}
+
+// NewLedger returns an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{accounts: map[name]*account{}, pledges: map[string]*pledge{}}
+}
+
+// ResetAll is told of a reset of policies.
+func (l *Ledger) ResetAll(scope stint.Scope) {
+	for n := range l.accounts {
+		if scope.All || n.policy == scope.Policy {
+			l.reset(n)
+		}
+	}
+}
+
+// reset drops an account, and what is held of it.
+func (l *Ledger) reset(n name) {
+	delete(l.accounts, n)
+	for _, p := range l.pledges {
+		if i := slices.Index(p.names, n); p.live && i >= 0 && p.shares[i].permits > p.shares[i].paid {
+			*p.shares[i] = share{permits: p.shares[i].permits, paid: p.shares[i].paid, gone: true}
+		}
+	}
+}
+
+// names are the limits of an operation, and whose they are.
+func names(op stint.Op) (list []name) {
+	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		for _, limit := range c.Policy.Limits() {
+			list = append(list, name{c.Policy.Name(), limit.Name, limit.Algorithm, c.Key})
+		}
+	}
+	return list
+}
+
+func asked(op stint.Op) (permits []int64) {
+	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		for range c.Policy.Len() {
+			permits = append(permits, c.Permits)
+		}
+	}
+	return permits
+}
+
+// Note is told of an operation, what the store said of it, and how much of each limit the model says was charged. It returns
+// which invariant does not hold.
+func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at stint.Instant) error {
+	l.tick(int64(at))
+	if got.Err != nil || op.Verb == stint.List {
+		return nil
+	}
+	of := names(op)
+	accounts := make([]*account, len(of))
+	for i, n := range of {
+		limit := op.LimitAt(i)
+		if op.Verb == stint.Reset {
+			l.reset(n)
+		}
+		a := l.accounts[n]
+		if a == nil {
+			a = &account{limit: limit}
+			l.accounts[n] = a
+		}
+		if limit.Cost = a.limit.Cost; limit != a.limit || int64(at) < l.now {
+			a.mixed = true
+		}
+		accounts[i] = a
+	}
+	grown := make([]int64, len(of)) // what was admitted
+	switch op.Verb {
+	case stint.Take, stint.Try:
+		for i, n := range asked(op) {
+			if got.Decision.Allowed {
+				grown[i] = op.LimitAt(i).Takes(n)
+				accounts[i].add(l.now, grown[i])
+			}
+		}
+	case stint.Settle:
+		for i, a := range accounts {
+			if n := want.Each[i].Applied; n < 0 {
+				a.mixed = true
+			} else if fixed := op.LimitAt(i).Cost > 0; !fixed && a.limit.Algorithm != stint.AlgorithmConcurrency {
+				a.add(l.now, n)
+			}
+		}
+	case stint.Reserve:
+		if got.Decision.Allowed {
+			grown = l.reserve(op, carried, of, accounts)
+		}
+	case stint.Commit, stint.Cancel:
+		l.end(op, carried, want, of, accounts)
+	case stint.Drop:
+		l.drop(op, of)
+	}
+	for i, a := range accounts {
+		if err := l.check(op, i, of[i], a, grown[i], carried.Each[i], got.Decision.Allowed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tick lets expire what is due.
+func (l *Ledger) tick(now int64) {
+	if now < l.now {
+		for _, a := range l.accounts {
+			a.mixed = true
+		}
+	}
+	l.now = max(l.now, now)
+	for id, p := range l.pledges {
+		if p.live && p.expires <= l.now {
+			p.live = false
+			for i := range p.shares {
+				p.expire(i)
+			}
+		}
+		if !p.live && p.expires+p.remembered < l.now {
+			delete(l.pledges, id)
+		}
+	}
+}
+
+// expire settles a share as an expiry does: "by on_expiry: release (as Commit of 0, numbers stay) or keep".
+func (p *pledge) expire(i int) {
+	s := p.shares[i]
+	if !p.keep && !s.fixed {
+		s.giveBack(p.names[i], s.permits-s.paid)
+	}
+	if p.keep && p.names[i].algorithm != stint.AlgorithmConcurrency {
+		s.paid = s.permits
+	} else {
+		s.permits = s.paid
+	}
+	s.items, s.gone = nil, false // what was reset counts as kept, too
+}
+
+// giveBack takes permits off the newest parts: "each part took its share of min(held, actual) ..., oldest part first".
+func (s *share) giveBack(n name, permits int64) {
+	if n.algorithm == stint.AlgorithmLeakyBucket {
+		return // "but a leaky bucket's turns"
+	}
+	for i := len(s.items) - 1; i >= 0 && permits > 0; i-- {
+		back := min(permits, s.items[i].n)
+		s.items[i].n -= back
+		permits -= back
+	}
+}
+
+func (a *account) add(at, n int64) *item {
+	it := &item{at, n}
+	if n > 0 && a.limit.Algorithm != stint.AlgorithmConcurrency {
+		a.items = append(a.items, it)
+	}
+	return it
+}
+
+func (l *Ledger) reserve(op, carried stint.Op, of []name, accounts []*account) (grown []int64) {
+	p := l.pledges[op.Hold.ID]
+	if p == nil || !slices.Equal(p.names, of) {
+		p = &pledge{names: of, shares: make([]*share, len(of))}
+		for i := range p.shares {
+			p.shares[i] = &share{}
+		}
+		l.pledges[op.Hold.ID] = p
+	}
+	p.expires, p.keep, p.live = int64(carried.Hold.ExpiresAt), op.Hold.Keep, true
+	p.remembered = op.Hold.Remembered().Microseconds()
+	grown = make([]int64, len(of))
+	for i, n := range asked(op) {
+		s := p.shares[i]
+		if s.gone {
+			*s = share{}
+		}
+		s.fixed = op.LimitAt(i).Cost > 0
+		if grown[i] = max(0, op.LimitAt(i).Takes(n)-s.permits); grown[i] > 0 {
+			s.permits += grown[i]
+			s.items = append(s.items, accounts[i].add(l.now, grown[i]))
+		}
+	}
+	return grown
+}
+
+func (l *Ledger) end(op, carried stint.Op, want Answer, of []name, accounts []*account) {
+	p := l.pledges[op.Hold.ID]
+	if carried.Hold.Replayed {
+		return
+	}
+	live := p != nil && p.live && slices.Equal(p.names, of)
+	for i, n := range asked(op) {
+		if applied := want.Each[i].Applied; applied > 0 {
+			accounts[i].add(l.now, applied)
+		}
+		if !live || p.shares[i].gone || carried.Hold.Late && !p.dropped {
+			continue
+		}
+		s, keeps := p.shares[i], n
+		if op.LimitAt(i).Cost > 0 {
+			keeps = s.permits
+		}
+		if op.Verb == stint.Cancel {
+			keeps = 0
+		}
+		s.giveBack(of[i], min(s.permits-keeps, s.permits-s.paid))
+	}
+	delete(l.pledges, op.Hold.ID)
+}
+
+// drop lets expire what a hold has of these limits.
+func (l *Ledger) drop(op stint.Op, of []name) {
+	p := l.pledges[op.Hold.ID]
+	if p == nil || !p.live {
+		return
+	}
+	p.dropped = true
+	for i, n := range p.names {
+		if slices.Contains(of, n) && !p.shares[i].gone && p.shares[i].permits > p.shares[i].paid {
+			paid := p.shares[i].paid
+			permits := p.shares[i].permits
+			p.expire(i)
+			*p.shares[i] = share{permits: permits, paid: paid, gone: true}
+		}
+	}
+}
+
+// check holds one limit's outcome to its account: invariants 1 and 2, and of concurrency 4 and 6.
+func (l *Ledger) check(op stint.Op, i int, n name, a *account, grown int64, e stint.Outcome, allowed bool) error {
+	limit := op.LimitAt(i)
+	if limit.Algorithm == stint.AlgorithmConcurrency {
+		held := l.held(n)
+		if grown > 0 && allowed && held > limit.Capacity {
+			return fmt.Errorf("limit %d: invariant 6: %d are held of %d", i, held, limit.Capacity)
+		}
+		if want := max(0, limit.Capacity-held); !a.mixed && e.Remaining != want {
+			return fmt.Errorf("limit %d: invariants 4 and 5: %d remain, by the ledger %d", i, e.Remaining, want)
+		}
+		l.Checked++
+		return nil
+	}
+	if a.mixed {
+		a.items = nil
+		return nil
+	}
+	l.Checked++
+	room := a.room(l.now)
+	if grown > 0 && allowed && room.Sign() < 0 {
+		return fmt.Errorf("limit %d: invariant 1: admitted, and by the ledger %s remain", i, room.RatString())
+	}
+	want := max(0, floor(room))
+	switch limit.Algorithm {
+	case stint.AlgorithmTokenBucket, stint.AlgorithmSlidingWindowLog:
+		if e.Remaining > want {
+			return fmt.Errorf("limit %d: invariant 2: %d remain, by the ledger at most %d", i, e.Remaining, want)
+		}
+	default:
+		if e.Remaining != want {
+			return fmt.Errorf("limit %d: invariant 2: %d remain, by the ledger %d", i, e.Remaining, want)
+		}
+	}
+	return nil
+}
+
+// held is how many permits live holds have.
+func (l *Ledger) held(n name) (sum int64) {
+	for _, p := range l.pledges {
+		if i := slices.Index(p.names, n); p.live && i >= 0 && !p.shares[i].gone {
+			sum += p.shares[i].permits
+		}
+	}
+	return sum
+}
+
+// room is what is left of an account: of windows and logs what was taken in them, of buckets a bucket that only takes.
+func (a *account) room(now int64) *big.Rat {
+	capacity, window := rat(a.limit.Capacity), a.limit.Window.Microseconds()
+	switch a.limit.Algorithm {
+	case stint.AlgorithmFixedWindow:
+		a.forget(now - mod(now, window))
+		return sub(capacity, rat(a.taken(now-mod(now, window), now+1)))
+	case stint.AlgorithmSlidingWindowLog:
+		a.forget(now - window + 1)
+		return sub(capacity, rat(a.taken(now-window+1, now+1)))
+	case stint.AlgorithmSlidingWindowCounter:
+		start := now - mod(now, window)
+		a.forget(start - window)
+		previous := big.NewRat(a.taken(start-window, start)*(window-(now-start)), window)
+		return sub(sub(capacity, previous), rat(a.taken(start, now+1)))
+	}
+	full := new(big.Rat) // when the bucket is full, the queue empty
+	for _, it := range a.items {
+		full = add(greater(full, rat(it.at)), mul(rat(it.n), each(a.limit)))
+	}
+	backlog := greater(sub(full, rat(now)), new(big.Rat))
+	if a.limit.Algorithm == stint.AlgorithmLeakyBucket {
+		return sub(capacity, rat(ceil(quo(backlog, each(a.limit)))))
+	}
+	if backlog.Sign() == 0 {
+		a.items = nil
+	}
+	return sub(capacity, quo(backlog, each(a.limit)))
+}
+
+func (a *account) forget(before int64) {
+	a.items = slices.DeleteFunc(a.items, func(it *item) bool { return it.at < before })
+}
+
+func (a *account) taken(from, to int64) (n int64) {
+	for _, it := range a.items {
+		if it.at >= from && it.at < to {
+			n += it.n
+		}
+	}
+	return n
+}

@@ -1,0 +1,107 @@
+package holdoracle_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// policies are some versions of one policy.
+func (g *generator) policies(name string) []*stint.Policy {
+	kinds := make([]int, 1+g.rng.IntN(4))
+	for i := range kinds {
+		kinds[i] = g.rng.IntN(6)
+	}
+	list := make([]*stint.Policy, 1)
+	if g.changes {
+		list = make([]*stint.Policy, 2+g.rng.IntN(2))
+	}
+	for v := range list {
+		limits := make([]stint.Limit, len(kinds))
+		for i, kind := range kinds {
+			if v > 0 && g.rng.IntN(2) == 0 {
+				limits[i] = list[v-1].Limit(i)
+				g.alter(&limits[i])
+				continue
+			}
+			limits[i] = g.limit(kind).Named(fmt.Sprint("l", i))
+		}
+		p, err := stint.NewPolicy(name, limits...)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		list[v] = p
+	}
+	return list
+}
+
+func (g *generator) period() time.Duration {
+	return time.Duration(g.pick(1000, 2000, 5000, 7000, 1+g.rng.Int64N(20_000), 60_000)) * time.Millisecond
+}
+
+func (g *generator) limit(kind int) (l stint.Limit) {
+	capacity := 1 + g.rng.Int64N(g.pick(6, 12, 40))
+	if g.many {
+		capacity = 120 + g.rng.Int64N(100)
+	}
+	switch kind {
+	case 0:
+		l = stint.TokenBucket(capacity, stint.Per(1+g.rng.Int64N(9), g.period()))
+	case 1:
+		l = stint.LeakyBucket(capacity, stint.Per(1+g.rng.Int64N(9), g.period())).WithCost(1 + g.rng.Int64N(min(3, capacity)))
+	case 2:
+		l = stint.FixedWindow(capacity, g.period())
+	case 3:
+		l = stint.SlidingWindowCounter(capacity, g.period())
+	case 4:
+		l = stint.SlidingWindowLog(capacity, g.period())
+		if g.rng.IntN(3) == 0 {
+			l.MinInterval = time.Duration(g.rng.IntN(2_000_000)) * time.Microsecond
+		}
+	default:
+		l = stint.Concurrency(capacity)
+		if g.rng.IntN(3) == 0 {
+			l = l.WithCost(1)
+		}
+		return l
+	}
+	if g.rng.IntN(3) == 0 {
+		l.MaxDebt = g.pick(stint.NoDebt, 1, 2, 5)
+	}
+	if g.rng.IntN(4) == 0 && l.Cost == 0 {
+		l = l.WithCost(1 + g.rng.Int64N(min(2, capacity)))
+	}
+	return l
+}
+
+// alter changes one parameter of a limit.
+func (g *generator) alter(l *stint.Limit) {
+	switch g.rng.IntN(5) {
+	case 0:
+		l.Capacity = max(1, l.Capacity+g.rng.Int64N(7)-3)
+		l.Cost = min(l.Cost, l.Capacity)
+	case 1:
+		if l.IsBucket() {
+			l.Rate.Permits = 1 + g.rng.Int64N(9)
+		} else if l.Algorithm != stint.AlgorithmConcurrency {
+			l.Window = g.period()
+		}
+	case 2:
+		if l.IsBucket() {
+			l.Rate.Period = g.period()
+		} else if l.Algorithm == stint.AlgorithmSlidingWindowLog {
+			l.MinInterval = time.Duration(g.pick(0, g.rng.Int64N(2_000_000))) * time.Microsecond
+		}
+	case 3:
+		if l.Algorithm != stint.AlgorithmConcurrency {
+			l.MaxDebt = g.pick(0, stint.NoDebt, 1, 2, 5)
+		}
+	case 4:
+		if l.Algorithm == stint.AlgorithmLeakyBucket {
+			l.Cost = 1 + g.rng.Int64N(min(3, l.Capacity))
+		} else {
+			l.Cost = g.pick(0, 1, min(2, l.Capacity))
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package holdoracle_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/holdoracle"
+)
+
+// A tally counts what a run has covered: for each kind of limit, and for all operations, how often each verb was answered in
+// which way.
+type tally map[string]map[string]int
+
+func (y tally) bump(row, column string) {
+	if y[row] == nil {
+		y[row] = map[string]int{}
+	}
+	y[row][column]++
+}
+
+func (y tally) add(other tally) {
+	for row, columns := range other {
+		for column, n := range columns {
+			y.bump(row, column)
+			y[row][column] += n - 1
+		}
+	}
+}
+
+func (y tally) count(op stint.Op, a holdoracle.Answer) {
+	column := op.Verb.String()
+	switch {
+	case errors.Is(a.Err, stint.ErrResolved):
+		column += " resolved"
+	case errors.Is(a.Err, stint.ErrOtherClaims):
+		column += " of other claims"
+	case a.Err != nil:
+		column += " unknown"
+	case !a.Decision.Allowed && op.Verb != stint.List:
+		column += " denied"
+	}
+	for _, word := range []struct {
+		is   bool
+		text string
+	}{
+		{a.Hold.Replayed, " again"}, {a.Hold.Late, " late"}, {a.Hold.Lost, " lost"}, {a.Hold.Reset, " after reset"},
+		{a.Hold.Full, " full"},
+	} {
+		if word.is {
+			column += word.text
+		}
+	}
+	if op.Verb == stint.Commit && a.Err == nil && !a.Hold.Replayed && !a.Hold.Late && !a.Hold.Reset {
+		switch n := a.Decision.Applied; {
+		case n > 0:
+			column += " more"
+		case n < 0:
+			column += " less"
+		}
+	}
+	y.bump("all", column)
+	y.bump("all", fmt.Sprintf("of %d limits", op.Limits()))
+	kinds := map[string]bool{}
+	for i := range op.Limits() {
+		kinds[op.LimitAt(i).Algorithm.String()] = true
+	}
+	for kind := range kinds {
+		y.bump(kind, op.Verb.String())
+	}
+}
+
+func (y tally) String() string {
+	var b strings.Builder
+	for _, row := range slices.Sorted(maps.Keys(y)) {
+		fmt.Fprintf(&b, "%s:", row)
+		for _, column := range slices.Sorted(maps.Keys(y[row])) {
+			fmt.Fprintf(&b, " %s %d,", column, y[row][column])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
