@@ -346,7 +346,9 @@ func TestHoldsLeaveHalfOfTheMemory(t *testing.T) {
 	}
 	live := fill()
 	for range 10 {
-		h.do(stint.Take, h.policy, 1, nil)
+		if _, err := h.do(stint.Take, h.policy, 1, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h.wantLeft(h.policy, 0)
 	h.now = h.now.Add(time.Hour)

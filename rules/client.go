@@ -74,7 +74,7 @@ func (m *Matches) match(i int, ending bool) (Matched, error) {
 	lacks := m.appendClient(c) || c.PartitionBy != "" && m.partition(c) == ""
 	switch {
 	case !lacks:
-		if o := c.overrideOf(m.key, m.address, address, &m.network); o != nil && !(ending && o.bans()) {
+		if o := c.overrideOf(m.key, m.address, address, &m.network); o != nil && (!ending || !o.bans()) {
 			t = o
 		}
 	case c.Missing == MissingSkip:

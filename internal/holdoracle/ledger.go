@@ -144,6 +144,7 @@ func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at st
 		l.end(op, carried, want, of, accounts)
 	case stint.Drop:
 		l.drop(op, of)
+	default:
 	}
 	for i, a := range accounts {
 		if err := l.check(op, i, of[i], a, grown[i], carried.Each[i], got.Decision.Allowed); err != nil {
@@ -338,6 +339,7 @@ func (a *account) room(now int64) *big.Rat {
 		a.forget(start - window)
 		previous := big.NewRat(a.taken(start-window, start)*(window-(now-start)), window)
 		return sub(sub(capacity, previous), rat(a.taken(start, now+1)))
+	default:
 	}
 	full := new(big.Rat) // when the bucket is full, the queue empty
 	for _, it := range a.items {

@@ -173,14 +173,14 @@ func (o *Oracle) Do(op stint.Op, clock stint.Instant) (a Answer) {
 	case stint.Drop:
 		a = o.drop(op, places, now)
 	case stint.Take, stint.Try, stint.Peek:
-		a = o.take(op, places, now)
+		o.take(op, places, now)
 	case stint.Reset:
 		for _, p := range places {
 			delete(o.states, p.name)
 			p.out = p.outcome(untouched(p.limit), now)
 		}
 	case stint.Settle:
-		a = o.settle(places, now)
+		settle(places, now)
 	case stint.Reserve:
 		a = o.reserve(op, places, now)
 	case stint.Commit, stint.Cancel:
@@ -293,7 +293,7 @@ func deny(places []*place, wants []int64, alone []bool, full []bool, most int, n
 		p.out = p.outcome(p.before, now)
 		if p.out.Allowed = alone[i]; alone[i] { // it says what its own Peek would
 			if wants[i] > 0 {
-				_, p.out.Delay = p.delay(now, wants[i])
+				p.out.Delay = p.delay(now, wants[i])
 			}
 			continue
 		}
@@ -317,7 +317,7 @@ func changed(a, b stint.Limit) bool {
 	return a.Capacity != b.Capacity || a.Rate != b.Rate || a.Window != b.Window || a.MinInterval != b.MinInterval
 }
 
-func (o *Oracle) take(op stint.Op, places []*place, now int64) (a Answer) {
+func (o *Oracle) take(op stint.Op, places []*place, now int64) {
 	wants, alone := make([]int64, len(places)), make([]bool, len(places))
 	all := true
 	for i, p := range places {
@@ -327,12 +327,12 @@ func (o *Oracle) take(op stint.Op, places []*place, now int64) (a Answer) {
 	}
 	if !all {
 		deny(places, wants, alone, make([]bool, len(places)), o.maxHolds, now)
-		return a
+		return
 	}
 	for i, p := range places {
 		if op.Verb == stint.Peek {
 			p.out = p.outcome(p.before, now)
-			_, p.out.Delay = p.delay(now, wants[i])
+			p.out.Delay = p.delay(now, wants[i])
 			continue
 		}
 		p.write = true
@@ -340,7 +340,6 @@ func (o *Oracle) take(op stint.Op, places []*place, now int64) (a Answer) {
 		p.out = p.outcome(p.now, now)
 		p.out.Delay = p.fromClock(wait, now)
 	}
-	return a
 }
 
 func (p *place) fromClock(wait, now int64) time.Duration {
@@ -350,12 +349,12 @@ func (p *place) fromClock(wait, now int64) time.Duration {
 	return time.Duration(wait+p.at-now) * time.Microsecond
 }
 
-func (p *place) delay(now, n int64) (part, time.Duration) {
-	got, wait := p.now.clone().charge(n, p.at, true)
-	return got, p.fromClock(wait, now)
+func (p *place) delay(now, n int64) time.Duration {
+	_, wait := p.now.clone().charge(n, p.at, true)
+	return p.fromClock(wait, now)
 }
 
-func (o *Oracle) settle(places []*place, now int64) (a Answer) {
+func settle(places []*place, now int64) {
 	for _, p := range places {
 		applied := int64(0)
 		switch {
@@ -369,7 +368,6 @@ func (o *Oracle) settle(places []*place, now int64) (a Answer) {
 		}
 		p.finish(applied, applied != 0, now)
 	}
-	return a
 }
 
 // fixed says that neither a Settle nor a Commit charges the limit.

@@ -68,6 +68,7 @@ func (s *state) newest() int64 {
 			at = s.entries[n-1].at
 		}
 		return max(at, s.last)
+	default:
 	}
 	return at
 }
@@ -181,6 +182,7 @@ func (s *state) bring(now int64) {
 		// "An entry leaves at exactly its time + W."
 		s.entries = slices.DeleteFunc(s.entries, func(e entry) bool { return e.at+window <= now })
 		s.lose(func(p *part) bool { return p.start+window <= now })
+	default:
 	}
 }
 
@@ -228,13 +230,14 @@ func (s *state) end1(h *held, stays, now int64) (back int64) {
 			s.at = now
 		}
 		return s.refund(back, now)
+	default:
 	}
-	return s.giveBack(h, back, now)
+	return s.giveBack(h, back)
 }
 
 // giveBack gives back permits of a hold in windows and logs: "the newest part first, to the window with that start, if it
 // still counts"; "as many of the oldest active entries, while the id's own are active".
-func (s *state) giveBack(h *held, permits, now int64) (back int64) {
+func (s *state) giveBack(h *held, permits int64) (back int64) {
 	window, _ := micros(s.limit)
 	for i := len(h.parts) - 1; i >= 0 && permits > 0; i-- {
 		p := &h.parts[i]
@@ -309,6 +312,7 @@ func (s *state) takeOver(l stint.Limit, now int64) {
 			s.last = -1 << 62 // "worthless there = untouched"
 		}
 		s.bring(now)
+	default:
 	}
 }
 
@@ -356,6 +360,7 @@ func (s *state) room(now int64) *big.Rat {
 		return rat(l.Capacity - permits)
 	case stint.AlgorithmSlidingWindowLog:
 		return rat(l.Capacity - s.logged())
+	default:
 	}
 	return rat(l.Capacity - s.used)
 }
@@ -402,6 +407,7 @@ func (s *state) charge(n, now int64, admitted bool) (p part, delay int64) {
 			s.last = now
 		}
 		return part{start: now, n: n}, 0
+	default:
 	}
 	return p, 0
 }
@@ -443,6 +449,7 @@ func (s *state) refund(n, now int64) (applied int64) {
 		return first + then
 	case stint.AlgorithmSlidingWindowLog: // "the oldest log entries"
 		return s.shed(n)
+	default:
 	}
 	return 0
 }

@@ -47,7 +47,10 @@ func (y tally) count(op stint.Op, a holdoracle.Answer) {
 		is   bool
 		text string
 	}{
-		{a.Hold.Replayed, " again"}, {a.Hold.Late, " late"}, {a.Hold.Lost, " lost"}, {a.Hold.Reset, " after reset"},
+		{a.Hold.Replayed, " again"},
+		{a.Hold.Late, " late"},
+		{a.Hold.Lost, " lost"},
+		{a.Hold.Reset, " after reset"},
 		{a.Hold.Full, " full"},
 	} {
 		if word.is {

@@ -19,8 +19,10 @@ func TestReserveByRulesOnACluster(t *testing.T) {
 	places, tokens, apart := "concurrency, capacity: 1", "fixed_window, limit: 100, window: 1h, cost: {attribute: tokens}", ", partition_by: tenant"
 	var list []string
 	for _, r := range [][5]any{
-		{"places", "/split", "per_user", places, apart}, {"tokens", "/split", "custom:tenant", tokens, apart},
-		{"places-whole", "/whole", "per_user", places, ""}, {"tokens-whole", "/whole", "custom:tenant", tokens, ""},
+		{"places", "/split", "per_user", places, apart},
+		{"tokens", "/split", "custom:tenant", tokens, apart},
+		{"places-whole", "/whole", "per_user", places, ""},
+		{"tokens-whole", "/whole", "custom:tenant", tokens, ""},
 	} {
 		list = append(list, fmt.Sprintf(rule, r[:]...))
 	}

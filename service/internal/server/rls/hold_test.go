@@ -163,8 +163,12 @@ func TestStreamsAtOnce(t *testing.T) {
 // All that a request reserves is held or nothing is, whichever of its descriptors denies, and in whatever order they are.
 func TestAnyDescriptorDenies(t *testing.T) {
 	orders := [][]string{
-		{"places", "tokens", "requests"}, {"places", "requests", "tokens"}, {"tokens", "places", "requests"},
-		{"tokens", "requests", "places"}, {"requests", "places", "tokens"}, {"requests", "tokens", "places"},
+		{"places", "tokens", "requests"},
+		{"places", "requests", "tokens"},
+		{"tokens", "places", "requests"},
+		{"tokens", "requests", "places"},
+		{"requests", "places", "tokens"},
+		{"requests", "tokens", "places"},
 	}
 	for _, test := range []struct {
 		denies      string
