@@ -17,8 +17,9 @@ const MaxLimits = 64
 type Policy struct {
 	name       string
 	limits     []Limit
-	leaky      bool // whether any limit is a leaky bucket
-	concurrent bool // whether any limit is of concurrency
+	leaky      bool  // whether any limit is a leaky bucket
+	concurrent bool  // whether any limit is of concurrency
+	notWay     error // why it can't be decided as one of several ways; nil: it can
 
 	prepared atomic.Pointer[preparation]
 }
@@ -66,6 +67,7 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 	if err := prefix.Join(faults...); err != nil {
 		return nil, err
 	}
+	p.notWay = p.canBeWay()
 	return p, nil
 }
 
@@ -120,12 +122,15 @@ func (p *Policy) Prepared(owner any, prepare func() any) any {
 
 // overlaps reports whether the two policies name a state in common under one key.
 func (p *Policy) overlaps(q *Policy) bool {
+	if p == q {
+		return true
+	}
 	if p.name != q.name {
 		return false
 	}
-	for _, a := range p.limits {
-		for _, b := range q.limits {
-			if a.Name == b.Name && a.Algorithm == b.Algorithm {
+	for i := range p.limits {
+		for j := range q.limits {
+			if a, b := &p.limits[i], &q.limits[j]; a.Name == b.Name && a.Algorithm == b.Algorithm {
 				return true
 			}
 		}

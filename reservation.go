@@ -100,7 +100,8 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 	}
 	hold.ID, hold.TTL = strings.Clone(hold.ID), hold.Lives()
 	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked)}
-	for i, claim := range append([]Claim{op.Claim}, op.And...) {
+	for i := range op.Claims() {
+		claim := *op.NthClaim(i)
 		claim.Key = strings.Clone(claim.Key)
 		held.claims = append(held.claims, claim)
 		if held.permits == 0 && held.asks(i) {

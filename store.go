@@ -66,6 +66,12 @@ type Claim struct {
 	// Permits is the cost, at least 1; for Settle the amount, of either sign, not 0; for Reserve what is to be held in
 	// all; for Commit what it cost in the end, 0 or more; for the other verbs it is not used.
 	Permits int64
+	// Keep is how many permits of each limit are left to others, 0 to MaxPermits: the claim is admitted as if the
+	// capacity were so much less, and Remaining, RetryAfter and GrowsAfter say what there is above that. Permits alone are
+	// consumed, and Settle ignores it. A cost above what the limit has beyond Keep is never admitted. Default: 0.
+	Keep int64
+	// Way makes the claim part of a group of alternatives. Default: Must, it has to admit.
+	Way Way
 }
 
 // An Op is one operation on a store.
@@ -104,21 +110,44 @@ func LeastTimeout(ops []Op) (least time.Duration) {
 
 // Limits is the number of limits that the operation decides.
 func (op *Op) Limits() int {
-	n := op.Policy.Len()
-	for i := range op.And {
-		n += op.And[i].Policy.Len()
+	n := 0
+	for i := range op.Claims() {
+		n += op.NthClaim(i).Policy.Len()
 	}
 	return n
 }
 
+// Claims is the number of claims of the operation, those of And and the first.
+func (op *Op) Claims() int { return 1 + len(op.And) }
+
+// NthClaim returns claim i of the operation, 0 to Claims()-1. 0 is the first, that of the operation itself.
+func (op *Op) NthClaim(i int) *Claim {
+	if i == 0 {
+		return &op.Claim
+	}
+	return &op.And[i-1]
+}
+
 // LimitAt returns limit i of the operation, in the order of the claims.
 func (op *Op) LimitAt(i int) Limit {
-	policy := op.Policy
-	for next := 0; i >= policy.Len(); next++ {
-		i -= policy.Len()
-		policy = op.And[next].Policy
+	claim, i := op.claimOf(i)
+	return claim.Policy.Limit(i)
+}
+
+// ClaimAt returns the claim that limit i of the operation is of; NthClaim counts claims.
+func (op *Op) ClaimAt(i int) *Claim {
+	claim, _ := op.claimOf(i)
+	return claim
+}
+
+// claimOf returns the claim of limit i of the operation, and the limit's place in its policy.
+func (op *Op) claimOf(i int) (claim *Claim, limit int) {
+	claim = &op.Claim
+	for next := 1; i >= claim.Policy.Len(); next++ {
+		i -= claim.Policy.Len()
+		claim = op.NthClaim(next)
 	}
-	return policy.Limit(i)
+	return claim, i
 }
 
 // Validate reports what is wrong with the operation. Stores call it first. It
@@ -138,7 +167,7 @@ func (op *Op) Validate() error {
 	if err := op.validate(op.Verb); err != nil {
 		return err
 	}
-	if op.And == nil && op.Each == nil {
+	if op.And == nil && op.Each == nil && op.Way == Must {
 		return nil
 	}
 	limits := op.Policy.Len()
@@ -155,15 +184,17 @@ func (op *Op) Validate() error {
 		if op.Verb == Reset {
 			continue // resetting a state twice is resetting it
 		}
-		for j := -1; j < i; j++ {
-			other := &op.Claim
-			if j >= 0 {
-				other = &op.And[j]
-			}
-			if other.Key == op.And[i].Key && other.Policy.overlaps(op.And[i].Policy) {
+		for j := range 1 + i {
+			other := op.NthClaim(j)
+			if other.Key == op.And[i].Key && other.Policy.overlaps(op.And[i].Policy) && !op.canShare(j, i+1) {
 				return prefix.Errorf("claim %d: %w", i+1, Invalid("claims", op.And[i].Key,
 					"each key with limits whose state no other claim of the operation names"))
 			}
+		}
+	}
+	if op.HasWays() {
+		if err := op.validateWays(); err != nil {
+			return err
 		}
 	}
 	if op.Each != nil && len(op.Each) < op.Limits() {
@@ -179,8 +210,11 @@ func (c *Claim) validate(verb Verb) error {
 	if len(c.Key) == 0 || len(c.Key) > MaxKeyBytes {
 		return Invalid("key", c.Key, fmt.Sprintf("1 to %d bytes", MaxKeyBytes))
 	}
+	if c.Keep < 0 || c.Keep > MaxPermits {
+		return Invalid("keep", c.Keep, fmt.Sprintf("0 to %d", MaxPermits))
+	}
 	if verb <= Try && c.Policy.concurrent {
-		return Invalid("verb", verb.String(), "reserve, since the policy has a concurrency limit, whose permits are held and come back")
+		return Invalid("the operation", verb.String(), "reserve (Limiter.Reserve, POST /api/v1/rate-limit/reserve), since the policy has a concurrency limit, whose permits are held and come back")
 	}
 	switch verb {
 	case Reset, Cancel, Drop, List:

@@ -10,7 +10,7 @@ import (
 // shortcut is what the machines of fixed size do in one step, without outcomes.
 type shortcut[S any] interface {
 	machine[S]
-	Admit(state *S, now stint.Instant, n, k int64) int64
+	Admit(state *S, now stint.Instant, n, keep, k int64) int64
 	RefundTaken(state *S, now stint.Instant, n int64, taken stint.Instant) bool
 }
 
@@ -53,15 +53,15 @@ func testAdmit[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, pre
 		now := year2000 + stint.Instant(g.Int64N(int64(year2100-year2000)))
 		for range runSteps {
 			now = g.next(limit, now, last)
-			n, k := g.cost(limit, last), g.times()
+			n, keep, k := g.cost(limit, last), g.keep(limit), g.times()
 			one, admitted := state, int64(0)
 			var out stint.Outcome
 			for range k {
-				if m.Apply(algorithm.Take, &one, now, n, &out); out.Allowed {
+				if m.Apply(algorithm.Take, &one, now, n, keep, &out); out.Allowed {
 					admitted++
 				}
 			}
-			if got := m.Admit(&state, now, n, k); got != admitted || state != one {
+			if got := m.Admit(&state, now, n, keep, k); got != admitted || state != one {
 				t.Fatalf("seed %d, %+v at %d: %d of %d times %d were admitted, want %d; left %+v, want %+v",
 					*seed, limit, now, got, k, n, admitted, state, one)
 			}

@@ -17,9 +17,9 @@ type applier func(action algorithm.Action, now stint.Instant, n int64, out *stin
 func applierOf[S any](m machine[S]) applier {
 	var state S
 	return func(action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome) {
-		m.Apply(action, &state, now, n, out)
+		m.Apply(action, &state, now, n, 0, out)
 		if action == algorithm.Peek {
-			out.GrowsAfter = m.Grows(&state, now)
+			out.GrowsAfter = m.Grows(&state, now, 0)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestLogReusesItsRecords(t *testing.T) {
 	fill := func() {
 		for range 10 * limit {
 			now += 10_000
-			w.Apply(algorithm.Take, log, now, 1, &out)
+			w.Apply(algorithm.Take, log, now, 1, 0, &out)
 			if !out.Allowed {
 				t.Fatalf("one each hundredth of the window is denied: %+v", out)
 			}

@@ -208,7 +208,7 @@ func TestCalendarWindowsOfTwoZones(t *testing.T) {
 			for now := instant(t, "2026-01-01T00:00:00"); now < instant(t, "2027-01-01T00:00:00"); {
 				now += stint.Instant(random.Int64N(int64(2 * time.Hour / time.Microsecond)))
 				var out stint.Outcome
-				hosts[random.IntN(2)].Apply(algorithm.Take, &state, now, 1, &out)
+				hosts[random.IntN(2)].Apply(algorithm.Take, &state, now, 1, 0, &out)
 				if !out.Allowed {
 					continue
 				}

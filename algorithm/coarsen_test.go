@@ -34,7 +34,7 @@ func TestCoarsen(t *testing.T) {
 			var out stint.Outcome
 			n := 1 + random.Int64N(3)
 			w.Adopt(&log, w, now)
-			if w.Apply(algorithm.Take, &log, now, n, &out); !out.Allowed {
+			if w.Apply(algorithm.Take, &log, now, n, 0, &out); !out.Allowed {
 				continue
 			}
 			admitted = append(admitted, taken{now, n})
@@ -49,7 +49,7 @@ func TestCoarsen(t *testing.T) {
 			}
 		}
 		var out stint.Outcome
-		if w.Apply(algorithm.Peek, &log, now.Add(window), 1, &out); out.Remaining != limit {
+		if w.Apply(algorithm.Peek, &log, now.Add(window), 1, 0, &out); out.Remaining != limit {
 			t.Fatalf("%d of %d remain a window later", out.Remaining, limit)
 		}
 	}

@@ -54,8 +54,8 @@ func (w *FixedWindow) at(state *WindowState, now stint.Instant) WindowState {
 }
 
 // Apply carries out an action of n permits on the state, which this limit wrote or
-// another one of any window.
-func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant, n int64, out *stint.Outcome) {
+// another one of any window, so that keep more are left.
+func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant, n, keep int64, out *stint.Outcome) {
 	s := w.at(state, now)
 	wait := micros(int64(s.End - now))
 	out.Limit = w.limit
@@ -72,15 +72,15 @@ func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant
 			s.Count += out.Applied
 			*state = s
 		}
-	case n > w.limit:
+	case n > w.limit-keep:
 		out.Allowed, out.RetryAfter = false, stint.Never
-	case s.Count+n > w.limit:
+	case s.Count+n > w.limit-keep:
 		out.Allowed, out.RetryAfter = false, wait
 	case action == Take:
 		s.Count += n
 		*state = s
 	}
-	out.Remaining = max(0, w.limit-s.Count)
+	out.Remaining = max(0, w.limit-keep-s.Count)
 	out.ResetAfter = 0
 	if s.Count > 0 {
 		out.ResetAfter = wait
@@ -89,12 +89,12 @@ func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant
 
 // Admit takes n permits k times, one after another, as often as they fit, and returns
 // how often. It is k times Apply, in one step and without outcomes.
-func (w *FixedWindow) Admit(state *WindowState, now stint.Instant, n, k int64) int64 {
-	if n > w.limit {
+func (w *FixedWindow) Admit(state *WindowState, now stint.Instant, n, keep, k int64) int64 {
+	if n > w.limit-keep {
 		return 0
 	}
 	s := w.at(state, now)
-	admitted := min(k, max(0, w.limit-s.Count)/n)
+	admitted := min(k, max(0, w.limit-keep-s.Count)/n)
 	if admitted > 0 {
 		s.Count += admitted * n
 		*state = s
@@ -115,8 +115,8 @@ func (w *FixedWindow) RefundTaken(state *WindowState, now stint.Instant, n int64
 }
 
 // Grows is how long until Remaining grows, 0 when the window is empty.
-func (w *FixedWindow) Grows(state *WindowState, now stint.Instant) time.Duration {
-	if s := w.at(state, now); s.Count > 0 {
+func (w *FixedWindow) Grows(state *WindowState, now stint.Instant, keep int64) time.Duration {
+	if s := w.at(state, now); s.Count > 0 && keep < w.limit {
 		return micros(int64(s.End - now))
 	}
 	return 0

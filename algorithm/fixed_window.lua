@@ -46,8 +46,8 @@ local function add(state, n)
   state.count = state.count + n
 end
 
--- apply carries out an action (take, peek, deny, settle) of n permits at now.
-function fixed_window.apply(action, state, limit, now, n)
+-- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more are left.
+function fixed_window.apply(action, state, limit, now, n, keep)
   local out = { allowed = true, retry = 0, delay = 0, applied = 0, changed = false }
   if action == 'settle' then
     if n > 0 then
@@ -57,24 +57,24 @@ function fixed_window.apply(action, state, limit, now, n)
     end
     add(state, out.applied)
     out.changed = out.applied ~= 0
-  elseif n > limit.capacity then
+  elseif n > limit.capacity - keep then
     out.allowed, out.retry = false, NEVER
-  elseif state.count + n > limit.capacity then
+  elseif state.count + n > limit.capacity - keep then
     out.allowed, out.retry = false, state.stop - now
   elseif action == 'take' then
     add(state, n)
     out.changed = true
   end
-  out.remaining = max(0, limit.capacity - state.count)
+  out.remaining = max(0, limit.capacity - keep - state.count)
   out.reset = state.count > 0 and state.stop - now or 0
   return out
 end
 
 -- fits reports whether n permits would be admitted now; commit, which may follow it
 -- and nothing else, takes them.
-function fixed_window.fits(state, limit, _, n)
+function fixed_window.fits(state, limit, _, n, keep)
   state.taken = n
-  return state.count + n <= limit.capacity
+  return state.count + n <= limit.capacity - keep
 end
 
 function fixed_window.commit(state)
@@ -84,13 +84,14 @@ end
 -- step takes n permits, if they fit, of a state brought to now, in three numbers: the
 -- window's start, a number that it keeps, and the count. It returns what becomes of
 -- them, or nothing.
-function fixed_window.step(limit, _, start, kept, count, n)
-  if count + n <= limit.capacity then
+function fixed_window.step(limit, _, start, kept, count, n, keep)
+  if count + n <= limit.capacity - keep then
     return start, kept, count + n
   end
 end
 
--- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit.
+-- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit in the
+-- capacity, less what is to be kept.
 -- The number that it keeps is the window's length, or 0 for the limit's own.
 function fixed_window.take_stored(now, found, start, kept, count, n, capacity, length)
   local t = now
@@ -107,8 +108,8 @@ end
 
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often.
-function fixed_window.admit(state, limit, _, n, k)
-  local admitted = max(0, min(k, floor((limit.capacity - state.count) / n)))
+function fixed_window.admit(state, limit, _, n, keep, k)
+  local admitted = max(0, min(k, floor((limit.capacity - keep - state.count) / n)))
   add(state, admitted * n)
   return admitted
 end
@@ -135,6 +136,6 @@ function fixed_window.give_back(state, _, at, n, from, to)
 end
 
 -- grows is how long after now Remaining grows.
-function fixed_window.grows(state, _, now)
-  return state.count > 0 and state.stop - now or 0
+function fixed_window.grows(state, limit, now, keep)
+  return state.count > 0 and keep < limit.capacity and state.stop - now or 0
 end

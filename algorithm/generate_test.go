@@ -158,6 +158,7 @@ func (g generator) runWhile(more func(done int) bool) (limits []stint.Limit, ste
 		now = g.next(limits[limit], now, last)
 		s := step{limit: limit, now: now}
 		s.action, s.n = g.action(limits[limit], last)
+		s.keep = g.keep(limits[limit])
 		if g.admits && len(steps)%4 > 0 {
 			s.action, s.n, s.k = admit, g.cost(limits[limit], last), g.times()
 		}
@@ -254,6 +255,20 @@ func (g generator) cost(limit stint.Limit, last result) int64 {
 		return 1 + g.Int64N(1+limit.Capacity/8)
 	default:
 		return 1
+	}
+}
+
+// keep is how many permits have to be left: most often none.
+func (g generator) keep(limit stint.Limit) int64 {
+	switch g.IntN(8) {
+	case 0:
+		return 1 + g.Int64N(limit.Capacity)
+	case 1:
+		return 1 + g.Int64N(1+limit.Capacity/4)
+	case 2:
+		return []int64{1, limit.Capacity - 1, limit.Capacity, limit.Capacity + 1}[g.IntN(4)]
+	default:
+		return 0
 	}
 }
 

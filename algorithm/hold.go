@@ -30,14 +30,18 @@ func AddPiece(pieces []Piece, p Piece) []Piece {
 // EndHold ends a hold of n permits, of which kept stay charged, and returns how many came back.
 func (b *TokenBucket) EndHold(state *BucketState, now stint.Instant, n, kept int64) int64 {
 	t, backlog := b.backlog(state, now)
+	back, shrunk := n-kept, state.Held > b.capacity+b.debt
 	state.Held -= n
-	if back := b.timeOf(n - kept); back.less(backlog) {
-		backlog = b.sub(backlog, back)
+	if shrunk { // a bucket that has become smaller has no room for all that is held: what it has not does not come back
+		back = min(back, b.permitsIn(b.sub(backlog, b.heldTime(state))))
+	}
+	if time := b.timeOf(back); time.less(backlog) {
+		backlog = b.sub(backlog, time)
 	} else {
 		backlog = span{}
 	}
 	state.due(t, backlog)
-	return n - kept
+	return back
 }
 
 // Piece is what a hold has just taken.
@@ -115,10 +119,12 @@ type Concurrency struct{ capacity int64 }
 // NewConcurrency prepares a valid limit.
 func NewConcurrency(limit stint.Limit) *Concurrency { return &Concurrency{limit.Capacity} }
 
-// Decide says whether n permits more may be held beside those that are; none always may. Denied, RetryAfter is
-// stint.Never: it takes the end of a hold.
-func (c *Concurrency) Decide(held, n int64, out *stint.Outcome) {
-	*out = stint.Outcome{Allowed: n == 0 || held+n <= c.capacity, Limit: c.capacity, Remaining: max(0, c.capacity-held)}
+// Decide says whether n permits more may be held beside those that are, so that keep more are left; none always may.
+// Denied, RetryAfter is stint.Never: it takes the end of a hold.
+func (c *Concurrency) Decide(held, n, keep int64, out *stint.Outcome) {
+	*out = stint.Outcome{
+		Allowed: n == 0 || held+n <= c.capacity-keep, Limit: c.capacity, Remaining: max(0, c.capacity-keep-held),
+	}
 	if !out.Allowed {
 		out.RetryAfter = stint.Never
 	}

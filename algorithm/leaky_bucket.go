@@ -16,18 +16,18 @@ type LeakyBucket struct{ schedule }
 // NewLeakyBucket prepares a valid limit.
 func NewLeakyBucket(limit stint.Limit) *LeakyBucket { return &LeakyBucket{newSchedule(limit)} }
 
-// Apply carries out an action of n permits on the state. Delay is the time until
+// Apply carries out an action of n permits on the state, so that keep more find room in the queue. Delay is the time until
 // the turn of the first permit, rounded up. A refund is not for leaky buckets.
-func (b *LeakyBucket) Apply(action Action, state *BucketState, now stint.Instant, n int64, out *stint.Outcome) {
-	turn := b.apply(action, state, now, n, out)
+func (b *LeakyBucket) Apply(action Action, state *BucketState, now stint.Instant, n, keep int64, out *stint.Outcome) {
+	turn := b.apply(action, state, now, n, keep, out)
 	if out.Allowed && (action == Take || action == Peek) {
 		out.Delay = micros(turn.ceil())
 	}
 }
 
 // Grows is how long until Remaining grows, 0 when the queue is empty.
-func (b *LeakyBucket) Grows(state *BucketState, now stint.Instant) time.Duration {
-	return b.grows(state, now)
+func (b *LeakyBucket) Grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
+	return b.grows(state, now, keep)
 }
 
 // Adopt takes over a state that another limit wrote: the permits queued, rounded

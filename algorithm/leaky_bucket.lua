@@ -9,10 +9,10 @@ function leaky_bucket.adopt(state, limit, now)
   schedule.adopt(state, limit, now, state.capacity)
 end
 
--- apply carries out an action (take, peek, deny, settle) of n permits at now. An
+-- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more find room. An
 -- admitted request's delay is the time until its turn, rounded up.
-function leaky_bucket.apply(action, state, limit, now, n)
-  local out, turn = schedule.apply(action, state, limit, now, n)
+function leaky_bucket.apply(action, state, limit, now, n, keep)
+  local out, turn = schedule.apply(action, state, limit, now, n, keep)
   if out.allowed and (action == 'take' or action == 'peek') then
     out.delay = turn
   end

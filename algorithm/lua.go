@@ -54,9 +54,12 @@ func (s *schedule) Rate() (permits, period int64) { return s.permits, s.period }
 // TimeOf is how long n permits take at the rate, in microseconds, rounded up.
 func (s *schedule) TimeOf(n int64) int64 { return s.timeOf(n).ceil() }
 
-// TakeStoredArgs are what take_stored of the buckets' twins is given to take n permits: how long they take, the
-// rate's permits, and how long the capacity takes, in microseconds each with its fraction.
-func (s *schedule) TakeStoredArgs(n int64) []int64 {
-	more := s.timeOf(min(n, s.capacity+1)) // however many more, they don't fit
-	return []int64{more.us, more.frac, s.permits, s.capacityTime.us, s.capacityTime.frac}
+// TakeStoredArgs are what take_stored of the buckets' twins is given to take n permits, so that keep more are left: how
+// long they take, the rate's permits, and how long the capacity but for those takes, in microseconds each with its fraction.
+func (s *schedule) TakeStoredArgs(n, keep int64) []int64 {
+	more, room := s.timeOf(min(n, s.capacity+1)), s.capacityTime // however many more, they don't fit
+	if keep > 0 {
+		room = s.timeOf(max(0, s.capacity-keep))
+	}
+	return []int64{more.us, more.frac, s.permits, room.us, room.frac}
 }

@@ -155,8 +155,9 @@ func TestWaits(t *testing.T) {
 // checkWaits looks at the times to which an answer points, by peeks.
 func checkWaits(t *testing.T, twin twin, limit stint.Limit, s step, r result) {
 	t.Helper()
+	room := max(0, limit.Capacity-s.keep)
 	peek := func(wait, n int64) result {
-		return twin.step(step{limit: s.limit, action: algorithm.Peek, now: s.now + stint.Instant(wait), n: n})
+		return twin.step(step{limit: s.limit, action: algorithm.Peek, now: s.now + stint.Instant(wait), n: n, keep: s.keep})
 	}
 	if !r.allowed && r.retry != never {
 		if !peek(r.retry, s.n).allowed {
@@ -166,11 +167,11 @@ func checkWaits(t *testing.T, twin twin, limit stint.Limit, s step, r result) {
 			t.Errorf("%d is allowed a microsecond before the end of its wait", s.n)
 		}
 	}
-	if never := r.retry == never; never != (s.action != algorithm.Settle && s.n > limit.Capacity) {
+	if never := r.retry == never; never != (s.action != algorithm.Settle && s.n > limit.Capacity-s.keep) {
 		t.Errorf("a cost of %d to wait for ever: %t", s.n, never)
 	}
-	if (r.grows == 0) != (r.remaining == limit.Capacity) && r.state[0] != 0 {
-		t.Errorf("remaining %d of %d grows after %d", r.remaining, limit.Capacity, r.grows)
+	if (r.grows == 0) != (r.remaining == room) && r.state[0] != 0 && room > 0 {
+		t.Errorf("remaining %d of %d grows after %d", r.remaining, room, r.grows)
 	}
 	if r.grows > 0 {
 		if now := peek(r.grows, 1).remaining; now <= r.remaining {
@@ -180,7 +181,7 @@ func checkWaits(t *testing.T, twin twin, limit stint.Limit, s step, r result) {
 			t.Errorf("remaining has grown a microsecond before: %d", before)
 		}
 	}
-	if after := peek(r.reset, 1); after.reset != 0 || after.remaining != limit.Capacity {
+	if after := peek(r.reset, 1); after.reset != 0 || after.remaining != room {
 		t.Errorf("the state is not untouched after ResetAfter: %+v", after)
 	}
 	if r.reset > 0 && peek(r.reset-1, 1).reset == 0 {

@@ -60,7 +60,7 @@ func testRefundTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorith
 		for range runSteps {
 			before := now
 			now = g.next(limit, now, result{})
-			m.Admit(&state, now, 1+g.Int64N(limit.Capacity), g.times())
+			m.Admit(&state, now, 1+g.Int64N(limit.Capacity), 0, g.times())
 			taken := []stint.Instant{now, before, now - stint.Instant(g.Int64N(3*length(limit)))}[g.IntN(3)]
 			now = max(now, g.next(limit, now, result{}))
 			n := 1 + g.Int64N(limit.Capacity)
@@ -118,10 +118,10 @@ func testRefundUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 		now := year2000 + stint.Instant(g.Int64N(int64(year2100-year2000)))
 		for range runSteps {
 			now = max(now, g.next(limit, now, result{}))
-			m.Admit(&state, now, 1+g.Int64N(limit.Capacity), g.times())
+			m.Admit(&state, now, 1+g.Int64N(limit.Capacity), 0, g.times())
 
 			with, without, taken, n := state, state, now, 1+g.Int64N(limit.Capacity)
-			if m.Admit(&with, taken, n, 1) == 0 {
+			if m.Admit(&with, taken, n, 0, 1) == 0 {
 				now += stint.Instant(g.Int64N(length(limit)))
 				continue
 			}
@@ -129,14 +129,14 @@ func testRefundUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 				now = max(now, g.next(limit, now, result{}))
 			}
 			others := 1 + g.Int64N(limit.Capacity)
-			if m.Admit(&with, now, others, 1) == 1 {
-				m.Admit(&without, now, others, 1)
+			if m.Admit(&with, now, others, 0, 1) == 1 {
+				m.Admit(&without, now, others, 0, 1)
 			}
 			now = max(now, g.next(limit, now, result{}))
 			m.RefundTaken(&with, now, n, taken)
 			var got, want stint.Outcome
-			m.Apply(algorithm.Peek, &with, now, 1, &got)
-			m.Apply(algorithm.Peek, &without, now, 1, &want)
+			m.Apply(algorithm.Peek, &with, now, 1, 0, &got)
+			m.Apply(algorithm.Peek, &without, now, 1, 0, &want)
 			if got != want {
 				t.Fatalf("seed %d, %+v: %d taken at %d and given back at %d, and %d by others: %+v, want %+v",
 					*seed, limit, n, taken, now, others, got, want)

@@ -62,10 +62,10 @@ func liveLease(t *testing.T, bucket *algorithm.TokenBucket, life []leaseStep) (g
 	charges := make([]charge, 0, len(life))
 	for _, step := range life {
 		now = now.Add(step.pass)
-		if n := bucket.Admit(&state, now, 1, step.lease); n > 0 {
+		if n := bucket.Admit(&state, now, 1, 0, step.lease); n > 0 {
 			charges = append(charges, charge{now, n, true})
 		}
-		if step.take > 0 && bucket.Admit(&state, now, step.take, 1) > 0 {
+		if step.take > 0 && bucket.Admit(&state, now, step.take, 0, 1) > 0 {
 			charges = append(charges, charge{now, step.take, false})
 		}
 		chosen := -1
@@ -83,7 +83,7 @@ func liveLease(t *testing.T, bucket *algorithm.TokenBucket, life []leaseStep) (g
 	}
 	var without algorithm.BucketState
 	for _, c := range charges {
-		if c.n > 0 && bucket.Admit(&without, c.at, c.n, 1) != 1 {
+		if c.n > 0 && bucket.Admit(&without, c.at, c.n, 0, 1) != 1 {
 			t.Fatalf("%+v: %d permits were too many", life, c.n)
 		}
 	}
@@ -96,7 +96,7 @@ func liveLease(t *testing.T, bucket *algorithm.TokenBucket, life []leaseStep) (g
 
 func remaining(bucket *algorithm.TokenBucket, state algorithm.BucketState, now stint.Instant) int64 {
 	var out stint.Outcome
-	bucket.Apply(algorithm.Peek, &state, now, 1, &out)
+	bucket.Apply(algorithm.Peek, &state, now, 1, 0, &out)
 	return out.Remaining
 }
 
@@ -119,7 +119,7 @@ func TestReturnLeased(t *testing.T) {
 	} {
 		var state algorithm.BucketState
 		now := stint.Instant(1_767_225_600_000_000)
-		if bucket.Admit(&state, now, 1, 10) != 10 {
+		if bucket.Admit(&state, now, 1, 0, 10) != 10 {
 			t.Fatal("10 permits don't fit")
 		}
 		after := now.Add(c.after)

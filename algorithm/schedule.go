@@ -172,7 +172,7 @@ func (b *BucketState) due(t stint.Instant, backlog span) {
 
 // apply is the transition of both buckets. It returns the backlog that a taken or
 // asked-for request found before it, from now, which is a leaky bucket's delay.
-func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n int64, out *stint.Outcome) span {
+func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n, keep int64, out *stint.Outcome) span {
 	t, backlog := state.backlog(now)
 	if state.Held > 0 {
 		backlog = s.atLeastHeld(backlog, state)
@@ -187,13 +187,17 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 		if backlog, out.Applied = s.settle(backlog, n, s.heldTime(state)); out.Applied != 0 {
 			state.due(t, backlog)
 		}
-	case n > s.capacity:
+	case n > s.capacity-keep:
 		out.Allowed, out.RetryAfter = false, stint.Never
 	default:
 		after := s.add(backlog, s.timeOf(n))
-		if s.capacityTime.less(after) {
-			out.Allowed, out.RetryAfter = false, micros(s.sub(after, s.capacityTime).ceil()+late)
-			if state.Held > 0 && !s.fitsBesideHeld(state, n) {
+		full := after
+		if keep > 0 {
+			full = s.add(after, s.timeOf(keep))
+		}
+		if s.capacityTime.less(full) {
+			out.Allowed, out.RetryAfter = false, micros(s.sub(full, s.capacityTime).ceil()+late)
+			if state.Held > 0 && !s.fitsBesideHeld(state, n+keep) {
 				out.RetryAfter = stint.Never
 			}
 		} else if action == Take {
@@ -201,7 +205,7 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 			state.due(t, backlog)
 		}
 	}
-	out.Remaining = max(0, s.capacity-s.permitsIn(backlog))
+	out.Remaining = max(0, s.capacity-keep-s.permitsIn(backlog))
 	out.ResetAfter = 0
 	if backlog != (span{}) {
 		out.ResetAfter = micros(backlog.ceil() + late)
@@ -232,12 +236,12 @@ func (s *schedule) settle(backlog span, n int64, held span) (span, int64) {
 
 // Admit takes n permits k times, one after another, as often as they fit, and returns
 // how often. It is k times Apply, in one step and without outcomes.
-func (s *schedule) Admit(state *BucketState, now stint.Instant, n, k int64) int64 {
-	if n > s.capacity {
+func (s *schedule) Admit(state *BucketState, now stint.Instant, n, keep, k int64) int64 {
+	if n > s.capacity-keep {
 		return 0
 	}
 	t, backlog := s.backlog(state, now)
-	admitted := min(k, max(0, s.capacity-s.permitsIn(backlog))/n)
+	admitted := min(k, max(0, s.capacity-keep-s.permitsIn(backlog))/n)
 	if admitted > 0 {
 		state.due(t, s.add(backlog, s.timeOf(admitted*n)))
 	}
@@ -288,15 +292,15 @@ func (s *schedule) same(o *schedule) bool {
 }
 
 // grows is how long after now one more whole permit is there; stint.Never if that takes the end of a hold.
-func (s *schedule) grows(state *BucketState, now stint.Instant) time.Duration {
+func (s *schedule) grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
 	t, backlog := s.backlog(state, now)
 	outstanding := s.permitsIn(backlog)
-	if outstanding == 0 {
+	if outstanding == 0 || keep >= s.capacity {
 		return 0
 	}
 	// One more permit remains when at most outstanding-1 are left, and none remains
-	// as long as capacity or more are.
-	left := s.timeOf(min(outstanding, s.capacity) - 1)
+	// as long as all but those kept are.
+	left := s.timeOf(min(outstanding, s.capacity-keep) - 1)
 	if state.Held > 0 && left.less(s.heldTime(state)) {
 		return stint.Never
 	}

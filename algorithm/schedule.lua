@@ -5,7 +5,7 @@
 --        held, how many of a token bucket's permits are held, or nil; then debt of that limit, too
 -- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms;
 --        once prepared, capacity_us and capacity_frac, how long the capacity takes, and permit_us
---        and permit_frac, how long one permit
+--        and permit_frac, how long one permit; kept_us and kept_frac, how long the capacity takes but for kept
 
 local schedule = {}
 
@@ -142,7 +142,7 @@ end
 
 -- apply is the transition of both buckets. It returns the outcome and the wait for
 -- the turn that a request found.
-function schedule.apply(action, state, limit, now, n)
+function schedule.apply(action, state, limit, now, n, keep)
   local t, us, frac = schedule.backlog(state, limit, now)
   local late = t - now
   local turn = schedule.round_up(us, frac) + late
@@ -150,13 +150,17 @@ function schedule.apply(action, state, limit, now, n)
   if action == 'settle' then
     out.applied, us, frac = settle(limit, us, frac, n, held_time(state, limit))
     out.changed = out.applied ~= 0
-  elseif n > limit.capacity then
+  elseif n > limit.capacity - keep then
     out.allowed, out.retry = false, NEVER
   else
     local after, after_frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
-    if after > limit.capacity_us or (after == limit.capacity_us and after_frac > limit.capacity_frac) then
+    local full, full_frac = after, after_frac
+    if keep > 0 then
+      full, full_frac = schedule.plus(limit, after, after_frac, schedule.time_of(limit, keep))
+    end
+    if full > limit.capacity_us or (full == limit.capacity_us and full_frac > limit.capacity_frac) then
       out.allowed = false
-      out.retry = wait(state, limit, n, after, after_frac)
+      out.retry = wait(state, limit, n + keep, full, full_frac)
       if out.retry ~= NEVER then
         out.retry = out.retry + late
       end
@@ -168,7 +172,7 @@ function schedule.apply(action, state, limit, now, n)
   if out.changed then
     state.due, state.frac, state.last = t + us, frac, t
   end
-  out.remaining = max(0, limit.capacity - schedule.permits_in(limit, us, frac))
+  out.remaining = max(0, limit.capacity - keep - schedule.permits_in(limit, us, frac))
   out.reset = 0
   if us > 0 or frac > 0 then
     out.reset = schedule.round_up(us, frac) + late
@@ -178,13 +182,16 @@ end
 
 -- fits reports whether n permits would be admitted now; commit, which may follow it
 -- and nothing else, takes them.
-function schedule.fits(state, limit, now, n)
-  if n > limit.capacity then
+function schedule.fits(state, limit, now, n, keep)
+  if n > limit.capacity - keep then
     return false
   end
   local t, us, frac = schedule.backlog(state, limit, now)
   us, frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
   state.next_due, state.next_frac, state.next_last = t + us, frac, t
+  if keep > 0 then
+    us, frac = schedule.plus(limit, us, frac, schedule.time_of(limit, keep))
+  end
   return us < limit.capacity_us or (us == limit.capacity_us and frac <= limit.capacity_frac)
 end
 
@@ -195,19 +202,26 @@ end
 -- step takes n permits, if they fit, of a state in three numbers: the time of its last
 -- change, how far past that it is due, us and frac. It returns the new numbers,
 -- or nothing if the permits do not fit.
-function schedule.step(limit, now, last, us, frac, n)
+function schedule.step(limit, now, last, us, frac, n, keep)
   local more, more_frac = limit.permit_us, limit.permit_frac
-  if n > limit.capacity then
+  local room, room_frac = limit.capacity_us, limit.capacity_frac
+  if n > limit.capacity - keep then
     return
   elseif n > 1 then
     more, more_frac = schedule.time_of(limit, n)
   end
-  return schedule.take_stored(now, nil, last, us, frac, more, more_frac, limit.permits, limit.capacity_us, limit.capacity_frac)
+  if keep > 0 then
+    if limit.kept ~= keep then -- as in the step before, most often
+      limit.kept, limit.kept_us, limit.kept_frac = keep, schedule.time_of(limit, limit.capacity - keep)
+    end
+    room, room_frac = limit.kept_us, limit.kept_frac
+  end
+  return schedule.take_stored(now, nil, last, us, frac, more, more_frac, limit.permits, room, room_frac)
 end
 
 -- take_stored is step where the time of the permits taken, more and more_frac, and that of the
--- capacity, capacity_us and capacity_frac, are known. A state that is not found is three zeros.
-function schedule.take_stored(now, _, last, us, frac, more, more_frac, permits, capacity_us, capacity_frac)
+-- capacity but for what is kept, room and room_frac, are known. A state that is not found is three zeros.
+function schedule.take_stored(now, _, last, us, frac, more, more_frac, permits, room, room_frac)
   if now > last then
     us, last = us - (now - last), now
     if us < 0 then
@@ -218,23 +232,23 @@ function schedule.take_stored(now, _, last, us, frac, more, more_frac, permits, 
   if frac >= permits then
     us, frac = us + 1, frac - permits
   end
-  if us < capacity_us or (us == capacity_us and frac <= capacity_frac) then
+  if us < room or (us == room and frac <= room_frac) then
     return last, us, frac
   end
 end
 
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often. It is k times apply, in one step and without outcomes.
-function schedule.admit(state, limit, now, n, k)
+function schedule.admit(state, limit, now, n, keep, k)
   local t, us, frac = schedule.backlog(state, limit, now)
   local admitted = k
   local after, after_frac = limit.capacity_us, nil
-  if n * k <= limit.capacity then
+  if keep == 0 and n * k <= limit.capacity then
     -- Most often all fit, which takes no division by the period to see.
     after, after_frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n * k))
   end
   if not after_frac or after > limit.capacity_us or (after == limit.capacity_us and after_frac > limit.capacity_frac) then
-    admitted = floor((limit.capacity - schedule.permits_in(limit, us, frac)) / n)
+    admitted = min(k, floor((limit.capacity - keep - schedule.permits_in(limit, us, frac)) / n))
     if admitted < 1 then
       return 0
     end
@@ -260,24 +274,30 @@ end
 -- end_hold ends a hold of n permits, of which kept stay charged, and returns how many came back.
 function schedule.end_hold(state, limit, now, n, kept)
   local t, us, frac = schedule.backlog(state, limit, now)
-  local back, back_frac = schedule.time_of(limit, n - kept)
-  if less(back, back_frac, us, frac) then
-    us, frac = schedule.minus(limit, us, frac, back, back_frac)
+  local back, room = n - kept, limit.capacity + limit.debt
+  if state.held > room then
+    -- A bucket that has become smaller has no room for all that is held: what it has not does not come back.
+    local least, least_frac = schedule.time_of(limit, min(state.held - n, room))
+    back = min(back, schedule.permits_in(limit, schedule.minus(limit, us, frac, least, least_frac)))
+  end
+  local time, time_frac = schedule.time_of(limit, back)
+  if less(time, time_frac, us, frac) then
+    us, frac = schedule.minus(limit, us, frac, time, time_frac)
   else
     us, frac = 0, 0
   end
   state.due, state.frac, state.last = t + us, frac, t
-  return n - kept
+  return back
 end
 
 -- grows is how long after now one more whole permit is there; never if that takes the end of a hold.
-function schedule.grows(state, limit, now)
+function schedule.grows(state, limit, now, keep)
   local t, us, frac = schedule.backlog(state, limit, now)
   local held = schedule.permits_in(limit, us, frac)
-  if held == 0 then
+  if held == 0 or keep >= limit.capacity then
     return 0
   end
-  local free, free_frac = schedule.time_of(limit, min(held, limit.capacity) - 1)
+  local free, free_frac = schedule.time_of(limit, min(held, limit.capacity - keep) - 1)
   if state.held and less(free, free_frac, held_time(state, limit)) then
     return NEVER
   end

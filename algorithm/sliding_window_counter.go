@@ -50,12 +50,12 @@ func (c *SlidingWindowCounter) used(s *CounterState, elapsed int64) int64 {
 	return s.Current + mulDivCeil(s.Previous, c.window-elapsed, c.window)
 }
 
-// Apply carries out an action of n permits on the state.
+// Apply carries out an action of n permits on the state, so that keep more are left.
 func (c *SlidingWindowCounter) Apply(
 	action Action,
 	state *CounterState,
 	now stint.Instant,
-	n int64,
+	n, keep int64,
 	out *stint.Outcome,
 ) {
 	s, elapsed := c.at(state, now)
@@ -69,17 +69,17 @@ func (c *SlidingWindowCounter) Apply(
 			used = c.used(&s, elapsed)
 			*state = s
 		}
-	case n > c.limit:
+	case n > c.limit-keep:
 		out.Allowed, out.RetryAfter = false, stint.Never
-	case used+n > c.limit:
+	case used+n > c.limit-keep:
 		out.Allowed = false
-		out.RetryAfter = micros(c.wait(&s, elapsed, n) + int64(s.Start) + elapsed - int64(now))
+		out.RetryAfter = micros(c.wait(&s, elapsed, n+keep) + int64(s.Start) + elapsed - int64(now))
 	case action == Take:
 		s.Current += n
 		used += n
 		*state = s
 	}
-	out.Remaining = max(0, c.limit-used)
+	out.Remaining = max(0, c.limit-keep-used)
 	switch {
 	case s.Current > 0:
 		out.ResetAfter = micros(int64(s.Start-now) + 2*c.window)
@@ -92,12 +92,12 @@ func (c *SlidingWindowCounter) Apply(
 
 // Admit takes n permits k times, one after another, as often as they fit, and returns
 // how often. It is k times Apply, in one step and without outcomes.
-func (c *SlidingWindowCounter) Admit(state *CounterState, now stint.Instant, n, k int64) int64 {
-	if n > c.limit {
+func (c *SlidingWindowCounter) Admit(state *CounterState, now stint.Instant, n, keep, k int64) int64 {
+	if n > c.limit-keep {
 		return 0
 	}
 	s, elapsed := c.at(state, now)
-	admitted := min(k, max(0, c.limit-c.used(&s, elapsed))/n)
+	admitted := min(k, max(0, c.limit-keep-c.used(&s, elapsed))/n)
 	if admitted > 0 {
 		s.Current += admitted * n
 		*state = s
@@ -154,13 +154,13 @@ func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, n int64) int64 {
 }
 
 // Grows is how long until Remaining grows, 0 when nothing is counted.
-func (c *SlidingWindowCounter) Grows(state *CounterState, now stint.Instant) time.Duration {
+func (c *SlidingWindowCounter) Grows(state *CounterState, now stint.Instant, keep int64) time.Duration {
 	s, elapsed := c.at(state, now)
 	used := c.used(&s, elapsed)
-	if used == 0 {
+	if used == 0 || keep >= c.limit {
 		return 0
 	}
-	return micros(c.wait(&s, elapsed, max(0, c.limit-used)+1) + int64(s.Start) + elapsed - int64(now))
+	return micros(c.wait(&s, elapsed, max(keep, c.limit-used)+1) + int64(s.Start) + elapsed - int64(now))
 }
 
 // Adopt takes over a state that writer, another limit, wrote: its counts if the windows

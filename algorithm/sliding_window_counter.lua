@@ -71,22 +71,22 @@ local function settle(state, limit, n)
   return -n
 end
 
--- apply carries out an action (take, peek, deny, settle) of n permits at now.
-function sliding_window_counter.apply(action, state, limit, now, n)
+-- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more are left.
+function sliding_window_counter.apply(action, state, limit, now, n, keep)
   local out = { allowed = true, retry = 0, delay = 0, applied = 0, changed = false }
   local late = state.start + state.elapsed - now
   if action == 'settle' then
     out.applied = settle(state, limit, n)
     out.changed = out.applied ~= 0
-  elseif n > limit.capacity then
+  elseif n > limit.capacity - keep then
     out.allowed, out.retry = false, NEVER
-  elseif used(state, limit) + n > limit.capacity then
-    out.allowed, out.retry = false, wait(state, limit, n) + late
+  elseif used(state, limit) + n > limit.capacity - keep then
+    out.allowed, out.retry = false, wait(state, limit, n + keep) + late
   elseif action == 'take' then
     state.current = state.current + n
     out.changed = true
   end
-  out.remaining = max(0, limit.capacity - used(state, limit))
+  out.remaining = max(0, limit.capacity - keep - used(state, limit))
   out.reset = 0
   if state.current > 0 then
     out.reset = state.start - now + 2 * limit.window
@@ -98,9 +98,9 @@ end
 
 -- fits reports whether n permits would be admitted now; commit, which may follow it
 -- and nothing else, takes them.
-function sliding_window_counter.fits(state, limit, _, n)
+function sliding_window_counter.fits(state, limit, _, n, keep)
   state.next_current = state.current + n
-  return used(state, limit) + n <= limit.capacity
+  return used(state, limit) + n <= limit.capacity - keep
 end
 
 function sliding_window_counter.commit(state)
@@ -110,19 +110,20 @@ end
 -- step takes n permits, if they fit, of a state brought to now, in three numbers: the
 -- window's start and the two counts. It returns the new numbers, or
 -- nothing if the permits do not fit.
-function sliding_window_counter.step(limit, now, start, previous, current, n)
+function sliding_window_counter.step(limit, now, start, previous, current, n, keep)
   local total = current + n
   if previous > 0 then
     local left = limit.window - (max(now, start) - start)
     local part, remainder = muldiv(left, previous, limit.window)
     total = total + part + (remainder > 0 and 1 or 0)
   end
-  if total <= limit.capacity then
+  if total <= limit.capacity - keep then
     return start, previous, current + n
   end
 end
 
--- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit.
+-- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit in the
+-- capacity, less what is to be kept.
 function sliding_window_counter.take_stored(now, found, start, previous, current, n, capacity, window)
   local t = now
   if found and start > now then
@@ -145,8 +146,8 @@ end
 
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often.
-function sliding_window_counter.admit(state, limit, _, n, k)
-  local admitted = max(0, min(k, floor((limit.capacity - used(state, limit)) / n)))
+function sliding_window_counter.admit(state, limit, _, n, keep, k)
+  local admitted = max(0, min(k, floor((limit.capacity - keep - used(state, limit)) / n)))
   state.current = state.current + admitted * n
   return admitted
 end
@@ -183,10 +184,10 @@ function sliding_window_counter.give_back(state, limit, at, n, from)
 end
 
 -- grows is how long after now Remaining grows.
-function sliding_window_counter.grows(state, limit, now)
+function sliding_window_counter.grows(state, limit, now, keep)
   local n = used(state, limit)
-  if n == 0 then
+  if n == 0 or keep >= limit.capacity then
     return 0
   end
-  return wait(state, limit, max(0, limit.capacity - n) + 1) + state.start + state.elapsed - now
+  return wait(state, limit, max(keep, limit.capacity - n) + 1) + state.start + state.elapsed - now
 end

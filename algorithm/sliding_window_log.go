@@ -129,14 +129,14 @@ func NewSlidingWindowLog(limit stint.Limit) *SlidingWindowLog {
 	}
 }
 
-// Apply carries out an action of n permits on the log.
-func (w *SlidingWindowLog) Apply(action Action, log *Log, now stint.Instant, n int64, out *stint.Outcome) {
+// Apply carries out an action of n permits on the log, so that keep more find room.
+func (w *SlidingWindowLog) Apply(action Action, log *Log, now stint.Instant, n, keep int64, out *stint.Outcome) {
 	t := max(now, log.newest())
 	gone := log.until(t - stint.Instant(w.window))
 	active := log.total() - gone
 	out.Limit = w.limit
 	out.RetryAfter, out.Delay, out.Applied = 0, 0, 0
-	out.Allowed = action == Settle || active+n <= w.limit && n <= w.limit && w.spaced(log, t)
+	out.Allowed = action == Settle || active+n <= w.limit-keep && n <= w.limit-keep && w.spaced(log, t)
 	switch {
 	case action == Settle:
 		out.Applied = w.settle(log, t, gone, n)
@@ -154,9 +154,9 @@ func (w *SlidingWindowLog) Apply(action Action, log *Log, now stint.Instant, n i
 	gone = max(gone, log.until(t-stint.Instant(w.window)))
 	active = log.total() - gone
 	if action != Settle && (!out.Allowed || action == Deny) {
-		out.RetryAfter = w.wait(log, now, t, gone, active, n)
+		out.RetryAfter = w.wait(log, now, t, gone, active, n, keep)
 	}
-	out.Remaining = max(0, w.limit-active)
+	out.Remaining = max(0, w.limit-keep-active)
 	out.ResetAfter = w.resetAfter(log, now, t, active)
 }
 
@@ -192,13 +192,13 @@ func (w *SlidingWindowLog) settle(log *Log, t stint.Instant, gone, n int64) int6
 	return n
 }
 
-// wait is how long after now n permits are admitted.
-func (w *SlidingWindowLog) wait(log *Log, now, t stint.Instant, gone, active, n int64) time.Duration {
-	if n > w.limit {
+// wait is how long after now n permits are admitted, and keep more are left.
+func (w *SlidingWindowLog) wait(log *Log, now, t stint.Instant, gone, active, n, keep int64) time.Duration {
+	if n > w.limit-keep {
 		return stint.Never
 	}
 	at := now
-	if over := active + n - w.limit; over > 0 {
+	if over := active + n + keep - w.limit; over > 0 {
 		at = log.reached(gone+over) + stint.Instant(w.window)
 	}
 	if !w.spaced(log, t) {
@@ -219,14 +219,14 @@ func (w *SlidingWindowLog) resetAfter(log *Log, now, t stint.Instant, active int
 }
 
 // Grows is how long until Remaining grows, 0 when nothing is counted.
-func (w *SlidingWindowLog) Grows(log *Log, now stint.Instant) time.Duration {
+func (w *SlidingWindowLog) Grows(log *Log, now stint.Instant, keep int64) time.Duration {
 	t := max(now, log.newest())
 	gone := log.until(t - stint.Instant(w.window))
 	active := log.total() - gone
-	if active == 0 {
+	if active == 0 || keep >= w.limit {
 		return 0
 	}
-	over := max(1, active-w.limit+1)
+	over := max(1, active+keep-w.limit+1)
 	return micros(int64(log.reached(gone+over) + stint.Instant(w.window) - now))
 }
 

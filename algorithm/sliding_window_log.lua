@@ -78,14 +78,14 @@ local function settle(log, limit, t, gone, n)
   return n
 end
 
--- apply carries out an action (take, peek, deny, settle) of n permits at now.
-function sliding_window_log.apply(action, log, limit, now, n)
+-- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more find room.
+function sliding_window_log.apply(action, log, limit, now, n, keep)
   local t = max(now, newest(log))
   local gone = up_to(log, t - limit.window)
   local active = log.total - gone
   local out = { retry = 0, delay = 0, applied = 0, changed = false }
   out.allowed = action == 'settle'
-    or (active + n <= limit.capacity and n <= limit.capacity and spaced(log, limit.interval, t))
+    or (active + n <= limit.capacity - keep and n <= limit.capacity - keep and spaced(log, limit.interval, t))
   if action == 'settle' then
     out.applied = settle(log, limit, t, gone, n)
     out.changed = out.applied ~= 0
@@ -109,18 +109,18 @@ function sliding_window_log.apply(action, log, limit, now, n)
     spacing = log.request + limit.interval
   end
   if action ~= 'settle' and (not out.allowed or action == 'deny') then
-    if n > limit.capacity then
+    if n > limit.capacity - keep then
       out.retry = NEVER
     else
       local at = max(now, spacing)
-      local over = active + n - limit.capacity
+      local over = active + n + keep - limit.capacity
       if over > 0 then
         at = max(at, reached(log, gone + over) + limit.window)
       end
       out.retry = at - now
     end
   end
-  out.remaining = max(0, limit.capacity - active)
+  out.remaining = max(0, limit.capacity - keep - active)
   local at = max(now, spacing)
   if active > 0 then
     at = max(at, log.at + limit.window)
@@ -144,12 +144,12 @@ function sliding_window_log.give_back(log, limit, now, n, from)
 end
 
 -- grows is how long after now Remaining grows.
-function sliding_window_log.grows(log, limit, now)
+function sliding_window_log.grows(log, limit, now, keep)
   local t = max(now, newest(log))
   local gone = up_to(log, t - limit.window)
   local active = log.total - gone
-  if active == 0 then
+  if active == 0 or keep >= limit.capacity then
     return 0
   end
-  return reached(log, gone + max(1, active - limit.capacity + 1)) + limit.window - now
+  return reached(log, gone + max(1, active + keep - limit.capacity + 1)) + limit.window - now
 end

@@ -15,9 +15,9 @@ type TokenBucket struct{ schedule }
 // NewTokenBucket prepares a valid limit.
 func NewTokenBucket(limit stint.Limit) *TokenBucket { return &TokenBucket{newSchedule(limit)} }
 
-// Apply carries out an action of n permits on the state.
-func (b *TokenBucket) Apply(action Action, state *BucketState, now stint.Instant, n int64, out *stint.Outcome) {
-	b.apply(action, state, now, n, out)
+// Apply carries out an action of n permits on the state, so that keep more are left.
+func (b *TokenBucket) Apply(action Action, state *BucketState, now stint.Instant, n, keep int64, out *stint.Outcome) {
+	b.apply(action, state, now, n, keep, out)
 }
 
 // ReturnLeased gives back n permits that were leased at an instant and not spent, and reports
@@ -33,8 +33,8 @@ func (b *TokenBucket) ReturnLeased(state *BucketState, now stint.Instant, n int6
 }
 
 // Grows is how long until Remaining grows, 0 when the bucket is full.
-func (b *TokenBucket) Grows(state *BucketState, now stint.Instant) time.Duration {
-	return b.grows(state, now)
+func (b *TokenBucket) Grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
+	return b.grows(state, now, keep)
 }
 
 // Adopt takes over a state that another limit wrote: the whole permits it held, at

@@ -9,9 +9,9 @@ function token_bucket.adopt(state, limit, now)
   schedule.adopt(state, limit, now, limit.capacity)
 end
 
--- apply carries out an action (take, peek, deny, settle) of n permits at now.
-function token_bucket.apply(action, state, limit, now, n)
-  local out = schedule.apply(action, state, limit, now, n)
+-- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more are left.
+function token_bucket.apply(action, state, limit, now, n, keep)
+  local out = schedule.apply(action, state, limit, now, n, keep)
   return out
 end
 

@@ -24,6 +24,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the algorithms answer into
 //	new                                       an untouched state, the limits so far forgotten but the last
 //	at 2026-01-01T00:00:00Z                   sets the time
 //	+1.5s take 2                              later (or -1.5s: earlier) than the step before; "now" at the same time
+//	now take 1 keep 3                         so that 3 more are left
 //	    allowed, 8 left, reset 17.142858s, grows 8.571429s
 //
 // The actions are take, peek, deny, charge and refund. An answer says whether the
@@ -127,8 +128,8 @@ func (s *transcript) expected() {
 
 func (s *transcript) step(words []string) {
 	s.t.Helper()
-	if len(words) != 3 {
-		s.fatalf("want a time, an action and a number")
+	if len(words) != 3 && (len(words) != 5 || words[3] != "keep") {
+		s.fatalf("want a time, an action and a number, and perhaps keep and a number")
 	}
 	if words[0] != "now" {
 		wait, err := stint.ParseDuration(strings.TrimPrefix(words[0], "+"))
@@ -142,6 +143,11 @@ func (s *transcript) step(words []string) {
 		s.fatalf("%v", err)
 	}
 	st := step{limit: len(s.limits) - 1, now: s.now, n: n}
+	if len(words) == 5 {
+		if st.keep, err = strconv.ParseInt(words[4], 10, 64); err != nil {
+			s.fatalf("%v", err)
+		}
+	}
 	switch words[1] {
 	case "take":
 		st.action = algorithm.Take

@@ -17,6 +17,7 @@ type step struct {
 	action algorithm.Action
 	now    stint.Instant
 	n      int64
+	keep   int64 // how many have to be left besides
 	k      int64 // of admit
 	room   int64 // of admit: the largest cost that fits, as the Go algorithm found
 }
@@ -29,9 +30,9 @@ const admit = algorithm.Settle + 1
 func (s step) String() string {
 	verb := [...]string{"take", "peek", "deny", "settle", "admit"}[s.action]
 	if s.action == admit {
-		return fmt.Sprintf("limit %d at %d: %d times take %d", s.limit, s.now, s.k, s.n)
+		return fmt.Sprintf("limit %d at %d: %d times take %d, keep %d", s.limit, s.now, s.k, s.n, s.keep)
 	}
-	return fmt.Sprintf("limit %d at %d: %s %d", s.limit, s.now, verb, s.n)
+	return fmt.Sprintf("limit %d at %d: %s %d, keep %d", s.limit, s.now, verb, s.n, s.keep)
 }
 
 // amount is the step's n as stores pass it on.
@@ -61,8 +62,8 @@ type twin interface {
 
 // machine is the shape that the five algorithms share.
 type machine[S any] interface {
-	Apply(action algorithm.Action, state *S, now stint.Instant, n int64, out *stint.Outcome)
-	Grows(state *S, now stint.Instant) time.Duration
+	Apply(action algorithm.Action, state *S, now stint.Instant, n, keep int64, out *stint.Outcome)
+	Grows(state *S, now stint.Instant, keep int64) time.Duration
 }
 
 // keeper holds the state of a machine as a store does: a step works on a copy, which
@@ -86,12 +87,12 @@ func (k *keeper[S]) step(s step) result {
 	}
 	state := k.read(s)
 	var out stint.Outcome
-	k.machines[s.limit].Apply(s.action, &state, s.now, s.amount(), &out)
+	k.machines[s.limit].Apply(s.action, &state, s.now, s.amount(), s.keep, &out)
 	r := result{
 		allowed: out.Allowed, changed: changed(s.action, k.limits[s.limit], &out),
 		remaining: out.Remaining, retry: out.RetryAfter.Microseconds(), reset: out.ResetAfter.Microseconds(),
 		delay: out.Delay.Microseconds(), applied: out.Applied,
-		grows: k.machines[s.limit].Grows(&state, s.now).Microseconds(),
+		grows: k.machines[s.limit].Grows(&state, s.now, s.keep).Microseconds(),
 	}
 	if out.RetryAfter == stint.Never {
 		r.retry = never
@@ -112,12 +113,12 @@ func (k *keeper[S]) admit(s step) result {
 	apply := k.machines[s.limit].Apply
 	var out stint.Outcome
 	largest := sort.Search(int(k.limits[s.limit].Capacity), func(n int) bool {
-		apply(algorithm.Peek, &state, s.now, int64(n)+1, &out)
+		apply(algorithm.Peek, &state, s.now, int64(n)+1, s.keep, &out)
 		return !out.Allowed
 	})
 	r := result{remaining: int64(largest)}
 	for range s.k {
-		if apply(algorithm.Take, &state, s.now, s.n, &out); out.Allowed {
+		if apply(algorithm.Take, &state, s.now, s.n, s.keep, &out); out.Allowed {
 			r.applied++
 		}
 	}

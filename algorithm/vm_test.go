@@ -57,10 +57,10 @@ func (vm *vm) run(limits []stint.Limit, steps []step) ([]result, []algorithm.Ent
 	for i, limit := range limits {
 		tables.RawSetInt(i+1, vm.limit(limit))
 	}
-	const stepWidth = 6
+	const stepWidth = 7
 	flat := vm.state.CreateTable(stepWidth*len(steps), 0)
 	for i, s := range steps {
-		numbers := [stepWidth]int64{int64(s.limit + 1), int64(s.action), int64(s.now), s.amount(), s.k, s.room}
+		numbers := [stepWidth]int64{int64(s.limit + 1), int64(s.action), int64(s.now), s.amount(), s.k, s.room, s.keep}
 		for j, n := range numbers {
 			flat.RawSetInt(stepWidth*i+j+1, lua.LNumber(n))
 		}

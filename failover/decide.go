@@ -32,8 +32,8 @@ func (s *Store) noteAnswer(op *stint.Op, d *stint.Decision) {
 	if d.Source != stint.SourceStore {
 		return
 	}
-	for i := range 1 + len(op.And) {
-		if sh := s.shard(claimAt(op, i).Key); !sh.answered.Load() {
+	for i := range op.Claims() {
+		if sh := s.shard(op.NthClaim(i).Key); !sh.answered.Load() {
 			sh.answered.Store(true)
 		}
 	}
@@ -105,18 +105,10 @@ func limitTime(op *stint.Op, timeout time.Duration) {
 	}
 }
 
-// claimAt is one of the 1 + len(op.And) claims of an operation.
-func claimAt(op *stint.Op, i int) *stint.Claim {
-	if i == 0 {
-		return &op.Claim
-	}
-	return &op.And[i-1]
-}
-
 // downFor is the outage of a shard that the operation needs, or nil.
 func (s *Store) downFor(op *stint.Op) *outage {
-	for i := range 1 + len(op.And) {
-		if down := s.shard(claimAt(op, i).Key).down.Load(); down != nil {
+	for i := range op.Claims() {
+		if down := s.shard(op.NthClaim(i).Key).down.Load(); down != nil {
 			return down
 		}
 	}

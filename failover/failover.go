@@ -3,7 +3,7 @@
 //
 //	store, err := rueidis.Open(connection, redisstore.Options{}, failover.Config{})
 //
-// docs/failure.md says for operators what each fault comes to.
+// docs/reference/failures.md says for operators what each fault comes to.
 //
 // # When the store is unreachable
 //

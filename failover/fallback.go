@@ -29,7 +29,7 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 		return d, err
 	}
 	if !takes(op.Verb) {
-		return s.endLocally(ctx, op, cause)
+		return stint.Decision{}, s.endLocally(ctx, op, cause)
 	}
 	if op.Hold != nil {
 		// The store does not know the hold: its commit is charged late.
@@ -50,18 +50,18 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	}
 	s.counts.open.Add(1)
 	at := stint.Instant(time.Now().UnixMicro())
-	if op.And == nil && op.Each == nil && op.Permits <= p.capacity {
+	if op.And == nil && op.Each == nil && op.Keep == 0 && op.Permits <= p.capacity {
 		s.answered(op, true, cause)
 		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
 	}
 	outs := outcomes(op)
 	next := outs
-	for i := range 1 + len(op.And) {
-		claim := claimAt(op, i)
+	for i := range op.Claims() {
+		claim := op.NthClaim(i)
 		untouched(next, claim)
 		next = next[claim.Policy.Len():]
 	}
-	d = degraded(stint.Combine(outs, at))
+	d = degraded(op.Combine(outs, at))
 	s.answered(op, d.Allowed, cause)
 	return d, nil
 }
@@ -74,8 +74,8 @@ func (s *Store) answered(op *stint.Op, allowed bool, cause error) {
 
 // modes is the set of the modes of an operation's policies.
 func (s *Store) modes(op *stint.Op) (modes uint8) {
-	for i := range 1 + len(op.And) {
-		modes |= modesOf(s.plan(claimAt(op, i).Policy).mode)
+	for i := range op.Claims() {
+		modes |= modesOf(s.plan(op.NthClaim(i).Policy).mode)
 	}
 	return modes
 }
@@ -104,8 +104,9 @@ func takes(verb stint.Verb) bool { return verb <= stint.Try || verb == stint.Res
 func untouched(outs []stint.Outcome, claim *stint.Claim) {
 	for i := range claim.Policy.Len() {
 		limit := claim.Policy.Limit(i)
+		room := limit.Capacity - claim.Keep
 		outs[i] = stint.Outcome{
-			Allowed: limit.Takes(claim.Permits) <= limit.Capacity, Limit: limit.Capacity, Remaining: limit.Capacity,
+			Allowed: limit.Takes(claim.Permits) <= room, Limit: limit.Capacity, Remaining: max(0, room),
 		}
 		if !outs[i].Allowed {
 			outs[i].RetryAfter = stint.Never

@@ -102,8 +102,8 @@ func TestErrorsOfHoldsAreNoFailures(t *testing.T) {
 	}
 }
 
-// While the store is gone each process has its share of the places. One that is done gives its place back; a hold of the
-// store's is the store's to end.
+// While the store is gone each process has its share of the places. One that is done gives its place back. Its end fails,
+// since the store may have the hold, too, or has to be charged for it: it is said again then.
 func TestLocalPlacesAreFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
@@ -113,22 +113,25 @@ func TestLocalPlacesAreFreed(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.lose(p)
+		if _, d, err := reserve(f, p, "stored", 1); err != nil || !d.Allowed { // renewed
+			t.Fatal(d, err)
+		}
+		if _, _, err := commit(f, p, stored, 1); !errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("a hold that the store has, and a renewal took here: %v", err)
+		}
 		for i, id := range []string{"a", "b", "c", "d"} {
 			h, d, err := reserve(f, p, id, 1)
 			if err != nil || !d.Allowed {
 				t.Fatalf("reserve %d, after the others have ended: %v %v", i, d, err)
 			}
 			for again := range 2 {
-				if told, d, err := commit(f, p, h, 1); err != nil || !d.Degraded || told.Replayed != (again > 0) || told.ExpiresAt != h.ExpiresAt {
-					t.Errorf("commit %d of %d: %+v, %v, %v", again, i, told, d, err)
+				if _, _, err := commit(f, p, h, 1); !errors.Is(err, stint.ErrUnavailable) {
+					t.Errorf("commit %d of %d: %v", again, i, err)
 				}
 			}
 			if _, _, err := commit(f, p, h, 7); !errors.Is(err, stint.ErrResolved) {
 				t.Errorf("another end: %v", err)
 			}
-		}
-		if _, _, err := commit(f, p, stored, 1); !errors.Is(err, stint.ErrUnavailable) {
-			t.Errorf("a hold of the store's: %v", err)
 		}
 	})
 }

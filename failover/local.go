@@ -28,24 +28,30 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 	return degraded(d), nil
 }
 
+// isLocal reports whether a claim of an operation is decided locally: by its policy's mode, or because the mode of one of
+// its ways is Local, since ways are tried together.
+func (s *Store) isLocal(op *stint.Op, claim *stint.Claim) bool {
+	return s.plan(claim.Policy).mode == Local || claim.Way != stint.Must && s.modes(op)&modesOf(Local) != 0
+}
+
 // localOp is an operation on this process's shares of the claims whose mode is Local. It reports whether each share can
 // admit what is asked of it.
 func (s *Store) localOp(op *stint.Op) (local stint.Op, fits bool, err error) {
 	now := time.Now()
 	local, fits = stint.Op{Verb: op.Verb, Hold: op.Hold}, true
 	claims := make([]stint.Claim, 0, 4)
-	for i := range 1 + len(op.And) {
-		claim := *claimAt(op, i)
-		p := s.plan(claim.Policy)
-		if p.mode != Local {
+	for i := range op.Claims() {
+		claim := *op.NthClaim(i)
+		if !s.isLocal(op, &claim) {
 			continue
 		}
+		p := s.plan(claim.Policy)
 		share, err := p.shareOf(s.instances.highestWithin(now, p.life))
 		if err != nil {
 			return local, false, err
 		}
-		fits = fits && claim.Permits <= share.least
-		claim.Policy = share.policy
+		claim.Policy, claim.Keep = share.policy, claim.Keep/int64(share.n)
+		fits = fits && claim.Permits <= share.least-claim.Keep
 		claims = append(claims, claim)
 	}
 	local.Claim = claims[0]
@@ -55,44 +61,39 @@ func (s *Store) localOp(op *stint.Op) (local stint.Op, fits bool, err error) {
 	return local, fits, nil
 }
 
-// endLocally ends a hold of this process's own, that was reserved while the store was unreachable, so that its places are
-// free. Of every other hold it is not known whether the store has ended it.
-func (s *Store) endLocally(ctx context.Context, op *stint.Op, cause error) (stint.Decision, error) {
+// endLocally ends what a hold has of this process's shares, so that its places are free. The store may have the hold, too,
+// and is charged when the end comes again: so it fails.
+func (s *Store) endLocally(ctx context.Context, op *stint.Op, cause error) error {
 	ends := op.Verb == stint.Commit || op.Verb == stint.Cancel
 	if !ends || s.modes(op)&modesOf(Local) == 0 {
-		return stint.Decision{}, unavailable(cause)
+		return unavailable(cause)
 	}
 	local, _, err := s.localOp(op)
 	if err != nil {
-		return stint.Decision{}, err
+		return err
 	}
 	h := *op.Hold
-	h.ExpiresAt = 0 // by which the store would be charged for one that it does not know
+	h.ExpiresAt = 0 // by which a share would be charged for a hold that it does not know
 	local.Hold = &h
-	d, err := s.config.Local.Decide(ctx, local)
-	switch {
-	case errors.Is(err, stint.ErrResolved), errors.Is(err, stint.ErrOtherClaims):
-		return d, err
-	case err != nil:
-		return d, unavailable(cause)
+	_, err = s.config.Local.Decide(ctx, local)
+	if errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrOtherClaims) {
+		return err
 	}
-	h.ExpiresAt = op.Hold.ExpiresAt
-	*op.Hold = h
-	return degraded(d), nil
+	return unavailable(cause)
 }
 
 // join makes the decision of an operation of which some claims were decided locally.
 func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) stint.Decision {
 	outs := outcomes(op)
 	next := outs
-	for i := range 1 + len(op.And) {
-		claim := claimAt(op, i)
+	for i := range op.Claims() {
+		claim := op.NthClaim(i)
 		n := claim.Policy.Len()
-		if s.plan(claim.Policy).mode == Local {
+		if s.isLocal(op, claim) {
 			copy(next[:n], locally)
 			locally = locally[n:]
 			for j := range n {
-				if o := &next[j]; o.RetryAfter == stint.Never && claim.Policy.Limit(j).Takes(claim.Permits) <= claim.Policy.Limit(j).Capacity {
+				if o := &next[j]; o.RetryAfter == stint.Never && claim.Policy.Limit(j).Takes(claim.Permits) <= claim.Policy.Limit(j).Capacity-claim.Keep {
 					o.RetryAfter = retryUnreachable
 				}
 			}
@@ -101,7 +102,7 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 		}
 		next = next[n:]
 	}
-	return stint.Combine(outs, at)
+	return op.Combine(outs, at)
 }
 
 // resetLocally clears the shares of an operation's clients, once the store has cleared their states.

@@ -51,7 +51,8 @@ func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 // decision on a state has an earlier time than the one before it.
 func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	var out stint.Outcome
-	ops := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: l.permits(op.Verb, op.Permits)}}
+	one := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: l.permits(op.Verb, op.Permits), keep: op.Keep}}
+	ops := limitOps(one[:])
 	p := &ops[0]
 	t := s.shard(p.hash)
 	t.mu.Lock()
@@ -61,30 +62,30 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	now := s.clock()
 	if op.Verb == stint.Reset {
 		s.reset(t, p.hash)
-		l.resetOutcome(&out)
+		l.resetOutcome(p.keep, &out)
 	} else {
 		s.load(t, p, now)
-		p.changed = p.apply(algorithm.ActionOf(op.Verb), now, p.permits, &out)
+		ops.apply(0, algorithm.ActionOf(op.Verb), now, p.permits, &out)
 		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
-			p.changed = p.apply(algorithm.Deny, now, p.permits, &out)
+			ops.apply(0, algorithm.Deny, now, p.permits, &out)
 		}
 		if op.Verb == stint.Settle && !l.settles() {
 			out.Applied = op.Permits // of a limit with a cost of its own, which nothing is settled of
 		}
 		if op.Each != nil {
-			out.GrowsAfter = p.grows(now)
+			out.GrowsAfter = ops.grows(0, now)
 		}
 		s.save(t, p)
-		s.insertNew(t, p, ops[:], now)
+		s.insertNew(t, p, ops, now)
 	}
 	t.mu.Unlock()
 	runtime.KeepAlive(l) // until the slot is counted
 	if p.needsMemory() && s.overCap() {
-		s.fitCap(ops[:], now)
+		s.fitCap(ops, now)
 	}
 	s.sweepNow(now)
 	if op.Verb == stint.Reset {
-		s.wake(ops[:])
+		s.wake(ops)
 	}
 	if op.Each != nil {
 		op.Each[0] = out
@@ -129,7 +130,7 @@ func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.De
 	}
 	now := s.clock()
 	var out stint.Outcome
-	l.applyWords(algorithm.Take, &slot.words, now, l.takes(n), &out)
+	l.applyWords(algorithm.Take, &slot.words, now, l.takes(n), 0, &out)
 	d.Allowed, d.Limit, d.Remaining, d.At = out.Allowed, out.Limit, out.Remaining, now
 	d.RetryAfter, d.ResetAfter, d.Delay = out.RetryAfter, out.ResetAfter, out.Delay
 	// The release comes last: it has to wait for the stores before it anyway, and what
@@ -145,12 +146,15 @@ type limitOp struct {
 	hash    uint64
 	asked   int64  // of the claim
 	permits int64  // of the limit
+	keep    int64  // how many are left to others
 	slot    *slot  // held while the operation is decided; nil: there is no state yet
 	epoch   *epoch // of the slot's state
 	state   state
 	changed bool
 	holding *holding      // what is held of the state; nil: nothing
 	due     int           // how many of its parts have expired
+	own     *part         // of the hold that asks for more; nil: none does
+	shares  int           // 1 + the number of the limitOp of an earlier way of its group that has the state; 0: it has its own
 	lost    stint.Instant // pieces of this time or before are of what a window of another length took over; 0: none
 }
 
@@ -164,11 +168,9 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 		opsBuffer   [inlineLimits]limitOp
 		outsBuffer  [inlineLimits]stint.Outcome
 		locksBuffer [inlineLimits]uint64
+		waysBuffer  [inlineLimits]stint.Way
 	)
-	ops, err := s.limitOps(&op.Claim, op.Verb, opsBuffer[:0])
-	for i := 0; i < len(op.And) && err == nil; i++ {
-		ops, err = s.limitOps(&op.And[i], op.Verb, ops)
-	}
+	ops, err := s.limitOps(op, opsBuffer[:0])
 	if err != nil {
 		return stint.Decision{}, err
 	}
@@ -185,10 +187,11 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 		}
 	}
 	now := s.clock()
+	ways := op.AppendWays(waysBuffer[:0])
 	if op.Verb == stint.Reset {
 		s.resetEach(ops, outs)
 	} else {
-		s.applyEach(op, ops, outs, now)
+		s.applyEach(op, ops, outs, ways, now)
 	}
 	s.unlock(locks)
 	s.finish(ops, now)
@@ -198,13 +201,18 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 	if op.Each != nil {
 		copy(op.Each, outs)
 	}
+	if ways != nil {
+		return stint.CombineWays(outs, ways, now), nil
+	}
 	return stint.Combine(outs, now), nil
 }
 
 // lock locks the shards of all states, in order, and returns which.
 func (s *Store) lock(ops []limitOp, locks []uint64) []uint64 {
 	for i := range ops {
-		locks = append(locks, ops[i].hash>>(64-shardBits))
+		if ops[i].shares == 0 {
+			locks = append(locks, ops[i].hash>>(64-shardBits))
+		}
 	}
 	slices.Sort(locks)
 	locks = slices.Compact(locks)
@@ -233,17 +241,90 @@ func (s *Store) finish(ops []limitOp, now stint.Instant) {
 	s.sweepNow(now)
 }
 
-func (s *Store) limitOps(claim *stint.Claim, verb stint.Verb, ops []limitOp) ([]limitOp, error) {
+// limitOps appends those of an operation to a list.
+func (s *Store) limitOps(op *stint.Op, ops limitOps) (_ limitOps, err error) {
+	for i := 0; i < op.Claims() && err == nil; i++ {
+		claim := op.NthClaim(i)
+		if claim.Way > stint.Either {
+			if first := ops.same(op, i); first >= 0 {
+				ops = ops.share(op, claim, first)
+				continue
+			}
+		}
+		ops, err = s.limitOpsOf(op, claim, ops)
+	}
+	return ops, err
+}
+
+// same finds a claim of the same key and policy as claim i before it: the number of its first limitOp, or -1. It is one of an
+// earlier way of the group, since nothing else may name the states of a way.
+func (ops limitOps) same(op *stint.Op, i int) (first int) {
+	claim := op.NthClaim(i)
+	for j := range i {
+		other := op.NthClaim(j)
+		if other.Policy == claim.Policy && other.Key == claim.Key {
+			return first
+		}
+		first += other.Policy.Len()
+	}
+	return -1
+}
+
+// share appends the limitOps of a claim whose states are those of limitOps from first on.
+func (ops limitOps) share(op *stint.Op, claim *stint.Claim, first int) limitOps {
+	for i := range claim.Policy.Len() {
+		shared := &ops[first+i]
+		shares := shared.shares
+		if shares == 0 {
+			shares = first + i + 1
+		}
+		ops = append(ops, limitOp{
+			limit: shared.limit, hash: shared.hash, asked: claim.Permits, permits: shared.limit.permits(op.Verb, claim.Permits), keep: claim.Keep,
+			shares: shares,
+		})
+	}
+	return ops
+}
+
+func (s *Store) limitOpsOf(op *stint.Op, claim *stint.Claim, ops limitOps) (limitOps, error) {
 	plan := s.plan(claim.Policy)
 	for i := range plan.limits {
 		l := &plan.limits[i]
-		hash := s.hash(claim.Key, l)
-		for hasHash(ops, hash) {
-			hash++ // a limitOp waits for its slot, and must not wait for another one
+		hash, shares := s.hash(claim.Key, l), 0
+		for shares == 0 && hasHash(ops, hash) {
+			if claim.Way != stint.Must {
+				shares = ops.find(op, claim, l, hash)
+			}
+			if shares == 0 {
+				hash++ // a limitOp waits for its slot, and must not wait for another one
+			}
 		}
-		ops = append(ops, limitOp{limit: l, hash: hash, asked: claim.Permits, permits: l.permits(verb, claim.Permits)})
+		ops = append(ops, limitOp{
+			limit: l, hash: hash, asked: claim.Permits, permits: l.permits(op.Verb, claim.Permits), keep: claim.Keep, shares: shares,
+		})
 	}
 	return ops, plan.fault
+}
+
+// find finds a state that an earlier way of a claim's group names, too, and returns 1 + the number of its limitOp, or 0.
+func (ops limitOps) find(op *stint.Op, claim *stint.Claim, l *limit, hash uint64) int {
+	for i := range ops {
+		if ops[i].shares == 0 && ops[i].hash == hash && ops[i].limit.tag == l.tag && op.ClaimAt(i).Key == claim.Key {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// limitOps are those of one operation.
+type limitOps []limitOp
+
+// owner is the limitOp that has the state of limitOp i.
+func (ops limitOps) owner(i int) *limitOp {
+	if j := ops[i].shares; j > 0 {
+		i = j - 1
+	}
+	return &ops[i]
 }
 
 // hasHash reports whether one of the limitOps has the hash.
@@ -259,43 +340,104 @@ func hasHash(ops []limitOp, hash uint64) bool {
 func (s *Store) resetEach(ops []limitOp, outs []stint.Outcome) {
 	for i := range ops {
 		s.reset(s.shard(ops[i].hash), ops[i].hash)
-		ops[i].limit.resetOutcome(&outs[i])
+		ops[i].limit.resetOutcome(ops[i].keep, &outs[i])
 	}
 }
 
 // applyEach first asks all limits, then carries the operation out on all. All slots are
 // held until then. An operation that finds one of the states changed, and another one not
 // there yet, waits for the shard's lock.
-func (s *Store) applyEach(op *stint.Op, ops []limitOp, outs []stint.Outcome, now stint.Instant) {
+func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways []stint.Way, now stint.Instant) {
 	action := algorithm.ActionOf(op.Verb)
 	tried := action
 	if action == algorithm.Take {
 		tried = algorithm.Peek
 	}
 	allowed := true
+	search := waySearch{ways: ways}
 	for i := range ops {
 		p := &ops[i]
 		s.load(s.shard(p.hash), p, now)
-		p.changed = p.apply(tried, now, p.permits, &outs[i])
+		if ways != nil && op.Each == nil && search.passes(i, outs) {
+			outs[i] = stint.Outcome{Limit: p.limit.capacity} // which nobody is told but for what is left
+			continue
+		}
+		ops.apply(i, tried, now, p.permits, &outs[i])
 		if action == algorithm.Settle && !p.limit.settles() {
 			outs[i].Applied = p.asked // nothing is settled of a limit with a cost of its own
 		}
 		allowed = allowed && outs[i].Allowed
 	}
+	var takenBuffer [inlineLimits]bool
+	var taken []bool
+	if ways != nil {
+		if taken = takenBuffer[:]; len(ops) > inlineLimits {
+			taken = make([]bool, len(ops))
+		}
+		allowed = stint.Choose(outs, ways, taken)
+	}
 	for i := range ops {
 		p := &ops[i]
 		switch {
-		case allowed && action == algorithm.Take:
-			p.changed = p.apply(algorithm.Take, now, p.permits, &outs[i])
+		case allowed && action == algorithm.Take && (taken == nil || taken[i]):
+			ops.apply(i, algorithm.Take, now, p.permits, &outs[i])
 		case op.Verb == stint.Take && !allowed && p.limit.countDenied:
-			p.changed = p.apply(algorithm.Deny, now, p.permits, &outs[i])
+			ops.apply(i, algorithm.Deny, now, p.permits, &outs[i])
+		}
+	}
+	for i := range ops {
+		p := &ops[i]
+		if taken != nil && !taken[i] {
+			if !ops.leftBeside(i, outs) {
+				ops.whatIsLeft(i, now, &outs[i])
+			}
 		}
 		if op.Each != nil {
-			outs[i].GrowsAfter = p.grows(now)
+			outs[i].GrowsAfter = ops.grows(i, now)
 		}
 		s.save(s.shard(p.hash), p)
 	}
 	for i := range ops {
 		s.insertNew(s.shard(ops[i].hash), &ops[i], ops, now)
 	}
+}
+
+// A waySearch looks for the first way of each group that admits, limit by limit.
+type waySearch struct {
+	ways   []stint.Way
+	found  bool // whether an earlier way of the group admits
+	denies bool // whether a limit of the way denies
+}
+
+// passes reports whether limit i is of a way behind the one that is taken. outs are those of the limits before it.
+func (w *waySearch) passes(i int, outs []stint.Outcome) bool {
+	if i > 0 && w.ways[i-1] != stint.Must {
+		w.denies = w.denies || !outs[i-1].Allowed
+	}
+	switch w.ways[i] {
+	case stint.Else:
+		w.found, w.denies = w.found || !w.denies, false
+	case stint.With:
+	default:
+		w.found, w.denies = false, false
+	}
+	return w.found
+}
+
+// leftBeside is whatIsLeft of a limit whose state an earlier one has, which keeps no more: what that one has left, less what is
+// kept beyond it. It reports false if there is none.
+func (ops limitOps) leftBeside(i int, outs []stint.Outcome) bool {
+	j := ops[i].shares - 1
+	if j < 0 || ops[j].keep > ops[i].keep {
+		return false
+	}
+	outs[i].Remaining, outs[i].ResetAfter = max(0, outs[j].Remaining-(ops[i].keep-ops[j].keep)), outs[j].ResetAfter
+	return true
+}
+
+// whatIsLeft says of a limit that was asked, and not charged, what it has left after others were.
+func (ops limitOps) whatIsLeft(i int, now stint.Instant, out *stint.Outcome) {
+	var left stint.Outcome
+	ops.apply(i, algorithm.Settle, now, 0, &left)
+	out.Remaining, out.ResetAfter = left.Remaining, left.ResetAfter
 }

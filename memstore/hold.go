@@ -26,7 +26,9 @@ type hold struct {
 	endedAt    stint.Instant
 	late       bool
 	reset      bool
-	dropped    bool    // by a Drop: it is not to be renewed
+	dropped    bool // by a Drop: it is not to be renewed
+	ways       []stint.Way
+	via        uint8   // of an end: the way that it was on
 	actual     []int64 // of a commit: what each limit was said to have cost
 	applied    int64
 	counted    int64 // bytes
@@ -62,7 +64,8 @@ type holdOp struct {
 	store *Store
 	op    *stint.Op
 	hold  *hold // nil: the store does not know one
-	ops   []limitOp
+	ops   limitOps
+	ways  []stint.Way // of the limits, bound to those that the hold is on; nil: the operation has none
 	outs  []stint.Outcome
 	now   stint.Instant
 	full  bool // there is no memory for an id more
@@ -101,8 +104,9 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 			p.limit.giveBackPiece(&p.state, r.now, algorithm.Piece{})
 		}
 		if op.Each != nil {
-			r.outs[i].GrowsAfter = p.grows(r.now)
+			r.outs[i].GrowsAfter = r.ops.grows(i, r.now)
 		}
+		r.putBack(p)
 		s.save(s.shard(p.hash), p)
 	}
 	for i := range r.ops {
@@ -124,12 +128,9 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 
 // prepare finds the states. It reports whether the hold is known by the same ones.
 func (r *holdOp) prepare() (same bool, err error) {
-	r.ops, err = r.store.limitOps(&r.op.Claim, r.op.Verb, nil)
-	for i := 0; i < len(r.op.And) && err == nil; i++ {
-		r.ops, err = r.store.limitOps(&r.op.And[i], r.op.Verb, r.ops)
-	}
+	r.ops, err = r.store.limitOps(r.op, nil)
 	r.outs = make([]stint.Outcome, len(r.ops))
-	same = r.hold != nil && len(r.ops) == len(r.hold.hashes)
+	same = r.hold != nil && len(r.ops) == len(r.hold.hashes) && slices.Equal(r.op.Ways(), r.hold.ways)
 	for i := 0; same && i < len(r.ops); i++ {
 		same = r.ops[i].hash == r.hold.hashes[i]
 	}
@@ -160,11 +161,44 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 		return stint.Decision{}, &stint.ResolvedError{ID: h.ID, End: end, At: at}
 	case r.hold.dropped && r.op.Verb == stint.Reserve:
 		return stint.Decision{}, &stint.ResolvedError{ID: h.ID, End: stint.HoldExpired, At: min(r.now, r.hold.expires)}
-	case r.op.Verb == stint.Reserve:
-		return r.reserve(end), nil
-	default:
-		return r.finish(end), nil
 	}
+	if end == stint.HoldExpired {
+		r.expireAll()
+	}
+	if r.op.Verb == stint.Reserve {
+		return r.reserve(end), nil
+	}
+	return r.finish(end), nil
+}
+
+// expireAll lets the hold expire in all its states: where the clock was set back since one of them has noticed, others have
+// not. Like all that has expired, it does so for good once the state is written.
+func (r *holdOp) expireAll() {
+	for i := range r.ops {
+		p, part := r.ops.owner(i), &r.hold.parts[i]
+		if part.in == nil || part.in != p.holding {
+			continue
+		}
+		if at := slices.Index(p.holding.parts, part); at >= p.due {
+			p.limit.endPart(&p.state, r.now, part, part.keeps(), p.lost)
+			copy(p.holding.parts[p.due+1:], p.holding.parts[p.due:at])
+			p.holding.parts[p.due] = part
+			p.due++
+		}
+	}
+}
+
+// putBack puts a part that expireAll has moved back where it expires, since its state is not written.
+func (r *holdOp) putBack(p *limitOp) {
+	if p.changed || p.due == 0 || p.holding.parts[p.due-1].hold.expires <= r.now {
+		return
+	}
+	p.due--
+	rest := p.holding.parts[p.due:]
+	part := rest[0]
+	to, _ := slices.BinarySearchFunc(rest[1:], part.hold.expires, compareExpiry)
+	copy(rest, rest[1:1+to])
+	rest[to] = part
 }
 
 // fullWait is how long to wait for the memory of an id: a guess, since nobody knows which hold ends next.
@@ -175,9 +209,14 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 	h, told := r.hold, r.op.Hold
 	lacks := make([]int64, len(r.ops))
 	allowed, gone := true, false
+	via := r.bind(end)
 	for i := range r.ops {
-		p := &r.ops[i]
-		lacks[i] = p.limit.takes(p.permits)
+		p := r.ops.owner(i)
+		if r.aside(i) {
+			r.look(i, 0)
+			continue
+		}
+		lacks[i] = p.limit.takes(r.ops[i].permits)
 		if h != nil {
 			part := &h.parts[i]
 			switch {
@@ -187,6 +226,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 				gone = true
 			default:
 				lacks[i] -= part.n + part.kept
+				p.own = part
 			}
 		}
 		lacks[i] = max(0, lacks[i])
@@ -203,16 +243,61 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 	}
 	live := h != nil && end == stint.HoldLive
 	told.Replayed, told.Reset = live && !gone, gone
+	var taken []bool
+	if r.ways != nil {
+		taken = make([]bool, len(r.ops))
+		allowed = stint.Choose(r.outs, r.ways, taken)
+		told.Full = told.Full && !allowed // or another way has room
+	}
 	if !allowed {
 		told.Lost = h != nil && (end == stint.HoldExpired || gone)
-		return stint.Combine(r.outs, r.now)
+		return r.combine(via)
 	}
 	if h == nil {
 		h = r.newHold()
 		r.hold = h
 	}
+	for i := range taken {
+		if h.parts[i].on = taken[i]; !taken[i] {
+			lacks[i] = 0
+		}
+	}
 	r.take(lacks, end)
-	return stint.Combine(r.outs, r.now)
+	for i := range taken {
+		if !taken[i] {
+			r.ops.whatIsLeft(i, r.now, &r.outs[i])
+		}
+	}
+	return r.combine(via)
+}
+
+// bind binds the operation to the ways that the hold is on: that is live, has expired and is not reserved anew, or of which
+// an expiry has charged something. It returns the number of the first group's way.
+func (r *holdOp) bind(end stint.HoldEnd) (via uint8) {
+	if r.ways = r.op.Ways(); r.ways == nil || r.hold == nil {
+		return 0
+	}
+	anew := end == stint.HoldExpired && r.op.Verb == stint.Reserve
+	return stint.BindWays(r.ways, func(i int) bool {
+		part := &r.hold.parts[i]
+		return part.on && (!anew || part.keptAtEnd() > 0)
+	})
+}
+
+// aside reports whether the hold is not on the way of a limit.
+func (r *holdOp) aside(i int) bool { return r.ways != nil && r.ways[i] == stint.Aside }
+
+// combine is the decision of what the limits say; via is the way to which the operation is bound.
+func (r *holdOp) combine(via uint8) stint.Decision {
+	if r.ways == nil {
+		return stint.Combine(r.outs, r.now)
+	}
+	if !stint.Choose(r.outs, r.ways, make([]bool, len(r.ops))) {
+		return stint.CombineWays(r.outs, r.ways, r.now)
+	}
+	d := r.op.Combine(r.outs, r.now)
+	d.Via = max(d.Via, via)
+	return d
 }
 
 // denyFull denies since there are as many holds as may be: one more may be there after a wait.
@@ -226,20 +311,24 @@ func (r *holdOp) denyFull(i int, wait time.Duration) {
 func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 	h, told := r.hold, r.op.Hold
 	for i := range r.ops {
-		p, part := &r.ops[i], &h.parts[i]
+		p, part := r.ops.owner(i), &h.parts[i]
+		if r.ways != nil && !part.on && part.in == nil { // nothing is taken, and nothing has expired
+			part.n, part.kept, part.pieces = 0, part.keptAtEnd(), nil
+			continue
+		}
 		p.changed = true
 		p.forgetPieces()
 		switch {
 		case end == stint.HoldExpired:
 			r.drop(p, part)
 		case part.gone(p.holding):
-			part.n, part.pieces = 0, nil
+			part.n, part.kept, part.pieces = 0, 0, nil
 		case part.in != nil:
 			p.holding.remove(part)
 		}
 		part.limit = p.limit
 		if lacks[i] > 0 {
-			p.limit.apply(algorithm.Take, &p.state, r.now, lacks[i], &r.outs[i])
+			p.limit.apply(algorithm.Take, &p.state, r.now, lacks[i], r.ops[i].keep, &r.outs[i])
 			p.state.held += lacks[i]
 			part.n += lacks[i]
 			part.pieces = algorithm.AddPiece(part.pieces, p.limit.piece(&p.state, lacks[i]))
@@ -257,7 +346,7 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 	h.noticed.Store(false)
 	told.ExpiresAt = expires
 	for i := range r.ops {
-		p, part := &r.ops[i], &h.parts[i]
+		p, part := r.ops.owner(i), &h.parts[i]
 		if part.n == 0 {
 			continue
 		}
@@ -276,12 +365,8 @@ func (r *holdOp) drop(p *limitOp, part *part) {
 	kept := part.keptAtEnd()
 	if part.n > 0 && part.in != nil && part.in == p.holding {
 		p.changed = true
-		if at := slices.Index(p.holding.parts, part); at >= p.due { // the clock was set back
-			p.limit.endPart(&p.state, part.hold.expires, part, part.keeps(), p.lost)
-		} else {
-			p.due--
-		}
-		p.holding.remove(part)
+		p.due--
+		p.holding.removeAt(slices.Index(p.holding.parts, part))
 	}
 	part.in, part.n, part.kept, part.pieces = nil, 0, kept, nil
 }
@@ -298,8 +383,13 @@ func (part *part) keptAtEnd() int64 {
 func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 	late := end == stint.HoldExpired
 	var least leastApplied
+	r.hold.via = r.bind(end)
 	for i := range r.ops {
-		p, part := &r.ops[i], &r.hold.parts[i]
+		p, part := r.ops.owner(i), &r.hold.parts[i]
+		if r.aside(i) {
+			continue
+		}
+		permits := r.ops[i].permits
 		expired := end == stint.HoldExpired || r.hold.dropped && part.gone(p.holding)
 		if expired {
 			late = true
@@ -311,7 +401,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 		case r.op.Verb == stint.Cancel && p.limit.leaky == nil: // all of it goes back
 			kept = 0
 		case p.limit.adjustable():
-			cost := max(0, p.permits-part.kept)
+			cost := max(0, permits-part.kept)
 			kept = min(cost, part.n)
 			charge = cost - kept
 		}
@@ -323,7 +413,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 		}
 		applied += r.charge(i, charge)
 		// What cost as much as was held has no part in it.
-		if p.limit.adjustable() && (expired || r.op.Verb == stint.Cancel || p.permits != held) {
+		if p.limit.adjustable() && (expired || r.op.Verb == stint.Cancel || permits != held) {
 			least.add(applied)
 		}
 	}
@@ -342,9 +432,10 @@ func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
 
 // charge charges a limit what it cost beyond what was held, and returns how much of it was applied.
 func (r *holdOp) charge(i int, n int64) int64 {
-	p := &r.ops[i]
-	changed := p.limit.apply(algorithm.Settle, &p.state, r.now, n, &r.outs[i])
-	p.changed = p.changed || changed
+	p := r.ops.owner(i)
+	if p.limit.apply(algorithm.Settle, &p.state, r.now, n, 0, &r.outs[i]) {
+		p.changed = true
+	}
 	return r.outs[i].Applied
 }
 
@@ -355,6 +446,11 @@ func (r *holdOp) commitLost() (stint.Decision, error) {
 		return stint.Decision{}, stint.ErrUnknownReservation
 	}
 	r.hold = r.newHold()
+	ways := r.op.Ways() // the first of each group, since it is not known which it was on
+	stint.BindWays(ways, func(int) bool { return true })
+	for i := range ways {
+		r.hold.parts[i].on = ways[i] == stint.Must
+	}
 	r.hold.expires, r.hold.remembered = told.ExpiresAt, told.SurelyRemembered().Microseconds()
 	return r.finish(stint.HoldExpired), nil
 }
@@ -397,25 +493,28 @@ func (r *holdOp) answer(applied int64) stint.Decision {
 	for i := range r.ops {
 		r.look(i, 0)
 	}
-	d := stint.Combine(r.outs, r.now)
+	d := r.op.Combine(r.outs, r.now)
 	d.Allowed, d.RetryAfter, d.Applied = true, 0, applied
+	if r.hold != nil {
+		d.Via = r.hold.via
+	}
 	return d
 }
 
 // look asks a limit for n permits; for none, only what is left.
 func (r *holdOp) look(i int, n int64) {
-	p, out := &r.ops[i], &r.outs[i]
+	out := &r.outs[i]
 	if n > 0 {
-		p.apply(algorithm.Peek, r.now, n, out)
+		r.ops.apply(i, algorithm.Peek, r.now, n, out)
 		return
 	}
-	p.apply(algorithm.Settle, r.now, 0, out)
+	r.ops.apply(i, algorithm.Settle, r.now, 0, out)
 	out.Allowed, out.RetryAfter = true, 0
 }
 
 // newHold is a hold of the operation's claims that holds nothing yet.
 func (r *holdOp) newHold() *hold {
-	h := &hold{id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)), parts: make([]part, len(r.ops))}
+	h := &hold{ways: r.op.Ways(), id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)), parts: make([]part, len(r.ops))}
 	for i := range r.ops {
 		h.hashes[i] = r.ops[i].hash
 		h.parts[i] = part{hold: h, limit: r.ops[i].limit}
@@ -439,7 +538,7 @@ func (l *leastApplied) add(n int64) {
 func (r *holdOp) dropParts() (stint.Decision, error) {
 	var least leastApplied
 	for i := range r.ops {
-		p := &r.ops[i]
+		p := r.ops.owner(i)
 		if p.holding == nil {
 			continue
 		}
@@ -461,7 +560,7 @@ func (r *holdOp) dropParts() (stint.Decision, error) {
 
 // list carries out a List.
 func (s *Store) list(op *stint.Op) (stint.Decision, error) {
-	ops, err := s.limitOps(&op.Claim, stint.Peek, nil)
+	ops, err := s.limitOps(op, nil)
 	if err != nil {
 		return stint.Decision{}, err
 	}

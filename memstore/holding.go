@@ -24,10 +24,11 @@ type part struct {
 	n      int64    // permits held
 	kept   int64    // permits that an expiry has charged
 	pieces []algorithm.Piece
+	on     bool // whether the limit is of a way that the hold is on
 }
 
 // partBytes is about what a part takes, with its pieces and its place in a holding.
-const partBytes = 96
+const partBytes = 104
 
 // maxWalk bounds how many expiries are looked at to find out when permits would be admitted.
 const maxWalk = 100
@@ -68,7 +69,7 @@ func (p *limitOp) loadHolding(h *holding, writer *limit, now stint.Instant) {
 	case writer.counter != nil && p.limit.counter != nil && !writer.counter.SameLength(p.limit.counter):
 		p.lost = math.MaxInt64
 	case writer.log != nil && writer != p.limit:
-		p.lost = writer.log.Left(&p.state.log, now)
+		p.lost = max(writer.log.Left(&p.state.log, now), p.limit.log.Left(&p.state.log, now))
 	}
 }
 
@@ -141,44 +142,55 @@ func (l *limit) piece(st *state, n int64) algorithm.Piece {
 	}
 }
 
-// apply carries out an action on the limitOp's state. What it says of waits takes into account that what is held expires.
-func (p *limitOp) apply(action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome) (changed bool) {
-	changed = p.limit.apply(action, &p.state, now, n, out)
-	if p.holding == nil || len(p.holding.parts) == p.due {
-		return changed
+// apply carries out an action of limitOp i, and notes whether that changed it. What it says of waits takes into
+// account that what is held expires.
+func (ops limitOps) apply(i int, action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome) {
+	p, o := &ops[i], ops.owner(i)
+	if p.limit.apply(action, &o.state, now, n, p.keep, out) {
+		o.changed = true
 	}
-	if !out.Allowed && n <= p.limit.capacity {
-		out.RetryAfter = p.wait(now, n, out.RetryAfter)
+	if o.holding == nil || len(o.holding.parts) == o.due {
+		return
+	}
+	if !out.Allowed && n <= p.limit.capacity-p.keep {
+		out.RetryAfter = o.wait(now, n, p.keep, out.RetryAfter)
 	}
 	if p.limit.places != nil {
-		last := p.holding.parts[len(p.holding.parts)-1]
+		last := o.holding.parts[len(o.holding.parts)-1]
 		out.ResetAfter = time.Duration(last.hold.expires-now) * time.Microsecond
 	}
-	return changed
 }
 
-// wait is how long until n permits would be admitted if nobody took, renewed or ended anything: own is how long if
-// nothing expired either. Of very many expiries the bound is that of the last one that is looked at.
-func (p *limitOp) wait(now stint.Instant, n int64, own time.Duration) time.Duration {
+// wait is how long until n permits would be admitted, and keep left, if nobody took, renewed or ended anything: own is how
+// long if nothing expired either. A hold that asks for more is there all the while. Of very many expiries the bound is that of the
+// last one that is looked at.
+func (p *limitOp) wait(now stint.Instant, n, keep int64, own time.Duration) time.Duration {
 	var st state
 	st.set(&p.state.words)
 	st.log, st.held = p.state.log, p.state.held
 	ready := readyAt(now, own)
-	for i, part := range p.holding.parts[p.due:] {
+	looked := 0
+	for _, part := range p.holding.parts[p.due:] {
 		at := part.hold.expires
 		if ready <= at {
 			break
 		}
+		if part == p.own {
+			continue
+		}
 		p.limit.endPart(&st, at, part, part.keeps(), p.lost)
 		var then stint.Outcome
-		p.limit.apply(algorithm.Peek, &st, at, n, &then)
+		p.limit.apply(algorithm.Peek, &st, at, n, keep, &then)
 		if ready = readyAt(at, then.RetryAfter); then.Allowed {
 			break
 		}
-		if i+1 == maxWalk && p.limit.places == nil {
+		if looked++; looked == maxWalk && p.limit.places == nil {
 			ready = min(ready, at)
 			break
 		}
+	}
+	if ready == math.MaxInt64 {
+		return stint.Never
 	}
 	return time.Duration(ready-now) * time.Microsecond
 }
@@ -192,10 +204,11 @@ func readyAt(now stint.Instant, wait time.Duration) stint.Instant {
 }
 
 // grows is how long until Remaining grows.
-func (p *limitOp) grows(now stint.Instant) time.Duration {
-	grows := p.limit.grows(&p.state, now)
+func (ops limitOps) grows(i int, now stint.Instant) time.Duration {
+	p, o := &ops[i], ops.owner(i)
+	grows := p.limit.grows(&o.state, now, p.keep)
 	if grows == stint.Never {
-		return time.Duration(p.holding.parts[p.due].hold.expires-now) * time.Microsecond
+		return time.Duration(o.holding.parts[o.due].hold.expires-now) * time.Microsecond
 	}
 	return grows
 }
@@ -211,7 +224,11 @@ func (h *holding) add(part *part) {
 // remove takes a part out. The hold's expiry is still the one by which it was added.
 func (h *holding) remove(part *part) {
 	at, _ := slices.BinarySearchFunc(h.parts, part.hold.expires, compareExpiry)
-	at += slices.Index(h.parts[at:], part)
+	h.removeAt(at + slices.Index(h.parts[at:], part))
+}
+
+func (h *holding) removeAt(at int) {
+	part := h.parts[at]
 	h.parts = slices.Delete(h.parts, at, at+1)
 	h.held -= part.n
 	part.in = nil

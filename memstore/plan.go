@@ -102,21 +102,21 @@ func (l *limit) permits(verb stint.Verb, n int64) int64 {
 func (l *limit) settles() bool { return l.cost == 0 && l.places == nil }
 
 // apply carries out an action and reports whether it changed the state.
-func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n int64, out *stint.Outcome) bool {
+func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n, keep int64, out *stint.Outcome) bool {
 	if action == algorithm.Settle {
 		n = algorithm.Amount(n)
 	}
 	switch {
 	case l.log != nil:
-		l.log.Apply(action, &st.log, now, n, out)
+		l.log.Apply(action, &st.log, now, n, keep, out)
 	case l.places != nil:
-		l.places.Decide(st.held, n, out)
+		l.places.Decide(st.held, n, keep, out)
 	case l.token != nil && st.held > 0:
 		b := st.tokens()
-		l.token.Apply(action, &b, now, n, out)
+		l.token.Apply(action, &b, now, n, keep, out)
 		st.setBucket(&b)
 	default:
-		l.applyWords(action, &st.words, now, n, out)
+		l.applyWords(action, &st.words, now, n, keep, out)
 	}
 	switch action {
 	case algorithm.Take:
@@ -132,47 +132,47 @@ func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n i
 
 // applyWords carries out an action on the state of a fixed-size algorithm. A Take
 // that is denied and a Peek leave the state as it was.
-func (l *limit) applyWords(action algorithm.Action, st *words, now stint.Instant, n int64, out *stint.Outcome) {
+func (l *limit) applyWords(action algorithm.Action, st *words, now stint.Instant, n, keep int64, out *stint.Outcome) {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
 		b := st.bucket()
-		l.token.Apply(action, &b, now, n, out)
+		l.token.Apply(action, &b, now, n, keep, out)
 		st.setBucket(&b)
 	case stint.AlgorithmLeakyBucket:
 		b := st.bucket()
-		l.leaky.Apply(action, &b, now, n, out)
+		l.leaky.Apply(action, &b, now, n, keep, out)
 		st.setBucket(&b)
 	case stint.AlgorithmFixedWindow:
 		w := st.window()
-		l.window.Apply(action, &w, now, n, out)
+		l.window.Apply(action, &w, now, n, keep, out)
 		st.setWindow(&w)
 	case stint.AlgorithmSlidingWindowCounter:
 		c := st.counter()
-		l.counter.Apply(action, &c, now, n, out)
+		l.counter.Apply(action, &c, now, n, keep, out)
 		st.setCounter(&c)
 	case stint.AlgorithmSlidingWindowLog, stint.AlgorithmConcurrency: // their states are not in words
 	}
 }
 
 // grows is how long until Remaining grows.
-func (l *limit) grows(st *state, now stint.Instant) time.Duration {
+func (l *limit) grows(st *state, now stint.Instant, keep int64) time.Duration {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
 		b := st.tokens()
-		return l.token.Grows(&b, now)
+		return l.token.Grows(&b, now, keep)
 	case stint.AlgorithmLeakyBucket:
 		b := st.bucket()
-		return l.leaky.Grows(&b, now)
+		return l.leaky.Grows(&b, now, keep)
 	case stint.AlgorithmFixedWindow:
 		w := st.window()
-		return l.window.Grows(&w, now)
+		return l.window.Grows(&w, now, keep)
 	case stint.AlgorithmSlidingWindowCounter:
 		c := st.counter()
-		return l.counter.Grows(&c, now)
+		return l.counter.Grows(&c, now, keep)
 	case stint.AlgorithmSlidingWindowLog:
-		return l.log.Grows(&st.log, now)
+		return l.log.Grows(&st.log, now, keep)
 	case stint.AlgorithmConcurrency:
-		if st.held > 0 {
+		if st.held > 0 && keep < l.capacity {
 			return stint.Never // but for the end of a hold
 		}
 	}
@@ -180,8 +180,8 @@ func (l *limit) grows(st *state, now stint.Instant) time.Duration {
 }
 
 // resetOutcome is the outcome of a reset.
-func (l *limit) resetOutcome(out *stint.Outcome) {
-	*out = stint.Outcome{Allowed: true, Limit: l.capacity, Remaining: l.capacity}
+func (l *limit) resetOutcome(keep int64, out *stint.Outcome) {
+	*out = stint.Outcome{Allowed: true, Limit: l.capacity, Remaining: max(0, l.capacity-keep)}
 }
 
 // sameAlgorithm reports whether two limits are of one algorithm.

@@ -24,6 +24,9 @@ func (s *Store) epoch(id uint32) *epoch { return (*s.epochs.Load())[id-1] }
 
 // hold holds the slot of a limitOp, if there is one. The shard is locked.
 func (s *Store) hold(t *shard, p *limitOp) {
+	if p.shares > 0 {
+		return
+	}
 	if p.slot, _ = t.table.Load().find(p.hash); p.slot != nil {
 		p.epoch = s.epoch(p.slot.hold())
 	}

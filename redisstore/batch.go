@@ -52,6 +52,9 @@ type entry struct {
 	takenAt    stint.Instant     // when what is returned was taken
 	hold       *holdEntry        // of a Reserve, Commit or Cancel
 	live       []stint.HoldState // that are listed
+	ways       []stint.Way       // of its limits; nil: it has none
+	bound      []stint.Way       // the same of a Reserve, bound to those that its hold is on
+	via        uint8             // the way that a hold is on
 	bulk       int64             // permits to take after a take of one, one after another
 
 	bulkAdmitted int64 // of the bulk
@@ -79,6 +82,7 @@ type opLimit struct {
 	state   int32
 	permits int64 // that the limit is asked for, of those of the claim
 	asked   int64
+	keep    int64 // how many are left to others
 }
 
 // stateRef is a state that operations of the batch use.
@@ -86,7 +90,8 @@ type stateRef struct {
 	limit  *limit
 	client string
 	// runsOnly says that nothing but takes, tries and peeks of this limit alone use it,
-	// so what is sent is how often how much is taken.
+	// so what is sent is how often how much is taken. A peek of several limits sees all of
+	// them at one time, also where the script for holds has to be asked again.
 	runsOnly bool
 	// sealed says that no further operation may use it: it follows a calendar, whose
 	// edges may be around a time that a reset has undone.
@@ -100,8 +105,8 @@ type stateRef struct {
 	state       state
 }
 
-// run is k takes of n permits each, one after another.
-type run struct{ n, k int64 }
+// run is k takes of n permits each, one after another, so that keep more are left.
+type run struct{ n, keep, k int64 }
 
 type stateKey struct {
 	identity unique.Handle[string]
@@ -147,17 +152,17 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	e := entry{
 		call: c, index: index, verb: op.Verb, growth: op.Each != nil, takenAt: c.takenAt, bulk: c.bulk,
 		firstLimit: int32(len(b.opLimits)), limitCount: int32(limits),
-		cached: b.store.denials != nil && op.Verb <= stint.Try && (op.Each == nil || op.And == nil),
+		cached: b.store.denials != nil && op.Verb <= stint.Try,
 	}
-	states := len(b.states)
-	claimed := b.addClaim(&e, &op.Claim)
-	for i := range op.And {
-		claimed = claimed && b.addClaim(&e, &op.And[i])
+	states, claimed := len(b.states), true
+	for i := 0; i < op.Claims() && claimed; i++ {
+		claimed = b.addClaim(&e, op.NthClaim(i))
 	}
 	if !claimed {
 		b.removeClaims(&e, states)
 		return false
 	}
+	e.ways = op.Ways()
 	b.limitCount += limits
 	b.mixed = b.mixed || op.Verb >= stint.Reset
 	b.holds = b.holds || op.Verb == stint.List
@@ -165,7 +170,7 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 		e.hold, b.holds = b.newHoldEntry(&e, op), true
 	}
 	all := b.limitsOf(&e)
-	if e.logs || op.Verb >= stint.Reset || limits > 1 && op.Verb != stint.Peek {
+	if e.logs || op.Verb >= stint.Reset || limits > 1 {
 		for i := range all {
 			ref := &b.states[all[i].state]
 			ref.runsOnly = false
@@ -173,9 +178,9 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 		}
 	} else if op.Verb != stint.Peek {
 		ref := &b.states[all[0].state]
-		ref.addRun(all[0].permits, 1)
+		ref.addRun(run{all[0].permits, all[0].keep, 1})
 		if e.bulk > 0 {
-			ref.addRun(1, e.bulk)
+			ref.addRun(run{1, 0, e.bulk})
 		}
 	}
 	b.entries = append(b.entries, e)
@@ -190,13 +195,13 @@ func (b *batch) outcomesOf(e *entry) []stint.Outcome {
 	return b.outcomes[e.firstLimit : e.firstLimit+e.limitCount]
 }
 
-// addRun notes k takes of n permits of this state alone.
-func (ref *stateRef) addRun(n, k int64) {
-	if last := len(ref.runs) - 1; last >= 0 && ref.runs[last].n == n {
-		ref.runs[last].k += k
+// addRun notes takes of this state alone.
+func (ref *stateRef) addRun(r run) {
+	if last := len(ref.runs) - 1; last >= 0 && ref.runs[last].n == r.n && ref.runs[last].keep == r.keep {
+		ref.runs[last].k += r.k
 		return
 	}
-	ref.runs = append(ref.runs, run{n, k})
+	ref.runs = append(ref.runs, r)
 }
 
 // same reports whether two limits of one identity have the same parameters.
@@ -255,7 +260,9 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 		e.cached = e.cached && !l.limit.CountDenied
 		b.mixed = b.mixed || l.log || l.calendar()
 		b.holds = b.holds || l.limit.Algorithm == stint.AlgorithmConcurrency
-		b.opLimits = append(b.opLimits, opLimit{claim.Policy, l, at, l.permits(e.verb, claim.Permits), claim.Permits})
+		b.opLimits = append(b.opLimits, opLimit{
+			claim.Policy, l, at, l.permits(e.verb, claim.Permits), claim.Permits, claim.Keep,
+		})
 	}
 	return true
 }

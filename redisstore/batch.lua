@@ -16,14 +16,14 @@
 --       N, and that many limits: parameters ('' for a log), letter and limitNumbers
 --       first part, if there is one: N groups: N clients, each, limit numbers (>I2 each, one if all
 --         have the same); and if it is mixed (first_part.lua) N logs: limit N, client; N markers: state N;
---         with holds load_ids'; operations, joined: >BBI2 verb, growth (1 or 0), states; refund and return_lease
---         >i8 time taken, reserve, commit and cancel >I2 their id's number; for each state >I2i8 its number
---         (groups, then logs, from 1), permits
---       second part, until the end, groups: limit N, N clients, 1 if each takes 1 permit once or 0,
---         each client; with 0 for each 'n' or 'nxk' (k times n), joined by commas, or ''
+--         with holds load_ids'; operations, joined: >BBI2 verb, growth (1 or 0, 2 more with ways), states; refund and return_lease
+--         >i8 time taken, reserve, commit and cancel >I2 their id's number; for each state >I2i8I4 its number
+--         (groups, then logs, from 1), permits, and >I4 how many are kept; with ways a byte for each state, its way
+--       second part, until the end, groups: limit N, N clients, N how many are kept if each takes 1 permit once, or '',
+--         each client; with '' for each 'n' or 'nxk' (k times n), with 'kN' behind if N are kept, joined by commas, or ''
 -- reply DECIDED, >i8 time; groups of the first part; >i8 each marker's time, 0 for none; groups of the
 --         second part; for each operation with logs >B allowed, and for each log, with holds for each
---         limit, >Bi8i8i8i8i8i8 allowed, remaining, retry (-1: never), reset, delay, applied, growth; with holds
+--         limit, >Bi8i8i8i8i8i8 allowed (2 more: bound to its way), remaining, retry (-1: never), reset, delay, applied, growth; with holds
 --         before an operation on an id >BBi8i8 (hold_verbs.lua), and of a bulk >i8 admitted; by first_part_holds.lua for
 --         each limit what it has of the state instead, and for an operation that it leaves nothing; >I6 admitted takes
 --       a group: the heads of cur and prev, each behind its length >I2; each client's value,
@@ -35,6 +35,40 @@ local reply, said = { DECIDED, pack('>i8', now) }, 2
 local function say(text)
   said = said + 1
   reply[said] = text
+end
+
+-- wayward returns the ways of an operation's states, which stand in a list of operations, as numbers.
+local function wayward(list, from, count)
+  return { byte(list, from, from + count - 1) }
+end
+
+-- choose marks the states that an operation with ways charges, of those that admit, and returns whether it is admitted:
+-- Choose of way.go.
+local function choose(ways, admits, chosen)
+  local allowed, i = true, 1
+  while i <= #ways do
+    local way = ways[i]
+    if way == MUST or way == ASIDE then
+      chosen[i] = way == MUST and admits[i]
+      allowed = allowed and (way == ASIDE or admits[i])
+      i = i + 1
+    else
+      local found = false
+      repeat
+        local from, full = i, not found
+        repeat
+          full = full and admits[i]
+          i = i + 1
+        until ways[i] ~= WITH
+        for j = from, i - 1 do
+          chosen[j] = full
+        end
+        found = found or full
+      until ways[i] ~= ELSE
+      allowed = allowed and found
+    end
+  end
+  return allowed
 end
 
 -- What the script answers by itself.

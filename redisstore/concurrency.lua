@@ -1,15 +1,15 @@
 -- Concurrency, the twin of Concurrency in hold.go: what is held is all of its state.
 local concurrency = {
   adopt = function() end,
-  apply = function(_, state, limit, _, n)
+  apply = function(_, state, limit, _, n, keep)
     local held = state.held or 0
-    local allowed = n == 0 or held + n <= limit.capacity
+    local allowed = n == 0 or held + n <= limit.capacity - keep
     return {
-      allowed = allowed, retry = allowed and 0 or NEVER, remaining = max(0, limit.capacity - held),
+      allowed = allowed, retry = allowed and 0 or NEVER, remaining = max(0, limit.capacity - keep - held),
       reset = 0, delay = 0, applied = 0, changed = false,
     }
   end,
-  grows = function(state) return state.held and NEVER or 0 end,
+  grows = function(state, limit, _, keep) return state.held and keep < limit.capacity and NEVER or 0 end,
 }
 kinds.n = {
   twin = concurrency, format = '>BBB', bytes = 3, moves = false,

@@ -203,15 +203,16 @@ func (ref *stateRef) read(r *reader, current, before *generation, now stint.Inst
 	return nil
 }
 
-// outcome reads what the script answered of a limit.
-func (r *reader) outcome(capacity int64) stint.Outcome {
-	o := stint.Outcome{Allowed: r.byte() == 1, Limit: capacity, Remaining: r.number(8), RetryAfter: stint.Never}
+// outcome reads what the script answered of a limit, and whether the operation is bound to its way.
+func (r *reader) outcome(capacity int64) (o stint.Outcome, bound bool) {
+	flags := r.byte()
+	o = stint.Outcome{Allowed: flags&1 != 0, Limit: capacity, Remaining: r.number(8), RetryAfter: stint.Never}
 	if retry := r.number(8); retry >= 0 {
 		o.RetryAfter = micros(retry)
 	}
 	o.ResetAfter, o.Delay, o.Applied = micros(r.number(8)), micros(r.number(8)), r.number(8)
 	o.GrowsAfter = micros(r.number(8))
-	return o
+	return o, flags&2 != 0
 }
 
 // decider works out the answers of a batch's operations, in order, by doing to the
@@ -232,7 +233,7 @@ func (d *decider) decide(e *entry) {
 	case e.verb == stint.Reset:
 		for i := range limits {
 			ref := &d.batch.states[limits[i].state]
-			limits[i].limit.reset(&ref.state, &outcomes[i])
+			limits[i].limit.reset(&ref.state, limits[i].keep, &outcomes[i])
 			ref.resetAt = d.now
 		}
 	case e.verb >= refund:
@@ -260,7 +261,7 @@ func (d *decider) decide(e *entry) {
 			outcomes[i].Applied = limits[i].asked // nothing is settled of it
 		}
 	}
-	e.decision = stint.Combine(outcomes, d.now)
+	e.decision = e.combine(outcomes, d.now)
 	if e.hold != nil && e.verb != stint.Reserve {
 		e.decision.Allowed, e.decision.RetryAfter, e.decision.Applied = true, 0, e.hold.applied
 	}
@@ -273,13 +274,13 @@ func (d *decider) decide(e *entry) {
 func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
 	ref := &d.batch.states[p.state]
 	*out = stint.Outcome{}
-	ref.limit.apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, out)
+	ref.limit.apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, p.keep, out)
 	if e.bulk > 0 {
-		e.bulkAdmitted = ref.limit.admit(&ref.state, d.now, 1, e.bulk)
+		e.bulkAdmitted = ref.limit.admit(&ref.state, d.now, 1, 0, e.bulk)
 		d.allowed += e.bulkAdmitted
 	}
 	if e.growth {
-		out.GrowsAfter = ref.limit.grows(&ref.state, d.now)
+		out.GrowsAfter = ref.limit.grows(&ref.state, d.now, p.keep)
 	}
 }
 
@@ -298,13 +299,24 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 	for i := range limits {
 		ref := &d.batch.states[limits[i].state]
 		if ref.limit.log {
-			outcomes[i] = d.answers.outcome(ref.limit.limit.Capacity)
+			outcomes[i], _ = d.answers.outcome(ref.limit.limit.Capacity)
 			continue
 		}
 		outcomes[i] = stint.Outcome{}
-		ref.limit.apply(look, &ref.state, d.now, limits[i].permits, &outcomes[i])
+		ref.limit.apply(look, &ref.state, d.now, limits[i].permits, limits[i].keep, &outcomes[i])
 		if !e.logs {
 			allowed = allowed && outcomes[i].Allowed
+		}
+	}
+	var taken []bool
+	if e.ways != nil {
+		taken = make([]bool, len(limits))
+		allowed = stint.Choose(outcomes, e.ways, taken)
+	}
+	for i := range limits {
+		ref := &d.batch.states[limits[i].state]
+		if !ref.limit.log && allowed && action == algorithm.Take && (taken == nil || taken[i]) {
+			ref.limit.apply(algorithm.Take, &ref.state, d.now, limits[i].permits, limits[i].keep, &outcomes[i])
 		}
 	}
 	for i := range limits {
@@ -312,11 +324,26 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 		if ref.limit.log {
 			continue
 		}
-		if allowed && action == algorithm.Take {
-			ref.limit.apply(algorithm.Take, &ref.state, d.now, limits[i].permits, &outcomes[i])
+		if taken != nil && !taken[i] { // others were charged since it was asked
+			var left stint.Outcome
+			ref.limit.apply(algorithm.Settle, &ref.state, d.now, 0, limits[i].keep, &left)
+			outcomes[i].Remaining, outcomes[i].ResetAfter = left.Remaining, left.ResetAfter
 		}
 		if e.growth {
-			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now)
+			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now, limits[i].keep)
 		}
 	}
+}
+
+// combine is the decision of what the operation's limits say.
+func (e *entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decision {
+	if e.ways == nil {
+		return stint.Combine(outcomes, now)
+	}
+	d := stint.CombineWays(outcomes, e.ways, now)
+	if e.bound != nil && !stint.Choose(outcomes, e.bound, make([]bool, len(e.bound))) {
+		return stint.CombineWays(outcomes, e.bound, now)
+	}
+	d.Via = max(d.Via, e.via)
+	return d
 }

@@ -55,6 +55,8 @@ type denialCache struct {
 const (
 	denialShards     = 64
 	maxClientDenials = 64
+	// maxOutcomes bounds of how many limits it is remembered what they said. With more of them the server is asked.
+	maxOutcomes = 64
 	// clockRates is by how much of a wait two clocks may disagree: 1/clockRates of it.
 	clockRates = 1000
 )
@@ -70,17 +72,18 @@ type denialShard struct {
 type denial struct {
 	policy     *stint.Policy // of that claim
 	permits    int64
+	keep       int64
 	claimsHash uint64        // of all claims, 0 if there is but one
 	sent       time.Duration // by the local clock
 	received   time.Duration // waits count from then: the server decided between the two
 	until      time.Duration // counted from sending
 	decision   stint.Decision
-	outcomes   []stint.Outcome // of one claim, if they say when Remaining grows
+	outcomes   []stint.Outcome // of all claims, if they say when Remaining grows
 }
 
 // covers reports whether the denial is of a claim among claims with the hash.
 func (d *denial) covers(claim *stint.Claim, claimsHash uint64) bool {
-	return d.policy == claim.Policy && d.permits == claim.Permits && d.claimsHash == claimsHash
+	return d.policy == claim.Policy && d.permits == claim.Permits && d.keep == claim.Keep && d.claimsHash == claimsHash
 }
 
 func newDenialCache(size int, now func() time.Duration) *denialCache {
@@ -99,7 +102,7 @@ func (c *denialCache) shard(client string) *denialShard {
 
 // denialCacheable reports whether an operation's denial may come from the cache or be kept.
 func (s *Store) denialCacheable(op *stint.Op) bool {
-	if s.denials == nil || op.Verb > stint.Try || op.Each != nil && op.And != nil || s.countsDenied(op.Policy) {
+	if s.denials == nil || op.Verb > stint.Try || s.countsDenied(op.Policy) {
 		return false
 	}
 	return !slices.ContainsFunc(op.And, func(claim stint.Claim) bool { return s.countsDenied(claim.Policy) })
@@ -121,14 +124,34 @@ func (s *Store) rememberedDenial(op *stint.Op) (d stint.Decision, denied bool) {
 	if c == nil || c.entries.Load() == 0 || !s.denialCacheable(op) {
 		return d, false
 	}
+	if d, denied = c.find(op); denied {
+		c.hits.Add(1)
+	}
+	return d, denied
+}
+
+// find finds the denial of an operation.
+func (c *denialCache) find(op *stint.Op) (d stint.Decision, denied bool) {
 	now := c.now()
 	if op.And == nil {
 		return c.claim(&op.Claim, 0, now, op.Each)
 	}
 	hash := c.hash(op)
-	d, denied = c.claim(&op.Claim, hash, now, nil)
-	for i := 0; i < len(op.And) && !denied; i++ {
-		d, denied = c.claim(&op.And[i], hash, now, nil)
+	if op.HasWays() {
+		return c.waysDenied(op, hash, now)
+	}
+	for i := 0; i < op.Claims() && !denied; i++ {
+		d, denied = c.claim(op.NthClaim(i), hash, now, op.Each)
+	}
+	return d, denied
+}
+
+// waysDenied answers an operation with ways, whose denial is kept for each of its claims: what comes back to any of them may
+// let another way admit. What its limits say is kept with the first.
+func (c *denialCache) waysDenied(op *stint.Op, hash uint64, now time.Duration) (d stint.Decision, denied bool) {
+	d, denied = c.claim(&op.Claim, hash, now, op.Each)
+	for i := 1; i < op.Claims() && denied; i++ {
+		_, denied = c.claim(op.NthClaim(i), hash, now, nil)
 	}
 	return d, denied
 }
@@ -137,9 +160,8 @@ func (s *Store) rememberedDenial(op *stint.Op) (d stint.Decision, denied bool) {
 func (c *denialCache) hash(op *stint.Op) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
-	maphash.WriteComparable(&h, op.Claim)
-	for i := range op.And {
-		maphash.WriteComparable(&h, op.And[i])
+	for i := range op.Claims() {
+		maphash.WriteComparable(&h, *op.NthClaim(i))
 	}
 	return max(1, h.Sum64())
 }
@@ -176,7 +198,6 @@ func (c *denialCache) claim(
 			each[j].GrowsAfter = later(each[j].GrowsAfter, elapsed)
 			each[j].Allowed = each[j].RetryAfter == 0
 		}
-		c.hits.Add(1)
 		return d, true
 	}
 	return d, false
@@ -206,32 +227,43 @@ func (c *denialCache) mark() (m sendMark) {
 // keepDenial keeps the denial of an operation that was sent at a mark, from the outcomes of its
 // limits; grows says that they say when Remaining grows.
 func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes []stint.Outcome, grows bool) {
+	if d.RetryAfter == stint.Never {
+		return
+	}
 	var longest stint.Claim
 	var lasts time.Duration
-	claim, first := &op.Claim, 0
-	for i := -1; i < len(op.And); i++ {
-		if i >= 0 {
-			claim = &op.And[i]
-		}
+	hasWays := op.HasWays()
+	first := 0
+	for i := range op.Claims() {
+		claim := op.NthClaim(i)
 		plan := s.plan(claim.Policy)
 		for j := range plan {
-			lasts = max(lasts, min(outcomes[first+j].RetryAfter, micros(plan[j].life)))
+			if !hasWays || first+j == int(d.Index) {
+				lasts = max(lasts, min(outcomes[first+j].RetryAfter, micros(plan[j].life)))
+			}
 			if first+j == int(d.Index) {
 				longest = *claim
 			}
 		}
 		first += len(plan)
 	}
-	if d.RetryAfter == stint.Never {
-		return
-	}
-	kept := denial{policy: longest.Policy, permits: longest.Permits, decision: d}
+	kept := denial{policy: longest.Policy, permits: longest.Permits, keep: longest.Keep, decision: d}
 	if op.And != nil {
 		kept.claimsHash = s.denials.hash(op)
-	} else if grows {
+	}
+	if grows && len(outcomes) <= maxOutcomes {
 		kept.outcomes = outcomes
 	}
-	s.denials.keep(m, longest.Key, &kept, lasts)
+	if !hasWays {
+		s.denials.keep(m, longest.Key, &kept, lasts)
+		return
+	}
+	for i := range op.Claims() {
+		claim := op.NthClaim(i)
+		kept.policy, kept.permits, kept.keep = claim.Policy, claim.Permits, claim.Keep
+		s.denials.keep(m, claim.Key, &kept, lasts)
+		kept.outcomes = nil
+	}
 }
 
 // keepDenial keeps the denial of an entry.
@@ -240,7 +272,12 @@ func (b *batch) keepDenial(e *entry) {
 	var op stint.Op
 	for first := 0; first < len(limits); {
 		policy := limits[first].policy
-		claim := stint.Claim{Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].asked}
+		claim := stint.Claim{
+			Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].asked, Keep: limits[first].keep,
+		}
+		if e.ways != nil {
+			claim.Way = e.ways[first]
+		}
 		if first == 0 {
 			op.Claim = claim
 		} else {
@@ -268,7 +305,7 @@ func (c *denialCache) keep(m sendMark, client string, d *denial, lasts time.Dura
 	kept := *d
 	kept.sent, kept.received, kept.until = m.sent, c.now(), m.sent+lasts-lasts/clockRates
 	list := s.clients[client]
-	claim := stint.Claim{Policy: d.policy, Permits: d.permits}
+	claim := stint.Claim{Policy: d.policy, Permits: d.permits, Keep: d.keep}
 	at := slices.IndexFunc(list, func(known denial) bool { return known.covers(&claim, d.claimsHash) })
 	if at < 0 && len(list) == maxClientDenials {
 		at = 0

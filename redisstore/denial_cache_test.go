@@ -200,6 +200,9 @@ func TestDenialWaits(t *testing.T) {
 					o = op(stint.Take, "c", policies[0], o.Permits)
 					o.And = []stint.Claim{{Key: "d", Policy: policies[1], Permits: [...]int64{1, 10}[rng.IntN(2)]}}
 				}
+				if rng.IntN(2) == 0 {
+					o.Each = make([]stint.Outcome, o.Limits())
+				}
 				d := decide(t, store, o)
 				want, _ := oracle.Decide(o, clock.Now())
 				if d.Source == stint.SourceDenialCache {
@@ -403,5 +406,49 @@ func TestDenialsOff(t *testing.T) {
 		policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
 		deny(t, store, "k", policy)
 		denied(t, store, "k", policy, 1, stint.SourceStore)
+	}
+}
+
+// What denies an operation of several claims is remembered with what each limit says: rules ask for that, so without it a
+// client that two rules match, or one with a floor, would cost a call for each denial.
+func TestDenialsOfSeveralClaims(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	bucket := stint.TokenBucket(10, stint.Per(1, time.Minute))
+	for name, claims := range map[string][]stint.Claim{
+		"two rules": {{Key: "ann", Permits: 1}, {Key: "all", Permits: 1}},
+		"a floor":   {{Key: "ann", Permits: 1, Way: stint.Either}, {Key: "all", Permits: 1, Way: stint.With}, {Key: "all", Permits: 1, Keep: 5, Way: stint.Else}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 1000})
+			mine, all := policyOf(t, "mine", bucket), policyOf(t, "all", bucket)
+			for i := range claims {
+				if claims[i].Policy = all; i == 0 {
+					claims[i].Policy = mine
+				}
+			}
+			each := make([]stint.Outcome, len(claims))
+			ask := func() stint.Decision {
+				clear(each)
+				return decide(t, store, stint.Op{Claim: claims[0], And: claims[1:], Each: each})
+			}
+			take(t, store, "ann", mine, 10)
+			take(t, store, "all", all, 5)
+			if d := ask(); d.Allowed || d.Source != stint.SourceStore {
+				t.Fatalf("%+v, want a denial by the store", d)
+			}
+			before := own.evals.Load()
+			clock.Advance(20 * time.Second)
+			d := ask()
+			if d.Allowed || d.Source != stint.SourceDenialCache || d.RetryAfter != 40*time.Second || own.evals.Load() != before {
+				t.Errorf("%+v after %d calls: want it from memory", d, own.evals.Load()-before)
+			}
+			if each[0].Allowed || each[0].RetryAfter != 40*time.Second || !each[1].Allowed || each[1].Remaining != 5 {
+				t.Errorf("%+v: want what each limit says", each)
+			}
+			decide(t, store, op(stint.Settle, "ann", mine, -1))
+			if d := ask(); !d.Allowed {
+				t.Errorf("%+v after a refund, want it admitted", d)
+			}
+		})
 	}
 }

@@ -169,7 +169,7 @@ func (b *batch) encodeSingle() {
 	g := b.group(ref)
 	g.states = append(g.states, 0)
 	b.addKeys(g)
-	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format, l.singleArgsOf(ref.runs[0].n), ref.client)
+	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format, l.singleArgsOf(ref.runs[0]), ref.client)
 }
 
 // describe describes a state's limit and puts the state into its group. Of a calendar it sends the
@@ -303,6 +303,9 @@ func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
 	if e.growth {
 		growth = 1
 	}
+	if e.ways != nil {
+		growth += 2
+	}
 	list = append(list, byte(e.verb), growth)
 	list = binary.BigEndian.AppendUint16(list, uint16(e.limitCount))
 	switch {
@@ -318,11 +321,16 @@ func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
 			permits = min(permits, math.MaxUint32) // more than any capacity does not fit, however far above
 		}
 		list = binary.BigEndian.AppendUint64(list, uint64(permits))
+		list = binary.BigEndian.AppendUint32(list, uint32(p.keep))
+	}
+	for _, way := range e.ways {
+		list = append(list, byte(way))
 	}
 	if e.bulk > 0 {
 		list = append(list, byte(bulkTake), 0, 0, 1)
 		list = binary.BigEndian.AppendUint16(list, uint16(b.states[b.opLimits[e.firstLimit].state].number))
 		list = binary.BigEndian.AppendUint64(list, uint64(e.bulk))
+		list = binary.BigEndian.AppendUint32(list, 0)
 	}
 	return list
 }
@@ -367,14 +375,16 @@ func (b *batch) sent(e *entry) bool {
 // encodeRuns writes a group of the second part.
 func (b *batch) encodeRuns(g *group) {
 	b.addKeys(g)
-	plain := true
-	for _, at := range g.states {
+	plain, mode, keep := true, "", int64(0)
+	for i, at := range g.states {
 		runs := b.states[at].runs
-		plain = plain && len(runs) == 1 && runs[0] == run{1, 1}
+		if i == 0 && len(runs) > 0 {
+			keep = runs[0].keep
+		}
+		plain = plain && len(runs) == 1 && runs[0] == run{1, keep, 1}
 	}
-	mode := "0"
 	if plain {
-		mode = "1"
+		mode = text(keep)
 	}
 	b.arg(text(int64(b.states[g.states[0]].number)), text(int64(len(g.states))), mode)
 	for _, at := range g.states {
@@ -403,9 +413,9 @@ func text(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// runsText is how runs are sent: n, or nxk for k times n, joined by commas.
+// runsText is how runs are sent: n, or nxk for k times n, with kN behind if N permits are kept, joined by commas.
 func runsText(runs []run) string {
-	if len(runs) == 1 && runs[0].k == 1 {
+	if len(runs) == 1 && runs[0].k == 1 && runs[0].keep == 0 {
 		return text(runs[0].n)
 	}
 	var buffer [64]byte
@@ -418,6 +428,10 @@ func runsText(runs []run) string {
 		if r.k > 1 {
 			line = append(line, 'x')
 			line = strconv.AppendInt(line, r.k, 10)
+		}
+		if r.keep > 0 {
+			line = append(line, 'k')
+			line = strconv.AppendInt(line, r.keep, 10)
 		}
 	}
 	return string(line)

@@ -64,8 +64,8 @@ if asks then
   return asks
 end
 
--- The states of the operation at hand, and its permits of each.
-local parts, permits = {}, {}
+-- The states of the operation at hand, its permits of each, how many it keeps, and its ways, nil of most.
+local parts, permits, keeps, ways = {}, {}, {}, nil
 
 local function reset(count)
   for i = 1, count do
@@ -93,11 +93,34 @@ local function reset(count)
   end
 end
 
--- admit takes when all limits, none of them a log's, admit.
-local function admit(count)
+-- admit_way is admit of an operation with ways.
+local function admit_way(count)
+  local admits, chosen = {}, {}
+  for i = 1, count do
+    admits[i] = parts[i].twin.fits(parts[i], parts[i].limit, now, permits[i], keeps[i])
+  end
+  if not choose(ways, admits, chosen) then
+    return false
+  end
   for i = 1, count do
     local state = parts[i]
-    if not state.twin.fits(state, state.limit, now, permits[i]) then
+    if chosen[i] then
+      state.twin.fits(state, state.limit, now, permits[i], keeps[i]) -- another way may have asked since
+      state.twin.commit(state)
+      state.changed = true
+    end
+  end
+  return true
+end
+
+-- admit takes when all limits, none of them a log's, admit.
+local function admit(count)
+  if ways then
+    return admit_way(count)
+  end
+  for i = 1, count do
+    local state = parts[i]
+    if not state.twin.fits(state, state.limit, now, permits[i], keeps[i]) then
       return false
     end
   end
@@ -125,20 +148,39 @@ local function settled(log, limit, changed)
 end
 
 -- transition is what a state's twin says to an action.
-local function transition(action, state, n)
+local function transition(action, state, n, keep)
   if holds then
-    return holds.transition(action, state, n)
+    return holds.transition(action, state, n, keep)
   end
-  return state.twin.apply(action, state.log or state, state.limit, now, n)
+  return state.twin.apply(action, state.log or state, state.limit, now, n, keep)
 end
 
 -- tell answers for a limit.
-local function tell(state, out, growth)
+local function tell(state, out, growth, keep)
   local grows = 0
   if growth then
-    grows = holds and holds.grows(state) or state.twin.grows(state.log, state.limit, now)
+    grows = holds and holds.grows(state, keep) or state.twin.grows(state.log, state.limit, now, keep)
   end
-  answer(pack('>Bi8i8i8i8i8i8', out.allowed and 1 or 0, out.remaining, out.retry, out.reset, out.delay, out.applied, grows))
+  local allowed = (out.allowed and 1 or 0) + (out.bound and 2 or 0)
+  answer(pack('>Bi8i8i8i8i8i8', allowed, out.remaining, out.retry, out.reset, out.delay, out.applied, grows))
+end
+
+-- each_log calls a function with the logs of an operation's states, each once though several ways may name it.
+local function each_log(count, call)
+  local seen = {}
+  for i = 1, count do
+    local state = parts[i]
+    if state.log and not seen[state] then
+      seen[state] = true
+      call(state)
+    end
+  end
+end
+
+-- what_is_left says of a limit that was asked, and not charged, what it has left after others were.
+local function what_is_left(out, state, keep)
+  local left = transition('settle', state, 0, keep)
+  out.remaining, out.reset = left.remaining, left.reset
 end
 
 -- apply decides first what all limits say, then carries it out on all. Of one limit
@@ -149,16 +191,19 @@ local function apply(verb, count, growth)
   if verb == 'peek' or (action == 'take' and count > 1) then
     look = 'peek'
   end
-  local outs = {}
+  local outs, admits, chosen, wrote = {}, {}, {}, {}
   local allowed, logged = true, false
+  each_log(count, function(state)
+    logged = true
+    ready(state.log, state.limit)
+  end)
   for i = 1, count do
-    local state = parts[i]
-    if state.log then
-      logged = true
-      ready(state.log, state.limit)
-    end
-    outs[i] = transition(look, state, permits[i])
-    allowed = allowed and outs[i].allowed
+    outs[i] = transition(look, parts[i], permits[i], keeps[i])
+    admits[i] = outs[i].allowed
+    allowed = allowed and admits[i]
+  end
+  if ways then
+    allowed = choose(ways, admits, chosen)
   end
   if logged or holds then
     answer(allowed and '\1' or '\0')
@@ -166,28 +211,37 @@ local function apply(verb, count, growth)
   for i = 1, count do
     local state, out = parts[i], outs[i]
     local again
-    if allowed and look == 'peek' and verb ~= 'peek' then
+    if allowed and look == 'peek' and verb ~= 'peek' and (not ways or chosen[i]) then
       again = 'take'
     elseif not allowed and verb == 'take' and state.limit.count_denied then
       again = 'deny'
     end
     if again then
-      out = transition(again, state, permits[i])
+      out = transition(again, state, permits[i], keeps[i])
     end
+    outs[i] = out
     if out.changed then
       state.changed = true
+      wrote[state] = out
       if out.applied < 0 then
         announce(state.client)
       end
     end
+  end
+  for i = 1, count do
+    local state = parts[i]
     if state.log or holds then
-      tell(state, out, growth)
-    end
-    if state.log then
-      settled(state.log, state.limit, out.changed)
-      state.left = out.changed and out.reset or state.left
+      if ways and not chosen[i] then
+        what_is_left(outs[i], state, keeps[i])
+      end
+      tell(state, outs[i], growth, keeps[i])
     end
   end
+  each_log(count, function(state)
+    local out = wrote[state]
+    settled(state.log, state.limit, out ~= nil)
+    state.left = out and out.reset or state.left
+  end)
   return allowed and (verb == 'take' or verb == 'try')
 end
 
@@ -208,7 +262,7 @@ end
 -- bulk takes permits of a state one after another, as many as fit.
 local function bulk()
   local state = parts[1]
-  local admitted = state.twin.admit(state, state.limit, now, 1, permits[1])
+  local admitted = state.twin.admit(state, state.limit, now, 1, 0, permits[1])
   state.changed = state.changed or admitted > 0
   return admitted
 end
@@ -216,34 +270,28 @@ end
 -- hold carries out an operation on an id.
 local function hold(verb, count, id, growth)
   local changed
-  for i = 1, count do
-    local state = parts[i]
-    if state.log then
-      changed = changed or {}
-      changed[i], state.changed = state.changed, false
-      ready(state.log, state.limit)
-    end
-  end
+  each_log(count, function(state)
+    changed = changed or {}
+    changed[state], state.changed = state.changed, false
+    ready(state.log, state.limit)
+  end)
   for i = count + 1, #parts do
     parts[i] = nil
   end
-  local outs = holds.decide(verb, parts, permits, id)
-  for i = 1, count do
-    local state = parts[i]
-    if outs then
-      tell(state, outs[i], growth)
-    end
-    if state.log then
-      settled(state.log, state.limit, state.changed)
-      if state.changed then
-        state.left = outs[i].reset
-        local request = state.log.request
-        sliding_window_log.adopt(state.log, state.limit, now) -- what is not live is not kept
-        state.log.request = request                           -- but the time of an emptied log, which does not run back
-      end
-      state.changed = state.changed or changed[i]
-    end
+  local outs = holds.decide(verb, parts, permits, keeps, ways, id)
+  for i = 1, outs and count or 0 do
+    parts[i].left = parts[i].log and parts[i].changed and outs[i].reset or parts[i].left
+    tell(parts[i], outs[i], growth, keeps[i])
   end
+  each_log(count, function(state)
+    settled(state.log, state.limit, state.changed)
+    if state.changed then
+      local request = state.log.request
+      sliding_window_log.adopt(state.log, state.limit, now) -- what is not live is not kept
+      state.log.request = request                           -- but the time of an emptied log, which does not run back
+    end
+    state.changed = state.changed or changed[state]
+  end)
 end
 
 local list, from = argument(), 1
@@ -258,10 +306,14 @@ while from <= #list do
     id, from = unpack_struct('>I2', list, from)
   end
   for i = 1, count do
-    number, permits[i], from = unpack_struct('>I2i8', list, from)
+    number, permits[i], keeps[i], from = unpack_struct('>I2i8I4', list, from)
     local state = states[number]
     parts[i] = state
     fixed = fixed and not state.log
+  end
+  ways = nil
+  if growth > 1 then
+    ways, growth, from = wayward(list, from, count), growth - 2, from + count
   end
   if verb == 'reset' then
     reset(count)

@@ -53,7 +53,7 @@ local LEFT = pack('>BBi8i8', 4, 0, 0, 0)
 
 -- The operation at hand: the places of its states, its permits of each, what becomes of each state in three numbers, and
 -- how many permits a hold that ends has and keeps, and its piece in the list.
-local at_place, permits = {}, {}
+local at_place, permits, keeps = {}, {}, {}
 local next_a, next_b, next_c = {}, {}, {}
 local ns, kept, froms, tos, pieces, behind = {}, {}, {}, {}, {}, {}
 local bucket_state = {}
@@ -69,23 +69,23 @@ end
 local function fits(count)
   for i = 1, count do
     local p = at_place[i]
-    local limit, n = of[p], math.abs(permits[i])
+    local limit, n, keep = of[p], math.abs(permits[i]), keeps[i]
     local twin = limit.kind.twin
-    if left[p] or lists[p] and live[p] >= ids.max or n > limit.capacity then
+    if left[p] or lists[p] and live[p] >= ids.max or n > limit.capacity - keep then
       return false
     elseif twin == concurrency then
-      if (held[p] or 0) + n > limit.capacity then
+      if (held[p] or 0) + n > limit.capacity - keep then
         return false
       end
       next_a[i], next_b[i], next_c[i] = now, 0, 0
     elseif twin == token_bucket then
       local state = as_bucket(p)
-      if not twin.fits(state, limit, now, n) then
+      if not twin.fits(state, limit, now, n, keep) then
         return false
       end
       next_a[i], next_b[i], next_c[i] = state.next_last, state.next_due - state.next_last, state.next_frac
     else
-      next_a[i], next_b[i], next_c[i] = twin.step(limit, now, as[p], bs[p], cs[p], n)
+      next_a[i], next_b[i], next_c[i] = twin.step(limit, now, as[p], bs[p], cs[p], n, keep)
       if not next_a[i] then
         return false
       end
@@ -186,7 +186,7 @@ local function finish(cancels, count, text, name, state)
     end
     if kind.twin == token_bucket then
       local ended = as_bucket(p)
-      kind.twin.end_hold(ended, of[p], now, n, kept[i])
+      back = kind.twin.end_hold(ended, of[p], now, n, kept[i])
       as[p], bs[p], cs[p] = ended.last, ended.due - ended.last, ended.frac
     elseif not kind.moves then
       back = n
@@ -220,7 +220,7 @@ while from <= #list do
   verb, growth, count, number, from = unpack_struct('>BBI2I2', list, from)
   verb = verbs[verb]
   for i = 1, count do
-    at_place[i], permits[i], from = unpack_struct('>I2i8', list, from)
+    at_place[i], permits[i], keeps[i], from = unpack_struct('>I2i8I4', list, from)
   end
   local text, name, done = ARGV[ids.first + number - 1], ARGV[ids.first - ids.count + number - 1], nil
   if verb == 'reserve' then

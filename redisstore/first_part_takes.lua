@@ -33,28 +33,35 @@ for i = 1, tonumber(argument()) do
 end
 
 local list, from = argument(), 1
-local next_as, next_bs, next_cs, number, permits = {}, {}, {}, {}, nil
+local next_as, next_bs, next_cs, number, permits, keep = {}, {}, {}, {}, nil, nil
+local fit, chosen = {}, {}
 while from <= #list do
-  local count = unpack_struct('>I2', list, from + 2)
-  local last = from + 4 + 10 * count
+  local _, growth, count = unpack_struct('>BBI2', list, from)
+  local last = from + 4 + 14 * count
+  local ways = growth > 1 and wayward(list, last, count)
   from = from + 4
   local admits = true
   for i = 1, count do
     local place
-    place, permits, from = unpack_struct('>I2i8', list, from)
+    place, permits, keep, from = unpack_struct('>I2i8I4', list, from)
     local limit = of[place]
-    local a, b, c = limit.kind.twin.step(limit, now, as[place], bs[place], cs[place], permits)
-    if not a then
+    local a, b, c = limit.kind.twin.step(limit, now, as[place], bs[place], cs[place], permits, keep)
+    if not a and not ways then
       admits = false
       break
     end
-    number[i], next_as[i], next_bs[i], next_cs[i] = place, a, b, c
+    number[i], next_as[i], next_bs[i], next_cs[i], fit[i] = place, a, b, c, a
+  end
+  if ways then
+    admits, last = choose(ways, fit, chosen), last + count
   end
   if admits then
     allowed_takes = allowed_takes + 1
     for i = 1, count do
-      local place = number[i]
-      as[place], bs[place], cs[place], taken[place] = next_as[i], next_bs[i], next_cs[i], true
+      if not ways or chosen[i] then
+        local place = number[i]
+        as[place], bs[place], cs[place], taken[place] = next_as[i], next_bs[i], next_cs[i], true
+      end
     end
   end
   from = last

@@ -204,6 +204,8 @@ local function open(hash, limit)
   end
   local dead = 0
   if g then
+    -- A full server refuses this first write, and so the turn. It would take the next two, and after them all others.
+    redis.call('HSET', hash.cur, '', hash.values[1])
     redis.call('UNLINK', hash.prev)
     redis.call('RENAME', hash.cur, hash.prev)
     dead = g.turn + g.life

@@ -41,6 +41,9 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		claims += bigEndian(int64(len(ref.client))) + ref.client + ref.limit.identity.Value() + "\x00"
 		costs += bigEndian(p.asked)
 	}
+	for _, way := range e.ways {
+		claims += way.String()
+	}
 	if op.Verb != stint.Commit {
 		costs = ""
 	}
@@ -73,7 +76,7 @@ func (b *batch) isUsual() bool {
 	}
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.hold != nil && (e.verb == stint.Drop || e.hold.told.Keep) {
+		if e.hold != nil && (e.verb == stint.Drop || e.hold.told.Keep || e.ways != nil) {
 			return false
 		}
 		for _, p := range b.limitsOf(e) {
@@ -215,6 +218,8 @@ const (
 	flagLate
 	flagReset
 	flagFull
+
+	viaShift = iota // the way that an end was on stands above them
 )
 
 const (
@@ -229,18 +234,18 @@ const (
 func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcome) {
 	switch {
 	case e.hold != nil:
-		if !d.readHold(e.hold) {
+		if !d.readHold(e) {
 			return
 		}
 		if d.batch.usual {
 			for i := range limits {
-				d.readHeld(limits[i].limit, &outcomes[i])
+				d.readHeld(limits[i].limit, limits[i].keep, &outcomes[i])
 			}
 			return
 		}
 	case e.verb == stint.Reset:
 		for i := range limits {
-			limits[i].limit.reset(&state{}, &outcomes[i])
+			limits[i].limit.reset(&state{}, limits[i].keep, &outcomes[i])
 		}
 		return
 	case e.verb >= stint.List:
@@ -254,8 +259,19 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 	default:
 		d.answers.byte()
 	}
+	var bound []bool
+	if e.ways != nil && e.verb == stint.Reserve {
+		bound = make([]bool, len(limits))
+	}
 	for i := range limits {
-		outcomes[i] = d.answers.outcome(limits[i].limit.limit.Capacity)
+		var on bool
+		if outcomes[i], on = d.answers.outcome(limits[i].limit.limit.Capacity); bound != nil {
+			bound[i] = on
+		}
+	}
+	if bound != nil {
+		e.bound = slices.Clone(e.ways)
+		e.via = stint.BindWays(e.bound, func(i int) bool { return bound[i] })
 	}
 	if e.bulk > 0 {
 		e.bulkAdmitted = d.answers.number(8)
@@ -264,7 +280,8 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 }
 
 // readHold reads what the script says of a hold. It reports false if the operation has failed.
-func (d *decider) readHold(h *holdEntry) (answered bool) {
+func (d *decider) readHold(e *entry) (answered bool) {
+	h := e.hold
 	code, flags := d.answers.byte(), d.answers.byte()
 	at := stint.Instant(d.answers.number(8))
 	h.applied = d.answers.number(8)
@@ -273,6 +290,7 @@ func (d *decider) readHold(h *holdEntry) (answered bool) {
 	case holdAnswered:
 		h.told.Replayed, h.told.Lost, h.told.Late = flags&flagReplayed != 0, flags&flagLost != 0, flags&flagLate != 0
 		h.told.Reset, h.told.Full = flags&flagReset != 0, flags&flagFull != 0
+		e.via = flags >> viaShift
 		if at > 0 {
 			h.told.ExpiresAt = at
 		}
@@ -291,7 +309,7 @@ func (d *decider) readHold(h *holdEntry) (answered bool) {
 }
 
 // readHeld reads what first_part_holds.lua says of a state, and works out what is left of the limit.
-func (d *decider) readHeld(l *limit, out *stint.Outcome) {
+func (d *decider) readHeld(l *limit, keep int64, out *stint.Outcome) {
 	var numbers [3]int64
 	for i := range numbers {
 		numbers[i] = d.answers.number(8)
@@ -300,17 +318,20 @@ func (d *decider) readHeld(l *limit, out *stint.Outcome) {
 	first, last := stint.Instant(d.answers.number(8)), stint.Instant(d.answers.number(8))
 	*out = stint.Outcome{Allowed: true, Limit: l.limit.Capacity}
 	if l.limit.Algorithm == stint.AlgorithmConcurrency {
-		out.Remaining = max(0, l.limit.Capacity-held)
+		out.Remaining = max(0, l.limit.Capacity-keep-held)
 		if last > 0 {
-			out.ResetAfter, out.GrowsAfter = micros(int64(last-d.now)), micros(int64(first-d.now))
+			out.ResetAfter = micros(int64(last - d.now))
+		}
+		if first > 0 && keep < l.limit.Capacity {
+			out.GrowsAfter = micros(int64(first - d.now))
 		}
 		return
 	}
 	var s state
 	l.load(&s, d.now, numbers, l.parameters, true)
 	s.bucket.Held = held
-	l.apply(algorithm.Settle, &s, d.now, 0, out)
-	if out.GrowsAfter = l.grows(&s, d.now); out.GrowsAfter == stint.Never {
+	l.apply(algorithm.Settle, &s, d.now, 0, keep, out)
+	if out.GrowsAfter = l.grows(&s, d.now, keep); out.GrowsAfter == stint.Never {
 		out.GrowsAfter = micros(int64(first - d.now))
 	}
 }

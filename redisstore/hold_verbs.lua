@@ -1,7 +1,5 @@
 -- Reserve, Commit and Cancel: hold.go of memstore is the same in Go.
 
-do -- a block, since a script has 200 names at most
-
 local MAX_PIECES = 16
 local MAX_LISTED = 100
 local LONGEST = 2 ^ 40 - 1 -- for which an end can be remembered, 12 days
@@ -24,7 +22,7 @@ local function known(given)
   else
     local flags
     _, flags, hold.time, hold.remembered, hold.answer, hold.applied = unpack_struct(ENDED, bucket, place)
-    hold.ended, hold.late, hold.reset = flags % 4, flags % 8 >= 4, flags >= 8
+    hold.ended, hold.late, hold.reset, hold.via = flags % 4, flags % 8 >= 4, flags % 16 >= 8, floor(flags / 16)
   end
   if now > hold.time + hold.remembered then
     return nil
@@ -52,18 +50,48 @@ local function keep_live(given, hold)
 end
 
 local function keep_end(given, verb, hold, applied)
-  local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0) + (hold.reset and 8 or 0)
+  local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0) + (hold.reset and 8 or 0) + hold.via * 16
   local remembered = min(max(now, hold.expires) + hold.remembered - now, LONGEST)
   local record = pack(ENDED, given.digest, flags, now, remembered, given.answer, applied)
   keep_bucket(given.bucket, forget(given) .. record, remembered)
 end
 
--- look asks a limit for n permits; for none, only what is left.
-local function look(state, n)
-  if n > 0 then
-    return holds.transition('peek', state, n)
+-- bind binds an operation to the ways that a hold is on, and returns the number of the first group's way: BindWays of way.go.
+local function bind(ways, on)
+  local i, via, number = 1, nil, 0
+  while i <= #ways do
+    local group, from, to, stop = i, nil, nil, i
+    number = 0
+    if ways[i] == MUST then
+      i = i + 1
+    else
+      repeat
+        local first, bound = i, false
+        repeat
+          bound = bound or on(i)
+          i = i + 1
+        until ways[i] ~= WITH
+        if bound and not from then
+          from, to, via = first, i - 1, via or number
+        end
+        number = number + 1
+        stop = i - 1
+      until ways[i] ~= ELSE
+      for j = group, from and stop or 0 do
+        ways[j] = j >= from and j <= to and MUST or ASIDE
+      end
+      via = via or 0
+    end
   end
-  local out = holds.transition('settle', state, 0)
+  return via or 0
+end
+
+-- look asks a limit for n permits; for none, only what is left.
+local function look(state, n, keep)
+  if n > 0 then
+    return holds.transition('peek', state, n, keep)
+  end
+  local out = holds.transition('settle', state, 0, keep)
   out.allowed, out.retry = true, 0
   return out
 end
@@ -77,32 +105,34 @@ local function kept_at_end(hold, i, state)
 end
 
 -- What a reply says of an id's operation.
-local REPLAYED, LOST, LATE, RESET, FULL = 1, 2, 4, 8, 16
+local REPLAYED, LOST, LATE, RESET, FULL, VIA = 1, 2, 4, 8, 16, 32
 
 local function tell_hold(code, flags, time, applied)
   answer(pack('>BBi8i8', code, flags, time, applied))
 end
 
 -- take takes what a hold lacks of each limit, which was looked at, and puts every part where it expires now.
-local function take(parts, permits, given, hold, ended, lacks, outs)
+local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chosen)
   local fresh = {}
   local expires = now + given.ttl
   for i = 1, #parts do
     local state = parts[i]
-    state.changed = true
-    local part = part_of(state, given.digest)
+    local charged = not chosen or chosen[i]
+    state.changed = state.changed or charged or (state.expired and state.expired[given.digest]) == true
+    -- Of a state that several ways name, what is held is the chosen way's.
+    local part = charged and part_of(state, given.digest)
     if ended == EXPIRED then
       hold.kept[i], hold.n[i] = kept_at_end(hold, i, state), 0
     elseif part then
       remove(state, part)
-    else
-      hold.n[i] = 0
+    elseif charged and hold.n[i] > 0 then -- it was reset
+      hold.n[i], hold.kept[i] = 0, 0
     end
     part = part or { pieces = {} }
     fresh[i] = part
-    local n = lacks[i]
+    local n = charged and lacks[i] or 0
     if n > 0 then
-      local out = #parts == 1 and outs[1] or holds.transition('take', state, n)
+      local out = #parts == 1 and outs[1] or holds.transition('take', state, n, keeps[i])
       outs[i] = out
       expires = max(expires, now + given.ttl + out.delay)
       hold_more(state, n)
@@ -138,7 +168,7 @@ local function take(parts, permits, given, hold, ended, lacks, outs)
       part.charged = state.twin ~= concurrency and (hold.keep or permits[i] < 0 or state.twin == leaky_bucket)
       add(state, given.digest, part)
       if state.twin == concurrency then
-        outs[i] = look(state, 0)
+        outs[i] = look(state, 0, keeps[i])
       end
     end
   end
@@ -146,33 +176,49 @@ local function take(parts, permits, given, hold, ended, lacks, outs)
   return expires
 end
 
-local function reserve(parts, permits, given, hold, ended)
+local function reserve(parts, permits, keeps, ways, given, hold, ended)
   local lacks, outs, flags = {}, {}, 0
   local allowed, gone = true, false
+  local chosen, admits = ways and {}, {}
+  if ways and hold then
+    bind(ways, function(i)
+      return (ended == EXPIRED and kept_at_end(hold, i, parts[i]) or hold.n[i] + hold.kept[i]) > 0
+    end)
+  end
   for i = 1, #parts do
     local state = parts[i]
-    local lack = math.abs(permits[i])
-    local part = hold and ended == 0 and part_of(state, given.digest)
-    if ended == EXPIRED then
-      lack = lack - kept_at_end(hold, i, state)
-    elseif hold and hold.n[i] > 0 and not part then
-      gone = true
-    elseif hold then
-      lack = lack - hold.n[i] - hold.kept[i]
-    end
-    lacks[i] = max(0, lack)
-    local full = lacks[i] > 0 and not part and state.list and state.live >= ids.max
-    -- Of one limit the first answer stands, as a take's.
-    local out = #parts == 1 and lacks[i] > 0 and not full and holds.transition('take', state, lacks[i])
-      or look(state, lacks[i])
-    outs[i] = out
-    if full then
-      flags, out.allowed, out.delay = FULL, false, 0
-      if out.retry ~= NEVER then
-        out.retry = max(out.retry, unpack_struct('>I7', state.list, 9) - now)
+    if ways and ways[i] == ASIDE then
+      lacks[i], outs[i] = 0, look(state, 0, keeps[i])
+    else
+      local lack = math.abs(permits[i])
+      local part = hold and ended == 0 and part_of(state, given.digest)
+      if ended == EXPIRED then
+        lack = lack - kept_at_end(hold, i, state)
+      elseif hold and hold.n[i] > 0 and not part then
+        gone = true
+      elseif hold then
+        lack = lack - hold.n[i] - hold.kept[i]
+        state.asking = given.digest
       end
+      lacks[i] = max(0, lack)
+      local full = lacks[i] > 0 and not part and state.list and state.live >= ids.max
+      -- Of one limit the first answer stands, as a take's.
+      local out = #parts == 1 and lacks[i] > 0 and not full and holds.transition('take', state, lacks[i], keeps[i])
+        or look(state, lacks[i], keeps[i])
+      outs[i], state.asking = out, nil
+      if full then
+        flags, out.allowed, out.delay = FULL, false, 0
+        if out.retry ~= NEVER then
+          out.retry = max(out.retry, unpack_struct('>I7', state.list, 9) - now)
+        end
+      end
+      allowed = allowed and out.allowed
+      admits[i] = out.allowed
     end
-    allowed = allowed and out.allowed
+  end
+  if ways then
+    allowed = choose(ways, admits, chosen)
+    flags = allowed and 0 or flags -- another way has room
   end
   if hold and ended == 0 and not gone then
     flags = flags + REPLAYED
@@ -186,9 +232,18 @@ local function reserve(parts, permits, given, hold, ended)
     for i = 1, #parts do
       hold.n[i], hold.kept[i] = hold.n[i] or 0, hold.kept[i] or 0
     end
-    expires = take(parts, permits, given, hold, ended, lacks, outs)
+    expires = take(parts, permits, keeps, given, hold, ended, lacks, outs, chosen)
+    for i = 1, ways and #parts or 0 do
+      if not chosen[i] then
+        local left = look(parts[i], 0, keeps[i])
+        outs[i].remaining, outs[i].reset = left.remaining, left.reset
+      end
+    end
   elseif hold and (ended == EXPIRED or gone) then
     flags = flags + LOST
+  end
+  for i = 1, ways and #parts or 0 do
+    outs[i].bound = ways[i] == MUST
   end
   tell_hold(ANSWERED, flags, expires, 0)
   return outs
@@ -196,53 +251,56 @@ end
 
 -- finish ends a hold, that is live or has expired, by a commit or a cancel. Of a limit with a cost of its own permits is
 -- below 0: what was taken stays. What was dropped of it has expired.
-local function finish(verb, parts, permits, given, hold, ended)
+local function finish(verb, parts, permits, ways, given, hold, ended)
   local late = ended == EXPIRED
   local least, gone = nil, false
+  hold.via = ways and bind(ways, function(i) return not hold.n[i] or hold.n[i] + hold.kept[i] > 0 end) or 0
   for i = 1, #parts do
     local state = parts[i]
-    local limit = state.limit
-    local n, kept = hold.n[i] or 0, hold.kept[i] or 0
-    local part = n > 0 and ended ~= EXPIRED and part_of(state, given.digest)
-    local expired = ended == EXPIRED or hold.dropped and n > 0 and not part
-    if expired then
-      late, n, kept = true, 0, hold.n[i] and kept_at_end(hold, i, state) or 0
-    end
-    local adjustable = permits[i] >= 0
-    local keeps, charge, applied = n, 0, 0
-    if verb == 'cancel' and state.twin ~= leaky_bucket then
-      keeps = 0
-    elseif adjustable then
-      local cost = max(0, permits[i] - kept)
-      keeps = min(cost, n)
-      charge = cost - keeps
-    end
-    if part then
-      remove(state, part)
-      applied = -end_part(state, limit, now, part, keeps)
-      state.changed = true
-      if applied < 0 then
-        announce(state.client)
+    if not ways or ways[i] ~= ASIDE then
+      local limit = state.limit
+      local n, kept = hold.n[i] or 0, hold.kept[i] or 0
+      local part = n > 0 and ended ~= EXPIRED and part_of(state, given.digest)
+      local expired = ended == EXPIRED or hold.dropped and n > 0 and not part
+      if expired then
+        late, n, kept = true, 0, hold.n[i] and kept_at_end(hold, i, state) or 0
       end
-    elseif n > 0 then
-      gone, charge = true, 0
-    elseif expired and state.expired and state.expired[given.digest] then
-      state.changed = true
-    end
-    if charge > 0 then
-      local out = holds.transition('settle', state, charge)
-      applied = applied + out.applied
-      state.changed = state.changed or out.changed
-    end
-    if adjustable and (expired or verb == 'cancel' or permits[i] ~= n + kept)
-      and (not least or math.abs(applied) < math.abs(least)) then
-      least = applied
+      local adjustable = permits[i] >= 0
+      local keeps, charge, applied = n, 0, 0
+      if verb == 'cancel' and state.twin ~= leaky_bucket then
+        keeps = 0
+      elseif adjustable then
+        local cost = max(0, permits[i] - kept)
+        keeps = min(cost, n)
+        charge = cost - keeps
+      end
+      if part then
+        remove(state, part)
+        applied = -end_part(state, limit, now, part, keeps)
+        state.changed = true
+        if applied < 0 then
+          announce(state.client)
+        end
+      elseif n > 0 then
+        gone, charge = true, 0
+      elseif expired and state.expired and state.expired[given.digest] then
+        state.changed = true
+      end
+      if charge > 0 then
+        local out = holds.transition('settle', state, charge, 0)
+        applied = applied + out.applied
+        state.changed = state.changed or out.changed
+      end
+      if adjustable and (expired or verb == 'cancel' or permits[i] ~= n + kept)
+        and (not least or math.abs(applied) < math.abs(least)) then
+        least = applied
+      end
     end
   end
   hold.late, hold.reset = late, gone
   least = least or 0
   keep_end(given, verb, hold, least)
-  tell_hold(ANSWERED, (late and LATE or 0) + (gone and RESET or 0), now, least)
+  tell_hold(ANSWERED, (late and LATE or 0) + (gone and RESET or 0) + hold.via * VIA, now, least)
 end
 
 -- drop lets expire now what a hold has of these states, and reports whether it has anything. The hold is not to be renewed.
@@ -271,7 +329,7 @@ end
 
 -- decide carries out a Reserve, a Commit, a Cancel or a Drop. It returns what each limit says, or nil if the operation has
 -- failed.
-function holds.decide(verb, parts, permits, number)
+function holds.decide(verb, parts, permits, keeps, ways, number)
   local given, id = {}, nil
   local text = ARGV[ids.first + number - 1]
   given.digest, given.claims, given.answer, given.ttl, given.remembered, given.expires, given.keep, id =
@@ -285,13 +343,13 @@ function holds.decide(verb, parts, permits, number)
     end
   elseif not hold then
     if verb == 'reserve' then
-      return reserve(parts, permits, given, nil, 0)
+      return reserve(parts, permits, keeps, ways, given, nil, 0)
     elseif verb == 'cancel' or given.expires == 0 or now > given.expires + given.remembered then
       tell_hold(UNKNOWN, 0, 0, 0)
       return nil
     end
     local lost = { n = {}, kept = {}, expires = given.expires, remembered = given.remembered }
-    finish(verb, parts, permits, given, lost, EXPIRED)
+    finish(verb, parts, permits, ways, given, lost, EXPIRED)
   else
     local ended = hold.ended
     if ended == 0 and now >= hold.expires then
@@ -303,7 +361,7 @@ function holds.decide(verb, parts, permits, number)
       return nil
     elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
       and hold.answer == given.answer then
-      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.reset and RESET or 0), now, hold.applied)
+      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.reset and RESET or 0) + hold.via * VIA, now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then
       tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
       return nil
@@ -311,15 +369,15 @@ function holds.decide(verb, parts, permits, number)
       tell_hold(RESOLVED, EXPIRED, min(now, hold.expires), 0)
       return nil
     elseif verb == 'reserve' then
-      return reserve(parts, permits, given, hold, ended)
+      return reserve(parts, permits, keeps, ways, given, hold, ended)
     else
-      finish(verb, parts, permits, given, hold, ended)
+      finish(verb, parts, permits, ways, given, hold, ended)
     end
   end
   outs = {}
   for i = 1, #parts do
     local state = parts[i]
-    outs[i] = look(state, 0)
+    outs[i] = look(state, 0, keeps[i])
   end
   return outs
 end

@@ -3,6 +3,8 @@
 
 holds = {}
 
+do -- a block, since a script has 200 names at most; it ends with hold_verbs.lua
+
 local MAX_WALK = 100
 local FOREVER = math.huge
 
@@ -87,9 +89,10 @@ local function start(state)
   end
   list = sub(list, from)
   local log = state.log
-  if log and log.window and log.window ~= state.limit.window then
-    -- What has left under the limit that wrote the log has left for good.
-    local left = max(now, log.at or 0, log.request) - log.window
+  if log and log.window then
+    -- What has left under the limit that wrote the log, or the one that writes it now, has left for good, also when the
+    -- clock is set back.
+    local left = max(now, log.at or 0, log.request) - min(log.window, state.limit.window)
     list = string.gsub(list, string.rep('.', PIECE_BYTES), function(piece)
       return unpack_struct('>I7', piece, 23) <= left and sub(piece, 1, 22) .. string.rep('\0', 14) or nil
     end)
@@ -164,9 +167,9 @@ local function copy(of)
   return new
 end
 
--- wait is how long until n permits would be admitted if nobody took, renewed or ended anything: own is how
+-- wait is how long until n permits would be admitted, and keep left, if nobody took, renewed or ended anything: own is how
 -- long if nothing expired either. Of very many expiries the bound is that of the last one looked at.
-local function wait(state, n, own)
+local function wait(state, n, keep, own)
   local then_state = copy(state)
   if state.log then
     then_state.log = copy(state.log)
@@ -179,33 +182,35 @@ local function wait(state, n, own)
     if ready <= at then
       break
     end
-    end_part(then_state, limit, at, part, part.charged and part.n or 0)
-    if limit.kind.moves then
-      then_state.window = limit.window
-      twin.adopt(then_state, limit, at)
+    if sub(list, from, from + 7) ~= state.asking then -- a hold that asks for more is there all the while
+      end_part(then_state, limit, at, part, part.charged and part.n or 0)
+      if limit.kind.moves then
+        then_state.window = limit.window
+        twin.adopt(then_state, limit, at)
+      end
+      local out = twin.apply('peek', then_state.log or then_state, limit, at, n, keep)
+      ready = out.retry == NEVER and FOREVER or at + out.retry
+      looked = looked + 1
+      if out.allowed then
+        break
+      elseif looked == MAX_WALK and twin ~= concurrency then
+        ready = min(ready, at)
+        break
+      end
     end
-    local out = twin.apply('peek', then_state.log or then_state, limit, at, n)
-    ready = out.retry == NEVER and FOREVER or at + out.retry
-    if out.allowed then
-      break
-    end
-    from, looked = part.next, looked + 1
-    if looked == MAX_WALK and twin ~= concurrency then
-      ready = min(ready, at)
-      break
-    end
+    from = part.next
   end
-  return ready - now
+  return ready == FOREVER and NEVER or ready - now
 end
 
 -- transition is what the state's twin says to an action, which takes into account that what is held expires.
-function holds.transition(action, state, n)
+function holds.transition(action, state, n, keep)
   local limit = state.limit
-  local out = state.twin.apply(action, state.log or state, limit, now, n)
+  local out = state.twin.apply(action, state.log or state, limit, now, n, keep)
   local list = state.list
   if list then
-    if not out.allowed and n <= limit.capacity then
-      out.retry = wait(state, n, out.retry)
+    if not out.allowed and n <= limit.capacity - keep then
+      out.retry = wait(state, n, keep, out.retry)
     end
     if state.twin == concurrency then
       out.reset = last_expiry(list) - now
@@ -215,8 +220,8 @@ function holds.transition(action, state, n)
 end
 
 -- grows is how long until Remaining grows.
-function holds.grows(state)
-  local grows = state.twin.grows(state.log or state, state.limit, now)
+function holds.grows(state, keep)
+  local grows = state.twin.grows(state.log or state, state.limit, now, keep)
   if grows == NEVER then
     return unpack_struct('>I7', state.list, 9) - now
   end

@@ -24,7 +24,7 @@ type limit struct {
 	numbers    string                           // of the script's description, without a calendar's edges
 	life       int64                            // the longest that a state matters, microseconds
 	format     string                           // by which the script for one take writes a state
-	singleArgs string                           // singleArgsOf(1)
+	singleArgs string                           // of 1 permit
 	hashKeys   []atomic.Pointer[generationKeys] // by partition, as of the latest epoch; nil of a log
 }
 
@@ -50,7 +50,7 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 		}
 		if l.parameters != "" {
 			l.format = fmt.Sprintf(">Bi%dI%dI%d", l.parameters[0], l.parameters[1], l.parameters[2])
-			l.singleArgs = l.encodeSingleArgs(1)
+			l.singleArgs = l.encodeSingleArgs(1, 0)
 		}
 	}
 	return p
@@ -130,23 +130,23 @@ func (l *limit) describeAt(t stint.Instant) string {
 }
 
 // singleArgsOf is what the script for one take has to know of n permits of the limit.
-func (l *limit) singleArgsOf(n int64) string {
-	if n == 1 {
+func (l *limit) singleArgsOf(r run) string {
+	if r.n == 1 && r.keep == 0 {
 		return l.singleArgs
 	}
-	return l.encodeSingleArgs(n)
+	return l.encodeSingleArgs(r.n, r.keep)
 }
 
-func (l *limit) encodeSingleArgs(n int64) string {
+func (l *limit) encodeSingleArgs(n, keep int64) string {
 	below := func(bits int) int64 { return 1 << min(bits, 62) }
 	numbers := []int64{
 		l.life + algorithm.Margin(l.life),
 		below(8*int(l.parameters[0]) - 1), below(8 * int(l.parameters[1])), below(8 * int(l.parameters[2])),
 	}
 	if l.bucket != nil {
-		return bigEndian(append(numbers, l.bucket.TakeStoredArgs(n)...)...)
+		return bigEndian(append(numbers, l.bucket.TakeStoredArgs(n, keep)...)...)
 	}
-	return bigEndian(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
+	return bigEndian(append(numbers, n, l.limit.Capacity-keep, l.limit.Window.Microseconds(), 0, 0)...)
 }
 
 // bigEndian writes numbers of 8 bytes.
@@ -189,13 +189,13 @@ func width(n int64) int {
 
 // bucket is a token or a leaky bucket.
 type bucket interface {
-	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n int64, out *stint.Outcome)
-	Grows(state *algorithm.BucketState, now stint.Instant) time.Duration
-	Admit(state *algorithm.BucketState, now stint.Instant, n, k int64) int64
+	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n, keep int64, out *stint.Outcome)
+	Grows(state *algorithm.BucketState, now stint.Instant, keep int64) time.Duration
+	Admit(state *algorithm.BucketState, now stint.Instant, n, keep, k int64) int64
 	RefundTaken(state *algorithm.BucketState, now stint.Instant, n int64, taken stint.Instant) bool
 	Rate() (permits, period int64)
 	TimeOf(n int64) int64
-	TakeStoredArgs(n int64) []int64
+	TakeStoredArgs(n, keep int64) []int64
 }
 
 // machine is a limit with its algorithm: bucket, window or counter is set, none for a log,
@@ -236,40 +236,40 @@ func newMachine(limit stint.Limit) machine {
 }
 
 // apply carries out an action on a state, as the script did or would.
-func (m *machine) apply(action algorithm.Action, s *state, now stint.Instant, n int64, out *stint.Outcome) {
+func (m *machine) apply(action algorithm.Action, s *state, now stint.Instant, n, keep int64, out *stint.Outcome) {
 	switch {
 	case m.bucket != nil:
-		m.bucket.Apply(action, &s.bucket, now, n, out)
+		m.bucket.Apply(action, &s.bucket, now, n, keep, out)
 	case m.window != nil:
-		m.window.Apply(action, &s.window, now, n, out)
+		m.window.Apply(action, &s.window, now, n, keep, out)
 	case m.counter != nil:
-		m.counter.Apply(action, &s.counter, now, n, out)
+		m.counter.Apply(action, &s.counter, now, n, keep, out)
 	}
 }
 
 // grows is how long until Remaining grows.
-func (m *machine) grows(s *state, now stint.Instant) time.Duration {
+func (m *machine) grows(s *state, now stint.Instant, keep int64) time.Duration {
 	switch {
 	case m.bucket != nil:
-		return m.bucket.Grows(&s.bucket, now)
+		return m.bucket.Grows(&s.bucket, now, keep)
 	case m.window != nil:
-		return m.window.Grows(&s.window, now)
+		return m.window.Grows(&s.window, now, keep)
 	case m.counter != nil:
-		return m.counter.Grows(&s.counter, now)
+		return m.counter.Grows(&s.counter, now, keep)
 	}
 	return 0
 }
 
 // admit takes n permits k times, one after another, as often as they fit, and returns
 // how often.
-func (m *machine) admit(s *state, now stint.Instant, n, k int64) int64 {
+func (m *machine) admit(s *state, now stint.Instant, n, keep, k int64) int64 {
 	switch {
 	case m.bucket != nil:
-		return m.bucket.Admit(&s.bucket, now, n, k)
+		return m.bucket.Admit(&s.bucket, now, n, keep, k)
 	case m.window != nil:
-		return m.window.Admit(&s.window, now, n, k)
+		return m.window.Admit(&s.window, now, n, keep, k)
 	case m.counter != nil:
-		return m.counter.Admit(&s.counter, now, n, k)
+		return m.counter.Admit(&s.counter, now, n, keep, k)
 	}
 	return 0
 }
@@ -299,9 +299,9 @@ func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint
 }
 
 // reset clears a state.
-func (m *machine) reset(s *state, out *stint.Outcome) {
+func (m *machine) reset(s *state, keep int64, out *stint.Outcome) {
 	*s = state{}
-	*out = stint.Outcome{Allowed: true, Limit: m.limit.Capacity, Remaining: m.limit.Capacity}
+	*out = stint.Outcome{Allowed: true, Limit: m.limit.Capacity, Remaining: max(0, m.limit.Capacity-keep)}
 }
 
 // load makes a state of its three stored numbers, which a limit with the given

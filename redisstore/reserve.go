@@ -70,7 +70,7 @@ func (s *Store) anySpansPartitions(ops []stint.Op) bool {
 func (s *Store) decideReserving(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
 	takes := op.Verb == stint.Take || op.Verb == stint.Try
 	shares := s.split(op)
-	if takes || op.Hold != nil {
+	if takes || op.Hold != nil || op.HasWays() && op.Verb != stint.Reset {
 		if err := checkUndoable(op, shares); err != nil {
 			return d, err
 		}
@@ -110,7 +110,8 @@ func (s *Store) split(op *stint.Op) []*share {
 	var shares []*share
 	of := map[int]*share{}
 	index := 0
-	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
+	for i := range op.Claims() {
+		claim := *op.NthClaim(i)
 		partition := s.layout.Load().partition(claim.Key)
 		claim.Key = strings.Clone(claim.Key)
 		h := of[partition]
@@ -142,9 +143,10 @@ func (s *Store) split(op *stint.Op) []*share {
 // checkUndoable reports an operation whose takes could not be undone.
 func checkUndoable(op *stint.Op, shares []*share) error {
 	const common = "on a cluster, keys with a hash tag in common, like {tag}:1 and {tag}:2, since "
-	all, counts := []string{op.Key}, false
-	for i := range op.And {
-		all = append(all, op.And[i].Key)
+	var all []string
+	counts := false
+	for i := range op.Claims() {
+		all = append(all, op.NthClaim(i).Key)
 	}
 	for i := range op.Limits() {
 		counts = counts || op.LimitAt(i).CountDenied
@@ -152,6 +154,8 @@ func checkUndoable(op *stint.Op, shares []*share) error {
 	switch {
 	case op.Hold != nil:
 		return stint.Invalid("claims", quoteKeys(all), common+"what a hold takes must be taken together")
+	case op.HasWays():
+		return stint.Invalid("claims", quoteKeys(all), common+"ways are tried in one step")
 	case counts:
 		return stint.Invalid(
 			"claims", quoteKeys(all), common+"a limit that counts denied requests must be decided with all others",

@@ -1,7 +1,8 @@
 -- The second part: a state is loaded, the takes on it carried out, and it is written.
 
--- take_each carries out what each client of a hash takes: what the arguments behind takes say, or one permit.
-local function take_each(hash, limit, count, takes)
+-- take_each carries out what each client of a hash takes: what the arguments behind takes say, or one permit, so that
+-- keep are left.
+local function take_each(hash, limit, count, takes, keep)
   local kind, own = limit.kind, limit.set
   local adopt, step, admit = kind.twin.adopt, kind.twin.step, kind.twin.admit
   local values, aged, loaded, clients = hash.values, hash.aged, hash.loaded, hash.first - 1
@@ -14,7 +15,7 @@ local function take_each(hash, limit, count, takes)
     if quick and value and #value == own.length and byte(value) == mine and not (aged and aged[i + 1]) then
       -- Most often: a bucket's state that the limit itself wrote.
       local last, us, frac = unpack_struct(own.body, value, 2)
-      last, us, frac = step(limit, now, last + loaded.start, us, frac, 1)
+      last, us, frac = step(limit, now, last + loaded.start, us, frac, 1, keep)
       if last then
         admitted = 1
         write_numbers(hash, limit, ARGV[clients + i], last, us, frac)
@@ -27,10 +28,10 @@ local function take_each(hash, limit, count, takes)
         adopt(state, limit, now)
       end
       if not takes then
-        admitted = admit(state, limit, now, 1, 1)
+        admitted = admit(state, limit, now, 1, keep, 1)
       else
-        for n, k in string.gmatch(ARGV[takes + i], '(%d+)x?(%d*)') do
-          admitted = admitted + admit(state, limit, now, tonumber(n), tonumber(k) or 1)
+        for n, k, kept in string.gmatch(ARGV[takes + i], '(%d+)x?(%d*)k?(%d*)') do
+          admitted = admitted + admit(state, limit, now, tonumber(n), tonumber(kept) or 0, tonumber(k) or 1)
         end
       end
       if admitted > 0 then
@@ -45,11 +46,11 @@ local function take_each(hash, limit, count, takes)
 end
 
 while at <= #ARGV do
-  local limit, count, plain = limits[tonumber(argument())], tonumber(argument()), argument() == '1'
+  local limit, count, keep = limits[tonumber(argument())], tonumber(argument()), tonumber(argument())
   local hash, takes = load(limit.kind, count), nil
-  if not plain then
+  if not keep then
     takes, at = at - 1, at + count
   end
-  take_each(hash, limit, count, takes)
+  take_each(hash, limit, count, takes, keep)
   flush(hash)
 end

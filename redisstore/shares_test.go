@@ -39,11 +39,11 @@ func (m *shareModel) carryOut(s redisstore.InternalOp, now stint.Instant) (out s
 		stint.Take: algorithm.Take, stint.Peek: algorithm.Peek, stint.Settle: algorithm.Settle,
 	}[s.Op.Verb]
 	if m.bucket != nil {
-		m.bucket.Apply(action, &m.b, now, s.Op.Permits, &out)
-		return out, m.bucket.Admit(&m.b, now, 1, s.Bulk)
+		m.bucket.Apply(action, &m.b, now, s.Op.Permits, s.Op.Keep, &out)
+		return out, m.bucket.Admit(&m.b, now, 1, 0, s.Bulk)
 	}
-	m.window.Apply(action, &m.w, now, s.Op.Permits, &out)
-	return out, m.window.Admit(&m.w, now, 1, s.Bulk)
+	m.window.Apply(action, &m.w, now, s.Op.Permits, s.Op.Keep, &out)
+	return out, m.window.Admit(&m.w, now, 1, 0, s.Bulk)
 }
 
 // Shares are taken and lapse in the server as the algorithms in Go say, whichever part

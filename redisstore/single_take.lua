@@ -87,6 +87,7 @@ if a then
   else
     dead = 0
     if head then
+      call('HSET', KEYS[2], '', head) -- which a full server refuses, see generations.lua
       call('UNLINK', KEYS[3])
       call('RENAME', KEYS[2], KEYS[3])
       dead = turn + lives

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,43 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 		{"every cost is 1", &reference{before: func(op *stint.Op, _ *stint.Instant) {
 			if op.Verb == stint.Take && op.Permits <= op.Policy.Limit(0).Capacity {
 				op.Permits = 1
+			}
+		}}, all},
+		{"nothing is kept for others", &reference{before: func(op *stint.Op, _ *stint.Instant) { op.Keep = 0 }}, all},
+		{"what is kept is taken", &reference{before: func(op *stint.Op, _ *stint.Instant) {
+			if op.Verb == stint.Take && op.Keep < op.Policy.Limit(0).Capacity && op.Permits <= op.Policy.Limit(0).Capacity {
+				op.Permits, op.Keep = op.Permits+op.Keep, 0
+			}
+		}}, all},
+		{"what is kept is no bound on the wait", &reference{after: func(op stint.Op, d *stint.Decision) {
+			if op.Keep > 0 && d.RetryAfter == stint.Never && op.Permits <= d.Limit {
+				d.RetryAfter = d.ResetAfter
+			}
+		}}, all},
+		{"a settlement keeps", &reference{before: func(op *stint.Op, _ *stint.Instant) {
+			if op.Verb == stint.Settle && op.Permits > 0 && op.And == nil {
+				op.Permits = max(1, min(op.Permits, 2*stint.MaxPermits)-op.Keep)
+			}
+		}}, all},
+		{"the way is not told", &reference{after: func(_ stint.Op, d *stint.Decision) { d.Via = 0 }}, all},
+		{"the first way alone", &reference{before: func(op *stint.Op, _ *stint.Instant) {
+			if i := slices.IndexFunc(op.And, func(c stint.Claim) bool { return c.Way == stint.Else }); i >= 0 && op.Verb != stint.Reset {
+				op.And = op.And[:i]
+			}
+		}}, all},
+		{"ways that keep nothing", &reference{before: func(op *stint.Op, _ *stint.Instant) {
+			op.And = slices.Clone(op.And)
+			for i := range op.And {
+				if op.And[i].Way != stint.Must {
+					op.And[i].Keep = 0
+				}
+			}
+		}}, all},
+		{"the least of all ways decides", &reference{after: func(op stint.Op, d *stint.Decision) {
+			for i, o := range op.Each[:min(len(op.Each), op.Limits())] {
+				if op.HasWays() && d.Allowed && o.Remaining < d.Remaining {
+					d.Index, d.Limit, d.Remaining, d.ResetAfter = int16(i), o.Limit, o.Remaining, o.ResetAfter
+				}
 			}
 		}}, all},
 		{"refunds are lost", &reference{before: func(op *stint.Op, _ *stint.Instant) {

@@ -19,7 +19,7 @@ func TestFaultyPassesThrough(t *testing.T) {
 		f := NewFaulty(like(&reference{})(t, clock))
 		f.Inject(func(Call) Fault { return Fault{After: true} })
 		return f
-	}, Options{Operations: 500, NoHolds: true})
+	}, Options{Operations: 500, NoHolds: true, NoWays: true})
 }
 
 // A fault before the call consumes nothing, one after it has consumed.

@@ -227,6 +227,11 @@ func (g *traffic) op() stint.Op {
 	if g.oneIn(100) {
 		verb = stint.Reset
 	}
+	if verb != stint.Settle && g.oneIn(6) {
+		if op, ok := g.ways(verb); ok {
+			return op
+		}
+	}
 	for {
 		op := stint.Op{Verb: verb, Claim: g.claim(verb)}
 		if g.oneIn(12) {
@@ -259,7 +264,31 @@ func (g *traffic) claim(verb stint.Verb) stint.Claim {
 	default: // a take, a try or a peek
 		c.Permits = g.cost(l)
 	}
+	c.Keep = g.keep(l, c.Permits)
 	return c
+}
+
+// keep draws how many permits a claim leaves to others: mostly none, else a few, nearly all that there are or that are
+// left beside the claim's own, or more than there are.
+func (g *traffic) keep(l stint.Limit, permits int64) int64 {
+	beside := min(max(permits, 0), stint.MaxPermits)
+	keep := int64(0)
+	switch n := g.intn(24); {
+	case n < 16:
+	case n < 18:
+		keep = 1 + g.int64n(3)
+	case n < 20:
+		keep = g.recent.Remaining - beside + int64(g.intn(3)-1)
+	case n < 21:
+		keep = g.recent.Remaining + int64(g.intn(3)-1)
+	case n < 22:
+		keep = l.Capacity - beside + int64(g.intn(3)-1)
+	case n < 23:
+		keep = l.Capacity + int64(g.intn(3)-1)
+	default:
+		keep = pick(g.chooser, g.near(l.Capacity), stint.MaxPermits)
+	}
+	return min(max(keep, 0), stint.MaxPermits)
 }
 
 // cost draws the permits of a request.

@@ -41,9 +41,15 @@ type stateID struct {
 // A limitOp is an operation as one of its limits sees it.
 type limitOp struct {
 	id      stateID
+	slot    int // of the operation's states; ways of one group may share one
 	limit   *stint.Limit
 	permits int64
+	keep    int64 // how many of the limit's permits are left to others
+	way     stint.Way
 }
+
+// most is the largest cost that the limit ever admits, less than 1 if it admits none.
+func (op limitOp) most() int64 { return op.limit.Capacity - op.keep }
 
 // A candidate is one state that a store may hold. The zero value is the
 // untouched state.
@@ -58,14 +64,14 @@ type candidate struct {
 // store filled it in, or nil. The error names every field that differs, with what
 // was expected and the state that it follows from; the model then stays as it was.
 func (o *Oracle) Check(op stint.Op, now stint.Instant, decision stint.Decision, outcomes []stint.Outcome) error {
-	ops := o.limitOps(op)
+	ops, ids := o.limitOps(op)
 	o.history.add(now)
-	sets := make([][]candidate, len(ops))
-	for i, each := range ops {
-		sets[i] = o.candidates(each.id, now)
+	sets := make([][]candidate, len(ids))
+	for i, id := range ids {
+		sets[i] = o.candidates(id, now)
 	}
-	next := make([][]candidate, len(ops))
-	chosen := make([]candidate, len(ops))
+	next := make([][]candidate, len(ids))
+	chosen := make([]candidate, len(ids))
 	var fault error
 	matched := false
 	combinations := 1
@@ -86,15 +92,15 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, decision stint.Decision, 
 			continue
 		}
 		matched = true
-		for i := range ops {
+		for i := range ids {
 			next[i] = merge(next[i], expected.after[i])
 		}
 	}
 	if !matched {
 		return fault
 	}
-	for i, each := range ops {
-		o.store(each.id, next[i])
+	for i, id := range ids {
+		o.store(id, next[i])
 	}
 	return nil
 }
@@ -102,15 +108,15 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, decision stint.Decision, 
 // Decide carries out the operation as a store would that never drops a state, and
 // returns the answer, with one outcome per limit. The operation must be valid.
 func (o *Oracle) Decide(op stint.Op, now stint.Instant) (stint.Decision, []stint.Outcome) {
-	ops := o.limitOps(op)
+	ops, ids := o.limitOps(op)
 	o.history.add(now)
-	chosen := make([]candidate, len(ops))
-	for i, each := range ops {
-		chosen[i] = o.candidates(each.id, now)[0]
+	chosen := make([]candidate, len(ids))
+	for i, id := range ids {
+		chosen[i] = o.candidates(id, now)[0]
 	}
 	expected := o.evaluate(op.Verb, now, ops, chosen)
-	for i, each := range ops {
-		o.store(each.id, []candidate{expected.after[i]})
+	for i, id := range ids {
+		o.store(id, []candidate{expected.after[i]})
 	}
 	return expected.decision, expected.outcomes
 }
@@ -136,16 +142,24 @@ func (o *Oracle) String() string {
 	return strings.Join(lines, "\n")
 }
 
-func (o *Oracle) limitOps(op stint.Op) []limitOp {
-	ops := make([]limitOp, 0, 4)
+// limitOps are the limits of an operation in order, and the states that they are about.
+func (o *Oracle) limitOps(op stint.Op) (ops []limitOp, ids []stateID) {
 	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
-		limits := claim.Policy.Limits()
+		limits, way := claim.Policy.Limits(), claim.Way
 		for j := range limits {
 			id := stateID{claim.Policy.Name(), limits[j].Name, limits[j].Algorithm, claim.Key}
-			ops = append(ops, limitOp{id, &limits[j], claim.Permits})
+			slot := slices.Index(ids, id)
+			if slot < 0 {
+				slot = len(ids)
+				ids = append(ids, id)
+			}
+			ops = append(ops, limitOp{id, slot, &limits[j], claim.Permits, claim.Keep, way})
+			if way != stint.Must {
+				way = stint.With // all limits of a claim are of one way
+			}
 		}
 	}
-	return ops
+	return ops, ids
 }
 
 // candidates are the states that a store may find under the id at now. Unless the
@@ -244,7 +258,7 @@ func (t *clockHistory) highestSince(operation int) stint.Instant {
 // explain words what differs.
 func explain(op stint.Op, now stint.Instant, ops []limitOp, states []candidate, differences []string) error {
 	for i, each := range ops {
-		differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, describeLimit(*each.limit), each.id.key, states[i]))
+		differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, describeLimit(*each.limit), each.id.key, states[each.slot]))
 	}
 	return fmt.Errorf("stint: at %s, %s:\n\t%s", now, describeOp(op), strings.Join(differences, "\n\t"))
 }

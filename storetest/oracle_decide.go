@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -15,22 +16,24 @@ type expectation struct {
 	after    []candidate
 }
 
-// evaluate carries out an operation on one state per limit.
+// evaluate carries out an operation on its states.
 func (o *Oracle) evaluate(verb stint.Verb, now stint.Instant, ops []limitOp, states []candidate) expectation {
-	e := expectation{outcomes: make([]stint.Outcome, len(ops)), after: make([]candidate, len(ops))}
+	e := expectation{outcomes: make([]stint.Outcome, len(ops)), after: slices.Clone(states)}
+	ways := waysOf(ops)
 	switch verb {
 	case stint.Reset:
 		for i, op := range ops {
-			e.outcomes[i] = stint.Outcome{Allowed: true, Limit: op.limit.Capacity, Remaining: op.limit.Capacity}
+			e.after[op.slot] = candidate{}
+			e.outcomes[i] = stint.Outcome{Allowed: true, Limit: op.limit.Capacity, Remaining: max(0, op.most())}
 		}
 	case stint.Settle:
 		for i, op := range ops {
-			e.after[i], e.outcomes[i] = o.settle(op, states[i], now)
+			e.after[op.slot], e.outcomes[i] = o.settle(op, states[op.slot], now)
 		}
 	default: // a take, a try or a peek: the oracle knows no holds
-		o.request(&e, verb, now, ops, states)
+		o.request(&e, verb, now, ops, ways, states)
 	}
-	e.decide(verb, now)
+	e.decide(verb, now, ways)
 	return e
 }
 
@@ -60,53 +63,58 @@ func (o *Oracle) settle(op limitOp, held candidate, now stint.Instant) (candidat
 	return after, outcome
 }
 
-// request decides a Take, a Try or a Peek.
-func (o *Oracle) request(e *expectation, verb stint.Verb, now stint.Instant, ops []limitOp, states []candidate) {
-	adopted := make([]limitState, len(ops))
-	all := true
+// request decides a Take, a Try or a Peek. Every limit is asked; then those that are charged are; then each is looked at,
+// so that ways which were not charged tell what is left now, also of a state that they share with the one that was.
+func (o *Oracle) request(e *expectation, verb stint.Verb, now stint.Instant, ops []limitOp, ways wayList, states []candidate) {
+	adopted := make([]limitState, len(states))
 	for i, op := range ops {
-		adopted[i] = o.adopt(op, states[i], now)
-		e.outcomes[i].Allowed = admits(op.limit, adopted[i], op.permits, now)
-		all = all && e.outcomes[i].Allowed
-	}
-	for i, op := range ops {
+		c := o.adopt(op, states[op.slot], now)
+		adopted[op.slot] = c
 		outcome := &e.outcomes[i]
-		c := adopted[i]
-		e.after[i] = states[i]
-		switch {
-		case all && verb != stint.Peek:
+		outcome.Allowed = op.admits(c, now)
+		if outcome.Allowed {
 			outcome.Delay = c.delay(now)
+		} else {
+			outcome.RetryAfter = op.retryAfter(c, now)
+		}
+	}
+	charged, all := ways.choose(e.outcomes)
+	for i, op := range ops {
+		c := adopted[op.slot]
+		switch {
+		case all && verb != stint.Peek && charged[i]:
 			c = c.take(op.permits, now)
-			e.after[i] = o.written(c, now)
 		case !all && verb == stint.Take && op.limit.CountDenied:
 			c = c.(logState).record(op.permits, now)
-			e.after[i] = o.written(c, now)
-			outcome.RetryAfter = retryAfter(op.limit, c, op.permits, now)
-		case outcome.Allowed:
-			outcome.Delay = c.delay(now)
+			e.outcomes[i].RetryAfter = op.retryAfter(c, now)
 		default:
-			outcome.RetryAfter = retryAfter(op.limit, c, op.permits, now)
+			continue
 		}
-		fillFromState(outcome, op, c, now)
+		adopted[op.slot] = c
+		e.after[op.slot] = o.written(c, now)
+	}
+	for i, op := range ops {
+		fillFromState(&e.outcomes[i], op, adopted[op.slot], now)
 	}
 }
 
 // fillFromState sets the fields that follow from the state after an operation alone.
 func fillFromState(outcome *stint.Outcome, op limitOp, c limitState, now stint.Instant) {
 	outcome.Limit = op.limit.Capacity
-	outcome.Remaining = remaining(c, now)
+	outcome.Remaining = op.remaining(c, now)
 	outcome.ResetAfter = resetAfter(c, now)
-	outcome.GrowsAfter = growsAfter(op.limit, c, now)
+	outcome.GrowsAfter = op.growsAfter(c, now)
 }
 
-// decide derives the decision from the outcomes: on denial the limit with the
-// longest wait decides, else the one with the least Remaining, the first on a tie.
-func (e *expectation) decide(verb stint.Verb, now stint.Instant) {
-	allowed := true
-	longest, least, smallest := 0, 0, 0
+// decide derives the decision from the outcomes of those limits that count for it: on denial the limit with the longest
+// wait decides, else the one with the least Remaining, the first on a tie.
+func (e *expectation) decide(verb stint.Verb, now stint.Instant, ways wayList) {
+	_, allowed := ways.choose(e.outcomes)
+	counts := ways.standing(e.outcomes, allowed)
+	longest, least, smallest := counts[0], counts[0], counts[0]
 	var delay time.Duration
-	for i, o := range e.outcomes {
-		allowed = allowed && o.Allowed
+	for _, i := range counts {
+		o := e.outcomes[i]
 		delay = max(delay, o.Delay)
 		if o.RetryAfter > e.outcomes[longest].RetryAfter {
 			longest = i
@@ -132,7 +140,9 @@ func (e *expectation) decide(verb stint.Verb, now stint.Instant) {
 		Delay:      delay,
 		At:         now,
 	}
-	if !allowed {
+	if allowed {
+		e.decision.Via = ways.via(e.outcomes)
+	} else {
 		e.decision.RetryAfter = deciding.RetryAfter
 	}
 	if verb == stint.Settle {

@@ -57,20 +57,23 @@ func unknown[T any](lacks string, a stint.Algorithm) T {
 	panic("storetest has no " + lacks + " of " + a.String()) //nolint:forbidigo // no T is at hand to fail
 }
 
-// admits tells whether n permits would be admitted at an instant.
-func admits(limit *stint.Limit, c limitState, n int64, at stint.Instant) bool {
-	return n <= limit.Capacity && c.available(at) >= n && max(at, c.time()) >= c.readyAt()
+// admits tells whether the operation's permits would be admitted at an instant, beside those that it keeps.
+func (op limitOp) admits(c limitState, at stint.Instant) bool {
+	return op.permits <= op.most() && c.available(at)-op.keep >= op.permits && max(at, c.time()) >= c.readyAt()
 }
 
-func remaining(c limitState, at stint.Instant) int64 { return max(0, c.available(at)) }
+// remaining is how many permits are left at an instant above those that the operation keeps.
+func (op limitOp) remaining(c limitState, at stint.Instant) int64 {
+	return max(0, c.available(at)-op.keep)
+}
 
-// retryAfter is the shortest wait after which n permits would be admitted.
-func retryAfter(limit *stint.Limit, c limitState, n int64, now stint.Instant) time.Duration {
-	if n > limit.Capacity {
+// retryAfter is the shortest wait after which the operation's permits would be admitted.
+func (op limitOp) retryAfter(c limitState, now stint.Instant) time.Duration {
+	if op.permits > op.most() {
 		return stint.Never
 	}
-	guess := max(c.guess(n), c.readyAt())
-	return leastWait(now, guess, func(at stint.Instant) bool { return admits(limit, c, n, at) })
+	guess := max(c.guess(op.permits+op.keep), c.readyAt())
+	return leastWait(now, guess, func(at stint.Instant) bool { return op.admits(c, at) })
 }
 
 // resetAfter is how long until the state equals an untouched one; 0 if it does at
@@ -82,13 +85,13 @@ func resetAfter(c limitState, now stint.Instant) time.Duration {
 	return wait(now, c.untouchedAt())
 }
 
-// growsAfter is the shortest wait after which Remaining would be larger.
-func growsAfter(limit *stint.Limit, c limitState, now stint.Instant) time.Duration {
-	left := remaining(c, now)
-	if left >= limit.Capacity {
+// growsAfter is the shortest wait after which Remaining would be larger; 0 if it is never.
+func (op limitOp) growsAfter(c limitState, now stint.Instant) time.Duration {
+	left := op.remaining(c, now)
+	if left >= op.most() {
 		return 0
 	}
-	return leastWait(now, c.guess(left+1), func(at stint.Instant) bool { return remaining(c, at) > left })
+	return leastWait(now, c.guess(left+1+op.keep), func(at stint.Instant) bool { return op.remaining(c, at) > left })
 }
 
 // leastWait is the shortest wait from now to an instant at which ok holds. With

@@ -133,32 +133,109 @@ func TestOracleByHand(t *testing.T) {
 			{12_500_000, settle, -9, true, 4, 0, 0, 0, 0, -2},
 		}},
 	} {
-		t.Run(example.name, func(t *testing.T) { byHand(t, example.limit, example.steps) })
+		t.Run(example.name, func(t *testing.T) {
+			oracle, policy := NewOracle(), policyOf(t, "", example.limit)
+			for i, l := range example.steps {
+				byHand(t, oracle, policy, i, 0, l)
+			}
+		})
 	}
 }
 
-func byHand(t *testing.T, limit stint.Limit, steps []exampleStep) {
-	policy := policyOf(t, "", limit)
-	oracle := NewOracle()
-	for i, l := range steps {
-		op := operation(l.verb, "k", policy, l.permits)
-		retry := time.Duration(l.retry) * time.Microsecond
-		if l.retry == never {
-			retry = stint.Never
-		}
-		outcome := stint.Outcome{
-			Allowed: l.allowed, Limit: limit.Capacity, Remaining: l.left, RetryAfter: retry, Applied: l.applied,
-			ResetAfter: time.Duration(l.reset) * time.Microsecond, Delay: time.Duration(l.delay) * time.Microsecond,
-			GrowsAfter: time.Duration(l.grows) * time.Microsecond,
-		}
-		decision := stint.Decision{
-			Allowed: l.allowed, Limit: limit.Capacity, Remaining: l.left, RetryAfter: retry, Applied: l.applied,
-			ResetAfter: outcome.ResetAfter, Delay: outcome.Delay, At: noon + l.at,
-		}
-		if err := oracle.Check(op, noon+l.at, decision, []stint.Outcome{outcome}); err != nil {
-			t.Errorf("line %d, the oracle expects otherwise: %v", i, err)
-			oracle.Decide(op, noon+l.at)
-		}
+// A keptStep is an example of an operation that leaves permits to others.
+type keptStep struct {
+	keep int64
+	exampleStep
+}
+
+// What is kept is taken off the capacity, but in what a Settle charges or refunds.
+func TestOracleKeepByHand(t *testing.T) {
+	for _, example := range []struct {
+		name  string
+		limit stint.Limit
+		steps []keptStep
+	}{
+		{"token bucket", stint.TokenBucket(3, stint.PerSecond(3)), []keptStep{
+			{1, exampleStep{0, take, 1, true, 1, 0, 333_334, 0, 333_334, 0}},
+			{1, exampleStep{0, take, 2, false, 1, 333_334, 333_334, 0, 333_334, 0}},
+			{1, exampleStep{0, take, 1, true, 0, 0, 666_667, 0, 333_334, 0}},
+			{1, exampleStep{0, take, 1, false, 0, 333_334, 666_667, 0, 333_334, 0}},
+			{0, exampleStep{0, take, 1, true, 0, 0, 1 * s, 0, 333_334, 0}}, // another may have the last one
+			{1, exampleStep{0, settle, 2, true, 0, 0, 1_666_667, 0, 1_333_334, 2}},
+			{2, exampleStep{0, settle, -100, true, 1, 0, 0, 0, 0, -5}},
+			{2, exampleStep{0, take, 2, false, 1, never, 0, 0, 0, 0}}, // nothing is used: it can't grow
+			{3, exampleStep{0, take, 1, false, 0, never, 0, 0, 0, 0}},
+			{0, exampleStep{0, take, 2, true, 1, 0, 666_667, 0, 333_334, 0}},
+			{stint.MaxPermits, exampleStep{0, peek, 1, false, 0, never, 666_667, 0, 0, 0}},
+			{2, exampleStep{0, reset, 0, true, 1, 0, 0, 0, 0, 0}},
+		}},
+		{"leaky bucket", stint.LeakyBucket(3, stint.PerSecond(3)), []keptStep{
+			{1, exampleStep{0, take, 1, true, 1, 0, 333_334, 0, 333_334, 0}},
+			{1, exampleStep{0, take, 1, true, 0, 0, 666_667, 333_334, 333_334, 0}},
+			{1, exampleStep{0, take, 1, false, 0, 333_334, 666_667, 0, 333_334, 0}},
+			{0, exampleStep{0, take, 1, true, 0, 0, 1 * s, 666_667, 333_334, 0}},
+			{2, exampleStep{0, peek, 1, false, 0, 1 * s, 1 * s, 0, 1 * s, 0}},
+			{2, exampleStep{0, peek, 2, false, 0, never, 1 * s, 0, 1 * s, 0}},
+		}},
+		{"fixed window", stint.FixedWindow(3, 10*time.Second), []keptStep{
+			{2, exampleStep{4 * s, take, 1, true, 0, 0, 6 * s, 0, 6 * s, 0}},
+			{2, exampleStep{4 * s, take, 1, false, 0, 6 * s, 6 * s, 0, 6 * s, 0}},
+			{2, exampleStep{4 * s, take, 2, false, 0, never, 6 * s, 0, 6 * s, 0}},
+			{1, exampleStep{4 * s, take, 1, true, 0, 0, 6 * s, 0, 6 * s, 0}},
+			{2, exampleStep{5 * s, settle, 9, true, 0, 0, 5 * s, 0, 5 * s, 4}},
+		}},
+		{"sliding window log", stint.SlidingWindowLog(3, 10*time.Second), []keptStep{
+			{1, exampleStep{0, take, 1, true, 1, 0, 10 * s, 0, 10 * s, 0}},
+			{1, exampleStep{1 * s, take, 2, false, 1, 9 * s, 9 * s, 0, 9 * s, 0}},
+			{1, exampleStep{1 * s, take, 1, true, 0, 0, 10 * s, 0, 9 * s, 0}},
+			{1, exampleStep{1 * s, take, 2, false, 0, 10 * s, 10 * s, 0, 9 * s, 0}},
+			{1, exampleStep{1 * s, take, 3, false, 0, never, 10 * s, 0, 9 * s, 0}},
+		}},
+		// A denied request is recorded as it is, at most the limit, whatever is kept.
+		{"count_denied", stint.SlidingWindowLog(3, 10*time.Second).CountingDenied(), []keptStep{
+			{2, exampleStep{0, take, 1, true, 0, 0, 10 * s, 0, 10 * s, 0}},
+			{2, exampleStep{4 * s, take, 1, false, 0, 10 * s, 10 * s, 0, 10 * s, 0}},
+			{0, exampleStep{4 * s, peek, 1, true, 1, 0, 10 * s, 0, 6 * s, 0}},
+			{1, exampleStep{5 * s, take, 9, false, 0, never, 10 * s, 0, 10 * s, 0}},
+			{0, exampleStep{15 * s, take, 3, true, 0, 0, 10 * s, 0, 10 * s, 0}},
+		}},
+		{"sliding window counter", stint.SlidingWindowCounter(4, 10*time.Second), []keptStep{
+			{1, exampleStep{0, take, 3, true, 0, 0, 20 * s, 0, 13_333_334, 0}},
+			{1, exampleStep{0, take, 1, false, 0, 13_333_334, 20 * s, 0, 13_333_334, 0}},
+			{2, exampleStep{0, take, 3, false, 0, never, 20 * s, 0, 16_666_667, 0}},
+			{0, exampleStep{0, take, 1, true, 0, 0, 20 * s, 0, 12_500_000, 0}},
+			{1, exampleStep{0, settle, -2, true, 1, 0, 20 * s, 0, 15 * s, -2}},
+		}},
+	} {
+		t.Run(example.name, func(t *testing.T) {
+			oracle, policy := NewOracle(), policyOf(t, "", example.limit)
+			for i, l := range example.steps {
+				byHand(t, oracle, policy, i, l.keep, l.exampleStep)
+			}
+		})
+	}
+}
+
+func byHand(t *testing.T, oracle *Oracle, policy *stint.Policy, i int, keep int64, l exampleStep) {
+	t.Helper()
+	op, limit := operation(l.verb, "k", policy, l.permits), policy.Limit(0)
+	op.Keep = keep
+	retry := time.Duration(l.retry) * time.Microsecond
+	if l.retry == never {
+		retry = stint.Never
+	}
+	outcome := stint.Outcome{
+		Allowed: l.allowed, Limit: limit.Capacity, Remaining: l.left, RetryAfter: retry, Applied: l.applied,
+		ResetAfter: time.Duration(l.reset) * time.Microsecond, Delay: time.Duration(l.delay) * time.Microsecond,
+		GrowsAfter: time.Duration(l.grows) * time.Microsecond,
+	}
+	decision := stint.Decision{
+		Allowed: l.allowed, Limit: limit.Capacity, Remaining: l.left, RetryAfter: retry, Applied: l.applied,
+		ResetAfter: outcome.ResetAfter, Delay: outcome.Delay, At: noon + l.at,
+	}
+	if err := oracle.Check(op, noon+l.at, decision, []stint.Outcome{outcome}); err != nil {
+		t.Errorf("line %d, the oracle expects otherwise: %v", i, err)
+		oracle.Decide(op, noon+l.at)
 	}
 }
 
@@ -183,12 +260,14 @@ func TestOracleWaitsByScanning(t *testing.T) {
 				now += stint.Instant(rng.IntN(3)) * testChooser(rng).upTo(400)
 				verb := pick(testChooser(rng), stint.Take, stint.Take, stint.Take, stint.Settle)
 				op := operation(verb, key, policy, 1+rng.Int64N(limit.Capacity))
+				op.Keep = max(0, rng.Int64N(2*limit.Capacity)-limit.Capacity)
+				each := limitOp{limit: &limit, permits: op.Permits, keep: op.Keep}
 				d, outcomes := oracle.Decide(op, now)
 				for id, set := range oracle.states {
 					c := set[0].state.adopt(&limit, now)
-					retry, grows := scan(now, func(at stint.Instant) bool { return admits(&limit, c, op.Permits, at) }),
-						scan(now, func(at stint.Instant) bool { return remaining(c, at) > d.Remaining })
-					if d.Remaining == limit.Capacity {
+					retry, grows := scan(now, func(at stint.Instant) bool { return each.admits(c, at) }),
+						scan(now, func(at stint.Instant) bool { return each.remaining(c, at) > d.Remaining })
+					if d.Remaining >= limit.Capacity-op.Keep {
 						grows = 0
 					}
 					if !d.Allowed && d.RetryAfter != retry || outcomes[0].GrowsAfter != grows {

@@ -77,7 +77,7 @@ func like(broken *reference) newStoreFunc {
 // The suite passes for the store that is made of the oracle. Its random sequences
 // compare the oracle with itself here, so fewer of them will do, and very few where only races count.
 func TestReference(t *testing.T) {
-	options := Options{Operations: 20_000, NoHolds: true}
+	options := Options{Operations: 20_000, NoHolds: true, NoWays: true}
 	if testing.Short() {
 		options.Operations = 2000
 	}

@@ -169,15 +169,25 @@ func describeLimit(l stint.Limit) string {
 
 // describeOp words an operation.
 func describeOp(op stint.Op) string {
-	var claims []string
-	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
-		claim := fmt.Sprintf("%d of key %q under policy %q of", c.Permits, c.Key, c.Policy.Name())
+	text := op.Verb.String()
+	for i, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		switch {
+		case c.Way != stint.Must:
+			text += " " + c.Way.String()
+		case i > 0:
+			text += " and"
+		}
+		claim := fmt.Sprintf("%d of key %q", c.Permits, c.Key)
+		if c.Keep != 0 {
+			claim += fmt.Sprintf(" keeping %d", c.Keep)
+		}
+		claim += fmt.Sprintf(" under policy %q of", c.Policy.Name())
 		for _, l := range c.Policy.Limits() {
 			claim += " " + describeLimit(l)
 		}
-		claims = append(claims, claim)
+		text += " " + claim
 	}
-	return op.Verb.String() + " " + strings.Join(claims, " and ")
+	return text
 }
 
 // eachField calls with the fields in which two structs differ.

@@ -40,6 +40,8 @@ type Options struct {
 	Algorithms []stint.Algorithm
 	// NoHolds leaves out the checks of holds, for a store that keeps none. Default: false.
 	NoHolds bool
+	// NoWays leaves out the checks of ways, for a store that refuses them. Default: false.
+	NoWays bool
 }
 
 // Run puts the stores that newStore makes through the whole suite, as subtests of t. Each store is empty at first,
@@ -56,9 +58,20 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Cancelled", testCancelled)
 	check("Timeout", testTimeout)
 	check("Concurrency", testConcurrency)
+	if !opts.NoWays {
+		check("Ways", testWays)
+	}
+	if !opts.NoHolds && !opts.NoWays {
+		check("HeldWays", testHeldWays)
+	}
 	if !opts.NoHolds {
 		check("HoldEnds", testHoldEnds)
 		check("LostHold", testLostHold)
+		check("HeldByMore", testHeldByMore)
+		check("HeldInABatch", testHeldInABatch)
+		check("ExpiredInPart", testExpiredInPart)
+		check("ResetAndReservedAnew", testResetAndReservedAnew)
+		check("Growth", testGrowth)
 	}
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()

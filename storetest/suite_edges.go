@@ -81,22 +81,47 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 		t, "", simpleLimit(stint.AlgorithmLeakyBucket, 5),
 	)
 	with := func(op stint.Op, and ...stint.Claim) stint.Op { op.And = and; return op }
+	counting, leased := policyOf(t, "", stint.SlidingWindowLog(5, time.Hour).CountingDenied()), policyOf(t, "", stint.Limit{
+		Algorithm: stint.AlgorithmTokenBucket, Capacity: 5, Rate: stint.PerDay(1), Lease: 1,
+	})
+	larger := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 6).Named("5"))
+	claim := func(way stint.Way, key string, policy *stint.Policy, keep int64) stint.Claim {
+		return stint.Claim{Key: key, Policy: policy, Permits: 1, Way: way, Keep: keep}
+	}
+	claims := func(verb stint.Verb, first stint.Claim, and ...stint.Claim) stint.Op {
+		return stint.Op{Verb: verb, Claim: first, And: and}
+	}
 	short := operation(stint.Take, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
 	for name, op := range map[string]stint.Op{
-		"unknown verb":       operation(stint.List+1, "k", window, 1),
-		"empty key":          operation(stint.Take, "", window, 1),
-		"long key":           operation(stint.Take, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
-		"no policy":          operation(stint.Take, "k", nil, 1),
-		"take of 0":          operation(stint.Take, "k", window, 0),
-		"try of -1":          operation(stint.Try, "k", window, -1),
-		"peek of 0":          operation(stint.Peek, "k", window, 0),
-		"leaky refund":       operation(stint.Settle, "k", leaky, -1),
-		"reset of no key":    operation(stint.Reset, "", window, 0),
-		"claim without key":  with(operation(stint.Take, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
-		"claim of 0":         with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
-		"one state twice":    with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "k", Policy: window, Permits: 1}),
-		"too short for Each": short,
+		"unknown verb":             operation(stint.List+1, "k", window, 1),
+		"empty key":                operation(stint.Take, "", window, 1),
+		"long key":                 operation(stint.Take, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
+		"no policy":                operation(stint.Take, "k", nil, 1),
+		"take of 0":                operation(stint.Take, "k", window, 0),
+		"try of -1":                operation(stint.Try, "k", window, -1),
+		"peek of 0":                operation(stint.Peek, "k", window, 0),
+		"leaky refund":             operation(stint.Settle, "k", leaky, -1),
+		"reset of no key":          operation(stint.Reset, "", window, 0),
+		"claim without key":        with(operation(stint.Take, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
+		"claim of 0":               with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
+		"one state twice":          with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "k", Policy: window, Permits: 1}),
+		"too short for Each":       short,
+		"keep of -1":               claims(stint.Take, claim(stint.Must, "k", window, -1)),
+		"keep too much":            claims(stint.Peek, claim(stint.Must, "k", window, stint.MaxPermits+1)),
+		"unknown way":              claims(stint.Take, claim(stint.Else+1, "k", window, 0)),
+		"with no way":              claims(stint.Take, claim(stint.With, "k", window, 0)),
+		"else no way":              claims(stint.Take, claim(stint.Must, "k", window, 0), claim(stint.Else, "l", window, 0)),
+		"settled ways":             claims(stint.Settle, claim(stint.Either, "k", window, 0), claim(stint.Else, "l", window, 0)),
+		"way of a queue":           claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", leaky, 0)),
+		"way that counts":          claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", counting, 0)),
+		"way that leases":          claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", leased, 0)),
+		"one state twice in a way": claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.With, "k", window, 1)),
+		"one state in two groups":  claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Either, "k", window, 1)),
+		"one state in and out of a group": claims(
+			stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "l", window, 0), claim(stint.Must, "k", window, 0),
+		),
+		"one state of two limits": claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", larger, 0)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFixture(t, newStore)

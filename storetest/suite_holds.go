@@ -125,3 +125,115 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 		}
 	}
 }
+
+// testHeldByMore: what is held of a limit and does not fit into it any more, since its capacity is smaller now, does not
+// come back, and is not said to.
+func testHeldByMore(t *testing.T, newStore newStoreFunc) {
+	bucket := func(capacity int64) stint.Limit {
+		l := stint.TokenBucket(capacity, stint.Per(1, time.Minute))
+		l.MaxDebt = stint.NoDebt
+		return l
+	}
+	h := newHeld(t, newStore, bucket(10))
+	h.another()
+	kept := h.reserve(10, time.Minute)
+	h.policy = policyOf(t, "held", bucket(4))
+	op := operation(stint.Commit, h.key, h.policy, 2)
+	op.Hold = &kept
+	d, err := h.store.Decide(h.ctx, op)
+	if err != nil || d.Applied != -4 || d.Remaining != 4 {
+		t.Errorf("2 of 10 committed under a capacity of 4: %+v, %v", d, err)
+	}
+}
+
+// testHeldInABatch: a peek of several limits reads all of them as they are between the operations before it and those
+// behind it, though permits of some are held.
+func testHeldInABatch(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.FixedWindow(10, time.Hour))
+	h.another()
+	h.reserve(3, time.Minute)
+	other := policyOf(t, "other", stint.FixedWindow(10, time.Hour))
+	look := operation(stint.Peek, h.key, h.policy, 1)
+	look.And = []stint.Claim{{Key: h.key, Policy: other, Permits: 1}}
+	look.Each = make([]stint.Outcome, 2)
+	ops := []stint.Op{operation(stint.Take, h.key, other, 2), look, operation(stint.Take, h.key, other, 4)}
+	results := make([]stint.Result, len(ops))
+	h.store.DecideAll(h.ctx, ops, results)
+	for _, r := range results {
+		if r.Err != nil || !r.Decision.Allowed {
+			t.Errorf("%+v", r)
+		}
+	}
+	if held, free := look.Each[0].Remaining, look.Each[1].Remaining; held != 7 || free != 8 {
+		t.Errorf("%d and %d left, expected 7 and 8", held, free)
+	}
+}
+
+// testExpiredInPart: an expired hold is reserved anew, of all limits, also when only some of them have been written since,
+// and the clock was set back to before its expiry.
+func testExpiredInPart(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.FixedWindow(10, time.Hour), stint.Concurrency(2))
+	h.another()
+	kept := h.reserve(2, time.Minute)
+	h.clock.Set(kept.ExpiresAt)
+	window := policyOf(t, "held", stint.FixedWindow(10, time.Hour))
+	if d := h.take(h.key, window, 1); !d.Allowed {
+		t.Errorf("a take after the expiry: %+v", d)
+	}
+	h.clock.Set(kept.ExpiresAt - 1000)
+	h.reserve(2, time.Minute)
+}
+
+// testResetAndReservedAnew: a hold that was reset is taken anew as a whole, with what an earlier expiry had charged of it.
+func testResetAndReservedAnew(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.FixedWindow(100, 24*time.Hour))
+	h.another()
+	hold := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: time.Second, Keep: true}}
+	for _, n := range []int64{1, 9} { // the first one expires, and stays charged
+		if _, err := h.do(stint.Reserve, n, hold); err != nil {
+			t.Fatal(err)
+		}
+		h.clock.Advance(time.Second)
+		hold.Hold = stint.Hold{ID: h.key, TTL: time.Minute}
+	}
+	h.all([]stint.Op{operation(stint.Reset, h.key, h.policy, 1)})
+	kept := h.reserve(9, time.Minute)
+	h.clock.Advance(2 * time.Minute)
+	if _, err := h.do(stint.Commit, 3, kept); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.remaining(h.key, h.policy); got != 97 {
+		t.Errorf("3 committed of a hold that was reset: %d left, not 97", got)
+	}
+}
+
+// testGrowth: a hold that asks for more is told when that is there while it holds on, and not when it would expire itself.
+func testGrowth(t *testing.T, newStore newStoreFunc) {
+	for _, limit := range []stint.Limit{
+		stint.Concurrency(10), stint.TokenBucket(10, stint.Per(1, time.Hour)), stint.SlidingWindowLog(10, 24*time.Hour),
+	} {
+		h := newHeld(t, newStore, limit)
+		h.another()
+		mine := h.reserve(6, time.Minute)
+		another := stint.HoldOp{Hold: stint.Hold{ID: "another", TTL: 3 * time.Minute}}
+		if _, err := h.do(stint.Reserve, 3, another); err != nil {
+			t.Fatal(err)
+		}
+		for total, want := range map[int64]time.Duration{10: 3 * time.Minute, 8: 3 * time.Minute} {
+			op := operation(stint.Reserve, h.key, h.policy, total)
+			op.Hold = &stint.HoldOp{Hold: mine.Hold}
+			d, err := h.store.Decide(h.ctx, op)
+			if err != nil || d.Allowed || d.RetryAfter != want {
+				t.Errorf("%v: 6 held, of 10 with 3 others, and %d asked for: %+v, %v; want %v", limit, total, d, err, want)
+			}
+		}
+	}
+	h := newHeld(t, newStore, stint.Concurrency(10))
+	h.another()
+	mine := h.reserve(6, time.Minute)
+	op := operation(stint.Reserve, h.key, h.policy, 11)
+	op.Hold = &stint.HoldOp{Hold: mine.Hold}
+	if d, err := h.store.Decide(h.ctx, op); err != nil || d.Allowed || d.RetryAfter != stint.Never {
+		t.Errorf("6 held, and 11 of 10 asked for: %+v, %v", d, err)
+	}
+}

@@ -134,27 +134,26 @@ end
 
 -- admits carries out a step that takes n permits k times, one after another, in one
 -- of the ways that scripts do. Its outcome is room, if that is the largest cost that
--- fits, how often n was admitted, and whether that changed the state. own says that
--- the limit itself wrote what is stored.
+-- fits, how often n was admitted, and whether that changed the state.
 local ways = 0
-local function admits(twin, state, limit, now, n, k, room, own)
-  local right = (room == 0 or twin.fits(state, limit, now, room)) and not twin.fits(state, limit, now, room + 1)
+local function admits(twin, state, limit, now, n, keep, k, room)
+  local right = (room == 0 or twin.fits(state, limit, now, room, keep)) and not twin.fits(state, limit, now, room + 1, keep)
   local admitted = 0
   ways = ways + 1
   if k <= 20 and ways % 4 < 2 then
     local a, b, c = numbers(state)
     while a and admitted < k do
-      a, b, c = twin.step(limit, now, a, b, c, n)
+      a, b, c = twin.step(limit, now, a, b, c, n, keep)
       if a then
         admitted = admitted + 1
         restore(state, a, b, c)
       end
     end
   elseif ways % 2 == 0 or k > 20 then
-    admitted = twin.admit(state, limit, now, n, k)
+    admitted = twin.admit(state, limit, now, n, keep, k)
   else
     for _ = 1, k do
-      if twin.fits(state, limit, now, n) then
+      if twin.fits(state, limit, now, n, keep) then
         twin.commit(state)
         admitted = admitted + 1
       end
@@ -166,7 +165,7 @@ local function admits(twin, state, limit, now, n, k, room, own)
   }
 end
 
--- drive runs the steps, a flat list of limit, action, now, n, k and room, and fills results,
+-- drive runs the steps, a flat list of limit, action, now, n, k, room and keep, and fills results,
 -- ten numbers a step; the state's three are left out where it did not change. The
 -- growth is asked for at every so many steps, as grows says. edges(i, t) gives the
 -- calendar's edges around t to limit i. It returns the log's entries, a flat list of
@@ -182,9 +181,8 @@ local function drive(name, limits, steps, grows, results, edges)
       twin.prepare(limit)
     end
   end
-  local writer
-  for i = 1, #steps, 6 do
-    local which, action, now, n = steps[i], actions[steps[i + 1]], steps[i + 2], steps[i + 3]
+  for i = 1, #steps, 7 do
+    local which, action, now, n, keep = steps[i], actions[steps[i + 1]], steps[i + 2], steps[i + 3], steps[i + 6]
     local limit = limits[which]
     local state = load(stored, spare)
     if adopt(state, limit, now) == false then
@@ -193,19 +191,19 @@ local function drive(name, limits, steps, grows, results, edges)
     end
     local out
     if action == 'admit' then
-      out = admits(twin, state, limit, now, n, steps[i + 4], steps[i + 5], writer == which)
+      out = admits(twin, state, limit, now, n, keep, steps[i + 4], steps[i + 5])
     else
-      out = apply(action, state, limit, now, n)
+      out = apply(action, state, limit, now, n, keep)
     end
     results[at + 1] = (out.allowed and 1 or 0) + (out.changed and 2 or 0)
     results[at + 2], results[at + 3], results[at + 4] = out.remaining, out.retry, out.reset
     results[at + 5], results[at + 6] = out.delay, out.applied
-    if i % (6 * grows) == 1 then
-      results[at + 7] = twin.grows(state, limit, now)
+    if i % (7 * grows) == 1 then
+      results[at + 7] = twin.grows(state, limit, now, keep)
     end
     if out.changed then
       spare = stored
-      stored, writer = save(state, limit), which
+      stored = save(state, limit)
       results[at + 8], results[at + 9], results[at + 10] = show(stored)
     end
     at = at + 10

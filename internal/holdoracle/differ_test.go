@@ -11,9 +11,7 @@ import (
 )
 
 // differ says in what a store's answer differs from the oracle's.
-func differ(
-	op, carried stint.Op, got stint.Result, want holdoracle.Answer, tolerated func(difference) bool,
-) (faults []string) {
+func differ(op, carried stint.Op, got stint.Result, want holdoracle.Answer) (faults []string) {
 	var mine, other *stint.ResolvedError
 	switch {
 	case errors.As(got.Err, &mine) && errors.As(want.Err, &other):
@@ -40,12 +38,11 @@ func differ(
 	for i := range want.Each {
 		e, w := carried.Each[i], want.Each[i]
 		e.GrowsAfter = 0
+		if want.Unasked[i] {
+			e.Allowed, e.RetryAfter = w.Allowed, w.RetryAfter
+		}
 		if op.Hold != nil {
 			w.Applied, e.Applied = 0, 0 // the stores leave it out: see the decision's
-		}
-		counter := op.LimitAt(i).Algorithm == stint.AlgorithmSlidingWindowCounter
-		if tolerated(counterWindowRetry) && counter && want.Over[i] > 0 && e.RetryAfter > 0 && e.RetryAfter < stint.Never {
-			known, w.RetryAfter = true, e.RetryAfter
 		}
 		if o := want.Over[i]; o > 0 && e.RetryAfter == o {
 			known, w.RetryAfter = true, e.RetryAfter

@@ -20,6 +20,8 @@ type generator struct {
 	refunds  bool // Settle refunds, too
 	changes  bool // a policy has several versions
 	resets   bool
+	keeps    bool              // claims leave permits to others at times
+	ways     bool              // claims are alternatives at times; no policy has a leaky bucket
 	shapes   [][]*stint.Policy // policies of one name each, whose limits differ in their parameters
 	ids      int
 	next     int
@@ -35,11 +37,16 @@ func newGenerator(t *testing.T, seed uint64) *generator {
 	}
 	g.back, g.refunds = g.rng.IntN(2) == 0, g.rng.IntN(2) == 0
 	g.changes, g.resets = g.rng.IntN(5) > 1, g.rng.IntN(3) > 0
+	g.keeps = g.rng.IntN(3) > 0
 	g.ids = 3 + g.rng.IntN(6)
 	g.keys = []string{"k", "other"}[:1+g.rng.IntN(2)]
+	g.ways = !*noWays && g.rng.IntN(2) == 0
 	g.shapes = append(g.shapes, g.policies("p"))
-	if g.rng.IntN(3) == 0 {
+	if g.rng.IntN(3) == 0 || g.ways {
 		g.shapes = append(g.shapes, g.policies("q"))
+	}
+	if g.ways {
+		g.shapes = append(g.shapes, g.policies("r"))
 	}
 	return g
 }
@@ -121,11 +128,25 @@ func (g *generator) claim(shape int) stint.Claim {
 	if g.rng.IntN(4) == 0 {
 		key = g.keys[len(g.keys)-1]
 	}
-	return stint.Claim{Key: key, Policy: versions[g.rng.IntN(len(versions))], Permits: 1 + g.rng.Int64N(4)}
+	c := stint.Claim{Key: key, Policy: versions[g.rng.IntN(len(versions))], Permits: 1 + g.rng.Int64N(4)}
+	g.keep(&c)
+	return c
+}
+
+// keep draws how many permits a claim leaves to others: mostly none, in some episodes always.
+func (g *generator) keep(c *stint.Claim) {
+	c.Keep = 0
+	if g.keeps && g.rng.IntN(3) == 0 {
+		capacity := c.Policy.Limit(g.rng.IntN(c.Policy.Len())).Capacity
+		c.Keep = g.pick(1+g.rng.Int64N(3), g.rng.Int64N(capacity+2), max(0, capacity-c.Permits+g.rng.Int64N(3)-1))
+	}
 }
 
 // claims are one claim or two.
 func (g *generator) claims() (list []stint.Claim) {
+	if g.ways && g.rng.IntN(4) > 0 {
+		return g.alternatives()
+	}
 	first := 0
 	if len(g.shapes) > 1 && g.rng.IntN(5) == 0 {
 		first = 1
@@ -137,15 +158,53 @@ func (g *generator) claims() (list []stint.Claim) {
 	return list
 }
 
+// alternatives are claims with a group of ways: mostly a floor and its parent, else the parent without what it keeps.
+func (g *generator) alternatives() (list []stint.Claim) {
+	order := g.rng.Perm(len(g.shapes))
+	parent, child := g.claim(order[0]), g.claim(order[1])
+	child.Permits, child.Keep = parent.Permits, 0
+	add := func(way stint.Way, c stint.Claim) {
+		c.Way = way
+		list = append(list, c)
+	}
+	if g.rng.IntN(3) == 0 {
+		add(stint.Must, g.claim(order[2]))
+	}
+	first := stint.Either
+	for range 1 + g.rng.IntN(5)/4 {
+		add(first, child)
+		first = stint.Else
+		add(stint.With, parent)
+		child.Key = g.keys[g.rng.IntN(len(g.keys))]
+		g.keep(&parent)
+	}
+	add(stint.Else, parent)
+	if g.rng.IntN(6) == 0 {
+		add(pickOf(g, stint.Either, stint.Else, stint.With, stint.Must), g.claim(order[2]))
+	}
+	op := stint.Op{Claim: list[0], And: list[1:], Verb: stint.Reserve, Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h"}}}
+	if op.Validate() != nil { // a state is named where it may not be
+		return g.alternatives()
+	}
+	return list
+}
+
+func pickOf[T any](g *generator, of ...T) T { return of[g.rng.IntN(len(of))] }
+
 // again are the claims of a hold as its holder knows them, in one case of three by other versions of their policies.
 func (g *generator) again(claims []stint.Claim) (list []stint.Claim) {
-	for _, c := range claims {
+	other := map[string]*stint.Policy{} // ways that share a state have the same version
+	for _, versions := range g.shapes {
 		if g.rng.IntN(3) == 0 {
-			versions := g.shapes[0]
-			if len(g.shapes) > 1 && c.Policy.Name() == "q" {
-				versions = g.shapes[1]
-			}
-			c.Policy = versions[g.rng.IntN(len(versions))]
+			other[versions[0].Name()] = versions[g.rng.IntN(len(versions))]
+		}
+	}
+	for _, c := range claims {
+		if p := other[c.Policy.Name()]; p != nil {
+			c.Policy = p
+		}
+		if g.rng.IntN(4) == 0 {
+			g.keep(&c)
 		}
 		list = append(list, c)
 	}
@@ -178,8 +237,8 @@ func (g *generator) op(r *run) (op stint.Op) {
 			g.permits(&op, func() int64 { return 1 + g.rng.Int64N(9) })
 		}
 	case kind == 24:
-		op.Verb = stint.Drop
-		op.And = nil
+		op.Verb, op.Claim, op.And = stint.Drop, claims[g.rng.IntN(len(claims))], nil
+		op.Way = stint.Must
 	default:
 		op.Verb = stint.Commit
 		same := g.rng.IntN(3) == 0 // as much as was reserved last
@@ -220,7 +279,7 @@ func (g *generator) without(op *stint.Op, kind int) {
 		if g.rng.IntN(4) == 0 {
 			op.Verb = stint.Try
 		}
-	case kind < 7 && kind > 4:
+	case kind < 7 && kind > 4 && !op.HasWays():
 		op.Verb = stint.Settle
 		g.permits(op, func() int64 {
 			n := g.rng.Int64N(4) + 1
@@ -230,7 +289,7 @@ func (g *generator) without(op *stint.Op, kind int) {
 			return n
 		})
 	case kind == 7:
-		op.Verb, op.And, op.Live = stint.List, nil, new([]stint.HoldState)
+		op.Verb, op.Way, op.And, op.Live = stint.List, stint.Must, nil, new([]stint.HoldState)
 	default:
 		op.Verb = stint.Peek
 	}

@@ -40,6 +40,13 @@ func (r *record) kept(i int) int64 {
 // remembered: "Ends are remembered for max(2 x ttl, 60 s)".
 func remembered(ttl time.Duration) int64 { return max(2*ttl, time.Minute).Microseconds() }
 
+// hasExpired says whether a hold has. It answers an open question, if a write has noticed the expiry, and the clock was set
+// back to before it since: "exactly one of committed, cancelled, expired ends a hold", so that it has expired; but also "a
+// hold whose entry is gone and whose time is not over was reset".
+func (o *Oracle) hasExpired(r *record, places []*place, now int64) bool {
+	return now >= r.expires || (r.over || latest(places, now) >= r.expires) && o.choose()
+}
+
 // latest is the time of a hold's states together: "a key's time never runs back".
 func latest(places []*place, now int64) int64 {
 	for _, p := range places {
@@ -48,120 +55,190 @@ func latest(places []*place, now int64) int64 {
 	return now
 }
 
+// same says whether places are those that the hold was reserved for, in the same ways.
 func (r *record) same(places []*place) bool {
-	return slices.EqualFunc(r.names, places, func(n name, p *place) bool { return n == p.name })
+	names, ways := namesOf(places)
+	return slices.Equal(r.names, names) && slices.Equal(r.ways, ways)
+}
+
+func namesOf(places []*place) (names []name, ways []stint.Way) {
+	for _, p := range places {
+		names, ways = append(names, p.name), append(ways, p.way)
+	}
+	return names, ways
+}
+
+// anew finds the ways that a hold is on which has expired: it is decided anew, but where an expiry has charged it for good.
+func (r *record) anew(pl *plan) {
+	index := map[*place]int{}
+	for i, p := range pl.all {
+		index[p] = i
+	}
+	for n, g := range pl.groups {
+		for _, p := range g.ways[r.on[n]] {
+			if r.kept(index[p]) > 0 {
+				g.on, g.held = r.on[n], true
+			}
+		}
+	}
+	pl.mark()
 }
 
 func resolved(id string, end stint.HoldEnd, at int64) error {
 	return &stint.ResolvedError{ID: id, End: end, At: stint.Instant(at)}
 }
 
-func (o *Oracle) reserve(op stint.Op, places []*place, now int64) (a Answer) {
-	id, ttl := op.Hold.ID, op.Hold.TTL
+func (o *Oracle) reserve(op stint.Op, pl *plan, now int64) (a Answer, allowed bool) {
+	id, ttl, places := op.Hold.ID, op.Hold.TTL, pl.all
 	if ttl == 0 {
 		ttl = stint.DefaultHoldTTL
 	}
 	r := o.known(id, now)
 	live := false
+	pl.mark()
 	if r != nil {
 		if r.end != stint.HoldLive {
 			a.Err = resolved(id, r.end, r.at)
-			return a
+			return a, false
 		}
 		if !r.same(places) { // also of one that has expired, while that is remembered
 			a.Err = stint.ErrOtherClaims
-			return a
+			return a, false
 		}
 		if r.dropped { // Drop: "The hold can't be renewed"
 			a.Err = resolved(id, stint.HoldExpired, min(now, r.expires))
-			return a
+			return a, false
 		}
-		o.Back = o.Back || now < r.expires && (r.over || latest(places, now) >= r.expires)
-		if live = !r.over && latest(places, now) < r.expires; live {
+		if live = !o.hasExpired(r, places, now); live {
+			pl.stay(r.on)
 			r.standing(id, places)
 		} else {
 			expired(id, places, now)
+			r.anew(pl)
 		}
 	}
 	n := len(places)
-	wants, asked, alone, full := make([]int64, n), make([]int64, n), make([]bool, n), make([]bool, n)
-	all := true
 	present := true
 	paid := make([]int64, n)
 	for i, p := range places {
-		wants[i] = p.limit.Takes(p.permits)
-		asked[i] = wants[i]
+		if p.unasked {
+			p.alone = true
+			continue
+		}
+		wants := p.limit.Takes(p.permits)
+		p.want = wants
 		if h := p.now.hold(id); h != nil && live { // "a larger n takes the difference, checked"
 			paid[i] = h.paid
-			asked[i] = max(0, wants[i]-h.permits)
-			alone[i] = asked[i] == 0 || p.now.admits(asked[i], p.at)
+			p.want = max(0, wants-h.permits)
+			p.asking = id
+			p.alone = p.want == 0 || p.now.admits(p.want, p.keep, p.at)
+			// One that holds nothing here, beyond what an expiry has charged, is one more if it grows.
+			if holds, _ := p.now.live(); h.permits == h.paid && holds >= o.maxHolds && p.want > 0 {
+				p.alone, p.full = false, true
+			}
 		} else {
 			present = false
 			if r != nil { // "after keep, only places are"; a live one was reset, and takes all anew
 				if !live {
 					paid[i] = r.kept(i)
 				}
-				asked[i] = max(0, wants[i]-paid[i])
+				p.want = max(0, wants-paid[i])
 			}
-			alone[i] = asked[i] == 0 || p.now.admits(asked[i], p.at)
-			if holds, _ := p.now.live(); holds >= o.maxHolds && asked[i] > 0 {
-				alone[i], full[i] = false, true
+			p.alone = p.want == 0 || p.now.admits(p.want, p.keep, p.at)
+			if holds, _ := p.now.live(); holds >= o.maxHolds && p.want > 0 {
+				p.alone, p.full = false, true
 			}
 		}
-		all = all && alone[i]
 	}
-	if !all {
-		deny(places, asked, alone, full, o.maxHolds, now)
-		a.Hold.Full = slices.Contains(full, true)
+	if !pl.choose() {
+		pl.deny(o.maxHolds, now)
+		a.Hold.Full = slices.ContainsFunc(places, func(p *place) bool { return p.full })
 		a.Hold.Lost = r != nil && (!live || !present)
 		a.Hold.Replayed, a.Hold.Reset = live && present, live && !present
-		return a
+		return a, false
 	}
 	var longest time.Duration
-	delays := make([]time.Duration, n)
+	held := map[*place]*held{}
+	paidOf := map[*place]int64{}
 	for i, p := range places {
-		h := p.now.hold(id)
-		if asked[i] == 0 && !o.takesOver(p) { // only its time is extended
-			p.now = p.before.clone()
-			p.now.expiring(p.at)
-			o.brings(p)
-			h = p.now.hold(id)
-		}
-		if h == nil {
-			h = &held{id: id, permits: paid[i], paid: paid[i]}
-			p.now.holds = append(p.now.holds, h)
-		}
-		h.number, h.keep = p.limit.Cost > 0, op.Hold.Keep
-		if asked[i] > 0 {
-			took, wait := p.now.charge(asked[i], p.at, true)
+		paidOf[p] = paid[i]
+	}
+	pl.charge(o.maxHolds, now, func(p *place) (delay time.Duration) {
+		h := o.hold(op, p, paidOf[p])
+		held[p] = h
+		if p.want > 0 {
+			took, wait := p.now.charge(p.want, p.at, true)
 			if took.n > 0 {
 				h.parts = append(h.parts, took)
 			}
-			h.permits += asked[i]
-			delays[i] = p.fromClock(wait, now)
-			longest = max(longest, delays[i])
+			h.permits += p.want
+			delay = p.fromClock(wait, now)
+			longest = max(longest, delay)
 		}
 		p.write = true
-	}
+		return delay
+	})
 	// "for a leaky bucket it counts from the turn"
 	expires := now + (ttl + longest).Microseconds()
 	if live { // "its time is extended"
 		expires = max(expires, r.expires)
 	}
+	record := &record{expires: expires, ttl: ttl, keep: op.Hold.Keep, held: make([]int64, n), paid: make([]int64, n), on: pl.on()}
+	record.names, record.ways = namesOf(places)
 	for i, p := range places {
-		p.now.hold(id).expires = expires
-		p.out = p.outcome(p.now, now)
-		p.out.Delay = delays[i]
+		if h := held[p]; h != nil {
+			h.expires = expires
+			record.held[i], record.paid[i] = h.permits, paid[i]
+		}
 	}
-	names, takes := make([]name, n), make([]int64, n)
-	for i, p := range places {
-		names[i], takes[i] = p.name, p.now.hold(id).permits
+	if r != nil && !live {
+		o.notice(id, places)
 	}
-	o.ids[id] = &record{names: names, expires: expires, ttl: ttl, keep: op.Hold.Keep, held: takes, paid: paid}
+	for _, p := range places {
+		said := p.out
+		p.out = p.see(now) // as the expiry is known now
+		p.out.Allowed, p.out.RetryAfter, p.out.Delay = said.Allowed, said.RetryAfter, said.Delay
+	}
+	o.ids[id] = record
 	a.Hold.ExpiresAt = stint.Instant(expires)
 	a.Hold.Replayed = live && present
 	a.Hold.Reset = live && !present // HoldOp.Reset: "some of what was held was reset meanwhile"
-	return a
+	return a, true
+}
+
+// notice writes that a hold has expired where it was on a way that it is on no more.
+func (o *Oracle) notice(id string, places []*place) {
+	for i, p := range places {
+		isCharged := func(other *place) bool { return other.charged && other.name == p.name }
+		seen := func(other *place) bool { return other.name == p.name }
+		if p.before.hold(id) == nil || slices.ContainsFunc(places, isCharged) || slices.ContainsFunc(places[:i], seen) {
+			continue
+		}
+		if !o.takesOver(p) {
+			p.now = p.before.clone()
+			p.now.expiring(p.at)
+			o.brings(p)
+		}
+		o.keepsTime(p, true)
+		p.write = true
+	}
+}
+
+// hold is the hold in a state, which is put there if need be.
+func (o *Oracle) hold(op stint.Op, p *place, paid int64) *held {
+	if p.want == 0 && !o.takesOver(p) { // only its time is extended
+		p.now = p.before.clone()
+		p.now.expiring(p.at)
+		o.brings(p)
+		o.keepsTime(p, true)
+	}
+	h := p.now.hold(op.Hold.ID)
+	if h == nil {
+		h = &held{id: op.Hold.ID, permits: paid, paid: paid}
+		p.now.holds = append(p.now.holds, h)
+	}
+	h.number, h.keep = p.limit.Cost > 0, op.Hold.Keep
+	return h
 }
 
 // takesOver answers two open questions about a renewal or an end that moves no permits of a limit: whether the limit takes
@@ -177,8 +254,8 @@ func (o *Oracle) takesOver(p *place) bool {
 	return true
 }
 
-// brings answers an open question: whether a window or a log of which a hold is only renewed is brought to now, so that it
-// drops what has left meanwhile. It matters if the clock is set back to before that left.
+// brings answers an open question: whether a window or a log of which a hold is only renewed, or ends without moving permits,
+// is brought to now, so that it drops what has left meanwhile. It matters if the clock is set back to before that left.
 func (o *Oracle) brings(p *place) {
 	if p.limit.IsBucket() || p.limit.Algorithm == stint.AlgorithmConcurrency {
 		return
@@ -190,7 +267,6 @@ func (o *Oracle) brings(p *place) {
 			p.now = is
 		}
 	}
-	o.keepsTime(p, true)
 }
 
 // keepsTime answers an open question: whether a fixed window or counter without counts, which an end has written, still
@@ -211,7 +287,7 @@ func (o *Oracle) keepsTime(p *place, write bool) {
 // standing puts back what holds nothing but what an earlier expiry has charged: a reset has nothing to drop of it.
 func (r *record) standing(id string, places []*place) {
 	for i, p := range places {
-		if r.held[i] == r.paid[i] && p.now.hold(id) == nil {
+		if p.charged && r.held[i] == r.paid[i] && p.now.hold(id) == nil {
 			p.now.holds = append(p.now.holds, &held{
 				id: id, permits: r.paid[i], paid: r.paid[i], expires: r.expires, keep: r.keep, number: p.limit.Cost > 0,
 			})
@@ -231,8 +307,8 @@ func expired(id string, places []*place, now int64) {
 }
 
 // finish ends a hold by a Commit or a Cancel.
-func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
-	id := op.Hold.ID
+func (o *Oracle) finish(op stint.Op, pl *plan, now int64) (a Answer) {
+	id, places := op.Hold.ID, pl.all
 	end := stint.HoldCommitted
 	if op.Verb == stint.Cancel {
 		end = stint.HoldCancelled
@@ -253,10 +329,9 @@ func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
 			a.Err = stint.ErrUnknownReservation
 			return a
 		}
-		r = &record{expires: known, ttl: op.Hold.TTL} // one that is not known: a minute
-		for _, p := range places {
-			r.names = append(r.names, p.name)
-		}
+		// A ttl that is not known is a minute. What is lost is charged on the first way.
+		r = &record{expires: known, ttl: op.Hold.TTL, on: make([]int, len(pl.groups))}
+		r.names, r.ways = namesOf(places)
 	}
 	if r.end != stint.HoldLive {
 		if r.end != end || !slices.Equal(r.permits, permits) || !r.same(places) {
@@ -264,6 +339,7 @@ func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
 			return a
 		}
 		// "The same end again: the same answer, replayed"
+		pl.stay(r.on)
 		for i, p := range places {
 			p.finish(r.applied[i], false, now)
 		}
@@ -274,8 +350,8 @@ func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
 		a.Err = stint.ErrOtherClaims
 		return a
 	}
-	o.Back = o.Back || !lost && now < r.expires && (r.over || latest(places, now) >= r.expires)
-	late := lost || r.over || latest(places, now) >= r.expires
+	pl.stay(r.on)
+	late := lost || o.hasExpired(r, places, now)
 	if late && end == stint.HoldCancelled {
 		a.Err = resolved(id, stint.HoldExpired, r.expires)
 		return a
@@ -287,6 +363,10 @@ func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
 	}
 	r.applied, r.late = nil, late
 	for i, p := range places {
+		if p.number = !p.charged; p.number { // of another way than it is on
+			r.applied = append(r.applied, 0)
+			continue
+		}
 		h := p.now.hold(id)
 		applied, write := int64(0), true
 		stays := p.permits
@@ -312,6 +392,7 @@ func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
 			if write = applied != 0 || o.takesOver(p); !write && p.before.hold(id) != nil { // its expiry is noticed
 				p.now = p.before.clone()
 				p.now.expiring(p.at)
+				o.brings(p)
 				write = true
 			}
 		case h == nil: // "an end of a hold whose entry is gone and whose time is not over was reset: nothing moves"
@@ -320,13 +401,14 @@ func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
 		default:
 			holds := h.permits - h.paid
 			p.number = p.number || stays == h.permits // nothing is asked of it
-			applied = -o.endHold(p, h, min(stays, h.permits))
+			applied = -p.now.end1(h, min(stays, h.permits), p.at)
 			if charges && stays > h.permits {
 				applied = p.now.debit(stays-h.permits, p.at)
 			}
 			if applied == 0 && holds == 0 && !o.takesOver(p) { // only the id goes
 				p.now = p.before.clone()
 				p.now.expiring(p.at)
+				o.brings(p)
 				p.now.drop(id)
 			}
 		}
@@ -334,21 +416,15 @@ func (o *Oracle) finish(op stint.Op, places []*place, now int64) (a Answer) {
 		p.finish(applied, write, now)
 		r.applied = append(r.applied, applied)
 	}
+	for _, p := range places {
+		if !p.charged {
+			p.out = p.see(now)
+		}
+	}
 	r.end, r.at, r.permits = end, now, permits
 	o.ids[id] = r
 	a.Hold = stint.HoldOp{Late: r.late, Reset: r.reset}
 	return a
-}
-
-// endHold ends a hold of which some permits stay, and says how many came back.
-func (o *Oracle) endHold(p *place, h *held, stays int64) (back int64) {
-	most := min(h.permits-stays, h.permits-h.paid)
-	back = p.now.end1(h, stays, p.at)
-	shrunk := p.limit.Algorithm == stint.AlgorithmTokenBucket && changed(p.before.limit, p.limit)
-	if shrunk && back < most && o.Unclipped && o.choose() {
-		return most
-	}
-	return back
 }
 
 // drop lets expire now what a hold has of the claims; the id stays.
@@ -358,7 +434,6 @@ func (o *Oracle) drop(op stint.Op, places []*place, now int64) (a Answer) {
 		h := p.now.hold(op.Hold.ID)
 		if h == nil || h.permits == h.paid {
 			p.number = true // nothing is asked of it
-			p.out = p.outcome(p.before, now)
 			continue
 		}
 		found = true
@@ -366,7 +441,13 @@ func (o *Oracle) drop(op stint.Op, places []*place, now int64) (a Answer) {
 		if !h.keep && !h.number {
 			stays = 0
 		}
-		p.finish(-o.endHold(p, h, stays), true, now)
+		p.finish(-p.now.end1(h, stays, p.at), true, now)
+		o.keepsTime(p, true)
+	}
+	for _, p := range places {
+		applied := p.out.Applied
+		p.out = p.see(now)
+		p.out.Applied = applied
 	}
 	if !found {
 		a.Err = stint.ErrUnknownReservation

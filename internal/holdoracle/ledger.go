@@ -70,8 +70,10 @@ func (l *Ledger) ResetAll(scope stint.Scope) {
 func (l *Ledger) reset(n name) {
 	delete(l.accounts, n)
 	for _, p := range l.pledges {
-		if i := slices.Index(p.names, n); p.live && i >= 0 && p.shares[i].permits > p.shares[i].paid {
-			*p.shares[i] = share{permits: p.shares[i].permits, paid: p.shares[i].paid, gone: true}
+		for i, s := range p.shares {
+			if p.live && p.names[i] == n && s.permits > s.paid {
+				*s = share{permits: s.permits, paid: s.paid, gone: true}
+			}
 		}
 	}
 }
@@ -87,15 +89,23 @@ func names(op stint.Op) (list []name) {
 }
 
 func asked(op stint.Op) (permits []int64) {
-	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
-		for range c.Policy.Len() {
-			permits = append(permits, c.Permits)
-		}
-	}
-	return permits
+	return ofClaims(op, func(c stint.Claim) int64 { return c.Permits })
 }
 
-// Note is told of an operation, what the store said of it, and how much of each limit the model says was charged. It returns
+// kept are how many permits of each limit an operation leaves to others.
+func kept(op stint.Op) []int64 { return ofClaims(op, func(c stint.Claim) int64 { return c.Keep }) }
+
+// ofClaims is a number of each limit's claim.
+func ofClaims(op stint.Op, number func(c stint.Claim) int64) (list []int64) {
+	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		for range c.Policy.Len() {
+			list = append(list, number(c))
+		}
+	}
+	return list
+}
+
+// Note is told of an operation, what the store said of it, and which limits the model says were charged, and how much. It returns
 // which invariant does not hold.
 func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at stint.Instant) error {
 	l.tick(int64(at))
@@ -123,7 +133,7 @@ func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at st
 	switch op.Verb {
 	case stint.Take, stint.Try:
 		for i, n := range asked(op) {
-			if got.Decision.Allowed {
+			if got.Decision.Allowed && want.Charged[i] {
 				grown[i] = op.LimitAt(i).Takes(n)
 				accounts[i].add(l.now, grown[i])
 			}
@@ -138,7 +148,7 @@ func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at st
 		}
 	case stint.Reserve:
 		if got.Decision.Allowed {
-			grown = l.reserve(op, carried, of, accounts)
+			grown = l.reserve(op, carried, want, of, accounts)
 		}
 	case stint.Commit, stint.Cancel:
 		l.end(op, carried, want, of, accounts)
@@ -146,8 +156,9 @@ func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at st
 		l.drop(op, of)
 	default:
 	}
+	keeps := kept(op)
 	for i, a := range accounts {
-		if err := l.check(op, i, of[i], a, grown[i], carried.Each[i], got.Decision.Allowed); err != nil {
+		if err := l.check(op, i, of[i], a, grown[i], keeps[i], carried.Each[i], got.Decision.Allowed); err != nil {
 			return err
 		}
 	}
@@ -209,7 +220,7 @@ func (a *account) add(at, n int64) *item {
 	return it
 }
 
-func (l *Ledger) reserve(op, carried stint.Op, of []name, accounts []*account) (grown []int64) {
+func (l *Ledger) reserve(op, carried stint.Op, want Answer, of []name, accounts []*account) (grown []int64) {
 	p := l.pledges[op.Hold.ID]
 	if p == nil || !slices.Equal(p.names, of) {
 		p = &pledge{names: of, shares: make([]*share, len(of))}
@@ -223,6 +234,9 @@ func (l *Ledger) reserve(op, carried stint.Op, of []name, accounts []*account) (
 	grown = make([]int64, len(of))
 	for i, n := range asked(op) {
 		s := p.shares[i]
+		if !want.Charged[i] {
+			continue
+		}
 		if s.gone {
 			*s = share{}
 		}
@@ -278,14 +292,14 @@ func (l *Ledger) drop(op stint.Op, of []name) {
 }
 
 // check holds one limit's outcome to its account: invariants 1 and 2, and of concurrency 4 and 6.
-func (l *Ledger) check(op stint.Op, i int, n name, a *account, grown int64, e stint.Outcome, allowed bool) error {
+func (l *Ledger) check(op stint.Op, i int, n name, a *account, grown, keep int64, e stint.Outcome, allowed bool) error {
 	limit := op.LimitAt(i)
 	if limit.Algorithm == stint.AlgorithmConcurrency {
 		held := l.held(n)
-		if grown > 0 && allowed && held > limit.Capacity {
-			return fmt.Errorf("limit %d: invariant 6: %d are held of %d", i, held, limit.Capacity)
+		if grown > 0 && allowed && held > limit.Capacity-keep {
+			return fmt.Errorf("limit %d: invariant 6: %d are held of %d, of which %d were to be kept", i, held, limit.Capacity, keep)
 		}
-		if want := max(0, limit.Capacity-held); !a.mixed && e.Remaining != want {
+		if want := max(0, limit.Capacity-held-keep); !a.mixed && e.Remaining != want {
 			return fmt.Errorf("limit %d: invariants 4 and 5: %d remain, by the ledger %d", i, e.Remaining, want)
 		}
 		l.Checked++
@@ -297,10 +311,10 @@ func (l *Ledger) check(op stint.Op, i int, n name, a *account, grown int64, e st
 	}
 	l.Checked++
 	room := a.room(l.now)
-	if grown > 0 && allowed && room.Sign() < 0 {
-		return fmt.Errorf("limit %d: invariant 1: admitted, and by the ledger %s remain", i, room.RatString())
+	if grown > 0 && allowed && room.Cmp(rat(keep)) < 0 {
+		return fmt.Errorf("limit %d: invariant 1: admitted, and by the ledger %s remain, of which %d were to be kept", i, room.RatString(), keep)
 	}
-	want := max(0, floor(room))
+	want := max(0, floor(room)-keep)
 	switch limit.Algorithm {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmSlidingWindowLog:
 		if e.Remaining > want {
@@ -317,8 +331,10 @@ func (l *Ledger) check(op stint.Op, i int, n name, a *account, grown int64, e st
 // held is how many permits live holds have.
 func (l *Ledger) held(n name) (sum int64) {
 	for _, p := range l.pledges {
-		if i := slices.Index(p.names, n); p.live && i >= 0 && !p.shares[i].gone {
-			sum += p.shares[i].permits
+		for i, s := range p.shares {
+			if p.live && p.names[i] == n && !s.gone {
+				sum += s.permits
+			}
 		}
 	}
 	return sum

@@ -11,7 +11,9 @@ import (
 func (g *generator) policies(name string) []*stint.Policy {
 	kinds := make([]int, 1+g.rng.IntN(4))
 	for i := range kinds {
-		kinds[i] = g.rng.IntN(6)
+		if kinds[i] = g.rng.IntN(6); g.ways && kinds[i] == 1 {
+			kinds[i] = 0 // a leaky bucket can't be one of several ways
+		}
 	}
 	list := make([]*stint.Policy, 1)
 	if g.changes {

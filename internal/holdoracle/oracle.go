@@ -21,6 +21,8 @@ type name struct {
 // A record is what is known of an id.
 type record struct {
 	names   []name
+	ways    []stint.Way // of each name
+	on      []int       // of each group, the way that it is on
 	expires int64
 	over    bool // a write has noticed that it has expired
 	dropped bool // some of it, by a Drop
@@ -46,6 +48,9 @@ type Answer struct {
 	Hold     stint.HoldOp    // what is said of the hold; only that
 	Live     []stint.HoldState
 	Err      error // one of package stint's
+	// Charged says of each limit whether it is the operation's to charge if it is admitted: it has to admit, or is of the way
+	// that was taken of its group. Unasked are the limits of other ways than a hold is on: whether they would admit is not said.
+	Charged, Unasked []bool
 	// Over is another RetryAfter that the contract allows, for each limit, or 0: a denial reads a state with holds that
 	// another version of the limit wrote, and writes nothing. What is exact on a copy of it, and what follows from the
 	// state as it is taken over now, differ then.
@@ -57,12 +62,6 @@ type Oracle struct {
 	maxHolds int
 	states   map[name]*state
 	ids      map[string]*record
-
-	// Unclipped allows a store to say more of what comes back to a smaller bucket than does.
-	Unclipped bool
-
-	// Back says that a hold was asked for that has expired, and whose time is not over by the clock, since that was set back.
-	Back bool
 
 	choices uint // of the operation under way: bit i is what its i-th open question is answered with
 	open    int  // how many it has met
@@ -105,32 +104,35 @@ func (o *Oracle) choose() bool {
 	return o.choices>>(o.open-1)&1 == 1
 }
 
-// A Way is an answer, and the oracle after it.
-type Way struct {
+// A Branch is an answer, and the oracle after it.
+type Branch struct {
 	Oracle *Oracle
 	Answer Answer
 }
 
-// Ways carries out an operation in each way that the contract allows; there is mostly one. The oracle itself is spent.
-func (o *Oracle) Ways(op stint.Op, clock stint.Instant) (ways []Way) {
+// mostQuestions is how many open questions of one operation are answered in all manners: each doubles the time.
+const mostQuestions = 6
+
+// Branches carries out an operation in each manner that the contract allows; there is mostly one. The oracle itself is spent.
+func (o *Oracle) Branches(op stint.Op, clock stint.Instant) (branches []Branch) {
 	before := o
 	if op.Hold != nil { // the only ones with an open question
 		before = o.Clone()
 	}
 	o.choices, o.open = 0, 0
-	ways = append(ways, Way{o, o.Do(op, clock)})
+	branches = append(branches, Branch{o, o.Do(op, clock)})
 	if o.open == 0 {
-		return ways
+		return branches
 	}
-	for choices, most := uint(1), o.open; choices < 1<<min(most, 6); choices++ {
+	for choices, most := uint(1), o.open; choices < 1<<min(most, mostQuestions); choices++ {
 		c := before.Clone()
 		c.choices, c.open = choices, 0
 		answer := c.Do(op, clock)
 		if most = max(most, c.open); choices < 1<<c.open {
-			ways = append(ways, Way{c, answer})
+			branches = append(branches, Branch{c, answer})
 		}
 	}
-	return ways
+	return branches
 }
 
 // ResetAll clears the state of all clients of a policy, or of all. What is known of ids stays.
@@ -147,25 +149,40 @@ func New(maxHolds int) *Oracle {
 	return &Oracle{maxHolds: maxHolds, states: map[name]*state{}, ids: map[string]*record{}}
 }
 
+// A cell is a state that an operation is about. Ways of one group may share it.
+type cell struct {
+	name   name
+	before *state // as stored
+	now    *state // as the limit reads it at the time
+	at     int64  // that time: the later of the clock and what the state records
+	write  bool
+}
+
 // A place is one limit of an operation.
 type place struct {
-	name    name
+	*cell
 	limit   stint.Limit
-	claim   int
-	permits int64  // of its claim
-	before  *state // as stored
-	now     *state // as the limit reads it at the time
-	at      int64  // that time: the later of the clock and what the state records
-	write   bool
-	out     stint.Outcome
+	permits int64 // of its claim
+	keep    int64 // how many permits of the limit its claim leaves to others
+	way     stint.Way
+	want    int64         // what it is asked for
+	alone   bool          // whether it admits
+	full    bool          // there are as many holds as the store allows
+	charged bool          // see [Answer.Charged]
+	unasked bool          // see [Answer.Unasked]
+	retry   time.Duration // how long until it admits
 	over    time.Duration // see [Answer.Over]
-	number  bool          // of an end: it neither charges nor gives back what is not as asked
+	out     stint.Outcome
+	asking  string // the hold that asks for more; "" is none
+	number  bool   // of an end: it neither charges nor gives back what is not as asked
 }
 
 // Do carries out an operation at the store's time.
 func (o *Oracle) Do(op stint.Op, clock stint.Instant) (a Answer) {
 	now := int64(clock)
 	places := o.places(op, now)
+	pl := newPlan(places)
+	allowed := true
 	switch op.Verb {
 	case stint.List:
 		a.Live = list(places)
@@ -173,7 +190,7 @@ func (o *Oracle) Do(op stint.Op, clock stint.Instant) (a Answer) {
 	case stint.Drop:
 		a = o.drop(op, places, now)
 	case stint.Take, stint.Try, stint.Peek:
-		o.take(op, places, now)
+		allowed = o.take(op, pl, now)
 	case stint.Reset:
 		for _, p := range places {
 			delete(o.states, p.name)
@@ -182,9 +199,9 @@ func (o *Oracle) Do(op stint.Op, clock stint.Instant) (a Answer) {
 	case stint.Settle:
 		settle(places, now)
 	case stint.Reserve:
-		a = o.reserve(op, places, now)
+		a, allowed = o.reserve(op, pl, now)
 	case stint.Commit, stint.Cancel:
-		a = o.finish(op, places, now)
+		a = o.finish(op, pl, now)
 	default:
 		panic("holdoracle: verb " + op.Verb.String())
 	}
@@ -202,8 +219,9 @@ func (o *Oracle) Do(op stint.Op, clock stint.Instant) (a Answer) {
 			o.states[p.name] = p.now
 		}
 		a.Each, a.Over = append(a.Each, p.out), append(a.Over, p.over)
+		a.Charged, a.Unasked = append(a.Charged, p.charged), append(a.Unasked, p.unasked)
 	}
-	a.Decision = decide(a.Each, clock)
+	a.Decision = pl.decide(allowed, clock)
 	// "of several limits the least", of those that have no fixed cost
 	if op.Hold != nil && a.Hold.Replayed && op.Verb != stint.Reserve {
 		a.Decision.Applied = o.ids[op.Hold.ID].said // "the same answer"
@@ -225,20 +243,26 @@ func (o *Oracle) Do(op stint.Op, clock stint.Instant) (a Answer) {
 }
 
 func (o *Oracle) places(op stint.Op, now int64) (list []*place) {
-	claims := append([]stint.Claim{op.Claim}, op.And...)
-	for c, claim := range claims {
+	cells := map[name]*cell{}
+	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
+		way := claim.Way
 		for i := range claim.Policy.Len() {
 			l := claim.Policy.Limit(i)
-			p := &place{
-				name:  name{claim.Policy.Name(), l.Name, l.Algorithm, claim.Key},
-				limit: l, claim: c, permits: claim.Permits,
+			n := name{claim.Policy.Name(), l.Name, l.Algorithm, claim.Key}
+			c := cells[n]
+			if c == nil {
+				c = &cell{name: n, before: o.states[n]}
+				if c.before == nil {
+					c.before = untouched(l)
+				}
+				c.at = max(now, c.before.newest())
+				c.now = c.before.load(l, now)
+				cells[n] = c
 			}
-			if p.before = o.states[p.name]; p.before == nil {
-				p.before = untouched(l)
+			list = append(list, &place{cell: c, limit: l, permits: claim.Permits, keep: claim.Keep, way: way})
+			if way != stint.Must {
+				way = stint.With
 			}
-			p.at = max(now, p.before.newest())
-			p.now = p.before.load(l, now)
-			list = append(list, p)
 		}
 	}
 	return list
@@ -259,57 +283,63 @@ func (p *place) outcome(s *state, now int64) stint.Outcome {
 	return stint.Outcome{
 		Allowed:    true,
 		Limit:      p.limit.Capacity,
-		Remaining:  max(0, floor(loaded.room(at))),
+		Remaining:  max(0, floor(loaded.room(at))-p.keep),
 		ResetAfter: time.Duration(reset-now) * time.Microsecond,
 	}
 }
 
-// decide makes the decision of the limits' outcomes: "the deciding limit is, on denial, the one with the longest wait, on
-// admission the one with the smallest Remaining; the first on a tie".
-func decide(each []stint.Outcome, at stint.Instant) stint.Decision {
-	d := stint.Decision{Allowed: true, At: at}
-	for _, e := range each {
-		d.Allowed = d.Allowed && e.Allowed
-		d.Delay = max(d.Delay, e.Delay)
+// see is the outcome of the state as it is after the operation.
+func (p *place) see(now int64) stint.Outcome {
+	if p.write {
+		return p.outcome(p.now, now)
 	}
-	if !d.Allowed {
-		d.Delay = 0 // "how long to hold an admitted request"
-	}
-	best := 0
-	for i, e := range each {
-		if d.Allowed && e.Remaining < each[best].Remaining || !d.Allowed && e.RetryAfter > each[best].RetryAfter {
-			best = i
-		}
-	}
-	b := each[best]
-	d.Index, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter = int16(best), b.Limit, b.Remaining, b.RetryAfter, b.ResetAfter
-	return d
+	return p.outcome(p.before, now)
 }
 
-// deny fills in the outcomes of a denial, which "writes nothing". wants are what each limit was asked for.
-func deny(places []*place, wants []int64, alone []bool, full []bool, most int, now int64) {
-	for i, p := range places {
+// ask finds how long a place waits that does not admit, before anything is charged; most is how many holds it may have.
+func (p *place) ask(most int, now int64) {
+	switch {
+	case p.alone:
+		return
+	case p.want > p.limit.Capacity-p.keep:
+		p.retry = stint.Never
+		return
+	}
+	admits := func(c *state, at int64) bool {
+		live, _ := c.live()
+		return c.admits(p.want, p.keep, at) && (!p.full || live < most)
+	}
+	p.retry = p.wait(p.before, now, admits)
+	if live, _ := p.before.live(); live > 0 && changed(p.before.limit, p.limit) {
+		p.over = p.wait(p.now, now, admits)
+	}
+}
+
+// deny fills in the outcomes of a denial, which "writes nothing".
+func (pl *plan) deny(most int, now int64) {
+	for _, p := range pl.all {
 		p.write = false
 		p.out = p.outcome(p.before, now)
-		if p.out.Allowed = alone[i]; alone[i] { // it says what its own Peek would
-			if wants[i] > 0 {
-				p.out.Delay = p.delay(now, wants[i])
-			}
-			continue
-		}
-		if wants[i] > p.limit.Capacity {
-			p.out.RetryAfter = stint.Never
-			continue
-		}
-		admits := func(c *state, at int64) bool {
-			live, _ := c.live()
-			return c.admits(wants[i], at) && (!full[i] || live < most)
-		}
-		p.out.RetryAfter = time.Duration(p.before.from(p.limit, now, admits)-now) * time.Microsecond
-		if live, _ := p.before.live(); live > 0 && changed(p.before.limit, p.limit) {
-			p.over = time.Duration(p.now.from(p.limit, now, admits)-now) * time.Microsecond
+		p.ask(most, now)
+		p.out.Allowed, p.out.RetryAfter = p.alone, p.retry
+		if p.alone && p.want > 0 { // it says what its own Peek would
+			p.out.Delay = p.delay(now, p.want)
 		}
 	}
+}
+
+// wait is how long until a condition holds, if nobody takes, renews or ends: a hold that asks for more is there all the
+// while, since to be admitted then is to hold on.
+func (p *place) wait(s *state, now int64, holds func(c *state, at int64) bool) time.Duration {
+	s = s.clone()
+	if h := s.hold(p.asking); h != nil {
+		h.expires = far
+	}
+	at := s.from(p.limit, now, holds)
+	if at == far {
+		return stint.Never
+	}
+	return time.Duration(at-now) * time.Microsecond
 }
 
 // changed says that one limit takes over what another wrote.
@@ -317,28 +347,40 @@ func changed(a, b stint.Limit) bool {
 	return a.Capacity != b.Capacity || a.Rate != b.Rate || a.Window != b.Window || a.MinInterval != b.MinInterval
 }
 
-func (o *Oracle) take(op stint.Op, places []*place, now int64) {
-	wants, alone := make([]int64, len(places)), make([]bool, len(places))
-	all := true
-	for i, p := range places {
-		wants[i] = p.limit.Takes(p.permits)
-		alone[i] = p.now.admits(wants[i], p.at)
-		all = all && alone[i]
+func (o *Oracle) take(op stint.Op, pl *plan, now int64) (allowed bool) {
+	for _, p := range pl.all {
+		p.want = p.limit.Takes(p.permits)
+		p.alone = p.now.admits(p.want, p.keep, p.at)
 	}
-	if !all {
-		deny(places, wants, alone, make([]bool, len(places)), o.maxHolds, now)
-		return
+	if !pl.choose() {
+		pl.deny(o.maxHolds, now)
+		return false
 	}
-	for i, p := range places {
+	pl.charge(o.maxHolds, now, func(p *place) (delay time.Duration) {
 		if op.Verb == stint.Peek {
-			p.out = p.outcome(p.before, now)
-			p.out.Delay = p.delay(now, wants[i])
-			continue
+			return p.delay(now, p.want)
 		}
 		p.write = true
-		_, wait := p.now.charge(wants[i], p.at, true)
-		p.out = p.outcome(p.now, now)
-		p.out.Delay = p.fromClock(wait, now)
+		_, wait := p.now.charge(p.want, p.at, true)
+		return p.fromClock(wait, now)
+	})
+	return true
+}
+
+// charge carries out what is charged. The limits of other ways say whether they admitted before, and what is left after.
+func (pl *plan) charge(most int, now int64, charge func(p *place) (delay time.Duration)) {
+	for _, p := range pl.all {
+		p.ask(most, now)
+	}
+	delays := map[*place]time.Duration{}
+	for _, p := range pl.all {
+		if p.charged {
+			delays[p] = charge(p)
+		}
+	}
+	for _, p := range pl.all {
+		p.out = p.see(now)
+		p.out.Allowed, p.out.RetryAfter, p.out.Delay = p.alone, p.retry, delays[p]
 	}
 }
 
@@ -378,10 +420,6 @@ func (p *place) fixed() bool {
 // finish fills in the outcome of what is not asked whether it is admitted.
 func (p *place) finish(applied int64, write bool, now int64) {
 	p.write = write
-	if write {
-		p.out = p.outcome(p.now, now)
-	} else {
-		p.out = p.outcome(p.before, now)
-	}
+	p.out = p.see(now)
 	p.out.Applied = applied
 }

@@ -11,8 +11,18 @@ import (
 func readable(op stint.Op) string {
 	var b strings.Builder
 	fmt.Fprint(&b, op.Verb)
-	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
-		fmt.Fprintf(&b, " %d of %s by %s[", c.Permits, c.Key, c.Policy.Name())
+	for i, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		switch {
+		case c.Way != stint.Must:
+			fmt.Fprintf(&b, " %v", c.Way)
+		case i > 0:
+			b.WriteString(" and")
+		}
+		fmt.Fprintf(&b, " %d of %s", c.Permits, c.Key)
+		if c.Keep != 0 {
+			fmt.Fprintf(&b, " keeping %d", c.Keep)
+		}
+		fmt.Fprintf(&b, " by %s[", c.Policy.Name())
 		for i, l := range c.Policy.Limits() {
 			if i > 0 {
 				b.WriteString(", ")

@@ -79,6 +79,11 @@ func withoutClaims(steps []step, at int) (lists [][]step) {
 					claims := append([]stint.Claim{op.Claim}, op.And...)
 					claims = slices.DeleteFunc(claims, func(c stint.Claim) bool { return c.Policy.Name() == name })
 					if len(claims) > 0 {
+						for i := range claims { // what was behind the first of a group's claims goes on as a group
+							if claims[i].Way >= stint.With && (i == 0 || claims[i-1].Way == stint.Must) {
+								claims[i].Way = stint.Either
+							}
+						}
 						op.Claim, op.And = claims[0], claims[1:]
 					}
 				}))

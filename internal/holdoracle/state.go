@@ -284,14 +284,14 @@ func (s *state) takeOver(l stint.Limit, now int64) {
 			if old.Capacity != l.Capacity || each(old).Cmp(each(l)) != 0 {
 				// "the whole permits held, at most the new C"
 				level := min(floor(sub(rat(old.Capacity), quo(b, each(old)))), l.Capacity)
-				b = mul(rat(l.Capacity-level), each(l))
+				b = drained(mul(rat(l.Capacity-level), each(l)))
 			}
 			s.due = add(rat(now), b)
 		}
 	case stint.AlgorithmLeakyBucket:
 		if old.Capacity != l.Capacity || each(old).Cmp(each(l)) != 0 { // "the permits queued, rounded up"
 			if queued := ceil(quo(s.backlogUnder(old, now), each(old))); queued > 0 {
-				s.due = add(rat(now), mul(rat(queued), each(l)))
+				s.due = add(rat(now), drained(mul(rat(queued), each(l))))
 			}
 		}
 	case stint.AlgorithmSlidingWindowCounter:
@@ -316,6 +316,12 @@ func (s *state) takeOver(l stint.Limit, now int64) {
 	}
 }
 
+// drained bounds what another limit's debt becomes: no bucket takes longer to recover than that.
+func drained(backlog *big.Rat) *big.Rat {
+	most := rat(stint.MaxDrain.Microseconds())
+	return pick(backlog.Cmp(most) > 0, most, backlog)
+}
+
 func (s *state) backlogUnder(l stint.Limit, now int64) *big.Rat {
 	mine := s.limit
 	s.limit = l
@@ -332,7 +338,7 @@ func (s *state) estimateBy(l stint.Limit, now int64) *big.Rat {
 	window, _ := micros(l)
 	// estimate x W = previous x (W - e) + current x W
 	e := now - s.start
-	return add(big.NewRat(s.previous*(window-e), window), rat(s.used))
+	return add(mul(rat(s.previous), big.NewRat(window-e, window)), rat(s.used))
 }
 
 // load is a copy of the state as a limit reads it at an instant.
@@ -372,13 +378,13 @@ func (s *state) logged() (n int64) {
 	return n
 }
 
-// admits says whether a request for n permits is admitted at now.
-func (s *state) admits(n, now int64) bool {
+// admits says whether a request for n permits is admitted at now, if so many are kept for others.
+func (s *state) admits(n, keep, now int64) bool {
 	_, interval := micros(s.limit)
 	if s.limit.Algorithm == stint.AlgorithmSlidingWindowLog && interval > 0 && now < s.last+interval {
 		return false
 	}
-	return s.room(now).Cmp(rat(n)) >= 0
+	return s.room(now).Cmp(add(rat(n), rat(keep))) >= 0
 }
 
 // charge counts n permits at now; admitted says that it is a request, and not a debt. It returns the part, and the delay.
@@ -466,7 +472,7 @@ func (s *state) blank(now int64) bool {
 	case stint.AlgorithmFixedWindow:
 		return s.used == 0
 	case stint.AlgorithmSlidingWindowCounter:
-		return s.used == 0 && s.previous*(s.start+window-now) == 0
+		return s.used == 0 && (s.previous == 0 || now == s.start+window)
 	case stint.AlgorithmSlidingWindowLog:
 		return len(s.entries) == 0 && (interval == 0 || now >= s.last+interval)
 	}
@@ -476,8 +482,8 @@ func (s *state) blank(now int64) bool {
 // far stands for an instant that never comes.
 const far = int64(1) << 61
 
-// from is the first instant from now on at which a condition holds that stays true, if nobody takes, renews or ends:
-// "expiries are walked in order, at most 100, beyond that the 100th". At each expiry the state is brought there by the
+// from is the first instant from now on at which a condition holds that stays true, if nobody takes, renews or ends, or
+// far, which is never: "expiries are walked in order, at most 100, beyond that the 100th". At each expiry the state is brought there by the
 // limit that wrote it, and taken over by the one that reads it; between two expiries it is the reader's.
 func (s *state) from(l stint.Limit, now int64, holds func(c *state, at int64) bool) int64 {
 	walk, at := s.clone(), now
@@ -505,7 +511,7 @@ func (s *state) from(l stint.Limit, now int64, holds func(c *state, at int64) bo
 			return first(low, high, test)
 		}
 		if next == far {
-			panic("holdoracle: no end")
+			return far
 		}
 		if walked >= 100 {
 			return at

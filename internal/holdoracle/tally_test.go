@@ -67,6 +67,15 @@ func (y tally) count(op stint.Op, a holdoracle.Answer) {
 	}
 	y.bump("all", column)
 	y.bump("all", fmt.Sprintf("of %d limits", op.Limits()))
+	if slices.Max(kept(op)) > 0 {
+		y.bump("all", "keeping "+column)
+	}
+	if op.HasWays() {
+		y.bump("with ways", column)
+		if a.Err == nil && op.Verb != stint.Reset {
+			y.bump("with ways", fmt.Sprintf("via %d", a.Decision.Via))
+		}
+	}
 	kinds := map[string]bool{}
 	for i := range op.Limits() {
 		kinds[op.LimitAt(i).Algorithm.String()] = true
@@ -74,6 +83,13 @@ func (y tally) count(op stint.Op, a holdoracle.Answer) {
 	for kind := range kinds {
 		y.bump(kind, op.Verb.String())
 	}
+}
+
+func kept(op stint.Op) (keeps []int64) {
+	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		keeps = append(keeps, c.Keep)
+	}
+	return keeps
 }
 
 func (y tally) String() string {

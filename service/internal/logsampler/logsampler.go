@@ -34,7 +34,7 @@ func (s *Sampler) Admit() (skipped int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out stint.Outcome
-	if s.bucket.Apply(algorithm.Take, &s.state, s.now(), 1, &out); !out.Allowed {
+	if s.bucket.Apply(algorithm.Take, &s.state, s.now(), 1, 0, &out); !out.Allowed {
 		s.skipped++
 		return 0, false
 	}

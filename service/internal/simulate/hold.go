@@ -126,8 +126,8 @@ func tokens(b *algorithm.TokenBucket) states {
 // places are the states of a concurrency limit: how many permits each client holds.
 func places(c *algorithm.Concurrency) states {
 	return &statesOf[int64]{
-		transition: func(action algorithm.Action, held *int64, _ stint.Instant, n int64, out *stint.Outcome) {
-			if c.Decide(*held, n, out); action == algorithm.Take && out.Allowed {
+		transition: func(action algorithm.Action, held *int64, _ stint.Instant, n, keep int64, out *stint.Outcome) {
+			if c.Decide(*held, n, keep, out); action == algorithm.Take && out.Allowed {
 				*held, out.Remaining = *held+n, out.Remaining-n
 			}
 		},

@@ -151,7 +151,7 @@ type states interface {
 type statesOf[S any] struct {
 	pages[S]
 
-	transition func(action algorithm.Action, state *S, now stint.Instant, n int64, out *stint.Outcome)
+	transition func(action algorithm.Action, state *S, now stint.Instant, n, keep int64, out *stint.Outcome)
 	piece      func(state *S, n int64) algorithm.Piece
 	giveBack   func(state *S, now stint.Instant, held algorithm.Piece, kept int64)
 	loaded     S // by prefetch
@@ -161,7 +161,7 @@ func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Ins
 	if action == algorithm.Settle {
 		n = algorithm.Amount(n)
 	}
-	s.transition(action, s.at(client), now, n, out)
+	s.transition(action, s.at(client), now, n, 0, out)
 }
 
 func (s *statesOf[S]) hold(client int32, n int64) algorithm.Piece { return s.piece(s.at(client), n) }

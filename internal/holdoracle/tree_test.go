@@ -1,0 +1,451 @@
+package holdoracle_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/holdoracle"
+	"github.com/stint-go/stint/storetest"
+)
+
+var treeOperations = flag.Int("tree-operations", 5_000, "random operations on trees of floors")
+
+// farthestBack is how far the clock is set back at most, in microseconds: states are kept for longer.
+const farthestBack = 900_000
+
+// treeEpisode is how many operations one tree gets.
+const treeEpisode = 400
+
+// A tree is an organisation with teams with users. Each is a token bucket. Those of teams and users are floors: what a user
+// has of its floor nobody else can take. A request of a user is charged on the first of these ways that admits:
+//
+//   - its floor, its team's and the organisation's;
+//   - its team's, without what the floors of the team's users may hold, and the organisation's;
+//   - the organisation's, without what the floors of the teams may hold.
+//
+// The floors of one parent have at most the parent's capacity and rate together. Then, as long as all that is charged was
+// admitted, and no floor is reset or changed:
+//
+//	level(parent) >= the sum of level(child), of those above 0, at every instant
+//
+// for each way takes as much off a parent as off its children, or leaves their capacities; a parent that is not full refills
+// at least as fast as its children together; and a hold, of which nothing refills, is on a child and its parent, or leaves
+// the children's capacities beside it. So a parent never denies what a floor holds.
+//
+// Otherwise floors may be late, by at most a number of permits for each parent:
+//
+//	level(parent) + late(parent) >= the sum of level(child), of those above 0
+//
+// It is 0 at first.
+//
+//   - A charge that is not asked (Settle, a Commit beyond its hold, a late one) of n permits adds n.
+//   - A reset of a child of capacity C adds C, and so does a change of it, to C.
+//   - A change of the parent itself, to C or from C, adds C.
+//   - A step back of the clock adds what each child refills in that time, at most its capacity: a state that was changed
+//     later stays at that time, and so refills nothing until the clock is there again, while others refill.
+//   - When the parent is full, and the clock is where it was, all of it was paid back: it is 0 again; but a step back to
+//     before that brings it back.
+type tree struct {
+	*testing.T
+	rng   *rand.Rand
+	clock *storetest.Clock
+	store stint.Store
+	nodes []*node // the organisation first
+	holds []*treeHold
+	rate  *rateCheck
+	log   []string
+	ids   int
+
+	overdrafts, resets, changes, back bool // what episodes do beside requests
+	busy                              bool // little time passes, so that all that refills is taken
+
+	blind bool // the store is not held to the model, which knows no changes, but to the invariants alone
+
+	highest, safe stint.Instant // the latest time, and that before which the clock is not set back
+	period        time.Duration
+
+	denied, borrowed, floored, late, lates int
+}
+
+// A node is the organisation, a team or a user.
+type node struct {
+	name     string
+	parent   *node
+	children []*node
+	limit    stint.Limit
+	policy   *stint.Policy
+	bucket   *bucket
+	late     int64
+	paid     int64         // of late, what was paid back
+	paidAt   stint.Instant // when it was
+	left     int64         // as the last peek said
+}
+
+// A treeHold is a hold of a node on one of its ways.
+type treeHold struct {
+	id      string
+	of      *node
+	via     int
+	ttl     time.Duration
+	keep    bool
+	held    int64
+	shares  map[*node]*int64 // what is held of each; nil: it was reset
+	parts   []*event         // of the organisation
+	expires stint.Instant
+	expired bool
+}
+
+func TestTreesInMemory(t *testing.T) { plant(t, memory, *treeOperations) }
+
+func TestTreesInRedis(t *testing.T) { plant(t, inRedis(t), *treeOperations/20) }
+
+// plant runs random operations on trees.
+func plant(t *testing.T, open newStore, operations int) {
+	begun, done, seed := time.Now(), 0, *firstSeed
+	var sum tree
+	for ; done < operations; seed++ {
+		tr := newTree(t, open, seed)
+		fault := ""
+		for n := 0; n < treeEpisode && fault == ""; n++ {
+			done++
+			if fault = tr.step(); fault == "" {
+				fault = tr.check()
+			}
+		}
+		if fault != "" {
+			from := max(0, len(tr.log)-60)
+			t.Fatalf("seed %d (again: -seed %d -tree-operations 1):\n%s\n%s\n%s", seed, seed, tr, strings.Join(tr.log[from:], "\n"), fault)
+		}
+		sum.denied, sum.borrowed, sum.floored = sum.denied+tr.denied, sum.borrowed+tr.borrowed, sum.floored+tr.floored
+		sum.late, sum.lates = sum.late+tr.late, sum.lates+tr.lates
+	}
+	t.Logf("%d operations in %v, seeds %d to %d: %d admitted by floors, %d by parents, %d denied; %d times a floor could be late, %d times one was",
+		done, time.Since(begun).Round(time.Millisecond), *firstSeed, seed-1, sum.floored, sum.borrowed, sum.denied, sum.lates, sum.late)
+}
+
+func newTree(t *testing.T, open newStore, seed uint64) *tree {
+	tr := &tree{T: t, rng: rand.New(rand.NewPCG(seed, 23)), clock: storetest.NewClock(dawn)}
+	tr.store = open(tr.clock, 1000, seed)
+	switch tr.rng.IntN(6) { // the others do nothing beside
+	case 0:
+		tr.overdrafts = true
+	case 1:
+		tr.overdrafts, tr.resets = tr.rng.IntN(2) == 0, true
+	case 2:
+		tr.changes, tr.resets, tr.blind = true, tr.rng.IntN(2) == 0, true
+	}
+	tr.back, tr.busy = tr.rng.IntN(3) == 0, tr.rng.IntN(2) == 0
+	tr.clock.Set(dawn + stint.Instant(tr.rng.Int64N(1_000_000_000)))
+	tr.period = time.Duration(tr.pick(1_000_000, 7_000_000, 60_000_000, 1_000_000+tr.rng.Int64N(20_000_000))) * time.Microsecond
+	capacity := 8 + tr.rng.Int64N(tr.pick(8, 60, 400))
+	org := tr.add(nil, "org", capacity, 8+tr.rng.Int64N(tr.pick(4, 30, 1000)))
+	teams := 1 + tr.rng.Int64N(3)
+	capacities, rates := tr.share(org.limit.Capacity, teams, 2), tr.share(org.limit.Rate.Permits, teams, 2)
+	for i := range teams {
+		team := tr.add(org, fmt.Sprint("team", i), capacities[i], rates[i])
+		users := 1 + tr.rng.Int64N(min(3, capacities[i], rates[i]))
+		c, r := tr.share(capacities[i], users, 1), tr.share(rates[i], users, 1)
+		for j := range users {
+			tr.add(team, fmt.Sprintf("user%d.%d", i, j), c[j], r[j])
+		}
+	}
+	tr.highest, tr.safe = tr.clock.Now(), tr.clock.Now()
+	tr.rate = newRateCheck(org.limit)
+	return tr
+}
+
+func (tr *tree) pick(of ...int64) int64 { return of[tr.rng.IntN(len(of))] }
+
+// share divides a number into parts of at least the least; at times something is left.
+func (tr *tree) share(total, parts, least int64) []int64 {
+	list := make([]int64, parts)
+	spare := total - parts*least
+	if tr.rng.IntN(2) == 0 {
+		spare = tr.rng.Int64N(spare + 1)
+	}
+	for i := range list {
+		more := tr.rng.Int64N(spare + 1)
+		if i == len(list)-1 && tr.rng.IntN(2) == 0 {
+			more = spare
+		}
+		list[i], spare = least+more, spare-more
+	}
+	return list
+}
+
+func (tr *tree) add(parent *node, name string, capacity, rate int64) *node {
+	n := &node{name: name, parent: parent}
+	debt := tr.pick(0, 0, stint.NoDebt, 1+tr.rng.Int64N(capacity))
+	tr.set(n, capacity, rate, debt)
+	n.bucket = &bucket{limit: n.limit}
+	n.bucket.reset()
+	if parent != nil {
+		parent.children = append(parent.children, n)
+	}
+	tr.nodes = append(tr.nodes, n)
+	return n
+}
+
+func (tr *tree) set(n *node, capacity, rate, debt int64) {
+	n.limit = stint.TokenBucket(capacity, stint.Per(rate, tr.period))
+	n.limit.MaxDebt = debt
+	policy, err := stint.NewPolicy(n.name, n.limit)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	n.policy = policy
+}
+
+// path is a node and those above it.
+func (n *node) path() (list []*node) {
+	for ; n != nil; n = n.parent {
+		list = append(list, n)
+	}
+	return list
+}
+
+// floors is what the floors of a node's children may hold.
+func (n *node) floors() (sum int64) {
+	for _, c := range n.children {
+		sum += c.limit.Capacity
+	}
+	return sum
+}
+
+func (n *node) claim(permits int64) stint.Claim {
+	return stint.Claim{Key: "k", Policy: n.policy, Permits: permits}
+}
+
+// op is an operation of a node, in the ways that it may be charged.
+func (n *node) op(verb stint.Verb, permits int64) stint.Op {
+	var claims []stint.Claim
+	path := n.path()
+	for i, at := range path {
+		c := at.claim(permits)
+		c.Keep, c.Way = at.floors(), stint.Else
+		if i == 0 {
+			c.Way = stint.Either
+		}
+		claims = append(claims, c)
+		for _, above := range path[i+1:] {
+			c := above.claim(permits)
+			c.Way = stint.With
+			claims = append(claims, c)
+		}
+	}
+	if len(path) == 1 {
+		claims[0].Way = stint.Must
+	}
+	return stint.Op{Verb: verb, Claim: claims[0], And: claims[1:]}
+}
+
+func (tr *tree) say(format string, args ...any) {
+	tr.log = append(tr.log, fmt.Sprintf("%.6f: ", float64(tr.clock.Now()-dawn)/1e6)+fmt.Sprintf(format, args...))
+}
+
+// String lists the tree.
+func (tr *tree) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "overdrafts %t, resets %t, changes %t, back %t", tr.overdrafts, tr.resets, tr.changes, tr.back)
+	for _, n := range tr.nodes {
+		fmt.Fprintf(&b, "\n%s: %d, %v, debt %d, late %d, %d left", n.name, n.limit.Capacity, n.limit.Rate, n.limit.Debt(), n.late, n.left)
+		if !tr.blind {
+			fmt.Fprintf(&b, ", level %s of which nothing refills for %d", n.bucket.level(int64(tr.clock.Now())).RatString(), n.bucket.held)
+		}
+	}
+	return b.String()
+}
+
+func (tr *tree) decide(op stint.Op) (d stint.Decision, err error) {
+	if err := op.Validate(); err != nil {
+		tr.Fatalf("%v: %s", err, readable(op))
+	}
+	return tr.store.Decide(tr.Context(), op)
+}
+
+// check holds the store's peeks and the model's levels to the invariants.
+func (tr *tree) check() string {
+	now := int64(tr.clock.Now())
+	for _, n := range tr.nodes {
+		d, err := tr.decide(stint.Op{Verb: stint.Peek, Claim: n.claim(1)})
+		if err != nil {
+			return err.Error()
+		}
+		n.left = d.Remaining
+		if want := max(0, floor(n.bucket.level(now))); !tr.blind && n.left != want {
+			return fmt.Sprintf("%s has %d left, by the model %d", n.name, n.left, want)
+		}
+		if tr.highest > n.paidAt+farthestBack {
+			n.paid = 0
+		}
+		if d.ResetAfter == 0 && tr.clock.Now() >= tr.highest && n.late > 0 {
+			n.late, n.paid, n.paidAt = 0, n.paid+n.late, tr.clock.Now()
+		}
+	}
+	for _, n := range tr.nodes {
+		if len(n.children) == 0 {
+			continue
+		}
+		sum, held := int64(0), number(0)
+		for _, c := range n.children {
+			sum += c.left
+			held.Add(held, larger(c.bucket.level(now), number(0)))
+		}
+		if sum > n.left+n.late {
+			return fmt.Sprintf("the floors of %s have %d left together, it has %d itself, and they may be late by %d", n.name, sum, n.left, n.late)
+		}
+		if has := n.bucket.level(now); !tr.blind && held.Cmp(has.Add(has, number(n.late))) > 0 {
+			return fmt.Sprintf("the floors of %s hold %s, it holds %s, with that by which they may be late", n.name, held.RatString(), has.RatString())
+		}
+		if n.late > 0 {
+			tr.lates++
+			if sum > n.left {
+				tr.late++
+			}
+		}
+	}
+	for _, n := range tr.nodes[1:] {
+		permits := n.left
+		for _, above := range n.path()[1:] {
+			permits -= above.late
+		}
+		if len(n.children) > 0 || permits < 1 {
+			continue
+		}
+		if d, err := tr.decide(n.op(stint.Peek, permits)); err != nil || !d.Allowed || d.Via != 0 {
+			return fmt.Sprintf("%d of the %d that the floor of %s has left: %v, via %d, %v", permits, n.left, n.name, d, d.Via, err)
+		}
+	}
+	return tr.rate.fault
+}
+
+// A modelled store answers as the oracle does, but for what it makes of the operations.
+type modelled struct {
+	mu     sync.Mutex
+	oracle *holdoracle.Oracle
+	clock  *storetest.Clock
+	wrong  func(op *stint.Op)
+}
+
+func (m *modelled) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrong(&op)
+	a := m.oracle.Do(op, m.clock.Now())
+	if a.Err == nil && op.Hold != nil {
+		a.Hold.Hold = op.Hold.Hold
+		*op.Hold = a.Hold
+	}
+	return a.Decision, a.Err
+}
+
+func (m *modelled) DecideAll(context.Context, []stint.Op, []stint.Result) {}
+
+func (m *modelled) ResetAll(context.Context, stint.Scope) error { return nil }
+
+func (*modelled) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
+
+// The checks find stores that are wrong in one point, and nothing in one that is not.
+func TestTreesFindFaults(t *testing.T) {
+	each := func(op *stint.Op, change func(c *stint.Claim)) {
+		op.And = slices.Clone(op.And)
+		change(&op.Claim)
+		for i := range op.And {
+			change(&op.And[i])
+		}
+	}
+	without := func(op *stint.Op, claim int) { // of a user's six
+		if op.Verb == stint.Take && len(op.And) == 5 {
+			op.And = slices.Delete(slices.Clone(op.And), claim-1, claim)
+		}
+	}
+	for name, row := range map[string]struct {
+		blind bool // the model has no say: the invariants show it
+		wrong func(op *stint.Op)
+	}{
+		"":                 {false, func(*stint.Op) {}},
+		"nothing is kept":  {true, func(op *stint.Op) { each(op, func(c *stint.Claim) { c.Keep = 0 }) }},
+		"one too few kept": {true, func(op *stint.Op) { each(op, func(c *stint.Claim) { c.Keep = max(0, c.Keep-1) }) }},
+		"a borrowed permit is not the organisation's": {false, func(op *stint.Op) { without(op, 4) }},
+		"a floor is not taken of its team":            {false, func(op *stint.Op) { without(op, 1) }},
+		"the last way alone": {false, func(op *stint.Op) {
+			if op.Verb == stint.Take && op.HasWays() {
+				op.Claim, op.And = op.And[len(op.And)-1], nil
+				op.Way = stint.Must
+			}
+		}},
+		"commits give back all": {true, func(op *stint.Op) {
+			if op.Verb == stint.Commit {
+				each(op, func(c *stint.Claim) { c.Permits = 0 })
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := ""
+			for seed := uint64(0); seed < 20 && found == "" && (name != "" || seed < 3); seed++ {
+				tr := newTree(t, func(clock *storetest.Clock, maxHolds int, _ uint64) stint.Store {
+					return &modelled{oracle: holdoracle.New(maxHolds), clock: clock, wrong: row.wrong}
+				}, seed)
+				if name != "" && (tr.overdrafts || tr.resets || tr.changes || tr.back) {
+					continue
+				}
+				tr.blind = tr.blind || row.blind
+				for n := 0; n < treeEpisode/2 && found == ""; n++ {
+					if found = tr.step(); found == "" {
+						found = tr.check()
+					}
+				}
+				if found != "" && name == "" {
+					t.Fatalf("seed %d: %s\n%s\n%s", seed, tr, strings.Join(tr.log[max(0, len(tr.log)-40):], "\n"), found)
+				}
+			}
+			if found == "" && name != "" {
+				t.Error("it was not found")
+			}
+			t.Log(found)
+		})
+	}
+}
+
+// What is admitted is held to the rate in every interval, as far as holds cost it in the end.
+func TestRateCheck(t *testing.T) {
+	type taken struct {
+		at, n  int64 // in milliseconds
+		forced bool
+	}
+	for name, row := range map[string]struct {
+		taken []taken
+		stays int64 // of the first, which is a hold
+		ok    bool
+	}{
+		"the capacity at once":         {[]taken{{0, 2, false}}, 2, true},
+		"more at once":                 {[]taken{{0, 2, false}, {0, 1, false}}, 2, false},
+		"one after a second":           {[]taken{{0, 2, false}, {1000, 1, false}}, 2, true},
+		"one before a second":          {[]taken{{0, 2, false}, {999, 1, false}}, 2, false},
+		"after a hold that cost 1":     {[]taken{{0, 2, false}, {0, 1, false}}, 1, true},
+		"a debt":                       {[]taken{{0, 2, false}, {0, 3, true}}, 2, true},
+		"a deeper debt":                {[]taken{{0, 2, false}, {0, 4, true}}, 2, false},
+		"after a debt":                 {[]taken{{0, 2, false}, {0, 3, true}, {4000, 1, false}}, 2, true},
+		"before the debt is paid back": {[]taken{{0, 2, false}, {0, 3, true}, {3999, 1, false}}, 2, false},
+	} {
+		limit := stint.TokenBucket(2, stint.PerSecond(1))
+		limit.MaxDebt = 3
+		r := newRateCheck(limit)
+		var first []*event
+		for i, e := range row.taken {
+			added := r.add(int64(dawn)+1000*e.at, e.n, i == 0, e.forced)
+			first = append(first, added)
+		}
+		if r.keep(first[:1], row.stays); (r.fault == "") != row.ok {
+			t.Errorf("%s: %q", name, r.fault)
+		}
+	}
+}
