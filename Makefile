@@ -71,13 +71,20 @@ size: web ## build bin/stint.stripped, which may have 32 MB
 
 .PHONY: test
 test: ## test the library and the service against a real Redis, installing what is missing
-	@scripts/ensure redis-server node npm chromium
+	@scripts/ensure curl redis-server node npm chromium nginx python3
 	@$(MAKE) web
 	@scripts/test quick
 
+# The clients of Redis that run in Node.js.
+NODE_CLIENTS := test/resp/node/node_modules
+
+$(NODE_CLIENTS): test/resp/node/package-lock.json
+	@cd test/resp/node && npm ci --no-audit --no-fund --loglevel=error > /dev/null && touch node_modules
+
 .PHONY: test-all
 test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, faults, attacks, the release, packages
-	@scripts/ensure nginx caddy php python3 prometheus rpm systemd-analyze
+	@scripts/ensure curl nginx caddy php python3 python3-redis script prometheus amtool rpm systemd-analyze
+	@$(MAKE) $(NODE_CLIENTS)
 	@scripts/test race
 	@scripts/test whole
 
@@ -136,6 +143,10 @@ bench-cluster: ## measure limiters on clusters of 1, 2 and 3 primaries, per seco
 bench-envoy: ## measure Envoy's rate limit service beside the reference service
 	@$(MAKE) -C bench bench-envoy
 
+.PHONY: bench-resp
+bench-resp: ## measure the Redis protocol beside redis-server
+	@$(MAKE) -C bench bench-resp
+
 .PHONY: bench-network
 bench-network: ## measure limiters behind 1, 5 and 50 ms of network delay
 	@$(MAKE) -C bench bench-network
@@ -171,7 +182,7 @@ measure: ## count the files, and the types in them, that three kinds of requests
 	@go test ./test/measure -count 1 -v -rounds 10 | grep -E ' files +[0-9]+ types$$|FAIL'
 
 .PHONY: chaos
-chaos: ## make every fault of docs/failure.md to real servers and print what was measured
+chaos: ## make every fault of docs/reference/failures.md to real servers and print what was measured
 	@scripts/ensure redis-server
 	@table="$$(mktemp)" && trap 'rm -f "$$table"' EXIT && \
 		go test ./test/chaos -run '^TestFaults$$' -count 1 -strict -table "$$table" || status=$$?; \
@@ -181,7 +192,13 @@ chaos: ## make every fault of docs/failure.md to real servers and print what was
 attack: FOR = 10s
 attack: ## attack the service from 64 connections at full speed beside an innocent client, for FOR (10s) each
 	@scripts/ensure redis-server
-	@go test ./test/attack -run '^(TestAttack|TestEnvoy|TestHalfSentMessages|TestSimulations|TestAdministrators)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
+	@go test ./test/attack -run '^(TestAttack|TestEnvoy|TestHalfSentMessages|TestRedisProtocol|TestSimulations|TestAdministrators)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
+
+.PHONY: resp
+resp: ## hold the clients of Redis to the service: those of Go, Node.js and Python, redis-cli and redis-benchmark
+	@scripts/ensure redis-server node npm python3-redis script
+	@$(MAKE) $(NODE_CLIENTS)
+	@go test ./test/resp -count 1
 
 .PHONY: soak
 soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by SEED
@@ -190,9 +207,9 @@ soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by
 
 .PHONY: holds-oracle
 holds-oracle: OPERATIONS = 1000000
-holds-oracle: ## hold both stores to a model of holds, by OPERATIONS (1000000) random operations on each (20 minutes)
+holds-oracle: ## hold both stores to a model of holds, and to the invariant of trees of floors, by OPERATIONS (1000000) random operations on each (20 minutes)
 	@scripts/ensure redis-server
-	@go test ./internal/holdoracle -count 1 -timeout 0 -v -operations $(OPERATIONS)
+	@go test ./internal/holdoracle -count 1 -timeout 0 -v -operations $(OPERATIONS) -tree-operations $(OPERATIONS)
 
 .PHONY: reserve-exact
 reserve-exact: FOR = 60s
@@ -229,10 +246,11 @@ exact-redis: ## hammer one Redis from eight processes and check every answer
 simulate = go run ./service/cmd/stint simulate --pattern $(1) $(2) --svg docs/simulate/$(1).svg >/dev/null
 
 .PHONY: simulate-plots
-simulate-plots: ## draw the pictures of docs/simulate.md
+simulate-plots: ## draw the pictures of docs/simulate, which guides show
 	@$(call simulate,boundary-burst,--limit 100/1m)
 	@$(call simulate,retry-storm,--limit 100/1m)
 	@$(call simulate,diurnal,--limit 500/1h --rate 1)
+	@go test ./service/cmd/stint -run '^TestPlotOf' -rewrite
 
 .PHONY: ci
 ci: ## run everything that has to pass

@@ -65,6 +65,9 @@ type Request struct {
 	// is the amount to charge (positive) or to refund (negative), and has no default. A reset
 	// has none.
 	Permits int64 `json:"permits,omitempty"`
+	// Keep is how many permits of each limit are left to others, who ask with a lower Keep: the request is admitted as if the
+	// limit were so much lower. 0 to the limit's capacity. Default: 0. A settlement, the end of a hold and a reset have none.
+	Keep int64 `json:"keep,omitempty"`
 }
 
 // A CheckResponse is the answer to a check. Its limit fields are the deciding
@@ -93,8 +96,8 @@ type CheckResponse struct {
 	At int64 `json:"at"`
 	// Source is store, denial-cache, lease or failure-policy.
 	Source string `json:"source"`
-	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit), and of an evaluation
-	// also banned, missing or default; "" of one that is not.
+	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit, or above what Keep
+	// leaves of it), and of an evaluation also banned, missing or default; "" of one that is not.
 	Reason string `json:"reason,omitempty"`
 	// LimitName is the name of the deciding limit, if it has one.
 	LimitName string `json:"limitName,omitempty"`
@@ -110,9 +113,9 @@ type LimitDetails struct {
 	Allowed   bool  `json:"allowed"`
 	Limit     int64 `json:"limit"`
 	Remaining int64 `json:"remaining"`
-	// Used is Limit less Remaining: the permits that count against the limit now, rounded up.
+	// Used is Limit less Remaining: the permits that count against the limit now, rounded up, with those of Keep.
 	Used int64 `json:"used"`
-	// QueueSize is the permits that a leaky bucket holds. Only of a leaky bucket.
+	// QueueSize is the permits that a leaky bucket holds. Only of a leaky bucket, and not with Keep.
 	QueueSize *int64 `json:"queueSize,omitempty"`
 	// WindowStart is where the window of a window algorithm begins, in Unix microseconds: of a sliding window counter
 	// the current one of its two, of a sliding window log a window before the decision. 0 of a bucket.
@@ -157,13 +160,21 @@ const (
 	AttributeAPIKey = "apiKey"
 )
 
-// An EvaluateResponse is the answer to an evaluation. The limit fields are of the rule that
-// decided. If no limit was asked, Algorithm is "" and no limit field is on the wire. If a rule
+// An EvaluateResponse is the answer to an evaluation. Key is the client that the rule that decided counts, and the limit
+// fields are of the limit that did. If no limit was asked, Algorithm is "" and neither is on the wire. If a rule
 // denies without asking its limits, RetryAfterSeconds and RetryAfterMicros are -1.
 type EvaluateResponse struct {
 	CheckResponse
 	// Rule is the ID of the rule that decided; "" when none did.
 	Rule string `json:"rule,omitempty"`
+	// Class is the request's class, if the rule has classes.
+	Class string `json:"class,omitempty"`
+	// Via is by what the rule charged an admitted request: guaranteed, borrowed, limits or otherwise; "" of a rule that has its
+	// own limits alone.
+	Via string `json:"via,omitempty"`
+	// Vias are the same of each rule that charges by one of several ways, by its ID, where Via does not say all; those in shadow
+	// too. Where a rule can lend from several others it reads borrowed:ID. Default: nil.
+	Vias map[string]string `json:"vias,omitempty"`
 	// Matched are the IDs of the rules that hold for the request, by priority and ID.
 	Matched []string `json:"matched"`
 	// Shadowed are the IDs of the rules in shadow that would have denied it.
@@ -206,6 +217,17 @@ type SettleResponse struct {
 	Rest
 	// Applied is the permits charged (positive) or refunded (negative).
 	Applied int64 `json:"applied"`
+}
+
+// A SettleRulesRequest is the body of a settlement of a request that rules decided. Its Wait is not sent.
+type SettleRulesRequest struct {
+	EvaluateRequest
+	// Permits are charged if positive, and refunded if negative.
+	Permits int64 `json:"permits"`
+	// Via and Vias are what the evaluation answered: by what rules with several ways charged the request. Via is of those that
+	// Vias does not name. Default: none, for rules without ways.
+	Via  string            `json:"via,omitempty"`
+	Vias map[string]string `json:"vias,omitempty"`
 }
 
 // A SettleRulesResponse is the answer to a settlement of a request that rules decided. Rest is of the limit that

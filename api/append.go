@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -71,6 +73,22 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 	}
 	if e.Rule != "" {
 		text = appendString(append(text, `,"rule":`...), e.Rule)
+	}
+	if e.Class != "" {
+		text = appendString(append(text, `,"class":`...), e.Class)
+	}
+	if e.Via != "" {
+		text = appendString(append(text, `,"via":`...), e.Via)
+	}
+	if len(e.Vias) > 0 {
+		text = append(text, `,"vias":{`...)
+		for i, rule := range slices.Sorted(maps.Keys(e.Vias)) {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = appendString(append(appendString(text, rule), ':'), e.Vias[rule])
+		}
+		text = append(text, '}')
 	}
 	text = appendStrings(append(text, `,"matched":`...), e.Matched)
 	if len(e.Shadowed) > 0 {

@@ -60,6 +60,9 @@ func TestAppendEvaluation(t *testing.T) {
 			Rule:          "r", Matched: []string{"r", "s"}, Shadowed: []string{"t"},
 		},
 		strings.TrimSuffix(marshal(t, limited), "}") + `,"rule":"r","matched":["r"]}`: {CheckResponse: limited, Rule: "r", Matched: []string{"r"}},
+		strings.TrimSuffix(marshal(t, limited), "}") + `,"rule":"r","class":"batch","via":"borrowed","vias":{"r\"":"limits","u":"borrowed:t"},"matched":["r"]}`: {
+			CheckResponse: limited, Rule: "r", Class: "batch", Via: "borrowed", Vias: map[string]string{"u": "borrowed:t", "r\"": "limits"}, Matched: []string{"r"},
+		},
 	} {
 		if got := marshal(t, e); got != want {
 			t.Errorf("MarshalJSON:\n%s, want\n%s", got, want)

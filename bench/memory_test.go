@@ -42,6 +42,49 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
+// BenchmarkLogMemory reports the bytes of heap per entry of full logs in the process, B/entry, and BenchmarkHoldMemory those
+// per hold of a concurrency limit, B/hold. Use -benchtime=1x.
+func BenchmarkLogMemory(b *testing.B) {
+	const clients, entries = 10_000, 100
+	keys := names(clients)
+	for b.Loop() {
+		before := heap()
+		l := newStintLimiter(b, stint.SlidingWindowLog(entries, 366*24*time.Hour))
+		for range entries {
+			for _, key := range keys {
+				if d, err := l.Allow(b.Context(), key); err != nil || !d.Allowed {
+					b.Fatalf("%+v, %v; want it admitted", d, err)
+				}
+			}
+		}
+		b.ReportMetric(float64(heap()-before)/clients/entries, "B/entry")
+		if d, err := l.Allow(b.Context(), keys[0]); err != nil || d.Allowed {
+			b.Fatalf("%+v, %v; want it denied, since the log is full", d, err)
+		}
+	}
+}
+
+func BenchmarkHoldMemory(b *testing.B) {
+	const clients, each = 10_000, 10
+	keys := names(clients)
+	for b.Loop() {
+		before := heap()
+		l := newStintLimiter(b, stint.Concurrency(each))
+		for i := range each {
+			for j, key := range keys {
+				hold := stint.Hold{ID: fmt.Sprintf("7f3c9a52-0b1e-4f5d-9c3a-%012d", i*clients+j), TTL: time.Hour}
+				if _, d, err := l.Reserve(b.Context(), key, 1, hold); err != nil || !d.Allowed {
+					b.Fatalf("%+v, %v; want it held", d, err)
+				}
+			}
+		}
+		b.ReportMetric(float64(heap()-before)/clients/each, "B/hold")
+		if d, err := l.Peek(b.Context(), keys[0]); err != nil || d.Remaining != 0 {
+			b.Fatalf("%+v, %v; want no place left", d, err)
+		}
+	}
+}
+
 type namedLimit struct {
 	name  string
 	limit stint.Limit

@@ -27,8 +27,8 @@
 // # What the service can be asked
 //
 // Take and Peek are carried out as by any other store, with one difference: the service calls a
-// cost above the limit invalid, where other stores deny it with RetryAfter Never. The REST API
-// offers less than a store for the rest. What it does not offer is refused with an error that
+// cost or a Keep above the limit invalid, where other stores deny it with RetryAfter Never. The REST
+// API offers less than a store for the rest. What it does not offer is refused with an error that
 // wraps [stint.ErrInvalid], before anything is sent:
 //
 //   - Try is Take for limits that don't count denied requests; for others it is
@@ -112,7 +112,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Check takes permits of a key and says whether they were had.
+// Check takes permits of a key, beyond those that it leaves to others (Keep), and says whether they were had.
 func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckResponse, error) {
 	if err := checkKey(request.Key); err != nil {
 		return api.CheckResponse{}, err
@@ -157,10 +157,13 @@ func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.
 }
 
 // Remaining says what a key has left and whether a check of the Permits would be admitted, and
-// takes nothing.
+// takes nothing. With Keep it is what is left beyond that.
 func (c *Client) Remaining(ctx context.Context, request api.Request) (api.RemainingResponse, error) {
 	if request.Permits < 0 {
 		return api.RemainingResponse{}, stint.Invalid("permits", request.Permits, "1 or more, or 0 for 1")
+	}
+	if request.Keep < 0 {
+		return api.RemainingResponse{}, stint.Invalid("keep", request.Keep, "0 or more")
 	}
 	query, err := queryOf(&request)
 	if err != nil {
@@ -178,10 +181,13 @@ func (c *Client) Remaining(ctx context.Context, request api.Request) (api.Remain
 }
 
 // Reset clears the state of a key under the request's algorithm or policy, or under all of
-// them if it has neither. Permits must be 0.
+// them if it has neither. Permits and Keep must be 0.
 func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetResponse, error) {
 	if request.Permits != 0 {
 		return api.ResetResponse{}, stint.Invalid("permits", request.Permits, "0, as nothing is taken")
+	}
+	if request.Keep != 0 {
+		return api.ResetResponse{}, stint.Invalid("keep", request.Keep, "0, as nothing is taken")
 	}
 	query, err := queryOf(&request)
 	if err != nil {
@@ -193,10 +199,13 @@ func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetRespo
 }
 
 // Settle charges Permits (above 0), refunds them (below 0) or does nothing (0) after the fact. The
-// answer says how many were applied.
+// answer says how many were applied. Keep must be 0.
 func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleResponse, error) {
 	if err := checkKey(request.Key); err != nil {
 		return api.SettleResponse{}, err
+	}
+	if request.Keep != 0 {
+		return api.SettleResponse{}, stint.Invalid("keep", request.Keep, "0, as a settlement is never denied")
 	}
 	q := call{method: http.MethodPost, path: api.PathSettle, body: struct {
 		api.Request
@@ -219,6 +228,9 @@ func queryOf(request *api.Request) (url.Values, error) {
 		if value != "" {
 			query.Set(name, value)
 		}
+	}
+	if request.Keep != 0 {
+		query.Set("keep", strconv.FormatInt(request.Keep, 10))
 	}
 	return query, nil
 }

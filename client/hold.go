@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/api"
 )
 
-// Reserve holds permits of a key until a commit, a cancel or an expiry, or says that they are not to be had. It may be
-// sent again.
+// Reserve holds permits of a key, beyond those that it leaves to others (Keep), until a commit, a cancel or an expiry, or says
+// that they are not to be had. It may be sent again.
 func (c *Client) Reserve(ctx context.Context, request api.HoldRequest) (api.ReserveResponse, error) {
 	if err := checkKey(request.Key); err != nil {
 		return api.ReserveResponse{}, err
@@ -21,18 +21,19 @@ func (c *Client) Reserve(ctx context.Context, request api.HoldRequest) (api.Rese
 	return answer, err
 }
 
-// Commit ends a hold with what it cost, 0 or more, which is Permits. It may be sent again. The error wraps
+// Commit ends a hold with what it cost, 0 or more, which is Permits. Keep is not sent. It may be sent again. The error wraps
 // [stint.ErrResolved], [stint.ErrOtherClaims] or [stint.ErrUnknownReservation] where those of a [stint.Reservation] do.
 func (c *Client) Commit(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
+	request.Keep = 0
 	return c.endHold(ctx, api.PathCommit, request.ID, struct {
 		api.HoldRequest
 		Permits int64 `json:"permits"` // 0 too
 	}{request, request.Permits})
 }
 
-// Cancel ends a hold as if it had never been. Permits, TTL, OnExpiry and ExpiresAt are not sent. Errors are Commit's.
+// Cancel ends a hold as if it had never been. Permits, Keep, TTL, OnExpiry and ExpiresAt are not sent. Errors are Commit's.
 func (c *Client) Cancel(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
-	request.Permits, request.TTL, request.OnExpiry, request.ExpiresAt = 0, "", "", 0
+	request.Permits, request.Keep, request.TTL, request.OnExpiry, request.ExpiresAt = 0, 0, "", "", 0
 	return c.endHold(ctx, api.PathCancel, request.ID, request)
 }
 

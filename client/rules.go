@@ -60,7 +60,11 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 		return err
 	}
 	v.Allowed, v.Matched, v.Shadowed = answer.Allowed, answer.Matched, answer.Shadowed
+	v.Class, v.Via = answer.Class, answer.Via
 	v.Remote = &enforce.Remote{Reason: stint.Reason(answer.Reason), Missing: answer.Missing, Header: header}
+	if v.Remote.Vias = answer.Vias; answer.Vias == nil && answer.Via != "" {
+		v.Remote.Vias = map[string]string{answer.Rule: answer.Via}
+	}
 	v.Remote.Unauthenticated = !answer.Allowed && len(header["Www-Authenticate"]) > 0
 	if answer.Rule != "" {
 		v.Rule = &rules.Rule{ID: answer.Rule}
@@ -82,6 +86,7 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 	if deadline, bounded := ctx.Deadline(); bounded && v.Allowed && v.Decision.Delay > time.Until(deadline) {
 		v.Turn, v.Remote.Reason = v.Decision.Delay, stint.ReasonLimit
 		v.Allowed, v.Decision.Allowed, v.Decision.RetryAfter = false, false, v.Decision.Delay
+		v.Via = ""
 	}
 	return nil
 }
@@ -140,4 +145,19 @@ func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api
 		limited := a.Algorithm != ""
 		return a.Allowed == ok && (!limited || plausible(&a.CheckResponse) && a.Rule != "")
 	})
+}
+
+// SettleRules charges Permits (above 0), refunds them (below 0) or does nothing (0) after the service's rules have decided a
+// request. Where they have several ways to charge it, Via and Vias say which it was, as the evaluation answered.
+func (c *Client) SettleRules(ctx context.Context, request api.SettleRulesRequest) (api.SettleRulesResponse, error) {
+	request.Wait = nil
+	q := call{method: http.MethodPost, path: api.PathSettle, body: request}
+	answer, _, err := do(ctx, c, q, "a settlement", func(a *api.SettleRulesResponse, _ bool) bool {
+		if a.Rest == nil {
+			return a.Rule == ""
+		}
+		left := checkOfRest(a.Rest)
+		return plausible(&left) && a.Rule != ""
+	})
+	return answer, err
 }

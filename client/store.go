@@ -43,6 +43,9 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	if op.Verb != stint.Reset {
 		request.Permits = op.Permits
 	}
+	if op.Verb <= stint.Peek || op.Verb == stint.Reserve { // the service has none of the others
+		request.Keep = op.Keep
+	}
 	n, first := op.Policy.Len(), op.Policy.Limit(0)
 	if request.Policy == "" {
 		request.Algorithm = first.Algorithm.String()
@@ -50,6 +53,8 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	switch {
 	case op.Verb == stint.Drop || op.Verb == stint.List:
 		return request, stint.Invalid("verb", op.Verb, "another: the service's administrators list and drop holds")
+	case op.HasWays():
+		return request, stint.Invalid("way", op.Way, "must: the service decides one claim at a time")
 	case len(op.And) > 0:
 		return request, stint.Invalid("claims", len(op.And)+1, "1: the service decides for one key at a time")
 	case request.Policy == "" && (n > 1 || !slices.Contains(c.defaults, first)):
@@ -96,8 +101,11 @@ func (c *Client) decide(ctx context.Context, op *stint.Op, request api.Request) 
 	case stint.Settle:
 		settled, err = c.Settle(ctx, request)
 		check = checkOfRest(&settled.Rest)
+		check.Remaining = max(0, check.Remaining-op.Keep)
 	case stint.Reserve, stint.Commit, stint.Cancel:
-		check, settled.Applied, err = c.hold(ctx, op, request)
+		if check, settled.Applied, err = c.hold(ctx, op, request); op.Verb != stint.Reserve {
+			check.Remaining = max(0, check.Remaining-op.Keep)
+		}
 	default:
 		check, err = c.Check(ctx, request)
 	}

@@ -27,7 +27,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -117,15 +116,20 @@ func (l *Limiter) Swap(set *rules.Set) (old *rules.Set) {
 type Claimed struct {
 	Rule  *rules.Rule
 	Claim stint.Claim
+	// Via is what a request that takes of the claim is charged by, as rules.Matched says; "" are the rule's limits.
+	Via   string
 	named bool // whether a request may name the cost
+	class string
+	key   string // of the rule's client
 }
 
 // A Remote is what a service says of a request that it decided by its own rules.
 type Remote struct {
-	Reason  stint.Reason // why it was denied; "" if it was not
-	Limit   stint.Limit  // the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
-	Missing []string     // what the request lacks, with [stint.ReasonMissing]
-	Header  http.Header  // of the answer, with the rate limit fields
+	Reason  stint.Reason      // why it was denied; "" if it was not
+	Limit   stint.Limit       // the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
+	Missing []string          // what the request lacks, with [stint.ReasonMissing]
+	Header  http.Header       // of the answer, with the rate limit fields
+	Vias    map[string]string // what [Verdict.Vias] says
 
 	Unauthenticated bool // as of the verdict
 }
@@ -135,6 +139,12 @@ type shadow struct {
 	rule  *rules.Rule
 	op    stint.Op
 	named int // of its claims have costs that a request may name
+	vias  []string
+	class string
+	key   string // of the rule's client
+
+	charged bool  // whether it would have admitted
+	way     uint8 // by which
 }
 
 // A Verdict is what the rules say of a request. The zero value is ready to use, and one that is
@@ -151,17 +161,22 @@ type Verdict struct {
 	// Outcome is Banned or Lacking when the rule denied without its limits, Limited otherwise.
 	Outcome rules.Outcome
 	// Claim is what was decided by the deciding rule's limits. Its policy is nil when no limit
-	// was asked.
+	// was asked. Its key is the client that the rule counts, even if a limit decided that the rule shares with others.
 	Claim stint.Claim
 	// Decision is the decision, whose Index counts the limits of Claim.Policy. Of a rule that
 	// denied without its limits it says that no wait will do.
 	Decision stint.Decision
+	// Via is what the deciding rule charged the request by, or would have: rules.ViaGuaranteed, say. "" are its own limits,
+	// or nothing was charged.
+	Via string
+	// Class is the request's class, if the deciding rule has classes.
+	Class string
 	// Each are the outcomes of the limits of Claim.Policy.
 	Each []stint.Outcome
 	// Shadowed are the IDs of rules in shadow that would have denied.
 	Shadowed []string
 	// Shadows are what the rules in shadow would have decided, those of them whose limits were asked and those that
-	// deny without: their Rule, Claim, Decision and Reason. Default: none, decided by a service.
+	// deny without: their Rule, Class, Via, Claim, Decision and Reason. Default: none, decided by a service.
 	Shadows []stint.Event
 	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
 	// They must not be changed.
@@ -190,6 +205,8 @@ type Verdict struct {
 	each    []stint.Outcome
 	ops     []stint.Op
 	results []stint.Result
+	group   []stint.Claim // of decisionOf
+	ways    []stint.Way   // of decisionOf
 }
 
 func (v *Verdict) reset() {
@@ -198,6 +215,7 @@ func (v *Verdict) reset() {
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Shadows = v.Matched[:0], v.Shadowed[:0], v.Shadows[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
+	v.Via, v.Class = "", ""
 }
 
 // Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the request is at fault
@@ -251,7 +269,7 @@ func (v *Verdict) clearOnError(err error) error {
 	if err != nil {
 		v.byDefault = false
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
-		v.Turn = 0
+		v.Turn, v.Via, v.Class = 0, "", ""
 		v.Shadowed, v.Shadows, v.Undecided = v.Shadowed[:0], v.Shadows[:0], v.claims
 	}
 	return err
@@ -263,8 +281,11 @@ func (v *Verdict) clearOnError(err error) error {
 func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
 	at := (*rules.Matches).At
-	if verb > stint.Reserve {
+	switch {
+	case verb > stint.Reserve:
 		at = (*rules.Matches).AtEnd
+	case verb == stint.Settle || verb == stint.Reset:
+		at = (*rules.Matches).AtSettle
 	}
 	match := (*rules.Set).Match
 	if l.rejectAmbiguous {
@@ -292,18 +313,24 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 		switch matched.Outcome {
 		case rules.Limited:
 			if inShadow {
-				v.shadows = append(v.shadows, shadow{matched.Rule, stint.Op{Claim: matched.Claim, And: matched.And}, matched.Named})
+				v.shadows = append(v.shadows, shadow{
+					rule: matched.Rule, op: stint.Op{Claim: matched.Claim, And: matched.And},
+					named: matched.Named, vias: matched.Vias, class: matched.Class, key: matched.Client,
+				})
 				break
 			}
 			v.claim(&matched)
 		case rules.Banned, rules.Lacking:
 			if inShadow {
-				v.shadow(matched.Rule, stint.Claim{}, stint.Decision{RetryAfter: stint.Never}, reasonWithoutLimit(matched.Outcome))
+				v.shadow(&stint.Event{
+					Rule: matched.Rule.ID, Set: matched.Rule.Set, Decision: stint.Decision{RetryAfter: stint.Never},
+					Reason: reasonWithoutLimit(matched.Outcome),
+				})
 			} else if v.Rule == nil {
 				v.Rule, v.Outcome, v.Allowed = matched.Rule, matched.Outcome, false
 				v.Decision = stint.Decision{RetryAfter: stint.Never}
 			}
-		case rules.Skipped, rules.Unlimited:
+		case rules.Skipped, rules.Unlimited, rules.Included:
 		}
 	}
 	if v.byDefault {
@@ -317,9 +344,15 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 
 // claim takes over the claims of a rule.
 func (v *Verdict) claim(matched *rules.Matched) {
-	v.claims = append(v.claims, Claimed{matched.Rule, matched.Claim, matched.Named > 0})
+	via := func(i int) string {
+		if i < len(matched.Vias) {
+			return matched.Vias[i]
+		}
+		return ""
+	}
+	v.claims = append(v.claims, Claimed{matched.Rule, matched.Claim, via(0), matched.Named > 0, matched.Class, matched.Client})
 	for i, claim := range matched.And {
-		v.claims = append(v.claims, Claimed{matched.Rule, claim, i+1 < matched.Named})
+		v.claims = append(v.claims, Claimed{matched.Rule, claim, via(i + 1), i+1 < matched.Named, matched.Class, matched.Client})
 	}
 }
 
@@ -361,7 +394,9 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	if err != nil {
 		return
 	}
-	op := &v.shadows[i].op
+	s := &v.shadows[i]
+	s.charged, s.way = d.Allowed && !d.Degraded, d.Via
+	op := &s.op
 	claim, index := op.Claim, int(d.Index) // which counts limits over all claims
 	for _, and := range op.And {
 		if index < claim.Policy.Len() {
@@ -369,18 +404,34 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 		}
 		claim, index = and, index-claim.Policy.Len()
 	}
-	d.Index = int16(index)
-	v.shadow(v.shadows[i].rule, claim, d, stint.ReasonOf(claim.Policy.Limit(index), &d, claim.Permits))
+	d.Index, claim.Key = int16(index), s.key
+	v.shadow(&stint.Event{
+		Rule: s.rule.ID, Set: s.rule.Set, Class: s.class, Via: s.via(&d), Claim: claim, Decision: d,
+		Reason: stint.ReasonOf(claim.Policy.Limit(index), &d, claim.Permits),
+	})
 }
 
 // shadow notes what a rule in shadow would have decided.
-func (v *Verdict) shadow(rule *rules.Rule, claim stint.Claim, d stint.Decision, reason stint.Reason) {
-	v.Shadows = append(v.Shadows, stint.Event{
-		Shadow: true, Rule: rule.ID, Set: rule.Set, Claim: claim, Decision: d, Reason: reason,
-	})
-	if !d.Allowed {
-		v.Shadowed = append(v.Shadowed, rule.ID)
+func (v *Verdict) shadow(e *stint.Event) {
+	e.Shadow = true
+	v.Shadows = append(v.Shadows, *e)
+	if !e.Decision.Allowed {
+		v.Shadowed = append(v.Shadowed, e.Rule)
 	}
+}
+
+// via is by what the rule would have charged a request.
+func (s *shadow) via(d *stint.Decision) string {
+	if !d.Allowed || len(s.vias) == 0 {
+		return ""
+	}
+	at := 0
+	for way := uint8(0); way < d.Via; at++ {
+		if s.op.And[at].Way == stint.Else {
+			way++
+		}
+	}
+	return s.vias[at]
 }
 
 // contextOf returns an error of rules in shadow only if it is the context's.
@@ -430,31 +481,64 @@ func (v *Verdict) decideBy(index int16) {
 		n := v.claims[i].Claim.Policy.Len()
 		if at := int(index) - first; at < n {
 			v.Decision.Index = int16(at)
-			v.Rule, v.Claim = v.claims[i].Rule, v.claims[i].Claim
+			v.Rule, v.Claim, v.Class = v.claims[i].Rule, v.claims[i].Claim, v.claims[i].class
+			v.Claim.Key = v.claims[i].key
 			v.Each = v.each[first : first+n]
+			v.noteVia(i)
 			return
 		}
 		first += n
 	}
 }
 
-// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact: the limits
-// whose cost requests may name, or all if there is none; rules in shadow each by itself. What a client has no limits
-// for, since a rule bans it for example, is not settled. The verdict tells what was applied, of the limit with the
-// least. Errors are Decide's; a refund to a leaky bucket is one.
-func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
-	return l.adjust(ctx, v, l.match(r, v, stint.Settle), stint.Settle, permits)
+// noteVia notes by which way the deciding rule was charged, or would be.
+func (v *Verdict) noteVia(decider int) {
+	via := v.Decision.Via
+	v.Via, v.Decision.Via = "", 0
+	if !v.Allowed {
+		return
+	}
+	if v.Via = v.claims[decider].Via; v.Claim.Way == stint.Must {
+		return
+	}
+	first, i, grouped := 0, 0, false
+	for v.claims[i].Rule != v.Rule {
+		first, grouped = first+v.claims[i].Claim.Policy.Len(), grouped || v.claims[i].Claim.Way != stint.Must
+		i++
+	}
+	if grouped { // another group is the first, which the store's answer is of
+		n, limits := v.ofRule(i)
+		via = v.decisionOf(i, n, v.each[first:first+limits]).Via
+	}
+	v.Decision.Via = via
+	for way := uint8(0); way < via; {
+		if i++; v.claims[i].Claim.Way == stint.Else {
+			way++
+		}
+	}
+	v.Via = v.claims[i].Via
 }
 
-// SettleClient is Settle for a client of one rule, as overrides name it.
-func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits int64, v *Verdict) error {
-	v.reset()
-	matched, err := l.set.Load().ClientMatch(rule, client)
-	if err == nil && matched.Outcome == rules.Limited {
-		v.Matched = append(v.Matched, rule)
-		v.claim(&matched)
+// ofRule is how many claims there are of the rule of claim i, from there on, and how many limits they have.
+func (v *Verdict) ofRule(i int) (claims, limits int) {
+	for j := i; j < len(v.claims) && v.claims[j].Rule == v.claims[i].Rule; j++ {
+		claims, limits = claims+1, limits+v.claims[j].Claim.Policy.Len()
 	}
-	return l.adjust(ctx, v, err, stint.Settle, permits)
+	return claims, limits
+}
+
+// decisionOf is what n claims of a rule say, from claim i on, of their limits' outcomes.
+func (v *Verdict) decisionOf(i, n int, outcomes []stint.Outcome) stint.Decision {
+	op := stint.Op{Claim: v.claims[i].Claim, And: v.group[:0]}
+	for j := i + 1; j < i+n; j++ {
+		op.And = append(op.And, v.claims[j].Claim)
+	}
+	v.group = op.And
+	if ways := op.AppendWays(v.ways[:0]); ways != nil {
+		v.ways = ways
+		return stint.CombineWays(outcomes, ways, v.Decision.At)
+	}
+	return stint.Combine(outcomes, v.Decision.At)
 }
 
 // Reset clears the states that decide a request, those of rules in shadow too.
@@ -474,36 +558,4 @@ func (l *Limiter) ResetClient(ctx context.Context, rule, client string) error {
 		err = stint.ErrUnavailable
 	}
 	return err
-}
-
-// adjust carries out a verb on what a verdict claims, if there is no error so far.
-func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.Verb, permits int64) error {
-	if err == nil && v.Allowed {
-		if verb == stint.Settle {
-			v.setPermits(permits)
-		}
-		err = l.decide(ctx, v, verb, true)
-	}
-	return v.clearOnError(err)
-}
-
-// setPermits gives all claims so many permits, and leaves only those whose cost requests may name if there are any.
-func (v *Verdict) setPermits(n int64) {
-	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named }) ||
-		slices.ContainsFunc(v.shadows, func(s shadow) bool { return s.named > 0 })
-	v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return named && !c.named })
-	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return named && s.named == 0 })
-	for i := range v.claims {
-		v.claims[i].Claim.Permits = n
-	}
-	for i := range v.shadows {
-		op := &v.shadows[i].op
-		if named {
-			op.And = op.And[:v.shadows[i].named-1]
-		}
-		op.Permits = n
-		for j := range op.And {
-			op.And[j].Permits = n
-		}
-	}
 }

@@ -227,4 +227,20 @@ func TestVerdictsAreReused(t *testing.T) {
 	if n != 0 || len(passed(&v)) != 1 || len(v.Shadowed) != 1 {
 		t.Errorf("%v allocations for a request that %v pass and %v don't, want 0", n, passed(&v), v.Shadowed)
 	}
+
+	org, team := organisation()
+	team.Guaranteed["search"] = rules.Floor{Capacity: 10, Refill: stint.Per(1, 4*time.Hour)}
+	shadow, extra := per("shadow", hourly(1)), per("extra", hourly(1000))
+	shadow.OnExceed, extra.OnExceed, shadow.Otherwise = rules.Shadow, rules.Shadow, "extra"
+	tenant, search := newTenant(t, org, team, shadow, extra), with("team", "search")
+	vias := map[string]int{}
+	n = testing.AllocsPerRun(30, func() {
+		if err := tenant.limiter.Decide(context.Background(), &search, &v); err != nil {
+			t.Fatal(err)
+		}
+		vias[v.Via]++
+	})
+	if n != 0 || vias[rules.ViaGuaranteed] != 10 || vias[rules.ViaBorrowed] != 21 {
+		t.Errorf("%v allocations for requests that are charged by %v, want 0", n, vias)
+	}
 }

@@ -30,6 +30,7 @@ type Explained struct {
 	// Each are the outcomes of these limits, in the order of Claim and And. They are nil without a claim, and where a
 	// failure policy answered for the store.
 	Each []stint.Outcome
+	bare []stint.Outcome // as Each, if nothing were kept for others; nil if nothing is
 	// Holds is what is held of the claim, the next to expire first, with the places of limits as in Each. Only of a client.
 	Holds []stint.HoldState
 	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
@@ -104,10 +105,13 @@ func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
 func (l *Limiter) peek(ctx context.Context, list []Explained) error {
 	var ops []stint.Op
 	for i := range list {
-		if claim := list[i].Claim; claim.Policy != nil {
-			op := stint.Op{Verb: stint.Peek, Claim: claim, And: list[i].And}
+		if list[i].Claim.Policy != nil {
+			op := list[i].op()
 			op.Each = make([]stint.Outcome, op.Limits())
 			ops = append(ops, op)
+			if list[i].keeps() {
+				ops = append(ops, bare(op))
+			}
 		}
 	}
 	if len(ops) == 0 {
@@ -123,10 +127,20 @@ func (l *Limiter) peek(ctx context.Context, list []Explained) error {
 		if err := results[next].Err; err != nil {
 			return err
 		}
-		if list[i].Decision = results[next].Decision; !list[i].Decision.Degraded {
+		list[i].Decision = results[next].Decision
+		known := !list[i].Decision.Degraded
+		if known {
 			list[i].Each = ops[next].Each
 		}
-		next++
+		if next++; list[i].keeps() {
+			if err := results[next].Err; err != nil {
+				return err
+			}
+			if known && !results[next].Decision.Degraded {
+				list[i].bare = ops[next].Each
+			}
+			next++
+		}
 	}
 	return nil
 }
@@ -146,7 +160,13 @@ func (x *Explanation) Why() string {
 		}
 		return "no rule holds for the request"
 	}
-	return "rule " + v.Rule.ID + " decides: " + v.why()
+	why := v.why()
+	for i := range x.Rules {
+		if x.Rules[i].Rule == v.Rule {
+			why = x.Rules[i].whyWays(v, why)
+		}
+	}
+	return "rule " + v.Rule.ID + " decides: " + why
 }
 
 // lacking says what the deciding rule would have to know of the request.
@@ -183,7 +203,7 @@ func (v *Verdict) why() string {
 // limit counts, such as one that is banned: the client's address.
 func (v *Verdict) Tell(ctx context.Context, e *stint.Event, observe stint.Observer) {
 	address := e.Claim.Key
-	e.Claim, e.Decision, e.Reason = v.Claim, v.Decision, v.Reason()
+	e.Claim, e.Decision, e.Reason, e.Class, e.Via = v.Claim, v.Decision, v.Reason(), v.Class, v.Via
 	if v.Rule != nil {
 		e.Rule, e.Set = v.Rule.ID, v.Rule.Set
 	}
@@ -194,7 +214,7 @@ func (v *Verdict) Tell(ctx context.Context, e *stint.Event, observe stint.Observ
 	e.Shadow = true
 	for i := range v.Shadows {
 		s := &v.Shadows[i]
-		e.Rule, e.Set, e.Claim, e.Decision, e.Reason = s.Rule, s.Set, s.Claim, s.Decision, s.Reason
+		e.Rule, e.Set, e.Claim, e.Decision, e.Reason, e.Class, e.Via = s.Rule, s.Set, s.Claim, s.Decision, s.Reason, s.Class, s.Via
 		e.Claim.Key = cmp.Or(e.Claim.Key, address)
 		observe(ctx, e)
 	}

@@ -188,3 +188,46 @@ func TestDeniedByTheRuleOfTheLine(t *testing.T) {
 		}
 	})
 }
+
+// A request of a class that leaves less to others is admitted while those of another class wait.
+func TestClassesWaitApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := shared("all", 10*time.Second, stint.TokenBucket(10, stint.PerSecond(1)))
+		rule.Classes = rules.Classes{By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "batch": 50}, Default: "batch"}
+		limiter, _ := newLimiter(t, rule)
+		for range 5 {
+			decide(t, limiter, with("class", "critical"))
+		}
+		ends := arrive(limiter, 3, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
+			return with("class", []string{"batch", "batch", "critical"}[i])
+		})
+		if first := ends[0]; first.number != 2 || !first.allowed || first.after > 10*time.Millisecond {
+			t.Errorf("%+v: want the critical request first, at once", ends)
+		}
+		if last := ends[2]; last.number != 1 || !last.allowed || last.after != 3*time.Second {
+			t.Errorf("%+v: want batch jobs in their order, when 5 are left after them", ends)
+		}
+	})
+}
+
+// Teams that borrow of one limit wait in queues of their own, and requests without a team in another one.
+func TestBorrowersWaitApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		org, team := shared("org", 10*time.Second, stint.TokenBucket(10, stint.PerSecond(1))), rules.Rule{
+			ID: "team", Within: "org", Scope: []string{rules.Custom("team")}, Missing: rules.MissingSkip, Borrow: rules.Borrow{Any: true},
+			OnExceed: rules.Wait, MaxWait: 10 * time.Second, MaxWaiters: 2,
+		}
+		limiter, _ := newLimiter(t, org, team)
+		for range 10 {
+			decide(t, limiter, with("team", "greedy"))
+		}
+		ends := arrive(limiter, 5, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
+			return []rules.Request{with("team", "greedy"), with("team", "greedy"), with("team", "greedy"), with("team", "other"), with()}[i]
+		})
+		for _, e := range ends {
+			if e.allowed != (e.number != 2) {
+				t.Errorf("%+v: want the third request of one team denied, and no other", e)
+			}
+		}
+	})
+}

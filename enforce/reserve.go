@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -15,7 +16,8 @@ import (
 // Reserve decides a request as DecideNow does, and holds what it costs until [stint.Reservation.Commit] says what that was
 // in the end: of the limits whose cost requests may name, or of all if there is none. The others keep what they took. Rules
 // with a concurrency limit hold for it, and for nothing else. The reservation is nil if the request is denied, or no limit
-// holds for it. Rules in shadow are decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's,
+// holds for it. Where limits of several rules are equal, the deciding one is the first by the rules' IDs, not by priority. Rules in
+// shadow are decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's,
 // and those of [stint.Limiter.Reserve].
 func (l *Limiter) Reserve(
 	ctx context.Context,
@@ -28,6 +30,7 @@ func (l *Limiter) Reserve(
 		return nil, err
 	}
 	if len(v.claims) > 0 {
+		v.sortClaims()
 		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
 		asked := make([]bool, len(v.claims))
 		for i := range v.claims {
@@ -53,8 +56,8 @@ func (l *Limiter) Reserve(
 }
 
 // End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the reservation is not at
-// hand. The request has to match the rules that it matched then; of are their IDs, the verdict's Matched of the Reserve, so
-// that rules which match only now don't count. nil stands for all that match now. A ban is no obstacle. actual is what it
+// hand. The request has to match the rules that it matched then; of are their IDs in any order, such as the verdict's Matched of
+// the Reserve, so that rules which match only now don't count. nil stands for all that match now. A ban is no obstacle. actual is what it
 // cost, of the limits whose cost requests may name, or of all if there is none; below 0 it is what the rules say that this
 // request costs. The verdict tells what was applied, and hold what became of it. Errors are those of
 // [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and ErrOtherClaims if others do
@@ -86,10 +89,8 @@ func (l *Limiter) end(
 	if of != nil {
 		v.Matched = slices.DeleteFunc(v.Matched, func(id string) bool { return !slices.Contains(of, id) })
 		v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return !slices.Contains(of, c.Rule.ID) })
-		slices.SortStableFunc(v.claims, func(a, b Claimed) int {
-			return slices.Index(of, a.Rule.ID) - slices.Index(of, b.Rule.ID)
-		})
 	}
+	v.sortClaims()
 	if len(v.claims) == 0 {
 		why := "no limit holds for the request"
 		if v.Outcome == rules.Lacking {
@@ -112,6 +113,12 @@ func (l *Limiter) end(
 		err = prefix.Errorf("%w than the rules have for the request", err)
 	}
 	return v.note(d, err)
+}
+
+// sortClaims sorts by the rules' IDs, since a hold ends by the claims of its reserve in their order. Priorities may have changed
+// by then.
+func (v *Verdict) sortClaims() {
+	slices.SortStableFunc(v.claims, func(a, b Claimed) int { return strings.Compare(a.Rule.ID, b.Rule.ID) })
 }
 
 // needsReserve reports whether only a Reserve can take of the operation's claims.

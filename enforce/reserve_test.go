@@ -97,24 +97,27 @@ func TestEndByRulesThatHaveChanged(t *testing.T) {
 		{"a ban", append(metering(), banned), nil, nil},
 		{"a ban of the client", overridden, nil, nil},
 		{"another rule", append(metering(), other), stint.ErrOtherClaims, nil},
-		{"another order", urgent, stint.ErrOtherClaims, nil},
+		{"another order", urgent, nil, nil},
 		{"a limit less", fewer, stint.ErrOtherClaims, stint.ErrOtherClaims},
 		{"a rule less", metering()[:1], stint.ErrOtherClaims, stint.ErrOtherClaims},
 		{"no rule", nil, stint.ErrUnknownReservation, stint.ErrUnknownReservation},
 	} {
-		for _, named := range []bool{false, true} {
+		for _, named := range []string{"", "in order", "in the other order"} {
 			limiter, _ := newLimiter(t, metering()...)
 			request := tokens("60")
 			_, v := reserve(t, limiter, request, stint.Hold{ID: "a"})
 			want, of := test.want, []string(nil)
-			if named {
+			if named != "" {
 				want, of = test.of, slices.Clone(v.Matched)
+			}
+			if named == "in the other order" {
+				slices.Reverse(of)
 			}
 			limiter.Swap(setOf(t, limiter.Set(), test.now...))
 			h := stint.HoldOp{Hold: stint.Hold{ID: "a"}}
 			err := limiter.End(t.Context(), &request, stint.Commit, &h, 25, of, v)
 			if !errors.Is(err, want) || err == nil && (!v.Allowed || v.Decision.Applied != -35 || v.Reason() != "") {
-				t.Errorf("%s, of %v: %v, %+v; want %v", test.name, of, err, v.Decision, want)
+				t.Errorf("%s, of %q: %v, %+v; want %v", test.name, of, err, v.Decision, want)
 			}
 		}
 	}

@@ -159,7 +159,7 @@ func (v *Verdict) denyLate(retry time.Duration) {
 // deny makes an admission that must not be used a denial by a limit, counted over all claims.
 func (v *Verdict) deny(index int16, retry time.Duration) {
 	o := &v.each[index]
-	v.Allowed = false
+	v.Allowed, v.Via = false, ""
 	v.Decision.Allowed, v.Decision.RetryAfter, v.Decision.Delay = false, retry, 0
 	v.Decision.Limit, v.Decision.Remaining, v.Decision.ResetAfter = o.Limit, o.Remaining, o.ResetAfter
 	v.decideBy(index)
@@ -224,15 +224,12 @@ func (v *Verdict) mayWait() bool {
 	if v.Decision.RetryAfter == stint.Never {
 		return false
 	}
-	at := 0
-	for i := range v.claims {
-		n := v.claims[i].Claim.Policy.Len()
-		for _, outcome := range v.each[at : at+n] {
-			if !outcome.Allowed && v.claims[i].Rule.OnExceed != rules.Wait {
-				return false
-			}
+	for at, i := 0, 0; i < len(v.claims); {
+		n, limits := v.ofRule(i)
+		if v.claims[i].Rule.OnExceed != rules.Wait && !v.decisionOf(i, n, v.each[at:at+limits]).Allowed {
+			return false
 		}
-		at += n
+		at, i = at+limits, i+n
 	}
 	return true
 }
@@ -267,8 +264,9 @@ func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 	return sleep.For(ctx, d)
 }
 
-// A client is one that a rule counts.
-type client struct{ policy, key string }
+// A client is one that a rule counts, with the class of its requests: those of a class that leaves less to others don't wait
+// behind those that leave more.
+type client struct{ rule, key, class string }
 
 // waitQueues are the queues of the clients that have requests waiting, of each rule its own. The zero value has none.
 type waitQueues struct {
@@ -291,6 +289,7 @@ type waiter struct {
 type waitingRule struct {
 	*rules.Rule
 	first, limits int16
+	claim, claims int // and its claims
 }
 
 // waiter makes one for the claims of rules that wait, which is in no queue yet.
@@ -303,10 +302,11 @@ func (l *Limiter) waiter(claims []Claimed) *waiter {
 		n := int16(claim.Policy.Len())
 		if i > 0 && claims[i-1].Rule == rule && rule.OnExceed == rules.Wait {
 			w.rules[len(w.rules)-1].limits += n
+			w.rules[len(w.rules)-1].claims++
 		} else if rule.OnExceed == rules.Wait {
-			w.rules = append(w.rules, waitingRule{rule, first, n})
+			w.rules = append(w.rules, waitingRule{rule, first, n, i, 1})
 			w.Positions = append(w.Positions, waitqueue.Position[client]{
-				Key: client{claim.Policy.Name(), claim.Key}, Room: cmp.Or(rule.MaxWaiters, defaultWaiters),
+				Key: client{rule.ID, claims[i].key, claims[i].class}, Room: cmp.Or(rule.MaxWaiters, defaultWaiters),
 			})
 		}
 		first += n
@@ -328,7 +328,7 @@ func (w *waiter) behind() *waitingRule {
 func (w *waiter) keep() {
 	for i := range w.Positions {
 		if p := &w.Positions[i]; !w.Queued() {
-			p.Key.key = strings.Clone(p.Key.key)
+			p.Key.key, p.Key.class = strings.Clone(p.Key.key), strings.Clone(p.Key.class)
 		}
 	}
 }
@@ -383,10 +383,9 @@ func (w *waiter) deny(v *Verdict) bool {
 	now := w.limiter.now()
 	for i, rule := range w.rules {
 		retry := time.Duration(0)
-		for _, outcome := range v.each[rule.first : rule.first+rule.limits] {
-			if !outcome.Allowed {
-				retry = max(retry, outcome.RetryAfter)
-			}
+		d := v.decisionOf(rule.claim, rule.claims, v.each[rule.first:rule.first+rule.limits])
+		if !d.Allowed {
+			retry = d.RetryAfter
 		}
 		if rule.Rule == v.Rule { // whatever the outcomes are, of a failure policy for example
 			retry = max(retry, v.Decision.RetryAfter)

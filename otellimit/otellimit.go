@@ -115,9 +115,9 @@ func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 // policyAt is the policy of limit i of an operation.
 func policyAt(op *stint.Op, i int) *stint.Policy {
 	policy := op.Policy
-	for next := 0; policy != nil && i >= policy.Len() && next < len(op.And); next++ {
+	for next := 1; policy != nil && i >= policy.Len() && next < op.Claims(); next++ {
 		i -= policy.Len()
-		policy = op.And[next].Policy
+		policy = op.NthClaim(next).Policy
 	}
 	return policy
 }

@@ -140,8 +140,8 @@ var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // ownLabels are those that metrics of stint, of Go and of the process have themselves.
 var ownLabels = []string{
-	"action", "algorithm", "allowed", "cause", "direction", "kind", "le", "mode", "node", "outcome", "quantile",
-	"rule", "service", "set", "state", "version",
+	"action", "algorithm", "allowed", "cause", "class", "direction", "kind", "le", "mode", "node", "outcome", "quantile",
+	"rule", "service", "set", "state", "version", "via",
 }
 
 // WithLabels returns a registerer that gives every metric these labels, such as {"application": "shop"}. The values are

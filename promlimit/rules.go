@@ -1,7 +1,10 @@
 package promlimit
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +41,10 @@ const nearLimit = 5
 //	                                                     shadow_allowed; those that it could not decide: unavailable
 //	rate_limiter_rule_near_limit_total{rule,set}         requests that the rule admitted and that left a client a fifth
 //	                                                     of the limit, or less
+//	rate_limiter_rule_ways_total{rule,set,class,via,outcome}
+//	                                                     of these, those of rules that have classes, are within another
+//	                                                     rule or have an otherwise: by the request's class, and by what
+//	                                                     it was charged
 //	rate_limiter_default_denials_total                   requests denied since no rule holds for them
 //	rate_limiter_rules                                   rules that there are, disabled ones included
 //
@@ -45,9 +52,10 @@ const nearLimit = 5
 // a rule that goes takes its series with it. It is safe for concurrent use; make it with
 // [NewRules].
 type Rules struct {
-	tallies                    atomic.Pointer[tallies]
-	byDefault                  atomic.Uint64
-	decisions, near, none, all *prometheus.Desc
+	tallies   atomic.Pointer[tallies]
+	byDefault atomic.Uint64
+
+	decisions, ways, near, none, all *prometheus.Desc
 }
 
 // tally is what came of one rule's requests.
@@ -55,6 +63,33 @@ type tally struct {
 	set      string
 	outcomes [ruleOutcomes]atomic.Uint64
 	near     atomic.Uint64
+	ways     atomic.Pointer[map[string]*ways] // by class; "" is of requests whose class nobody asked for. nil: none
+}
+
+// ways is what came of the requests of a class, by what they were charged.
+type ways [len(ruleVias)][ruleOutcomes]atomic.Uint64
+
+// ruleVias are what a request can be charged by, as rules.Matched has it.
+var ruleVias = [...]string{"", rules.ViaGuaranteed, rules.ViaBorrowed, rules.ViaLimits, rules.ViaOtherwise}
+
+// waysOf adds to the classes that a tally counts apart those of a rule, with their counts so far.
+func waysOf(known map[string]*ways, rule *rules.Rule, old *tally) map[string]*ways {
+	if rule.Within == "" && rule.Otherwise == "" && !rule.Classes.Has() {
+		return known
+	}
+	counted := map[string]*ways{}
+	if before := old.ways.Load(); before != nil {
+		counted = *before
+	}
+	if known == nil {
+		known = map[string]*ways{}
+	}
+	for _, class := range append(slices.Collect(maps.Keys(rule.Classes.Keep)), "") {
+		if known[class] == nil {
+			known[class] = cmp.Or(counted[class], new(ways))
+		}
+	}
+	return known
 }
 
 // NewRules makes the metrics, without a rule, and registers them.
@@ -62,6 +97,9 @@ func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 	r := &Rules{
 		decisions: prometheus.NewDesc("rate_limiter_rule_decisions_total",
 			"Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.", []string{"rule", "set", "outcome"}, nil),
+		ways: prometheus.NewDesc("rate_limiter_rule_ways_total",
+			"Requests that a rule with classes, within another one or with an otherwise decided: by class, and by what they were charged.",
+			[]string{"rule", "set", "class", "via", "outcome"}, nil),
 		near: prometheus.NewDesc("rate_limiter_rule_near_limit_total",
 			"Requests that the rule admitted and that left a client a fifth of the limit, or less.", []string{"rule", "set"}, nil),
 		none: prometheus.NewDesc("rate_limiter_default_denials_total", "Requests that were denied since no rule holds for them.", nil, nil),
@@ -78,7 +116,7 @@ func (r *Rules) Set(sets ...*rules.Set) {
 	if known := r.tallies.Load(); known != nil {
 		old = *known
 	}
-	now := tallies{}
+	now, apart := tallies{}, map[*tally]map[string]*ways{}
 	for _, set := range sets {
 		if set == nil {
 			continue
@@ -89,6 +127,12 @@ func (r *Rules) Set(sets ...*rules.Set) {
 				t = &tally{set: rule.Set}
 			}
 			now[rule.ID] = t
+			apart[t] = waysOf(apart[t], &rule, t)
+		}
+	}
+	for t, classes := range apart {
+		if t.ways.Store(nil); classes != nil {
+			t.ways.Store(&classes)
 		}
 	}
 	r.tallies.Store(&now)
@@ -106,7 +150,13 @@ func (r *Rules) Observe(_ context.Context, e *stint.Event) {
 		return
 	}
 	if t := (*r.tallies.Load())[e.Rule]; t != nil {
-		t.outcomes[outcomeOf(e)].Add(1)
+		outcome := outcomeOf(e)
+		t.outcomes[outcome].Add(1)
+		if classes := t.ways.Load(); classes != nil {
+			if of := (*classes)[e.Class]; of != nil {
+				of[max(0, slices.Index(ruleVias[:], e.Via))][outcome].Add(1)
+			}
+		}
 		if !e.Shadow && Near(&e.Decision) {
 			t.near.Add(1)
 		}
@@ -149,9 +199,20 @@ func outcomeOf(e *stint.Event) int {
 	}
 }
 
+// each calls do for what has come about.
+func (w *ways) each(do func(via, outcome int, n uint64)) {
+	for via := range w {
+		for outcome := range w[via] {
+			if n := w[via][outcome].Load(); n > 0 {
+				do(via, outcome, n)
+			}
+		}
+	}
+}
+
 // Describe implements [prometheus.Collector].
 func (r *Rules) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{r.decisions, r.near, r.none, r.all} {
+	for _, desc := range []*prometheus.Desc{r.decisions, r.ways, r.near, r.none, r.all} {
 		descs <- desc
 	}
 }
@@ -172,6 +233,13 @@ func (r *Rules) Collect(metrics chan<- prometheus.Metric) {
 		}
 		if n := t.near.Load(); n > 0 {
 			count(r.near, n, id, t.set)
+		}
+		if classes := t.ways.Load(); classes != nil {
+			for class, of := range *classes {
+				of.each(func(via, outcome int, n uint64) {
+					count(r.ways, n, id, t.set, class, ruleVias[via], ruleOutcomeNames[outcome])
+				})
+			}
 		}
 	}
 }

@@ -49,6 +49,10 @@ const (
 # HELP rate_limiter_rule_near_limit_total Requests that the rule admitted and that left a client a fifth of the limit, or less.
 # TYPE rate_limiter_rule_near_limit_total counter
 `
+	waysHelp = `
+# HELP rate_limiter_rule_ways_total Requests that a rule with classes, within another one or with an otherwise decided: by class, and by what they were charged.
+# TYPE rate_limiter_rule_ways_total counter
+`
 	defaultHelp = `
 # HELP rate_limiter_default_denials_total Requests that were denied since no rule holds for them.
 # TYPE rate_limiter_default_denials_total counter
@@ -120,6 +124,71 @@ rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="tried",set=""} 1
 	expect(byDefault + decisionsHelp + shop + near + rulesHelp + "rate_limiter_rules 2\n")
 	r.Set(compile(t, rule("shop", nil)))
 	expect(byDefault + rulesHelp + "rate_limiter_rules 1\n")
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// Rules with classes or ways count by them, and a class that goes takes its series along.
+func TestRuleWays(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	r, err := promlimit.NewRules(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	org := rules.Rule{ID: "org", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(10, stint.PerHour(10))}}
+	team := func(keep map[string]rules.Percent) rules.Rule {
+		return rules.Rule{
+			ID: "team", Set: "s", Within: "org", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Borrow: rules.Borrow{Any: true},
+			Guaranteed: map[string]rules.Floor{"ann": {Capacity: 2, Refill: stint.PerHour(2)}},
+			Classes:    rules.Classes{By: rules.ClassBy{Attribute: "class"}, Default: "batch", Keep: keep},
+		}
+	}
+	set := compile(t, org, team(map[string]rules.Percent{"batch": 50, "critical": 0}))
+	r.Set(set, nil)
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v enforce.Verdict
+	ask := func(user, class string) {
+		t.Helper()
+		if err := limiter.Decide(t.Context(), &rules.Request{Path: "/", User: user, Attributes: map[string]string{"class": class}}, &v); err != nil {
+			t.Fatal(err)
+		}
+		v.Tell(t.Context(), &stint.Event{}, r.Observe)
+	}
+	for range 5 { // 2 of them guaranteed, and 2 borrowed of the 8 that nobody is sure of, half of which stay
+		ask("ann", "")
+	}
+	for range 5 {
+		ask("ben", "critical")
+	}
+	ask("", "critical")
+	expect := func(want string) {
+		t.Helper()
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "rate_limiter_rule_ways_total"); err != nil {
+			t.Error(err)
+		}
+	}
+	const critical = `rate_limiter_rule_ways_total{class="critical",outcome="allowed",rule="team",set="s",via="borrowed"} 4
+rate_limiter_rule_ways_total{class="critical",outcome="denied",rule="team",set="s",via=""} 1
+`
+	const none = `rate_limiter_rule_ways_total{class="",outcome="missing",rule="team",set="s",via=""} 1
+`
+	const batch = `rate_limiter_rule_ways_total{class="batch",outcome="allowed",rule="team",set="s",via="borrowed"} 2
+rate_limiter_rule_ways_total{class="batch",outcome="allowed",rule="team",set="s",via="guaranteed"} 2
+rate_limiter_rule_ways_total{class="batch",outcome="denied",rule="team",set="s",via=""} 1
+`
+	expect(waysHelp + none + batch + critical)
+	other := compile(t, org, team(map[string]rules.Percent{"batch": 50, "normal": 0}))
+	r.Set(other, set)
+	expect(waysHelp + none + batch + critical)
+	r.Set(other)
+	ask("ben", "critical") // by a request that began before
+	expect(waysHelp + none + batch)
+	r.Set(compile(t, org, rule("team", func(r *rules.Rule) { r.Set = "s" })))
+	expect("")
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}

@@ -2,8 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -28,9 +26,11 @@ const (
 	Banned
 	// Lacking requests are denied as they lack what the rule's scope asks for.
 	Lacking
+	// Included requests are decided by another rule that holds for them, within this rule's limits.
+	Included
 )
 
-var outcomeNames = []string{"limited", "skipped", "unlimited", "banned", "lacking"}
+var outcomeNames = []string{"limited", "skipped", "unlimited", "banned", "lacking", "included"}
 
 // String is the outcome in a word.
 func (s Outcome) String() string { return nameOf(outcomeNames, uint8(s)) }
@@ -49,6 +49,17 @@ type Matched struct {
 	And []stint.Claim
 	// Named is how many of the claims, Claim first, have costs that a request may name.
 	Named int
+	// Vias say of each claim, Claim first, what a request is charged by that takes of it, such as ViaBorrowed. Default: nil,
+	// the rule's own limits.
+	Vias []string
+	// Class is the request's class, if the rule has classes.
+	Class string
+	// Client is the key of the client that the rule counts, if Outcome is Limited. Of a rule with Within or Otherwise, claims
+	// on limits of another rule have the key of that rule's client.
+	Client string
+	// By is the rule that decides, within this one's limits, if Outcome is Included and a request was matched. It must not be
+	// changed.
+	By *Rule
 }
 
 // NeedsReserve reports whether only a Reserve can take of the rule's limits, as one of them is of concurrency.
@@ -57,20 +68,107 @@ func (h *Matched) NeedsReserve() bool {
 		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() }))
 }
 
+// NeedsReserve reports whether one of the rule's own limits is of concurrency, so that only a Reserve is decided by it. Overrides may
+// have other limits.
+func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
+
+// ReserveAlone says of a rule of the set that only a Reserve is decided by it, or by overrides of it, whose limits are of
+// concurrency: other requests are admitted without it. "" if there is nothing to say.
+func (s *Set) ReserveAlone(id string) string {
+	c := s.byID[id]
+	if c == nil {
+		return ""
+	}
+	if c.NeedsReserve() {
+		return "has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out"
+	}
+	first, n := 0, 0
+	for i := range c.Overrides {
+		if hasPlaces(c.Overrides[i].Limits) {
+			if n++; n == 1 {
+				first = i
+			}
+		}
+	}
+	const consequence = "only reserves are decided by %s, evaluate and forward-auth admit %s without this rule"
+	switch n { // and no client, whose name may be an API key
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("has a concurrency limit in overrides[%d]: "+consequence, first, "it", "its client")
+	}
+	return fmt.Sprintf("has a concurrency limit in %d overrides, overrides[%d] the first: "+consequence, n, first, "them", "their clients")
+}
+
 // At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
-// that the request names and that is none.
+// that the request names and that is none, or above the rule's MaxCost.
 //
 // The claim's key is the client as an [Override] names it, with these exceptions, none of which can be the
 // key of another client: an API key, and what is no printable text or longer than a key may be, appears as
 // its SHA-256, behind \sha256: ; a client counted by address, as Missing says, appears behind \ip: .
-func (m *Matches) At(i int) (Matched, error) { return m.match(i, false) }
+func (m *Matches) At(i int) (Matched, error) { return m.match(i, false, true) }
 
-// AtEnd is At for the end of what a client holds: one that an override bans by now has the rule's own limits.
-func (m *Matches) AtEnd(i int) (Matched, error) { return m.match(i, true) }
+// AtSettle is At for what has been decided before, which a cost above the rule's MaxCost does not undo: a settlement or a
+// reset.
+func (m *Matches) AtSettle(i int) (Matched, error) { return m.match(i, false, false) }
 
-func (m *Matches) match(i int, ending bool) (Matched, error) {
-	c, address := &m.rules[i], m.request.Address
-	h, t := Matched{Rule: &c.Rule}, &c.own
+// AtEnd is AtSettle for the end of what a client holds: one that an override bans by now has the rule's own limits.
+func (m *Matches) AtEnd(i int) (Matched, error) { return m.match(i, true, false) }
+
+// match is At. If the cost is bounded, one above the rule's MaxCost is an error.
+func (m *Matches) match(i int, ending, bounded bool) (Matched, error) {
+	c := &m.rules[i]
+	h := Matched{Rule: &c.Rule}
+	if by := m.includedBy(c.compiled, ending); by != nil {
+		h.Outcome, h.By = Included, &by.Rule
+		return h, nil
+	}
+	var key string
+	var t *terms
+	if key, t, h.Outcome = m.client(c, ending); h.Outcome != Limited {
+		return h, nil
+	}
+	keep, class := c.classOf(m.request)
+	h.Class, h.Client = class, key
+	var err error
+	m.lend(&h)
+	switch {
+	case c.parent != nil:
+		err = m.matchWithin(&h, c.compiled, key, keep, ending, bounded)
+	default:
+		if err = h.decideBy(c.compiled, t, key, m.cost, keep); err == nil && c.otherwise != nil && h.Outcome == Limited {
+			err = m.decideOtherwise(&h, c.compiled, ending)
+		}
+	}
+	if m.own(&h); err != nil {
+		return Matched{Rule: h.Rule}, err
+	}
+	return h, nil
+}
+
+// matchWithin makes the claims of a rule that is within others.
+func (m *Matches) matchWithin(h *Matched, c *compiled, key string, keep Percent, ending, bounded bool) error {
+	permits, err := m.cost(&c.Cost)
+	if err != nil {
+		return err
+	}
+	if bounded && c.MaxCost > 0 && permits > c.MaxCost {
+		return stint.Invalid(cmp.Or(c.Cost.Header, c.Cost.Attribute), permits, fmt.Sprintf("a cost of 1 to %d, the rule's max_cost", c.MaxCost))
+	}
+	if h.Outcome = m.findLevels(c, key, ending); h.Outcome != Limited {
+		return nil
+	}
+	h.decideWithin(m.levels, max(permits, 1), keep)
+	if g := (group{cost: c.Cost}); g.named() {
+		h.Named = len(h.Vias)
+	}
+	return nil
+}
+
+// client is the key of the client that a rule counts, and its terms, or the outcome if there are none to be decided by.
+func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome Outcome) {
+	address := m.request.Address
+	t = &c.own
 	lacks := m.appendClient(c) || c.PartitionBy != "" && m.partition(c) == ""
 	switch {
 	case !lacks:
@@ -78,34 +176,29 @@ func (m *Matches) match(i int, ending bool) (Matched, error) {
 			t = o
 		}
 	case c.Missing == MissingSkip:
-		h.Outcome = Skipped
-		return h, nil
+		return "", nil, Skipped
 	case c.Missing == MissingIP && address != "":
 		m.key = appendPart(append(m.key[:0], fallbackPrefix...), PerIP, keyPart{text: address})
 	default:
-		h.Outcome = Lacking
-		return h, nil
+		return "", nil, Lacking
 	}
-	var key string
 	switch string(m.key) { // without allocating what is there
 	case address:
 		key = address
 	case "*":
 		key = "*"
 	default:
-		key = string(bounded(m.key))
+		key = m.keyText()
 	}
 	if value := m.partition(c); value != "" && !lacks {
 		key = inPartition(partitionTag(value), key)
 	}
-	if err := h.decideBy(t, key, m.cost); err != nil {
-		return Matched{Rule: h.Rule}, err
-	}
-	return h, nil
+	return key, t, Limited
 }
 
-// decideBy makes the claims of a client, of which cost tells the permits, or says why there are none.
-func (h *Matched) decideBy(t *terms, key string, cost func(*Cost) (int64, error)) error {
+// decideBy makes the claims of a client, of which cost tells the permits, or says why there are none. What a class leaves
+// to others is kept, and what floors within the rule's limit need.
+func (h *Matched) decideBy(c *compiled, t *terms, key string, cost func(*Cost) (int64, error), class Percent) error {
 	switch {
 	case t.unlimited:
 		h.Outcome = Unlimited
@@ -118,7 +211,10 @@ func (h *Matched) decideBy(t *terms, key string, cost func(*Cost) (int64, error)
 		if err != nil {
 			return err
 		}
-		claim := stint.Claim{Key: key, Policy: g.policy, Permits: permits}
+		claim := stint.Claim{Key: key, Policy: g.policy, Permits: permits, Keep: c.kept}
+		if class > 0 {
+			claim.Keep += class.of(g.policy.Limit(0).Capacity - c.kept)
+		}
 		if i == 0 {
 			h.Claim = claim
 		} else {
@@ -197,8 +293,13 @@ func (m *Matches) value(c *match, i int) string {
 	}
 }
 
-// partition is what the request has for the rule's PartitionBy.
-func (m *Matches) partition(c *match) string { return m.request.Attributes[c.PartitionBy] }
+// partition is what the request has for the rule's PartitionBy; "" without one, whatever attributes it has.
+func (m *Matches) partition(c *match) string {
+	if c.PartitionBy == "" {
+		return ""
+	}
+	return m.request.Attributes[c.PartitionBy]
+}
 
 // Lacks are the scopes of the i-th rule that the request has nothing for, in the rule's order, and the attribute of its
 // PartitionBy as a scope: nil if it lacks nothing. PerIP is the last of them also where the request would be counted by its address as Missing
@@ -245,12 +346,11 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 		}
 		return client, nil
 	}
-	parts, err := r.partsOf("key", client, bits, networks)
+	key, _, err := r.readKey("key", client, bits, networks)
 	if err != nil {
 		return "", err
 	}
-	key, _ := r.keyOf(parts)
-	return inPartition(tag, string(bounded(key))), nil
+	return inPartition(tag, key), nil
 }
 
 // ClientClaims are the key and the policies under which a rule may have counted a client: its own
@@ -268,6 +368,11 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 	for _, g := range groups {
 		claims = append(claims, stint.Claim{Key: key, Policy: g.policy})
 	}
+	for _, policy := range []*stint.Policy{c.floorOf(key), c.borrow} {
+		if policy != nil {
+			claims = append(claims, stint.Claim{Key: key, Policy: policy})
+		}
+	}
 	return claims, nil
 }
 
@@ -281,8 +386,19 @@ func (s *Set) ClientMatch(id, client string) (Matched, error) {
 	if o == nil {
 		o = &c.own
 	}
-	h := Matched{Rule: &c.Rule}
-	return h, h.decideBy(o, key, func(*Cost) (int64, error) { return 1, nil })
+	h := Matched{Rule: &c.Rule, Client: key}
+	for i, policy := range []*stint.Policy{c.floorOf(key), c.borrow} {
+		if policy != nil {
+			h.add(stint.Claim{Key: key, Policy: policy, Permits: 1}, []string{ViaGuaranteed, ViaBorrowed}[i])
+		}
+	}
+	if c.parent != nil {
+		if h.Claim.Policy == nil {
+			h.Outcome = Included
+		}
+		return h, nil
+	}
+	return h, h.decideBy(c, o, key, func(*Cost) (int64, error) { return 1, nil }, 0)
 }
 
 // client finds the rule, the key and the override of a client, which is nil if it has none.
@@ -328,273 +444,4 @@ func (c *compiled) overrideOf(key []byte, start int, address string, buffer *[]b
 		}
 	}
 	return nil
-}
-
-// partsOf takes a client of the rule apart, or reports why the rule can have no such client. With networks a part may
-// stand for the addresses of several clients.
-func (r *Rule) partsOf(param, client string, bits int, networks bool) ([]keyPart, error) {
-	shown := r.shownKey(client)
-	parts, err := splitKey(param, client, shown)
-	switch {
-	case err != nil:
-		return nil, err
-	case r.counts(Global) && client != "*":
-		return nil, stint.Invalid(param, shown, "* with the scope global")
-	case len(parts) != len(r.Scope):
-		return nil, stint.Invalid(param, shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
-	}
-	for i, p := range parts {
-		if p.hashed && r.Scope[i] != PerAPIKey {
-			return nil, stint.Invalid(param, shown, `\sha256: in the place of an API key only`)
-		}
-		if r.Scope[i] != PerIP {
-			continue
-		}
-		if allowed := addressFault(p.text, bits, networks); allowed != "" {
-			if len(r.Scope) > 1 {
-				allowed = "in the place of " + PerIP + ": " + allowed
-			}
-			return nil, stint.Invalid(param, shown, allowed)
-		}
-	}
-	return parts, nil
-}
-
-// shownKey is a client as a fault names it, which more people read than an API key.
-func (r *Rule) shownKey(client string) string {
-	if r.counts(PerAPIKey) {
-		return fmt.Sprintf("one of %d bytes", len(client))
-	}
-	return client
-}
-
-// counts reports whether the scope has a part.
-func (r *Rule) counts(scope string) bool { return slices.Contains(r.Scope, scope) }
-
-const (
-	// fallbackPrefix begins the keys of clients that are counted by address, as [MissingIP] says.
-	fallbackPrefix = `\ip:`
-	// hashPrefix begins what stands for a text that is not shown: its SHA-256 in lower hexadecimal
-	// digits follows. As a part of a client it can't be taken for a text, which has \\ for its \.
-	hashPrefix = `\sha256:`
-	// hashBytes is how long such a part is.
-	hashBytes = len(hashPrefix) + 64
-)
-
-// A keyPart is one part of a client as an override names it.
-type keyPart struct {
-	text   string
-	hashed bool // text is what stands for an API key: hashPrefix and its SHA-256
-}
-
-// splitKey takes an override's key apart. A fault shows it as shown.
-func splitKey(param, key, shown string) ([]keyPart, error) {
-	var parts []keyPart
-	for rest, more := key, true; more; {
-		part, after, ok := cutPart(rest)
-		if !ok {
-			return nil, stint.Invalid(param, shown, `a \ only before | and \`)
-		}
-		parts = append(parts, part)
-		rest, more = strings.CutPrefix(after, "|")
-	}
-	if slices.ContainsFunc(parts, func(p keyPart) bool { return p.text == "" }) {
-		return nil, stint.Invalid(param, shown, "a client, of which no part is empty")
-	}
-	return parts, nil
-}
-
-// cutPart takes the first part off a key. The rest begins with | or is "".
-func cutPart(key string) (part keyPart, after string, ok bool) {
-	if hash, after := cutHash(key); hash != "" {
-		return keyPart{hash, true}, after, true
-	}
-	var text []byte
-	for i := 0; i < len(key); i++ {
-		switch c := key[i]; {
-		case c == '|':
-			return keyPart{text: string(text)}, key[i:], true
-		case c == '\\' && i+1 < len(key) && (key[i+1] == '|' || key[i+1] == '\\'):
-			i++
-			text = append(text, key[i])
-		case c == '\\':
-			return keyPart{}, "", false
-		default:
-			text = append(text, c)
-		}
-	}
-	return keyPart{text: string(text)}, "", true
-}
-
-// cutHash takes a part that stands for an API key off a client; "" if there is none at its beginning.
-func cutHash(client string) (hash, after string) {
-	digits, found := strings.CutPrefix(client, hashPrefix)
-	if !found || len(client) < hashBytes || len(client) > hashBytes && client[hashBytes] != '|' {
-		return "", ""
-	}
-	digits = digits[:hashBytes-len(hashPrefix)]
-	if _, err := hex.DecodeString(digits); err != nil || strings.ToLower(digits) != digits {
-		return "", ""
-	}
-	return client[:hashBytes], client[hashBytes:]
-}
-
-// keyOf is the key of a client, as long as it may be, and where in it the client's address begins.
-func (r *Rule) keyOf(parts []keyPart) (key []byte, address int) {
-	for i, p := range parts {
-		if i > 0 {
-			key = append(key, '|')
-		}
-		if r.Scope[i] == PerIP {
-			address = len(key)
-		}
-		key = appendPart(key, r.Scope[i], p)
-	}
-	return key, address
-}
-
-// appendPart appends a part of a client's key: as an override writes it, or its hash if it can't be shown.
-func appendPart(key []byte, scope string, p keyPart) []byte {
-	switch {
-	case p.hashed:
-		return append(key, p.text...)
-	case scope == PerAPIKey || !isPrintable(p.text):
-		return append(key, hashed(escape(nil, p.text))...)
-	default:
-		return escape(key, p.text)
-	}
-}
-
-// bounded is the text as a key, or its hash if it is too long for one.
-func bounded(text []byte) []byte {
-	if len(text) <= stint.MaxKeyBytes {
-		return text
-	}
-	return []byte(hashed(text))
-}
-
-func hashed(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hashPrefix + hex.EncodeToString(sum[:])
-}
-
-// HashedClient is what stands for a client, or a part of one, of which nothing may be shown: \sha256:
-// and its SHA-256. It is the text itself if that is one already.
-func HashedClient(client string) string {
-	if hash, after := cutHash(client); hash != "" && after == "" {
-		return client
-	}
-	return hashed([]byte(client))
-}
-
-// JoinKey writes the parts of a client as an [Override] names it.
-func JoinKey(parts ...string) string {
-	var key []byte
-	for i, part := range parts {
-		if i > 0 {
-			key = append(key, '|')
-		}
-		key = escape(key, part)
-	}
-	return string(key)
-}
-
-// escape appends a part of a client so that it does not end before its end.
-func escape(key []byte, part string) []byte {
-	for i := range len(part) {
-		if part[i] == '|' || part[i] == '\\' {
-			key = append(key, '\\')
-		}
-		key = append(key, part[i])
-	}
-	return key
-}
-
-const (
-	// defaultIPv6Prefix is by how many bits of their address IPv6 clients are counted, as package clientip has it.
-	defaultIPv6Prefix = 64
-	// noAddress is the key of clients without an address, as on a Unix socket.
-	noAddress = "unknown"
-)
-
-// addressFault says what would be right where a text is not the key of a client by its address, as
-// clientip.Resolver.KeyOf writes it: an IPv4 address, an IPv6 network of so many bits, or unknown; with networks it may
-// also be a network of several clients. bits 0 stands for any number. It is "" if nothing is wrong: no request has
-// another key.
-func addressFault(text string, bits int, networks bool) (allowed string) {
-	if text == noAddress || isAddressKey(text, bits) {
-		return ""
-	}
-	address, length, ok := readAddress(text)
-	most := cmp.Or(bits, address.BitLen())
-	if !networks {
-		most = cmp.Or(bits, defaultIPv6Prefix)
-	}
-	shorter := ok && length < address.BitLen() && (address.Is4() || length < most)
-	if networks && shorter {
-		if canonical := netip.PrefixFrom(address, length).Masked().String(); canonical != text {
-			return canonical + ", as the network is written"
-		}
-		return ""
-	}
-	if bits == 0 {
-		bits = defaultIPv6Prefix
-	}
-	switch {
-	case ok && networks && address.Is6() && length > bits && strings.Contains(text, "/"):
-		return fmt.Sprintf(
-			"a network of up to %d bits, by which IPv6 clients are counted (ipv6_prefix), such as %s", bits,
-			addressKey(address, bits),
-		)
-	case ok && !shorter:
-		return addressKey(address, bits) + ", by which the client is counted"
-	case ok && address.Is4():
-		return "a single address of IPv4, by which clients are counted"
-	case ok:
-		return networkForm(bits) + ", by which clients are counted"
-	case networks:
-		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, a network such as 10.0.0.0/8 or 2001:db8::/32, or %s", networkForm(bits), noAddress)
-	default:
-		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, or %s", networkForm(bits), noAddress)
-	}
-}
-
-// isAddressKey reports whether the text is the key of an address, with any number of bits if that is 0.
-func isAddressKey(text string, bits int) bool {
-	address, length, ok := readAddress(text)
-	if !ok || address.Is4() || bits != 0 {
-		return ok && addressKey(address, bits) == text
-	}
-	return length > 0 && addressKey(address, length) == text
-}
-
-// addressKey is the key of an address.
-func addressKey(address netip.Addr, bits int) string {
-	if address.Is4() || bits == address.BitLen() {
-		return address.String()
-	}
-	return netip.PrefixFrom(address, bits).Masked().String()
-}
-
-// networkForm is what the key of an IPv6 address is like.
-func networkForm(bits int) string {
-	example := addressKey(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 5: 1, 7: 2, 15: 1}), bits)
-	if !strings.Contains(example, "/") {
-		return "an IPv6 address such as " + example
-	}
-	return fmt.Sprintf("an IPv6 network of %d bits such as %s", bits, example)
-}
-
-// readAddress reads an address or a network as people write them, with how many bits of it count.
-func readAddress(text string) (address netip.Addr, length int, ok bool) {
-	text = strings.TrimSpace(text)
-	if network, err := netip.ParsePrefix(text); err == nil && !network.Addr().Is4In6() {
-		return network.Addr(), network.Bits(), true
-	}
-	if peer, err := netip.ParseAddrPort(text); err == nil {
-		text = peer.Addr().String()
-	}
-	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
-	address = address.WithZone("").Unmap()
-	return address, address.BitLen(), err == nil
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Matches are the rules that hold for a request, by priority and ID. The zero value is ready to
-// use; [Set.Match] fills it again and again without allocating. It is not safe for
-// concurrent use.
+// use; [Set.Match] fills it again and again without allocating, and the lists of what was matched before are then
+// used again. It is not safe for concurrent use.
 type Matches struct {
 	request *Request
 	decoded decoded
@@ -26,6 +26,50 @@ type Matches struct {
 	seen    []*compiled // the first ones of what header fields led to
 	rules   []match
 	found   []uint64 // a bit for each rule that an earlier variant matched, by rank; of a path with others
+
+	keys   [4]string // the last ones that were made of key
+	newest int       // of keys
+	and    []stint.Claim
+	vias   []string
+	levels []level
+}
+
+// lend gives a rule room for its lists behind those of others.
+func (m *Matches) lend(h *Matched) {
+	h.And, h.Vias = m.and[len(m.and):], m.vias[len(m.vias):]
+}
+
+// own ends the lists of a rule, which other rules' lists follow.
+func (m *Matches) own(h *Matched) {
+	m.and, h.And = ended(m.and, h.And)
+	m.vias, h.Vias = ended(m.vias, h.Vias)
+}
+
+// ended are a buffer with a part that was appended behind its end, and the part alone. A part that did not fit has a memory
+// of its own, and the buffer is a larger one for what follows.
+func ended[T any](buffer, part []T) (rest, own []T) {
+	n := len(buffer) + len(part)
+	switch {
+	case len(part) == 0:
+		return buffer, nil
+	case n > cap(buffer):
+		return make([]T, 0, 2*n), part
+	default:
+		return buffer[:n], part[:len(part):len(part)]
+	}
+}
+
+// keyText is the key that was written, as a text: one that was made before if it is among the last.
+func (m *Matches) keyText() string {
+	key := bounded(m.key)
+	for i := range m.keys {
+		if m.keys[i] == string(key) {
+			return m.keys[i]
+		}
+	}
+	m.newest = (m.newest + 1) % len(m.keys)
+	m.keys[m.newest] = string(key)
+	return m.keys[m.newest]
 }
 
 // A match is a rule and the first variant of the path that its pattern matched.
@@ -48,7 +92,7 @@ func (s *Set) Match(r *Request, m *Matches) error { return s.match(r, m, false) 
 func (s *Set) MatchUnambiguous(r *Request, m *Matches) error { return s.match(r, m, true) }
 
 func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
-	m.request, m.rules = r, m.rules[:0]
+	m.request, m.rules, m.and, m.vias = r, m.rules[:0], m.and[:0], m.vias[:0]
 	if s.hosts != nil || s.below != nil {
 		if !isHost(r.Host) {
 			return stint.Invalid("host", r.Host[:min(len(r.Host), maxText)], plainHosts)

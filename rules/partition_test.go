@@ -109,3 +109,64 @@ func TestPartitionMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestNoPartition: of a rule without partition_by no attribute chooses the partition, not even one that has no name. Else a
+// request would have another state for each value of it.
+func TestNoPartition(t *testing.T) {
+	set := compile(t, rules.Rule{ID: "all", Scope: []string{rules.Global}, Limits: []stint.Limit{ten}})
+	var m rules.Matches
+	if err := set.Match(&rules.Request{Path: "/", Attributes: map[string]string{"": "mine"}}, &m); err != nil {
+		t.Fatal(err)
+	}
+	if matched, err := m.At(0); err != nil || matched.Claim.Key != "*" {
+		t.Errorf("the client is %q, %v", matched.Claim.Key, err)
+	}
+}
+
+// A rule is scattered if a request may be charged to it and to another one in another partition of a cluster.
+func TestScattered(t *testing.T) {
+	tenth := []stint.Limit{ten}
+	org, team := organisation()
+	user := users()
+	included := rules.Rule{ID: "included", Scope: []string{rules.PerUser}, Missing: rules.MissingSkip, Limits: tenth, Otherwise: "extra"}
+	extra := rules.Rule{ID: "extra", Scope: []string{rules.PerUser}, Missing: rules.MissingSkip, Limits: tenth}
+	partitioned := func(r rules.Rule, by string) rules.Rule {
+		r.PartitionBy, r.Missing = by, rules.MissingSkip
+		return r
+	}
+	otherScope, alone := extra, extra
+	otherScope.Scope, alone.ID = []string{rules.PerAPIKey}, "included"
+	for _, test := range []struct {
+		name string
+		list []rules.Rule
+		want map[string]string // the other rule, by rule
+	}{
+		{"a team", []rules.Rule{org, team}, map[string]string{"team": "org"}},
+		{"three levels", []rules.Rule{org, team, user}, map[string]string{"team": "org", "user": "team"}},
+		{"with partition_by", []rules.Rule{partitioned(org, "tenant"), partitioned(team, "tenant"), partitioned(user, "tenant")}, nil},
+		{"one client of one key", []rules.Rule{included, extra}, nil},
+		{"another scope", []rules.Rule{included, otherScope}, map[string]string{"included": "extra"}},
+		{"another partition_by", []rules.Rule{partitioned(included, "tenant"), partitioned(extra, "region")}, map[string]string{"included": "extra"}},
+		{"one partition_by", []rules.Rule{partitioned(included, "tenant"), partitioned(otherScope, "tenant")}, nil},
+		{"only one has it", []rules.Rule{partitioned(included, "tenant"), extra}, map[string]string{"included": "extra"}},
+		{"alone", []rules.Rule{alone}, nil},
+	} {
+		set, err := rules.Compile(test.list, rules.Options{})
+		if err != nil {
+			t.Fatal(test.name, err)
+		}
+		for _, rule := range test.list {
+			got, other := set.Scattered(rule.ID), test.want[rule.ID]
+			if (got == "") != (other == "") || !strings.HasPrefix(got, "its clients and those of rule "+other) && got != "" {
+				t.Errorf("%s: of rule %s it is said %q, want %q", test.name, rule.ID, got, other)
+			}
+		}
+	}
+	included.Disabled, otherScope.Disabled = true, true
+	if set, err := rules.Compile([]rules.Rule{included, otherScope}, rules.Options{}); err != nil || set.Scattered("included") != "" {
+		t.Errorf("a rule that is disabled: %v", err)
+	}
+	if none := new(rules.Set).Scattered("team"); none != "" {
+		t.Errorf("a rule that is not there: %s", none)
+	}
+}

@@ -106,7 +106,9 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
 		"OnExceed": rules.Shadow, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
 		"Timeout": time.Second, "PartitionBy": "tenant", "Reserve": rules.Reserve{TTL: time.Minute, OnExpiry: rules.Keep}, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
-		"Name": "A", "Set": "s", "Methods": []string{"GET"}, "Paths": one("/a"), "Except": one("/a/b"), "Hosts": one("a"), "Headers": map[string]string{"A": "b"}, "Attributes": map[string][]string{"plan": {"free"}},
+		"Within": nil, "Guaranteed": nil, "Weights": nil, "Borrow": nil, "MaxCost": nil, "Otherwise": nil, // see TestFamilyIsAChange
+		"Classes": rules.Classes{By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"a": 0}, Default: "a"},
+		"Name":    "A", "Set": "s", "Methods": []string{"GET"}, "Paths": one("/a"), "Except": one("/a/b"), "Hosts": one("a"), "Headers": map[string]string{"A": "b"}, "Attributes": map[string][]string{"plan": {"free"}},
 	}
 	check := func(name string, set func(r *rules.Rule)) {
 		old := rule("a")
@@ -146,4 +148,35 @@ func TestEveryFieldIsAChange(t *testing.T) {
 	}
 	check("Unlimited", func(r *rules.Rule) { r.Limits, r.Unlimited = nil, true })
 	check("Banned", func(r *rules.Rule) { r.Limits, r.Banned = nil, true })
+}
+
+// TestFamilyIsAChange sets each field that relates a rule to another one.
+func TestFamilyIsAChange(t *testing.T) {
+	org := rules.Rule{ID: "org", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(100, stint.PerSecond(100))}}
+	team := rules.Rule{
+		ID: "a", Within: "org", Scope: []string{rules.PerIP}, Cost: rules.Cost{Attribute: "n"}, MaxCost: 5, Borrow: rules.Borrow{Any: true},
+		Guaranteed: map[string]rules.Floor{"192.0.2.1": {Capacity: 10, Refill: stint.PerSecond(10)}},
+	}
+	other := org
+	other.ID = "other"
+	for name, set := range map[string]func(r *rules.Rule){
+		"Within":     func(r *rules.Rule) { r.Within = "other" },
+		"Guaranteed": func(r *rules.Rule) { r.Guaranteed = nil },
+		"Weights": func(r *rules.Rule) {
+			r.Guaranteed, r.Weights = nil, map[string]int64{"192.0.2.1": 1}
+		},
+		"Borrow":  func(r *rules.Rule) { r.Borrow = rules.Borrow{Rate: stint.PerSecond(1)} },
+		"MaxCost": func(r *rules.Rule) { r.MaxCost = 6 },
+	} {
+		changed := team.Clone()
+		set(&changed)
+		if changes := compile(t, org, other, changed).ChangesFrom(compile(t, org, other, team)); !equalIDs(changes.Changed, "a") {
+			t.Errorf("%s changed, and that is no change", name)
+		}
+	}
+	quota := rule("a")
+	quota.Otherwise = "org"
+	if changes := compile(t, org, quota).ChangesFrom(compile(t, org, rule("a"))); !equalIDs(changes.Changed, "a") {
+		t.Error("Otherwise changed, and that is no change")
+	}
 }

@@ -66,6 +66,9 @@ type Options struct {
 	// clientip.Config has it: overrides that name other networks would never apply, and are faults.
 	// Default: 0, which is 64.
 	IPv6Prefix int
+	// Alone says that the rules are some of a set, to be checked each by itself: how they stand to others by Within and
+	// Otherwise is not looked at, and the set can't decide. Default: false.
+	Alone bool
 }
 
 // A Set is rules ready to be matched. It is immutable and safe for concurrent use; make it
@@ -93,6 +96,8 @@ type compiled struct {
 	fields     []field
 	parameters []bool            // which parts of the scope are parameters of the paths
 	overrides  map[string]*terms // by the client's key
+	classNames map[string]string
+	family
 	// lengths of those that overrides have in the place of an address, the longest first: of IPv4, and of IPv6
 	networks [2][]int
 }
@@ -101,20 +106,22 @@ type compiled struct {
 type terms struct {
 	groups    []group
 	unlimited bool
+	within    bool // what the client has is in floors, and borrowed
 }
 
 // A group is limits of one cost. All groups of a rule have the rule's policy name, so that a limit's state is the same
 // in each.
 type group struct {
-	policy *stint.Policy
-	cost   Cost
+	policy   *stint.Policy
+	cost     Cost
+	capacity int64 // of each of them where classes leave a part of it; else 0
 }
 
 // named reports whether a request may name the cost.
 func (g *group) named() bool { return g.cost.Header != "" || g.cost.Attribute != "" }
 
 // bans reports whether the client is banned.
-func (t *terms) bans() bool { return !t.unlimited && len(t.groups) == 0 }
+func (t *terms) bans() bool { return !t.unlimited && !t.within && len(t.groups) == 0 }
 
 // limits is how many there are.
 func (t *terms) limits() (n int) {
@@ -167,6 +174,11 @@ func Compile(list []Rule, options Options) (*Set, error) {
 			s.rules[i] = c
 		}
 		s.byID[c.ID] = c
+	}
+	if !options.Alone {
+		if err := s.relate(first, options.Previous); err != nil {
+			return nil, err
+		}
 	}
 	slices.SortFunc(s.rules, func(a, b *compiled) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.ID, b.ID))
@@ -247,6 +259,7 @@ func (s *Set) root(text string) *node {
 
 func compile(rule *Rule, options Options) (c *compiled, err error) {
 	c = &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), strict: options.StrictSlash}
+	c.classNames = c.Classes.names()
 	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
 	for _, scope := range rule.Scope {
 		c.parameters = append(c.parameters, rule.hasParameter(scope))
@@ -260,30 +273,36 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 	if c.own, err = c.newTerms(rule.Limits, rule.Costs, rule.Unlimited, &old.own); err != nil {
 		return nil, err
 	}
-	c.maxLimits = c.own.limits()
 	if len(rule.Overrides) > 0 {
 		c.overrides = make(map[string]*terms, len(rule.Overrides))
 	}
 	for i := range rule.Overrides {
 		o := &rule.Overrides[i]
-		parts, err := splitKey("key", o.Key, "")
+		key, parts, err := c.readKey("key", o.Key, 0, true)
 		if err != nil {
 			return nil, err
 		}
 		c.addNetwork(parts)
-		text, _ := c.keyOf(parts)
-		key := string(bounded(text))
 		known, err := c.newTerms(o.Limits, o.Costs, o.Unlimited, old.overrides[key])
 		if err != nil {
 			return nil, err
 		}
 		c.overrides[key] = &known
-		c.maxLimits = max(c.maxLimits, known.limits())
 	}
-	if c.Disabled || c.OnExceed == Shadow {
-		c.maxLimits = 0 // such rules are decided by themselves
-	}
+	c.maxLimits = c.mostLimits()
 	return c, nil
+}
+
+// mostLimits is how many limits the rule by itself adds at most to the operation of a request.
+func (c *compiled) mostLimits() int {
+	if c.Disabled || c.OnExceed == Shadow {
+		return 0 // such rules are decided by themselves
+	}
+	most := c.own.limits()
+	for _, o := range c.overrides {
+		most = max(most, o.limits())
+	}
+	return most
 }
 
 // addNetwork notes how long the network is that an override may have in the place of an address.
@@ -308,20 +327,18 @@ const PolicyPrefix = "rule/"
 
 // reserved reports whether limits of the rule are there for a Reserve: the rule says how it holds, or they have places.
 func (r *Rule) reserved(limits []stint.Limit) bool {
-	return r.Reserve != Reserve{} || slices.ContainsFunc(limits, func(l stint.Limit) bool {
-		return l.Algorithm == stint.AlgorithmConcurrency
-	})
+	return r.Reserve != Reserve{} || hasPlaces(limits)
 }
 
-// asReserved are limits of the rule. Where they are there for a Reserve, the turn of a leaky bucket is taken for good, so
-// that a cost that is a number is the limit's own.
+// asReserved are limits of the rule. Where they are there for a Reserve, a cost that the limit has as a number is its own:
+// the end of a hold leaves it as it was taken.
 func (r *Rule) asReserved(limits []stint.Limit, costs []Cost) []stint.Limit {
 	if !r.reserved(limits) {
 		return limits
 	}
 	limits = slices.Clone(limits)
 	for i := range min(len(limits), len(costs)) {
-		if c := costs[i]; limits[i].Algorithm == stint.AlgorithmLeakyBucket && c.Header == "" && c.Attribute == "" {
+		if c := costs[i]; c.Header == "" && c.Attribute == "" {
 			limits[i].Cost = c.Permits
 		}
 	}
@@ -332,14 +349,19 @@ func (r *Rule) asReserved(limits []stint.Limit, costs []Cost) []stint.Limit {
 // of the same limits is kept, with all that stores prepared for it.
 func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, old *terms) (terms, error) {
 	var members [][]stint.Limit
-	t := terms{unlimited: unlimited}
+	t := terms{unlimited: unlimited, within: c.Within != ""}
 	for i, limit := range c.asReserved(limits, costs) {
 		g := group{cost: c.Cost}
 		if i < len(costs) && costs[i] != (Cost{}) {
 			g.cost = costs[i]
 		}
+		if c.Classes.Has() {
+			g.capacity = limit.Capacity
+		}
 		g.cost.Permits, g.cost.Header = max(g.cost.Permits, 1), http.CanonicalHeaderKey(g.cost.Header)
-		at := slices.IndexFunc(t.groups, func(known group) bool { return known.cost == g.cost })
+		at := slices.IndexFunc(t.groups, func(known group) bool {
+			return known.cost == g.cost && known.capacity == g.capacity
+		})
 		if at < 0 {
 			at = len(t.groups)
 			if g.named() {

@@ -103,6 +103,7 @@ func (r *Rule) validate(f *faults) {
 	r.Cost.validate(f, "cost")
 	r.validateLimits(f)
 	r.validateOutcome(f)
+	r.validateFamily(f)
 	r.validateOverrides(f)
 }
 
@@ -324,8 +325,9 @@ func (r *Rule) validateLimits(f *faults) {
 	case (r.Unlimited || r.Banned) && len(r.Limits) > 0:
 		f.invalid("limits", len(r.Limits), "none with unlimited and banned")
 	case r.Unlimited || r.Banned:
+	case len(r.Limits) == 0 && r.Within != "":
 	case len(r.Limits) == 0:
-		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited or banned in their place", stint.MaxLimits))
+		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited, banned or within in their place", stint.MaxLimits))
 	default:
 		r.validateLimitsAt(f, "limits", r.Limits, r.Costs)
 	}
@@ -409,13 +411,10 @@ func (r *Rule) validateOverrides(f *faults) {
 				choices++
 			}
 		}
-		client := o.Key
-		parts, err := r.partsOf(param+".key", o.Key, f.bits, true)
+		client, _, err := r.readKey(param+".key", o.Key, f.bits, true)
 		if len(r.Scope) == 0 || len(r.Scope) > maxScope { // a fault of its own
+			client = o.Key
 			_, err = splitKey(param+".key", o.Key, r.shownKey(o.Key))
-		} else if err == nil {
-			key, _ := r.keyOf(parts)
-			client = string(key)
 		}
 		if err != nil {
 			f.add(param+".key", err)

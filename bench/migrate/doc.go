@@ -1,2 +1,2 @@
-// Package migrate holds what docs/migrate.md shows, as tests: programs on other limiters, and the same on stint.
+// Package migrate holds what docs/migrate.md and the pages below it show, as tests: programs on other limiters, and the same on stint.
 package migrate

@@ -2,37 +2,19 @@ package migrate_test
 
 import (
 	"context"
-	"errors"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
-	"github.com/redis/go-redis/v9"
-	"github.com/ulule/limiter/v3"
-	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
-	"github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/failover"
-	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/goredis"
-	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 )
 
 // statuses asks a handler n times, by POST with a form, and returns the statuses.
@@ -60,238 +42,78 @@ func expect(t *testing.T, all []int, handlers int) {
 	}
 }
 
-func TestUsersByTime(t *testing.T) {
-	var mu sync.Mutex
-	limiters := map[string]*rate.Limiter{} // grows for ever
-	allow := func(user string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if limiters[user] == nil {
-			limiters[user] = rate.NewLimiter(10, 100)
-		}
-		return limiters[user].Allow()
-	}
-	for range 100 {
-		if !allow("ann") {
-			t.Fatal("denied within the burst")
-		}
-	}
-}
-
-func TestUsers(t *testing.T) {
+// The old limiter decides, and the new one is asked beside it, until it knows what clients have used.
+func TestBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
+		old, now := map[string]*rate.Limiter{}, time.Now()
+		allowOld := func(user string) bool {
+			if old[user] == nil {
+				old[user] = rate.NewLimiter(rate.Every(time.Hour), 2)
+				old[user].AllowN(now, 1) // since before it was begun
+			}
+			return old[user].Allow()
+		}
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(2, stint.PerHour(1)))
 		if err != nil {
 			t.Fatal(err)
 		}
+		differ := 0
 		allow := func(ctx context.Context, user string) bool {
+			allowed := allowOld(user)
 			decision, err := limiter.Allow(ctx, user)
-			return err == nil && decision.Allowed
+			if err != nil || decision.Allowed != allowed {
+				differ++ // or write it into the log
+			}
+			return allowed
 		}
-		for i := range 101 {
-			if allowed := allow(t.Context(), "ann"); allowed != (i < 100) {
-				t.Fatalf("request %d: allowed %v", i, allowed)
+		for i, want := range []int{0, 1, 1, 1} { // the state of stint begins fresh, and is the same from the second hour on
+			allow(t.Context(), "ann")
+			if i > 0 {
+				//nolint:forbidigo // in a synctest bubble
+				time.Sleep(2 * time.Hour)
+			}
+			if differ != want {
+				t.Errorf("after %d requests %d answers differ; want %d", i+1, differ, want)
 			}
 		}
 	})
 }
 
-func TestRedisRate(t *testing.T) {
-	ctx, client := t.Context(), redis.NewClient(&redis.Options{Addr: testredis.Start(t).Addr()})
-	defer func() { _ = client.Close() }()
-
-	limiter := redis_rate.NewLimiter(client)
-	result, err := limiter.Allow(ctx, "user:42", redis_rate.PerMinute(10))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if result.Allowed == 0 {
-		t.Log("try again in", result.RetryAfter)
-	}
-	if result.Allowed != 1 {
-		t.Errorf("admitted are %d permits", result.Allowed)
-	}
-}
-
-func TestOnGoRedis(t *testing.T) {
-	ctx, client := t.Context(), redis.NewClient(&redis.Options{Addr: testredis.Start(t).Addr()})
-	defer func() { _ = client.Close() }()
-
-	store, err := goredis.Open(client, redisstore.Options{}, failover.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
-		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
-	}
-	defer store.Close()
-	limiter, err := stint.New(store, "api", stint.TokenBucket(10, stint.PerMinute(10)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	decision, err := limiter.Allow(ctx, "user:42")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !decision.Allowed {
-		t.Log("try again in", decision.RetryAfter)
-	}
-	if !decision.Allowed || decision.Remaining != 9 {
-		t.Errorf("%v; want 9 left", decision)
-	}
-}
-
-func TestWorkerByTime(t *testing.T) {
+// What was used of a quota can be charged when the state begins fresh.
+func TestCarryOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, jobs, began := t.Context(), make([]int, 11), time.Now()
-		do := func(int) {}
-		limiter := rate.NewLimiter(50, 1)
-		for _, job := range jobs {
-			if err := limiter.Wait(ctx); err != nil {
-				t.Fatal(err)
-			}
-			do(job)
-		}
-		if took := time.Since(began); took != 200*time.Millisecond {
-			t.Errorf("11 jobs took %s", took)
-		}
-	})
-}
-
-func TestWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, jobs, began := t.Context(), make([]int, 11), time.Now()
-		do := func(int) {}
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "mail", stint.TokenBucket(1, stint.PerSecond(50)))
+		ctx, used := t.Context(), map[string]int64{"ann": 900, "ben": 30}
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "quota", stint.CalendarWindow(1000, stint.CalendarMonth, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range jobs {
-			if _, err := limiter.Wait(ctx, "smtp.example.com"); err != nil {
+		for user, permits := range used { // what the old limiter counted this month
+			if _, err := limiter.Settle(ctx, user, permits); err != nil {
 				t.Fatal(err)
 			}
-			do(job)
 		}
-		if took := time.Since(began); took != 200*time.Millisecond {
-			t.Errorf("11 jobs took %s", took)
+		for user, permits := range used {
+			if decision, err := limiter.Peek(ctx, user); err != nil || decision.Remaining != 1000-permits {
+				t.Errorf("%s: %v, %v", user, decision, err)
+			}
 		}
 	})
 }
 
-var errBusy = errors.New("over the limit")
-
-// complete is a model that always uses 1,050 tokens.
-func complete(context.Context, string) (string, int, error) { return "yes", 1050, nil }
-
-func TestModelByTime(t *testing.T) {
-	limiter, estimate := rate.NewLimiter(rate.Every(time.Minute/1000), 1000), 200
-	ask := func(ctx context.Context, prompt string) (string, error) {
-		if !limiter.AllowN(time.Now(), estimate) {
-			return "", errBusy
-		}
-		answer, tokens, err := complete(ctx, prompt)
-		limiter.ReserveN(time.Now(), tokens-estimate) // above the burst it charges nothing
-		return answer, err
-	}
-	if answer, err := ask(t.Context(), "is it?"); answer != "yes" || err != nil {
-		t.Errorf("%q, %v", answer, err)
-	}
-	if _, err := ask(t.Context(), "is it?"); !errors.Is(err, errBusy) {
-		t.Errorf("%v; want %v", err, errBusy)
-	}
-	if limiter.ReserveN(time.Now(), 1001).OK() {
-		t.Error("more than the burst was charged")
-	}
-}
-
-func TestRouterByUlule(t *testing.T) {
-	router := http.NewServeMux()
-	router.HandleFunc("POST /login", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-	limit := limiter.New(memory.NewStore(), limiter.Rate{Limit: 100, Period: 10 * time.Second})
-	handler := stdlib.NewMiddleware(limit).Handler(router)
-	expect(t, statuses(t, handler, 101), http.StatusOK)
-}
-
-func TestRouter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		router := http.NewServeMux()
-		router.HandleFunc("POST /login", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		handler := httplimit.PerAddress(limiter).Wrap(router)
-		expect(t, statuses(t, handler, 101), http.StatusOK)
-	})
-}
-
-// login refuses every password.
-var login = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
-
-func TestLoginByUlule(t *testing.T) {
-	mux, store := http.NewServeMux(), memory.NewStore()
-	byIP := stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Limit: 5, Period: time.Minute}))
-	byUser := stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Limit: 20, Period: time.Hour}),
-		stdlib.WithKeyGetter(func(r *http.Request) string { return "user:" + r.FormValue("user") }))
-	mux.Handle("POST /login", byIP.Handler(byUser.Handler(login)))
-	expect(t, statuses(t, mux, 6), http.StatusUnauthorized)
-}
-
-func TestLogin(t *testing.T) {
-	page, err := os.ReadFile("../../docs/migrate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(page)
-	if shown == nil {
-		t.Fatal("the page shows no rules")
-	}
-	t.Chdir(t.TempDir())
-	if err := os.WriteFile("rules.yaml", shown[1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+// hello says hello at every path.
+func hello() *http.ServeMux {
 	mux := http.NewServeMux()
-	set, err := file.ReadSet("rules.yaml", rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{
-		Limiter:  limiter,
-		Describe: func(r *http.Request, q *rules.Request) error { q.User = r.FormValue("user"); return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux.Handle("POST /login", limit.Wrap(login))
-	expect(t, statuses(t, mux, 6), http.StatusUnauthorized)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	return mux
 }
 
-func TestClockByTime(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	limiter := rate.NewLimiter(rate.Every(time.Minute), 1)
-	for i, want := range []bool{true, false, true} { // after 0, 30 and 60 seconds
-		if limiter.AllowN(now.Add(time.Duration(i)*30*time.Second), 1) != want {
-			t.Error(i)
-		}
-	}
-}
-
-func TestClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, want := range []bool{true, false, true} { // after 0, 30 and 60 seconds
-			if decision, err := limiter.Allow(t.Context(), "ann"); err != nil || decision.Allowed != want {
-				t.Error(i, decision, err)
-			}
-			//nolint:forbidigo // in a synctest bubble
-			time.Sleep(30 * time.Second) // passes at once
-		}
-	})
+// ask asks a handler as a proxy does that got the request from a client.
+func ask(t *testing.T, handler http.Handler, peer, method, path, client string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+	r.RemoteAddr = peer + ":1"
+	r.Header.Set("X-Forwarded-For", client)
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w
 }

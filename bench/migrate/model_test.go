@@ -14,6 +14,11 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
+var errBusy = errors.New("over the limit")
+
+// complete is a model that always uses 1,050 tokens.
+func complete(context.Context, string) (string, int, error) { return "yes", 1050, nil }
+
 // A model answers a prompt, and says how many tokens it used, also if it fails.
 type model func(ctx context.Context, prompt string) (answer string, tokens int, err error)
 

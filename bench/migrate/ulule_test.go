@@ -2,22 +2,32 @@ package migrate_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	libredis "github.com/redis/go-redis/v9"
 	"github.com/ulule/limiter/v3"
 	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	"github.com/ulule/limiter/v3/drivers/store/memory"
+	"github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // byUlule admits two requests in ten seconds.
@@ -132,6 +142,184 @@ func TestNetworks(t *testing.T) {
 		}
 		if !slices.Equal(codes, []int{http.StatusOK, http.StatusOK, c.third}) {
 			t.Errorf("%s: three addresses of one network get %d", name, codes)
+		}
+	}
+}
+
+func TestRouterByUlule(t *testing.T) {
+	router := http.NewServeMux()
+	router.HandleFunc("POST /login", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	limit := limiter.New(memory.NewStore(), limiter.Rate{Limit: 100, Period: 10 * time.Second})
+	handler := stdlib.NewMiddleware(limit).Handler(router)
+	expect(t, statuses(t, handler, 101), http.StatusOK)
+}
+
+func TestRouter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		router := http.NewServeMux()
+		router.HandleFunc("POST /login", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler := httplimit.PerAddress(limiter).Wrap(router)
+		expect(t, statuses(t, handler, 101), http.StatusOK)
+	})
+}
+
+// login refuses every password.
+var login = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+
+// loginsByUlule limits logins by address and by user.
+func loginsByUlule() http.Handler {
+	mux, store := http.NewServeMux(), memory.NewStore()
+	byIP := stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Limit: 5, Period: time.Minute}))
+	byUser := stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Limit: 20, Period: time.Hour}),
+		stdlib.WithKeyGetter(func(r *http.Request) string { return "user:" + r.FormValue("user") }))
+	mux.Handle("POST /login", byIP.Handler(byUser.Handler(login)))
+	return mux
+}
+
+// logins does the same by the rules of the page.
+func logins(t *testing.T) http.Handler {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/migrate/ulule.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(page)
+	if shown == nil {
+		t.Fatal("the page shows no rules")
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("rules.yaml", shown[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	set, err := file.ReadSet("rules.yaml", rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.NewRules(httplimit.RulesConfig{
+		Limiter:  limiter,
+		Describe: func(r *http.Request, q *rules.Request) error { q.User = r.FormValue("user"); return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("POST /login", limit.Wrap(login))
+	return mux
+}
+
+func TestLogin(t *testing.T) {
+	expect(t, statuses(t, loginsByUlule(), 6), http.StatusUnauthorized)
+	expect(t, statuses(t, logins(t), 6), http.StatusUnauthorized)
+}
+
+// loginBy asks a handler for a login by POST, and returns the status.
+func loginBy(t *testing.T, handler http.Handler, address, user string) int {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/login", strings.NewReader("user="+user))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.RemoteAddr = address + ":1"
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Code
+}
+
+// A request that the user's limit denies counts for the address with ulule, and not with stint.
+func TestDeniedByTheOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler http.Handler
+		ben     int
+	}{"ulule": {loginsByUlule(), http.StatusTooManyRequests}, "stint": {logins(t), http.StatusUnauthorized}} {
+		t.Run(name, func(t *testing.T) {
+			for i := range 25 { // ann has 20 an hour, an address 5 a minute
+				want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusTooManyRequests}[i < 20]
+				if code := loginBy(t, c.handler, "192.0.2."+strconv.Itoa(1+i/5), "ann"); code != want {
+					t.Fatalf("request %d of ann: %d; want %d", i, code, want)
+				}
+			}
+			if code := loginBy(t, c.handler, "192.0.2.5", "ben"); code != c.ben {
+				t.Errorf("ben, from the last address of ann: %d; want %d", code, c.ben)
+			}
+		})
+	}
+}
+
+// Increment counts what it denies. AllowN takes nothing then.
+func TestIncrement(t *testing.T) {
+	ctx := t.Context()
+	theirs := limiter.New(memory.NewStore(), limiter.Rate{Limit: 5, Period: time.Hour})
+	ours, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(5, stint.PerDay(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range []int64{3, 3, 1} {
+		state, err := theirs.Increment(ctx, "ann", n)
+		if err != nil || state.Reached != (i > 0) {
+			t.Errorf("ulule, request %d: %+v, %v", i, state, err)
+		}
+		decision, err := ours.AllowN(ctx, "ann", n)
+		if err != nil || decision.Allowed != (i != 1) {
+			t.Errorf("stint, request %d: %v, %v", i, decision, err)
+		}
+	}
+}
+
+// Peek tells with ulule whether the limit has been exceeded, and with stint whether a request would be.
+func TestPeek(t *testing.T) {
+	ctx := t.Context()
+	theirs := limiter.New(memory.NewStore(), limiter.Rate{Limit: 1, Period: time.Hour})
+	ours, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerDay(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.Get(ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.Allow(ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := theirs.Peek(ctx, "ann"); err != nil || state.Reached || state.Remaining != 0 {
+		t.Errorf("ulule: %+v, %v", state, err)
+	}
+	if decision, err := ours.Peek(ctx, "ann"); err != nil || decision.Allowed || decision.Remaining != 0 {
+		t.Errorf("stint: %v, %v", decision, err)
+	}
+}
+
+// If its store fails, ulule's middleware panics, unless it has an error handler.
+func TestStoreFails(t *testing.T) {
+	client := libredis.NewClient(&libredis.Options{Addr: testredis.Start(t).Addr()})
+	store, err := redis.NewStore(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	handler := stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Limit: 2, Period: time.Hour})).Handler(login)
+	defer func() {
+		if recover() == nil {
+			t.Error("it did not panic")
+		}
+	}()
+	from(t, handler, "192.0.2.1:1")
+}
+
+// If ulule trusts forwarded header fields, it believes them from everybody.
+func TestForgedToUlule(t *testing.T) {
+	limit := limiter.New(memory.NewStore(), limiter.Rate{Limit: 1, Period: time.Hour}, limiter.WithTrustForwardHeader(true))
+	handler := stdlib.NewMiddleware(limit).Handler(hello())
+	for i, client := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.2"} {
+		want := []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests}[i]
+		if got := ask(t, handler, "192.0.2.9", "GET", "/", client).Code; got != want {
+			t.Errorf("request %d: %d; want %d", i, got, want)
 		}
 	}
 }

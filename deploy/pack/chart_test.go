@@ -1,11 +1,16 @@
 package main
 
 import (
+	"crypto/tls"
+	"io"
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +23,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -36,8 +42,12 @@ imagePullSecrets: [{name: registry}]
 config:
   store: {url: "redis://redis:6379", password_file: /etc/stint/secrets/redis}
   admin: {tokens_file: /etc/stint/secrets/admin}
+  api: {tokens_file: /etc/stint/secrets/api}
 secretName: stint-secrets
 admin: {expose: true}
+grpc: {port: 8081, domains: [{domain: web, descriptors: [{key: plan, rate_limit: {unit: day, requests_per_unit: 3}}]}]}
+resp: {port: 6379}
+networkPolicy: {enabled: true, from: [{namespaceSelector: {matchLabels: {limits: ask}}}], egress: [{to: [{podSelector: {matchLabels: {app: redis}}}]}]}
 service: {type: LoadBalancer, port: 80, annotations: {a: b}}
 autoscaling: {enabled: true, maxReplicas: 20}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
@@ -62,6 +72,7 @@ type objects struct {
 	budget     policy.PodDisruptionBudget
 	scaler     autoscaling.HorizontalPodAutoscaler
 	monitor    monitoring.ServiceMonitor
+	network    networking.NetworkPolicy
 }
 
 // releasedChart is the chart as it is in the release.
@@ -94,6 +105,7 @@ func rendered(t *testing.T, values string) (o objects, kinds []string) {
 		as := map[string]any{
 			"Deployment": &o.deployment, "Service": &o.service, "ConfigMap": &o.config, "ServiceAccount": &o.account,
 			"PodDisruptionBudget": &o.budget, "HorizontalPodAutoscaler": &o.scaler, "ServiceMonitor": &o.monitor,
+			"NetworkPolicy": &o.network,
 		}[head.Kind]
 		if err := yaml.UnmarshalStrict([]byte(text), as); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)
@@ -119,7 +131,7 @@ func TestChartRenders(t *testing.T) {
 	for name, want := range map[string]string{
 		"alone":  "ConfigMap Deployment Service ServiceAccount",
 		"shared": "ConfigMap Deployment PodDisruptionBudget Service ServiceAccount",
-		"all":    "ConfigMap Deployment HorizontalPodAutoscaler PodDisruptionBudget Service ServiceMonitor",
+		"all":    "ConfigMap Deployment HorizontalPodAutoscaler NetworkPolicy PodDisruptionBudget Service ServiceMonitor",
 	} {
 		o, kinds := rendered(t, sets[name])
 		if strings.Join(kinds, " ") != want {
@@ -152,6 +164,14 @@ func TestChartRenders(t *testing.T) {
 	if endpoint := o.monitor.Spec.Endpoints[0]; endpoint.Port != o.service.Spec.Ports[0].Name || endpoint.Path != "/metrics" || o.monitor.Labels["release"] != "prometheus" {
 		t.Errorf("the monitor is %+v", o.monitor)
 	}
+	for _, port := range o.service.Spec.Ports {
+		if !slices.ContainsFunc(o.network.Spec.Ingress[0].Ports, func(p networking.NetworkPolicyPort) bool { return p.Port.StrVal == port.TargetPort.StrVal }) {
+			t.Errorf("the network policy lets nobody reach port %s", port.Name)
+		}
+	}
+	if n := o.network.Spec; len(n.PolicyTypes) != 2 || n.Ingress[0].From[0].NamespaceSelector.MatchLabels["limits"] != "ask" || n.Egress[0].To[0].PodSelector.MatchLabels["app"] != "redis" {
+		t.Errorf("the network policy is %+v", n)
+	}
 	if image := o.deployment.Spec.Template.Spec.Containers[0].Image; image != repository+":v9" {
 		t.Errorf("the image is %s", image)
 	}
@@ -160,14 +180,24 @@ func TestChartRenders(t *testing.T) {
 // What can't work is refused before it is installed, with its name.
 func TestChartRefuses(t *testing.T) {
 	for values, want := range map[string]string{
-		"replicas: 2":                       "replicas",
-		"replicaCount: 2":                   "config.store.url is memory://",
-		"replicaCount: many":                "replicaCount",
-		"admin: {expose: true}":             "config.admin.tokens_file",
-		"config: {listen: a}":               "config",
-		"rules: [{name: a}]":                "id",
-		"autoscaling: {enabled: true}":      "config.store.url",
-		"serviceMonitor: {interval: often}": "interval",
+		"replicas: 2":                      "replicas",
+		"replicaCount: 2":                  "config.store.url is memory://",
+		"replicaCount: many":               "replicaCount",
+		"admin: {expose: true}":            "config.admin.tokens_file",
+		"resp: {port: 6390}":               "config.api.tokens_file",
+		"config: {listen: a}":              "config",
+		"config: {resp_listen: a}":         "config",
+		"config: {grpc_listen: a}":         "config",
+		"grpc: {port: 8081}":               "grpc.domains",
+		"grpc: {domains: [{domain: web}]}": "grpc.port",
+		"networkPolicy: {enabled: true}":   "networkPolicy.from",
+		"{grpc: {port: 8081, domains: [{domain: web}]}, config: {envoy: {xds: {server: \"a:1\"}}}}": "config.envoy.xds.server",
+		"rules: [{name: a}]":                                                "id",
+		"autoscaling: {enabled: true}":                                      "config.store.url",
+		"serviceMonitor: {interval: often}":                                 "interval",
+		"serviceMonitor: {tlsConfig: {insecureSkipVerify: true}}":           "config.tls.cert_file",
+		"config: {tls: {cert_file: a, key_file: b, client_ca_file: c}}":     "config.tls.client_ca_file",
+		"env: [{name: STINT_TLS_CERT_FILE, value: /etc/stint/secrets/tls}]": "STINT_TLS_CERT_FILE",
 	} {
 		var set map[string]any
 		if err := yaml.Unmarshal([]byte(values), &set); err != nil {
@@ -219,14 +249,51 @@ func pod(t *testing.T, o objects, secrets map[string]string, replace ...string) 
 	return c
 }
 
-// probe asks a pod as the kubelet does.
+// probe asks a pod as the kubelet does: by HTTPS it believes any certificate, and has none.
 func probe(t *testing.T, c *container, probe *core.Probe) (status int) {
 	t.Helper()
-	status, _, err := get("http://"+c.service+probe.HTTPGet.Path, "")
+	asker := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet does
+	}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.ToLower(string(probe.HTTPGet.Scheme))+"://"+c.service+probe.HTTPGet.Path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return status
+	response, err := asker.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// shouldRateLimit asks a pod as Envoy does, and returns the overall code: 1 is OK, 2 is OVER_LIMIT.
+func shouldRateLimit(t *testing.T, c *container, domain, key, value string) byte {
+	t.Helper()
+	field := func(number byte, content string) string {
+		return string([]byte{number<<3 | 2, byte(len(content))}) + content
+	}
+	message := field(1, domain) + field(2, field(1, field(1, key)+field(2, value)))
+	body := string([]byte{0, 0, 0, 0, byte(len(message))}) + message
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+c.grpc+"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/grpc")
+	request.Header.Set("Te", "trailers")
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Timeout: client.Timeout, Transport: transport}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(response.Body)
+	if _ = response.Body.Close(); err != nil || len(answer) < 7 || answer[5] != 1<<3 {
+		t.Fatalf("Envoy is answered %q, %v, %v, %v", answer, err, response.Header, response.Trailer)
+	}
+	return answer[6]
 }
 
 // A pod with each set of values starts, as its user, with its files, and its probes are answered.
@@ -235,7 +302,7 @@ func TestPods(t *testing.T) {
 	background(t, port, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--requirepass", "a-password-of-redis")
 	open := freePort(t)
 	background(t, open, "redis-server", "--bind", "127.0.0.1", "--port", open, "--save", "")
-	secrets := map[string]string{"redis": "a-password-of-redis\n", "admin": "a-token-of-the-admin write somebody\n"}
+	secrets := map[string]string{"redis": "a-password-of-redis\n", "admin": "a-token-of-the-admin write somebody\n", "api": "a-token-of-the-api\n"}
 	for name, values := range sets {
 		o, _ := rendered(t, values)
 		to := map[string]string{"shared": open, "all": port}[name]
@@ -254,6 +321,11 @@ func TestPods(t *testing.T) {
 			}
 			if status, body, err := get("http://"+c.admin+"/api/v1/rules", "a-token-of-the-admin"); err != nil || status != http.StatusOK {
 				t.Errorf("with a token the rules are %d, %s, %v", status, body, err)
+			}
+			for i := range 4 {
+				if code, want := shouldRateLimit(t, c, "web", "plan", "free"), []byte{1, 1, 1, 2}[i]; code != want {
+					t.Errorf("Envoy's question %d is answered %d, want %d", i, code, want)
+				}
 			}
 			if _, body, err := get("http://"+c.service+"/actuator/health", ""); err != nil || strings.Contains(body, "DOWN") {
 				t.Errorf("its health: %s, %v", body, err)
@@ -329,5 +401,57 @@ config:
 	callers.Wait()
 	if got := admitted.Load(); got != 2000 {
 		t.Errorf("of %d requests %d were admitted, want 2000", asked.Load(), got)
+	}
+}
+
+// found is the block of docs/monitor.md that begins with a pattern.
+func found(t *testing.T, pattern string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/monitor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```(?:yaml|sh)\n(" + pattern + ".*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatalf("the page has no %s", pattern)
+	}
+	return string(block[1])
+}
+
+// The values and the command of docs/monitor.md make what the Prometheus operator knows: a monitor of the pods, and the repository's rules
+// and alerts. What others find annotated is the port and the path of the metrics.
+func TestMonitorPage(t *testing.T) {
+	o, _ := rendered(t, found(t, "# my-values.yaml, with the operator"))
+	if endpoint := o.monitor.Spec.Endpoints[0]; endpoint.Interval != "15s" || o.monitor.Labels["release"] != "prometheus" {
+		t.Errorf("the monitor is %+v", o.monitor)
+	}
+	o, _ = rendered(t, found(t, "# my-values.yaml, without the operator"))
+	pod := o.deployment.Spec.Template
+	port := pod.Spec.Containers[0].Ports[0].ContainerPort
+	if a := pod.Annotations; a["prometheus.io/scrape"] != "true" || a["prometheus.io/port"] != strconv.Itoa(int(port)) || a["prometheus.io/path"] != "/metrics" {
+		t.Errorf("the pods, of port %d, have %v", port, a)
+	}
+
+	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", "kubectl() { cat; }\n"+found(t, "for file in"))
+	command.Dir = "../.."
+	text, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		if strings.TrimSpace(document) == "" {
+			continue
+		}
+		var rules monitoring.PrometheusRule
+		if err := yaml.UnmarshalStrict([]byte(document), &rules); err != nil {
+			t.Errorf("%v\n%s", err, document)
+		}
+		for _, group := range rules.Spec.Groups {
+			names[rules.Kind+" "+rules.Name] += len(group.Rules)
+		}
+	}
+	if names["PrometheusRule stint-rules"] != 14 || names["PrometheusRule stint-alerts"] != 14 {
+		t.Errorf("there are %v", names)
 	}
 }

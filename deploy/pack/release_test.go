@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,14 +80,22 @@ type container struct {
 	ended   chan struct{}
 	service string // the address of the service, and of the admin listener
 	admin   string
+	grpc    string // of Envoy's rate limit service, if it has one
 }
 
-var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
+var listening = regexp.MustCompile(`msg=listening service=(http|admin|grpc) addr=(\S+)`)
 
 // start starts it on free ports, instead of those that its arguments say.
 func (c *container) start(t *testing.T) {
 	t.Helper()
-	c.command = exec.CommandContext(context.Background(), c.args[0], append(c.args[1:], "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0")...)
+	asks := map[string]bool{}
+	args := append(c.args[1:], "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0")
+	for _, other := range []string{"--grpc-listen=", "--resp-listen="} {
+		if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, other) }) {
+			args, asks[other] = append(args, other+"127.0.0.1:0"), true
+		}
+	}
+	c.command = exec.CommandContext(context.Background(), c.args[0], args...)
 	c.command.Env, c.command.Dir = append([]string{}, c.env...), "/" // none of the test's own variables
 	c.command.SysProcAttr = &syscall.SysProcAttr{
 		Chroot: c.root, Credential: &syscall.Credential{Uid: c.user, Gid: c.user}, Pdeathsig: syscall.SIGKILL,
@@ -99,12 +108,11 @@ func (c *container) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(stderr)
-	for (c.service == "" || c.admin == "") && lines.Scan() {
+	missing := func() bool { return c.service == "" || c.admin == "" || c.grpc == "" && asks["--grpc-listen="] }
+	for missing() && lines.Scan() {
 		c.log.WriteString(lines.Text() + "\n")
-		if match := listening.FindStringSubmatch(lines.Text()); match != nil && match[1] == "http" {
-			c.service = match[2]
-		} else if match != nil {
-			c.admin = match[2]
+		if match := listening.FindStringSubmatch(lines.Text()); match != nil {
+			*map[string]*string{"http": &c.service, "admin": &c.admin, "grpc": &c.grpc}[match[1]] = match[2]
 		}
 	}
 	c.ended = make(chan struct{})
@@ -119,7 +127,7 @@ func (c *container) start(t *testing.T) {
 		<-c.ended
 		_ = c.command.Wait()
 	})
-	if c.service == "" || c.admin == "" {
+	if missing() {
 		<-c.ended
 		t.Fatalf("it does not start:\n%s", c.log.String())
 	}

@@ -70,6 +70,7 @@ var folders = []folder{
 	// The service's module.
 	{path: "service/internal/topk", floor: 1},
 	{path: "service/internal/logqueue", floor: 1},
+	{path: "service/internal/htmlpage", floor: 1},
 	{path: "service/internal/logsampler", floor: 2},
 	{path: "service/internal/rulestore", floor: 2, not: stores},
 	{path: "service/internal/rulestore/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
@@ -82,11 +83,15 @@ var folders = []folder{
 	{path: "service/internal/rulestore/mongo", floor: 2, not: stores, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "service/internal/decisionlog", floor: 3, not: stores},
 	{path: "service/internal/simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
+	{path: "service/internal/bench", floor: 4, not: stores, uses: []string{
+		"github.com/redis/rueidis", "google.golang.org/grpc", "github.com/envoyproxy/go-control-plane/envoy",
+	}},
 	{
 		path: "service/internal/server", floor: 4, not: stores,
 		also: []string{
 			"service/internal/server/rulesapi", "service/internal/server/problem", "service/internal/server/dashboard",
-			"service/internal/server/session", "service/internal/server/rls", "service/internal/activity",
+			"service/internal/server/session", "service/internal/server/rls", "service/internal/server/resp",
+			"service/internal/activity",
 		},
 		uses: []string{
 			"github.com/prometheus/client_golang", "golang.org/x/sys", "google.golang.org/grpc",
@@ -108,6 +113,7 @@ var folders = []folder{
 			"github.com/envoyproxy/go-control-plane/envoy", "github.com/envoyproxy/go-control-plane/ratelimit",
 		},
 	},
+	{path: "service/internal/server/resp", floor: 4, not: stores},
 	{path: "service/internal/server/dashboard", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
 	{path: "service/internal/server/problem", floor: 4, not: stores},
 	{
@@ -145,6 +151,7 @@ var folders = []folder{
 	{path: "internal/waiters", floor: -1},
 	{path: "internal/prefix", floor: -1},
 	{path: "internal/watchdog", floor: 1},
+	{path: "internal/load", floor: 1},
 	{path: "internal/measure", floor: 4},
 
 	// Helpers of tests.
@@ -152,6 +159,7 @@ var folders = []folder{
 	{path: "internal/testredis", floor: 0, testsOnly: true},
 	{path: "internal/testconn", floor: 3, also: []string{"internal/testredis"}, testsOnly: true},
 	{path: "internal/testrules", floor: 1, also: []string{"rules"}, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
+	{path: "internal/testtraffic", floor: 0, testsOnly: true},
 	{path: "internal/holdoracle", floor: 0, testsOnly: true},
 }
 

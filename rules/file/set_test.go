@@ -55,7 +55,7 @@ rules:
 `
 	const want = `r.yaml:1:1: "colour" is not a name in the document; allowed: rules
 r.yaml:3:3: rule "a": missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for
-r.yaml:6:3: rule "b": limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place
+r.yaml:6:3: rule "b": limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place
 r.yaml:7:10: rule "b": scope is "per_moon"; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE
 r.yaml:8:13: rule "b": max_wait is 1s; allowed: only with on_exceed wait
 r.yaml:9:3: rule "a" is given twice, first at r.yaml:3:3
@@ -65,7 +65,7 @@ r.yaml:18:12: rule "d": missing is "ip"; allowed: skip or deny, since the scope 
 r.yaml:19:13: rule "d": max_wait is 1s; allowed: only with on_exceed wait
 r.yaml:23:10: rule "d": overrides[1].key is "10.1.0.0/8"; allowed: 10.0.0.0/8, as the network is written
 r.yaml:24:3: rule 5: id is ""; allowed: 1 to 96 letters, digits or any of - _ . : and not . or .. alone
-r.yaml:24:3: rule 5: limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place`
+r.yaml:24:3: rule 5: limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place`
 	if got := faultsIn(t, "r.yaml", text); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -124,9 +124,9 @@ func TestReadSetTellsAllFaults(t *testing.T) {
 F/b.yaml:1:3: rule "b" is given twice, first at F/a.yaml:2:3
 F/b.yaml:1:3: rule "b": ` + missing + `
 F/b.yaml:2:3: rule 3: scope is missing; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global
-F/b.yaml:2:3: rule 3: limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place
+F/b.yaml:2:3: rule 3: limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place
 F/b.yaml:2:8: rules[1]: id is 5; allowed: a text
-F/c.json:1:2: rule "c": limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place`
+F/c.json:1:2: rule "c": limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place`
 	set, err := file.ReadSet(folder, rules.Options{})
 	if err == nil || set != nil {
 		t.Fatal(set, err)

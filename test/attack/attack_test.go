@@ -41,6 +41,7 @@ func TestAttack(t *testing.T) {
 		{"bad bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 300_000)+"{}"), 1, attackers{}},
 		{"single checks", connections, single, 1, attackers{}},
 		{"batches from 64 addresses", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 999)+"{}]"), 1, attackers{addresses: 64}},
+		{"batches that keep permits for others", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"keep":1},{"keep":2},`, 499)+`{"keep":9},{"keep":10}]`), 1, attackers{}},
 		{"pipelined checks", connections, single, 1, attackers{pipelined: 100}},
 		{"reserves that nobody ends", connections, hold("/api/v1/rate-limit/reserve", `"key":"attacker","ttl":"1h"`), 1, attackers{}},
 		{"places that nobody frees", connections, hold("/api/v1/rate-limit/reserve", `"key":"attacker","policy":"places"`), 1, attackers{}},
@@ -52,6 +53,7 @@ func TestAttack(t *testing.T) {
 		{"descriptions", 128, get("/openapi.yaml", ""), 0, attackers{}},
 		{"health", 128, get("/actuator/health", ""), 0, attackers{}},
 		{"odd paths", 200, "GET /forward-auth HTTP/1.1\r\nHost: stint\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-For: 10.6.6.6\r\nX-Forwarded-Uri: " + oddPath + "\r\n\r\n", 1, attackers{}},
+		{"teams that nobody knows", connections, "GET /forward-auth HTTP/1.1\r\nHost: stint\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-For: 10.6.6.6\r\nX-Forwarded-Uri: /teams\r\nX-Team: " + eachOther + "\r\n\r\n", 1, attackers{}},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
 			s := startService(t)

@@ -50,6 +50,7 @@ listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
 store: {url: %q, timeout: %s}
 trusted_proxies: [127.0.0.1]
+identity: {attributes: {team: X-Team}}
 log: {level: info}
 api: {tokens_file: %q}
 admin: {tokens_file: %q}
@@ -60,8 +61,11 @@ defaults:
 policies:
   places: [{algorithm: concurrency, capacity: 10}]
   recorded: [{algorithm: sliding_window_log, limit: 10, window: 24h, count_denied: true}]
+  innocent: [{algorithm: fixed_window, limit: 1000000, window: 24h}]
 rules:
-  - {id: all, match: {path: "/**"}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 10, window: 24h}]}
+  - {id: all, match: {path: "/**", except: [/teams]}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 10, window: 24h}]}
+  - {id: organisation, match: {path: /teams}, scope: global, limits: [{algorithm: token_bucket, capacity: 20, refill: 1/24h}]}
+  - {id: team, match: {path: /teams}, within: organisation, scope: "custom:team", missing: skip, guaranteed: {search: {capacity: 11, refill: 1/48h}}, borrow: true}
   - {id: login, match: {path: "/login"}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 5, window: 24h}]}
 `
 
@@ -70,6 +74,7 @@ type service struct {
 	addr    string
 	admin   string // its admin listener
 	grpc    string // its gRPC listener
+	resp    string // its listener of the Redis protocol
 	process *os.Process
 
 	mu    sync.Mutex
@@ -82,7 +87,7 @@ func (s *service) log() string {
 	return s.lines.String()
 }
 
-var listening = regexp.MustCompile(`msg=listening service=(http|admin|grpc) addr=(\S+)`)
+var listening = regexp.MustCompile(`msg=listening service=(http|admin|grpc|resp) addr=(\S+)`)
 
 // startService starts a service that ends with the test.
 func startService(t *testing.T) *service {
@@ -96,7 +101,7 @@ func startService(t *testing.T) *service {
 	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir))
+	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir))
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := command.StderrPipe()
 	if err != nil {
@@ -106,7 +111,10 @@ func startService(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	s := &service{process: command.Process}
-	found := map[string]chan string{"http": make(chan string, 1), "admin": make(chan string, 1), "grpc": make(chan string, 1)}
+	found := map[string]chan string{}
+	for _, listener := range []string{"http", "admin", "grpc", "resp"} {
+		found[listener] = make(chan string, 1)
+	}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -127,8 +135,8 @@ func startService(t *testing.T) *service {
 		<-read
 		_ = command.Wait()
 	})
-	s.addr, s.admin, s.grpc = <-found["http"], <-found["admin"], <-found["grpc"]
-	if s.addr == "" || s.admin == "" {
+	s.addr, s.admin, s.grpc, s.resp = <-found["http"], <-found["admin"], <-found["grpc"], <-found["resp"]
+	if s.addr == "" || s.admin == "" || s.resp == "" {
 		t.Fatalf("the service does not start:\n%s", s.log())
 	}
 	return s

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/stint-go/stint/api"
 )
 
 var screenshots = flag.String("screenshots", "", "folder that pictures of all pages are put into; none are made without it")
@@ -145,6 +147,32 @@ func TestDeniedClient(t *testing.T) {
 		t.Error(status)
 	}
 	p.shows("No state; all rules would admit.")
+}
+
+// What a client is guaranteed within another rule's limit, and what it may borrow, is shown by name.
+func TestSharesOfAClient(t *testing.T) {
+	t.Parallel()
+	s := ruled(t)
+	bucket := map[string]any{"algorithm": "token_bucket", "capacity": 100, "refill": "100/1h"}
+	within := map[string]any{
+		"match": map[string]any{"path": "/shared"}, "scope": "per_ip", "missing": "deny", "within": "org", "borrow": "7/1h",
+		"guaranteed": map[string]any{"192.0.2.1": map[string]any{"capacity": 30, "refill": "1/1h"}},
+	}
+	org := map[string]any{"match": map[string]any{"path": "/shared"}, "scope": "global", "limits": []any{bucket}}
+	if status := s.ask(http.MethodPut, "/api/v1/rules/org", org, nil); status != http.StatusCreated {
+		t.Fatal(status)
+	}
+	var fault api.Problem
+	if status := s.ask(http.MethodPut, "/api/v1/rules/team", within, &fault); status != http.StatusCreated {
+		t.Fatal(&fault)
+	}
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("client/192.0.2.1")
+	p.shows("guaranteed")
+	p.shows("30 of 30")
+	p.shows("may borrow")
+	p.shows("7 of 7")
 }
 
 // What is held of a client is shown, and a hold whose holder is stuck is ended.

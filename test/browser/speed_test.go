@@ -134,9 +134,26 @@ func TestManyRules(t *testing.T) {
 		requestAnimationFrame(frame);
 	})`)
 	busy := longest()
-	t.Logf("%d frames: %d long tasks, the longest of %d ms; by the processor's time the longest has %v; at most %d rows were drawn", got.Frames, got.Tasks, got.Longest, busy, got.Rows)
-	if busy == 0 || busy > 50*time.Millisecond {
-		t.Errorf("the longest task takes %v", busy)
+	// What a page that drew every rule would do at once: four times, since the browser may say that it traces before its page does.
+	longest = p.traced()
+	eval[int](p, `new Promise((resolve) => {
+		const row = document.querySelector(".window tbody tr:nth-child(5)");
+		let times = 0;
+		const draw = () => {
+			const table = document.createElement("table");
+			for (let i = 0; i < 1000; i++) table.append(row.cloneNode(true));
+			document.body.append(table);
+			const height = table.offsetHeight;
+			table.remove();
+			if (++times < 4) return requestAnimationFrame(draw);
+			resolve(height);
+		};
+		draw();
+	})`)
+	all := longest()
+	t.Logf("%d frames: %d long tasks, the longest of %d ms; by the processor's time the longest has %v, 1,000 rows drawn at once %v; at most %d rows were drawn", got.Frames, got.Tasks, got.Longest, busy, all, got.Rows)
+	if busy == 0 || busy > all/3 {
+		t.Errorf("the longest task takes %v, drawing all rules at once %v", busy, all)
 	}
 	if got.Rows > 60 || !got.Last || got.Turns < 100 {
 		t.Errorf("it shows %d rows, the last of all: %v, and changed %d times", got.Rows, got.Last, got.Turns)
@@ -171,7 +188,7 @@ func (p *page) traced() (longest func() time.Duration) {
 		}
 		spent[e.place] = max(spent[e.place], e.Tdur)
 	}
-	complete := make(chan struct{})
+	complete := make(chan struct{}, 1) // the listener stays, and hears of later traces, too
 	err := chromedp.Listen(p.ctx, func(event any) {
 		switch e := event.(type) {
 		case *tracing.EventDataCollected:
@@ -179,7 +196,10 @@ func (p *page) traced() (longest func() time.Duration) {
 				note(text)
 			}
 		case *tracing.EventTracingComplete:
-			close(complete)
+			select {
+			case complete <- struct{}{}:
+			default:
+			}
 		}
 	})
 	if err != nil {

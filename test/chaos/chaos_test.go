@@ -16,7 +16,7 @@ import (
 
 var (
 	table  = flag.String("table", "", "write what was measured as a table to this `file`")
-	strict = flag.Bool("strict", false, "hold times to docs/failure.md, more narrowly or at all")
+	strict = flag.Bool("strict", false, "hold times to docs/reference/failures.md, more narrowly or at all")
 )
 
 // allowed is how long may take what is promised to take so long. What else runs on a
@@ -28,7 +28,7 @@ func allowed(promised time.Duration) time.Duration {
 	return 5 * promised
 }
 
-// Every fault of docs/failure.md, under load, on real servers.
+// Every fault of docs/reference/failures.md, under load, on real servers.
 func TestFaults(t *testing.T) {
 	var reports []report
 	for _, f := range faults() {

@@ -20,7 +20,7 @@ import (
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
-// A fault is a row of the table of docs/failure.md: what happens to the servers, and
+// A fault is a row of the table of docs/reference/failures.md: what happens to the servers, and
 // what is promised then.
 type fault struct {
 	name string
@@ -282,7 +282,7 @@ func (r *report) check(t testing.TB) {
 	}
 }
 
-// checkTimes compares times with docs/failure.md, less the delay of the scheduler.
+// checkTimes compares times with docs/reference/failures.md, less the delay of the scheduler.
 func (r *report) checkTimes(t testing.TB) {
 	t.Helper()
 	if most := deadline + scheduling + r.late999; r.p999 > most {

@@ -20,7 +20,7 @@ import (
 )
 
 // shortSoak is as long as the soak lasts beside all other tests. What those keep a call waiting for says nothing about the
-// store, so that only a longer soak holds times to docs/failure.md.
+// store, so that only a longer soak holds times to docs/reference/failures.md.
 const shortSoak = 5 * time.Second
 
 func timed() bool { return *soakFor > shortSoak }

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The table of docs/failure.md and the faults are the same.
+// The table of docs/reference/failures.md and the faults are the same.
 func TestTableIsComplete(t *testing.T) {
-	text, err := os.ReadFile("../../docs/failure.md")
+	text, err := os.ReadFile("../../docs/reference/failures.md")
 	if err != nil {
 		t.Fatal(err)
 	}

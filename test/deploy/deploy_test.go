@@ -1,5 +1,5 @@
 // Package deploy_test holds the metrics of a running service, docs/reference/metrics.md, the rules and alerts for Prometheus and
-// the dashboard for Grafana to one another.
+// the dashboard for Grafana to one another, and to operators' pages: docs/monitor.md, docs/on-call.md, docs/capacity.md, docs/failure.md.
 package deploy_test
 
 import (
@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// expressions are the PromQL of the rules, of the alerts, of the dashboard and of the page.
+// expressions are the PromQL of the rules, of the alerts, of the dashboard and of the pages.
 type expressions struct{ rules, alerts, dashboard, page []string }
 
 type ruleFile struct {
@@ -134,6 +134,7 @@ func readExpressions(t *testing.T) (e expressions, records []string) {
 			}
 		}
 	}
+	e.page = append(e.page, shownQueries(t)...)
 	return e, records
 }
 

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,7 +88,7 @@ const patience = 60 * time.Second
 const adminToken = "a-token-that-the-test-knows"
 
 // startService runs a service on a store, and returns the addresses of its two listeners.
-func startService(t *testing.T, store string) (service, admin string) {
+func startService(t *testing.T, store string, flags ...string) (service, admin string) {
 	t.Helper()
 	dir := t.TempDir()
 	tokens, config := filepath.Join(dir, "tokens"), filepath.Join(dir, "stint.yaml")
@@ -104,14 +105,18 @@ record: %q
 rules:
   - {id: login, set: web, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 3, window: 24h}]}
   - {id: trial, match: {path: /login}, scope: per_ip, on_exceed: shadow, limits: [{algorithm: token_bucket, capacity: 2, refill: 1/24h}]}
+  - {id: classes, match: {path: /login}, scope: global, limits: [{algorithm: token_bucket, capacity: 9, refill: 1/24h}], on_exceed: shadow,
+     classes: {by: {attribute: class}, keep: {batch: 10%%}, default: batch}}
 `, tokens, receiver.URL, filepath.Join(dir, "record"))
 	for name, content := range map[string]string{tokens: adminToken + "\n", config: text} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, binary, "serve", "--config", config, "--store", store,
-		"--store-timeout=10s") // so that a busy machine is not taken for a store that is unreachable
+	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, binary, append([]string{
+		"serve", "--config", config, "--store", store,
+		"--store-timeout=10s",
+	}, flags...)...) // so that a busy machine is not taken for a store that is unreachable
 	return found[0], found[1]
 }
 
@@ -178,16 +183,21 @@ func send(t *testing.T, method, target, token, body string) string {
 // each second and whose alerts need not last.
 func startPrometheus(t *testing.T, services []string, flags ...string) (address string) {
 	t.Helper()
-	dir := t.TempDir()
-	config := fmt.Sprintf(`
+	return runPrometheus(t, fmt.Sprintf(`
 global: {scrape_interval: 1s, evaluation_interval: 1s}
-rule_files: ["*.rules"]
+rule_files: [rules.yaml, alerts.yaml]
 scrape_configs: [{job_name: stint, static_configs: [{targets: ["%s"]}]}]
-`, strings.Join(services, `", "`))
+`, strings.Join(services, `", "`)), flags...)
+}
+
+// runPrometheus runs a Prometheus with a configuration, beside the repository's rules.
+func runPrometheus(t *testing.T, config string, flags ...string) (address string) {
+	t.Helper()
+	dir := t.TempDir()
 	files := map[string]string{"prometheus.yml": config}
 	for _, name := range []string{"rules.yaml", "alerts.yaml"} {
 		text := strings.ReplaceAll(read(t, "prometheus/"+name), "interval: 15s", "interval: 1s")
-		files[name+".rules"] = regexp.MustCompile(`for: \d+m`).ReplaceAllString(text, "for: 0s")
+		files[name] = regexp.MustCompile(`for: \d+m`).ReplaceAllString(text, "for: 0s")
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -256,4 +266,69 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// replaced is a text with words replaced, each of which has to be there.
+func replaced(t *testing.T, text string, words ...string) string {
+	t.Helper()
+	for pair := range slices.Chunk(words, 2) {
+		if !strings.Contains(text, pair[0]) {
+			t.Fatalf("there is no %q in\n%s", pair[0], text)
+		}
+		text = strings.ReplaceAll(text, pair[0], pair[1])
+	}
+	return text
+}
+
+// shell runs commands in a folder and returns their standard output.
+func shell(t *testing.T, dir, commands string) string {
+	t.Helper()
+	text, err := try(t, dir, commands)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", commands, err, text)
+	}
+	return text
+}
+
+// try is shell for commands that may fail.
+func try(t *testing.T, dir, commands string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
+	command.Dir = dir
+	var faults strings.Builder
+	command.Stderr = &faults
+	text, err := command.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, faults.String())
+	}
+	return string(text), err
+}
+
+// blocks are a page's blocks of code in a language.
+func blocks(t *testing.T, name, language string) (texts []string) {
+	t.Helper()
+	for _, found := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(read(t, name), -1) {
+		texts = append(texts, found[1])
+	}
+	return texts
+}
+
+// block is the page's block of code that begins so.
+func block(t *testing.T, name, language, beginning string) string {
+	t.Helper()
+	for _, text := range blocks(t, name, language) {
+		if strings.HasPrefix(text, beginning) {
+			return text
+		}
+	}
+	t.Fatalf("%s has no block that begins with %q", name, beginning)
+	return ""
+}
+
+// write writes a file of the test.
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -16,7 +16,10 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/reference/*.md", "docs/internals/*.md", "docs/adr/*.md", "bench/*.md", "examples/*/README.md"} {
+	for _, pattern := range []string{
+		"*.md", "docs/*.md", "docs/migrate/*.md", "docs/reference/*.md", "docs/internals/*.md", "docs/adr/*.md", "bench/*.md",
+		"examples/*/README.md",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no page is %s: %v", pattern, err)
@@ -58,6 +61,7 @@ func TestSnippets(t *testing.T) {
 	for _, pattern := range []string{
 		"test/docs/*_test.go", "example_test.go", "httplimit/example*_test.go", "httplimit/*/example_test.go",
 		"grpclimit/example*_test.go", "bench/migrate/*_test.go", "service/internal/alerts/docs_test.go",
+		"test/resp/docs_test.go", "test/resp/migrate_test.go",
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -185,10 +189,10 @@ func headings(text string) map[string]bool {
 	return names
 }
 
-// A page fits on three screens of 50 lines, but for the comparison with other limiters and the changelog.
+// A page fits on three screens of 50 lines, except those that show code before and after, and the changelog.
 func TestLength(t *testing.T) {
 	for name, text := range pages(t) {
-		if lines := strings.Count(text, "\n"); lines > 150 && name != "docs/migrate.md" && name != "CHANGELOG.md" {
+		if lines := strings.Count(text, "\n"); lines > 150 && !strings.HasPrefix(name, "docs/migrate/") && name != "CHANGELOG.md" {
 			t.Errorf("%s has %d lines; at most 150", name, lines)
 		}
 	}
@@ -252,6 +256,9 @@ func TestIndex(t *testing.T) {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" || filepath.Dir(path) == "adr" || path == "README.md" {
 			return err
 		}
+		if filepath.Dir(path) == "ko" && filepath.Base(path) != "README.md" {
+			return nil // the Korean index names those
+		}
 		if !strings.Contains(string(index), "]("+filepath.ToSlash(path)+")") {
 			t.Errorf("docs/README.md does not link to %s", path)
 		}
@@ -259,5 +266,27 @@ func TestIndex(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// The glossary is in alphabetical order, and each word has a meaning and a link.
+func TestGlossary(t *testing.T) {
+	words, before := 0, ""
+	for line := range strings.Lines(pages(t)["docs/glossary.md"]) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || cells[1] == " word " || strings.HasPrefix(cells[1], "---") {
+			continue
+		}
+		word, meaning := strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])
+		if word < before {
+			t.Errorf("%s stands behind %s", word, before)
+		}
+		if len(meaning) < 20 || !strings.Contains(meaning, "](") {
+			t.Errorf("%s means %q; want a sentence, and a link to where it is explained", word, meaning)
+		}
+		words, before = words+1, word
+	}
+	if words < 60 {
+		t.Errorf("only %d words were found", words)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -17,28 +18,29 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
-// gateway is the page's LLM gateway, before a model that says a word a line and stops when nobody listens.
+// A model says a word a line, stops when nobody listens, and tells at its end how many tokens that was.
+type model = func(ctx context.Context, say func(word string) error) (tokens int64, err error)
+
+// gateway is the page's LLM gateway.
 type gateway struct {
 	limiter *stint.Limiter
-	model   func(ctx context.Context, say func(word string) error) error
+	model   model
 }
 
 const maxTokens = 500
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	hold, decision, err := g.limiter.Reserve(r.Context(), r.Header.Get("X-User"), maxTokens, stint.Hold{TTL: 2 * time.Minute})
+	each := make([]stint.Outcome, g.limiter.Policy().Len())
+	hold, decision, err := g.limiter.ReserveEach(r.Context(), r.Header.Get("X-User"), maxTokens, stint.Hold{TTL: 2 * time.Minute}, each)
 	switch {
 	case errors.Is(err, stint.ErrInvalid): // no user, for example
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	case errors.Is(err, stint.ErrResolved): // if you set Hold.ID: it was used before
-		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	case err != nil:
 		http.Error(w, "try again later", http.StatusServiceUnavailable)
 		return
 	}
-	httplimit.WriteHeaders(w.Header(), g.limiter.Policy(), decision)
+	httplimit.WriteHeaders(w.Header(), g.limiter.Policy(), decision, each...)
 	if !decision.Allowed {
 		http.Error(w, "too many requests", http.StatusTooManyRequests)
 		return
@@ -58,22 +60,29 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	work, stop := hold.KeepAlive(r.Context())
 	defer stop()
-	err = g.model(work, func(word string) error {
-		used++
+	tokens, err := g.model(work, func(word string) error {
+		used++ // as far as we know, until the model tells
 		if _, err := io.WriteString(w, word+"\n"); err != nil {
 			return err
 		}
 		return http.NewResponseController(w).Flush()
 	})
-	if err != nil {
-		log.Print(err)
-	}
-	if refused = err != nil && used == 0 && work.Err() == nil; refused { // and not because the client hung up
+	switch {
+	case err == nil:
+		used = tokens
+	case errors.Is(context.Cause(work), stint.ErrLost) && used == 0:
+		http.Error(w, "the place was lost", http.StatusServiceUnavailable)
+	case errors.Is(context.Cause(work), stint.ErrLost):
+		panic(http.ErrAbortHandler) // so that the client can tell this from an end
+	case work.Err() == nil && used == 0: // and not because the client hung up
+		refused = true
 		http.Error(w, "the model refused", http.StatusBadGateway)
+	default:
+		log.Print(err)
 	}
 }
 
-func newGateway(t *testing.T, model func(context.Context, func(string) error) error) (*gateway, *memstore.Store) {
+func newGateway(t *testing.T, model model) (*gateway, *memstore.Store) {
 	t.Helper()
 	store := memstore.New(memstore.Config{})
 	limiter, err := stint.New(store, "llm",
@@ -123,17 +132,14 @@ func drain(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
 // The gateway charges what a stream has said: to its end, until its client hung up, and until it panicked.
 func TestGateway(t *testing.T) {
 	ended := make(chan struct{})
-	words := func(n int) func(context.Context, func(string) error) error {
-		return func(ctx context.Context, say func(string) error) error {
-			for i := range n {
-				if err := say(fmt.Sprint("word", i)); err != nil {
-					return err
-				}
+	g, store := newGateway(t, func(ctx context.Context, say func(string) error) (int64, error) {
+		for i := range 30 {
+			if err := say(fmt.Sprint("word", i)); err != nil {
+				return 0, err
 			}
-			return ctx.Err()
 		}
-	}
-	g, store := newGateway(t, words(40))
+		return 40, ctx.Err()
+	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { ended <- struct{}{} }()
 		g.ServeHTTP(w, r)
@@ -153,19 +159,19 @@ func TestGateway(t *testing.T) {
 	if d, err := tokens.Peek(t.Context(), "ann"); err != nil || d.Remaining != 999_960 {
 		t.Errorf("%+v of the tokens, %v", d, err)
 	}
-	g.model = func(ctx context.Context, say func(string) error) error {
+	g.model = func(ctx context.Context, say func(string) error) (int64, error) {
 		if err := say("one"); err != nil {
-			return err
+			return 0, err
 		}
 		<-ctx.Done() // the client hangs up
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	go ask(t, server.URL, func(r io.Reader) { _, _ = r.Read(make([]byte, 1)) })
 	<-ended
 	if got, want := left(t, g, store), [3]int64{5, 98, 999_959}; got != want {
 		t.Errorf("after a client that hung up %v are left, want %v", got, want)
 	}
-	g.model = func(_ context.Context, say func(string) error) error {
+	g.model = func(_ context.Context, say func(string) error) (int64, error) {
 		_ = say("one")
 		panic(http.ErrAbortHandler)
 	}
@@ -178,7 +184,7 @@ func TestGateway(t *testing.T) {
 
 // A model that refuses is a bad gateway, and costs the user nothing. Somebody without a name is told so.
 func TestGatewayRefuses(t *testing.T) {
-	g, store := newGateway(t, func(context.Context, func(string) error) error { return errors.New("not today") })
+	g, store := newGateway(t, func(context.Context, func(string) error) (int64, error) { return 0, errors.New("not today") })
 	for user, want := range map[string]int{"ann": http.StatusBadGateway, "": http.StatusBadRequest} {
 		request, answer := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
 		request.Header.Set("X-User", user)
@@ -192,13 +198,46 @@ func TestGatewayRefuses(t *testing.T) {
 	}
 }
 
+// A stream whose hold is lost does not look like one that has ended. Its client is told so, or cut off.
+func TestGatewayThatLosesItsPlace(t *testing.T) {
+	for _, words := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			g, _ := newGateway(t, nil)
+			g.model = func(work context.Context, say func(string) error) (int64, error) {
+				for range words {
+					if err := say("one"); err != nil {
+						return 0, err
+					}
+				}
+				live, err := g.limiter.Holds(work, "ann")
+				if err != nil || len(live) == 0 {
+					t.Fatal(live, err)
+				}
+				if err := g.limiter.Drop(work, "ann", live[0].ID); err != nil {
+					t.Fatal(err)
+				}
+				<-work.Done() // noticed at the next renewal
+				return 0, work.Err()
+			}
+			request, answer := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+			request.Header.Set("X-User", "ann")
+			defer func() {
+				if v := recover(); words == 0 && answer.Code != http.StatusServiceUnavailable || words > 0 && v != http.ErrAbortHandler { //nolint:errorlint // the sentinel itself
+					t.Errorf("after %d words: status %d, and %v", words, answer.Code, v)
+				}
+			}()
+			g.ServeHTTP(answer, request)
+		})
+	}
+}
+
 // A sixth stream is denied while five run.
 func TestGatewayAtOnce(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
-	g, _ := newGateway(t, func(context.Context, func(string) error) error {
+	g, _ := newGateway(t, func(context.Context, func(string) error) (int64, error) {
 		begun <- struct{}{}
 		<-finish
-		return nil
+		return 0, nil
 	})
 	server := httptest.NewServer(g)
 	defer server.Close()
@@ -231,7 +270,10 @@ func TestMiddlewareThatHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	handler := middleware.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		httplimit.Cost(r.Context()).Set(120) // or Add, as a stream runs; Cancel if nothing ran
+		cost := httplimit.Cost(r.Context())
+		cost.Set(0)   // else a client that hangs up now pays for all that was held
+		cost.Add(40)  // as a stream runs
+		cost.Set(120) // what it was in the end; Cancel if nothing ran
 	}))
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 	request.Header.Set("X-User", "ann")
@@ -292,4 +334,71 @@ func TestJobs(t *testing.T) {
 	if most > 3 || done != 50 {
 		t.Errorf("%d jobs ran at once, %d in all", most, done)
 	}
+}
+
+var errBusy = errors.New("come again later")
+
+// A download is charged when it has ended, into debt, also if the client has hung up.
+func TestDownloads(t *testing.T) {
+	store := memstore.New(memstore.Config{Now: still})
+	limiter, err := stint.New(store, "bytes", stint.TokenBucket(10_000_000, stint.PerSecond(1_000_000)).WithMaxDebt(100_000_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	download := func(ctx context.Context, w io.Writer, user string, file io.Reader) error {
+		decision, err := limiter.Allow(ctx, user) // a byte: is anything left?
+		if err != nil || !decision.Allowed {
+			return errors.Join(err, errBusy)
+		}
+		sent, err := io.Copy(w, file) // also if it fails, sent is what was used
+		_, failed := limiter.Settle(context.WithoutCancel(ctx), user, sent-1)
+		return errors.Join(err, failed)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hangUp := readerFunc(func(p []byte) (int, error) {
+		cancel()
+		return len(p), io.EOF
+	})
+	if err := download(ctx, io.Discard, "ann", io.MultiReader(io.LimitReader(zeros{}, 30_000_000), hangUp)); err != nil {
+		t.Error(err)
+	}
+	if err := download(t.Context(), io.Discard, "ann", zeros{}); !errors.Is(err, errBusy) {
+		t.Errorf("%v; want %v", err, errBusy)
+	}
+	if decision, err := limiter.Peek(t.Context(), "ann"); err != nil || decision.RetryAfter < 20*time.Second || decision.RetryAfter > 21*time.Second {
+		t.Errorf("%v, %v; want a wait of 20 s for the debt", decision.RetryAfter, err)
+	}
+}
+
+// zeros is a file without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A reset frees the places of a key, also those whose holds' ids nobody knows. A holder that still runs is denied at its next renewal if others
+// have its place.
+func TestResetFreesPlaces(t *testing.T) {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "exports", stint.Concurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserve := func(id string, want bool) {
+		t.Helper()
+		if _, d, err := limiter.Reserve(t.Context(), "ann", 1, stint.Hold{ID: id}); err != nil || d.Allowed != want {
+			t.Errorf("%s: %v, %v; want it admitted: %t", id, d, err, want)
+		}
+	}
+	reserve("stuck", true)
+	reserve("next", false)
+	reserve("stuck", true) // a renewal
+	if err := limiter.Reset(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	reserve("next", true)
+	reserve("stuck", false)
 }

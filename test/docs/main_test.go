@@ -17,7 +17,11 @@ func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil {
 		panic(err)
 	}
-	os.Exit(testredis.Run(m, &server))
+	code := testredis.Run(m, &server)
+	if err := os.RemoveAll(programs); err != nil { // "" if no test needed them
+		panic(err)
+	}
+	os.Exit(code)
 }
 
 // still is a clock that stands still, so that examples print the same at every run.

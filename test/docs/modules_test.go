@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,5 +94,56 @@ func TestModulesOfTheirOwn(t *testing.T) {
 	}
 	if listed < 6 {
 		t.Errorf("only %d modules are listed", listed)
+	}
+}
+
+// The table of imports says how many modules of others a program compiles with each, and has in its graph.
+func TestModulesCounted(t *testing.T) {
+	page, err := os.ReadFile("docs/start.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clone, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := "\tgithub.com/stint-go/stint => " + clone + "\n"
+	for _, folder := range library(t) {
+		replaced += "\tgithub.com/stint-go/stint/" + folder + " => " + filepath.Join(clone, folder) + "\n"
+	}
+	rows := regexp.MustCompile("(?m)^\\| `(github.com/stint-go/stint[^`]*)` \\|.*\\| (\\d+, \\d+) \\|$").FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 8 {
+		t.Fatalf("only %d imports are counted", len(rows))
+	}
+	for _, row := range rows {
+		program := t.TempDir()
+		for name, text := range map[string]string{
+			"go.mod":  "module example.com/program\n\ngo 1.26.0\n\nreplace (\n" + replaced + ")\n",
+			"main.go": "package main\n\nimport _ \"" + row[1] + "\"\n\nfunc main() {}\n",
+		} {
+			if err := os.WriteFile(filepath.Join(program, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		count := func(arguments ...string) int {
+			list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-mod=mod"}, arguments...)...)
+			list.Dir = program
+			list.Env = append(os.Environ(), "GOWORK=off")
+			out, err := list.Output()
+			if err != nil {
+				t.Fatalf("go list %q: %v", arguments, err)
+			}
+			modules := map[string]bool{}
+			for name := range strings.FieldsSeq(string(out)) {
+				if name != "example.com/program" && !strings.HasPrefix(name, "github.com/stint-go/stint") {
+					modules[name] = true
+				}
+			}
+			return len(modules)
+		}
+		got := fmt.Sprintf("%d, %d", count("-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "."), count("-m", "-f", "{{.Path}}", "all"))
+		if got != row[2] {
+			t.Errorf("%s: the page counts %s; go list %s", row[1], row[2], got)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package docs_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,4 +69,114 @@ func TestRedisConf(t *testing.T) {
 	if err != nil || decision.Remaining != 3 {
 		t.Errorf("after a restart: %v, %v; want 3 of 10 left", decision, err)
 	}
+}
+
+// rights are what the page lets a user do, by the user's name.
+func rights(t *testing.T, user string) []string {
+	t.Helper()
+	text, err := os.ReadFile("docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, found := strings.Cut(string(text), "ACL SETUSER "+user+" on >PASSWORD ")
+	line, _, ended := strings.Cut(line, "\n")
+	if !found || !ended {
+		t.Fatalf("the page has no rights of %s", user)
+	}
+	return strings.Fields(line)
+}
+
+// The smaller line of rights does for one server, packed logs and rules in a file: Redis refuses nothing that the service
+// asks. All of it stands in the larger line, too.
+func TestFewerRights(t *testing.T) {
+	all, fewer := rights(t, "limiter"), rights(t, "limiter-small")
+	for _, right := range fewer {
+		if !slices.Contains(all, right) {
+			t.Errorf("%s is not in the line of all rights", right)
+		}
+	}
+	// What scripts call after a long time, or of long logs, as well.
+	scripts, err := filepath.Glob("redisstore/*.lua")
+	if err != nil || len(scripts) < 10 {
+		t.Fatal(scripts, err)
+	}
+	for _, script := range append(scripts, "service/internal/activity/share.lua") {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for function := range strings.SplitSeq(string(text), "\nfunction ") {
+			if strings.HasPrefix(function, "zset.") || strings.HasPrefix(function, "stream.") {
+				continue
+			}
+			for _, call := range regexp.MustCompile(`redis\.call\('([A-Z]+)'`).FindAllStringSubmatch(function, -1) {
+				if right := "+" + strings.ToLower(call[1]); !slices.Contains(fewer, right) {
+					t.Errorf("%s needs %s, which the page does not give", script, right)
+				}
+			}
+		}
+	}
+	redis := testredis.Start(t, testredis.User("limiter-small", append([]string{">s3cret"}, fewer...)...))
+	s := serve(t, `
+rules_from: rules.yaml
+policies:
+  all:
+    - {algorithm: token_bucket, capacity: 10, refill: 1/1h}
+    - {algorithm: leaky_bucket, capacity: 10, leak: 1/1h}
+    - {algorithm: fixed_window, limit: 10, window: 1h}
+    - {algorithm: sliding_window_log, limit: 10, window: 1h}
+    - {algorithm: sliding_window_counter, limit: 10, window: 1h}
+  running: [{algorithm: concurrency, capacity: 10}]
+`, map[string]string{"rules.yaml": "rules: [{id: api, scope: per_ip, limits: [{algorithm: sliding_window_log, limit: 2, window: 1h}]}]\n"},
+		"--store", strings.Replace(redis.URL(), "redis://", "redis://limiter-small:s3cret@", 1), "--store-timeout", "10s", "--on-store-failure", "closed")
+	const ask = "curl -s localhost:8080/api/v1/rate-limit/"
+	for _, step := range []struct{ command, answer string }{
+		{ask + "'check?key=ann&policy=all&permits=4'", `{"allowed":true,…"remaining":6,…`},
+		{ask + "'check?key=ann&policy=all&permits=7'", `{"allowed":false,…`},
+		{ask + "'remaining?key=ann&policy=all'", `{…"remaining":6,…`},
+		{ask + "'check?key=ben&algorithm=SLIDING_WINDOW_LOG&permits=50'", `{"allowed":true,…"remaining":50,…`},
+		{ask + `settle -d '{"key": "ben", "algorithm": "SLIDING_WINDOW_LOG", "permits": -10}'`, `{…"remaining":60,…`},
+		{ask + `reserve -d '{"id": "a", "key": "ann", "policy": "running", "permits": 1, "ttl": "1m"}'`, `{…"allowed":true,…`},
+		{ask + `commit -d '{"id": "a", "key": "ann", "policy": "running", "permits": 1}'`, `{…`},
+		{ask + `reserve -d '{"id": "b", "key": "ann", "policy": "running", "permits": 1, "ttl": "1m"}'`, `{…"allowed":true,…`},
+		{ask + `cancel -d '{"id": "b", "key": "ann", "policy": "running"}'`, `{…`},
+		{ask + `evaluate -d '{"path": "/", "ip": "192.0.2.1"}'`, `{"allowed":true,…"rule":"api",…`},
+		{"curl -s -X DELETE 'localhost:8080/api/v1/rate-limit/reset?key=ann&policy=all'", `{…"reset":true}`},
+		{ask + "'remaining?key=ann&policy=all'", `{…"remaining":10,…`},
+		{`curl -s localhost:8079/api/v1/reset -H 'Content-Type: application/json' -d '{"all": true}'`, `{…"state":"done",…`},
+	} {
+		expectLines(t, step.command, s.shell(t, step.command), step.answer)
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		shared, err := redis.Do("EXISTS", "rate_limiter:activity")
+		if err != nil || time.Now().After(end) {
+			t.Fatal("the traffic is not shared: ", err)
+		}
+		if shared == int64(1) {
+			break
+		}
+	}
+	if refused, err := redis.Do("ACL", "LOG"); err != nil || len(refused.([]any)) > 0 {
+		t.Errorf("Redis refused %v, %v", refused, err)
+	}
+}
+
+// The service decides by a Redis with TLS that asks for a certificate, by the configuration that the page shows.
+func TestRedisTLS(t *testing.T) {
+	authority := testredis.NewAuthority(t)
+	redis := testredis.Start(t, testredis.TLS(authority))
+	var shown string
+	for _, block := range blocks(t, "docs/redis.md", "yaml") {
+		if strings.Contains(block, "server_name") {
+			shown = block
+		}
+	}
+	configuration := strings.NewReplacer("redis.example.com:6379", redis.Addr(), "server_name: redis.example.com", "server_name: server",
+		"/etc/stint/ca.pem", authority.CAFile, "/etc/stint/client.pem", authority.CertFile, "/etc/stint/client.key", authority.KeyFile).Replace(shown)
+	if shown == "" || strings.Contains(configuration, "example.com") || strings.Contains(configuration, "/etc/stint") {
+		t.Fatalf("the page shows %q", shown)
+	}
+	s := serve(t, configuration, nil, "--store-timeout", "10s", "--on-store-failure", "closed")
+	const command = "curl -s 'localhost:8080/api/v1/rate-limit/check?key=ann'"
+	expectLines(t, command, s.shell(t, command), `{"allowed":true,…"source":"store"}`)
 }

@@ -55,6 +55,52 @@ func newGateway(t *testing.T, secure *tls.Config) *gateway {
 	return g
 }
 
+// A secured is what a gateway and its rate limit service know each other by.
+type secured struct {
+	*testredis.Authority
+	trusted *x509.CertPool
+}
+
+// newSecureGateway starts a gateway with certificates.
+func newSecureGateway(t *testing.T) (*gateway, secured) {
+	t.Helper()
+	authority := testredis.NewAuthority(t)
+	serverCert, serverKey := authority.Issue(t, "envoy-gateway")
+	pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(authority.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(text)
+	return newGateway(t, &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}), secured{authority, trusted}
+}
+
+// service starts the subject with the environment that the gateway's Deployment has, and more, and connects to it.
+func (g *gateway) service(t *testing.T, secure secured, more ...string) (*side, rls.RateLimitServiceClient) {
+	t.Helper()
+	subject := start(t, "the subject", programs.subject, freePorts(t, 3), t.TempDir(), append([]string{
+		"RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info",
+		"USE_STATSD=false", "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + g.address,
+		"CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + secure.CertFile,
+		"GRPC_SERVER_TLS_KEY=" + secure.KeyFile, "GRPC_SERVER_TLS_CA_CERT=" + secure.CAFile,
+		"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=" + secure.CertFile,
+		"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + secure.KeyFile, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + secure.CAFile,
+		"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp",
+	}, more...))
+	conn, err := grpc.NewClient(subject.target, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: secure.trusted, MinVersion: tls.VersionTLS12})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return subject, rls.NewRateLimitServiceClient(conn)
+}
+
 // put has the gateway offer a limit for each of several routes, in one version.
 func (g *gateway) put(routes int, requests uint32) {
 	g.t.Helper()
@@ -78,39 +124,11 @@ func (g *gateway) put(routes int, requests uint32) {
 // there is a configuration, is healthy, limits by what the gateway says, and follows it under load without a request that
 // fails or sees half of a configuration.
 func TestEnvoyGateway(t *testing.T) {
-	authority := testredis.NewAuthority(t)
-	serverCert, serverKey := authority.Issue(t, "envoy-gateway")
-	pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(authority.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(text)
-	g := newGateway(t, &tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
-	})
+	g, secure := newSecureGateway(t)
 	metrics := freePorts(t, 1)[0]
-	subject := start(t, "the subject", programs.subject, freePorts(t, 3), t.TempDir(), []string{
-		"RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info",
-		"USE_STATSD=false", "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + g.address,
-		"CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + authority.CertFile,
-		"GRPC_SERVER_TLS_KEY=" + authority.KeyFile, "GRPC_SERVER_TLS_CA_CERT=" + authority.CAFile,
-		"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=" + authority.CertFile,
-		"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + authority.KeyFile, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + authority.CAFile,
-		"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp", "USE_PROMETHEUS=true",
-		fmt.Sprintf("PROMETHEUS_ADDR=127.0.0.1:%d", metrics), "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
-	})
+	subject, client := g.service(t, secure, "USE_PROMETHEUS=true",
+		fmt.Sprintf("PROMETHEUS_ADDR=127.0.0.1:%d", metrics), "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml")
 	until(t, "the subject is healthy before it has a configuration", subject.ready)
-	conn, err := grpc.NewClient(subject.target, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	client := rls.NewRateLimitServiceClient(conn)
 	ask := func(route int, value string) (*rls.RateLimitResponse, error) {
 		return client.ShouldRateLimit(t.Context(), requestFor("http", entries(fmt.Sprint("route-", route), value)))
 	}

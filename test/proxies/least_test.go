@@ -3,7 +3,9 @@
 package proxies
 
 import (
+	"net"
 	"net/http"
+	"net/http/fcgi"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,18 +13,63 @@ import (
 	"testing"
 )
 
-// The least configuration of docs/proxies.md limits logins, and nothing else.
+// The least configurations of docs/proxies.md limit logins, and nothing else.
 func TestLeast(t *testing.T) {
+	s := start(t, "nginx", leastConfiguration(t, false))
+	for range 5 {
+		s.answered(200, call{method: http.MethodPost, target: "/login"})
+	}
+	if r := s.answered(429, call{method: http.MethodPost, target: "/%6cogin/"}); r.header.Get("Retry-After") == "" {
+		t.Errorf("a denied client is not told when to come back: %v", r.header)
+	}
+	s.answered(200, call{target: "/"})
+	s.kill("stint")
+	s.answered(500, call{target: "/"})
+}
+
+// The same for PHP, here a program in Go that speaks FastCGI: each request counts once, and its own 403 stays 403.
+func TestLeastForPHP(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens as long as the test runs
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		_ = fcgi.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/forbidden" {
+				w.WriteHeader(http.StatusForbidden)
+			}
+		}))
+	}()
+	s := start(t, "nginx", leastConfiguration(t, true, "127.0.0.1:9000", listener.Addr().String()))
+	for range 5 {
+		s.answered(200, call{method: http.MethodPost, target: "/login"})
+	}
+	s.answered(429, call{method: http.MethodPost, target: "/login"})
+	s.answered(403, call{target: "/forbidden"})
+	s.answered(200, call{target: "/"})
+}
+
+// leastConfiguration writes a configuration of nginx with the page's first lines, for PHP with those for it in their place.
+func leastConfiguration(t *testing.T, php bool, places ...string) (file string) {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/proxies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindSubmatch(page)
-	if block == nil {
-		t.Fatal("docs/proxies.md has no nginx configuration")
+	blocks := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("docs/proxies.md has %d configurations of nginx; want 2", len(blocks))
 	}
-	places := strings.NewReplacer("http://127.0.0.1:8000", "http://application", "http://127.0.0.1:8080", "http://stint")
-	text := `
+	text := string(blocks[0][1])
+	if php {
+		_, rest, _ := strings.Cut(text, "location = /.stint {")
+		text = string(blocks[1][1]) + "location = /.stint {" + rest
+	}
+	text = strings.NewReplacer(append(places,
+		"http://127.0.0.1:8000", "http://application", "http://127.0.0.1:8080", "http://stint", "include fastcgi.conf", "include /etc/nginx/fastcgi.conf",
+	)...).Replace(text)
+	text = `
 worker_processes 1;
 pid nginx.pid;
 error_log stderr;
@@ -37,21 +84,12 @@ http {
 	include upstreams.conf;
 	server {
 		include listen.conf;
-` + places.Replace(string(block[1])) + `
+` + text + `
 	}
 }`
-	file := filepath.Join(t.TempDir(), "nginx.conf")
+	file = filepath.Join(t.TempDir(), "nginx.conf")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, "nginx", file)
-	for range 5 {
-		s.answered(200, call{method: http.MethodPost, target: "/login"})
-	}
-	if r := s.answered(429, call{method: http.MethodPost, target: "/%6cogin/"}); r.header.Get("Retry-After") == "" {
-		t.Errorf("a denied client is not told when to come back: %v", r.header)
-	}
-	s.answered(200, call{target: "/"})
-	s.kill("stint")
-	s.answered(500, call{target: "/"})
+	return file
 }

@@ -6,7 +6,7 @@
 //	http traces      processor time of a check of "stint serve" on memory with 1 % of
 //	                 traces recorded, and with none
 //	http openloop    latency at a fixed rate of one and of four processes of "stint
-//	                 serve" on one Redis, and whether they admit exactly what they may
+//	                 serve" on one Redis, each decision verified, by "stint bench"
 //
 // "http serve" is one of the servers that these measure; they start it.
 package main

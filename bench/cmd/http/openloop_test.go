@@ -1,59 +1,35 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/bench/internal/loadgen"
+	"github.com/stint-go/stint/bench/internal/proc"
 )
 
-func TestExactRequestsReachEveryProcessUnderEveryLimit(t *testing.T) {
-	const processes, all = 4, 10_000
-	var asked [5][processes]int
-	for i := range all {
-		if e, ok := exactOf(i); ok {
-			asked[e][i%processes]++
-		}
+// What `stint bench` prints is summed over the servers, the longest latency counts; and what it doesn't print is an error.
+func TestBenchAllSums(t *testing.T) {
+	stint := filepath.Join(t.TempDir(), "stint")
+	script := `#!/bin/sh
+case "$*" in *"--server http://a "*) p=5 differ=0;; *) p=9 differ=2;; esac
+[ "${*%--rate 1000/2s --callers 3 --keys 8 --for 1s}" = "$*" ] && exit 2
+echo '{"targets": [{"decisions": 10, "admitted": 7, "denied": 3, "failed": 1, "perSecond": 100.5,
+  "latencyMicros": {"p50": '$p'}, "findings": {"admittedBeyond": '$differ', "deniedTooMuch": 1}}]}'
+exit 1
+`
+	if err := os.WriteFile(stint, []byte(script), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
 	}
-	total := 0
-	for e := range asked {
-		for p, n := range asked[e] {
-			if n == 0 {
-				t.Errorf("process %d is never asked about limit %d", p, e)
-			}
-			total += n
-		}
+	o := options{stint: stint, rate: 1000, connections: 5, clients: 15}
+	servers := []*proc.Process{{Addr: "a"}, {Addr: "b"}}
+	f, err := benchAll(t.Context(), o, servers, time.Second)
+	if err != nil || f.Decisions != 20 || f.Admitted != 14 || f.Denied != 6 || f.Failed != 2 || f.PerSecond != 201 || f.Latency["p50"] != 9 || f.differ() != 4 {
+		t.Errorf("%+v, error %v", f, err)
 	}
-	if total != all/exactEvery {
-		t.Errorf("%d exact requests, want %d", total, all/exactEvery)
-	}
-}
-
-func TestTallyMeasuresWhatIsMissed(t *testing.T) {
-	o := options{rate: 1000, duration: time.Second}
-	exactly := &tally{limit: int64(o.exactLimit())}
-	answers := map[loadgen.Answer]int{}
-	var admitted [5]int64
-	denied := 0
-	for i := range o.rate {
-		status := 200
-		if e, ok := exactOf(i); ok {
-			if admitted[e] == exactly.limit {
-				status, denied = 429, i
-			} else {
-				admitted[e]++
-			}
-		}
-		answers[exactly.note(i, status)]++
-	}
-	if exactly.inexact() != 0 || answers[loadgen.Failed] != 0 || answers[loadgen.Denied] != o.rate/exactEvery-int(5*exactly.limit) {
-		t.Errorf("%v answers, inexact %d, want 0", answers, exactly.inexact())
-	}
-	exactly.note(denied, 200) // one too many
-	if got := exactly.inexact(); got != 1 {
-		t.Errorf("inexact %d, want 1", got)
-	}
-	if answer := exactly.note(denied, 503); answer != loadgen.Failed || exactly.inexact() != 1 {
-		t.Errorf("503 is %v, inexact %d", answer, exactly.inexact())
+	o.clients = 100
+	if _, err := benchAll(t.Context(), o, servers, time.Second); err == nil {
+		t.Error("no error, though nothing was printed")
 	}
 }

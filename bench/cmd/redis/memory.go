@@ -33,6 +33,7 @@ func (b *bench) measureMemory(ctx context.Context, deployment *deployment) error
 	logs := func(window string) string {
 		return fmt.Sprintf("state=sliding_log/entries=%d/window=%s", logEntries, window)
 	}
+	other := func(algorithm string) string { return fmt.Sprintf("state=%s/clients=%d", algorithm, b.clients) }
 	few := min(b.clients, logClients)
 	for _, m := range []struct {
 		impl, state, unit string
@@ -44,6 +45,10 @@ func (b *bench) measureMemory(ctx context.Context, deployment *deployment) error
 		// Every client is written in one generation and again in the next, while both are kept.
 		{redislimit.Stint, buckets(2), "B/client", bucket, b.clients, 2, turnAfter},
 		{redislimit.RedisRate, buckets(1), "B/client", bucket, b.clients, 1, 0},
+		// The other algorithms whose state has one size.
+		{redislimit.Stint, other("leaky_bucket"), "B/client", stint.LeakyBucket(perDay.Permits, stint.Per(perDay.Refill, perDay.Period)), b.clients, 1, 0},
+		{redislimit.Stint, other("fixed_window"), "B/client", stint.FixedWindow(perDay.Permits, perDay.Period), b.clients, 1, 0},
+		{redislimit.Stint, other("sliding_window_counter"), "B/client", stint.SlidingWindowCounter(perDay.Permits, perDay.Period), b.clients, 1, 0},
 		// Logs are filled to the last entry, spread over the window.
 		{redislimit.Stint, logs("1m"), "B/entry", stint.SlidingWindowLog(logEntries, time.Minute), few, logEntries, time.Minute / logEntries},
 		{redislimit.Stint, logs("1h"), "B/entry", stint.SlidingWindowLog(logEntries, time.Hour), few, logEntries, time.Hour / logEntries},
@@ -72,7 +77,7 @@ func (b *bench) measureMemory(ctx context.Context, deployment *deployment) error
 					return err
 				}
 			}
-			if m.limit != bucket {
+			if m.limit.Capacity != perDay.Permits {
 				return nil
 			}
 			// What is dropped costs no memory.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/bench/internal/cli"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // relayMode as the first argument makes the program a relay.
@@ -43,7 +44,7 @@ func forward(ctx context.Context, listener net.Listener, to string, delay time.D
 	go func() {
 		for c := range queue {
 			for d := time.Until(c.due); d > 0; d = time.Until(c.due) {
-				sleep(d)
+				sleep.Thread(d)
 			}
 			if len(c.data) == 0 {
 				_ = c.to.Close()

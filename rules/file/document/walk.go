@@ -133,7 +133,11 @@ func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 // byName reads what has any names into a map.
 func (k Kinds) byName(path Path, v Value, into reflect.Value, faults *Faults) {
 	if v.Kind != KindMapping && v.Kind != KindNull {
-		faults.Invalid(path.name, v, "a mapping of texts")
+		allowed := "a mapping of texts"
+		if into.Type().Elem().Kind() == reflect.Struct {
+			allowed = "a mapping of names, of which each has a mapping"
+		}
+		faults.Invalid(path.name, v, allowed)
 		return
 	}
 	if len(v.Fields) > 0 {

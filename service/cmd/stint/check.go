@@ -31,7 +31,7 @@ import (
 type keyCommand struct {
 	*apiCommand
 	algorithm, policy string
-	permits           int64 // of a check, or of what a peek asks about
+	permits, keep     int64 // of a check, or of what a peek asks about
 	limit, name       string
 	loadStore         func() (config.Config, error)
 }
@@ -82,6 +82,25 @@ func (k *keyCommand) call(s *service, method, path, key string, query url.Values
 	}
 	body, _, err := k.callOn(s, call{method: method, path: path, query: query}, answer)
 	return body, err
+}
+
+// costFlags adds the flags of a check's cost.
+func (k *keyCommand) costFlags() {
+	flags := k.command.Flags()
+	flags.Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
+	flags.Int64Var(&k.keep, "keep", 0, "`N` permits of each limit to leave to others, as if the limits were so much lower")
+}
+
+// cost is the part of a query that the flags of the cost say. Parameters that an older service refuses are left out unless
+// they are given.
+func (k *keyCommand) cost(refused ...string) url.Values {
+	query := url.Values{"permits": {strconv.FormatInt(k.permits, 10)}, "keep": {strconv.FormatInt(k.keep, 10)}}
+	for _, name := range refused {
+		if !k.command.Flags().Changed(name) {
+			query.Del(name)
+		}
+	}
+	return query
 }
 
 // connect returns the service that the flags name, or one in this process on the store that they name. It has to be
@@ -176,18 +195,23 @@ func (k *keyCommand) readLimit() (limit stint.Limit, err error) {
 		most := stint.MaxNameBytes - len(limitSpace)
 		return limit, misused("--name is %q; allowed: 1 to %d characters of printable ASCII", k.name, most)
 	}
-	if !strings.Contains(k.limit, ":") {
-		rate, err := stint.ParseRate(k.limit)
+	return parseLimit(k.limit)
+}
+
+// parseLimit reads a limit of the command line.
+func parseLimit(text string) (limit stint.Limit, err error) {
+	if !strings.Contains(text, ":") {
+		rate, err := stint.ParseRate(text)
 		if err != nil {
-			return limit, misused("--limit is %q; allowed: N/DURATION such as 3/1h, or a limit as rules write it", k.limit)
+			return limit, misused("--limit is %q; allowed: N/DURATION such as 3/1h, or a limit as rules write it", text)
 		}
 		if limit = stint.SlidingWindowLog(rate.Permits, rate.Period); limit.Validate() != nil {
-			return limit, misused("--limit is %q: %s", k.limit, prefix.Trim(limit.Validate().Error()))
+			return limit, misused("--limit is %q: %s", text, prefix.Trim(limit.Validate().Error()))
 		}
 		return limit, nil
 	}
 	var faults document.Faults
-	value := document.Parse("--limit", []byte(k.limit), maxLimitBytes, &faults)
+	value := document.Parse("--limit", []byte(text), maxLimitBytes, &faults)
 	if faults.Err() == nil {
 		limit, _ = file.Limit("the limit", value, stint.Limit{}, &faults)
 	}
@@ -245,7 +269,7 @@ func checkCommand(p process) *cobra.Command {
 		return nil
 	}
 	asked.register(command.Flags())
-	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
+	k.costFlags()
 	wait := command.Flags().String("wait", "", "wait until the check is allowed; --wait=`DURATION` for that long at most")
 	command.Flags().Lookup("wait").NoOptDefVal = waitForever
 	command.RunE = func(command *cobra.Command, args []string) error {
@@ -286,8 +310,7 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 	defer s.close()
 	var body []byte
 	once := func() (answer api.CheckResponse, err error) {
-		permits := url.Values{"permits": {strconv.FormatInt(k.permits, 10)}}
-		body, err = k.call(s, http.MethodGet, api.PathCheck, key, permits, &answer)
+		body, err = k.call(s, http.MethodGet, api.PathCheck, key, k.cost("keep"), &answer)
 		return answer, err
 	}
 	return k.decide(key, once, wait, most, words, func(answer *api.CheckResponse) error {
@@ -297,7 +320,7 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 
 // evaluate has the rules of a service decide the request, and goes on as check does.
 func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration, words []string) error {
-	for _, name := range []string{"algorithm", "policy", "limit", "name", "permits", "store", "config"} {
+	for _, name := range []string{"algorithm", "policy", "limit", "name", "permits", "keep", "store", "config"} {
 		if k.command.Flags().Changed(name) {
 			return misused("--%s is given for a request that rules decide; allowed: only for a key", name)
 		}
@@ -327,6 +350,11 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 			{"allowed", yesOrNo(answer.Allowed)},
 			{"rule", cmp.Or(answer.Rule, "none")},
 			{"matched", cmp.Or(strings.Join(answer.Matched, ", "), "none")},
+		}
+		for _, row := range [][]string{{"class", answer.Class}, {"via", answer.Via}} {
+			if row[1] != "" {
+				rows = append(rows, row)
+			}
 		}
 		if len(answer.Shadowed) > 0 {
 			rows = append(rows, []string{"shadow", "would be denied by " + strings.Join(answer.Shadowed, ", ")})
@@ -379,19 +407,15 @@ func (k *keyCommand) decide(
 func peekCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(p, "peek", "Say what a key has left, taking nothing",
 		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. It exits with 0 in either case.")
-	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
+	k.costFlags()
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		s, err := k.connect()
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		permits := url.Values{}
-		if command.Flags().Changed("permits") { // which an older service refuses
-			permits.Set("permits", strconv.FormatInt(k.permits, 10))
-		}
 		var answer api.RemainingResponse
-		body, err := k.call(s, http.MethodGet, api.PathRemaining, args[0], permits, &answer)
+		body, err := k.call(s, http.MethodGet, api.PathRemaining, args[0], k.cost("permits", "keep"), &answer)
 		if err != nil {
 			return err
 		}

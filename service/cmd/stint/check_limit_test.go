@@ -79,6 +79,9 @@ func TestLimitOfTheCommandLineIsRefused(t *testing.T) {
 const loginRules = `
 rules:
   - {id: login, set: web, match: {methods: [POST], path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 2, window: 365d}]}
+  - {id: quota, match: {path: /quota}, scope: global, otherwise: extra, limits: [{algorithm: fixed_window, limit: 1, window: 365d}],
+     classes: {by: {attribute: class}, keep: {critical: 0%, batch: 40%}, default: batch}}
+  - {id: extra, match: {path: /extra}, scope: global, limits: [{algorithm: token_bucket, capacity: 5, refill: 1/1h}]}
   - {id: users, match: {path: /mine}, scope: per_user, missing: deny, missing_status: 401, limits: [{algorithm: fixed_window, limit: 2, window: 365d}]}
 `
 
@@ -113,6 +116,19 @@ func TestRequestOfTheCommandLine(t *testing.T) {
 	if said := ask(exitDenied, "check", "--server", base, "--path", "/mine"); !strings.Contains(said, "reason   missing per_user\n") {
 		t.Errorf("without a user, check says\n%s", said)
 	}
+	quota := []string{"check", "--server", base, "--path", "/quota"}
+	ask(exitOK, quota...)
+	if said := ask(exitOK, quota...); !strings.Contains(said, "class        batch\n") || !strings.Contains(said, "via          otherwise\n") {
+		t.Errorf("of another rule's limits, check says\n%s", said)
+	}
+	said := ask(exitOK, "rules", "explain", "--admin", admin, "--path", "/quota")
+	for _, want := range []string{
+		"quota  limited  *    1     yes      4 ", "rule quota, limits denies: rule quota has 0 of 1 permits left\n", "rule quota, otherwise admits\n",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("of another rule's limits, explain says\n%s, want %q", said, want)
+		}
+	}
 	if said := ask(exitOK, "check", "--server", base, "--path", "/none"); !strings.Contains(said, "matched  none\n") {
 		t.Errorf("of a request without rules, check says\n%s", said)
 	}
@@ -123,6 +139,7 @@ func TestRequestOfTheCommandLine(t *testing.T) {
 		{"check", "k", "--path", "/x"},
 		{"check", "--path", "/x", "--store", "redis://127.0.0.1:1"},
 		{"check", "--path", "/x", "--permits", "2"},
+		{"check", "--path", "/x", "--keep", "2"},
 		{"check", "--ip", "x"},
 		{"check", "--header", "x", "--server", base},
 		{"check"},

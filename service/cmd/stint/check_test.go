@@ -41,6 +41,11 @@ func TestCheckPeekReset(t *testing.T) {
 		{"peek k --policy pair --permits 2", exitOK, []string{"allowed      no", "limit        2", "remaining    1", "resets in    2", "retry after  2"}},
 		{"check k --permits 9 --algorithm LEAKY_BUCKET", exitOK, []string{"allowed      yes"}},
 		{"peek k --algorithm LEAKY_BUCKET", exitOK, []string{"allowed      yes", "limit        100", "remaining    9", "resets in    ", "retry after  0s", "delay        "}},
+		{"check k --keep 4", exitOK, []string{"allowed      yes", "limit        5", "remaining    0"}},
+		{"check k --keep 4", exitDenied, []string{"allowed      no", "limit        5", "remaining    0"}},
+		{"peek k --keep 4", exitOK, []string{"allowed      no", "limit        5", "remaining    0"}},
+		{"peek k --keep 2 --permits 2", exitOK, []string{"allowed      yes", "limit        5", "remaining    2"}},
+		{"check k --keep 4 --permits 2", exitDenied, []string{"allowed      no", "limit        5", "remaining    0", "resets in    ", "retry after  never"}},
 		{"reset k", exitOK, []string{"reset  k", "under  all algorithms and policies"}},
 		{"peek k --policy pair", exitOK, []string{"allowed      yes", "limit        2", "remaining    2"}},
 		{"reset k --policy pair", exitOK, []string{"reset  k", "under  policy pair"}},
@@ -73,6 +78,8 @@ func TestRefusedQuestions(t *testing.T) {
 		"check k --permits 0":                        "stint: 400 Bad Request: permits ",
 		"check k --algorithm SAND":                   "stint: 400 Bad Request: algorithm ",
 		"peek k --permits 101":                       "stint: 400 Bad Request: permits ",
+		"check k --keep 101":                         "stint: 400 Bad Request: keep ",
+		"peek k --keep -1":                           "stint: 400 Bad Request: keep ",
 		"peek k --policy none":                       "stint: 400 Bad Request: policy ",
 		"peek k --policy p --algorithm TOKEN_BUCKET": "stint: 400 Bad Request: ",
 		"reset " + strings.Repeat("k", 257):          "stint: 400 Bad Request: key ",
@@ -103,10 +110,10 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestPeekAtOlderService: what it does not tell is not shown.
+// TestPeekAtOlderService: what it does not tell is not shown, and what it does not know is not asked.
 func TestPeekAtOlderService(t *testing.T) {
 	older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("permits") {
+		if r.URL.Query().Has("permits") && r.URL.Path == api.PathRemaining || r.URL.Query().Has("keep") {
 			t.Errorf("asked for %s", r.URL)
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -117,6 +124,7 @@ func TestPeekAtOlderService(t *testing.T) {
 	if want := "limit      5 (TOKEN_BUCKET)\nremaining  4\nresets in  2s\n"; code != exitOK || stdout != want || stderr != "" {
 		t.Errorf("exit code %d, errors %q, output\n%s, want\n%s", code, stderr, stdout, want)
 	}
+	do(t, nil, "check", "k", "--server", older.URL)
 }
 
 func TestNotAService(t *testing.T) {

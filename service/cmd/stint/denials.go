@@ -16,7 +16,7 @@ import (
 func denialsCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "denials", "List the last denials, or what rules in shadow would have denied",
 		"List the last denials of a service and of the processes that share its Redis, the newest first:\n"+
-			"when, by which rule, whom and why. With --shadow it lists what rules in shadow would have denied.\n\n"+
+			"when, by which rule, of which class, whom and why. With --shadow it lists what rules in shadow would have denied.\n\n"+
 			"Clients are shown by name to holders of a token only.")
 	flags := command.Flags()
 	shadow := flags.Bool("shadow", false, "what rules in shadow would have denied, and no denials")
@@ -35,10 +35,10 @@ func denialsCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows := [][]string{{"TIME", "RULE", "CLIENT", "REASON", "PROCESS", "REQUEST"}}
+		rows := [][]string{{"TIME", "RULE", "CLASS", "CLIENT", "REASON", "PROCESS", "REQUEST"}}
 		for i := range answer.Denials {
 			d := &answer.Denials[i]
-			row := []string{d.At.Time().UTC().Format(time.RFC3339), d.Rule, d.Client, d.Reason, d.Process, d.RequestID}
+			row := []string{d.At.Time().UTC().Format(time.RFC3339), d.Rule, d.Class, d.Client, d.Reason, d.Process, d.RequestID}
 			for j := range row {
 				row[j] = cmp.Or(row[j], "-")
 			}

@@ -121,9 +121,9 @@ func (d *doctor) report(p process, asJSON bool) error {
 func (d *doctor) lookAtConfiguration() {
 	c := d.config
 	d.ok("configuration", "", "every setting is known and in range")
-	if len(c.ClientIP.TrustedProxies) == 0 && cmp.Or(c.Identity.User, c.Identity.APIKey) != "" {
+	if len(c.ClientIP.TrustedProxies) == 0 && (cmp.Or(c.Identity.User, c.Identity.APIKey) != "" || len(c.Identity.Attributes) > 0) {
 		d.advise("identity", "", "identity names header fields, and no proxy is trusted",
-			"name the proxy in trusted_proxies: the fields are believed from there only, so nobody has a user now")
+			"name the proxy in trusted_proxies: the fields are believed from there only, so nobody has a user or an attribute now")
 	}
 	if c.Store.Memory() {
 		d.ok("store", "", "memory://: each process decides alone, and forgets all when it ends")
@@ -150,6 +150,14 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 		d.unreachable("rules", "", document.Redact(prefix.Trim(err.Error())), "see that "+source.place+" can be reached")
 	default:
 		d.ok("rules", "", counted(set.Len(), "rule")+" in "+source.place)
+		if d.config.Store.Clustered() {
+			for _, rule := range set.Rules() {
+				if scattered := set.Scattered(rule.ID); scattered != "" {
+					found, change, _ := strings.Cut(scattered, "; ")
+					d.wrong("partitions", "", "rule "+rule.ID+": "+found, change)
+				}
+			}
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,13 +101,28 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// Of a cluster each primary is looked at.
+// scattered are rules whose requests are errors on a cluster.
+const scattered = `rules:
+  - {id: organisation, scope: global, limits: [{algorithm: token_bucket, capacity: 100, refill: 100/s}]}
+  - {id: team, within: organisation, scope: "custom:team", missing: skip, guaranteed: {search: {capacity: 20, refill: 20/s}}, borrow: true}
+`
+
+// Of a cluster each primary is looked at, and whether it can decide by the rules.
 func TestDoctorOfACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
-	code, stdout, stderr := do(t, nil, "doctor", "--json", "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m")
+	rules := writeFile(t, scattered)
+	code, stdout, stderr := do(t, nil, "doctor", "--json", "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", rules)
 	var all []finding
-	if err := json.Unmarshal([]byte(stdout), &all); err != nil || code != 1 {
+	if err := json.Unmarshal([]byte(stdout), &all); err != nil || code != exitUsage {
 		t.Fatalf("%d, %v:\n%s%s", code, err, stdout, stderr)
+	}
+	wrong := slices.DeleteFunc(slices.Clone(all), func(f finding) bool { return f.Status != findingWrong })
+	if len(wrong) != 1 || wrong[0].Check != "partitions" || !strings.HasPrefix(wrong[0].Found, "rule team: its clients and those of rule organisation are") ||
+		!strings.HasPrefix(wrong[0].Change, "set the same partition_by in both") {
+		t.Errorf("of rules that no cluster decides it is said %+v", wrong)
+	}
+	if f, said := examine(t, 0, "--store", "memory://", "--rules-from", rules)["partitions"]; said {
+		t.Errorf("without a cluster: %+v", f)
 	}
 	versions := map[string]bool{}
 	for _, f := range all {

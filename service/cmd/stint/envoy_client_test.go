@@ -188,9 +188,10 @@ func TestEnvoyWithoutRedis(t *testing.T) {
 	redis := testredis.Start(t)
 	f := filtered(t, redis)
 	list := []*common.RateLimitDescriptor{entry("many", -1)}
-	if s := f.pass(t, list, nil); s.status != 200 || s.failed != nil {
-		t.Fatalf("%+v", s)
-	}
+	eventually(t, "the service decides", func() bool { // its first call of Redis may be late on a busy machine
+		s := f.pass(t, list, nil)
+		return s.status == 200 && s.failed == nil
+	})
 	if err := redis.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -261,11 +261,12 @@ func (e *example) print(x *adminapi.Explanation) error {
 		rule := &x.Rules[i]
 		row := []string{rule.Rule, outcome(rule), "-", "-", "-", "-", "-"}
 		if len(rule.Limits) > 0 {
-			least := slices.MinFunc(rule.Limits, func(a, b adminapi.ExplainedLimit) int {
+			limits := decidingLimits(rule)
+			least := slices.MinFunc(limits, func(a, b adminapi.ExplainedLimit) int {
 				return cmp.Compare(a.Remaining, b.Remaining)
 			})
 			// -1 is never, which is the longest.
-			last := slices.MaxFunc(rule.Limits, func(a, b adminapi.ExplainedLimit) int {
+			last := slices.MaxFunc(limits, func(a, b adminapi.ExplainedLimit) int {
 				return cmp.Compare(uint64(a.RetryAfterMicros), uint64(b.RetryAfterMicros))
 			})
 			row = append(
@@ -280,7 +281,43 @@ func (e *example) print(x *adminapi.Explanation) error {
 			return err
 		}
 	}
+	for i := range x.Rules {
+		for _, way := range x.Rules[i].Ways {
+			text := "admits"
+			if !way.Allowed {
+				text = "denies: " + way.Why
+			}
+			if err := say(e.Out, "rule %s, %s %s\n", x.Rules[i].Rule, cmp.Or(way.Via, "limits"), text); err != nil {
+				return err
+			}
+		}
+	}
 	return say(e.Out, "path %s: allowed %s, %s\n", x.Path, yesOrNo(x.Allowed), x.Why)
+}
+
+// decidingLimits are those of the way that is charged, or of which the wait is the shortest, and all of a rule without ways.
+func decidingLimits(rule *adminapi.ExplainedRule) []adminapi.ExplainedLimit {
+	var best []adminapi.ExplainedLimit
+	shortest := uint64(0)
+	for i := range rule.Ways {
+		var limits []adminapi.ExplainedLimit
+		longest := uint64(0) // -1 is never, which is the longest
+		for _, limit := range rule.Limits {
+			if limit.Way == i+1 {
+				limits, longest = append(limits, limit), max(longest, uint64(limit.RetryAfterMicros))
+			}
+		}
+		if rule.Ways[i].Allowed {
+			return limits
+		}
+		if best == nil || longest < shortest {
+			best, shortest = limits, longest
+		}
+	}
+	if best == nil {
+		return rule.Limits
+	}
+	return best
 }
 
 // deniedExit is how a command ends that was told whether a request is allowed.
@@ -295,6 +332,9 @@ func deniedExit(allowed bool) error {
 // rejects.
 func outcome(rule *adminapi.ExplainedRule) string {
 	text := rule.Outcome
+	if rule.By != "" {
+		text += " by " + rule.By
+	}
 	if rule.OnExceed != rules.Reject.String() {
 		text += ", " + rule.OnExceed
 	}

@@ -49,7 +49,6 @@ func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (conf
 		}
 		texts[s.Flag()] = new(string)
 		flags.Var(settingFlag{s, texts[s.Flag()]}, s.Flag(), fmt.Sprintf("%s [%s]", s.Help(), s.Env()))
-		flags.Lookup(s.Flag()).Hidden = s.Hidden()
 		if s.Value() == "" {
 			flags.Lookup(s.Flag()).NoOptDefVal = "true"
 		}

@@ -128,17 +128,8 @@ func TestHealthDetails(t *testing.T) {
 	}
 }
 
-// Help shows no part that this version does not have, and the exit codes.
-func TestHelpShowsWhatThereIs(t *testing.T) {
-	_, help, _ := do(t, nil, "serve", "--help")
-	for _, flag := range []string{"resp-listen"} {
-		if strings.Contains(help, flag) {
-			t.Errorf("help of serve shows --%s", flag)
-		}
-		if code, _, stderr := do(t, nil, "serve", "--"+flag, "127.0.0.1:0"); code != exitUsage || !strings.Contains(stderr, "this version does not offer") {
-			t.Errorf("--%s: exit code %d, %s", flag, code, stderr)
-		}
-	}
+// Help shows the exit codes.
+func TestHelpShowsExitCodes(t *testing.T) {
 	for command, codes := range map[string][]string{"": {"0 done", "1 failed", "2 wrong usage", "3 denied", "4 the service"}, "check": {"122", "123", "124", "125", "126", "127", "128"}} {
 		_, help, _ := do(t, nil, strings.Fields(command+" --help")...)
 		for _, want := range codes {

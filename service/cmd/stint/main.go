@@ -52,8 +52,8 @@ const (
 	exitUnreachable = 4 // the service or its store did not answer
 )
 
-const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ; doctor: advice), 2 wrong usage or configuration,\n" +
-	"3 denied, 4 the service or its store is unreachable. " + "`stint check KEY -- COMMAND` passes on the command's."
+const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ; doctor: advice; bench: decisions differ), 2 wrong usage or configuration,\n" +
+	"3 denied, 4 the service or its store is unreachable (bench: decided nothing). " + "`stint check KEY -- COMMAND` passes on the command's."
 
 // A process is what the program knows of the world around it.
 type process struct {
@@ -129,7 +129,7 @@ func rootCommand(p process) *cobra.Command {
 	root.Version = versionText()
 	root.AddCommand(
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), holdsCommand(p), rulesCommand(p),
-		simulateCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), rateLimitCommand(p), versionCommand(p), manCommand(),
+		simulateCommand(p), benchCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), rateLimitCommand(p), versionCommand(p), manCommand(),
 	)
 	return root
 }

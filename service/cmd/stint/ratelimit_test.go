@@ -324,7 +324,11 @@ func TestRateLimitWithoutConfiguration(t *testing.T) {
 		if status, _ := get(t, d.http+"/healthcheck"); status != want {
 			t.Errorf("forced %s: /healthcheck says %d, want %d", forced, status, want)
 		}
-		if log := d.log.String(); !strings.Contains(log, "the domains are refused; there are none until they are mended") || strings.Contains(log, "stay in force") {
+		// The files are read beside the listeners.
+		eventually(t, "the domains are refused", func() bool {
+			return strings.Contains(d.log.String(), "the domains are refused; there are none until they are mended")
+		})
+		if log := d.log.String(); strings.Contains(log, "stay in force") {
 			t.Errorf("forced %s:\n%s", forced, log)
 		}
 		client := d.dial(nil)

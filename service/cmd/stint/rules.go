@@ -98,7 +98,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 				enabled++
 			}
 		}
-		warnings := reserveWarnings(set.Rules())
+		warnings := append(reserveWarnings(set), sharedWarnings(set, loaded.Store.Clustered())...)
 		all = append(all, validation{
 			Path: path, Validation: adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}, Warnings: warnings,
 		})
@@ -127,16 +127,14 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 	return nil
 }
 
-// reserveWarnings tells which rules only reserves are decided by, and which buckets are too small for what their rule holds:
+// reserveWarnings tells which rules or overrides only reserves are decided by, and which buckets are too small for what their rule holds:
 // estimates per second are at most the capacity divided by how long they are held.
-func reserveWarnings(list []rules.Rule) (warnings []string) {
-	for _, rule := range list {
-		places := slices.ContainsFunc(rule.Limits, func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency })
-		if places {
-			warnings = append(warnings, fmt.Sprintf(
-				"rule %s has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out", rule.ID))
+func reserveWarnings(set *rules.Set) (warnings []string) {
+	for _, rule := range set.Rules() {
+		if alone := set.ReserveAlone(rule.ID); alone != "" {
+			warnings = append(warnings, "rule "+rule.ID+" "+alone)
 		}
-		if !places && rule.Reserve == (rules.Reserve{}) {
+		if !rule.NeedsReserve() && rule.Reserve == (rules.Reserve{}) {
 			continue
 		}
 		ttl := cmp.Or(rule.Reserve.TTL, stint.DefaultHoldTTL)
@@ -147,6 +145,23 @@ func reserveWarnings(list []rules.Rule) (warnings []string) {
 					"rule %s: a bucket of %d is less than what %s refills in reserve.ttl, %s, so holds of that length slow its clients down",
 					rule.ID, l.Capacity, l.Rate, stint.FormatDuration(ttl)))
 			}
+		}
+	}
+	return warnings
+}
+
+// sharedWarnings tells which rules leave little to borrow, have floors that others can use up, and of which requests are
+// errors in a cluster, if the store is one.
+func sharedWarnings(set *rules.Set, clustered bool) (warnings []string) {
+	for _, rule := range set.Rules() {
+		if shortage := set.Shortage(rule.ID); shortage != "" {
+			warnings = append(warnings, "rule "+rule.ID+": "+shortage)
+		}
+		if mixed := set.Mixed(rule.ID); mixed != "" {
+			warnings = append(warnings, "rule "+rule.ID+": "+mixed)
+		}
+		if scattered := set.Scattered(rule.ID); clustered && scattered != "" {
+			warnings = append(warnings, "rule "+rule.ID+": "+scattered)
 		}
 	}
 	return warnings

@@ -126,11 +126,17 @@ func TestRulesByReserve(t *testing.T) {
   reserve: {ttl: 30s, on_expiry: keep}
 - {id: quick, scope: global, limits: [{algorithm: token_bucket, capacity: 10, refill: 10/s}]}
 - {id: room, scope: global, limits: [{algorithm: token_bucket, capacity: 20, refill: 10/s}], reserve: {ttl: 2s}}
+- id: plans
+  scope: per_api_key
+  missing: deny
+  limits: [{algorithm: token_bucket, capacity: 10, refill: 10/s}]
+  overrides: [{key: a-secret, unlimited: true}, {key: another-secret, limits: [{algorithm: concurrency, capacity: 5}]}]
 `)
 	code, stdout, stderr := do(t, nil, "rules", "validate", chat)
-	want := chat + ": 3 rules, 3 enabled\n" +
+	want := chat + ": 4 rules, 4 enabled\n" +
 		"warning: rule chat has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out\n" +
-		"warning: rule chat: a bucket of 100 is less than what 10/s refills in reserve.ttl, 30s, so holds of that length slow its clients down\n"
+		"warning: rule chat: a bucket of 100 is less than what 10/s refills in reserve.ttl, 30s, so holds of that length slow its clients down\n" +
+		"warning: rule plans has a concurrency limit in overrides[1]: only reserves are decided by it, evaluate and forward-auth admit its client without this rule\n"
 	if code != exitOK || stdout != want {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
@@ -138,6 +144,43 @@ func TestRulesByReserve(t *testing.T) {
 	code, stdout, stderr = do(t, nil, "rules", "explain", "--rules", places, "--path", "/chat")
 	if code != exitOK || !strings.Contains(stdout, "limited, by reserves alone") || !strings.Contains(stdout, "but for a reserve") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// A limit of which less than a tenth is in no floor is said to leave little to borrow.
+func TestRulesShortOfPermitsToBorrow(t *testing.T) {
+	const text = `
+- {id: org, scope: global, limits: [{algorithm: token_bucket, capacity: 100, refill: 100/1h}]}
+- {id: team, within: org, scope: "custom:team", missing: skip, borrow: true, guaranteed: {search: {capacity: FLOOR, refill: 10/1h}}}
+`
+	for floor, want := range map[string]string{
+		"90": "",
+		"91": "warning: rule team: 9 of 100 permits are in no floor, less than a tenth: those who borrow have small bursts\n",
+	} {
+		path := writeFile(t, strings.ReplaceAll(text, "FLOOR", floor))
+		code, stdout, stderr := do(t, nil, "rules", "validate", path)
+		if code != exitOK || stdout != path+": 2 rules, 2 enabled\n"+want {
+			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+		}
+	}
+}
+
+// Floors that several clients of the outer rule have in common are warned of, and those that partition_by tells apart are not.
+func TestRulesOfMixedFloors(t *testing.T) {
+	const text = `
+- {id: org, scope: "custom:org", missing: skip,PARTITION limits: [{algorithm: token_bucket, capacity: 100, refill: 100/1h}]}
+- {id: team, within: org, scope: "custom:team", missing: skip,PARTITION guaranteed: {search: {capacity: 50, refill: 10/1h}}}
+`
+	for partition, want := range map[string]string{
+		"": "warning: rule team: all clients of rule org have its floors in common, so one can use up those of another; " +
+			"tell them apart by the same partition_by in both rules, or by custom:org in its scope\n",
+		" partition_by: org,": "",
+	} {
+		path := writeFile(t, strings.ReplaceAll(text, "PARTITION", partition))
+		code, stdout, stderr := do(t, nil, "rules", "validate", path)
+		if code != exitOK || stdout != path+": 2 rules, 2 enabled\n"+want {
+			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+		}
 	}
 }
 
@@ -244,5 +287,18 @@ descriptors:
 	code, stdout, _ = do(t, nil, "rules", "validate", "--json", good, bad)
 	if code != exitUsage || !strings.Contains(stdout, `"warnings":["`) || strings.Count(stdout, `"line":`) != 4 {
 		t.Errorf("as JSON: exit code %d, %s", code, stdout)
+	}
+}
+
+// Rules whose requests are errors on a cluster are named, if the configuration has one.
+func TestValidateForACluster(t *testing.T) {
+	rules := writeFile(t, scattered)
+	cluster := writeFile(t, "store: {url: redis-cluster://127.0.0.1:1}\n")
+	const want = "warning: rule team: its clients and those of rule organisation are in different partitions of a cluster"
+	if code, stdout, stderr := do(t, nil, "rules", "validate", "--config", cluster, rules); code != 0 || !strings.Contains(stdout, want) {
+		t.Errorf("%d: %s%s, want %s", code, stdout, stderr, want)
+	}
+	if code, stdout, _ := do(t, nil, "rules", "validate", rules); code != 0 || strings.Contains(stdout, "warning") {
+		t.Errorf("without a cluster %d: %s", code, stdout)
 	}
 }

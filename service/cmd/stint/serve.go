@@ -270,9 +270,14 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s := server.DefaultConfig()
 	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.Admin.Tokens
 	s.TLS, s.AdminTLS = server.TLS(c.TLS), server.TLS(c.AdminTLS)
+	s.RESPListen, s.RESPTLS = c.RESPListen, server.TLS(c.RESPTLS)
 	s.GRPCListen, s.GRPCTLS, s.GRPCClientName = c.GRPCListen, c.GRPCTLS.TLS(), c.GRPCTLS.ClientName
 	s.RateLimit = rateLimitConfig(c.Envoy)
 	s.Store, s.StoreHealth, s.Collectors = store, store.health, store.collectors
+	s.Clustered = c.Store.Clustered()
+	if near, ok := store.Store.(stint.Binder); ok {
+		s.Bind = near.Bind
+	}
 	s.StoreRequired, s.RulesRequired = c.OnStoreFailure == failover.Closed, c.OnStoreFailure != failover.Open
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers = clientip.Config(c.ClientIP), c.Headers.Fields()

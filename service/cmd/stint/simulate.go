@@ -31,6 +31,7 @@ type simulation struct {
 	reader        simulate.ReaderOptions
 	config        simulate.Config
 
+	logged               string // "": what the log says is no candidate
 	decisions, html, svg string
 	json                 bool
 	share                string // "": nothing is to be suggested
@@ -50,11 +51,14 @@ func simulateCommand(p process) *cobra.Command {
 			"  stint simulate --limit 100/1m access.log\n" +
 			"  stint simulate --candidate a.yaml --candidate b.yaml --html report.html access.log.gz\n" +
 			"  stint simulate --limit 100/1m --pattern boundary-burst\n\n" +
-			"docs/simulate.md explains the figures, and what logs hide.",
+			"docs/simulate.md helps to choose a limit and says what logs hide, docs/reference/simulate.md explains the figures.",
 	}
 	flags := command.Flags()
 	flags.StringArrayVar(&s.limits, "limit", nil, "`LIMIT` to compare, each client's: 100/1m for all five algorithms, or {algorithm: token_bucket, capacity: 5, refill: 1/s}, or a list of such; may be given several times")
 	flags.StringArrayVar(&s.files, "candidate", nil, "`PATH` of a file of rules, or a folder of them, to compare; may be given several times")
+	flags.StringVar(&s.logged, "logged", "", "compare with the log, too, which denied what it says was answered with 429; `NAME` is what the report calls it")
+	flags.Lookup("logged").NoOptDefVal = "as logged"
+	flags.StringVar(&s.config.By, "by", "", "`ATTRIBUTE` by whose values requests are counted and plotted, too, such as team")
 	flags.StringVar(&s.pattern.Name, "pattern", "", "simulate the traffic of a pattern, `NAME` of "+strings.Join(simulate.Patterns(), ", "))
 	flags.Uint64Var(&s.pattern.Seed, "seed", 1, "`NUMBER` by which the pattern is drawn")
 	flags.Float64Var(
@@ -122,19 +126,19 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 	switch {
 	case s.replay:
 		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
-			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg", "suggest", "suggest-rate",
+			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg", "suggest", "suggest-rate", "logged", "by",
 		})...)
 	case s.suggestRate && s.share == "":
 		return misused("--suggest-rate is given; allowed: with --suggest only")
 	case s.decisions == "-":
 		return misused("--decisions is -; allowed: the name of a file")
 	case s.share != "":
-		if err := refuse("without --suggest only", "decisions", "html", "svg"); err != nil {
+		if err := refuse("without --suggest only", "decisions", "html", "svg", "logged", "by"); err != nil {
 			return err
 		}
 	}
 	if s.pattern.Name != "" {
-		return refuse("with files only", reading...)
+		return refuse("with files only", append(reading, "logged", "by")...)
 	}
 	return refuse("with --pattern only", making...)
 }
@@ -188,6 +192,9 @@ func (s *simulation) prepare() error {
 			return misconfigured(err)
 		}
 		s.add(path, set)
+	}
+	if s.logged != "" {
+		s.config.Candidates = append(s.config.Candidates, simulate.Candidate{Name: s.logged, Logged: true})
 	}
 	if len(s.config.Candidates) == 0 {
 		return misused("nothing to simulate; give --limit 100/1m, or --candidate with a file of rules")

@@ -49,13 +49,7 @@ func TestSimulateLog(t *testing.T) {
 	if strings.Count(html, "<svg") < 2 {
 		t.Error("the page has no plots")
 	}
-	for d := xml.NewDecoder(strings.NewReader(readFile(t, picture))); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
+	wellFormed(t, readFile(t, picture))
 	if lines := strings.Split(strings.TrimSpace(readFile(t, decisions)), "\n"); len(lines) != 8 ||
 		!strings.Contains(lines[3], `"line":2,`) || !strings.Contains(lines[2], `"allowed":false,"reason":"limit","rule":"limit","key":"192.0.2.1"`) {
 		t.Errorf("decisions:\n%s", strings.Join(lines, "\n"))
@@ -68,6 +62,51 @@ func TestSimulateLog(t *testing.T) {
 	first, second := report.Candidates[0], report.Candidates[1]
 	if first.Total.Admitted != 2 || first.Total.Denied != 2 || second.Total.Denied != 1 || len(second.Rules) != 2 || second.Rules[1].Requests != 1 {
 		t.Errorf("%+v\n%+v", first, second)
+	}
+}
+
+// TestSimulateParts: requests are counted by an attribute, and what the log says is a candidate.
+func TestSimulateParts(t *testing.T) {
+	table := writeFile(t, "time,ip,team,status\n1000,a,search,200\n1001,a,search,429\n1002,b,<ads>,200\n1003,a,,429\n1004,b,<ads>,503\n")
+	folder := t.TempDir()
+	page, picture, decisions := filepath.Join(folder, "a.html"), filepath.Join(folder, "a.svg"), filepath.Join(folder, "a.jsonl")
+	code, out, stderr := do(t, nil, "simulate", "--limit", "{algorithm: fixed_window, limit: 1, window: 1h}", "--logged", "--by", "team",
+		"--html", page, "--svg", picture, "--decisions", decisions, table)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, want := range []string{
+		"window: 1h}, by team: search 1 of 2 (50.00%), <ads> 1 of 2 (50.00%), none 0 of 1 (0.00%)\n",
+		"admitted by as logged, by team: search 1 of 2 (50.00%), <ads> 2 of 2 (100.00%), none 0 of 1 (0.00%)\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if html := readFile(t, page); !strings.Contains(html, "<h2>By team</h2>") || !strings.Contains(html, "<h3>&lt;ads&gt;</h3>") {
+		t.Error("the page lacks teams")
+	}
+	plots := readFile(t, picture)
+	wellFormed(t, plots)
+	for _, want := range []string{"Requests per minute, by team. {algorithm", "as logged admits search 1 of 2 (50.00%), &lt;ads&gt; 2 of 2", ">none: 0 of 1 (0.00%) admitted<", ">all: 3 of 5 (60.00%) admitted<"} {
+		if !strings.Contains(plots, want) {
+			t.Errorf("no %q in\n%s", want, plots)
+		}
+	}
+	if lines := readFile(t, decisions); !strings.Contains(lines, `"line":3,"time":1001000000,"candidate":"as logged","allowed":false,"reason":"logged"`) {
+		t.Errorf("decisions:\n%s", lines)
+	}
+}
+
+// wellFormed reports a text that is not XML.
+func wellFormed(t *testing.T, text string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -107,6 +146,9 @@ func TestSimulateFaults(t *testing.T) {
 		{"no rule has limits to search", exitUsage, []string{"--limit", "{algorithm: fixed_window, limit: 1, window: 1m}", "--suggest", "90%", "--suggest-rate", log}},
 		{"with --pattern only", exitUsage, []string{"--limit", "1/s", "--rate", "5", log}},
 		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--format", "csv"}},
+		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--logged"}},
+		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--by", "team"}},
+		{"--logged is given", exitUsage, []string{"--limit", "1/s", "--suggest", "90%", "--logged", log}},
 		{"--decisions is -", exitUsage, []string{"--limit", "1/s", "--decisions", "-", log}},
 		{"there are no lines", exitFailed, []string{"--limit", "1/s", writeFile(t, "")}},
 		{"--hold", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--hold", "5"}},

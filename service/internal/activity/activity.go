@@ -125,7 +125,7 @@ func New(config Config) *Recorder {
 }
 
 // Observe counts a decision, as a [stint.Observer]. It allocates once in some thousand calls. Of the event it keeps the
-// texts of Rule and Reason, and copies of the others.
+// texts of Rule, Class and Reason, and copies of the others.
 func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
 	client := e.Claim.Key[:min(len(e.Claim.Key), maxClient)]
 	hash := maphash.String(r.seed, client)

@@ -201,6 +201,35 @@ func TestDenials(t *testing.T) {
 	s.refused(http.MethodGet, "/api/v1/timeline?client=mallory", http.StatusForbidden, "token")
 }
 
+// What is said of a request names its class and by what it was charged, if the rule has such.
+func TestClassAndVia(t *testing.T) {
+	s := newService(t, activity.Config{})
+	for _, outcome := range []activity.Outcome{activity.Denied, activity.Admitted, activity.ShadowDenied} {
+		e := decisionAt(s.At(), "team", "search", outcome)
+		if e.Class = "batch"; outcome == activity.Admitted {
+			e.Via = "borrowed"
+		}
+		s.Observe(t.Context(), &e)
+		s.advance(time.Millisecond)
+	}
+	s.see(1, "api", "search", activity.Denied)
+	list := get[activity.Denials](s, "/api/v1/denials?scope=process").Denials
+	if len(list) != 3 || list[0].Class != "" || list[1].Class != "batch" || list[2].Class != "batch" {
+		t.Errorf("denials: %+v", list)
+	}
+	if all := get[activity.Denials](s, "/api/v1/denials?rule=team").Denials; len(all) != 2 || all[0].Class != "batch" {
+		t.Errorf("denials of all processes: %+v", all)
+	}
+	timeline := get[activity.Timeline](s, "/api/v1/timeline?client=search")
+	var said []string
+	for _, d := range timeline.Decisions {
+		said = append(said, strings.Join([]string{d.Outcome, d.Class, d.Via, d.Reason}, " "))
+	}
+	if want := []string{"denied   limit", "admitted batch borrowed ", "denied batch  limit"}; !slices.Equal(said, want) {
+		t.Errorf("decisions: %q, want %q", said, want)
+	}
+}
+
 // Of each client that is sampled there is everything since the sample begins, whatever the traffic.
 func TestRecent(t *testing.T) {
 	s := newService(t, activity.Config{})

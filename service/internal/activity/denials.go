@@ -20,6 +20,7 @@ type denial struct {
 	number         uint64
 	at             int64
 	rule, reason   string
+	class          string
 	client, extent uint16 // where the client ends, and the request ID
 	text           [maxClient + maxRequestID]byte
 }
@@ -48,14 +49,14 @@ func (d *denials) add(e *stint.Event, client string) {
 	s := &ring.slots[ring.made%uint64(len(ring.slots))]
 	ring.made++
 	d.made++
-	s.number, s.at, s.rule, s.reason = d.made, int64(e.At), e.Rule, string(e.Reason)
+	s.number, s.at, s.rule, s.class, s.reason = d.made, int64(e.At), e.Rule, e.Class, string(e.Reason)
 	s.client = uint16(copy(s.text[:], client))
 	s.extent = s.client + uint16(copy(s.text[s.client:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
 }
 
 func (s *denial) show() Denial {
 	return Denial{
-		Seq: s.number, At: stint.Instant(s.at), Rule: s.rule, Reason: s.reason,
+		Seq: s.number, At: stint.Instant(s.at), Rule: s.rule, Class: s.class, Reason: s.reason,
 		Client: textOf(s.text[:s.client]), RequestID: textOf(s.text[s.client:s.extent]),
 	}
 }

@@ -16,7 +16,7 @@ const (
 	// recentSpan is what the ring is to cover.
 	recentSpan = 10 * time.Minute
 	// maxRecord bounds one record: texts with their lengths, a hash, numbers.
-	maxRecord = maxClient + maxPath + maxMethod + 2*maxClient + 64
+	maxRecord = maxClient + maxPath + maxMethod + 4*maxClient + 64
 	// maxShare is the least share of clients, as the power of two that it is divided by.
 	maxShare = 32
 )
@@ -95,8 +95,8 @@ func (r *recent) add(e *stint.Event, hash uint64, client string) {
 	t = binary.AppendVarint(t, at-s.first)
 	t = append(t, flags)
 	t = binary.AppendVarint(t, e.Claim.Permits)
-	texts := [...]string{e.Rule, string(e.Reason), client, e.Method, e.Path}
-	for i, most := range [...]int{maxClient, maxClient, maxClient, maxMethod, maxPath} {
+	texts := [...]string{e.Rule, string(e.Reason), client, e.Method, e.Path, e.Class, e.Via}
+	for i, most := range [...]int{maxClient, maxClient, maxClient, maxMethod, maxPath, maxClient, maxClient} {
 		text := texts[i][:min(len(texts[i]), most)]
 		t = binary.AppendUvarint(t, uint64(len(text)))
 		t = append(t, text...)
@@ -108,6 +108,8 @@ func (r *recent) add(e *stint.Event, hash uint64, client string) {
 type Decision struct {
 	At       stint.Instant `json:"at"`
 	Rule     string        `json:"rule,omitempty"`
+	Class    string        `json:"class,omitempty"` // of the request, if the rule has classes
+	Via      string        `json:"via,omitempty"`   // by what the rule charged it, if there are several ways
 	Client   string        `json:"client,omitempty"`
 	Outcome  string        `json:"outcome"`
 	Degraded bool          `json:"degraded,omitempty"`
@@ -202,6 +204,6 @@ func (d *Decision) read(text []byte, first int64, wanted func(hash uint64) bool)
 	d.Outcome, d.Degraded = Outcome(text[0]&3).String(), text[0]&(1<<2) != 0
 	text = text[1:]
 	d.Permits = number()
-	d.Rule, d.Reason, d.Client, d.Method, d.Path = next(), next(), next(), next(), next()
+	d.Rule, d.Reason, d.Client, d.Method, d.Path, d.Class, d.Via = next(), next(), next(), next(), next(), next(), next()
 	return text
 }

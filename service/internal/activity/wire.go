@@ -127,6 +127,7 @@ type Denial struct {
 	Seq       uint64        `json:"seq"`
 	At        stint.Instant `json:"at"`
 	Rule      string        `json:"rule,omitempty"`
+	Class     string        `json:"class,omitempty"` // of the request, if the rule has classes
 	Client    string        `json:"client,omitempty"`
 	Reason    string        `json:"reason,omitempty"`
 	RequestID string        `json:"requestId,omitempty"`

@@ -96,8 +96,12 @@ type ClientExplanation struct {
 // An ExplainedRule is a rule that matches, and its own decision about the request.
 type ExplainedRule struct {
 	Rule string `json:"rule"`
-	// Outcome is limited, skipped, unlimited, banned or lacking.
+	// Outcome is limited, skipped, unlimited, banned, lacking or included.
 	Outcome string `json:"outcome"`
+	// By is the rule that decides within this one's limits. Only if Outcome is included.
+	By string `json:"by,omitempty"`
+	// Class is the request's class, if the rule has classes.
+	Class string `json:"class,omitempty"`
 	// OnExceed is reject, wait or shadow.
 	OnExceed string `json:"onExceed"`
 	// Allowed says whether the rule alone would admit the request.
@@ -106,6 +110,9 @@ type ExplainedRule struct {
 	Key    string           `json:"key,omitempty"`
 	Cost   int64            `json:"cost,omitempty"`
 	Limits []ExplainedLimit `json:"limits,omitempty"`
+	// Ways are the ways to charge the request, in the order in which they are tried: the first that is allowed is charged.
+	// Default: none, all limits have to admit.
+	Ways []ExplainedWay `json:"ways,omitempty"`
 	// Holds is what is held of the client's permits, the next to expire first; at most 100 of each limit.
 	Holds []LiveHold `json:"holds,omitempty"`
 	// ByReserve says that only a reserve is decided by the rule, as it has a concurrency limit.
@@ -114,9 +121,28 @@ type ExplainedRule struct {
 	Error string `json:"error,omitempty"`
 }
 
+// An ExplainedWay is one way to charge a request by a rule.
+type ExplainedWay struct {
+	// Via is guaranteed, borrowed, limits or otherwise; "" of the rule's own limits where there is no other way.
+	Via string `json:"via,omitempty"`
+	// Allowed says whether all of its limits admit, which are those with its number.
+	Allowed bool `json:"allowed"`
+	// Why says in words why it denies.
+	Why string `json:"why,omitempty"`
+}
+
 // An ExplainedLimit is one limit of a rule, and the client's state under it.
 type ExplainedLimit struct {
-	Name              string `json:"name,omitempty"`
+	Name string `json:"name,omitempty"`
+	// Way is the number of its way, from 1; 0 if the rule has none.
+	Way int `json:"way,omitempty"`
+	// Via is by what a request is charged that takes of it, of a client and of a way.
+	Via string `json:"via,omitempty"`
+	// Rule is the rule whose limit it is, and Key the client that it counts, where they are others than the rule's.
+	Rule string `json:"rule,omitempty"`
+	Key  string `json:"key,omitempty"`
+	// Keep is how many permits of it the request leaves to others.
+	Keep              int64  `json:"keep,omitempty"`
 	Algorithm         string `json:"algorithm"`
 	Allowed           bool   `json:"allowed"`
 	Limit             int64  `json:"limit"`

@@ -60,6 +60,8 @@ type Alert struct {
 	Kind      Kind          `json:"kind"`
 	Rule      string        `json:"rule"`
 	Set       string        `json:"set,omitempty"`
+	Class     string        `json:"class,omitempty"`
+	Via       string        `json:"via,omitempty"`
 	Client    string        `json:"client"`
 	Limit     int64         `json:"limit,omitempty"`
 	Remaining int64         `json:"remaining"`
@@ -202,7 +204,7 @@ func (s *Sender) Observe(_ context.Context, e *stint.Event) {
 		return
 	}
 	alert := Alert{
-		Kind: kind, Rule: e.Rule, Set: e.Set, Client: e.Claim.Key, Limit: d.Limit, Remaining: d.Remaining,
+		Kind: kind, Rule: e.Rule, Set: e.Set, Class: e.Class, Via: e.Via, Client: e.Claim.Key, Limit: d.Limit, Remaining: d.Remaining,
 		Reason: e.Reason, RequestID: e.RequestID, At: e.At, window: windowWithoutLimit,
 	}
 	if e.Claim.Policy != nil {

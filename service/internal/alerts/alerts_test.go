@@ -329,6 +329,36 @@ func TestHashedClients(t *testing.T) {
 	})
 }
 
+// An alert says of which class the request was, and by what it was charged, if the rule has such.
+func TestClassAndVia(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{began: time.Now(), answer: func(int) int { return 200 }}
+		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}})
+		late, some := denied("ann"), near("ben")
+		late.Class, some.Class, some.Via = "batch", "critical", "borrowed"
+		for _, event := range []*stint.Event{late, some, denied("cem")} {
+			sender.Observe(t.Context(), event)
+		}
+		<-time.After(2 * time.Second)
+		stop()
+		said := map[string]string{}
+		for _, event := range slices.Concat(r.attempts...) {
+			text, err := json.Marshal(event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said[event.Client] = string(text)
+		}
+		for client, want := range map[string]string{
+			"ann": `"rule":"login","class":"batch","client"`, "ben": `"rule":"login","class":"critical","via":"borrowed","client"`, "cem": `"rule":"login","client"`,
+		} {
+			if !strings.Contains(said[client], want) {
+				t.Errorf("of %s it is told %s, want %s", client, said[client], want)
+			}
+		}
+	})
+}
+
 func TestNewRefuses(t *testing.T) {
 	for _, test := range []struct {
 		config alerts.Config

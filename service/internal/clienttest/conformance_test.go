@@ -61,19 +61,20 @@ func askable(t *testing.T, sequence storetest.Sequence) (storetest.Sequence, []*
 			names[step.Op.Policy] = policy
 			named = append(named, policy)
 		}
-		step.Op.Policy, step.Op.And, step.Each = policy, nil, false
+		step.Op.Claim = stint.Claim{Key: step.Op.Key, Policy: policy, Permits: step.Op.Permits} // a client names no keep and no way
+		step.Op.And, step.Each = nil, false
 		kept.Steps = append(kept.Steps, step)
 	}
 	return kept, named
 }
 
 func tellable(op *stint.Op) bool {
-	if op.Verb == stint.Reset || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
+	if op.Verb == stint.Reset || op.HasWays() || op.Verb == stint.Settle && op.Keep > 0 && op.Policy.Len() > 1 || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
 		return false
 	}
 	seen := map[stint.Algorithm]bool{}
 	for _, limit := range op.Policy.Limits() {
-		if op.Verb != stint.Settle && op.Permits > limit.Capacity || op.Verb == stint.Try && limit.CountDenied || seen[limit.Algorithm] {
+		if op.Verb != stint.Settle && op.Permits > limit.Capacity || op.Keep > limit.Capacity || op.Verb == stint.Try && limit.CountDenied || seen[limit.Algorithm] {
 			return false
 		}
 		seen[limit.Algorithm] = true // so that the deciding limit is found

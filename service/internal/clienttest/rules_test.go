@@ -45,6 +45,11 @@ func serviceRules(t *testing.T) *rules.Set {
 		},
 		{ID: "banned", Match: match("/private/**"), Scope: []string{rules.Global}, Banned: true},
 		{ID: "watched", Match: match("/login"), Scope: []string{rules.Global}, OnExceed: rules.Shadow, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
+		{
+			ID: "quota", Match: match("/quota"), Scope: []string{rules.Global}, Otherwise: "extra", Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+			Classes: rules.Classes{By: rules.ClassBy{Attribute: "class"}, Default: "batch", Keep: map[string]rules.Percent{"batch": 0}},
+		},
+		{ID: "extra", Match: match("/nothing"), Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
 		{ID: "held", Match: match("/held"), Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: 5 * time.Minute, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
 	}, rules.Options{})
 	if err != nil {
@@ -72,6 +77,8 @@ type told struct {
 	missing []string
 	limit   string
 	shadow  []string
+	class   string
+	via     string
 }
 
 // A middleware by a service's rules answers as one by the same rules in the process, field by field.
@@ -87,7 +94,9 @@ func TestMiddlewareByAService(t *testing.T) {
 		m, err := httplimit.NewRules(httplimit.RulesConfig{
 			Limiter: limiter, Describe: describe,
 			Decided: func(_ *http.Request, v *enforce.Verdict) {
-				answer = told{reason: v.Reason(), missing: slices.Clone(v.Missing()), shadow: slices.Clone(v.Shadowed)}
+				answer = told{
+					reason: v.Reason(), missing: slices.Clone(v.Missing()), shadow: slices.Clone(v.Shadowed), class: v.Class, via: v.Via,
+				}
 				if !v.Allowed {
 					answer.limit = v.Limit().Name
 				}
@@ -118,11 +127,13 @@ func TestMiddlewareByAService(t *testing.T) {
 		request("/search"), request("/search", "X-User", "u"), request("/search", "X-User", "u"), request("/search", "X-User", "v"),
 		request("/export", "X-Key", "k", "X-Size", "7"), request("/export", "X-Key", "k", "X-Size", "7"), request("/export", "X-Key", "k", "X-Size", "11"),
 		request("/private/1"), request("/other"), request("/known"), request("/known", "X-User", "u"), request("/known", "X-User", "u"),
+		request("/quota"), request("/quota"), request("/quota"),
 	} {
 		want, wantHeader := ask(here, r)
 		got, gotHeader := ask(c.Rules("x-size"), r)
 		reasons[got.reason] = true
 		if got.status != want.status || got.rule != want.rule || got.reason != want.reason || got.limit != want.limit ||
+			got.class != want.class || got.via != want.via ||
 			!slices.Equal(got.missing, want.missing) || !slices.Equal(got.shadow, want.shadow) {
 			t.Errorf("request %d, %s: %+v, want %+v", i, r.URL.Path, got, want)
 		}

@@ -11,6 +11,7 @@ package config
 import (
 	"log/slog"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -30,12 +31,13 @@ import (
 type Config struct {
 	Listen      string `doc:"listen" is:"address" default:"127.0.0.1:8080" value:"HOST:PORT" help:"address of the REST API, metrics and health; port 0 picks a free one"`
 	GRPCListen  string `doc:"grpc_listen" is:"grpc-address" zero:"off" default:"off" value:"HOST:PORT" help:"address of Envoy's rate limit service, or unix: and the path of a socket, or off"`
-	RESPListen  string `doc:"resp_listen" is:"not-yet the Redis protocol" default:"off" value:"HOST:PORT" help:"address of the Redis protocol; not offered by this version"`
+	RESPListen  string `doc:"resp_listen" is:"address" zero:"off" default:"off" value:"HOST:PORT" help:"address of the Redis protocol, or off"`
 	AdminListen string `doc:"admin_listen" is:"address" zero:"off" default:"127.0.0.1:8079" value:"HOST:PORT" help:"address of the admin listener, or off"`
 
 	TLS      TLS      `doc:"tls"`
 	AdminTLS AdminTLS `doc:"admin_tls"`
 	GRPCTLS  GRPCTLS  `doc:"grpc_tls"`
+	RESPTLS  RESPTLS  `doc:"resp_tls"`
 	HTTP     HTTP     `doc:"http"`
 	Drain    Drain    `doc:"drain"`
 	Store    Store    `doc:"store"`
@@ -98,6 +100,13 @@ type AdminTLS struct {
 	CertFile     string `doc:"cert_file" value:"PATH" help:"PEM file with the certificate of the admin listener, or off for plain HTTP; without it, all of tls holds"`
 	KeyFile      string `doc:"key_file" value:"PATH" help:"private key of admin_tls.cert_file"`
 	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"PEM file of the authorities that must have signed administrators' certificates"`
+}
+
+// RESPTLS is what the listener of the Redis protocol does: TLS, unless something else was said.
+type RESPTLS struct {
+	CertFile     string `doc:"cert_file" value:"PATH" help:"PEM file with the certificate of the Redis protocol's listener, or off for plain connections; without it, all of tls holds"`
+	KeyFile      string `doc:"key_file" value:"PATH" help:"private key of resp_tls.cert_file"`
+	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"PEM file of the authorities that must have signed the certificates of Redis clients"`
 }
 
 // GRPCTLS is what the gRPC listener does: TLS, unless something else was said.
@@ -205,6 +214,12 @@ type StoreTLS struct {
 // Memory reports whether state lives in this process.
 func (s Store) Memory() bool { return s.URL == memoryURL }
 
+// Clustered reports whether state lives in a Redis Cluster, in several partitions.
+func (s Store) Clustered() bool {
+	scheme, _, _ := strings.Cut(s.URL, "://")
+	return strings.HasSuffix(scheme, "-cluster") && s.Partitions != 1
+}
+
 const memoryURL = "memory://"
 
 // ClientIP says how a client's address is found, as [clientip.Config] has it.
@@ -218,6 +233,8 @@ type ClientIP struct {
 type Identity struct {
 	User   string `doc:"user" is:"header" value:"NAME" help:"header of trusted proxies that names the user"`
 	APIKey string `doc:"api_key" is:"header" value:"NAME" help:"header of trusted proxies that holds the API key"`
+	// Attributes are headers by the attribute that each holds.
+	Attributes map[string]string `doc:"attributes" is:"attribute-headers" value:"NAME=HEADER,..." help:"headers of trusted proxies that hold further attributes of a request, such as plan=X-Plan, at most 16"`
 }
 
 // Headers are the rate limit header fields of an answer.

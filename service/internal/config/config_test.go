@@ -196,7 +196,7 @@ func TestContractsExample(t *testing.T) {
 	if !reflect.DeepEqual(got.Policies["push-messages"], want) {
 		t.Errorf("policy: %+v", got.Policies)
 	}
-	if got.Instances != 4 || got.Identity != (config.Identity{User: "X-User-Id", APIKey: "X-Api-Key"}) || len(got.ClientIP.Headers) != 2 {
+	if got.Instances != 4 || !reflect.DeepEqual(got.Identity, config.Identity{User: "X-User-Id", APIKey: "X-Api-Key"}) || len(got.ClientIP.Headers) != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -233,7 +233,7 @@ func TestExampleFile(t *testing.T) {
 	}
 	for _, s := range config.Settings() {
 		for part := range strings.SplitSeq(s.Name, ".") {
-			if !s.Hidden() && !strings.Contains(string(text), part+":") {
+			if !strings.Contains(string(text), part+":") {
 				t.Errorf("the example does not mention %s", s.Name)
 			}
 		}
@@ -553,5 +553,18 @@ func TestUnknownVariables(t *testing.T) {
 	want := "STINT_LISTN" + says + "\nSTINT_PORTS" + says + "\nSTINT_STORE_TIMEOUTS" + says
 	if err == nil || err.Error() != "stint: "+want || got.Listen != "127.0.0.1:1" {
 		t.Errorf("%s, got\n%v\nwant\n%s", got.Listen, err, want)
+	}
+}
+
+// A cluster of one partition is as good as a single server.
+func TestClustered(t *testing.T) {
+	for url, want := range map[string]bool{
+		"memory://": false, "redis://a": false, "redis-sentinel://a/b": false, "redis-cluster://a": true, "rediss-cluster://a": true,
+	} {
+		for partitions, want := range map[int]bool{0: want, 1: false, 16: want} {
+			if got := (config.Store{URL: url, Partitions: partitions}).Clustered(); got != want {
+				t.Errorf("%s with %d partitions: %t", url, partitions, got)
+			}
+		}
 	}
 }

@@ -4,10 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/netip"
-	"net/url"
 	"os"
 	"regexp"
 	"runtime"
@@ -16,13 +12,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/clientip"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/server"
-	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
 // A Setting is one scalar or list of the configuration, which a flag, the
@@ -54,10 +48,6 @@ func (s Setting) Help() string { return s.Tag.Get("help") }
 // Secret reports whether nobody may see the value. A secret has no flag, since the
 // machine's other users see the flags of a process.
 func (s Setting) Secret() bool { return s.Tag.Get("secret") == "all" }
-
-// Hidden reports whether the setting is of a part that this version does not have. It is accepted, and help does not
-// show it.
-func (s Setting) Hidden() bool { return strings.HasPrefix(s.Tag.Get("is"), "not-yet") }
 
 // Settings lists what flags and the environment can set, in the order in which
 // help shows it.
@@ -213,14 +203,8 @@ func (l *loader) together() {
 		}
 	}
 	l.pair("tls", server.TLS(c.TLS))
-	switch {
-	case c.AdminTLS == AdminTLS{}:
-		c.AdminTLS = AdminTLS(c.TLS)
-	case c.AdminTLS.CertFile == "off":
-		c.AdminTLS = AdminTLS{}
-	default:
-		l.pair("admin_tls", server.TLS(c.AdminTLS))
-	}
+	c.AdminTLS = AdminTLS(l.ownTLS("admin_tls", TLS(c.AdminTLS), c.TLS))
+	c.RESPTLS = RESPTLS(l.ownTLS("resp_tls", TLS(c.RESPTLS), c.TLS))
 	switch {
 	case c.GRPCTLS.CertFile == "off":
 		c.GRPCTLS = GRPCTLS{}
@@ -240,12 +224,26 @@ func (l *loader) together() {
 	if c.Envoy.Config != "" && c.Envoy.XDS.Server != "" {
 		l.faults.Add(l.from["envoy.xds.server"], "envoy.xds.server is given beside envoy.config; allowed: one of the two")
 	}
+	l.identity()
 	for _, token := range l.tokens("api.tokens_file", c.API.TokensFile, false) {
 		c.API.Tokens = append(c.API.Tokens, token.Token)
 	}
 	c.Admin.Tokens = l.tokens("admin.tokens_file", c.Admin.TokensFile, true)
 	c.Log.Key = l.key("log.key_file", c.Log.KeyFile)
 	l.alerts()
+}
+
+// identity checks the headers of attributes. Those of the user and the key are checked where they are read.
+func (l *loader) identity() {
+	for _, fault := range file.Unjoin[*stint.InvalidError](server.Identity(l.config.Identity).Validate()) {
+		if setting := "identity.attributes"; strings.HasPrefix(fault.Param, setting) {
+			at := l.from[setting]
+			if at == l.whole.Place(setting) {
+				at = l.whole.Place(fault.Param)
+			}
+			l.faults.Add(at, "%s", prefix.Trim(fault.Error()))
+		}
+	}
 }
 
 // alerts checks and completes what alerts are signed with.
@@ -320,6 +318,18 @@ func (l *loader) pair(section string, files server.TLS) {
 	}
 }
 
+// ownTLS is what a listener does: its own section, unless that says nothing or off.
+func (l *loader) ownTLS(section string, own, shared TLS) TLS {
+	switch {
+	case own == TLS{}:
+		return shared
+	case own.CertFile == "off":
+		return TLS{}
+	}
+	l.pair(section, server.TLS(own))
+	return own
+}
+
 // tokens reads the file of tokens that the setting names, if it names one. roles says that they
 // have some.
 func (l *loader) tokens(setting, name string, roles bool) []server.AdminToken {
@@ -331,120 +341,6 @@ func (l *loader) tokens(setting, name string, roles bool) []server.AdminToken {
 		l.faults.Add(l.from[setting], "%s: %v", setting, err)
 	}
 	return tokens
-}
-
-// kinds are what settings may be besides what package document knows.
-var kinds = document.Kinds{
-	"address": text("HOST:PORT with a port from 0 to 65535", isAddress),
-	"grpc-address": text("HOST:PORT with a port from 0 to 65535, or unix: and the path of a socket", func(text string) bool {
-		path, local := strings.CutPrefix(text, "unix:")
-		return local && path != "" || isAddress(text)
-	}),
-	"accounting": text("atomic or reference", func(text string) bool {
-		return text == string(domains.Atomic) || text == string(domains.Reference)
-	}),
-	"not-yet": func(_ any, what []string) document.Reader {
-		return document.Scalar("off, since this version does not offer "+strings.Join(what, " ")+" yet",
-			func(text string) bool { return text == "" || text == "off" }, document.KindText, document.KindNull)
-	},
-	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(text string) bool {
-		return text == memoryURL || isURL(text, redisSchemes)
-	}),
-	"webhook": text("the URL of a webhook, by http:// or https://", func(text string) bool {
-		target, err := url.Parse(text)
-		return text == "" || err == nil && (target.Scheme == "http" || target.Scheme == "https") && target.Host != ""
-	}, document.KindNull),
-	"place": text("a file, a folder, "+RulesFromStore+", or a URL of one of the schemes "+strings.Join(slices.Concat(redisSchemes, mongoSchemes), ", "), func(text string) bool {
-		return isURL(text, redisSchemes) || isURL(text, mongoSchemes) || !strings.Contains(text, "://") && !mayHoldPassword(text)
-	}, document.KindNull),
-	"key-prefix": text("1 to 64 letters, digits, or any of _ - . : /", func(text string) bool {
-		return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool {
-			return !isLetterOrDigit(r) && !strings.ContainsRune("_-.:/", r)
-		})
-	}),
-	"partitions": func(field any, _ []string) document.Reader {
-		return document.Scalar("a power of two from 1 to 256", func(text string) bool {
-			n, ok := document.ParseInteger(text)
-			*field.(*int) = int(n)
-			return ok && redisstore.Options{Partitions: int(n)}.Validate() == nil && n > 0
-		}, document.KindInteger)
-	},
-	"header": text(
-		"the name of a header field, or nothing",
-		func(text string) bool { return text == "" || clientip.IsFieldName(text) },
-	),
-	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
-		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
-			return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
-		})
-	},
-	"networks": func(field any, _ []string) document.Reader {
-		return document.List(
-			field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network,
-		)
-	},
-	"level": func(field any, _ []string) document.Reader {
-		return document.Scalar("debug, info, warn or error", func(text string) bool {
-			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) &&
-				field.(*slog.Level).UnmarshalText([]byte(text)) == nil
-		}, document.KindText)
-	},
-}
-
-// text is a kind of texts.
-func text(allowed string, is func(text string) bool, others ...document.Kind) func(any, []string) document.Reader {
-	return func(field any, _ []string) document.Reader {
-		return document.Scalar(allowed, func(text string) bool {
-			*field.(*string) = text
-			return is(text)
-		}, append(others, document.KindText)...)
-	}
-}
-
-var (
-	redisSchemes = []string{
-		"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix",
-	}
-	mongoSchemes = []string{"mongodb", "mongodb+srv"}
-)
-
-// isAddress reports whether the text is a host and a port.
-func isAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	n, ok := document.ParseInteger(port)
-	return err == nil && ok && n >= 0 && n <= 65535
-}
-
-// isURL reports whether the text names a server by one of the schemes.
-func isURL(text string, schemes []string) bool {
-	scheme, rest, found := strings.Cut(text, "://")
-	return found && rest != "" && !strings.HasSuffix(rest, "@") && slices.Contains(schemes, scheme)
-}
-
-// mayHoldPassword reports whether a text may be a mistyped URL with a password, which is not
-// shown as the path of a file that is not there.
-func mayHoldPassword(text string) bool {
-	before, _, found := strings.Cut(text, "@")
-	return found && strings.Contains(before, ":")
-}
-
-// RulesInRedis reports whether rules are kept in a Redis of their own.
-func (c *Config) RulesInRedis() bool { return isURL(c.RulesFrom, redisSchemes) }
-
-// RulesInMongo reports whether rules are kept in a MongoDB.
-func (c *Config) RulesInMongo() bool { return isURL(c.RulesFrom, mongoSchemes) }
-
-func network(text string) (netip.Prefix, bool) {
-	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
-		address = address.Unmap()
-		return netip.PrefixFrom(address, address.BitLen()), true
-	}
-	prefix, err := netip.ParsePrefix(text)
-	return prefix, err == nil && prefix == prefix.Masked()
-}
-
-func isLetterOrDigit(r rune) bool {
-	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
 // ReadDocument takes over the limits that the algorithms' names stand for. What a

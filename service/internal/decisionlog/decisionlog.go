@@ -77,9 +77,15 @@ func (l *Log) Observe(ctx context.Context, e *stint.Event) {
 
 // write writes a line. What an event does not have is left out.
 func (l *Log) write(ctx context.Context, level slog.Level, message string, e *stint.Event, skipped int64) {
-	attributes := make([]slog.Attr, 0, 7)
+	attributes := make([]slog.Attr, 0, 10)
 	for _, a := range [...]struct{ name, value string }{
-		{"rule", e.Rule}, {"client", l.Client(e.Claim.Key)}, {"reason", string(e.Reason)}, {"request_id", e.RequestID},
+		{"rule", e.Rule},
+		{"set", e.Set},
+		{"class", e.Class},
+		{"via", e.Via},
+		{"client", l.Client(e.Claim.Key)},
+		{"reason", string(e.Reason)},
+		{"request_id", e.RequestID},
 	} {
 		if a.value != "" {
 			attributes = append(attributes, slog.String(a.name, a.value))

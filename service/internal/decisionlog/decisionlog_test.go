@@ -54,24 +54,24 @@ func TestDecided(t *testing.T) {
 	}
 	claim := stint.Claim{Key: "ann", Policy: policy, Permits: 1}
 	events := []*stint.Event{
-		{Rule: "login", Claim: claim, Reason: "limit", RequestID: "r-1"},
-		{Claim: claim, Decision: stint.Decision{Allowed: true, Remaining: 7}},
-		{Shadow: true, Rule: "trial"},
-		{Shadow: true, Rule: "trial", Decision: stint.Decision{Allowed: true}}, // which is not logged
+		{Rule: "login", Set: "web", Claim: claim, Reason: "limit", RequestID: "r-1"},
+		{Claim: claim, Via: "borrowed", Decision: stint.Decision{Allowed: true, Remaining: 7}},
+		{Shadow: true, Rule: "trial", Class: "batch"},
+		{Shadow: true, Rule: "trial", Class: "batch", Decision: stint.Decision{Allowed: true}}, // which is not logged
 	}
 	// As `printf '%s' ann | openssl dgst -sha256 -hmac s` begins.
-	const hashed, shadow = "3a96c6610ff1bf4e", "level=INFO msg=\"denied in shadow\" rule=trial shadow=true\n"
+	const hashed, shadow = "3a96c6610ff1bf4e", "level=INFO msg=\"denied in shadow\" rule=trial class=batch shadow=true\n"
 	for name, test := range map[string]struct {
 		config decisionlog.Config
 		level  slog.Level
 		want   string
 	}{
-		"a denial at info": {decisionlog.Config{Denials: true}, slog.LevelInfo, "level=INFO msg=denied rule=login client=" + hashed + " reason=limit request_id=r-1\n" + shadow},
-		"with its client":  {decisionlog.Config{Denials: true, ShowClients: true}, slog.LevelInfo, "level=INFO msg=denied rule=login client=ann reason=limit request_id=r-1\n" + shadow},
+		"a denial at info": {decisionlog.Config{Denials: true}, slog.LevelInfo, "level=INFO msg=denied rule=login set=web client=" + hashed + " reason=limit request_id=r-1\n" + shadow},
+		"with its client":  {decisionlog.Config{Denials: true, ShowClients: true}, slog.LevelInfo, "level=INFO msg=denied rule=login set=web client=ann reason=limit request_id=r-1\n" + shadow},
 		"denials not":      {decisionlog.Config{}, slog.LevelInfo, ""},
 		"above info":       {decisionlog.Config{Denials: true}, slog.LevelWarn, ""},
-		"all at debug": {decisionlog.Config{}, slog.LevelDebug, "level=DEBUG msg=denied rule=login client=" + hashed +
-			" reason=limit request_id=r-1 remaining=0\nlevel=DEBUG msg=allowed client=" + hashed + " remaining=7\nlevel=DEBUG msg=\"denied in shadow\" rule=trial shadow=true\n"},
+		"all at debug": {decisionlog.Config{}, slog.LevelDebug, "level=DEBUG msg=denied rule=login set=web client=" + hashed +
+			" reason=limit request_id=r-1 remaining=0\nlevel=DEBUG msg=allowed via=borrowed client=" + hashed + " remaining=7\nlevel=DEBUG msg=\"denied in shadow\" rule=trial class=batch shadow=true\n"},
 	} {
 		var out bytes.Buffer
 		test.config.Logger, test.config.Secret = logger(&out, test.level), []byte("s")

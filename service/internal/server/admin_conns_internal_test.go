@@ -83,11 +83,11 @@ func TestAdminRoomOfStrangers(t *testing.T) {
 
 // However long strangers keep a private room busy, it is made by them, the oldest first.
 func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
-	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: 4, private: true, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: 4, private: true, metrics: connections[serviceAdmin], logger: slog.New(slog.DiscardHandler)})
 	add := func(state http.ConnState, known bool) *trackedConn {
 		t.Helper()
 		conn := &trackedConn{Conn: silence{}}
@@ -124,7 +124,7 @@ func (p peer) RemoteAddr() net.Addr { return p.addr }
 // Strangers of a few addresses displace each other, however fast they come: who has not yet shown a token, since its
 // network is slow, keeps its connection while another address has more of them.
 func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
-	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
 	const most = 64
 	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{
 		most: most, perPeer: most / 2, private: true,
-		clients: clients, metrics: metrics, logger: slog.New(slog.DiscardHandler),
+		clients: clients, metrics: connections[serviceAdmin], logger: slog.New(slog.DiscardHandler),
 	})
 	admit := func(last byte) *trackedConn {
 		t.Helper()
@@ -160,12 +160,12 @@ func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
 // Strangers who fill a private room in one moment, from several addresses and each with a request whose body never comes, keep
 // nobody out: whoever comes next has room, and one who has shown a token keeps it.
 func TestPrivateRoomFilledAtOnce(t *testing.T) {
-	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const most = 64
-	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: connections[serviceAdmin], logger: slog.New(slog.DiscardHandler)})
 	administrator := &trackedConn{Conn: silence{}}
 	for i := range 10 * most {
 		if i == most {
@@ -210,12 +210,12 @@ func TestStreamsOfOneCaller(t *testing.T) {
 // Of strangers that came in one tick the one that came first makes room, but those that have sent a head before those that have not: who
 // has just come has the time to show a token.
 func TestPrivateRoomIsMadeInOrder(t *testing.T) {
-	_, metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const most = 32
-	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: connections[serviceAdmin], logger: slog.New(slog.DiscardHandler)})
 	var conns []*trackedConn
 	add := func() {
 		conn := &trackedConn{Conn: silence{}}
@@ -355,13 +355,13 @@ func TestUnreadFramesEndTheConnection(t *testing.T) {
 	given := givenUp{far, make(chan struct{}, 1)}
 	l.conns <- given
 	ended := make(chan error, 1)
-	go func() { ended <- listeners[1].server.ServeTLS(l, "", "") }()
+	go func() { ended <- listeners[1].http.ServeTLS(l, "", "") }()
 	t.Cleanup(func() {
 		close(l.conns)
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
-		_, _, _ = near.Close(), listeners[0].listener.Close(), listeners[1].server.Close()
+		_, _, _ = near.Close(), listeners[0].listener.Close(), listeners[1].http.Close()
 	})
 	client := issuer.client("")
 	client.NextProtos, client.MaxVersion = []string{"h2"}, tls.VersionTLS12 // in which nothing follows the handshake

@@ -383,7 +383,7 @@ func TestWatchOfTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +399,7 @@ func TestWatchOfTLS(t *testing.T) {
 		{"http/1.1", http.StateActive, 1000, false},
 		{"http/1.1", http.StateActive, 1, true},
 	} {
-		w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 1, metrics: metrics})
+		w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 1, metrics: connections[serviceHTTP]})
 		near, far := net.Pipe()
 		conn := &trackedConn{Conn: near}
 		secure := tls.Server(conn, certificates.Config())

@@ -79,6 +79,9 @@ func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, erro
 	if claim.Key, err = s.keyOf(r, q); err == nil {
 		claim.Permits, err = t.cost(q)
 	}
+	if err == nil {
+		claim.Keep, err = t.keep(q)
+	}
 	return t, claim, err
 }
 
@@ -113,7 +116,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	d, err := s.decide(r.Context(), op)
 	elapsed := time.Since(start)
 	if err != nil {
-		return s.refused(t, err)
+		return s.refused(t.algorithms[t.least], err)
 	}
 	s.observeCheck(w, r, &x.event, t, &claim, &d, start, elapsed)
 
@@ -123,7 +126,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	t.headers.Write(header, d, op.Each)
 	t.fill(&x.CheckResponse, &claim, &d)
 	if q.details {
-		x.Details = limitDetails(t.policy, op.Each, d.At)
+		x.Details = limitDetails(&claim, op.Each, d.At)
 	}
 	x.body = x.AppendJSON(x.body[:0])
 	work.leave()
@@ -175,14 +178,14 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 	for i := range results {
 		t, d := found[i], results[i].Decision
 		if err := results[i].Err; err != nil {
-			return inElement(i, s.refused(t, err))
+			return inElement(i, s.refused(t.algorithms[t.least], err))
 		}
 		s.observeCheck(w, r, &event, t, &ops[i].Claim, &d, start, elapsed)
 		if i > 0 {
 			body = append(body, ',')
 		}
 		t.fill(&response, &ops[i].Claim, &d)
-		response.Details = limitDetails(t.policy, ops[i].Each, d.At)
+		response.Details = limitDetails(&ops[i].Claim, ops[i].Each, d.At)
 		body = response.AppendJSON(body)
 	}
 	body = append(body, ']')
@@ -277,13 +280,13 @@ func errStoreUnreachable(verb stint.Verb) error {
 }
 
 // refused counts a check that the store did not decide and no failure policy answered,
-// as a denial by the limit that admits least. It returns the error.
-func (s *service) refused(t *target, err error) error {
+// as a denial by the limit that admits least, which has an algorithm. It returns the error.
+func (s *service) refused(by stint.Algorithm, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrOverloaded):
-		s.metrics.Checked(t.algorithms[t.least], stint.Decision{}, 0)
+		s.metrics.Checked(by, stint.Decision{}, 0)
 	case errors.Is(err, stint.ErrUnavailable):
-		s.metrics.Checked(t.algorithms[t.least], stint.Decision{Degraded: true}, 0)
+		s.metrics.Checked(by, stint.Decision{Degraded: true}, 0)
 	}
 	return err
 }
@@ -319,12 +322,13 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason stin
 	return c
 }
 
-// limitDetails describes what each limit of a policy says by itself, at an instant. Without outcomes, as of a failure
-// policy that asks no limit, it is nil.
-func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) []api.LimitDetails {
+// limitDetails describes what each limit of a claim's policy says by itself, at an instant. Without outcomes, as of a
+// failure policy that asks no limit, it is nil.
+func limitDetails(claim *stint.Claim, each []stint.Outcome, at stint.Instant) []api.LimitDetails {
 	if len(each) == 0 || each[0].Limit == 0 {
 		return nil
 	}
+	policy := claim.Policy
 	details := make([]api.LimitDetails, policy.Len())
 	for i := range details {
 		limit, o := policy.Limit(i), &each[i]
@@ -343,7 +347,9 @@ func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) 
 		}
 		switch limit.Algorithm {
 		case stint.AlgorithmLeakyBucket:
-			d.QueueSize = &d.Used
+			if claim.Keep == 0 { // else what is kept counts as used
+				d.QueueSize = &d.Used
+			}
 		case stint.AlgorithmFixedWindow:
 			start, _ := algorithm.NewFixedWindow(limit).Window(at)
 			d.WindowStart = int64(start)
@@ -366,6 +372,7 @@ type target struct {
 	headers    *httplimit.Headers
 	capacity   int64             // the least of its limits': the highest cost that can ever be admitted
 	least      int32             // the limit that has it
+	keepable   int64             // the least capacity of all limits, also of those with a cost of their own
 	algorithms []stint.Algorithm // the algorithm of each limit
 }
 
@@ -388,8 +395,10 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 		policy:   policy,
 		headers:  httplimit.NewHeaders(policy, fields),
 		capacity: stint.MaxPermits + 1,
+		keepable: stint.MaxPermits,
 	}
 	for i, limit := range limits {
+		t.keepable = min(t.keepable, limit.Capacity)
 		if limit.Cost == 0 && limit.Capacity < t.capacity {
 			t.capacity, t.least = limit.Capacity, int32(i)
 		}
@@ -475,6 +484,18 @@ func (t *target) cost(q *request) (int64, error) {
 	n, err := parseInteger(q.permits)
 	if err != nil || n < 1 || n > t.capacity {
 		return 0, stint.Invalid("permits", problem.Short(q.permits), fmt.Sprintf("an integer from 1 to %d", t.capacity))
+	}
+	return n, nil
+}
+
+// keep is how many permits of each limit a check leaves to others: up to all of the lowest limit.
+func (t *target) keep(q *request) (int64, error) {
+	if !q.has(keepMember) {
+		return 0, nil
+	}
+	n, err := parseInteger(q.keep)
+	if err != nil || n < 0 || n > t.keepable {
+		return 0, stint.Invalid("keep", problem.Short(q.keep), fmt.Sprintf("an integer from 0 to %d", t.keepable))
 	}
 	return n, nil
 }

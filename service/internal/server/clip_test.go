@@ -175,7 +175,7 @@ func templates(public, admin string) []sent {
 	for _, path := range []string{check, api.PathRemaining, api.PathReset} {
 		method := map[bool]string{true: "DELETE", false: "GET"}[path == api.PathReset]
 		for _, query := range []string{
-			"%Q", "%Q=1", "key=%Q", "algorithm=%Q", "policy=%Q", "permits=%Q", "key=k&key=%Q", "policy=%Q&algorithm=%Q", "key=%Q%zz", "key=k&permits=-%Q",
+			"%Q", "%Q=1", "key=%Q", "algorithm=%Q", "policy=%Q", "permits=%Q", "keep=%Q", "key=k&key=%Q", "policy=%Q&algorithm=%Q", "key=%Q%zz", "key=k&permits=-%Q",
 		} {
 			add(method, public+path+"?"+query, "")
 		}
@@ -184,7 +184,7 @@ func templates(public, admin string) []sent {
 	add("GET", public+api.PathForwardAuth+"?%Q", "")
 	for _, path := range []string{check, api.PathSettle, api.PathEvaluate} {
 		for _, body := range []string{
-			`"%J"`, `%J`, `{"%J":1}`, `{"key":"%J"}`, `{"key":"k","permits":"%J"}`, `{"key":"k","permits":%J}`, `{"algorithm":"%J"}`, `{"policy":"%J"}`,
+			`"%J"`, `%J`, `{"%J":1}`, `{"key":"%J"}`, `{"key":"k","permits":"%J"}`, `{"key":"k","permits":%J}`, `{"key":"k","keep":%J}`, `{"algorithm":"%J"}`, `{"policy":"%J"}`,
 			`{"policy":"%J","algorithm":"%J"}`, `[{"key":"%J","x":1}]`, `[{"%J":"k"}]`, `{"key":"k","%J":{"a":1}}`, `{"key":{"%J":1}}`,
 			`{"method":"%J"}`, `{"path":"%J"}`, `{"host":"%J"}`, `{"ip":"%J"}`, `{"headers":{"%J":1}}`, `{"headers":{"%J":"a","%J":"b"}}`, `{"headers":"%J"}`,
 			`{"attributes":{"%J":[]}}`, `{"attributes":{"%J":1e9}}`, `{"attributes":{"%J":"a","%J":"b"}}`, `{"attributes":{"a":%J}}`, `{"path":"/x","path":"%J"}`,

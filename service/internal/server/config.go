@@ -48,15 +48,6 @@ const (
 	FallBackOnUnknown                         // TOKEN_BUCKET decides, and the log says so once a minute at most
 )
 
-// An Identity names the header fields in which a trusted proxy names the user. It must set
-// or remove them in every request: what it merely passes on is the client's word.
-type Identity struct {
-	// User is the field with the user, such as X-User-Id. Default: "", no user is known.
-	User string
-	// APIKey is the field with the API key, such as X-Api-Key. Default: "", no key is known.
-	APIKey string
-}
-
 // A Build says what is running. The zero value is a build of unknown origin.
 type Build struct {
 	Version string // such as v1.2.3; default: "unknown"
@@ -88,6 +79,13 @@ type Config struct {
 	// OpenJSON lets anybody ask the rate limit service over HTTP, as over gRPC. Default: false, it needs what it
 	// needs to name a key.
 	OpenJSON bool
+	// RESPListen is the address of the Redis protocol, in the same form. Default: "", which is none.
+	RESPListen string
+	// RESPTLS is what RESPListen speaks TLS with. Default: none.
+	RESPTLS TLS
+	// Bind is the short way to the decisions of a Store in this process, by which the Redis protocol takes. It keeps no
+	// keys. Default: nil, the Store is asked.
+	Bind func(*stint.Policy) stint.Taker
 	// AdminListen is the address of the administration of rules and of the profiler, in the same
 	// form. Default: "", which is none.
 	AdminListen string
@@ -112,6 +110,9 @@ type Config struct {
 	// {"on_store_failure": "open"}}. The health endpoints show them to callers with the right to name keys that ask for
 	// them by ?details=true. Default: nil, none.
 	HealthDetails func() map[string]map[string]any
+	// Clustered says that the store has several partitions, which no operation on shared limits can span. The log then
+	// names rules that need one. Default: false.
+	Clustered bool
 	// StoreRequired makes the server not ready while the store can't be reached, as
 	// checks are not answered then. Default: false, health tells of the store, and the
 	// server stays ready.
@@ -146,7 +147,7 @@ type Config struct {
 	// they are admitted and marked as degraded.
 	RulesRequired bool
 
-	// Identity says where forward-auth finds the user and the API key. Default: nowhere.
+	// Identity says where forward-auth finds the user, the API key and attributes. Default: nowhere.
 	Identity Identity
 
 	// ClientIP says how a client's address is found. Its IPv6Prefix is that of Rules' and Manager's
@@ -283,8 +284,7 @@ func (c Config) withDefaults() Config {
 	c.MaxConnections = cmp.Or(c.MaxConnections, 16384)
 	c.MaxOperations = cmp.Or(c.MaxOperations, 1024*runtime.GOMAXPROCS(0))
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.Identity.User = http.CanonicalHeaderKey(c.Identity.User)
-	c.Identity.APIKey = http.CanonicalHeaderKey(c.Identity.APIKey)
+	c.Identity = c.Identity.canonical()
 	c.Limits = c.Limits.withDefaults()
 	return c
 }
@@ -350,14 +350,8 @@ func (c Config) Validate() error {
 		}
 	}
 	faults = append(faults, validateAdminTokens(c.AdminTokens)...)
-	faults = append(faults, c.TLS.validate("tls"), c.AdminTLS.validate("admin_tls"), c.GRPCTLS.validate("grpc_tls"), c.ClientIP.Validate())
-	for _, field := range []struct{ param, name string }{
-		{"identity.user", c.Identity.User}, {"identity.api_key", c.Identity.APIKey},
-	} {
-		if field.name != "" && !clientip.IsFieldName(field.name) {
-			add(field.param, field.name, "the name of a header field")
-		}
-	}
+	faults = append(faults, c.TLS.validate("tls"), c.AdminTLS.validate("admin_tls"), c.GRPCTLS.validate("grpc_tls"),
+		c.RESPTLS.validate("resp_tls"), c.ClientIP.Validate(), c.Identity.Validate())
 	return prefix.Join(append(faults, c.validate()...)...)
 }
 

@@ -273,12 +273,12 @@ func TestRoomOfOnePeer(t *testing.T) {
 
 // What looking costs is shared by the connections that it makes room for.
 func TestRoomIsMadeManyAtATime(t *testing.T) {
-	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const most = 640
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
 	add := func() *trackedConn {
 		t.Helper()
 		conn := &trackedConn{Conn: silence{}}
@@ -307,11 +307,11 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 // A connection that has shown how it behaves goes before one whose first head is late,
 // however late.
 func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
-	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
 	silent, idle := &trackedConn{Conn: silence{}}, &trackedConn{Conn: silence{}}
 	w.admit(silent)
 	w.now.Add(10)
@@ -327,7 +327,7 @@ func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
 
 // Of the connections of gRPC the one that has been silent longest makes room for another.
 func TestRoomIsMadeForGRPC(t *testing.T) {
-	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestRoomIsMadeForGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
 	listener := grpcListener{w.listener(ln), w}
 	t.Cleanup(func() { _ = listener.Close() })
 	connect := func() (client, server net.Conn) {

@@ -132,8 +132,7 @@ func (w *idleTracker) changed(c net.Conn, state http.ConnState) {
 		return
 	}
 	switch state {
-	case http.StateNew: // it has its time from being admitted
-	case http.StateActive, http.StateIdle, streaming:
+	case http.StateNew, http.StateActive, http.StateIdle, streaming:
 		conn.since.Store(w.now.Load()<<2 | int64(state))
 		if state != http.StateIdle {
 			return
@@ -266,7 +265,7 @@ type connMetrics struct {
 }
 
 // newConnMetrics registers the metrics of the listeners, by service.
-func newConnMetrics(registry prometheus.Registerer) (public, private, rpc *connMetrics, err error) {
+func newConnMetrics(registry prometheus.Registerer) (map[string]*connMetrics, error) {
 	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "rate_limiter_connections",
 		Help: "Open connections.",
@@ -275,14 +274,15 @@ func newConnMetrics(registry prometheus.Registerer) (public, private, rpc *connM
 		Name: "rate_limiter_connections_closed_total",
 		Help: "Connections that the service closed or refused before their client closed them, by cause.",
 	}, []string{"service", "cause"})
-	of := func(service string) *connMetrics {
+	all := map[string]*connMetrics{}
+	for _, service := range []string{serviceHTTP, serviceGRPC, serviceRESP, serviceAdmin} {
 		m := &connMetrics{open: open.WithLabelValues(service)}
 		for why := range m.early {
 			m.early[why] = early.WithLabelValues(service, cause(why).String())
 		}
-		return m
+		all[service] = m
 	}
-	return of(serviceHTTP), of(serviceAdmin), of(serviceGRPC), register(registry, open, early)
+	return all, register(registry, open, early)
 }
 
 // admit reports whether the connection may stay; if so, it is tracked.

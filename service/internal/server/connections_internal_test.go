@@ -13,12 +13,12 @@ import (
 
 // A connection on which the next requests have come already lets others go between two of them.
 func TestOthersGoBetweenRequests(t *testing.T) {
-	metrics, _, _, err := newConnMetrics(prometheus.NewRegistry())
+	connections, err := newConnMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
 	conn := &trackedConn{Conn: silence{}}
 	w.admit(conn)
 	const rounds = 1000

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -36,14 +37,15 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		if err := s.authority.mayNameSet(&e.request); err != nil {
 			return err
 		}
-		if err := s.enforce(w, r, e); err != nil {
+		if err := s.enforce(r.Context(), requestID(w), e); err != nil {
 			return err
 		}
 		s.describe(w.Header(), e)
 		w.Header()["Content-Type"] = jsonType
 		e.answer()
+		e.response.Vias = e.vias()
 		if v := &e.verdict; details && v.Claim.Policy != nil && !v.Decision.Degraded {
-			e.response.Details = limitDetails(v.Claim.Policy, v.Each, v.Decision.At)
+			e.response.Details = limitDetails(&v.Claim, v.Each, v.Decision.At)
 		}
 		e.body = e.response.AppendJSON(e.body[:0])
 		e.work.leave()
@@ -78,7 +80,7 @@ func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Requ
 }
 
 // enforce decides and counts.
-func (s *service) enforce(w http.ResponseWriter, r *http.Request, e *evaluation) error {
+func (s *service) enforce(ctx context.Context, id string, e *evaluation) error {
 	v := &e.verdict
 	if s.rulesState() == RulesUnknown {
 		if s.config.RulesRequired {
@@ -93,15 +95,15 @@ func (s *service) enforce(w http.ResponseWriter, r *http.Request, e *evaluation)
 	if e.now {
 		decide = s.rules.DecideNow
 	}
-	err := decide(r.Context(), &e.request, v)
+	err := decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
-		if err = s.storeError(r.Context(), stint.Take, err); err != nil {
+		if err = s.storeError(ctx, stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}
 	}
-	s.observeVerdict(w, r, e, start, elapsed)
+	s.observeVerdict(ctx, id, e, start, elapsed)
 	return nil
 }
 
@@ -136,7 +138,7 @@ func (s *service) describe(header http.Header, e *evaluation) {
 // answer makes the response of the verdict.
 func (e *evaluation) answer() {
 	v, c := &e.verdict, &e.response
-	*c = api.EvaluateResponse{Matched: v.Matched, Shadowed: v.Shadowed}
+	*c = api.EvaluateResponse{Class: v.Class, Via: v.Via, Matched: v.Matched, Shadowed: v.Shadowed}
 	if v.Rule != nil {
 		c.Rule = v.Rule.ID
 	}
@@ -155,6 +157,15 @@ func (e *evaluation) answer() {
 	}
 }
 
+// vias are by which ways rules charged the request, nil if the answer's via says all of it.
+func (e *evaluation) vias() map[string]string {
+	vias := e.verdict.Vias()
+	if c := &e.response; c.Via != "" && len(vias) == 1 && vias[c.Rule] == c.Via {
+		return nil
+	}
+	return vias
+}
+
 // swapRules puts rules in force, of which nil are none.
 func (s *service) swapRules(set *rules.Set) rules.Changes {
 	if set == nil {
@@ -167,6 +178,8 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 	old := s.rules.Swap(set)
 	s.ruleMetrics.Set(set)
 	s.warnOfWaits(set, old)
+	s.warnOfShared(set, old)
+	s.warnOfReserves(set, old)
 	changes := set.ChangesFrom(old)
 	s.observeRules(set, changes)
 	return changes
@@ -186,6 +199,37 @@ func (s *service) warnOfWaits(set, old *rules.Set) {
 		s.logger.Warn("a rule holds requests for less than its max_wait; http.write_timeout bounds it", "rule", rule.ID,
 			"max_wait", rule.MaxWait, "bound", most, "http.write_timeout", s.config.WriteTimeout,
 			"needed", min(rule.MaxWait+s.config.BodyTimeout, 2*rule.MaxWait))
+	}
+}
+
+// warnOfShared says which rules that have come into force leave little to borrow, have floors that others can use up, and of
+// which requests are errors in a cluster.
+func (s *service) warnOfShared(set, old *rules.Set) {
+	for _, rule := range set.Rules() {
+		if shortage := set.Shortage(rule.ID); shortage != "" && shortage != old.Shortage(rule.ID) {
+			s.logger.Warn("a rule leaves little to borrow", "rule", rule.ID, "detail", shortage)
+		}
+		if mixed := set.Mixed(rule.ID); mixed != "" && mixed != old.Mixed(rule.ID) {
+			s.logger.Warn("a rule's floors are not of one client each", "rule", rule.ID, "detail", mixed)
+		}
+		if scattered := set.Scattered(rule.ID); s.config.Clustered && scattered != "" && scattered != old.Scattered(rule.ID) {
+			s.logger.Warn("a rule can't be decided on a cluster", "rule", rule.ID, "detail", scattered)
+		}
+	}
+}
+
+// warnOfReserves says which clients an edit takes out of all decisions but reserves. A rule that has a concurrency limit from
+// its beginning is meant so.
+func (s *service) warnOfReserves(set, old *rules.Set) {
+	for _, rule := range set.Rules() {
+		alone := set.ReserveAlone(rule.ID)
+		if alone == "" || alone == old.ReserveAlone(rule.ID) {
+			continue
+		}
+		if _, known := old.Rule(rule.ID); !known && rule.NeedsReserve() {
+			continue
+		}
+		s.logger.Warn("a rule is left out but for reserves", "rule", rule.ID, "detail", "it "+alone)
 	}
 }
 
@@ -235,8 +279,34 @@ func (e *evaluation) read(text string, allowed member, clients *clientip.Resolve
 		q, err = s.object()
 		return err
 	})
-	e.request.User, e.request.APIKey = e.attributes[api.AttributeUserID], e.attributes[api.AttributeAPIKey]
+	e.identify()
 	return q, err
+}
+
+// set notes a member that is a text of the request that is described, and makes a key of the client's address.
+func (e *evaluation) set(m member, value string, clients *clientip.Resolver) (err error) {
+	q := &e.request
+	switch m {
+	case methodMember:
+		q.Method = value
+	case hostMember:
+		q.Host = value
+	case pathMember:
+		q.Path, err = value, checkPath("path", value)
+	case ipMember:
+		q.Address, err = addressKey(clients, "ip", value)
+	case setMember:
+		if q.Set = value; value == "" {
+			err = stint.Invalid("set", "", "the name of a set of rules")
+		}
+	default:
+	}
+	return err
+}
+
+// identify takes from the attributes who asks.
+func (e *evaluation) identify() {
+	e.request.User, e.request.APIKey = e.attributes[api.AttributeUserID], e.attributes[api.AttributeAPIKey]
 }
 
 // checkPath reports what is wrong with a request's path.

@@ -3,6 +3,10 @@ package server
 import (
 	"context"
 	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/stint-go/stint/service/internal/server/resp"
 )
 
 // SetListener has the server accept connections of ln, whatever its configuration says.
@@ -12,3 +16,16 @@ func (s *Server) SetListener(ln net.Listener) {
 
 // SkipObservers has the server tell nobody of decisions, its metrics neither, for a benchmark of what that costs.
 func (s *Server) SkipObservers() { s.service.observers = nil }
+
+// RESP is the Redis protocol without a listener, whose clients are on this machine or are not.
+func (s *Server) RESP(loopback bool) *resp.Server {
+	config := s.service.respConfig(loopback, nil)
+	config.State = func(net.Conn, http.ConnState) {}
+	config.Raw = func(nc net.Conn) syscall.RawConn {
+		if conn, ok := nc.(interface{ Raw() syscall.RawConn }); ok {
+			return conn.Raw()
+		}
+		return nil
+	}
+	return resp.New(config)
+}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -48,10 +47,10 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	}
 	cost := costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
 	return s.withEvaluation(r, cost, func(r *http.Request, e *evaluation) error {
-		if err := s.readForwarded(&e.request, r); err != nil {
+		if err := s.readForwarded(e, r); err != nil {
 			return err
 		}
-		if err := s.enforce(w, r, e); err != nil {
+		if err := s.enforce(r.Context(), requestID(w), e); err != nil {
 			return err
 		}
 		s.describe(w.Header(), e)
@@ -80,7 +79,8 @@ func denyStatus(query string) (int, error) {
 }
 
 // readForwarded reads what the proxy was asked, and by whom.
-func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
+func (s *service) readForwarded(e *evaluation, r *http.Request) (err error) {
+	q := &e.request
 	if q.Method, _, err = forwardedValue(r.Header, forwardedMethod, originalMethod); err != nil {
 		return err
 	}
@@ -95,12 +95,8 @@ func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
 	if q.Host, err = hostOf(r, field); err != nil {
 		return err
 	}
-	if q.User, err = single(r.Header, s.config.Identity.User); err != nil {
-		return err
-	}
-	q.APIKey, err = single(r.Header, s.config.Identity.APIKey)
 	q.Header, q.Address = r.Header, s.clients.Key(r.RemoteAddr, r.Header)
-	return err
+	return s.config.Identity.read(e, r.Header)
 }
 
 // forwardedValue is the value of the first of two fields that is there, and which it is. When both are, they

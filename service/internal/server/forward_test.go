@@ -139,6 +139,63 @@ func TestForwardAuthIdentity(t *testing.T) {
 	unnamed.ask("", with(user, "X-User-Id", "root")).answered(429)
 }
 
+// Attributes come from the identity fields of a trusted proxy alone, and make a request's class and its client.
+func TestForwardAuthAttributes(t *testing.T) {
+	list := []rules.Rule{{
+		ID: "team", Scope: []string{rules.Custom("team")}, Missing: rules.MissingSkip,
+		Limits: []stint.Limit{stint.FixedWindow(10, time.Minute)},
+		Classes: rules.Classes{
+			By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "batch": 50}, Default: "batch",
+		},
+	}}
+	f := newFixture(t, func(c *server.Config) {
+		behindProxies(c)
+		c.Identity.Attributes = map[string]string{"team": "x-team", "class": "X-Class"}
+		c.Rules = compile(t, list)
+	})
+	remaining := func(header http.Header) string {
+		t.Helper()
+		return f.ask("", header).answered(200).header.Get("X-RateLimit-Remaining")
+	}
+	search := with(nginx("GET", "/"), "X-Team", "search")
+	critical := with(search, "X-Class", "critical")
+	for _, test := range []struct {
+		what   string
+		header http.Header
+		want   string
+	}{
+		{"a critical request", critical, "9"},
+		{"a batch request, for which 5 are kept", with(search, "X-Class", "batch"), "3"},
+		{"a request of the default class", search, "2"},
+		{"an unknown class", with(search, "X-Class", "urgent"), "1"},
+		{"an empty class", with(search, "X-Class", ""), "0"},
+		{"a critical request after these", critical, "4"},
+		{"another team", with(critical, "X-Team", "ads"), "9"},
+		{"no team", nginx("GET", "/"), ""},
+		{"an empty team", with(search, "X-Team", ""), ""},
+		{"a field that is none of the identity's", with(nginx("GET", "/"), "Team", "search"), ""},
+	} {
+		if got := remaining(test.header); got != test.want {
+			t.Errorf("%s: %s remaining, want %s", test.what, got, test.want)
+		}
+	}
+	f.ask("", search).answered(429)
+	f.ask("", with(search, "X-Class", "critical", "batch")).problem(400, "X-Class is", "one line")
+	f.ask("", with(search, "X-Team", "search", "ads")).problem(400, "X-Team is", "one line")
+
+	// From another peer they are no more believed than the user is.
+	r := newRequest(http.MethodGet, api.PathForwardAuth, "")
+	r.Header, r.RemoteAddr = critical, "198.51.100.1:80"
+	f.do(r).problem(403, "trusted_proxies")
+	if got := remaining(critical); got != "3" {
+		t.Errorf("after another peer %s remaining, want 3", got)
+	}
+	open := newFixture(t, func(c *server.Config) { behindProxies(c); c.Rules = compile(t, list) })
+	if got := open.ask("", critical).answered(200).header.Get("X-RateLimit-Remaining"); got != "" {
+		t.Errorf("without identity.attributes %s remaining", got)
+	}
+}
+
 func TestForwardAuthIsForProxies(t *testing.T) {
 	f := newFixture(t, behindProxies)
 	for _, peer := range []string{"198.51.100.1:80", "[2001:db8::1]:80", "@"} {
@@ -298,10 +355,10 @@ func TestForwardAuthOverHTTP(t *testing.T) {
 
 func TestForwardAuthConfig(t *testing.T) {
 	config, _, _ := testConfig()
-	config.Identity = server.Identity{User: "X User", APIKey: "X-Key:"}
+	config.Identity = server.Identity{User: "X User", APIKey: "X-Key:", Attributes: map[string]string{"plan": "X:"}}
 	config.Policies[""] = pushLimits()
 	_, err := server.New(config)
-	for _, want := range []string{`identity.user is "X User"`, `identity.api_key is "X-Key:"`, `policies is ""`} {
+	for _, want := range []string{`identity.user is "X User"`, `identity.api_key is "X-Key:"`, `identity.attributes.plan is "X:"`, `policies is ""`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New = %v, want %s", err, want)
 		}

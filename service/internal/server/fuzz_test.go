@@ -30,6 +30,8 @@ func FuzzHandler(f *testing.F) {
 		{"GET", api.PathRemaining, "key=k&policy=leak", "", ""},
 		{"GET", api.PathRemaining, "key=k&permits=3&algorithm=SLIDING_WINDOW", "", ""},
 		{"HEAD", api.PathRemaining, "permits=9", "", ""},
+		{"GET", check, "key=k&permits=3&keep=98", "", ""},
+		{"POST", check, "", "", `[{"key":"a","keep":100},{"keep":-1}]`},
 		{"DELETE", api.PathReset, "key=k", "", ""},
 		{"DELETE", api.PathReset, "policy=pair", "", ""},
 		{"POST", api.PathSettle, "", "", `{"key":"k","algorithm":"FIXED_WINDOW","permits":-3}`},

@@ -94,7 +94,7 @@ func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) 
 	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are is bounded here.
 	tracker := newIdleTracker(0, 0, 0, connLimiter{
 		most: most, perPeer: c.MaxConnectionsPerPeer,
-		clients: s.service.clients, metrics: s.service.rpcConnections, logger: c.Logger,
+		clients: s.service.clients, metrics: s.service.connections[serviceGRPC], logger: c.Logger,
 	})
 	options := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes), grpc.ForceServerCodecV2(newCodec()),
@@ -123,8 +123,33 @@ func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) 
 	}
 	return &openListener{
 		service: serviceGRPC, listener: grpcListener{tracker.listener(ln), tracker}, socket: socket,
-		grpc: server, health: told, tracker: tracker,
+		server: grpcServer{server, told}, health: told, tracker: tracker,
 	}, nil
+}
+
+// A grpcServer is the connServer of gRPC.
+type grpcServer struct {
+	*grpc.Server
+	health *rpcHealth
+}
+
+// Shutdown implements [connServer].
+func (s grpcServer) Shutdown(ctx context.Context) error {
+	s.health.tell(ctx)
+	close(s.health.ended)
+	ended := make(chan struct{})
+	go func() {
+		s.GracefulStop()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		s.Stop()
+		<-ended
+		return ctx.Err()
+	}
 }
 
 // rateLimitDesc describes the rate limit service as the generated code does, but for messages that are none.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -38,12 +39,18 @@ func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, 
 		case byRules && verb == stint.Reserve:
 			return s.reserveByRules(w, r, e, q, h)
 		case byRules:
-			return s.endByRules(w, r, e, q, verb, h)
+			err = s.endByRules(w, r, e, q, verb, h)
 		case verb == stint.Reserve:
 			return s.reserveKey(w, r, q, h)
 		default:
-			return s.endKey(w, r, q, verb, h)
+			err = s.endKey(w, r, q, verb, h)
 		}
+		if errors.Is(err, stint.ErrUnknownReservation) && verb == stint.Commit && !q.has(expiresAtMember) {
+			known := *problem.Of(err)
+			known.Detail += fmt.Sprintf(": id %q. With the expiresAt of its reserve, a hold that the store has lost is charged", problem.Short(q.id))
+			return &known
+		}
+		return err
 	})
 }
 
@@ -114,7 +121,7 @@ func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request,
 	start := time.Now()
 	d, err := s.decide(r.Context(), op)
 	if err != nil {
-		return s.refused(t, err)
+		return s.refused(t.algorithms[t.least], err)
 	}
 	d.Full = h.Full
 	var event stint.Event
@@ -140,8 +147,11 @@ func answerReserve(w http.ResponseWriter, r *http.Request, response *api.Reserve
 }
 
 func (s *service) reserveByRules(w http.ResponseWriter, r *http.Request, e *evaluation, q *request, h *stint.HoldOp) error {
-	if q.has(permitsMember) {
-		return stint.Invalid("parameter", "permits", "none beside a request, of which the rules say what it costs")
+	if named := q.present & (permitsMember | keepMember); named != 0 {
+		return stint.Invalid("parameter", named.String(), "none beside a request, of which the rules say what it costs")
+	}
+	if h.ID == "" { // which would stand for a random one, and nobody could end that hold
+		return stint.Invalid("id", "", fmt.Sprintf("1 to %d printable characters of ASCII", stint.MaxHoldIDBytes))
 	}
 	v := &e.verdict
 	start := time.Now()
@@ -153,7 +163,7 @@ func (s *service) reserveByRules(w http.ResponseWriter, r *http.Request, e *eval
 			return err
 		}
 	}
-	s.observeVerdict(w, r, e, start, elapsed)
+	s.observeVerdict(r.Context(), requestID(w), e, start, elapsed)
 	s.describe(w.Header(), e)
 	e.answer()
 	denied := http.StatusTooManyRequests

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -19,15 +21,15 @@ func TestHoldsDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := t.TempDir() + "/stint.yaml"
+	path := t.TempDir() + "/stint.yaml"
 	var yaml []byte
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1) {
 		yaml = append(yaml, block[1]...)
 	}
-	if err := os.WriteFile(file, yaml, 0o600); err != nil {
+	if err := os.WriteFile(path, yaml, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := config.Load(config.Sources{File: file})
+	loaded, err := config.Load(config.Sources{File: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,5 +57,35 @@ func TestHoldsDocs(t *testing.T) {
 	}
 	if len(commands) != 4 || !strings.Contains(commands[3][2], `"rules"`) {
 		t.Errorf("%d commands", len(commands))
+	}
+}
+
+// The command of docs/reference/rules.md settles a loan by the rules of docs/organisations.md.
+func TestSettleDocs(t *testing.T) {
+	read := func(page, pattern string) []string {
+		t.Helper()
+		text, err := os.ReadFile("../../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindStringSubmatch(string(text))
+		if found == nil {
+			t.Fatalf("%s has no %s", page, pattern)
+		}
+		return found
+	}
+	set, _, err := file.ParseSet("rules.yaml", []byte(read("organisations.md", "(?s)```yaml\n(rules:.*?)```")[1]), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, func(c *server.Config) { c.Rules = set })
+	command := read("reference/rules.md", `(?s)curl http://127.0.0.1:8080(/\S+/settle) -d '(.*?)'`)
+	for _, step := range []struct{ body, says string }{
+		{strings.Replace(command[2], "-120", "500", 1), `"applied":500`},
+		{command[2], `"remaining":120,`}, // beside the 500 of the floors
+	} {
+		if got := f.post(command[1], step.body); got.status != 200 || !strings.Contains(got.body, step.says) {
+			t.Errorf("%s: %d %s, want %s", step.body, got.status, got.body, step.says)
+		}
 	}
 }

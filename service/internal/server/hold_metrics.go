@@ -65,15 +65,24 @@ func (s *countingHolds) Collect(metrics chan<- prometheus.Metric) {
 // Decide implements [stint.Store].
 func (s *countingHolds) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.Store.Decide(ctx, op)
-	if op.Hold != nil {
-		s.count(&op, &d, err)
-		s.live.note(&op, &d, err)
-	}
+	s.count(&op, &d, err)
 	return d, err
+}
+
+// DecideAll implements [stint.Store].
+func (s *countingHolds) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	s.Store.DecideAll(ctx, ops, results)
+	for i := range ops {
+		s.count(&ops[i], &results[i].Decision, results[i].Err)
+	}
 }
 
 func (s *countingHolds) count(op *stint.Op, d *stint.Decision, err error) {
 	h, reserves := op.Hold, op.Verb == stint.Reserve
+	if h == nil {
+		return
+	}
+	s.live.note(op, d, err)
 	for outcome, is := range map[string]bool{
 		holdReserved:  err == nil && reserves && d.Allowed && !h.Replayed && !d.Degraded,
 		holdReplayed:  err == nil && h.Replayed,

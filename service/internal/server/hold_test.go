@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/storetest"
 )
 
 // holding is a service with a policy "5 at once, 100 tokens an hour", and rules that say so of a path.
@@ -223,7 +224,8 @@ func TestTooManyHoldsByRules(t *testing.T) {
 	}
 }
 
-// Without its store, the service ends the holds that it has admitted by its share, by a policy and by rules.
+// Without its store, the service frees the places of its share, by a policy and by rules; the end is said again when the
+// store is back.
 func TestHoldsEndLocally(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) {
 		surviving(t, failover.Local)(c)
@@ -238,32 +240,71 @@ func TestHoldsEndLocally(t *testing.T) {
 			if end == api.PathCommit {
 				body += `,"permits":1`
 			}
-			f.hold(end, body+`}`, http.StatusOK)
+			f.post(end, body+`}`).problem(http.StatusServiceUnavailable, "send it again")
 		}
 		f.post(api.PathCancel, `{"id":"another",`+claim+`}`).problem(http.StatusServiceUnavailable, "send it again")
+	}
+}
+
+// A limit of a rule whose cost is a number is one of a policy with that cost: an expiry leaves it, and what was applied is
+// of the others.
+func TestNumbersStay(t *testing.T) {
+	clock := storetest.NewClock(1_800_000_000_000_000)
+	requests, tokens := stint.FixedWindow(100, 24*time.Hour).Named("requests"), stint.FixedWindow(1000, 24*time.Hour).Named("tokens")
+	f := newFixture(t, func(c *server.Config) {
+		c.Store = memstore.New(memstore.Config{Now: clock.Now})
+		c.Policies["llm"] = []stint.Limit{requests.WithCost(1), tokens}
+		c.Rules = compile(t, []rules.Rule{{
+			ID: "llm", Scope: []string{rules.Global}, Reserve: rules.Reserve{TTL: time.Minute}, Limits: []stint.Limit{requests, tokens},
+			Costs: []rules.Cost{{Permits: 1}, {Attribute: "tokens"}},
+		}})
+	})
+	for _, hold := range []string{`"key":"k","policy":"llm","permits":500`, `"path":"/","attributes":{"tokens":500}`} {
+		end := strings.Replace(strings.Replace(hold, `,"permits":500`, "", 1), `"tokens":500`, "", 1)
+		f.hold(api.PathReserve, `{"id":"a`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
+		if _, told := f.hold(api.PathCancel, `{"id":"a`+hold[1:4]+`",`+end+`}`, http.StatusOK); told.Applied != -500 {
+			t.Errorf("cancelled: %+v", told)
+		}
+		f.hold(api.PathReserve, `{"id":"b`+hold[1:4]+`",`+hold+`,"ttl":"1s"}`, http.StatusOK)
+		clock.Advance(2 * time.Second)
+		again, _ := f.hold(api.PathReserve, `{"id":"c`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
+		if again.LimitName != "" || again.Remaining != 98 {
+			t.Errorf("after one that has expired: %+v", again)
+		}
+		if _, told := f.hold(api.PathCommit, `{"id":"b`+hold[1:4]+`",`+end+`,"permits":9}`, http.StatusOK); told.Applied != 9 || !told.Late {
+			t.Errorf("committed late: %+v", told)
+		}
 	}
 }
 
 func TestHoldsRefused(t *testing.T) {
 	f := holding(t)
 	for body, want := range map[string]string{
-		`{"key":"k"}`:                                    "id is \"\"; allowed: 1 to 128 printable characters",
-		`{"id":"é","key":"k"}`:                           "id is",
-		`{"id":"a","key":"k","ttl":"1ms"}`:               "ttl is",
-		`{"id":"a","key":"k","ttl":"0s"}`:                `ttl is "0s"; allowed: 1s to 1h`,
-		`{"id":"a","path":"/chat","ttl":"0"}`:            `ttl is "0"; allowed: 1s to 1h`,
-		`{"id":"a","key":"k","ttl":"soon"}`:              `ttl is "soon"; allowed: 1s to 1h`,
-		`{"id":"a","key":"k","onExpiry":"burn"}`:         `onExpiry is "burn"; allowed: release or keep`,
-		`{"id":"a","key":"k","ttl":5}`:                   `ttl is a number; allowed: a string such as "120s"`,
-		`{"id":7,"key":"k"}`:                             "id is a number",
-		`{"id":"a","key":"k","permits":0}`:               "permits",
-		`{"id":"a","key":"k","expiresAt":5}`:             "expiresAt",
-		`{"id":"a","key":"k","path":"/"}`:                "path",
-		`{"id":"a","key":"k","policy":"push"}`:           "count",
-		`{"id":"a","key":"k","policy":"leak"}`:           "leak",
-		`{"id":"a","key":"k","id":"b"}`:                  "repeated",
-		`[{"id":"a"}]`:                                   "the body is malformed",
-		`{"id":"a","key":"k","algorithm":"CONCURRENCY"}`: "algorithm",
+		`{"key":"k"}`: "id is \"\"; allowed: 1 to 128 printable characters",
+		`{"path":"/chat","attributes":{"userId":"ann"}}`:   "id is \"\"; allowed: 1 to 128 printable characters",
+		`{"id":"","path":"/none"}`:                         "id is \"\"; allowed: 1 to 128 printable characters",
+		`{"id":"é","key":"k"}`:                             "id is",
+		`{"id":"a","key":"k","ttl":"1ms"}`:                 "ttl is",
+		`{"id":"a","key":"k","ttl":"0s"}`:                  `ttl is "0s"; allowed: 1s to 1h`,
+		`{"id":"a","path":"/chat","ttl":"0"}`:              `ttl is "0"; allowed: 1s to 1h`,
+		`{"id":"a","key":"k","ttl":"soon"}`:                `ttl is "soon"; allowed: 1s to 1h`,
+		`{"id":"a","key":"k","onExpiry":"burn"}`:           `onExpiry is "burn"; allowed: release or keep`,
+		`{"id":"a","key":"k","ttl":5}`:                     `ttl is a number; allowed: a string such as "120s"`,
+		`{"id":7,"key":"k"}`:                               "id is a number",
+		`{"id":"a","key":"k","permits":0}`:                 "permits",
+		`{"id":"a","key":"k","keep":101}`:                  `keep is "101"; allowed: an integer from 0 to 100`,
+		`{"id":"a","key":"k","keep":-1}`:                   "keep",
+		`{"id":"a","key":"k","keep":"1"}`:                  "keep is a string; allowed: an integer",
+		`{"id":"a","key":"k","policy":"gateway","keep":3}`: `keep is "3"; allowed: an integer from 0 to 2`,
+		`{"id":"a","path":"/chat","keep":0}`:               `parameter is "keep"; allowed: none beside a request`,
+		`{"id":"a","path":"/chat","permits":1,"keep":0}`:   `parameter is "permits, keep"; allowed: none beside a request`,
+		`{"id":"a","key":"k","expiresAt":5}`:               "expiresAt",
+		`{"id":"a","key":"k","path":"/"}`:                  "path",
+		`{"id":"a","key":"k","policy":"push"}`:             "count",
+		`{"id":"a","key":"k","policy":"leak"}`:             "leak",
+		`{"id":"a","key":"k","id":"b"}`:                    "repeated",
+		`[{"id":"a"}]`:                                     "the body is malformed",
+		`{"id":"a","key":"k","algorithm":"CONCURRENCY"}`:   "algorithm",
 	} {
 		f.post(api.PathReserve, body).problem(http.StatusBadRequest, want)
 	}
@@ -271,6 +312,9 @@ func TestHoldsRefused(t *testing.T) {
 	f.post(api.PathCommit, `{"id":"a","key":"k"}`).problem(http.StatusBadRequest, "permits")
 	f.post(api.PathCommit, `{"id":"a","key":"k","permits":1,"expiresAt":-1}`).problem(http.StatusBadRequest, "expiresAt")
 	f.post(api.PathCancel, `{"id":"a","key":"k","permits":1}`).problem(http.StatusBadRequest, "permits")
+	f.post(api.PathCommit, `{"id":"a","key":"k","permits":1,"keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
+	f.post(api.PathCancel, `{"id":"a","key":"k","keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
+	f.post(api.PathEvaluate, `{"path":"/chat","keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
 	f.post(api.PathReserve+"?details=true", `{"id":"a"}`).problem(http.StatusBadRequest, "query")
 	f.get(check+"?policy=gateway&key=k").problem(http.StatusBadRequest, "reserve")
 	closed := newFixture(t, func(c *server.Config) { c.API.Open = false })

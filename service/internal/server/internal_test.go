@@ -58,7 +58,7 @@ func TestIsBearerToken(t *testing.T) {
 
 func TestParseQueryDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
-		_, _ = parseQuery("key=user:123&algorithm=TOKEN_BUCKET&permits=1", costMembers)
+		_, _ = parseQuery("key=user:123&algorithm=TOKEN_BUCKET&permits=1&keep=40", costMembers)
 	}); n != 0 {
 		t.Errorf("parseQuery allocates %v times", n)
 	}
@@ -83,7 +83,7 @@ func FuzzParseInteger(f *testing.F) {
 // FuzzParseQuery holds the parser against net/url: what it accepts means the same
 // there, and what it refuses is malformed, unknown or repeated there.
 func FuzzParseQuery(f *testing.F) {
-	f.Add("key=user:123&algorithm=TOKEN_BUCKET&permits=1")
+	f.Add("key=user:123&algorithm=TOKEN_BUCKET&permits=1&keep=40")
 	f.Add("key=a%20b+c&&policy=%zz")
 	f.Add("%6bey=1&key=2")
 	f.Fuzz(func(t *testing.T, query string) {
@@ -100,7 +100,7 @@ func FuzzParseQuery(f *testing.F) {
 			t.Fatalf("parseQuery(%q): %v; net/url: %v %v", query, err, values, urlErr)
 		}
 		if err == nil && (q.key != values.Get("key") || q.algorithm != values.Get("algorithm") ||
-			q.policy != values.Get("policy") || q.permits != values.Get("permits")) {
+			q.policy != values.Get("policy") || q.permits != values.Get("permits") || q.keep != values.Get("keep")) {
 			t.Fatalf("parseQuery(%q) = %+v; net/url: %v", query, q, values)
 		}
 	})
@@ -109,7 +109,7 @@ func FuzzParseQuery(f *testing.F) {
 // FuzzParseBody holds the parser against encoding/json: what it accepts is JSON
 // that means the same there.
 func FuzzParseBody(f *testing.F) {
-	f.Add(`{"key":"user:\u00e9\ud83d\ude00\n","algorithm":"TOKEN_BUCKET","permits":-12}`)
+	f.Add(`{"key":"user:\u00e9\ud83d\ude00\n","algorithm":"TOKEN_BUCKET","permits":-12,"keep":40}`)
 	f.Add(`[{"key":"a"},{"policy":"b"} , {}]`)
 	f.Add(`{"key":"\ud800"}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -131,7 +131,7 @@ func FuzzParseBody(f *testing.F) {
 		for i, q := range requests {
 			got := map[string]any{}
 			for name, value := range map[string]any{
-				"key": q.key, "algorithm": q.algorithm, "policy": q.policy, "permits": json.Number(q.permits),
+				"key": q.key, "algorithm": q.algorithm, "policy": q.policy, "permits": json.Number(q.permits), "keep": json.Number(q.keep),
 			} {
 				if q.has(memberNamed(name)) {
 					got[name] = value
@@ -147,7 +147,7 @@ func FuzzParseBody(f *testing.F) {
 // pairs lists a map's entries in the order of the members.
 func pairs(m map[string]any) []any {
 	list := []any{len(m)}
-	for _, name := range []string{"key", "algorithm", "policy", "permits"} {
+	for _, name := range []string{"key", "algorithm", "policy", "permits", "keep"} {
 		list = append(list, m[name])
 	}
 	return list

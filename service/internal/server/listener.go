@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
@@ -26,6 +24,7 @@ import (
 const (
 	serviceHTTP  = "http"
 	serviceGRPC  = "grpc"
+	serviceRESP  = "resp"
 	serviceAdmin = "admin"
 )
 
@@ -48,10 +47,18 @@ type openListener struct {
 	service  string
 	listener net.Listener
 	socket   syscall.Conn // the listener's; nil: it has none
-	server   *http.Server // nil if grpc serves
-	grpc     *grpc.Server
-	health   *rpcHealth // of grpc
+	server   connServer
+	http     *http.Server // the server of HTTP; nil of another protocol
+	health   *rpcHealth   // nil: nobody is told
 	tracker  *idleTracker
+}
+
+// A connServer serves the connections of a listener.
+type connServer interface {
+	// Serve serves until the listener is closed, and returns its error.
+	Serve(net.Listener) error
+	// Shutdown lets the requests in flight end, as long as the context allows; then it cuts them off, and says so.
+	Shutdown(context.Context) error
 }
 
 // open opens the listeners, or none.
@@ -65,8 +72,10 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 		}
 	}()
 	sharers := 1
-	if s.config.GRPCListen != "" {
-		sharers = 2
+	for _, address := range []string{s.config.GRPCListen, s.config.RESPListen} {
+		if address != "" {
+			sharers++
+		}
 	}
 	most := fitting(s.config.MaxConnections, sharers, s.config.Logger)
 	ln, err := s.listen(ctx, "listen", s.config.Listen)
@@ -88,6 +97,13 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 		}
 		listeners = append(listeners, rpc)
 	}
+	if s.config.RESPListen != "" {
+		opened, err := s.openRESP(ctx, most)
+		if err != nil {
+			return listeners, err
+		}
+		listeners = append(listeners, opened)
+	}
 	if s.config.AdminListen == "" {
 		return listeners, nil
 	}
@@ -95,6 +111,11 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 		return listeners, err
 	}
 	s.adminAddr = ln.Addr()
+	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
+		err = prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
+			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
+		return listeners, errors.Join(err, ln.Close())
+	}
 	private, err := s.adminListener(ctx, ln)
 	if err != nil {
 		return listeners, errors.Join(err, ln.Close())
@@ -104,10 +125,6 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 			return listeners, err
 		}
 	}
-	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
-		return listeners, prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
-			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
-	}
 	return listeners, nil
 }
 
@@ -115,7 +132,7 @@ func (s *Server) publicListener(ln net.Listener, most int) *openListener {
 	c := &s.config
 	limiter := connLimiter{
 		most: most, perPeer: c.MaxConnectionsPerPeer,
-		clients: s.service.clients, metrics: s.service.connections, logger: c.Logger,
+		clients: s.service.clients, metrics: s.service.connections[serviceHTTP], logger: c.Logger,
 	}
 	return s.newListener(
 		serviceHTTP, ln, s.Handler(), newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter),
@@ -132,7 +149,7 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListe
 	}
 	limiter := connLimiter{
 		most: adminConnections, perPeer: adminPerPeer, private: true,
-		clients: clients, metrics: s.service.adminConnections, logger: c.Logger,
+		clients: clients, metrics: s.service.connections[serviceAdmin], logger: c.Logger,
 	}
 	if c.MaxConnectionsPerPeer > 0 {
 		limiter.perPeer = min(limiter.perPeer, c.MaxConnectionsPerPeer)
@@ -157,7 +174,7 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListe
 	}
 	handler.register(c.Activity)
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
-	f.server.ConnContext = withConn
+	f.http.ConnContext = withConn
 	return f, nil
 }
 
@@ -167,14 +184,15 @@ func (s *Server) newListener(
 	handler http.Handler,
 	tracker *idleTracker,
 ) *openListener {
-	server := s.httpServer(closeOnDrain{handler, &s.service.draining})
+	server := s.newHTTP(closeOnDrain{handler, &s.service.draining})
 	server.ConnState = tracker.changed
 	socket, _ := ln.(syscall.Conn)
 	return &openListener{
 		service:  service,
 		listener: tracker.listener(ln),
 		socket:   socket,
-		server:   server,
+		server:   httpServer{server},
+		http:     server,
 		tracker:  tracker,
 	}
 }
@@ -203,47 +221,30 @@ func (s *Server) secure(f *openListener, section string, files TLS, request time
 	if err != nil {
 		return prefix.Errorf("%w", err)
 	}
-	f.server.TLSConfig = certificates.Config()
-	f.server.ReadHeaderTimeout, f.server.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
-	f.server.WriteTimeout = request
+	f.http.TLSConfig = certificates.Config()
+	f.http.ReadHeaderTimeout, f.http.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
+	f.http.WriteTimeout = request
 	return nil
 }
 
-// serve serves until the server is stopped or the listener fails.
-func (f *openListener) serve() error {
-	if f.grpc != nil {
-		return f.grpc.Serve(f.listener)
+// An httpServer is the connServer of HTTP, which speaks TLS if it has certificates.
+type httpServer struct{ *http.Server }
+
+// Serve implements [connServer].
+func (s httpServer) Serve(ln net.Listener) error {
+	if s.TLSConfig != nil {
+		return s.ServeTLS(ln, "", "")
 	}
-	if f.server.TLSConfig != nil {
-		return f.server.ServeTLS(f.listener, "", "")
-	}
-	return f.server.Serve(f.listener)
+	return s.Server.Serve(ln)
 }
 
-// shutdown lets the requests in flight end, as long as ctx allows; then it cuts them off, and says so.
-func (f *openListener) shutdown(ctx context.Context) error {
-	if f.grpc == nil {
-		err := f.server.Shutdown(ctx)
-		if err != nil {
-			err = errors.Join(err, f.server.Close())
-		}
-		return err
+// Shutdown implements [connServer].
+func (s httpServer) Shutdown(ctx context.Context) error {
+	err := s.Server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.Close())
 	}
-	f.health.tell(ctx)
-	close(f.health.ended)
-	ended := make(chan struct{})
-	go func() {
-		f.grpc.GracefulStop()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		f.grpc.Stop()
-		<-ended
-		return ctx.Err()
-	}
+	return err
 }
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {
@@ -261,7 +262,7 @@ func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-func (s *Server) httpServer(handler http.Handler) *http.Server {
+func (s *Server) newHTTP(handler http.Handler) *http.Server {
 	return &http.Server{ //nolint:gosec // the idle tracker bounds how long a head may take
 		Handler:        handler,
 		MaxHeaderBytes: s.config.MaxHeaderBytes,

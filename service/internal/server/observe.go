@@ -45,18 +45,12 @@ func (s *service) observeCheck(
 }
 
 // observeVerdict tells of a request that rules decided, and then of each rule in shadow.
-func (s *service) observeVerdict(
-	w http.ResponseWriter,
-	r *http.Request,
-	e *evaluation,
-	start time.Time,
-	elapsed time.Duration,
-) {
+func (s *service) observeVerdict(ctx context.Context, id string, e *evaluation, start time.Time, elapsed time.Duration) {
 	e.event = stint.Event{
 		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: stint.Claim{Key: e.request.Address},
-		Method: e.request.Method, Path: e.request.Path, RequestID: requestID(w),
+		Method: e.request.Method, Path: e.request.Path, RequestID: id,
 	}
-	e.verdict.Tell(r.Context(), &e.event, s.observe)
+	e.verdict.Tell(ctx, &e.event, s.observe)
 }
 
 // observe tells all observers of an event.
@@ -114,13 +108,13 @@ type events struct {
 
 	forwardHeaders []string // those in which a proxy names the client, as http.Header keeps them
 
-	tokenLines, overloadLines, untrustedLines, algorithmLines *logsampler.Sampler
+	tokenLines, overloadLines, untrustedLines, algorithmLines, handshakeLines *logsampler.Sampler
 }
 
 func newEvents(registry prometheus.Registerer, headers []string) (*events, error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_api_refused_total",
-		Help: "Requests to the REST API without a token, with an unknown token, or that their callers may not make.",
+		Help: "Requests to the REST API, and commands of the Redis protocol, without a token, with an unknown token, or that their callers may not make.",
 	}, []string{"outcome"})
 	e := &events{
 		refused: map[string]prometheus.Counter{},
@@ -132,6 +126,7 @@ func newEvents(registry prometheus.Registerer, headers []string) (*events, error
 		overloadLines:  logsampler.New(1, time.Minute, nil),
 		untrustedLines: logsampler.New(1, time.Minute, nil),
 		algorithmLines: logsampler.New(1, time.Minute, nil),
+		handshakeLines: logsampler.New(1, time.Minute, nil),
 	}
 	if len(headers) == 0 {
 		headers = clientip.DefaultHeaders()
@@ -157,26 +152,36 @@ func warn(logger *slog.Logger, lines *logsampler.Sampler, message string, attrib
 	logger.Warn(message, attributes...)
 }
 
-// noteRefusal counts a request that failed, if the reason is that its caller may not make it, and records a wrong token
-// in the audit. A request without a token, or one that the configuration forbids, is no attempt to guess a token.
-func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
-	var outcome string
+// outcomeOf is "" if a request failed for another reason than that its caller may not make it.
+func outcomeOf(f *problem.Error) string {
 	switch {
 	case f.Status == http.StatusUnauthorized && f.Value == challengeInvalidToken:
-		outcome = outcomeInvalidToken
+		return outcomeInvalidToken
 	case f.Status == http.StatusUnauthorized:
-		outcome = outcomeUnauthenticated
+		return outcomeUnauthenticated
 	case f.Status == http.StatusForbidden:
-		outcome = outcomeForbidden
-	default:
-		return
+		return outcomeForbidden
 	}
+	return ""
+}
+
+// noteRefusal counts a request that failed, if the reason is that its caller may not make it.
+func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
+	if outcome := outcomeOf(f); outcome != "" {
+		s.noteRefused(
+			outcome, serviceHTTP, r.RemoteAddr, s.clients.Key(r.RemoteAddr, r.Header), path.Base(r.URL.Path), f.Detail, requestID(w),
+		)
+	}
+}
+
+// noteRefused counts what its caller may not do, and records a wrong token in the audit. A request without a token, or
+// one that the configuration forbids, is no attempt to guess a token.
+func (s *service) noteRefused(outcome, service, from, client, action, detail, id string) {
 	s.events.refused[outcome].Inc()
 	if outcome == outcomeInvalidToken {
 		warn(
-			s.logger, s.events.tokenLines, "audit", "service", serviceHTTP, "who", "", "from", r.RemoteAddr, "client",
-			s.clients.Key(r.RemoteAddr, r.Header), "action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail,
-			"request_id", requestID(w),
+			s.logger, s.events.tokenLines, "audit", "service", service, "who", "", "from", from, "client", client,
+			"action", action, "outcome", outcome, "detail", detail, "request_id", id,
 		)
 	}
 }
@@ -207,12 +212,12 @@ func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
 }
 
 // noteOverload counts a request for which there was no time, and logs it.
-func (s *service) noteOverload(r *http.Request, err error) {
+func (s *service) noteOverload(asked string, err error) {
 	s.metrics.Overloaded()
 	warn(
 		s.logger, s.events.overloadLines,
 		"this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
-		"err", err, "path", r.URL.Path,
+		"err", err, "path", asked,
 	)
 }
 

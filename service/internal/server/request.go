@@ -28,6 +28,7 @@ const (
 	algorithmMember
 	policyMember
 	permitsMember
+	keepMember
 	detailsMember // of a query only
 	methodMember
 	pathMember
@@ -42,19 +43,22 @@ const (
 	expiresAtMember
 	onExpiryMember
 	rulesMember
+	viaMember
+	viasMember
 
 	claimMembers      = keyMember | algorithmMember | policyMember
-	costMembers       = claimMembers | permitsMember
+	costMembers       = claimMembers | permitsMember | keepMember
 	reserveMembers    = costMembers | settledMembers | idMember | ttlMember | onExpiryMember
 	endMembers        = claimMembers | settledMembers | idMember | ttlMember | expiresAtMember | rulesMember
 	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember | setMember
 	evaluationMembers = settledMembers | waitMember
+	viaMembers        = viaMember | viasMember
 )
 
 // memberNames are the names of the members, in their order.
 var memberNames = [...]string{
-	"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait", "set",
-	"id", "ttl", "expiresAt", "onExpiry", "rules",
+	"key", "algorithm", "policy", "permits", "keep", "details", "method", "path", "host", "ip", "headers", "attributes", "wait", "set",
+	"id", "ttl", "expiresAt", "onExpiry", "rules", "via", "vias",
 }
 
 // memberNamed returns the member of that name, or 0.
@@ -76,14 +80,15 @@ func (m member) String() string {
 	return strings.Join(names, ", ")
 }
 
-// A request is what a caller asked for, as it was written; permits is an integer
+// A request is what a caller asked for, as it was written; permits and keep are integers
 // in decimal, or something that claims to be one.
 type request struct {
-	present                         member
-	key, algorithm, policy, permits string
-	id, ttl, expiresAt, onExpiry    string
-	rules                           []string
-	details                         bool
+	present                               member
+	key, algorithm, policy, permits, keep string
+	id, ttl, expiresAt, onExpiry          string
+	rules                                 []string
+	vias                                  map[string]string // by which ways rules charged, under "" of those that it does not name
+	details                               bool
 }
 
 // has reports whether the request says any of the members.
@@ -117,6 +122,8 @@ func (q *request) set(m member, value string) {
 		q.policy = value
 	case permitsMember:
 		q.permits = value
+	case keepMember:
+		q.keep = value
 	default:
 	}
 }
@@ -319,6 +326,9 @@ func (s *scanner) member(q *request, name string) error {
 	case m == permitsMember:
 		q.permits, err = s.integer(name, "an integer")
 		return err
+	case m == keepMember:
+		q.keep, err = s.integer(name, "an integer")
+		return err
 	case m == expiresAtMember:
 		q.expiresAt, err = s.integer(name, "an integer")
 		return err
@@ -335,40 +345,30 @@ func (s *scanner) member(q *request, name string) error {
 		q.onExpiry, err = s.textOf(name)
 		return err
 	case m&claimMembers != 0:
-		s.allowed &^= evaluationMembers | rulesMember
+		s.allowed &^= evaluationMembers | rulesMember | viaMembers
 		value, err := s.textOf(name)
 		q.set(m, value)
 		return err
 	}
 	s.allowed &^= claimMembers
-	if m == rulesMember {
+	switch m {
+	case rulesMember:
 		q.rules, err = s.texts(name)
 		return err
+	case viaMember, viasMember:
+		return s.viaOf(q, m, name)
+	default:
+		return s.describe(m, name)
 	}
-	return s.describe(m, name)
 }
 
 // describe reads what a body says about the request that it describes.
 func (s *scanner) describe(m member, name string) (err error) {
-	q := &s.evaluation.request
 	switch m {
-	case methodMember:
-		q.Method, err = s.textOf(name)
-	case hostMember:
-		q.Host, err = s.textOf(name)
-	case pathMember:
-		if q.Path, err = s.textOf(name); err == nil {
-			err = checkPath(name, q.Path)
-		}
-	case ipMember:
-		q.Address, err = s.address(name)
 	case waitMember:
 		s.evaluation.now, err = s.isFalse(name)
-	case setMember:
-		if q.Set, err = s.textOf(name); err == nil && q.Set == "" {
-			err = stint.Invalid(name, "", "the name of a set of rules")
-		}
-	default: // headers, attributes
+		return err
+	case headersMember, attributesMember:
 		if s.next() != '{' {
 			return s.mistyped(name, "an object")
 		}
@@ -377,21 +377,21 @@ func (s *scanner) describe(m member, name string) (err error) {
 			read = s.attribute
 		}
 		return s.members(read)
+	default: // a text
+		value, err := s.textOf(name)
+		if err != nil {
+			return err
+		}
+		return s.evaluation.set(m, value, s.clients)
 	}
-	return err
 }
 
-// address reads the client's address and makes a key of it.
-func (s *scanner) address(name string) (string, error) {
-	text, err := s.textOf(name)
-	if err != nil {
-		return "", err
-	}
+func addressKey(clients *clientip.Resolver, name, text string) (string, error) {
 	addr, ok := clientip.Parse(text)
 	if !ok {
 		return "", stint.Invalid(name, problem.Short(text), "an IPv4 or IPv6 address")
 	}
-	return s.clients.KeyOf(addr), nil
+	return clients.KeyOf(addr), nil
 }
 
 // headerField reads one member of headers.
@@ -400,7 +400,12 @@ func (s *scanner) headerField(name string) error {
 	if err != nil {
 		return err
 	}
-	e, field := s.evaluation, http.CanonicalHeaderKey(name)
+	return s.evaluation.addHeader(name, value)
+}
+
+// addHeader notes a field of the request that is described.
+func (e *evaluation) addHeader(name, value string) error {
+	field := http.CanonicalHeaderKey(name)
 	if _, twice := e.header[field]; twice {
 		return errRepeated("headers." + name)
 	}
@@ -412,10 +417,7 @@ func (s *scanner) headerField(name string) error {
 
 // attribute reads one member of attributes: a string, or an integer as its decimal text.
 func (s *scanner) attribute(name string) (err error) {
-	e, full := s.evaluation, "attributes."+name
-	if _, twice := e.attributes[name]; twice {
-		return errRepeated(full)
-	}
+	full := "attributes." + name
 	var value string
 	if s.next() == '"' {
 		value, err = s.string()
@@ -424,8 +426,19 @@ func (s *scanner) attribute(name string) (err error) {
 			err = stint.Invalid(problem.Short(full), problem.Short(value), "a string, or an integer of 64 bits")
 		}
 	}
+	if err != nil {
+		return err
+	}
+	return s.evaluation.addAttribute(name, value)
+}
+
+// addAttribute notes an attribute of the request that is described.
+func (e *evaluation) addAttribute(name, value string) error {
+	if _, twice := e.attributes[name]; twice {
+		return errRepeated("attributes." + name)
+	}
 	e.attributes[name] = value
-	return err
+	return nil
 }
 
 // members reads an object, whose brace comes next, and calls read where a member's value

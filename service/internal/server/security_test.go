@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -272,6 +273,33 @@ func TestListenersAndTheLog(t *testing.T) {
 			warned := strings.Count(r.log.String(), "level=WARN")
 			if test.log == "" && warned > 0 || test.log != "" && (warned != 1 || !strings.Contains(r.log.String(), test.log)) {
 				t.Errorf("the log, want a warning %q:\n%s", test.log, r.log)
+			}
+		})
+	}
+}
+
+// Each listener has its own warning, of what is true of it.
+func TestWarningOfEachListener(t *testing.T) {
+	for name, test := range map[string]struct {
+		http, resp string
+		open       bool
+		want       [2]string // of http and of resp
+	}{
+		"on loopback":         {"127.0.0.1:0", "127.0.0.1:0", false, [2]string{"anyone on this machine", "anyone on this machine"}},
+		"resp for others":     {"127.0.0.1:0", "0.0.0.0:0", false, [2]string{"anyone on this machine", "are refused"}},
+		"http for others":     {"0.0.0.0:0", "127.0.0.1:0", false, [2]string{"are refused", "anyone on this machine"}},
+		"open, one on others": {"127.0.0.1:0", "0.0.0.0:0", true, [2]string{"anyone who can reach", "anyone who can reach"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, func(c *server.Config) { c.Listen, c.RESPListen, c.API.Open = test.http, test.resp, test.open })
+			for i, service := range []string{"http", "resp"} {
+				want := regexp.MustCompile("level=WARN .*" + test.want[i] + ".* service=" + service + " addr=")
+				if !want.MatchString(r.log.String()) {
+					t.Errorf("the log lacks %s:\n%s", want, r.log)
+				}
+			}
+			if warned := strings.Count(r.log.String(), "no tokens are configured"); warned != 2 {
+				t.Errorf("%d warnings, want one of each listener:\n%s", warned, r.log)
 			}
 		})
 	}

@@ -38,6 +38,7 @@ type Server struct {
 	listening chan struct{}
 	addr      net.Addr // set before listening is closed
 	grpcAddr  net.Addr
+	respAddr  net.Addr
 	adminAddr net.Addr
 }
 
@@ -100,6 +101,9 @@ func (s *Server) Addr() net.Addr { return s.known(&s.addr) }
 // GRPCAddr is the gRPC listener's real address, nil before Listening is closed and when there is none.
 func (s *Server) GRPCAddr() net.Addr { return s.known(&s.grpcAddr) }
 
+// RESPAddr is the Redis protocol's real address, nil before Listening is closed and when there is none.
+func (s *Server) RESPAddr() net.Addr { return s.known(&s.respAddr) }
+
 // AdminAddr is the admin listener's real address, nil before Listening is closed
 // and when there is none.
 func (s *Server) AdminAddr() net.Addr { return s.known(&s.adminAddr) }
@@ -152,7 +156,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) serve(ctx context.Context, listeners []*openListener) error {
 	ended := make(chan error, len(listeners))
 	for _, f := range listeners {
-		go func() { ended <- f.serve() }()
+		go func() { ended <- f.server.Serve(f.listener) }()
 	}
 	serving := len(listeners)
 	var failed error
@@ -181,6 +185,7 @@ func (s *Server) announce() {
 	}{
 		{serviceHTTP, s.addr, s.config.TLS, len(s.config.API.Tokens)},
 		{serviceGRPC, s.grpcAddr, s.config.GRPCTLS, 0},
+		{serviceRESP, s.respAddr, s.config.RESPTLS, len(s.config.API.Tokens)},
 		{serviceAdmin, s.adminAddr, s.config.AdminTLS, len(s.config.AdminTokens)},
 	} {
 		if l.addr == nil {
@@ -197,20 +202,28 @@ func (s *Server) announce() {
 				"addr", l.addr.String(),
 			)
 		}
+		if l.service == serviceHTTP || l.service == serviceRESP {
+			s.warnOfCallers(l.service, l.addr)
+		}
 	}
 	if s.grpcAddr != nil && !isLoopback(s.grpcAddr) && s.config.GRPCTLS.ClientCAFile == "" {
 		log.Warn("whoever reaches the gRPC listener may ask the rate limit service; let it ask for clients' certificates with grpc_tls.client_ca_file, or keep others away from it",
 			"addr", s.grpcAddr.String())
 	}
+}
+
+// warnOfCallers says who may manage by a listener that goes by api.tokens_file.
+func (s *Server) warnOfCallers(service string, addr net.Addr) {
+	warning := "explicit keys, reset, settle and evaluate are refused: no tokens are configured and the listener is not on loopback"
 	switch {
 	case len(s.config.API.Tokens) > 0:
+		return
 	case s.config.API.Open:
-		log.Warn("anyone who can reach the service may name keys, reset, settle and evaluate: api.open is set and no tokens are configured")
-	case isLoopback(s.addr):
-		log.Warn("anyone on this machine may name keys, reset, settle and evaluate: no tokens are configured")
-	default:
-		log.Warn("explicit keys, reset, settle and evaluate are refused: no tokens are configured and the listener is not on loopback")
+		warning = "anyone who can reach the service may name keys, reset, settle and evaluate: api.open is set and no tokens are configured"
+	case isLoopback(addr):
+		warning = "anyone on this machine may name keys, reset, settle and evaluate: no tokens are configured"
 	}
+	s.config.Logger.Warn(warning, "service", service, "addr", addr.String())
 }
 
 // drain stops the servers. It waits for load balancers, and for the next requests of connections that are
@@ -230,7 +243,7 @@ func (s *Server) drain(listeners []*openListener, wait bool) error {
 	stopped := make(chan error, len(listeners))
 	for _, f := range listeners {
 		go func() {
-			err := f.shutdown(ctx)
+			err := f.server.Shutdown(ctx)
 			if err != nil {
 				err = prefix.Errorf("requests were cut off after %s: %w", s.config.DrainTimeout, err)
 			}

@@ -57,11 +57,11 @@ type service struct {
 	evaluations sync.Pool // of *evaluation
 	ruleMetrics *promlimit.Rules
 
-	connections, adminConnections, rpcConnections *connMetrics
-	bodies                                        *bodyBudget // of the REST API
-	events                                        *events
-	rateLimit                                     *rls.Service // nil without a gRPC listener
-	administration                                *rulesapi.API
+	connections    map[string]*connMetrics // by the listener's service
+	bodies         *bodyBudget             // of the REST API
+	events         *events
+	rateLimit      *rls.Service // nil without a gRPC listener
+	administration *rulesapi.API
 }
 
 // readRequest reads a body that describes a request, as an evaluation's does.
@@ -118,7 +118,7 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, private, rpc, err := newConnMetrics(registerer)
+	connections, err := newConnMetrics(registerer)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,7 @@ func newService(config *Config) (*service, error) {
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
 
-		connections: public, adminConnections: private, rpcConnections: rpc,
-		bodies: bodies, events: events,
+		connections: connections, bodies: bodies, events: events,
 	}
 	if config.Activity != nil {
 		s.observers = append(s.observers, config.Activity.Observe)
@@ -194,7 +193,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.noteForwarded(r)
 	if err := s.route(w, r); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {
-			s.noteOverload(r, err)
+			s.noteOverload(r.URL.Path, err)
 		}
 		s.noteRefusal(w, r, problem.Of(err))
 		problem.Write(w, err)

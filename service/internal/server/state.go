@@ -36,7 +36,7 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	return problem.Answer(w, r, http.StatusOK, api.RemainingResponse{
 		Rest: restOf(&c), Allowed: c.Allowed,
 		RetryAfterSeconds: c.RetryAfterSeconds, RetryAfterMicros: c.RetryAfterMicros,
-		DelayMicros: c.DelayMicros, Source: c.Source, Details: limitDetails(t.policy, op.Each, d.At),
+		DelayMicros: c.DelayMicros, Source: c.Source, Details: limitDetails(&claim, op.Each, d.At),
 	})
 }
 
@@ -86,15 +86,48 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 
 // settle charges or refunds after the fact.
 func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
-	return s.manage(w, r, costMembers|evaluationMembers, func(r *http.Request, e *evaluation, q *request) error {
+	return s.manage(w, r, claimMembers|permitsMember|evaluationMembers|viaMembers, func(r *http.Request, e *evaluation, q *request) error {
 		permits, err := parseInteger(q.permits)
 		if err != nil {
 			return stint.Invalid("permits", problem.Short(q.permits), "any integer of 64 bits")
 		}
-		if q.has(evaluationMembers) {
+		if q.has(evaluationMembers | viaMembers) {
 			return s.settleRules(w, r, e, q, permits)
 		}
 		return s.settleKey(w, r, q, permits)
+	})
+}
+
+// viaOf reads by which way rules charged a request.
+func (s *scanner) viaOf(q *request, m member, name string) error {
+	read := func(name, rule string) error {
+		via, err := s.textOf(name)
+		switch {
+		case err != nil:
+			return err
+		case via == "":
+			return stint.Invalid(problem.Short(name), via, "by what the rule charged the request, as the evaluation answered")
+		}
+		if q.vias == nil {
+			q.vias = map[string]string{}
+		}
+		if _, twice := q.vias[rule]; twice {
+			return errRepeated(name)
+		}
+		q.vias[rule] = via
+		return nil
+	}
+	if m == viaMember {
+		return read(name, "")
+	}
+	if s.next() != '{' {
+		return s.mistyped(name, "an object")
+	}
+	return s.members(func(rule string) error {
+		if rule == "" {
+			return stint.Invalid("vias", rule, "the IDs of rules")
+		}
+		return read("vias."+rule, rule)
 	})
 }
 
@@ -164,7 +197,7 @@ func (s *service) settleRules(
 		return stint.Invalid("parameter", "wait", "none in a settlement, which waits for nothing")
 	}
 	v := &e.verdict
-	if err = s.rules.Settle(r.Context(), &e.request, permits, v); err == nil && v.Decision.Degraded {
+	if err = s.rules.SettleVia(r.Context(), &e.request, permits, q.vias, v); err == nil && v.Decision.Degraded {
 		err = stint.ErrUnavailable
 	}
 	if err != nil {

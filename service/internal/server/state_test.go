@@ -45,7 +45,9 @@ func TestRemaining(t *testing.T) {
 	f.get(api.PathRemaining+"?permits=101").problem(400, `permits is "101"; allowed: an integer from 1 to 100`)
 	f.get(api.PathRemaining+"?permits=4&policy=pair").problem(400, "an integer from 1 to 3")
 	f.get(api.PathRemaining+"?permits=0").problem(400, "permits")
-	f.get(api.PathRemaining+"?cost=1").problem(400, `parameter is "cost"; allowed: key, algorithm, policy, permits`)
+	f.get(api.PathRemaining+"?keep=101").problem(400, `keep is "101"; allowed: an integer from 0 to 100`)
+	f.get(api.PathRemaining+"?keep=-1&policy=pair").problem(400, "an integer from 0 to 3")
+	f.get(api.PathRemaining+"?cost=1").problem(400, `parameter is "cost"; allowed: key, algorithm, policy, permits, keep, details`)
 	f.get(api.PathRemaining+"?key=").problem(400, "key")
 	if got := f.get(api.PathRemaining).header.Get("X-RateLimit-Limit"); got != "" {
 		t.Errorf("remaining has rate limit fields")
@@ -66,9 +68,9 @@ func TestRemainingTellsWhatACheckWould(t *testing.T) {
 			stint.SlidingWindowLog(2, 3*time.Second).Named("burst"),
 		}
 	})
-	claims := []string{"policy=paced", "policy=pair", "policy=pair&permits=3", "policy=leak", "policy=leak&permits=2"}
+	claims := []string{"policy=paced", "policy=pair", "policy=pair&permits=3", "policy=leak", "policy=leak&permits=2", "policy=pair&keep=2"}
 	for _, algorithm := range stint.Algorithms() {
-		claims = append(claims, "algorithm="+algorithm.String(), "permits=45&algorithm="+algorithm.String())
+		claims = append(claims, "algorithm="+algorithm.String(), "permits=45&algorithm="+algorithm.String(), "keep=60&algorithm="+algorithm.String())
 	}
 	denied, delayed := 0, 0
 	for range 6 {
@@ -149,6 +151,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("body %s", got.body)
 	}
 	f.delete(api.PathReset+"?key=k&permits=1").problem(400, "permits")
+	f.delete(api.PathReset+"?key=k&keep=0").problem(400, `parameter is "keep"; allowed: key, algorithm, policy`)
 	f.delete(api.PathReset+"?key=k&algorithm=X").problem(400, "algorithm")
 }
 
@@ -190,6 +193,8 @@ func TestSettle(t *testing.T) {
 		`[{"key":"k","permits":1}]`:                           "a JSON object",
 		`{"key":"","permits":1}`:                              "key",
 		`{"key":"k","permits":1,"x":1}`:                       "parameter",
+		`{"key":"k","permits":1,"keep":0}`:                    `parameter is "keep"`,
+		`{"path":"/","permits":1,"keep":0}`:                   `parameter is "keep"`,
 	} {
 		f.post(api.PathSettle, body).problem(400, want)
 	}

@@ -95,9 +95,31 @@ func newAuthority(api API) *authority {
 // mayNameKeys reports why the request may not name a key, nil when it may.
 func (a *authority) mayNameKeys(r *http.Request) error {
 	if !a.explicit {
-		return forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
+		return errNoKeys
 	}
 	return a.mayManage(r)
+}
+
+// mayNameKeysBy and mayManageBy report why a client that has shown a token, "" for none, may not do so, nil when it may. Its
+// listener is not one of HTTP, which a page in a browser could speak to.
+func (a *authority) mayNameKeysBy(token string, loopback bool) error {
+	if !a.explicit {
+		return errNoKeys
+	}
+	return a.mayManageBy(token, loopback)
+}
+
+func (a *authority) mayManageBy(token string, loopback bool) error {
+	switch {
+	case len(a.tokens) > 0 && token == "":
+		return unauthorized("no token was given", "Bearer")
+	case len(a.tokens) > 0 && a.tokens.index(token) < 0:
+		return unauthorized("the token is unknown", challengeInvalidToken)
+	case len(a.tokens) > 0 || a.open || loopback:
+		return nil
+	default:
+		return errNoTokens
+	}
 }
 
 // mayManage reports why the request may not reset, settle or speak for others, nil
@@ -115,10 +137,15 @@ func (a *authority) mayManage(r *http.Request) error {
 		}
 		return nil
 	default:
-		return forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other machines can reach, and none is " +
-			"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
+		return errNoTokens
 	}
 }
+
+var (
+	errNoKeys   = forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
+	errNoTokens = forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other machines can reach, and none is " +
+		"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
+)
 
 // mayNameSet reports why a request that may be evaluated may not choose the rules by which it is, nil when it may or does
 // not choose. Whoever may is known by a token: the rules of other sets, bans among them, do not hold for it.

@@ -63,9 +63,9 @@ func FuzzConnection(f *testing.F) {
 	}
 	server := s.publicListener(ln, s.config.MaxConnections)
 	served := make(chan error, 1)
-	go func() { served <- server.serve() }()
+	go func() { served <- server.server.Serve(server.listener) }()
 	f.Cleanup(func() {
-		_ = server.server.Close()
+		_ = server.http.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			f.Error(err)
 		}

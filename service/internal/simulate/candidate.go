@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint"
@@ -16,7 +17,9 @@ type candidate struct {
 	store   *store
 	rules   map[*rules.Rule]*tally
 	total   tally
+	logged  bool // the log decides, not the rules
 	plot    timeline
+	parts   *parts
 	waiting waitQueues
 	matches rules.Matches
 	block   [blockSize]request // those that are decided together, unless they wait
@@ -35,11 +38,36 @@ type tally struct {
 
 	rule    *rules.Rule
 	refused error // why the first of its requests can't hold
+	ways    map[wayOf]*WayReport
+}
+
+type wayOf struct{ class, via string }
+
+// way counts a request of a rule with classes or ways.
+func (t *tally) way(class, via string, allowed bool) {
+	if t.rule.Within == "" && t.rule.Otherwise == "" && !t.rule.Classes.Has() {
+		return
+	}
+	of := wayOf{class, via}
+	w := t.ways[of]
+	if w == nil {
+		if t.ways == nil {
+			t.ways = map[wayOf]*WayReport{}
+		}
+		w = &WayReport{Class: class, Via: via}
+		t.ways[of] = w
+	}
+	if allowed {
+		w.Admitted++
+	} else {
+		w.Denied++
+	}
 }
 
 func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
 	made := &candidate{
 		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided, noHolds: config.NoHolds,
+		logged: c.Logged, parts: newParts(config.By),
 		asked: stint.HoldOp{Hold: stint.Hold{ID: "simulated"}},
 		store: newStore(config.MaxClients, memory), rules: map[*rules.Rule]*tally{},
 	}
@@ -55,6 +83,7 @@ type request struct {
 	shadowed []string
 	waits    bool // whether a rule may have it wait
 	hold     *Hold
+	part     int    // of parts
 	reason   string // why it is denied without a limit, "" if limits decide
 	denier   *tally // that denies it so
 }
@@ -119,7 +148,14 @@ func (c *candidate) add(r *request) {
 func (r *request) match(c *candidate, ev *Event) {
 	r.time, r.line, r.claims, r.shadows, r.shadowed = ev.Time, ev.Line, r.claims[:0], r.shadows[:0], r.shadowed[:0]
 	r.waits, r.reason, r.denier, r.hold = false, "", nil, ev.Hold
+	r.part = c.parts.of(ev)
 	c.total.Requests++
+	if c.logged {
+		if ev.Status == http.StatusTooManyRequests {
+			r.reason = "logged"
+		}
+		return
+	}
 	if err := c.set.Match(&ev.Request, &c.matches); err != nil {
 		r.reason = "invalid"
 		return
@@ -192,7 +228,7 @@ func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outc
 	}
 	decider := &c.store.ops[o.decision.Index]
 	o.permits, o.rule = decider.permits, r.claims[decider.claim].rule
-	o.key = r.claims[decider.claim].Key
+	o.key = r.claims[decider.claim].of
 	if verb == stint.Take || verb == stint.Try && o.decision.Allowed {
 		c.record(r, o.decision.Allowed, now)
 	}
@@ -201,23 +237,61 @@ func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outc
 
 // record tells the tables how the request ended that the limits decided last.
 func (c *candidate) record(r *request, allowed bool, now stint.Instant) {
-	var last *tally // a rule may have several claims
-	for i := 0; i < len(c.store.ops); {
-		p := &c.store.ops[i]
+	for from, to := 0, 0; from < len(c.store.ops); from = to { // a rule may have several claims
+		to = c.ofRule(r.claims, from)
+		admits := allowed || c.store.combine(from, to, now).Allowed
+		c.recordRule(r, from, to, allowed, false, now)
+		cl := &r.claims[c.store.ops[from].claim]
+		if !admits {
+			cl.rule.Denied++
+		}
+		if allowed || !admits {
+			cl.rule.way(cl.class, c.via(r.claims, from, to, allowed), allowed)
+		}
+	}
+}
+
+// ofRule is where the limits end of the rule that one is of.
+func (c *candidate) ofRule(claims []claim, from int) (to int) {
+	for to = from + 1; to < len(c.store.ops) && claims[c.store.ops[to].claim].rule == claims[c.store.ops[from].claim].rule; to++ {
+	}
+	return to
+}
+
+// via is by what a rule charges a request that is allowed.
+func (c *candidate) via(claims []claim, from, to int, allowed bool) string {
+	for i := from; i < to && allowed; i++ {
+		if c.store.charged(i) {
+			return claims[c.store.ops[i].claim].via
+		}
+	}
+	return ""
+}
+
+// recordRule tells the tables of one rule: those that are charged of a request that is allowed, else those that deny, or
+// all. Several ways may have the same one.
+func (c *candidate) recordRule(r *request, from, to int, allowed, all bool, now stint.Instant) {
+	for i := from; i < to; {
+		p, first := &c.store.ops[i], i
 		admits := true
 		for range p.table.limits {
 			admits = admits && c.store.outs[i].Allowed
 			i++
 		}
+		if len(c.store.ways) > 0 && (allowed && !c.store.charged(first) || !allowed && c.hasTable(from, first)) {
+			continue
+		}
 		p.table.ask(p.client, r.time, p.permits)
-		if allowed || !admits {
+		if allowed || !admits || all {
 			p.table.record(p.client, now, allowed, p.permits)
 		}
-		if rule := r.claims[p.claim].rule; !admits && rule != last {
-			rule.Denied++
-			last = rule
-		}
 	}
+}
+
+// hasTable reports whether a limit from one on is of the same client and table as another one.
+func (c *candidate) hasTable(from, of int) bool {
+	p := &c.store.ops[of]
+	return slices.ContainsFunc(c.store.ops[from:of], func(op limitOp) bool { return op.table == p.table && op.client == p.client })
 }
 
 // finish decides the rules in shadow, counts the request, and tells its verdict.
@@ -251,6 +325,7 @@ func (c *candidate) finish(r *request, o *outcome) {
 		}
 	}
 	c.plot.add(r.time, allowed, len(r.shadowed) > 0)
+	c.parts.add(r.part, r.time, allowed, len(r.shadowed) > 0)
 	if c.decided != nil && c.fault == nil {
 		c.tell(r, o)
 	}
@@ -262,11 +337,8 @@ func (c *candidate) decideShadow(r *request, claims []claim, now stint.Instant) 
 	if !known {
 		return
 	}
-	for i := 0; i < len(c.store.ops); i += len(c.store.ops[i].table.limits) {
-		p := &c.store.ops[i]
-		p.table.ask(p.client, r.time, p.permits)
-		p.table.record(p.client, now, d.Allowed, p.permits)
-	}
+	c.recordRule(r, 0, len(c.store.ops), d.Allowed, true, now)
+	claims[0].rule.way(claims[0].class, c.via(claims, 0, len(c.store.ops), d.Allowed), d.Allowed)
 	if rule := claims[0].rule; d.Allowed {
 		rule.Admitted++
 	} else {

@@ -55,8 +55,11 @@ func LimitRule(id string, limits ...stint.Limit) rules.Rule {
 type Candidate struct {
 	// Name is what the report calls it. It has no default.
 	Name string
-	// Set are the rules. It must not be nil.
+	// Set are the rules. It must not be nil, unless Logged.
 	Set *rules.Set
+	// Logged says that no rules decide but the log: what it says was answered with 429 is denied, and all else is admitted.
+	// Default: false.
+	Logged bool
 }
 
 // A Config says what is simulated.
@@ -79,6 +82,8 @@ type Config struct {
 	// NoHolds says that nobody knows for how long requests hold. Rules with a concurrency limit hold for none of them then,
 	// as for evaluate. Default: false, such a rule and a request without a Hold are an error.
 	NoHolds bool
+	// By is an attribute, by whose values requests are counted, too. Default: "", none.
+	By string
 	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, except those
 	// that wait, which come later. The verdict must not be kept. An error ends the simulation.
 	Decided func(*Verdict) error
@@ -95,8 +100,8 @@ type Verdict struct {
 	Time stint.Instant
 	// Allowed says whether the request is admitted.
 	Allowed bool
-	// Reason is why it is denied: limit, banned, missing, default, or invalid, for a request that the service answers with
-	// 400.
+	// Reason is why it is denied: limit, banned, missing, default, logged, or invalid, for a request that the service answers
+	// with 400.
 	Reason string
 	// Rule is the ID of the rule that decided, "" if none did.
 	Rule string

@@ -49,11 +49,15 @@ func (c *candidate) hold(r *request) (charges bool) {
 		return false
 	}
 	named := slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.named })
-	h := &holding{since: r.time, parts: make([]part, len(c.store.ops))}
+	h := &holding{since: r.time, parts: make([]part, 0, len(c.store.ops))}
 	for i := range c.store.ops {
-		op, p := &c.store.ops[i], &h.parts[i]
+		if !c.store.charged(i) {
+			continue
+		}
+		op := &c.store.ops[i]
 		cl := &r.claims[op.claim]
-		*p = part{table: op.table, limit: op.limit, key: cl.key, piece: op.limit.state.hold(op.client, op.permits), kept: op.permits}
+		h.parts = append(h.parts, part{table: op.table, limit: op.limit, key: cl.key, piece: op.limit.state.hold(op.client, op.permits), kept: op.permits})
+		p := &h.parts[len(h.parts)-1]
 		if p.key.text = ""; p.key.last >= longMark {
 			p.key.text = strings.Clone(cl.key.text) // and not what was read around it
 		}
@@ -83,7 +87,7 @@ func (c *candidate) end(h *holding, now stint.Instant) {
 			client = numberOf(p.table.index[at])
 			p.limit.state.end(client, now, p.piece, p.kept)
 			if p.charge > 0 {
-				p.limit.state.apply(algorithm.Settle, client, now, p.charge, &out)
+				p.limit.state.apply(algorithm.Settle, client, now, p.charge, 0, &out)
 			}
 		}
 		p.limit.window.giveBack(client, h.since, p.piece.N-p.kept)
@@ -99,7 +103,7 @@ func (s *store) untilExpiry(claims []claim) {
 	longest := stint.Hold{}
 	for i := range s.ops {
 		op, out := &s.ops[i], &s.outs[i]
-		if out.Allowed || out.RetryAfter != stint.Never || op.permits > op.limit.Capacity {
+		if out.Allowed || out.RetryAfter != stint.Never || op.permits > op.limit.Capacity-op.keep {
 			continue
 		}
 		for j := range claims {

@@ -56,6 +56,7 @@ type recordLine struct {
 	Delay     int64         `json:"delay,omitempty"`
 	Applied   int64         `json:"applied,omitempty"`
 	Source    string        `json:"source,omitempty"` // "": the store
+	Via       uint8         `json:"via,omitempty"`    // as of the decision
 }
 
 // lineOf is that of a decision, without its claims.
@@ -70,6 +71,7 @@ func lineOf(verb stint.Verb, d stint.Decision) recordLine {
 		Reset:     d.ResetAfter.Microseconds(),
 		Delay:     d.Delay.Microseconds(),
 		Applied:   d.Applied,
+		Via:       d.Via,
 	}
 }
 
@@ -85,6 +87,8 @@ type recordClaim struct {
 	Policy  int64  `json:"policy"`
 	Key     string `json:"key"`
 	Permits int64  `json:"permits"`
+	Keep    int64  `json:"keep,omitempty"` // which older records do not have, nor
+	Way     uint8  `json:"way,omitempty"`  // as of the claim
 }
 
 // The verbs of a line that has no operation.
@@ -175,7 +179,7 @@ func (r *Recorder) claim(c stint.Claim) recordClaim {
 	if !r.plain {
 		c.Key = rules.HashedClient(c.Key)
 	}
-	return recordClaim{number, c.Key, c.Permits}
+	return recordClaim{number, c.Key, c.Permits, c.Keep, uint8(c.Way)}
 }
 
 // define writes a policy, and returns its number.

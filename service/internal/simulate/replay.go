@@ -81,7 +81,21 @@ func byInstant(a, b recordedOp) int {
 	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(clientOf(a), clientOf(b))); order != 0 || !a.takes() || !b.takes() {
 		return order
 	}
-	return cmp.Or(cmp.Compare(b.Remaining, a.Remaining), cmp.Compare(a.Retry, b.Retry))
+	return cmp.Or(cmp.Compare(b.left(), a.left()), cmp.Compare(a.Retry, b.Retry))
+}
+
+// left is what remained of the deciding limit, with what the operation left to others. Of a denial for which nothing
+// remained it is not known, and 0, so that the denial comes last.
+func (op *recordedOp) left() int64 {
+	limit := int(op.Index)
+	for i := range op.claims {
+		c := &op.claims[i]
+		if limit < c.Policy.Len() && (op.Allowed || op.Remaining > 0) {
+			return op.Remaining + c.Keep
+		}
+		limit -= c.Policy.Len()
+	}
+	return op.Remaining
 }
 
 func clientOf(op recordedOp) string {
@@ -148,7 +162,9 @@ func (r *replay) line(line recordLine, number int64) error {
 				r.unfit("line %d: policy %d is not defined", number, c.Policy)
 				return nil
 			}
-			op.claims = append(op.claims, stint.Claim{Key: c.Key, Policy: r.policies[c.Policy], Permits: c.Permits})
+			op.claims = append(op.claims, stint.Claim{
+				Key: c.Key, Policy: r.policies[c.Policy], Permits: c.Permits, Keep: c.Keep, Way: stint.Way(c.Way),
+			})
 		}
 		r.ops = append(r.ops, op)
 	}

@@ -24,6 +24,8 @@ type Report struct {
 	WholeSeconds int64 `json:"wholeSeconds"`
 	// Limited are events that the log says were answered with 429.
 	Limited int64 `json:"limited"`
+	// By is the attribute of Config.By.
+	By string `json:"by,omitempty"`
 	// Input is what was read, nil for a pattern.
 	Input *Input `json:"input,omitempty"`
 	// Candidates are in the order in which they were given.
@@ -43,6 +45,8 @@ type CandidateReport struct {
 	StepFrom stint.Instant `json:"stepFrom"`
 	Step     int64         `json:"step"`
 	Steps    []Step        `json:"steps"`
+	// Parts are of the values of Report.By: of up to eight, and of all others together.
+	Parts []PartReport `json:"parts,omitempty"`
 }
 
 // Counts are what became of requests, by one rule or in total.
@@ -79,6 +83,9 @@ type RuleReport struct {
 	// LongestShut is the longest time from a client's denial to its next admission, or to its last request if none
 	// follows.
 	LongestShut int64 `json:"longestShut,omitempty"`
+	// Ways are what became of the requests that the rule decided by their class and by what they were charged, by class, of
+	// rules that have classes or are related to others.
+	Ways []WayReport `json:"ways,omitempty"`
 	// Limits have the peaks of each limit, those of overrides too.
 	Limits []LimitReport `json:"limits,omitempty"`
 	// Shares are how many clients were denied which share of their requests: none, then up to 1, 10, 25, 50, 75, less than
@@ -88,6 +95,15 @@ type RuleReport struct {
 	MostDenied []ClientReport `json:"mostDenied,omitempty"`
 	// Heaviest are the up to 1,000 clients with the most requests; fewer where many rules have some.
 	Heaviest []ClientReport `json:"heaviest,omitempty"`
+}
+
+// A WayReport is of the requests of one class that were charged in one way. Denied are those that this rule denied, with Via "";
+// of a rule in shadow, those that it would have.
+type WayReport struct {
+	Class    string `json:"class,omitempty"`
+	Via      string `json:"via,omitempty"`
+	Admitted int64  `json:"admitted"`
+	Denied   int64  `json:"denied"`
 }
 
 // A LimitReport has the most that a limit admitted within any span of a length. A request that holds counts with what it
@@ -124,7 +140,7 @@ const (
 )
 
 func (s *Simulation) report() *Report {
-	r := &Report{Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited}
+	r := &Report{Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited, By: s.by}
 	rules := 1
 	for _, c := range s.candidates {
 		rules += len(c.rules)
@@ -135,6 +151,7 @@ func (s *Simulation) report() *Report {
 		made := CandidateReport{
 			Name: c.name, Total: RuleReport{Counts: c.total.Counts},
 			StepFrom: c.plot.first, Step: int64(c.plot.step()), Steps: c.plot.steps,
+			Parts: c.parts.report(&c.plot),
 		}
 		tallies, tables := map[string]*tally{}, c.tables()
 		for rule, tally := range c.rules {
@@ -158,6 +175,12 @@ func (t *tally) report(tables []*table, most int) RuleReport {
 	if t.refused != nil {
 		r.Refused = prefix.Trim(t.refused.Error())
 	}
+	for _, w := range t.ways {
+		r.Ways = append(r.Ways, *w)
+	}
+	slices.SortFunc(r.Ways, func(a, b WayReport) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Via, b.Via))
+	})
 	var denied, heavy []ranked
 	for _, t := range tables {
 		r.Sample, r.Unsampled, r.Busiest = max(r.Sample, 1<<t.level), r.Unsampled+t.skipped, max(r.Busiest, t.busiest)

@@ -19,8 +19,10 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
 )
 
 // A Simulation decides events by candidates. It is not safe for concurrent use; make it with [New].
@@ -34,6 +36,7 @@ type Simulation struct {
 	late        int64 // events earlier than one before
 	limited     int64 // events that were answered with 429
 	first, last stint.Instant
+	by          string
 }
 
 // New makes a simulation, or reports what is wrong with the configuration.
@@ -47,11 +50,14 @@ func New(config Config) (*Simulation, error) {
 	if config.MaxClients == 0 {
 		config.MaxClients = defaultMaxClients
 	}
-	s := &Simulation{memory: memory{most: config.MaxMemory}, proceed: config.Proceed}
+	s := &Simulation{by: config.By, memory: memory{most: config.MaxMemory}, proceed: config.Proceed}
 	if s.proceed == nil {
 		s.proceed = func() error { return nil }
 	}
 	for i, c := range config.Candidates {
+		if c.Logged {
+			c.Set = new(rules.Set)
+		}
 		if c.Set == nil {
 			return nil, stint.Invalid(fmt.Sprintf("candidates[%d].set", i), "nil", "rules that rules.Compile made")
 		}
@@ -93,7 +99,7 @@ func (s *Simulation) decide() error {
 		if ev.Whole {
 			s.whole++
 		}
-		if ev.Status == 429 {
+		if ev.Status == http.StatusTooManyRequests {
 			s.limited++
 		}
 	}

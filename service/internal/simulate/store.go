@@ -18,6 +18,8 @@ type store struct {
 	ops        []limitOp
 	fault      error // why a limit can't be decided; nil: all can
 	outs       []stint.Outcome
+	ways       []stint.Way // of the limits in ops; nil: all have to admit
+	taken      []bool      // which limits of ways are charged, or would be; nil without ways
 }
 
 // A limitOp is an operation as one of its limits decides it.
@@ -27,6 +29,7 @@ type limitOp struct {
 	client  int32
 	claim   int32
 	permits int64
+	keep    int64
 }
 
 func newStore(maxClients int, memory *memory) *store {
@@ -42,16 +45,28 @@ type claim struct {
 	key   key
 	guess int32 // the client, by table.guess
 	named bool  // whether the request may name the cost
+	class string
+	via   string // as of rules.Matched
+	of    string // the rule's client
 }
 
-// claims makes those of a rule, the key prepared once. They are added to a list.
+// claims makes those of a rule, each key prepared once. They are added to a list.
 func (s *store) claims(list []claim, rule *tally, of *rules.Matched) []claim {
-	k := keyOf(of.Claim.Key)
-	list = append(list, claim{of.Claim, rule, s.table(of.Claim.Policy), k, 0, of.Named > 0})
-	for i, c := range of.And {
-		list = append(list, claim{c, rule, s.table(c.Policy), k, 0, i+1 < of.Named})
+	c, k := of.Claim, keyOf(of.Claim.Key)
+	for i := 0; ; i++ {
+		via := ""
+		if i < len(of.Vias) {
+			via = of.Vias[i]
+		}
+		list = append(list, claim{c, rule, s.table(c.Policy), k, 0, i < of.Named, of.Class, via, of.Client})
+		if i == len(of.And) {
+			return list
+		}
+		before := c.Key
+		if c = of.And[i]; c.Key != before { // of another rule
+			k = keyOf(c.Key)
+		}
 	}
-	return list
 }
 
 // table is where the clients of a policy are.
@@ -66,21 +81,34 @@ func (s *store) table(policy *stint.Policy) *table {
 	return t
 }
 
-// decide carries out a verb on claims, all in one step. Claims of clients outside the sample are left out; without any
-// other, known is false. The outcomes are in s.outs, of the limits in s.ops, until the next call.
+// decide carries out a verb on claims, all in one step. Claims of clients outside the sample are left out, and with them
+// those of all ways of their group; without any other, known is false. The outcomes are in s.outs, of the limits in s.ops,
+// until the next call.
 func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
-	s.ops, s.outs = s.ops[:0], s.outs[:0]
-	for i := range claims {
-		c := &claims[i]
-		t := c.table
-		client := t.find(&c.key)
-		if client < 0 {
-			continue
+	s.ops, s.outs, s.ways, s.taken = s.ops[:0], s.outs[:0], s.ways[:0], s.taken[:0]
+	alternatives := false
+	for i := 0; i < len(claims); {
+		first, sampled := len(s.ops), true
+		for next := i; i == next || i < len(claims) && (claims[i].Way == stint.With || claims[i].Way == stint.Else); i++ {
+			c := &claims[i]
+			t, way := c.table, c.Way
+			client := t.find(&c.key)
+			sampled = sampled && client >= 0
+			for j := range t.limits {
+				s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), c.Permits, c.Keep})
+				s.outs = append(s.outs, stint.Outcome{})
+				s.ways = append(s.ways, way)
+				if way != stint.Must {
+					way, alternatives = stint.With, true
+				}
+			}
 		}
-		for j := range t.limits {
-			s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), c.Permits})
-			s.outs = append(s.outs, stint.Outcome{})
+		if !sampled {
+			s.ops, s.outs, s.ways = s.ops[:first], s.outs[:first], s.ways[:first]
 		}
+	}
+	if !alternatives {
+		s.ways = s.ways[:0]
 	}
 	if len(s.ops) == 0 {
 		return stint.Decision{Allowed: true, At: now}, false
@@ -89,26 +117,44 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 		for i := range s.ops {
 			op := &s.ops[i]
 			op.limit.state.reset(op.client)
-			s.outs[i] = stint.Outcome{Allowed: true, Limit: op.limit.Capacity, Remaining: op.limit.Capacity}
+			s.outs[i] = stint.Outcome{
+				Allowed: true, Limit: op.limit.Capacity, Remaining: max(0, op.limit.Capacity-op.keep),
+			}
 		}
 	} else if !s.apply(verb, now) {
 		s.untilExpiry(claims)
 	}
-	return stint.Combine(s.outs, now), true
+	return s.combine(0, len(s.ops), now), true
 }
+
+// combine is the decision of some of the operation's limits.
+func (s *store) combine(from, to int, now stint.Instant) stint.Decision {
+	if len(s.ways) > 0 {
+		return stint.CombineWays(s.outs[from:to], s.ways[from:to], now)
+	}
+	return stint.Combine(s.outs[from:to], now)
+}
+
+// charged reports whether a limit is charged if the operation is admitted.
+func (s *store) charged(i int) bool { return len(s.taken) == 0 || s.taken[i] }
 
 // apply first asks all limits, then carries the operation out on all. It reports whether they admit it.
 func (s *store) apply(verb stint.Verb, now stint.Instant) (allowed bool) {
 	action := algorithm.ActionOf(verb)
 	tried := action
-	if action == algorithm.Take && len(s.ops) > 1 {
+	if action == algorithm.Take && (len(s.ops) > 1 || len(s.ways) > 0) {
 		tried = algorithm.Peek
 	}
 	allowed = true
 	for i := range s.ops {
 		op := &s.ops[i]
-		op.limit.state.apply(tried, op.client, now, op.permits, &s.outs[i])
+		op.limit.state.apply(tried, op.client, now, op.permits, op.keep, &s.outs[i])
 		allowed = allowed && s.outs[i].Allowed
+	}
+	if len(s.ways) > 0 {
+		s.taken = append(s.taken, make([]bool, len(s.ops))...)
+		allowed = stint.Choose(s.outs, s.ways, s.taken)
+		defer s.lookAside(now)
 	}
 	if action != algorithm.Take || verb == stint.Try && !allowed {
 		return allowed
@@ -116,15 +162,27 @@ func (s *store) apply(verb stint.Verb, now stint.Instant) (allowed bool) {
 	for i := range s.ops {
 		op := &s.ops[i]
 		switch {
+		case !s.charged(i):
 		case !allowed:
 			if op.limit.CountDenied {
-				op.limit.state.apply(algorithm.Deny, op.client, now, op.permits, &s.outs[i])
+				op.limit.state.apply(algorithm.Deny, op.client, now, op.permits, op.keep, &s.outs[i])
 			}
 		case tried == algorithm.Peek:
-			op.limit.state.apply(algorithm.Take, op.client, now, op.permits, &s.outs[i])
+			op.limit.state.apply(algorithm.Take, op.client, now, op.permits, op.keep, &s.outs[i])
 		}
 	}
 	return allowed
+}
+
+// lookAside says of the limits that were asked, and not charged, what they have left after the others were.
+func (s *store) lookAside(now stint.Instant) {
+	for i := range s.ops {
+		if op := &s.ops[i]; !s.taken[i] {
+			var left stint.Outcome
+			op.limit.state.apply(algorithm.Settle, op.client, now, 0, op.keep, &left)
+			s.outs[i].Remaining, s.outs[i].ResetAfter = left.Remaining, left.ResetAfter
+		}
+	}
 }
 
 // A limit has the states of all clients of a policy under one of its limits, and what they were admitted within its
@@ -137,7 +195,7 @@ type limit struct {
 
 // states are those of all clients under a limit.
 type states interface {
-	apply(action algorithm.Action, client int32, now stint.Instant, n int64, out *stint.Outcome)
+	apply(action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome)
 	hold(client int32, n int64) algorithm.Piece // of what was just taken
 	end(client int32, now stint.Instant, held algorithm.Piece, kept int64)
 	reset(client int32)
@@ -157,11 +215,11 @@ type statesOf[S any] struct {
 	loaded     S // by prefetch
 }
 
-func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Instant, n int64, out *stint.Outcome) {
+func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome) {
 	if action == algorithm.Settle {
 		n = algorithm.Amount(n)
 	}
-	s.transition(action, s.at(client), now, n, 0, out)
+	s.transition(action, s.at(client), now, n, keep, out)
 }
 
 func (s *statesOf[S]) hold(client int32, n int64) algorithm.Piece { return s.piece(s.at(client), n) }

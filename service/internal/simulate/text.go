@@ -11,13 +11,6 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// The colours of outcomes: in a terminal's 256, and in pictures.
-const (
-	colourAdmitted = "#475569" // slate
-	colourDenied   = "#d9480f" // vermilion
-	colourShadow   = "#7c3aed" // violet
-)
-
 // paint writes a text in one of 256 colours.
 func paint(text string, colour int, coloured bool) string {
 	if !coloured {
@@ -26,6 +19,7 @@ func paint(text string, colour int, coloured bool) string {
 	return fmt.Sprintf("\x1b[38;5;%dm%s\x1b[39m", colour, text)
 }
 
+// The colours of outcomes, in a terminal's 256.
 const (
 	slate     = 67
 	vermilion = 166
@@ -55,7 +49,18 @@ func (r *Report) WriteText(out io.Writer, coloured bool) error {
 	}
 	_ = w.Flush() // which can't fail
 	for i := range r.Candidates {
+		c := &r.Candidates[i]
+		for j := range c.Parts {
+			if j == 0 {
+				fmt.Fprintf(&b, "\nadmitted by %s, by %s:", c.Name, r.By)
+			}
+			fmt.Fprintf(&b, "%s %s %s", map[bool]string{true: ","}[j > 0], c.Parts[j].Name(), c.Parts[j].said())
+		}
+		if len(c.Parts) > 0 {
+			b.WriteByte('\n')
+		}
 		for j := range r.Candidates[i].Rules {
+			r.Candidates[i].Rules[j].writeWays(&b, r.Candidates[i].Name)
 			r.Candidates[i].Rules[j].writeDenied(&b, r.Candidates[i].Name)
 		}
 	}
@@ -88,6 +93,30 @@ func (l *LimitReport) per(word string) string {
 		return "at once"
 	}
 	return word + stint.FormatDuration(micros(l.Span))
+}
+
+// writeWays lists what became of the requests of each class, and by what they were charged.
+func (r *RuleReport) writeWays(b *strings.Builder, candidate string) {
+	for i := range r.Ways {
+		w := &r.Ways[i]
+		if i == 0 {
+			fmt.Fprintf(b, "\ncharged by %s of %s:", r.Rule, candidate)
+		}
+		said := w.Via
+		if w.Class != "" {
+			said = strings.TrimSpace("class " + w.Class + " " + w.Via)
+		}
+		fmt.Fprintf(b, "%s %s", map[bool]string{true: ","}[i > 0], said)
+		if w.Admitted > 0 {
+			fmt.Fprintf(b, " %s", Group(w.Admitted))
+		}
+		if w.Denied > 0 {
+			fmt.Fprintf(b, " denied %s", Group(w.Denied))
+		}
+	}
+	if len(r.Ways) > 0 {
+		b.WriteByte('\n')
+	}
 }
 
 // writeDenied lists the clients that were denied most.

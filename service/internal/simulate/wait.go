@@ -22,10 +22,10 @@ type waitQueues struct {
 // defaultWaiters is how many requests of a client wait at once unless its rule says otherwise, as in package enforce.
 const defaultWaiters = 100
 
-// A queueID names a queue: a rule and a client.
+// A queueID names a queue: a rule, the client that it counts, and the class.
 type queueID struct {
-	rule *tally
-	key  string
+	rule       *tally
+	key, class string
 }
 
 // A waiter is a request that rules may hold.
@@ -48,7 +48,7 @@ func (c *candidate) wait(r *request) {
 		if rule.rule.OnExceed == rules.Wait && (i == 0 || r.claims[i-1].rule != rule) {
 			longest = min(longest, rule.rule.MaxWait)
 			w.Positions = append(w.Positions, waitqueue.Position[queueID]{
-				Key: queueID{rule, strings.Clone(r.claims[i].Key)}, Room: cmp.Or(rule.rule.MaxWaiters, defaultWaiters),
+				Key: queueID{rule, strings.Clone(r.claims[i].of), r.claims[i].class}, Room: cmp.Or(rule.rule.MaxWaiters, defaultWaiters),
 			})
 		}
 	}
@@ -112,17 +112,19 @@ func (c *candidate) enqueue(w *waiter, now stint.Instant) bool {
 	for i := range w.Positions {
 		w.Positions[i].Until = 0
 	}
-	for i := range c.store.ops {
-		if c.store.outs[i].Allowed {
+	for from, to := 0, 0; from < len(c.store.ops); from = to {
+		to = c.ofRule(w.claims, from)
+		d := c.store.combine(from, to, now)
+		if d.Allowed {
 			continue
 		}
-		rule := w.claims[c.store.ops[i].claim].rule
+		rule := w.claims[c.store.ops[from].claim].rule
 		at := slices.IndexFunc(w.Positions, func(p waitqueue.Position[queueID]) bool { return p.Key.rule == rule })
 		if at < 0 {
 			return false // a rule that lets none wait denies it as well
 		}
 		p := &w.Positions[at]
-		p.Until = max(p.Until, int64(now.Add(c.store.outs[i].RetryAfter)))
+		p.Until = max(p.Until, int64(now.Add(d.RetryAfter)))
 	}
 	if !c.waiting.queues.Deny(&w.Waiter, int64(now)) {
 		return false
@@ -174,8 +176,13 @@ func (c *candidate) giveUp(w *waiter, now stint.Instant) {
 func (c *candidate) deny(w *waiter, now stint.Instant, o *outcome, index int, retry time.Duration) {
 	if len(c.store.ops) > 0 {
 		p, out := &c.store.ops[index], &c.store.outs[index]
+		for i := range c.store.ops { // whichever of the rule's ways admits
+			if len(c.store.ways) > 0 && w.claims[c.store.ops[i].claim].rule == w.claims[p.claim].rule {
+				c.store.outs[i].Allowed = false
+			}
+		}
 		out.Allowed = false
-		o.rule, o.key, o.permits = w.claims[p.claim].rule, w.claims[p.claim].Key, p.permits
+		o.rule, o.key, o.permits = w.claims[p.claim].rule, w.claims[p.claim].of, p.permits
 		o.decision.Index, o.decision.Limit, o.decision.Remaining, o.decision.ResetAfter = int16(index), out.Limit, out.Remaining, out.ResetAfter
 	}
 	o.decision.Allowed, o.decision.RetryAfter, o.decision.Delay = false, retry, 0

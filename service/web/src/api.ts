@@ -66,6 +66,7 @@ export interface Denial {
   seq: number;
   at: number; // Unix microseconds
   rule?: string;
+  class?: string; // the request's, if the rule has classes
   client?: string;
   reason?: string;
   requestId?: string;
@@ -101,6 +102,8 @@ export interface Processes {
 export interface Decision {
   at: number;
   rule?: string;
+  class?: string; // the request's, if the rule has classes
+  via?: string; // by what an admitted request was charged
   client?: string;
   outcome: string;
   degraded?: boolean;
@@ -188,6 +191,9 @@ export interface Validation {
 }
 export interface LimitState {
   name?: string;
+  via?: string;
+  rule?: string;
+  keep?: number;
   algorithm: string;
   allowed: boolean;
   limit: number;
@@ -203,7 +209,7 @@ export interface Explanation {
   why: string;
   reason?: string;
   retryAfterSeconds: number;
-  rules: { rule: string; outcome: string; onExceed: string; allowed: boolean; key?: string; cost?: number; limits?: LimitState[] }[];
+  rules: { rule: string; outcome: string; by?: string; class?: string; onExceed: string; allowed: boolean; key?: string; cost?: number; limits?: LimitState[] }[];
 }
 export interface Session {
   required: boolean; // whether a token is needed

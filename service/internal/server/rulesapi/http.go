@@ -94,7 +94,7 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 		Fields: []document.Field{{Name: "rules", Value: list, At: written.At}},
 		At:     written.At,
 	}
-	file.Check(whole, []rules.Rule{rule}, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}, &faults)
+	file.Check(whole, []rules.Rule{rule}, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix, Alone: true}, &faults)
 	if err := faults.Err(); err != nil {
 		return rule, err
 	}

@@ -130,22 +130,44 @@ func exposesKeys(change *rules.Change) bool {
 		(countsKeys(before) || countsKeys(after))
 }
 
-// refuseExposedKey refuses an edit that changes a rule's scope and keeps an override that names an API key
-// itself. Under the new scope readers would see the key.
+// refuseExposedKey refuses an edit that changes a rule's scope and keeps an override, a floor or a weight that names an API
+// key itself. Under the new scope readers would see the key.
 func refuseExposedKey(d *rulestore.Draft) error {
 	for _, change := range d.Changes() {
 		if !exposesKeys(&change) {
 			continue
 		}
-		for i := range change.After.Overrides {
-			client := change.After.Overrides[i].Key
+		refuse := func(place, client, remove string) error {
 			was := shownClient(change.Before, client)
-			if was == client || overrideIndex(change.Before, client) < 0 || shownClient(change.After, client) == was {
-				continue
+			if was == client || shownClient(change.After, client) == was {
+				return nil
 			}
 			return invalid("scope", strings.Join(change.After.Scope, ", "), fmt.Sprintf(
-				"%s, as rule %s has it, while overrides[%d] names the API key %s itself, which would be shown to all; remove the override in the same edit",
-				strings.Join(change.Before.Scope, ", "), change.ID, i, was))
+				"%s, as rule %s has it, while %s names the API key %s itself, which would be shown to all; remove the %s in the same edit",
+				strings.Join(change.Before.Scope, ", "), change.ID, place, was, remove))
+		}
+		for i := range change.After.Overrides {
+			client := change.After.Overrides[i].Key
+			if overrideIndex(change.Before, client) < 0 {
+				continue
+			}
+			if err := refuse(fmt.Sprintf("overrides[%d]", i), client, "override"); err != nil {
+				return err
+			}
+		}
+		for client := range change.After.Guaranteed {
+			if _, was := change.Before.Guaranteed[client]; was {
+				if err := refuse("guaranteed", client, "client"); err != nil {
+					return err
+				}
+			}
+		}
+		for client := range change.After.Weights {
+			if _, was := change.Before.Weights[client]; was {
+				if err := refuse("weights", client, "client"); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
@@ -159,13 +181,25 @@ func (c *call) masked(rule rules.Rule) rules.Rule {
 	return renamed(rule, func(client string) string { return shownClient(&rule, client) })
 }
 
-// renamed returns a rule with other names for the clients of its overrides.
+// renamed returns a rule with other names for the clients of its overrides, floors and weights.
 func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 	rule.Overrides = slices.Clone(rule.Overrides)
 	for i := range rule.Overrides {
 		rule.Overrides[i].Key = name(rule.Overrides[i].Key)
 	}
+	rule.Guaranteed, rule.Weights = renamedKeys(rule.Guaranteed, name), renamedKeys(rule.Weights, name)
 	return rule
+}
+
+func renamedKeys[V any](clients map[string]V, name func(client string) string) map[string]V {
+	if clients == nil {
+		return nil
+	}
+	renamed := make(map[string]V, len(clients))
+	for client, v := range clients {
+		renamed[name(client)] = v
+	}
+	return renamed
 }
 
 // shownChange is a change as the caller sees it. If exposesKeys is true, readers see all clients

@@ -225,7 +225,11 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	}
 	switch rule.Outcome {
 	case rules.Limited:
-		shown.Allowed, shown.Key, shown.Cost = rule.Decision.Allowed, rule.Claim.Key, rule.Claim.Permits
+		shown.Allowed, shown.Key, shown.Cost = rule.Decision.Allowed, rule.Client, rule.Claim.Permits
+	case rules.Included:
+		if shown.Allowed = true; rule.By != nil {
+			shown.By = rule.By.ID
+		}
 	case rules.Skipped, rules.Unlimited:
 		shown.Allowed = true
 	case rules.Banned, rules.Lacking:
@@ -234,11 +238,28 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	for _, h := range rule.Holds {
 		shown.Holds = append(shown.Holds, adminapi.LiveHold{ID: h.ID, Limit: h.Limit, Permits: h.Permits, ExpiresAt: int64(h.ExpiresAt)})
 	}
+	shown.Class = rule.Class
+	ways := rule.Ways()
+	for i := range ways {
+		shown.Ways = append(shown.Ways, adminapi.ExplainedWay{Via: ways[i].Via, Allowed: ways[i].Allowed, Why: ways[i].Why})
+	}
 	op := stint.Op{Claim: rule.Claim, And: rule.And}
 	for i, o := range rule.Each {
-		limit := op.LimitAt(i)
+		limit, claim := op.LimitAt(i), op.ClaimAt(i)
+		way := 0
+		for way < len(ways) && ways[way].First <= i {
+			way++
+		}
+		of, _ := strings.CutPrefix(claim.Policy.Name(), rules.PolicyPrefix)
+		if of == rule.Rule.ID {
+			of = ""
+		}
+		key := claim.Key
+		if key == rule.Client {
+			key = ""
+		}
 		shown.Limits = append(shown.Limits, adminapi.ExplainedLimit{
-			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
+			Name: limit.Name, Way: way, Via: rule.ViaAt(i), Rule: of, Key: key, Keep: claim.Keep, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
 			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
 			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),
 		})

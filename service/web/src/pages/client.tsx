@@ -57,7 +57,15 @@ function requestsOf(decisions: Decision[]) {
   return { times: Array.from({ length: n }, (_, i) => first + i * step), admitted: count((d) => d.outcome === "admitted"), denied: count((d) => d.outcome === "denied") };
 }
 
-const limitName = (l?: LimitState) => (l ? l.name || l.algorithm.toLowerCase().replaceAll("_", " ") : "");
+/** limitName is what a limit is to the client: a part of another rule's that it is sure of, or how much of it it may borrow. */
+const limitName = (l?: LimitState) => {
+  if (!l) return "";
+  const shared = l.via === "guaranteed" ? "guaranteed" : l.via === "borrowed" ? "may borrow" : "";
+  return shared || (l.name || l.algorithm.toLowerCase().replaceAll("_", " ")) + (l.keep ? `, ${compact(l.keep)} kept for others` : "");
+};
+
+/** most is what the client could have of a limit. */
+const most = (l: LimitState) => Math.max(0, l.limit - (l.keep ?? 0));
 
 function Found({ name, writes }: { name: string; writes: boolean }) {
   const state = useAsk<ClientState>(`/api/v1/clients/${encodeURIComponent(name)}`);
@@ -68,7 +76,9 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
   };
   useEvery(2, again);
   const rules = state.body?.rules ?? [];
-  const used = rules.filter((r) => !r.allowed || r.outcome === "banned" || r.limits?.some((l) => l.remaining < l.limit));
+  const used = rules.filter((r) => !r.allowed || r.outcome === "banned" || r.limits?.some((l) => l.remaining < most(l) || l.via));
+  // A rule within another one has no overrides.
+  const own = rules.filter((r) => r.outcome !== "included" && !r.limits?.some((l) => l.via)).map((r) => r.rule);
   const decisions = timeline.body?.decisions ?? [];
   const denials = timeline.body?.denials ?? [];
   const plot = useMemo(() => requestsOf(decisions), [decisions[0]?.at, decisions.length]);
@@ -91,7 +101,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
                       {l ? (
                         <>
                           <td class="faint hide-narrow">{limitName(l)}</td>
-                          <td class={l.allowed ? "n" : "n denied"}>{compact(l.remaining)} of {compact(l.limit)}</td>
+                          <td class={l.allowed ? "n" : "n denied"}>{compact(l.remaining)} of {compact(most(l))}</td>
                           <td>{l.allowed ? "now" : "in " + duration(l.retryAfterMicros)}</td>
                         </>
                       ) : <td colSpan={3} class={r.outcome === "banned" ? "denied" : "faint"}>{r.outcome}</td>}
@@ -137,7 +147,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
                   <tr key={i}>
                     <td><Time micros={d.at} /></td>
                     <td><RuleLink id={d.rule} /></td>
-                    <td class={d.outcome === "denied" ? "denied" : d.degraded ? "degraded" : ""}>{d.outcome}{d.reason ? ", " + reasonText(d.reason) : ""}{d.degraded ? ", degraded" : ""}</td>
+                    <td class={d.outcome === "denied" ? "denied" : d.degraded ? "degraded" : ""}>{d.outcome}{d.reason ? ", " + reasonText(d.reason) : ""}{d.via ? ", " + d.via : ""}{d.class ? ", class " + d.class : ""}{d.degraded ? ", degraded" : ""}</td>
                     <td class="mono hide-narrow" title={`${d.method} ${d.path}`}>{d.method} {d.path}{d.permits > 1 && `, cost ${d.permits}`}</td>
                   </tr>
                 )}
@@ -146,7 +156,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
           </Panel>
         </div>
         <div>
-          {writes && rules.length > 0 && <Override name={name} rules={rules.map((r) => r.rule)} first={last?.rule ?? used[0]?.rule} done={again} />}
+          {writes && own.length > 0 && <Override name={name} rules={own} first={last?.rule ?? used[0]?.rule} done={again} />}
           <Panel title="Its last denials" scope="this process">
             <Window
               low

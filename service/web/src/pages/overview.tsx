@@ -272,7 +272,7 @@ function Denials({ live, range, denials, processes }: { live: Live; range?: Rang
             <td><Time micros={d.at} /></td>
             <td><ClientLink name={d.client} /></td>
             <td><RuleLink id={d.rule} /></td>
-            <td>{reasonText(d.reason)}</td>
+            <td><Why of={d} /></td>
           </tr>
         )}
       />
@@ -291,8 +291,8 @@ const reasons: Record<string, string> = {
 };
 export const reasonText = (reason?: string) => (reason ? (reasons[reason] ?? reason) : "");
 
-/** Why is the reason of a denial, marked if a rule in shadow would have denied. */
-export const Why = ({ of }: { of: Denial }) => <>{reasonText(of.reason)}{of.shadow && <span class="shadow"> in shadow</span>}</>;
+/** Why is the reason of a denial, with the request's class, marked if a rule in shadow would have denied. */
+export const Why = ({ of }: { of: Denial }) => <>{reasonText(of.reason)}{of.class && `, class ${of.class}`}{of.shadow && <span class="shadow"> in shadow</span>}</>;
 
 function StorePanel({ live }: { live: Live }) {
   const checks = live.admitted.sum(60, live.now) + live.denied.sum(60, live.now);

@@ -1,0 +1,239 @@
+package enforce
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact: the limits
+// whose cost requests may name, or all if there is none; rules in shadow each by itself. What a client has no limits
+// for, since a rule bans it for example, is not settled. The verdict tells what was applied, of the limit with the
+// least. Errors are Decide's; a refund to a leaky bucket is one, and so is a rule with several ways to charge the request:
+// SettleVia is told which it was.
+func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
+	return l.SettleVia(ctx, r, permits, nil, v)
+}
+
+// SettleVia is Settle by rules with ways, of each by the way that charged the request: vias are what [Verdict.Vias] said
+// when it was decided. Under "" is the way of rules that vias don't name. A rule in shadow has to be named: else it is not
+// settled if it has several ways. The error wraps stint.ErrInvalid where a rule has no such way, or several and none is said.
+func (l *Limiter) SettleVia(ctx context.Context, r *rules.Request, permits int64, vias map[string]string, v *Verdict) error {
+	err := l.match(r, v, stint.Settle)
+	if err == nil && v.Allowed {
+		err = v.choose(vias)
+	}
+	return l.adjust(ctx, v, err, stint.Settle, permits)
+}
+
+// SettleClient is Settle for a client of one rule, as overrides name it.
+func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits int64, v *Verdict) error {
+	v.reset()
+	matched, err := l.set.Load().ClientMatch(rule, client)
+	if err == nil && matched.Outcome == rules.Limited {
+		v.Matched = append(v.Matched, rule)
+		v.claim(&matched)
+	}
+	return l.adjust(ctx, v, err, stint.Settle, permits)
+}
+
+// adjust carries out a verb on what a verdict claims, if there is no error so far.
+func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.Verb, permits int64) error {
+	if err == nil && v.Allowed {
+		if verb == stint.Settle {
+			v.setPermits(permits)
+		}
+		err = l.decide(ctx, v, verb, true)
+	}
+	return v.clearOnError(err)
+}
+
+// setPermits gives all claims so many permits, and leaves only those whose cost requests may name if there are any.
+func (v *Verdict) setPermits(n int64) {
+	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named }) ||
+		slices.ContainsFunc(v.shadows, func(s shadow) bool { return s.named > 0 })
+	v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return named && !c.named })
+	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return named && s.named == 0 })
+	for i := range v.claims {
+		v.claims[i].Claim.Permits = n
+	}
+	for i := range v.shadows {
+		op := &v.shadows[i].op
+		if named {
+			op.And = op.And[:v.shadows[i].named-1]
+		}
+		op.Permits = n
+		for j := range op.And {
+			op.And[j].Permits = n
+		}
+	}
+}
+
+// Vias are by which way each rule with ways charged an admitted request, for [Limiter.SettleVia]: by the rule's ID, what the
+// verdict's Via is. Where a rule can lend from several others it is followed by a colon and the ID of the one that did. Rules
+// in shadow are there that would have admitted. It is nil if no rule charged by a way, and has to be asked before the verdict
+// is used again.
+func (v *Verdict) Vias() (vias map[string]string) {
+	if v.Remote != nil {
+		return v.Remote.Vias
+	}
+	note := func(claims []Claimed, via uint8) {
+		if vias == nil {
+			vias = map[string]string{}
+		}
+		ways := waysOf(claims)
+		vias[claims[0].Rule.ID] = ways.name(int(via))
+	}
+	charged := v.Allowed && !v.Decision.Degraded && v.Claim.Policy != nil
+	for i, first := 0, 0; i < len(v.claims) && charged; {
+		n, limits := v.ofRule(i)
+		if v.claims[i].Via != "" {
+			d := v.decisionOf(i, n, v.each[first:first+limits])
+			note(v.claims[i:i+n], d.Via)
+		}
+		i, first = i+n, first+limits
+	}
+	for i := range v.shadows {
+		if s := &v.shadows[i]; s.charged && len(s.vias) > 0 {
+			note(s.claims(), s.way)
+		}
+	}
+	return vias
+}
+
+// ways are the ways of a rule, each of claims.
+type ways [][]Claimed
+
+// waysOf are those of the claims of a rule: one of all if they are no alternatives.
+func waysOf(claims []Claimed) (list ways) {
+	from := 0
+	for i := range claims {
+		if claims[i].Claim.Way == stint.Else {
+			list, from = append(list, claims[from:i]), i
+		}
+	}
+	return append(list, claims[from:])
+}
+
+// name is by what a way charges, and where others charge by the same, whose limit it takes of.
+func (w ways) name(way int) string {
+	via := w[way][0].Via
+	for i := range w {
+		if i != way && w[i][0].Via == via {
+			return w.full(way)
+		}
+	}
+	return via
+}
+
+// full is by what a way charges, and whose limit it takes of.
+func (w ways) full(way int) string {
+	first := &w[way][0]
+	return first.Via + ":" + strings.TrimPrefix(first.Claim.Policy.Name(), rules.PolicyPrefix)
+}
+
+// find is the way of a name, with or without whose limit it takes of; nil if there is none.
+func (w ways) find(via string) []Claimed {
+	for i := range w {
+		if via == w.name(i) || via == w.full(i) {
+			return w[i]
+		}
+	}
+	return nil
+}
+
+// word is a value that faults show without quotes.
+type word string
+
+// choose leaves of each rule the claims of the way that charged the request.
+func (v *Verdict) choose(vias map[string]string) error {
+	var left []Claimed
+	some := false // whether a rule has ways
+	for i := 0; i < len(v.claims); {
+		n, _ := v.ofRule(i)
+		claims := v.claims[i : i+n]
+		i += n
+		some = some || claims[0].Via != ""
+		param, via := "vias."+claims[0].Rule.ID, vias[claims[0].Rule.ID]
+		if via == "" && claims[0].Via != "" {
+			param, via = "via", vias[""]
+		}
+		way, err := chosen(claims, param, via)
+		if err != nil {
+			return err
+		}
+		left = append(left, way...)
+	}
+	if via := vias[""]; via != "" && !some {
+		return stint.Invalid("via", via, "none, since no rule that decides the request has several ways to charge it")
+	}
+	v.claims = append(v.claims[:0], left...)
+	return v.chooseShadows(vias)
+}
+
+// chosen are the claims of a rule's way, which is needed where there are several.
+func chosen(claims []Claimed, param, via string) ([]Claimed, error) {
+	list := waysOf(claims)
+	way := list[0]
+	switch {
+	case via == "" && len(list) == 1:
+	case via != "" && claims[0].Via == "":
+		return nil, stint.Invalid(param, via, "none, since the rule has one way to charge the request")
+	default:
+		var value any = via
+		if way = list.find(via); via == "" {
+			value = word("missing")
+		}
+		if way == nil {
+			var names []string
+			for i := range list {
+				names = append(names, list.name(i))
+			}
+			return nil, stint.Invalid(param, value, "by what rule "+claims[0].Rule.ID+" charged the request, as its decision said: "+strings.Join(names, " or "))
+		}
+	}
+	way = slices.Clone(way)
+	for i := range way {
+		way[i].Claim.Way = stint.Must
+	}
+	return way, nil
+}
+
+// chooseShadows is choose for rules in shadow.
+func (v *Verdict) chooseShadows(vias map[string]string) error {
+	left := v.shadows[:0]
+	for _, s := range v.shadows {
+		via := vias[s.rule.ID]
+		claims := s.claims()
+		if via == "" && len(waysOf(claims)) > 1 {
+			continue // it may have admitted nothing
+		}
+		way, err := chosen(claims, "vias."+s.rule.ID, via)
+		if err != nil {
+			return err
+		}
+		s.op.Claim, s.op.And = way[0].Claim, nil
+		for i := range way[1:] {
+			s.op.And = append(s.op.And, way[i+1].Claim)
+		}
+		s.named = min(s.named, len(way))
+		left = append(left, s)
+	}
+	v.shadows = left
+	return nil
+}
+
+// claims are those of a rule in shadow.
+func (s *shadow) claims() []Claimed {
+	list := make([]Claimed, s.op.Claims())
+	for i := range list {
+		list[i] = Claimed{Rule: s.rule, Claim: *s.op.NthClaim(i)}
+		if i < len(s.vias) {
+			list[i].Via = s.vias[i]
+		}
+	}
+	return list
+}

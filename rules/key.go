@@ -1,0 +1,293 @@
+package rules
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+// partsOf takes a client of the rule apart, or reports why the rule can have no such client. With networks a part may
+// stand for the addresses of several clients.
+func (r *Rule) partsOf(param, client string, bits int, networks bool) ([]keyPart, error) {
+	shown := r.shownKey(client)
+	parts, err := splitKey(param, client, shown)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.counts(Global) && client != "*":
+		return nil, stint.Invalid(param, shown, "* with the scope global")
+	case len(parts) != len(r.Scope):
+		return nil, stint.Invalid(param, shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
+	}
+	for i, p := range parts {
+		if p.hashed && r.Scope[i] != PerAPIKey {
+			return nil, stint.Invalid(param, shown, `\sha256: in the place of an API key only`)
+		}
+		if r.Scope[i] != PerIP {
+			continue
+		}
+		if allowed := addressFault(p.text, bits, networks); allowed != "" {
+			if len(r.Scope) > 1 {
+				allowed = "in the place of " + PerIP + ": " + allowed
+			}
+			return nil, stint.Invalid(param, shown, allowed)
+		}
+	}
+	return parts, nil
+}
+
+// readKey is the key of a client as the rule's text writes it, with its parts, or why the rule can have no such client. bits
+// are those by which IPv6 clients are counted; 0 stands for any number.
+func (r *Rule) readKey(param, client string, bits int, networks bool) (key string, parts []keyPart, err error) {
+	parts, err = r.partsOf(param, client, bits, networks)
+	if err != nil {
+		return "", nil, err
+	}
+	text, _ := r.keyOf(parts)
+	return string(bounded(text)), parts, nil
+}
+
+// shownKey is a client as a fault names it, which more people read than an API key.
+func (r *Rule) shownKey(client string) string {
+	if r.counts(PerAPIKey) {
+		return fmt.Sprintf("one of %d bytes", len(client))
+	}
+	return client
+}
+
+// counts reports whether the scope has a part.
+func (r *Rule) counts(scope string) bool { return slices.Contains(r.Scope, scope) }
+
+const (
+	// fallbackPrefix begins the keys of clients that are counted by address, as [MissingIP] says.
+	fallbackPrefix = `\ip:`
+	// hashPrefix begins what stands for a text that is not shown: its SHA-256 in lower hexadecimal
+	// digits follows. As a part of a client it can't be taken for a text, which has \\ for its \.
+	hashPrefix = `\sha256:`
+	// hashBytes is how long such a part is.
+	hashBytes = len(hashPrefix) + 64
+)
+
+// A keyPart is one part of a client as an override names it.
+type keyPart struct {
+	text   string
+	hashed bool // text is what stands for an API key: hashPrefix and its SHA-256
+}
+
+// splitKey takes an override's key apart. A fault shows it as shown.
+func splitKey(param, key, shown string) ([]keyPart, error) {
+	var parts []keyPart
+	for rest, more := key, true; more; {
+		part, after, ok := cutPart(rest)
+		if !ok {
+			return nil, stint.Invalid(param, shown, `a \ only before | and \`)
+		}
+		parts = append(parts, part)
+		rest, more = strings.CutPrefix(after, "|")
+	}
+	if slices.ContainsFunc(parts, func(p keyPart) bool { return p.text == "" }) {
+		return nil, stint.Invalid(param, shown, "a client, of which no part is empty")
+	}
+	return parts, nil
+}
+
+// cutPart takes the first part off a key. The rest begins with | or is "".
+func cutPart(key string) (part keyPart, after string, ok bool) {
+	if hash, after := cutHash(key); hash != "" {
+		return keyPart{hash, true}, after, true
+	}
+	var text []byte
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
+		case c == '|':
+			return keyPart{text: string(text)}, key[i:], true
+		case c == '\\' && i+1 < len(key) && (key[i+1] == '|' || key[i+1] == '\\'):
+			i++
+			text = append(text, key[i])
+		case c == '\\':
+			return keyPart{}, "", false
+		default:
+			text = append(text, c)
+		}
+	}
+	return keyPart{text: string(text)}, "", true
+}
+
+// cutHash takes a part that stands for an API key off a client; "" if there is none at its beginning.
+func cutHash(client string) (hash, after string) {
+	digits, found := strings.CutPrefix(client, hashPrefix)
+	if !found || len(client) < hashBytes || len(client) > hashBytes && client[hashBytes] != '|' {
+		return "", ""
+	}
+	digits = digits[:hashBytes-len(hashPrefix)]
+	if _, err := hex.DecodeString(digits); err != nil || strings.ToLower(digits) != digits {
+		return "", ""
+	}
+	return client[:hashBytes], client[hashBytes:]
+}
+
+// keyOf is the key of a client, as long as it may be, and where in it the client's address begins.
+func (r *Rule) keyOf(parts []keyPart) (key []byte, address int) {
+	for i, p := range parts {
+		if i > 0 {
+			key = append(key, '|')
+		}
+		if r.Scope[i] == PerIP {
+			address = len(key)
+		}
+		key = appendPart(key, r.Scope[i], p)
+	}
+	return key, address
+}
+
+// appendPart appends a part of a client's key: as an override writes it, or its hash if it can't be shown.
+func appendPart(key []byte, scope string, p keyPart) []byte {
+	switch {
+	case p.hashed:
+		return append(key, p.text...)
+	case scope == PerAPIKey || !isPrintable(p.text):
+		return append(key, hashed(escape(nil, p.text))...)
+	default:
+		return escape(key, p.text)
+	}
+}
+
+// bounded is the text as a key, or its hash if it is too long for one.
+func bounded(text []byte) []byte {
+	if len(text) <= stint.MaxKeyBytes {
+		return text
+	}
+	return []byte(hashed(text))
+}
+
+func hashed(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+// HashedClient is what stands for a client, or a part of one, of which nothing may be shown: \sha256:
+// and its SHA-256. It is the text itself if that is one already.
+func HashedClient(client string) string {
+	if hash, after := cutHash(client); hash != "" && after == "" {
+		return client
+	}
+	return hashed([]byte(client))
+}
+
+// JoinKey writes the parts of a client as an [Override] names it.
+func JoinKey(parts ...string) string {
+	var key []byte
+	for i, part := range parts {
+		if i > 0 {
+			key = append(key, '|')
+		}
+		key = escape(key, part)
+	}
+	return string(key)
+}
+
+// escape appends a part of a client so that it does not end before its end.
+func escape(key []byte, part string) []byte {
+	for i := range len(part) {
+		if part[i] == '|' || part[i] == '\\' {
+			key = append(key, '\\')
+		}
+		key = append(key, part[i])
+	}
+	return key
+}
+
+const (
+	// defaultIPv6Prefix is by how many bits of their address IPv6 clients are counted, as package clientip has it.
+	defaultIPv6Prefix = 64
+	// noAddress is the key of clients without an address, as on a Unix socket.
+	noAddress = "unknown"
+)
+
+// addressFault says what would be right where a text is not the key of a client by its address, as
+// clientip.Resolver.KeyOf writes it: an IPv4 address, an IPv6 network of so many bits, or unknown; with networks it may
+// also be a network of several clients. bits 0 stands for any number. It is "" if nothing is wrong: no request has
+// another key.
+func addressFault(text string, bits int, networks bool) (allowed string) {
+	if text == noAddress || isAddressKey(text, bits) {
+		return ""
+	}
+	address, length, ok := readAddress(text)
+	most := cmp.Or(bits, address.BitLen())
+	if !networks {
+		most = cmp.Or(bits, defaultIPv6Prefix)
+	}
+	shorter := ok && length < address.BitLen() && (address.Is4() || length < most)
+	if networks && shorter {
+		if canonical := netip.PrefixFrom(address, length).Masked().String(); canonical != text {
+			return canonical + ", as the network is written"
+		}
+		return ""
+	}
+	if bits == 0 {
+		bits = defaultIPv6Prefix
+	}
+	switch {
+	case ok && networks && address.Is6() && length > bits && strings.Contains(text, "/"):
+		return fmt.Sprintf(
+			"a network of up to %d bits, by which IPv6 clients are counted (ipv6_prefix), such as %s", bits,
+			addressKey(address, bits),
+		)
+	case ok && !shorter:
+		return addressKey(address, bits) + ", by which the client is counted"
+	case ok && address.Is4():
+		return "a single address of IPv4, by which clients are counted"
+	case ok:
+		return networkForm(bits) + ", by which clients are counted"
+	case networks:
+		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, a network such as 10.0.0.0/8 or 2001:db8::/32, or %s", networkForm(bits), noAddress)
+	default:
+		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, or %s", networkForm(bits), noAddress)
+	}
+}
+
+// isAddressKey reports whether the text is the key of an address, with any number of bits if that is 0.
+func isAddressKey(text string, bits int) bool {
+	address, length, ok := readAddress(text)
+	if !ok || address.Is4() || bits != 0 {
+		return ok && addressKey(address, bits) == text
+	}
+	return length > 0 && addressKey(address, length) == text
+}
+
+// addressKey is the key of an address.
+func addressKey(address netip.Addr, bits int) string {
+	if address.Is4() || bits == address.BitLen() {
+		return address.String()
+	}
+	return netip.PrefixFrom(address, bits).Masked().String()
+}
+
+// networkForm is what the key of an IPv6 address is like.
+func networkForm(bits int) string {
+	example := addressKey(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 5: 1, 7: 2, 15: 1}), bits)
+	if !strings.Contains(example, "/") {
+		return "an IPv6 address such as " + example
+	}
+	return fmt.Sprintf("an IPv6 network of %d bits such as %s", bits, example)
+}
+
+// readAddress reads an address or a network as people write them, with how many bits of it count.
+func readAddress(text string) (address netip.Addr, length int, ok bool) {
+	text = strings.TrimSpace(text)
+	if network, err := netip.ParsePrefix(text); err == nil && !network.Addr().Is4In6() {
+		return network.Addr(), network.Bits(), true
+	}
+	if peer, err := netip.ParseAddrPort(text); err == nil {
+		text = peer.Addr().String()
+	}
+	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	address = address.WithZone("").Unmap()
+	return address, address.BitLen(), err == nil
+}

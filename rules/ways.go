@@ -1,0 +1,170 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+// A level is a rule with the client that it counts of a request.
+type level struct {
+	rule *compiled
+	key  string
+}
+
+// floor is the client's, nil if it has none.
+func (l *level) floor() *stint.Policy { return l.rule.floorOf(l.key) }
+
+// floorOf is the floor of a client, by its key. It is the same in all partitions.
+func (c *compiled) floorOf(key string) *stint.Policy {
+	if c.PartitionBy != "" && strings.HasPrefix(key, "{") {
+		_, key, _ = strings.Cut(key, "}")
+	}
+	return c.floors[key]
+}
+
+// free is what no floor within the level needs of a policy.
+func (l *level) free(policy *stint.Policy) int64 { return policy.Limit(0).Capacity - l.rule.kept }
+
+// findLevels finds the levels of a rule that is within others, its own last. If the client of one is not limited, its outcome
+// says why.
+func (m *Matches) findLevels(c *compiled, key string, ending bool) Outcome {
+	m.levels = append(m.levels[:0], level{c, key})
+	for p := c.parent; p != nil; p = p.parent {
+		key, _, outcome := m.client(&match{compiled: p}, ending)
+		if outcome != Limited {
+			return outcome
+		}
+		m.levels = append(m.levels, level{p, key})
+	}
+	slices.Reverse(m.levels)
+	return Limited
+}
+
+// decideWithin makes the claims of a client within the limits of others: each way has a floor and all that it is within, or
+// the outermost limit alone, so that what others are sure of is left.
+func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
+	last := len(levels) - 1
+	root := levels[0].rule.own.groups[0].policy
+	known := 0 // levels with a floor, from the outermost one inwards without a gap
+	for known < last && levels[known+1].floor() != nil {
+		known++
+	}
+	for at := known; at >= 0; at-- {
+		if slices.ContainsFunc(levels[at+1:], func(l level) bool { return !l.rule.Borrow.Allowed() }) {
+			break
+		}
+		way := stint.Either
+		if len(h.Vias) > 0 {
+			way = stint.Else
+		}
+		for i := at; i >= 0; i-- {
+			policy, keep := root, int64(0)
+			if i > 0 {
+				policy = levels[i].floor()
+			}
+			if i == at {
+				keep = levels[i].rule.kept
+				if at < last {
+					keep += class.of(levels[i].free(policy))
+				}
+			}
+			h.add(stint.Claim{Key: levels[i].key, Policy: policy, Permits: permits, Keep: keep, Way: way}, viaOf(at, last))
+			way = stint.With
+		}
+		for i := at + 1; i <= last; i++ {
+			if policy := levels[i].rule.borrow; policy != nil {
+				h.add(stint.Claim{Key: levels[i].key, Policy: policy, Permits: permits, Way: stint.With}, ViaBorrowed)
+			}
+		}
+	}
+	switch {
+	case len(h.Vias) == 0: // neither a floor nor a loan: all of the limit is kept from it
+		h.add(stint.Claim{Key: levels[0].key, Policy: root, Permits: permits, Keep: root.Limit(0).Capacity}, ViaBorrowed)
+	case !slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Way == stint.Else }):
+		h.only()
+	}
+}
+
+func viaOf(at, last int) string {
+	if at == last {
+		return ViaGuaranteed
+	}
+	return ViaBorrowed
+}
+
+// add adds a claim with what it is charged as.
+func (h *Matched) add(claim stint.Claim, via string) {
+	if h.Claim.Policy == nil {
+		h.Claim = claim
+	} else {
+		h.And = append(h.And, claim)
+	}
+	h.Vias = append(h.Vias, via)
+}
+
+// only makes the claims of the only way such as have to admit.
+func (h *Matched) only() {
+	h.Claim.Way = stint.Must
+	for i := range h.And {
+		h.And[i].Way = stint.Must
+	}
+}
+
+// decideOtherwise adds, as a second way, the claims by the limits of the rule that Otherwise names.
+func (m *Matches) decideOtherwise(h *Matched, c *compiled, ending bool) error {
+	key, t, outcome := m.client(&match{compiled: c.otherwise}, ending)
+	if outcome != Limited {
+		return nil
+	}
+	second := Matched{Rule: &c.otherwise.Rule}
+	if err := second.decideBy(c.otherwise, t, key, m.cost, m.class(c.otherwise)); err != nil {
+		return err
+	}
+	way := func(claim *stint.Claim, first stint.Way, at int) {
+		if claim.Way = stint.With; at == 0 {
+			claim.Way = first
+		}
+	}
+	way(&h.Claim, stint.Either, 0)
+	for i := range h.And {
+		way(&h.And[i], stint.Either, i+1)
+	}
+	for range 1 + len(h.And) {
+		h.Vias = append(h.Vias, ViaLimits)
+	}
+	way(&second.Claim, stint.Else, 0)
+	h.add(second.Claim, ViaOtherwise)
+	for _, claim := range second.And {
+		claim.Way = stint.With
+		h.add(claim, ViaOtherwise)
+	}
+	if h.Named > 0 || second.Named > 0 {
+		h.Named = len(h.Vias) // costs are the same in all of a rule's limits here
+	}
+	return nil
+}
+
+// includedBy is the rule that holds for the request and decides it within another one's limits; nil if none does.
+func (m *Matches) includedBy(c *compiled, ending bool) *compiled {
+	for by := c.usedBy; by != nil; by = by.usedBy {
+		at := slices.IndexFunc(m.rules, func(other match) bool { return other.compiled == by })
+		if at < 0 {
+			continue
+		}
+		if m.decides(&m.rules[at], ending) {
+			return by
+		}
+	}
+	return nil
+}
+
+// decides reports whether a rule decides the request: it has a client there, and in each rule that it is within.
+func (m *Matches) decides(c *match, ending bool) bool {
+	_, _, outcome := m.client(c, ending)
+	for p := c.parent; p != nil && outcome == Limited; p = p.parent {
+		_, _, outcome = m.client(&match{compiled: p}, ending)
+	}
+	return outcome == Limited
+}

@@ -1,0 +1,532 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
+)
+
+// A Floor is what a client is sure of within the limit of another rule: a token bucket.
+type Floor struct {
+	// Capacity is the burst, 1 to stint.MaxPermits.
+	Capacity int64 `doc:"capacity" is:"integer 1 1000000000"`
+	// Refill is the rate. It has no default.
+	Refill stint.Rate `doc:"refill" is:"rate"`
+}
+
+// Borrow says how much clients may use of a limit beyond what they are sure of. The zero value is nothing.
+type Borrow struct {
+	// Any is all that no floor needs.
+	Any bool
+	// Rate is a ceiling besides, a token bucket for each client, of a capacity of its permits. Default: none.
+	Rate stint.Rate
+}
+
+// Allowed reports whether clients may borrow.
+func (b Borrow) Allowed() bool { return b.Any || b.Rate.Permits > 0 }
+
+const (
+	maxFloors = 10_000
+	maxLevels = 8
+)
+
+// The names of a rule's states beside those of its limits.
+const (
+	floorName  = "guaranteed"
+	borrowName = "borrow"
+)
+
+// What a request was charged by, as [Matched.Vias] says.
+const (
+	// ViaGuaranteed is the client's floor.
+	ViaGuaranteed = "guaranteed"
+	// ViaBorrowed is what no floor needs of the limit within which the rule is.
+	ViaBorrowed = "borrowed"
+	// ViaLimits are the rule's own limits.
+	ViaLimits = "limits"
+	// ViaOtherwise are those of the rule that Otherwise names.
+	ViaOtherwise = "otherwise"
+)
+
+// A family is how a rule stands to others of its set.
+type family struct {
+	parent, child *compiled // by Within
+	otherwise     *compiled
+	usedBy        *compiled // whose Within or Otherwise names the rule
+
+	floors map[string]*stint.Policy // by the client's key
+	borrow *stint.Policy            // nil: no ceiling
+	kept   int64                    // the sum of the child's floors
+}
+
+func (r *Rule) validateFamily(f *faults) {
+	if r.Within == "" {
+		for param, given := range map[string]bool{
+			"guaranteed": len(r.Guaranteed) > 0, "weights": len(r.Weights) > 0, "borrow": r.Borrow != Borrow{}, "max_cost": r.MaxCost != 0,
+		} {
+			if given {
+				f.invalid(param, plain("given"), "only with within, which names the rule whose limit is shared")
+			}
+		}
+	} else {
+		r.validateWithin(f)
+	}
+	if r.Otherwise != "" && (r.Unlimited || r.Banned) {
+		f.invalid("otherwise", r.Otherwise, "none of a rule that is unlimited or banned")
+	}
+	r.validateClasses(f)
+}
+
+func (r *Rule) validateWithin(f *faults) {
+	if len(r.Limits) > 0 || r.Unlimited || r.Banned || r.Otherwise != "" || len(r.Overrides) > 0 {
+		f.invalid("within", r.Within, "only of a rule without limits, unlimited, banned, otherwise and overrides: what each client has stands in guaranteed and borrow")
+	}
+	if len(r.Guaranteed) > 0 && len(r.Weights) > 0 {
+		f.invalid("weights", len(r.Weights), "none with guaranteed")
+	}
+	if n := len(r.Guaranteed) + len(r.Weights); n > maxFloors {
+		f.invalid("guaranteed", n, fmt.Sprintf("at most %d clients", maxFloors))
+	} else if n == 0 && !r.Borrow.Allowed() {
+		f.invalid("guaranteed", missing, "guaranteed, weights or borrow: without any of them no request is admitted")
+	}
+	r.validateFloors(f)
+	if r.Borrow.Rate != (stint.Rate{}) {
+		if err := r.Borrow.limit().Validate(); err != nil {
+			f.add("borrow", prefix.Errorf("borrow: %w", err))
+		}
+	}
+	if r.MaxCost < 0 || r.MaxCost > stint.MaxPermits {
+		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("1 to %d", stint.MaxPermits))
+	}
+	named := r.Cost.Header != "" || r.Cost.Attribute != ""
+	switch {
+	case named && r.MaxCost == 0 && r.Borrow.Allowed():
+		f.invalid("max_cost", missing, "the largest cost that requests name, which has to fit beside the floors")
+	case !named && r.MaxCost != 0:
+		f.invalid("max_cost", r.MaxCost, "none where requests name no cost")
+	case named && r.MaxCost > 0 && r.MaxCost < r.Cost.Permits:
+		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("%d or more, what a request costs that names nothing", r.Cost.Permits))
+	}
+}
+
+// validateFloors reports what is wrong with each client that has a floor or a weight.
+func (r *Rule) validateFloors(f *faults) {
+	seen := make(map[string]bool, len(r.Guaranteed))
+	for _, key := range slices.Sorted(maps.Keys(r.Guaranteed)) {
+		param, floor := r.floorParam("guaranteed", key), r.Guaranteed[key]
+		r.validateFloorKey(f, param, key, seen)
+		if err := floor.limit().Validate(); err != nil {
+			f.add(param, prefix.Errorf("%s: %w", param, err))
+		} else if cost := max(1, r.Cost.Permits); floor.Capacity < cost {
+			f.invalid(param+".capacity", floor.Capacity, fmt.Sprintf("%d or more, what a request costs: less admits none", cost))
+		}
+	}
+	clear(seen)
+	for _, key := range slices.Sorted(maps.Keys(r.Weights)) {
+		param, w := r.floorParam("weights", key), r.Weights[key]
+		r.validateFloorKey(f, param, key, seen)
+		if w < 1 || w > stint.MaxPermits {
+			f.invalid(param, w, fmt.Sprintf("1 to %d", stint.MaxPermits))
+		}
+	}
+}
+
+// validateFloorKey reports a client that the rule can't have, or that is there already under another spelling.
+func (r *Rule) validateFloorKey(f *faults, param, key string, seen map[string]bool) {
+	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
+		return // a fault of its own
+	}
+	client, _, err := r.readKey(param, key, f.bits, false)
+	if err != nil {
+		f.add(param, err)
+		return
+	}
+	if seen[client] {
+		f.invalid(param, r.shownKey(key), "each client once")
+	}
+	seen[client] = true
+}
+
+// floorParam is the part of a rule in which a client's floor is. More people read it than an API key.
+func (r *Rule) floorParam(param, key string) string {
+	if r.counts(PerAPIKey) {
+		return param
+	}
+	return param + "." + key
+}
+
+func (f *Floor) limit() stint.Limit { return stint.TokenBucket(f.Capacity, f.Refill).Named(floorName) }
+
+func (b *Borrow) limit() stint.Limit {
+	return stint.TokenBucket(b.Rate.Permits, b.Rate).Named(borrowName)
+}
+
+// relate finds how the rules of the set stand to each other, and makes their floors. index is a rule's place in the list, by
+// ID.
+func (s *Set) relate(index map[string]int, previous *Set) error {
+	var all []error
+	fault := func(c *compiled, param string, value any, allowed string) {
+		f := faults{index: index[c.ID], id: c.ID}
+		f.invalid(param, value, allowed)
+		all = append(all, f.all...)
+	}
+	some := false
+	for _, c := range s.rules {
+		c.family = family{}
+		some = some || c.Within != "" || c.Otherwise != ""
+	}
+	if !some {
+		return nil
+	}
+	for _, c := range s.rules {
+		param, name := "within", c.Within
+		if name == "" {
+			param, name = "otherwise", c.Otherwise
+		}
+		if name == "" {
+			continue
+		}
+		other := s.byID[name]
+		switch {
+		case other == nil || other == c:
+			fault(c, param, name, "the ID of another rule of the set")
+			continue
+		case other.usedBy != nil:
+			fault(c, param, name, "a rule that no other one names: rule "+other.usedBy.ID+" does, and two rules that match one request can't share a limit")
+			continue
+		case other.Unlimited || other.Banned || len(other.Overrides) > 0 || other.Disabled != c.Disabled:
+			fault(c, param, name, "a rule that limits all of its clients alike: without unlimited, banned and overrides, and enabled as this one is")
+			continue
+		case slices.ContainsFunc(other.Scope, other.hasParameter):
+			fault(c, param, name, "a rule whose scope names no parameter of its paths, since its client must be known for every request")
+			continue
+		case (other.OnExceed == Shadow) != (c.OnExceed == Shadow):
+			fault(c, param, name, "a rule in shadow if this one is, since what is in shadow takes nothing of what others are decided by")
+			continue
+		case param == "within" && other.PartitionBy != c.PartitionBy:
+			fault(c, param, name, "a rule with the same partition_by, since floors of several partitions can't share one limit")
+			continue
+		case len(other.Costs) > 0 || len(c.Costs) > 0 || slices.ContainsFunc(c.Overrides, func(o Override) bool { return len(o.Costs) > 0 }):
+			fault(c, param, name, "rules whose limits have no costs of their own")
+			continue
+		}
+		other.usedBy = c
+		if param == "within" {
+			c.parent, other.child = other, c
+		} else {
+			c.otherwise = other
+		}
+	}
+	if err := prefix.Join(all...); err != nil {
+		return err
+	}
+	for _, c := range s.rules {
+		if c.parent == nil {
+			s.checkOtherwise(c, fault)
+			if c.maxLimits = c.mostLimits(); c.otherwise != nil && c.maxLimits > 0 {
+				c.maxLimits += c.otherwise.own.limits()
+			}
+			continue
+		}
+		levels := 0
+		for p := c; p != nil && levels <= maxLevels; p = p.parent {
+			levels++
+		}
+		if levels > maxLevels {
+			fault(c, "within", c.Within, fmt.Sprintf("a rule within at most %d others, and not within itself", maxLevels-2))
+		}
+		if !c.Disabled && c.OnExceed != Shadow {
+			c.maxLimits = levels * levels * 2 // its ways have fewer
+		}
+	}
+	if err := prefix.Join(all...); err != nil {
+		return err
+	}
+	for _, c := range s.rules { // from the outermost one inwards
+		if c.parent == nil && c.child != nil {
+			for of := c.child; of != nil && len(all) == 0; of = of.child {
+				if err := of.makeFloors(fault, previous.familyOf(&of.Rule)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return prefix.Join(all...)
+}
+
+// familyOf is what the set, which may be nil, has of a rule, if its policies say the same of failures.
+func (s *Set) familyOf(r *Rule) *family {
+	if s != nil {
+		if was := s.byID[r.ID]; was != nil && was.OnStoreFailure == r.OnStoreFailure && was.Timeout == r.Timeout {
+			return &was.family
+		}
+	}
+	return &family{}
+}
+
+// checkOtherwise reports limits that can't be tried one after another.
+func (s *Set) checkOtherwise(c *compiled, fault func(*compiled, string, any, string)) {
+	if c.otherwise == nil {
+		return
+	}
+	if c.otherwise.otherwise != nil || c.otherwise.parent != nil || c.otherwise.child != nil || c.child != nil {
+		fault(c, "otherwise", c.Otherwise, "rules that are related to no others")
+		return
+	}
+	places := hasPlaces(c.otherwise.Limits)
+	differs := hasPlaces(c.Limits) != places && len(c.Limits) > 0
+	for i := range c.Overrides {
+		differs = differs || len(c.Overrides[i].Limits) > 0 && hasPlaces(c.Overrides[i].Limits) != places
+	}
+	if differs {
+		fault(c, "otherwise", c.Otherwise, "two rules of which each has a concurrency limit, or neither: only a reserve decides by one")
+	}
+	check := func(of *compiled, limits []stint.Limit, where string) {
+		for i, l := range limits {
+			if l.CountDenied || l.Lease != 0 || l.Algorithm == stint.AlgorithmLeakyBucket {
+				fault(c, "otherwise", c.Otherwise, fmt.Sprintf("rules whose limits count no denied requests, have no lease and are no leaky buckets, as %slimits[%d] of rule %s does or is", where, i, of.ID))
+			}
+		}
+	}
+	check(c, c.Limits, "")
+	check(c.otherwise, c.otherwise.Limits, "")
+	for i := range c.Overrides {
+		check(c, c.Overrides[i].Limits, fmt.Sprintf("overrides[%d].", i))
+	}
+}
+
+// hasPlaces reports whether one of the limits is of concurrency.
+func hasPlaces(limits []stint.Limit) bool {
+	return slices.ContainsFunc(limits, func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency })
+}
+
+// makeFloors makes the floors of a rule that is within another, whose own floors are there.
+func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *family) error {
+	capacity, rate := int64(stint.MaxPermits), stint.Rate{}
+	if c.parent.parent == nil {
+		if len(c.parent.Limits) != 1 || c.parent.Limits[0].Algorithm != stint.AlgorithmTokenBucket || c.parent.Limits[0].Lease != 0 {
+			fault(c, "within", c.Within, "a rule with one limit, a token bucket without a lease: in a window what one client leaves can't be lent to others")
+			return nil
+		}
+		capacity, rate = c.parent.Limits[0].Capacity, c.parent.Limits[0].Rate
+	} else { // each client's floor there has to hold all floors here
+		for _, policy := range c.parent.floors {
+			l := policy.Limit(0)
+			capacity = min(capacity, l.Capacity)
+			if rate.Permits == 0 || slower(l.Rate, rate) {
+				rate = l.Rate
+			}
+		}
+	}
+	if c.parent.parent != nil && len(c.parent.floors) == 0 && len(c.Guaranteed)+len(c.Weights) > 0 {
+		param, n := "guaranteed", len(c.Guaranteed)
+		if n == 0 {
+			param, n = "weights", len(c.Weights)
+		}
+		fault(c, param, n, "none, since no client of rule "+c.Within+" has a floor that could hold them")
+		return nil
+	}
+	floors := c.Guaranteed
+	if len(c.Weights) > 0 {
+		if floors = c.shareOut(capacity, rate, fault); floors == nil {
+			return nil
+		}
+	}
+	c.floors = make(map[string]*stint.Policy, len(floors))
+	sum, rates := int64(0), new(big.Int)
+	for _, name := range slices.Sorted(maps.Keys(floors)) {
+		floor := floors[name]
+		key, _, err := c.readKey(c.floorParam("guaranteed", name), name, 0, false)
+		if err != nil {
+			return err
+		}
+		policy, err := c.policyOf(floor.limit(), old.floors[key])
+		if err != nil {
+			return err
+		}
+		if c.floors[key] = policy; c.PartitionBy != "" {
+			c.floors[hashed([]byte(key))] = policy // which a key behind a long tag is
+		}
+		sum += floor.Capacity
+		rates.Add(rates, scaled(floor.Refill))
+	}
+	if c.Borrow.Rate.Permits > 0 {
+		var err error
+		if c.borrow, err = c.policyOf(c.Borrow.limit(), old.borrow); err != nil {
+			return err
+		}
+	}
+	c.parent.kept = sum
+	param := "guaranteed"
+	if len(c.Weights) > 0 {
+		param = "weights"
+	}
+	holds := fmt.Sprintf("what rule %s has", c.Within)
+	if c.parent.parent != nil {
+		holds = fmt.Sprintf("what the smallest floor of rule %s has", c.Within)
+	}
+	switch {
+	case sum > capacity:
+		fault(c, param, plain(fmt.Sprintf("capacities of %d together", sum)), fmt.Sprintf("at most %d, %s", capacity, holds))
+	case rate.Permits > 0 && rates.Cmp(scaled(rate)) > 0:
+		fault(c, param, plain("refills of "+perSecond(rates)+" together"), fmt.Sprintf("at most %s, %s", rate, holds))
+	case c.Borrow.Allowed() && capacity-sum < c.largestCost():
+		fault(c, "borrow", plain(fmt.Sprintf("of %d permits that no floor needs", capacity-sum)), fmt.Sprintf("at least %d, the largest cost, left beside the floors", c.largestCost()))
+	}
+	return nil
+}
+
+// Shortage is what is left of the limit for borrowing where that is less than a tenth, of a rule of the set; "" if it is more.
+func (s *Set) Shortage(id string) string {
+	c := s.byID[id]
+	if c == nil || c.parent == nil || c.parent.parent != nil || !c.Borrow.Allowed() {
+		return ""
+	}
+	capacity := c.parent.Limits[0].Capacity
+	if left := capacity - c.parent.kept; left*10 < capacity {
+		return fmt.Sprintf("%d of %d permits are in no floor, less than a tenth: those who borrow have small bursts", left, capacity)
+	}
+	return ""
+}
+
+// Mixed says of a rule of the set that one floor is that of several clients of the rule it is within, so that one of them can
+// use up what another is sure of; "" if all clients of that rule have floors of their own.
+func (s *Set) Mixed(id string) string {
+	c := s.byID[id]
+	if c == nil || c.parent == nil || c.parent.parent != nil || len(c.floors) == 0 {
+		return ""
+	}
+	for _, scope := range c.parent.Scope {
+		if scope != Global && scope != Custom(c.PartitionBy) && !slices.Contains(c.Scope, scope) {
+			return fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another; "+
+				"tell them apart by the same partition_by in both rules, or by %s in its scope", c.parent.ID, scope)
+		}
+	}
+	return ""
+}
+
+// Scattered says of a rule of the set that a request may be charged to it and to another one whose clients are in other
+// partitions of a cluster, where such a request is an error; "" if no request can be.
+func (s *Set) Scattered(id string) string {
+	c := s.byID[id]
+	if c == nil || c.Disabled {
+		return ""
+	}
+	for _, other := range []*compiled{c.parent, c.otherwise} {
+		if other != nil && !c.sharesPartition(other) {
+			return fmt.Sprintf("its clients and those of rule %s are in different partitions of a cluster, so requests are errors; "+
+				"set the same partition_by in both, and in all rules that match the same requests", other.ID)
+		}
+	}
+	return ""
+}
+
+// sharesPartition reports whether all that a request takes by both rules is in one partition.
+func (c *compiled) sharesPartition(o *compiled) bool {
+	if c.PartitionBy != "" || o.PartitionBy != "" {
+		return c.PartitionBy == o.PartitionBy
+	}
+	return slices.Equal(c.Scope, o.Scope) && c.Missing == o.Missing // the client has one key
+}
+
+// largestCost is the largest that a request may have.
+func (c *compiled) largestCost() int64 { return max(c.MaxCost, c.Cost.Permits, 1) }
+
+// policyOf is a policy of one limit of the rule, the old one if it is of the same.
+func (c *compiled) policyOf(l stint.Limit, old *stint.Policy) (*stint.Policy, error) {
+	if old != nil && old.Limit(0) == l {
+		return old, nil
+	}
+	policy, err := stint.NewPolicy(PolicyPrefix+c.ID, l)
+	if err != nil {
+		return nil, prefix.Errorf("rule %q: %w", c.ID, err)
+	}
+	policy.Prepared(failureOwner{}, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
+	return policy, nil
+}
+
+// shareOut makes floors of weights: nine tenths of the capacity, so that there is something to borrow, and all of the rate.
+// It returns nil if it has reported that a client's part of the rate is none.
+func (c *compiled) shareOut(capacity int64, rate stint.Rate, fault func(*compiled, string, any, string)) map[string]Floor {
+	total := int64(0)
+	for _, w := range c.Weights {
+		total += w
+	}
+	floors := make(map[string]Floor, len(c.Weights))
+	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
+		w := c.Weights[name]
+		share := new(big.Int).Mul(big.NewInt(capacity), big.NewInt(9*w))
+		share.Quo(share, big.NewInt(10*total))
+		part, ok := partOf(rate, w, total)
+		if least := max(1, c.Cost.Permits); !ok {
+			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s", rate, stint.FormatDuration(stint.MaxPeriod)))
+			return nil
+		} else if share.Int64() < least && least > 1 {
+			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the capacity of at least %d, what a request costs; it is %d", least, share))
+			return nil
+		}
+		floors[name] = Floor{max(1, share.Int64()), part}
+	}
+	return floors
+}
+
+// partOf is w/total of a rate. If no rate is that, it is the nearest slower one of as many permits as a rate may have, or
+// of one permit; ok is false if there is none.
+func partOf(rate stint.Rate, w, total int64) (part stint.Rate, ok bool) {
+	exact := new(big.Rat).Mul(ratio(rate), big.NewRat(w, total)) // permits a microsecond
+	permits, period := new(big.Int).Set(exact.Num()), new(big.Int).Set(exact.Denom())
+	shortest, longest, most := big.NewInt(stint.MinPeriod.Microseconds()), big.NewInt(stint.MaxPeriod.Microseconds()), big.NewInt(stint.MaxPermits)
+	for period.Cmp(shortest) < 0 {
+		permits.Mul(permits, big.NewInt(10))
+		period.Mul(period, big.NewInt(10))
+	}
+	if period.Cmp(longest) > 0 || permits.Cmp(most) > 0 {
+		times := func(n *big.Int) *big.Int { // n of the denominator in the numerator, rounded down
+			return new(big.Int).Quo(new(big.Int).Mul(n, exact.Num()), exact.Denom())
+		}
+		one := new(big.Int).Quo(new(big.Int).Add(exact.Denom(), new(big.Int).Sub(exact.Num(), big.NewInt(1))), exact.Num())
+		if permits = big.NewInt(1); one.Cmp(big.NewInt(time.Second.Microseconds())) >= 0 {
+			period = one // at least a second, so a microsecond more is little
+		} else {
+			period = new(big.Int).Quo(new(big.Int).Mul(most, exact.Denom()), exact.Num())
+			if period.Cmp(longest) > 0 {
+				period = longest
+			}
+			permits = times(period)
+		}
+	}
+	if period.Cmp(longest) > 0 || permits.Sign() <= 0 {
+		return part, false
+	}
+	return stint.Per(permits.Int64(), time.Duration(period.Int64())*time.Microsecond), true
+}
+
+// scaleBits are those behind the point of a scaled rate. An exact sum of 10,000 fractions may need half a million.
+const scaleBits = 128
+
+// scaled is a rate in permits a microsecond with scaleBits behind the point, rounded down. So of a sum that is above another
+// rate, the exact one is. One that is not may be above by less than a permit in the age of the universe.
+func scaled(rate stint.Rate) *big.Int {
+	n := new(big.Int).Lsh(big.NewInt(rate.Permits), scaleBits)
+	return n.Quo(n, big.NewInt(max(1, rate.Period.Microseconds())))
+}
+
+// perSecond is a scaled rate as people read it.
+func perSecond(rate *big.Int) string {
+	second := new(big.Int).Mul(rate, big.NewInt(time.Second.Microseconds()))
+	n, _ := new(big.Rat).SetFrac(second, new(big.Int).Lsh(big.NewInt(1), scaleBits)).Float64()
+	return strconv.FormatFloat(n, 'g', 6, 64) + "/s"
+}
+
+// ratio is a rate in permits a microsecond.
+func ratio(rate stint.Rate) *big.Rat {
+	return big.NewRat(rate.Permits, max(1, rate.Period.Microseconds()))
+}
+
+func slower(a, b stint.Rate) bool { return ratio(a).Cmp(ratio(b)) < 0 }

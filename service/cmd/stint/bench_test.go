@@ -1,0 +1,384 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/service/internal/bench"
+)
+
+// benchLimit refills so slowly that of benched's 600 requests for 3 keys some are denied, however slow the machine is.
+const benchLimit = "token_bucket:30:1/60s"
+
+// benched runs `stint bench --json` on a light load and returns its report.
+func benched(t testing.TB, want int, args ...string) (report bench.Report) {
+	t.Helper()
+	patient := []string{"--timeout", "1m"}
+	if !slices.Contains(args, "--target") {
+		patient = []string{"--store-timeout", "1m"}
+	}
+	args = append(patient, args...)
+	args = append([]string{"bench", "--json", "--requests", "600", "--for", "10m", "--keys", "3", "--callers", "8"}, args...)
+	if !slices.Contains(args, "--limit") {
+		args = append(args, "--limit", benchLimit)
+	}
+	code, out, stderr := do(t, nil, args...)
+	if err := json.Unmarshal([]byte(out), &report); code != want || err != nil {
+		t.Fatalf("%q: exit %d (%v)\n%s%s", args, code, err, out, stderr)
+	}
+	return report
+}
+
+// correct fails unless a target decided, and no decision differs.
+func correct(t testing.TB, report bench.Report, exact bool) {
+	t.Helper()
+	r := report.Targets[0]
+	if r.Findings.Differ() != 0 || r.Findings.Exact != exact || r.Admitted == 0 || r.Denied == 0 || r.Failed > 0 || r.Latency["p50"] <= 0 {
+		t.Errorf("%s: %+v", r.Name, r)
+	}
+}
+
+func TestBenchLibrary(t *testing.T) {
+	redis := testredis.Start(t)
+	for _, store := range []string{"memory://", redis.URL()} {
+		correct(t, benched(t, exitOK, "--store", store, "--distribution", "zipf"), true)
+		correct(t, benched(t, exitOK, "--store", store, "--distribution", "hot", "--rate", "5000/s"), true)
+		correct(t, benched(t, exitOK, "--store", store, "--permits", "2", "--limit", "{algorithm: fixed_window, limit: 20, window: 1h}"), true)
+	}
+}
+
+const benchConfig = `
+policies:
+  api: [{algorithm: token_bucket, capacity: 30, refill: 1/60s}]
+`
+
+// listeners are the addresses that a log tells, once it tells those of all names.
+func listeners(t *testing.T, log *lines, names ...string) map[string]string {
+	t.Helper()
+	addrs := map[string]string{}
+	eventually(t, "all listen", func() bool {
+		for _, found := range regexp.MustCompile(`service=(\w+) addr=(\S+)`).FindAllStringSubmatch(log.String(), -1) {
+			addrs[found[1]] = found[2]
+		}
+		return !slices.ContainsFunc(names, func(name string) bool { return addrs[name] == "" })
+	})
+	return addrs
+}
+
+// Every protocol of a service, over Redis.
+func TestBenchService(t *testing.T) {
+	domains := writeFile(t, "domain: bench\ndescriptors: [{key: key, rate_limit: {unit: hour, requests_per_unit: 50}}]\n")
+	config := writeFile(t, benchConfig+"envoy: {config: "+domains+"}\n")
+	service, log := start(t, "--config", config, "--store", testredis.Start(t).URL(), "--store-timeout", "1m", "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0")
+	addrs := listeners(t, log, "grpc", "resp")
+	correct(t, benched(t, exitOK, "--target", "rest", "--server", service, "--policy", "api"), true)
+	correct(t, benched(t, exitOK, "--target", "resp", "--addr", addrs["resp"], "--policy", "api"), true)
+	correct(t, benched(t, exitOK, "--target", "resp", "--addr", addrs["resp"]), false)
+	code, out, _ := do(t, nil, "bench", "--limit", "fixed_window:50:1h", "--target", "rls", "--addr", addrs["grpc"], "--timeout", "1m", "--requests", "300", "--keys", "2")
+	if code != exitOK || !strings.HasPrefix(out, "0 decisions differ of ") || !strings.Contains(out, "in any order that") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+	if r := benched(t, exitUnreachable, "--target", "rls", "--addr", addrs["grpc"], "--domain", "other").Targets[0]; r.Failed == 0 || !strings.Contains(r.Error, "no limit") {
+		t.Errorf("%+v", r)
+	}
+	// The limit that is claimed is not the service's.
+	if f := benched(t, exitFailed, "--target", "rest", "--server", service, "--policy", "api", "--limit", "fixed_window:1000000:1h").Targets[0].Findings; f.TooLittle == 0 || f.Beyond > 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+const benchRules = `
+rules:
+  - {id: login, set: accounts, match: {methods: [POST], path: /login}, scope: per_ip, limits: [{algorithm: token_bucket, capacity: 30, refill: 1/60s}]}
+  - {id: user, match: {path: /users, headers: {X-Plan: free}}, scope: [per_user, "custom:team"], missing: deny, on_exceed: wait, max_wait: 1m,
+     limits: [{algorithm: token_bucket, capacity: 30, refill: 1/60s}]}
+  - {id: path, match: {path: "/teams/{team}"}, scope: "custom:team", cost: {attribute: size, default: 1}, limits: [{algorithm: fixed_window, limit: 60, window: 24h}]}
+  - {id: shared, match: {path: /shared}, scope: global, limits: [{algorithm: token_bucket, capacity: 30, refill: 1/60s}]}
+  - {id: line, match: {path: /line}, scope: per_ip, limits: [{algorithm: leaky_bucket, capacity: 30, leak: 1/60s}]}
+  - {id: banned, match: {path: /banned}, scope: per_ip, banned: true}
+  - {id: least, match: {methods: [POST], path: /login}, scope: global, limits: [{algorithm: token_bucket, capacity: 20, refill: 1/60s}]}
+`
+
+// Rules of a service, whomever they count.
+func TestBenchRules(t *testing.T) {
+	service, _ := start(t, "--config", writeFile(t, benchRules+"api: {tokens_file: "+writeFile(t, "bench-bench-bench\n")+"}\n"), "--store", testredis.Start(t).URL(), "--store-timeout", "1m")
+	asked := func(want int, args string) *bench.TargetReport {
+		t.Helper()
+		return benched(t, want, append([]string{"--target", "rest", "--server", service, "--token", "bench-bench-bench"}, strings.Fields(args)...)...).Targets[0]
+	}
+	const login = "--rule login --method POST --path /login --set accounts"
+	for _, args := range []string{
+		login,
+		login + " --ip 192.0.2.1 --keys 1",
+		"--rule user --path /users --user {key} --attribute team={key} --header X-Plan:free",
+		"--rule path --path /teams/{key} --ip 192.0.2.1 --attribute size=2 --permits 2 --limit fixed_window:60:24h",
+		"--rule shared --path /shared --keys 1",
+		"--rule line --path /line --limit leaky_bucket:30:1/60s",
+	} {
+		r := asked(exitOK, args)
+		if correct(t, bench.Report{Targets: []*bench.TargetReport{r}}, true); t.Failed() {
+			t.Fatal(args)
+		}
+	}
+	// The limit that is claimed is not the rule's.
+	if f := asked(exitFailed, "--rule path --path /teams/{key} --limit fixed_window:1000:24h").Findings; f.TooLittle == 0 || f.Beyond > 0 {
+		t.Errorf("%+v", f)
+	}
+	for args, want := range map[string]string{
+		"--rule logon --method POST --path /login --set accounts": `rule "login" decided, not "logon"; the rules that hold for the request are ["login"]`,
+		"--rule login --path /login":                              `no rule decided, not "login"; the rules that hold for the request are []`,
+		"--rule login --method POST --path /login":                `rule "least" decided, not "login"; the rules that hold for the request are ["least" "login"]`,
+		"--rule user --path /users --header X-Plan:free":          `rule "user" decided without its limits: missing per_user custom:team`,
+		"--rule banned --path /banned":                            `rule "banned" decided without its limits: banned`,
+		"--rule login --path login":                               "400 Bad Request: path",
+		"--rule login --path /login --token u":                    "401 Unauthorized: Authorization holds an unknown token",
+	} {
+		if r := asked(exitUnreachable, "--callers 1 "+args); r.Failed != 600 || !strings.HasPrefix(r.Error, want) {
+			t.Errorf("%s: %d failed, %q; want %q", args, r.Failed, r.Error, want)
+		}
+	}
+	// The keys share a client.
+	if r := asked(exitFailed, login+" --ip 192.0.2.2"); r.Failed == 0 || !strings.HasPrefix(r.Error, `rule "login" counts the keys bench-`) {
+		t.Errorf("%d failed, %q", r.Failed, r.Error)
+	}
+}
+
+// A proxy that repeats one request of ten: its permits are missing.
+func TestBenchFindsRepeatedRequests(t *testing.T) {
+	config := writeFile(t, "policies: {api: [{algorithm: token_bucket, capacity: 100, refill: 1/60s}]}\n")
+	service, _ := start(t, "--config", config)
+	base, err := url.Parse(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(base)
+	var asked, taken atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		again := r.Clone(r.Context())
+		r.Body, again.Body = io.NopCloser(bytes.NewReader(body)), io.NopCloser(bytes.NewReader(body))
+		forward.ServeHTTP(w, r)
+		if asked.Add(1)%10 == 0 {
+			second := httptest.NewRecorder()
+			if forward.ServeHTTP(second, again); second.Code == http.StatusOK {
+				taken.Add(1)
+			}
+		}
+	}))
+	defer proxy.Close()
+	report := benched(t, exitFailed, "--target", "rest", "--server", proxy.URL, "--policy", "api", "--keys", "1", "--limit", "token_bucket:100:1/60s")
+	if f := report.Targets[0].Findings; f.TooLittle == 0 || f.TooLittle > taken.Load() || f.Beyond > 0 {
+		t.Errorf("%d repeated requests took permits: %+v", taken.Load(), f)
+	}
+}
+
+// breaking stands before a Redis, and breaks all connections after so many decisions, for good.
+func breaking(t testing.TB, redis string, after int64) (addr string) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	var passed atomic.Int64
+	relay := func(client, server net.Conn) {
+		go func() { _, _ = io.Copy(client, server) }()
+		for buffer := make([]byte, 64<<10); ; {
+			n, err := client.Read(buffer)
+			if err != nil || passed.Add(int64(bytes.Count(buffer[:n], []byte("EVALSHA")))) > after {
+				break
+			}
+			_, _ = server.Write(buffer[:n])
+		}
+		_, _ = client.Close(), server.Close()
+		if passed.Load() > after {
+			_ = listener.Close()
+		}
+	}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := new(net.Dialer).DialContext(t.Context(), "tcp", redis)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			go relay(client, server)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// A service that admits all while Redis is out of reach: one caller has at most 20 decisions before, and the limits are
+// not reached.
+func TestBenchFindsOutage(t *testing.T) {
+	addr := breaking(t, testredis.Start(t).Addr(), 20)
+	report := benched(t, exitFailed, "--store", "redis://"+addr, "--store-timeout", "50ms", "--on-store-failure", "open", "--callers", "1")
+	if r := report.Targets[0]; r.Degraded == 0 || r.Degraded == r.Decisions || r.Findings.Beyond == 0 || len(r.Findings.First) != 10 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The scripts of others are compared, and verified.
+func TestBenchAgainst(t *testing.T) {
+	redis := testredis.Start(t).URL()
+	page := filepath.Join(t.TempDir(), "report.html")
+	report := benched(t, exitOK, "--against", redis, "--report", page)
+	if len(report.Targets) != 4 {
+		t.Fatalf("%+v", report.Targets)
+	}
+	for _, r := range report.Targets {
+		if r.Failed > 0 || r.Admitted == 0 || !r.Findings.Exact {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := report.Targets[2]; r.Name != "script gcra" || r.Findings.Differ() > 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := report.Targets[3]; r.Name != "script fixed_window" {
+		t.Errorf("%+v", r)
+	}
+	if html := readFile(t, page); strings.Count(html, "<svg") != 8 || !strings.Contains(html, "script redis_rate") {
+		t.Error(html)
+	}
+	// The scripts know nothing of a least interval.
+	for _, r := range benched(t, exitOK, "--against", redis, "--limit", "{algorithm: sliding_window_log, limit: 30, window: 24h, min_interval: 24h}").Targets[1:] {
+		if r.Findings.Beyond == 0 || r.Findings.TooLittle > 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// A store that decides nothing is not verified by what the failure policy says in its place.
+func TestBenchOfStoreThatDecidesNothing(t *testing.T) {
+	args := []string{"--store", "redis://127.0.0.1:1", "--on-store-failure", "open", "--rate", "20/s", "--limit", "token_bucket:30:1/60s"}
+	if r := benched(t, exitUnreachable, args...).Targets[0]; r.Decisions == 0 || r.Degraded != r.Decisions {
+		t.Errorf("%+v", r)
+	}
+	code, out, stderr := do(t, nil, append([]string{"bench", "--requests", "10"}, args...)...)
+	if code != exitUnreachable || !strings.HasPrefix(out, "nothing is verified: ") || !strings.Contains(stderr, "the store decided nothing") {
+		t.Errorf("exit %d, %q %q", code, out, stderr)
+	}
+}
+
+// Listeners that speak TLS, with a certificate of an authority that SSL_CERT_FILE names. A program reads it once.
+func TestBenchTLS(t *testing.T) {
+	authority := testredis.NewAuthority(t)
+	certificate, key := authority.Issue(t, "service")
+	domains := writeFile(t, "domain: bench\ndescriptors: [{key: key, rate_limit: {unit: hour, requests_per_unit: 50}}]\n")
+	pair := fmt.Sprintf("{cert_file: %q, key_file: %q}\n", certificate, key)
+	config := writeFile(t, benchConfig+"envoy: {config: "+domains+"}\ntls: "+pair+"grpc_tls: "+pair+"resp_tls: "+pair)
+	_, log := start(t, "--config", config, "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0")
+	addrs := listeners(t, log, "http", "grpc", "resp")
+	for _, target := range []string{
+		"--target resp --policy api --tls --limit " + benchLimit + " --addr " + addrs["resp"],
+		"--target rls --limit fixed_window:50:1h --tls --addr " + addrs["grpc"],
+		"--target rest --policy api --limit " + benchLimit + " --server https://" + addrs["http"],
+	} {
+		args := append([]string{"bench", "--timeout", "1m", "--requests", "300", "--keys", "2"}, strings.Fields(target)...)
+		command := exec.CommandContext(t.Context(), os.Args[0], args...)
+		command.Env = append(os.Environ(), asProgram+"=1", "SSL_CERT_FILE="+authority.CAFile)
+		if out, err := command.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "0 decisions differ of 300") {
+			t.Errorf("%q: %v\n%s", target, err, out)
+		}
+		if code, _, stderr := do(t, nil, args...); code != exitUnreachable || !strings.Contains(stderr, "certificate") {
+			t.Errorf("%q, without the authority: exit %d, %q", target, code, stderr)
+		}
+	}
+}
+
+// An HTTP listener is no server of the Redis protocol.
+func TestBenchOfAnotherProtocol(t *testing.T) {
+	service, _ := start(t)
+	code, _, stderr := do(t, nil, "bench", "--target", "resp", "--policy", "api", "--limit", benchLimit, "--addr", strings.TrimPrefix(service, "http://"))
+	if code != exitUnreachable || !strings.Contains(stderr, ": it does not speak the Redis protocol") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+func TestBenchFlags(t *testing.T) {
+	for _, test := range [][]string{
+		{"--target", "redis"},
+		{"--limit", "x"},
+		{"--limit", "bucket:1:1/s"},
+		{"--limit", "{algorithm: concurrency, capacity: 1}"},
+		{"--limit", "{algorithm: token_bucket, capacity: 9, refill: 1/s, lease: 2}"},
+		{"--rate", "fast"},
+		{"--requests", "0"},
+		{"--requests", "5000001"},
+		{"--callers", "0"},
+		{"--callers", "x"},
+		{"--for", "0s"},
+		{"--for", "soon"},
+		{"--keys", "0"},
+		{"--distribution", "normal"},
+		{"--permits", "0"},
+		{"--policy", "p"},
+		{"--policy", "a/\n", "--target", "rest"},
+		{"--addr", "here", "--target", "rls"},
+		{"--addr", "", "--target", "resp"},
+		{"--server", "ftp://x", "--target", "rest", "--policy", "p"},
+		{"--server", "http://x"},
+		{"--domain", "d"},
+		{"--descriptor", "d"},
+		{"--store", "x"},
+		{"--store", "memory://", "--target", "rest"},
+		{"--timeout", "1s"},
+		{"--against", "redis://x", "--limit", "1/s", "--limit", "2/s"},
+		{"--token", "t"},
+		{"--tls"},
+		{"--rule", "r"},
+		{"--rule", "r", "--target", "rest", "--policy", "p"},
+		{"--user", "{key}", "--target", "rest", "--policy", "p"},
+		{"--path", "/", "--target", "resp", "--addr", "x:1"},
+		{"--ip", "{key}", "--target", "rest", "--rule", "r"},
+	} {
+		args := append([]string{"bench", "--for", "1ms"}, test...)
+		if test[0] != "--limit" {
+			args = append(args, "--limit", benchLimit)
+		}
+		if code, out, stderr := do(t, nil, args...); code != exitUsage || out != "" || !strings.Contains(stderr, test[0]) {
+			t.Errorf("%q: exit %d, %q %q", test, code, out, stderr)
+		}
+	}
+	for _, test := range []struct { // before the load, which would be long
+		args, want string
+		code       int
+	}{
+		{"--limit 1/s --target library --domain d", "allowed: with --target rls\n", exitUsage},
+		{"--limit 1/s --target library --addr x:1", "allowed: with --target resp or rls\n", exitUsage},
+		{"--limit 1/s --against redis://127.0.0.1:1", "--against", exitUnreachable},
+		{"--limit 1/s --against http://u:secret@x", "--against", exitUnreachable},
+		{"--limit 9/s --target resp --addr 127.0.0.1:1", "--policy", exitUsage},
+		{"--limit 9/s --target rest", "--policy", exitUsage},
+		{"--limit 9/s --target resp --policy p --addr 127.0.0.1:1", "--addr", exitUnreachable},
+		{"--limit 9/s --report /", "--report", exitFailed},
+		{"", "--limit is missing; allowed: ALGORITHM:PERMITS:RATE", exitUsage},
+		{"--limit token_bucket:100", `--limit is "token_bucket:100"; allowed: ALGORITHM:PERMITS:RATE`, exitUsage},
+		{"--limit 100", `--limit is "100"; allowed: ALGORITHM:PERMITS:RATE`, exitUsage},
+		{"--limit 0/1s", "limit is 0", exitUsage},
+	} {
+		code, _, stderr := do(t, nil, append([]string{"bench", "--for", "10m"}, strings.Fields(test.args)...)...)
+		if code != test.code || !strings.Contains(stderr, test.want) || strings.Contains(stderr, "secret") {
+			t.Errorf("%q: exit %d, %q", test.args, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/testtraffic"
+	"github.com/stint-go/stint/service/internal/simulate"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the pictures of the guides")
+
+const guides = "../../../docs/"
+
+// ruleShown is the first document of rules of a guide.
+func ruleShown(t *testing.T, guide string) string {
+	t.Helper()
+	found := regexp.MustCompile("(?s)```yaml\n(rules:.*?)```").FindStringSubmatch(readFile(t, filepath.Join(guides, guide)))
+	if found == nil {
+		t.Fatal("there are no rules in", guide)
+	}
+	return found[1]
+}
+
+// A plotted is a picture of a guide, and how it is made.
+type plotted struct {
+	picture string
+	length  time.Duration
+	by      string
+	callers []testtraffic.Caller
+	decide  func(string, time.Duration) bool // what the log says
+	rules   map[string]string                // texts by name
+	args    []string
+}
+
+// draw simulates the traffic of a picture, compares the picture with the guide's or writes it, and returns the report.
+func (p *plotted) draw(t *testing.T) *simulate.Report {
+	t.Helper()
+	committed, err := filepath.Abs(filepath.Join(guides, "simulate", p.picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, drawn := p.simulate(t)
+	if *rewrite {
+		if err := os.WriteFile(committed, []byte(drawn), 0o644); err != nil { //nolint:gosec // as files that others may read
+			t.Fatal(err)
+		}
+	}
+	if readFile(t, committed) != drawn {
+		t.Errorf("docs/simulate/%s is another picture; make simulate-plots draws it", p.picture)
+	}
+	if len(drawn) > 30_000 {
+		t.Errorf("the picture has %d bytes", len(drawn))
+	}
+	return report
+}
+
+// simulate returns the report and the picture, and leaves the test in another folder.
+func (p *plotted) simulate(t *testing.T) (report *simulate.Report, drawn string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range p.rules {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := os.Create("access.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testtraffic.WriteLog(log, 1, p.by, p.length, p.callers, p.decide); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	code, out, stderr := do(t, nil, append([]string{"simulate", "--by", p.by, "--json", "--svg", "plot.svg", "access.csv"}, p.args...)...)
+	if code != exitOK {
+		t.Fatal(stderr)
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	return report, readFile(t, "plot.svg")
+}
+
+// between is what was admitted and denied of a part between two times in seconds.
+func between(c *simulate.CandidateReport, value string, from, until int64) (admitted, denied int64) {
+	for _, part := range c.Parts {
+		for i, s := range part.Steps {
+			if at := int64(i) * c.Step; part.Value == value && at >= from*1_000_000 && at < until*1_000_000 {
+				admitted, denied = admitted+s.Admitted, denied+s.Denied
+			}
+		}
+	}
+	return admitted, denied
+}
+
+// The picture of floors: a team alone has the whole rate, a newcomer its floor from its first request on, and two that want
+// more share what the third does not use. A rule that makes ceilings of floors denies more.
+func TestPlotOfFloors(t *testing.T) {
+	p := plotted{
+		picture: "floors.svg", length: 3 * time.Minute, by: "team",
+		callers: []testtraffic.Caller{
+			{Name: "search", PerSecond: 1500},
+			{Name: "ads", PerSecond: 280, From: 90 * time.Second, Until: 2 * time.Minute},
+			{Name: "ads", PerSecond: 1500, From: 2 * time.Minute},
+		},
+		decide: testtraffic.Ceilings(60_000, 0.8, map[string]float64{"search": 0.4, "ads": 0.3, "mail": 0.3}),
+		rules:  map[string]string{"floors.yaml": ruleShown(t, "organisations.md")},
+		args:   []string{"--candidate", "floors.yaml", "--logged=LiteLLM's rule"},
+	}
+	page := readFile(t, filepath.Join(guides, "organisations.md"))
+	r := p.draw(t)
+	floors, ceilings := &r.Candidates[0], &r.Candidates[1]
+	for _, test := range []struct {
+		candidate   *simulate.CandidateReport
+		team        string
+		from, until int64
+		floor       int64
+		says        func(admitted, denied, perSecond int64) string
+	}{
+		{floors, "search", 1, 90, 400, func(_, _, perSecond int64) string {
+			return fmt.Sprintf("search has %s a second", simulate.Group(perSecond))
+		}},
+		{floors, "ads", 90, 120, 0, func(admitted, denied, _ int64) string {
+			return fmt.Sprintf("%s of %s is denied", map[bool]string{true: "none"}[denied == 0], simulate.Group(admitted+denied))
+		}},
+		{floors, "search", 121, 180, 400, func(_, _, perSecond int64) string { return fmt.Sprintf("search has %d a second, ", perSecond) }},
+		{floors, "ads", 121, 180, 300, func(_, _, perSecond int64) string { return fmt.Sprintf("a second, ads %d", perSecond) }},
+		{ceilings, "search", 0, 60, 400, func(admitted, _, _ int64) string {
+			return fmt.Sprintf("%s of %s in the first minute", simulate.Group(admitted), simulate.Group(60_000))
+		}},
+		{ceilings, "search", 33, 60, 0, func(admitted, _, _ int64) string {
+			return fmt.Sprintf("and %s from the 33rd second on", map[bool]string{true: "nothing"}[admitted == 0])
+		}},
+	} {
+		admitted, denied := between(test.candidate, test.team, test.from, test.until)
+		seconds := test.until - test.from
+		if admitted < test.floor*seconds {
+			t.Errorf("%s: %s is admitted %d from %d s to %d s, less than its floor", test.candidate.Name, test.team, admitted, test.from, test.until)
+		}
+		if says := test.says(admitted, denied, (admitted+seconds/2)/seconds); !strings.Contains(page, says) {
+			t.Errorf("the page does not say: %s", says)
+		}
+	}
+}
+
+// The picture of classes: critical requests in bursts are admitted at three times the capacity, and others give way.
+func TestPlotOfClasses(t *testing.T) {
+	rules := ruleShown(t, "priorities.md")
+	plain, _, _ := strings.Cut(rules, "    classes:\n")
+	p := plotted{
+		picture: "classes.svg", length: 90 * time.Second, by: "class",
+		decide: func(string, time.Duration) bool { return true },
+		rules:  map[string]string{"classes.yaml": rules, "without-classes.yaml": plain},
+		args:   []string{"--candidate", "classes.yaml", "--candidate", "without-classes.yaml"},
+	}
+	for i, rates := range [][3]float64{{300, 300, 300}, {600, 700, 700}, {950, 1025, 1025}} {
+		from := time.Duration(i) * 30 * time.Second
+		for j, class := range []string{"critical", "normal", "batch"} {
+			c := testtraffic.Caller{Name: class, PerSecond: rates[j], From: from, Until: from + 30*time.Second}
+			if class == "critical" {
+				c.Every = 100 * time.Millisecond
+			}
+			p.callers = append(p.callers, c)
+		}
+	}
+	page := readFile(t, filepath.Join(guides, "priorities.md"))
+	r := p.draw(t)
+	for i := range r.Candidates {
+		c := &r.Candidates[i]
+		said := "| `" + c.Name + "` |"
+		for _, class := range []string{"critical", "normal", "batch"} {
+			admitted, denied := between(c, class, 60, 90)
+			share := 100 * float64(admitted) / float64(admitted+denied)
+			said += fmt.Sprintf(" %s of %s (%.1f %%) |", simulate.Group(admitted), simulate.Group(admitted+denied), share)
+			if i == 0 && class == "critical" && share < 99 {
+				t.Errorf("of critical requests %.2f %% is admitted", share)
+			}
+		}
+		if !strings.Contains(page, said+"\n") {
+			t.Errorf("the page lacks\n%s", said)
+		}
+	}
+	for i := range p.callers {
+		p.callers[i].Every = 0
+	}
+	r, _ = p.simulate(t)
+	admitted, denied := between(&r.Candidates[1], "critical", 60, 90)
+	if says := fmt.Sprintf("%.1f %% are admitted", 100*float64(admitted)/float64(admitted+denied)); !strings.Contains(page, says) {
+		t.Errorf("the page does not say: critical requests without classes, at random times, %s", says)
+	}
+}

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
+)
+
+// kinds are what settings may be besides what package document knows.
+var kinds = document.Kinds{
+	"address": text("HOST:PORT with a port from 0 to 65535", isAddress),
+	"grpc-address": text("HOST:PORT with a port from 0 to 65535, or unix: and the path of a socket", func(text string) bool {
+		path, local := strings.CutPrefix(text, "unix:")
+		return local && path != "" || isAddress(text)
+	}),
+	"accounting": text("atomic or reference", func(text string) bool {
+		return text == string(domains.Atomic) || text == string(domains.Reference)
+	}),
+	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(text string) bool {
+		return text == memoryURL || isURL(text, redisSchemes)
+	}),
+	"webhook": text("the URL of a webhook, by http:// or https://", func(text string) bool {
+		target, err := url.Parse(text)
+		return text == "" || err == nil && (target.Scheme == "http" || target.Scheme == "https") && target.Host != ""
+	}, document.KindNull),
+	"place": text("a file, a folder, "+RulesFromStore+", or a URL of one of the schemes "+strings.Join(slices.Concat(redisSchemes, mongoSchemes), ", "), func(text string) bool {
+		return isURL(text, redisSchemes) || isURL(text, mongoSchemes) || !strings.Contains(text, "://") && !mayHoldPassword(text)
+	}, document.KindNull),
+	"key-prefix": text("1 to 64 letters, digits, or any of _ - . : /", func(text string) bool {
+		return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool {
+			return !isLetterOrDigit(r) && !strings.ContainsRune("_-.:/", r)
+		})
+	}),
+	"partitions": func(field any, _ []string) document.Reader {
+		return document.Scalar("a power of two from 1 to 256", func(text string) bool {
+			n, ok := document.ParseInteger(text)
+			*field.(*int) = int(n)
+			return ok && redisstore.Options{Partitions: int(n)}.Validate() == nil && n > 0
+		}, document.KindInteger)
+	},
+	"header": text(
+		"the name of a header field, or nothing",
+		func(text string) bool { return text == "" || clientip.IsFieldName(text) },
+	),
+	"attribute-headers": func(field any, _ []string) document.Reader { // whose names are checked together
+		return attributeHeaders(field.(*map[string]string))
+	},
+	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
+		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
+			return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
+		})
+	},
+	"networks": func(field any, _ []string) document.Reader {
+		return document.List(
+			field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network,
+		)
+	},
+	"level": func(field any, _ []string) document.Reader {
+		return document.Scalar("debug, info, warn or error", func(text string) bool {
+			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) &&
+				field.(*slog.Level).UnmarshalText([]byte(text)) == nil
+		}, document.KindText)
+	},
+}
+
+// text is a kind of texts.
+func text(allowed string, is func(text string) bool, others ...document.Kind) func(any, []string) document.Reader {
+	return func(field any, _ []string) document.Reader {
+		return document.Scalar(allowed, func(text string) bool {
+			*field.(*string) = text
+			return is(text)
+		}, append(others, document.KindText)...)
+	}
+}
+
+// attributeHeaders reads the names of headers by attributes: a mapping, or NAME=HEADER with commas between.
+func attributeHeaders(into *map[string]string) document.Setter {
+	return func(v document.Value, fault func(document.Value, string)) {
+		const allowed = "headers by the attributes that they hold, such as {plan: X-Plan}, or plan=X-Plan in a flag or a variable"
+		if v.Kind == document.KindUntyped {
+			items := v.Split().Items
+			v = document.Value{At: v.At, Kind: document.KindMapping}
+			for _, item := range items {
+				name, header, found := strings.Cut(item.Text, "=")
+				if slices.ContainsFunc(v.Fields, func(f document.Field) bool { return f.Name == name }) || !found {
+					fault(item, allowed)
+					continue
+				}
+				v.Fields = append(v.Fields, document.Field{At: v.At, Name: name, Value: document.Value{At: v.At, Kind: document.KindText, Text: header}})
+			}
+		}
+		if v.Kind != document.KindMapping && v.Kind != document.KindNull {
+			fault(v, allowed)
+			return
+		}
+		*into = nil
+		for _, f := range v.Fields {
+			if f.Value.Kind != document.KindText {
+				fault(f.Value, allowed)
+				continue
+			}
+			if *into == nil {
+				*into = map[string]string{}
+			}
+			(*into)[f.Name] = f.Value.Text
+		}
+	}
+}
+
+var (
+	redisSchemes = []string{
+		"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix",
+	}
+	mongoSchemes = []string{"mongodb", "mongodb+srv"}
+)
+
+// isAddress reports whether the text is a host and a port.
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	n, ok := document.ParseInteger(port)
+	return err == nil && ok && n >= 0 && n <= 65535
+}
+
+// isURL reports whether the text names a server by one of the schemes.
+func isURL(text string, schemes []string) bool {
+	scheme, rest, found := strings.Cut(text, "://")
+	return found && rest != "" && !strings.HasSuffix(rest, "@") && slices.Contains(schemes, scheme)
+}
+
+// mayHoldPassword reports whether a text may be a mistyped URL with a password, which is not
+// shown as the path of a file that is not there.
+func mayHoldPassword(text string) bool {
+	before, _, found := strings.Cut(text, "@")
+	return found && strings.Contains(before, ":")
+}
+
+// RulesInRedis reports whether rules are kept in a Redis of their own.
+func (c *Config) RulesInRedis() bool { return isURL(c.RulesFrom, redisSchemes) }
+
+// RulesInMongo reports whether rules are kept in a MongoDB.
+func (c *Config) RulesInMongo() bool { return isURL(c.RulesFrom, mongoSchemes) }
+
+func network(text string) (netip.Prefix, bool) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		address = address.Unmap()
+		return netip.PrefixFrom(address, address.BitLen()), true
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix, err == nil && prefix == prefix.Masked()
+}
+
+func isLetterOrDigit(r rune) bool {
+	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}

@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/resp"
+)
+
+// openRESP opens the listener of the Redis protocol, for so many connections at most.
+func (s *Server) openRESP(ctx context.Context, most int) (*openListener, error) {
+	c := &s.config
+	ln, err := s.listen(ctx, "resp_listen", c.RESPListen)
+	if err != nil {
+		return nil, err
+	}
+	s.respAddr = ln.Addr()
+	// As a server of Redis does, it lets clients be silent: when there are too many, those that were longest go. A
+	// handshake, and a command that has begun, come in time.
+	tracker := newIdleTracker(c.BodyTimeout, 0, c.WriteTimeout, connLimiter{
+		most: most, perPeer: c.MaxConnectionsPerPeer,
+		clients: s.service.clients, metrics: s.service.connections[serviceRESP], logger: c.Logger,
+	})
+	opened := &openListener{service: serviceRESP, listener: tracker.listener(ln), tracker: tracker}
+	opened.socket, _ = ln.(syscall.Conn)
+	if c.RESPTLS.Enabled() {
+		certificates, err := openCertificates("resp_tls", c.RESPTLS, c.Logger, time.Now)
+		if err != nil {
+			return nil, errors.Join(prefix.Errorf("%w", err), ln.Close())
+		}
+		opened.listener = tls.NewListener(opened.listener, certificates.Config())
+	}
+	opened.server = resp.New(s.service.respConfig(isLoopback(s.respAddr), tracker))
+	return opened, nil
+}
+
+// respConfig is what the Redis protocol has of the service.
+func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
+	return resp.Config{
+		Bind:      s.config.Bind,
+		KeepKeys:  len(s.config.Observers) > 0,
+		DecideAll: s.decideAll,
+		Evaluate:  s.evaluateCommand,
+		Enter: func(ctx context.Context, address string, cost int64) (context.Context, func(), error) {
+			ctx, work, err := s.enterFor(ctx, cost, serviceRESP, func() string { return s.clients.Key(address, nil) })
+			return ctx, work.leave, err
+		},
+		Observe: s.observe,
+		Target: func(policy string) (resp.Target, error) {
+			all := s.targets.Load()
+			if t, known := all.policies[policy]; known {
+				return t, nil
+			}
+			_, _, err := all.find(&request{present: policyMember, policy: policy})
+			return nil, err
+		},
+		Undecided: func(by resp.Target, err error) {
+			algorithm := stint.AlgorithmTokenBucket // CL.THROTTLE's
+			if t, named := by.(*target); named {
+				algorithm = t.algorithms[t.least]
+			}
+			_ = s.refused(algorithm, err)
+		},
+		CheckKey: checkKey,
+		MayAsk:   func(token string) error { return s.authority.mayManageBy(token, loopback) },
+		MayName:  func(token string) error { return s.authority.mayNameKeysBy(token, loopback) },
+		Tokens:   len(s.authority.tokens) > 0,
+		Refused: func(address string, err error) (int, string) {
+			f := problem.Of(err)
+			if errors.Is(err, stint.ErrOverloaded) {
+				s.noteOverload(serviceRESP, err)
+			}
+			if outcome := outcomeOf(f); outcome != "" {
+				s.noteRefused(outcome, serviceRESP, address, s.clients.Key(address, nil), "auth", f.Detail, "")
+			}
+			return f.Status, f.Detail
+		},
+		Handshake: s.noteHandshake,
+		Raw:       rawOf,
+		State:     tracker.changed,
+		Draining:  s.draining.Load,
+		Memory:    heapBytes,
+		Version:   s.config.Build.Version,
+		Logger:    s.logger,
+	}
+}
+
+// noteHandshake logs that a client has no TLS, no certificate that is needed, or does not trust the service's: it hears
+// less of that than one of HTTP. One that is gone, or was too slow, is none of these.
+func (s *service) noteHandshake(address string, err error) {
+	for _, gone := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, context.Canceled, syscall.ECONNRESET} {
+		if errors.Is(err, gone) {
+			return
+		}
+	}
+	warn(s.logger, s.events.handshakeLines, "a TLS handshake on the listener of the Redis protocol failed", "peer", address, "err", err)
+}
+
+// rawOf is the system's connection below one that is not TLS.
+func rawOf(nc net.Conn) syscall.RawConn {
+	tracked, ok := nc.(*trackedConn)
+	if !ok {
+		return nil
+	}
+	system, ok := tracked.Conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := system.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// Policy implements [resp.Target].
+func (t *target) Policy() *stint.Policy { return t.policy }
+
+// Rule implements [resp.Target].
+func (t *target) Rule() string { return t.rule }
+
+// Most implements [resp.Target].
+func (t *target) Most() int64 { return t.capacity }
+
+// Fill implements [resp.Target].
+func (t *target) Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
+	t.fill(c, claim, d)
+}
+
+// evaluateCommand decides by rules about a request that a command describes.
+func (s *service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.EvaluateResponse, err error) {
+	size := 0
+	for _, detail := range q.Details {
+		size += len(detail)
+	}
+	e := newEvaluation()
+	ctx, e.work, err = s.enterFor(ctx, costOf(1, size), serviceRESP, func() string { return s.clients.Key(q.Address, nil) })
+	if err != nil {
+		return r, err
+	}
+	defer e.work.leave()
+	if err = e.describe(q, s); err != nil {
+		return r, err
+	}
+	if err = s.authority.mayNameSet(&e.request); err != nil {
+		return r, err
+	}
+	if err = s.enforce(ctx, "", e); err != nil {
+		return r, err
+	}
+	e.answer()
+	return e.response, nil
+}
+
+// describe reads what a command says about a request.
+func (e *evaluation) describe(q *resp.Question, s *service) (err error) {
+	e.request.Header, e.request.Attributes = e.header, e.attributes
+	e.request.Method = q.Method
+	err = e.set(pathMember, q.Path, s.clients)
+	said := map[string]bool{}
+	for i := 0; i+1 < len(q.Details) && err == nil; i += 2 {
+		name, value := string(q.Details[i]), string(q.Details[i+1])
+		field, isHeader := strings.CutPrefix(name, "headers.")
+		attribute, isAttribute := strings.CutPrefix(name, "attributes.")
+		if said[name] {
+			return errRepeated(name)
+		}
+		said[name] = true
+		switch m := memberNamed(name); {
+		case isHeader:
+			err = e.addHeader(field, value)
+		case isAttribute:
+			err = e.addAttribute(attribute, value)
+		case m&(hostMember|ipMember|setMember) != 0:
+			err = e.set(m, value, s.clients)
+		case m == waitMember && (value == "true" || value == "false"):
+			e.now = value == "false"
+		case m == waitMember:
+			err = stint.Invalid(name, problem.Short(value), "true or false")
+		default:
+			err = stint.Invalid("name", problem.Short(name), "host, ip, set, wait, headers.NAME or attributes.NAME")
+		}
+	}
+	e.identify()
+	return err
+}

@@ -1,0 +1,70 @@
+package resp
+
+// maxQueued bounds the bytes between MULTI and EXEC.
+const maxQueued = 1 << 20
+
+// A queue is what has come since MULTI. It is carried out at EXEC: each command alone and in order, like any other
+// pipeline, since there is nothing to be undone.
+type queue struct {
+	text   []byte
+	count  int
+	broken bool // a command was not taken up, so EXEC carries out none
+}
+
+func (c *conn) multi([][]byte) {
+	if c.queue != nil {
+		c.refuse("ERR", "MULTI calls can not be nested")
+		return
+	}
+	c.queue = &queue{}
+	c.ok()
+}
+
+func (c *conn) enqueue(came []byte) {
+	q := c.queue
+	if q.broken {
+		c.simple("QUEUED")
+		return
+	}
+	if len(q.text)+len(came) > maxQueued || !c.server.budget.take(len(came)) {
+		c.refuse("ERR", "too much between MULTI and EXEC; allowed: 1 MiB, as long as there is memory for all connections")
+		return
+	}
+	q.text = append(q.text, came...)
+	q.count++
+	c.simple("QUEUED")
+}
+
+// discard forgets what was queued, if MULTI was sent.
+func (c *conn) discard() bool {
+	q := c.queue
+	if q == nil {
+		return false
+	}
+	c.server.budget.give(len(q.text))
+	c.queue = nil
+	return true
+}
+
+func (c *conn) exec([][]byte) {
+	q := c.queue
+	if q == nil {
+		c.fail("ERR", "EXEC without MULTI")
+		return
+	}
+	c.queue = nil // its commands are carried out, and not queued
+	defer c.server.budget.give(len(q.text))
+	if q.broken {
+		c.fail("EXECABORT", "Transaction discarded because of previous errors.")
+		return
+	}
+	c.array(q.count)
+	var args [][]byte
+	for at := 0; at < len(q.text) && c.goOn(); {
+		var n int
+		args, n, _ = parse(q.text[at:], args, longCommand) // it was parsed before
+		c.do(args, q.text[at:at+n])
+		at += n
+	}
+	c.decide() // whose keys are in the queue
+}

@@ -1,0 +1,209 @@
+// Package resp serves the Redis protocol, so that every client of Redis is one of stint: CL.THROTTLE as redis-cell has
+// it, and STINT.CHECK, STINT.EVALUATE, STINT.RESERVE, STINT.COMMIT and STINT.CANCEL. What a client sends at once is
+// decided as one batch, each command alone and in order, between MULTI and EXEC too.
+//
+// The protocol is that of https://redis.io/docs/latest/develop/reference/protocol-spec/.
+package resp
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/sleep"
+)
+
+// A Target is what a policy's name stands for.
+type Target interface {
+	Policy() *stint.Policy
+	Rule() string // that an event names
+	// Most is how many permits may be asked for.
+	Most() int64
+	// Fill describes a decision.
+	Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision)
+}
+
+// A Question is a request that rules are asked about.
+type Question struct {
+	Address      string // of the client
+	Method, Path string
+	// Details are names and values in turn: host, ip, set, wait, headers.NAME and attributes.NAME.
+	Details [][]byte
+}
+
+// Config is what a [Server] needs of the service. Each function is safe for concurrent use.
+type Config struct {
+	// Bind is the short way to the decisions of a store in this process, which keeps no keys. Default: nil, DecideAll
+	// decides everything.
+	Bind func(*stint.Policy) stint.Taker
+	// KeepKeys says that those who observe keep keys.
+	KeepKeys bool
+	// DecideAll carries out operations in order, each alone. Keys may be kept.
+	DecideAll func(ctx context.Context, ops []stint.Op, results []stint.Result)
+	// Evaluate decides by rules. It may take as long as rules hold requests.
+	Evaluate func(ctx context.Context, q *Question) (api.EvaluateResponse, error)
+	// Enter waits until so much work of a client at an address may begin. Its context is the work's.
+	Enter func(ctx context.Context, address string, cost int64) (begun context.Context, leave func(), err error)
+	// Undecided is told of each check that came to nothing.
+	Undecided func(by Target, err error)
+	// Observe is told of each decision. It keeps nothing of the event, unless KeepKeys says so.
+	Observe stint.Observer
+	// Target finds what a policy's name stands for.
+	Target func(policy string) (Target, error)
+	// CheckKey reports what is wrong with a key.
+	CheckKey func(key string) error
+	// MayAsk reports why a client that has shown a token, or none, may not ask at all, and MayName why it may not name keys.
+	MayAsk, MayName func(token string) error
+	// Tokens says that a token is needed.
+	Tokens bool
+	// Refused is told why a command of a client at an address was not carried out. It returns the status of HTTP for the
+	// error, and what the client is told.
+	Refused func(address string, err error) (status int, detail string)
+	// Handshake is told why a client at an address could not make a connection with TLS.
+	Handshake func(address string, err error)
+	// Raw is the system's connection below one, nil if there is something between them, such as TLS. Default: nil, there
+	// always is.
+	Raw func(net.Conn) syscall.RawConn
+	// State is told when a connection begins, waits, is at work and has ended. It may yield.
+	State func(net.Conn, http.ConnState)
+	// Draining says that each connection is to end with its next answer.
+	Draining func() bool
+
+	// Memory is how many bytes the process uses.
+	Memory  func() uint64
+	Version string
+	Logger  *slog.Logger
+}
+
+// A Server serves connections of a listener. It is safe for concurrent use; make it with [New].
+type Server struct {
+	config    Config
+	commands  map[string]*command
+	throttles throttles
+	holds     holds
+	budget    budget
+	batches   sync.Pool    // of *batch
+	replies   sync.Pool    // of *[]byte
+	last      atomic.Int64 // the number of the newest connection
+	closing   atomic.Bool
+
+	done, evaluating atomic.Int64 // commands so far, and connections that wait for an evaluation
+
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	serving sync.WaitGroup // the connections
+}
+
+// New makes a server.
+func New(config Config) *Server {
+	s := &Server{config: config, conns: map[*conn]struct{}{}}
+	s.batches.New = func() any { return &batch{} }
+	s.replies.New = func() any { return new([]byte) }
+	s.throttles.seed = maphash.MakeSeed()
+	s.commands = s.table()
+	return s
+}
+
+// Serve serves the listener's connections until it is closed, and returns its error. When the system has nothing left for
+// another connection, it tries again by and by.
+func (s *Server) Serve(ln net.Listener) error {
+	const shortest, longest = 5 * time.Millisecond, time.Second
+	for wait := shortest; ; {
+		nc, err := ln.Accept()
+		switch {
+		case isShortage(err):
+			s.config.Logger.Warn("a connection of the Redis protocol was not accepted", "err", err, "again_after", wait)
+			_ = sleep.For(context.Background(), wait) // which does not end
+			wait = min(2*wait, longest)
+			continue
+		case err != nil:
+			return err
+		}
+		wait = shortest
+		c := s.newConn(nc)
+		if s.add(c) {
+			go s.serve(c)
+		} else {
+			c.close()
+		}
+	}
+}
+
+// isShortage reports whether the system lacks something that it may have again.
+func isShortage(err error) bool {
+	for _, known := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Load() {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	s.serving.Add(1)
+	return true
+}
+
+// serve serves a connection. A panic is a mistake of this program, and ends that connection alone.
+func (s *Server) serve(c *conn) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.config.Logger.Error("a connection of the Redis protocol panicked", "peer", c.address, "panic", v, "stack", string(debug.Stack()))
+		}
+		c.close()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		s.serving.Done()
+	}()
+	c.serve()
+}
+
+// Shutdown ends connections that wait at once, and others with the answer to what has come, or when the context ends.
+// The listener is closed by then.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.closing.Store(true)
+	s.each(func(c *conn) { _ = c.SetReadDeadline(time.Now()) })
+	ended := make(chan struct{})
+	go func() {
+		s.serving.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		s.each(func(c *conn) {
+			c.cancel()
+			_ = c.Close()
+		})
+		<-ended
+		return ctx.Err()
+	}
+}
+
+func (s *Server) each(do func(*conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		do(c)
+	}
+}

@@ -1,0 +1,324 @@
+package resp
+
+import (
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
+)
+
+// throttlePolicy is the name of CL.THROTTLE's policy: a key has one state, whatever the parameters are that it is asked
+// about with.
+const throttlePolicy = "cl.throttle"
+
+// parameters are those of CL.THROTTLE: a token bucket of burst + 1 permits, of which count come in a period.
+type parameters struct{ burst, count, seconds int64 }
+
+// A throttle is what CL.THROTTLE with certain parameters asks.
+type throttle struct {
+	parameters
+	number uint64 // from 1 on
+	policy *stint.Policy
+	taker  stint.Taker // nil: the store is not in this process
+	gone   atomic.Bool // its number may be another's by now
+}
+
+const (
+	maxThrottles = 1023
+	seenSlots    = 1 << 16
+	numberBits   = 1<<10 - 1
+)
+
+// throttles remembers those that were asked for.
+type throttles struct {
+	mu    sync.RWMutex
+	known map[parameters]*throttle
+	all   []*throttle // by their numbers
+
+	// seen is what keys were taken of with last: each slot has the hash of a key, but for its last bits, which are a
+	// throttle's number. TTL says by these how long a state lasts.
+	seen [seenSlots]atomic.Uint64
+	seed maphash.Seed
+}
+
+// of finds a throttle. Their number is bounded, since anybody may ask with any parameters.
+func (t *throttles) of(p parameters, bind func(*stint.Policy) stint.Taker) (*throttle, error) {
+	t.mu.RLock()
+	found := t.known[p]
+	t.mu.RUnlock()
+	if found != nil {
+		return found, nil
+	}
+	limit := stint.TokenBucket(p.burst+1, stint.Per(p.count, time.Duration(p.seconds)*time.Second))
+	limit.MaxDebt = stint.NoDebt
+	policy, err := stint.NewPolicy(throttlePolicy, limit)
+	if err != nil {
+		return nil, stint.Invalid("max_burst, count and period", fmt.Sprintf("%d, %d and %d", p.burst, p.count, p.seconds),
+			"a bucket that fills in less than 10 years")
+	}
+	found = &throttle{parameters: p, policy: policy}
+	if bind != nil {
+		found.taker = bind(policy)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.all) >= maxThrottles {
+		for _, old := range t.all {
+			old.gone.Store(true)
+		}
+		t.known, t.all = map[parameters]*throttle{}, nil
+		for i := range t.seen {
+			t.seen[i].Store(0)
+		}
+	}
+	t.known[p], t.all = found, append(t.all, found)
+	found.number = uint64(len(t.all))
+	return found, nil
+}
+
+func (t *throttles) slot(key string) (slot *atomic.Uint64, hash uint64) {
+	hash = maphash.String(t.seed, key)
+	return &t.seen[hash%seenSlots], hash &^ numberBits
+}
+
+// see notes what a key was taken of with.
+func (t *throttles) see(key string, by *throttle) {
+	slot, hash := t.slot(key)
+	if says := hash | by.number; slot.Load() != says {
+		slot.Store(says)
+	}
+}
+
+// seenBy is what a key was taken of with last, nil if this process does not know it. Where it is alone, and all keys are
+// asked about with the same parameters, it knows.
+func (t *throttles) seenBy(key string, alone bool) *throttle {
+	slot, hash := t.slot(key)
+	says := slot.Load()
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if number := says & numberBits; says&^numberBits == hash && 0 < number && number <= uint64(len(t.all)) {
+		return t.all[number-1]
+	}
+	if alone && len(t.all) == 1 {
+		return t.all[0]
+	}
+	return nil
+}
+
+// Policy implements [Target].
+func (t *throttle) Policy() *stint.Policy { return t.policy }
+
+// Rule implements [Target].
+func (t *throttle) Rule() string { return throttlePolicy }
+
+// Most implements [Target].
+func (t *throttle) Most() int64 { return stint.MaxPermits }
+
+// Fill implements [Target].
+func (t *throttle) Fill(*api.CheckResponse, *stint.Claim, *stint.Decision) {}
+
+// bounds are those of the numbers of CL.THROTTLE, in their order.
+var bounds = [...]struct {
+	name        string
+	least, most int64
+}{
+	{"max_burst", 0, stint.MaxPermits - 1},
+	{"count", 1, stint.MaxPermits},
+	{"period", 1, int64(stint.MaxPeriod / time.Second)},
+	{"quantity", 0, stint.MaxPermits},
+}
+
+// throttled is CL.THROTTLE key max_burst count period [quantity], as redis-cell 0.5 has it.
+func (c *conn) throttled(args [][]byte) {
+	numbers, ok := [len(bounds)]int64{3: 1}, true
+	for i, argument := range args[2:] {
+		n := digits(argument)
+		numbers[i], ok = n, ok && bounds[i].least <= n && n <= bounds[i].most
+	}
+	if !ok {
+		c.wrong(notParameters(args[2:]))
+		return
+	}
+	p, quantity := parameters{numbers[0], numbers[1], numbers[2]}, numbers[3]
+	key, t := c.key(args[1]), c.throttle
+	err := c.server.config.CheckKey(key)
+	if err == nil && (t == nil || t.parameters != p || t.gone.Load()) {
+		t, err = c.server.throttles.of(p, c.server.config.Bind)
+	}
+	if err != nil {
+		c.wrong(err)
+		return
+	}
+	c.throttle = t
+	asked := c.later()
+	asked.claim = stint.Claim{Key: key, Policy: t.policy, Permits: quantity}
+	asked.target, asked.taker, asked.answer = t, t.taker, answerThrottled
+	if quantity == 0 { // to look
+		asked.verb, asked.claim.Permits, asked.taker, asked.answer = stint.Peek, 1, nil, answerLooked
+	}
+}
+
+// notParameters says which numbers of CL.THROTTLE are not right.
+func notParameters(numbers [][]byte) error {
+	var faults []error
+	for i, number := range numbers {
+		faults = append(faults, integer(new(int64), bounds[i].name, number, bounds[i].least, bounds[i].most))
+	}
+	return prefix.Join(faults...)
+}
+
+// answerThrottled answers as redis-cell does: limited, the limit, what is left, and in how many seconds to come again,
+// -1 for an admitted request and one that never will be, and until all is there. A denial says at least 1 second, where
+// redis-cell may say 0.
+func answerThrottled(c *conn, p *pending, d *stint.Decision) {
+	limited, retry := int64(0), int64(-1)
+	if t, ok := p.target.(*throttle); ok && d.Allowed {
+		c.server.throttles.see(p.claim.Key, t)
+	}
+	if !d.Allowed {
+		limited = 1
+		if d.RetryAfter != stint.Never {
+			retry = max(1, seconds(d.RetryAfter))
+		}
+	}
+	c.throttleReply(limited, d, retry)
+}
+
+func answerLooked(c *conn, _ *pending, d *stint.Decision) { c.throttleReply(0, d, -1) }
+
+func (c *conn) throttleReply(limited int64, d *stint.Decision, retry int64) {
+	c.out = append(c.out, "*5\r\n"...)
+	c.integer(limited)
+	c.integer(d.Limit)
+	c.integer(d.Remaining)
+	c.integer(retry)
+	c.integer(seconds(d.ResetAfter))
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// integer reads an argument that is an integer from least to most.
+func integer(to *int64, name string, argument []byte, least, most int64) error {
+	n := digits(argument)
+	if n < least || n > most {
+		return stint.Invalid(name, fmt.Sprintf("%.32s", argument), fmt.Sprintf("an integer from %d to %d", least, most))
+	}
+	*to = n
+	return nil
+}
+
+// digits reads a decimal number of up to ten digits; anything else is -1.
+func digits(text []byte) (n int64) {
+	if len(text) == 0 || len(text) > 10 {
+		return -1
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}
+
+// anyThrottle is a policy that reads each state of CL.THROTTLE as full if it is full, and as not full if it is not, whatever
+// parameters wrote it: no bucket is larger.
+var anyThrottle = func() *stint.Policy {
+	limit := stint.TokenBucket(stint.MaxPermits, stint.Per(stint.MaxPermits, time.Second))
+	limit.MaxDebt = stint.NoDebt
+	policy, err := stint.NewPolicy(throttlePolicy, limit)
+	if err != nil {
+		panic(err) //nolint:forbidigo // a constant
+	}
+	return policy
+}()
+
+func throttleOp(verb stint.Verb, key string, policy *stint.Policy) stint.Op {
+	return stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
+}
+
+// remove is DEL and UNLINK: it resets the states of keys, and says how many there were.
+func (c *conn) remove(args [][]byte) {
+	c.countKeys(args[1:], true)
+}
+
+// exists is EXISTS: it says how many of the keys have states, those with all their permits have none.
+func (c *conn) exists(args [][]byte) {
+	c.countKeys(args[1:], false)
+}
+
+func (c *conn) countKeys(keys [][]byte, remove bool) {
+	var ops []stint.Op
+	for _, key := range keys {
+		ops = append(ops, throttleOp(stint.Peek, string(key), anyThrottle))
+		if remove {
+			ops = append(ops, throttleOp(stint.Reset, string(key), anyThrottle))
+		}
+	}
+	results, ok := c.ask(ops)
+	if !ok {
+		return
+	}
+	n := int64(0)
+	for i := range results {
+		if ops[i].Verb == stint.Peek && results[i].Decision.Remaining < results[i].Decision.Limit {
+			n++
+		}
+	}
+	c.integer(n)
+}
+
+// ask has the store carry out operations of keys that the command names. If it can't, it answers the client.
+func (c *conn) ask(ops []stint.Op) (results []stint.Result, ok bool) {
+	for i := range ops {
+		if err := c.server.config.CheckKey(ops[i].Key); err != nil {
+			c.explain(err)
+			return nil, false
+		}
+	}
+	ctx, leave, err := c.server.config.Enter(c.ctx, c.address, int64(len(ops)))
+	if err != nil {
+		c.explain(err)
+		return nil, false
+	}
+	defer leave()
+	results = make([]stint.Result, len(ops))
+	c.server.config.DecideAll(ctx, ops, results)
+	for i := range results {
+		if results[i].Err != nil {
+			c.explain(results[i].Err)
+			return nil, false
+		}
+	}
+	return results, true
+}
+
+// ttl is TTL and PTTL: how long until a key has all its permits, by what it was taken of with last; -2 if it has.
+func (c *conn) ttl(args [][]byte) {
+	key := string(args[1])
+	by := c.server.throttles.seenBy(key, c.server.config.Bind != nil)
+	ops := []stint.Op{throttleOp(stint.Peek, key, anyThrottle)}
+	if by != nil {
+		ops = append(ops, throttleOp(stint.Peek, key, by.policy))
+	}
+	results, ok := c.ask(ops)
+	if !ok {
+		return
+	}
+	switch {
+	case results[0].Decision.Remaining == results[0].Decision.Limit:
+		c.integer(-2)
+	case by == nil:
+		c.fail("ERR", "the key has a state, and this process does not know by which parameters; EXISTS says whether it has one")
+	case is(args[0], "PTTL"):
+		c.integer(int64((results[1].Decision.ResetAfter + time.Millisecond - 1) / time.Millisecond))
+	default: // rounded, as Redis does
+		c.integer(int64((results[1].Decision.ResetAfter + time.Second/2) / time.Second))
+	}
+}

@@ -1,0 +1,232 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+)
+
+// defaultsShown are the names and defaults of a section of docs/reference/defaults.md.
+func defaultsShown(t *testing.T, section string) map[string]string {
+	t.Helper()
+	_, text, found := strings.Cut(pages(t)["docs/reference/defaults.md"], "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("the page has no section %s", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	shown := map[string]string{}
+	for line := range strings.Lines(text) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || !strings.HasPrefix(cells[1], " `") {
+			continue
+		}
+		var names []string
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+			names = append(names, name[1])
+		}
+		// A comma with a space behind it separates values; one within a number has none.
+		values := strings.Split(strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", ""), ", ")
+		for i, name := range names {
+			switch {
+			case len(values) == len(names):
+				shown[name] = values[i]
+			case len(values) == 1:
+				shown[name] = values[0]
+			default:
+				t.Errorf("%s: %d names and %d values", line, len(names), len(values))
+			}
+		}
+	}
+	return shown
+}
+
+// Every setting of stint.example.yaml with a value stands on the page with the same one, and the page has no other.
+func TestDefaultsOfTheService(t *testing.T) {
+	text, err := os.ReadFile("docs/stint.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{}
+	var walk func(name string, node *yaml.Node)
+	walk = func(name string, node *yaml.Node) {
+		switch node.Kind {
+		case yaml.MappingNode:
+			for i := 0; i < len(node.Content); i += 2 {
+				walk(strings.TrimPrefix(name+"."+node.Content[i].Value, "."), node.Content[i+1])
+			}
+		case yaml.SequenceNode:
+			var values []string
+			for _, element := range node.Content {
+				values = append(values, element.Value)
+			}
+			settings[name] = "[" + strings.Join(values, ", ") + "]"
+		case yaml.ScalarNode:
+			if node.Value != "" {
+				settings[name] = node.Value
+			}
+		default:
+			t.Fatalf("%s: kind %d", name, node.Kind)
+		}
+	}
+	walk("", document.Content[0])
+	shown := defaultsShown(t, "The service")
+	for name, value := range settings {
+		if shown[name] != value {
+			t.Errorf("%s is %q by default, and %q on the page", name, value, shown[name])
+		}
+	}
+	for name := range shown {
+		if _, known := settings[name]; !known {
+			t.Errorf("%s has no default in stint.example.yaml", name)
+		}
+	}
+	if len(settings) < 60 {
+		t.Errorf("only %d settings were found", len(settings))
+	}
+}
+
+// Every field of the library whose comment tells a default has a row, whose value is in that comment.
+func TestDefaultsOfTheLibrary(t *testing.T) {
+	constants := strings.NewReplacer(
+		"DefaultHoldTTL", stint.FormatDuration(stint.DefaultHoldTTL), "DefaultMaxBytes", "1GiB",
+		"DefaultKeyPrefix", redisstore.DefaultKeyPrefix, "DefaultLeaseTime", stint.FormatDuration(redisstore.DefaultLeaseTime),
+		"DefaultMaxHolds", "1000", "DefaultMaxIdleConns", "64", "DefaultHeaders", strings.Join(clientip.DefaultHeaders(), ", "), "DefaultIPv6Prefix", "64",
+	)
+	if memstore.DefaultMaxBytes != 1<<30 || stint.DefaultMaxHolds != 1000 || client.DefaultMaxIdleConns != 64 || clientip.DefaultIPv6Prefix != 64 {
+		t.Error("a constant is not what this test takes it for")
+	}
+	timeouts := map[string]string{"client": stint.FormatDuration(client.DefaultTimeout), "failover": stint.FormatDuration(failover.DefaultTimeout)}
+	told := map[string]string{}
+	for _, structs := range []string{
+		"limit.go Limit", "limiter.go Config", "hold.go Hold", "memstore/memstore.go Config", "redisstore/options.go Options",
+		"redisstore/rueidis/config.go Connection", "failover/failover.go Config", "client/options.go Options", "clientip/config.go Config",
+		"httplimit/middleware.go Config", "httplimit/rules.go RulesConfig", "grpclimit/server.go Config", "enforce/enforce.go Config", "rules/set.go Options",
+	} {
+		name, kind, _ := strings.Cut(structs, " ")
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != kind {
+				return true
+			}
+			fields, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, field := range fields.Fields.List {
+				text := strings.Join(strings.Fields(field.Doc.Text()), " ")
+				_, value, found := strings.Cut(text, "Default: ")
+				if !found {
+					continue
+				}
+				value = constants.Replace(strings.ReplaceAll(value, "DefaultTimeout", timeouts[parsed.Name.Name]))
+				told[parsed.Name.Name+"."+kind+"."+field.Names[0].Name] = value
+			}
+			return false
+		})
+	}
+	shown := defaultsShown(t, "The library")
+	for name, value := range told {
+		if page, has := shown[name]; !has || !strings.Contains(value, page) {
+			t.Errorf("the comment of %s says %q, and the page %q", name, value, page)
+		}
+	}
+	for name := range shown {
+		if _, has := told[name]; !has {
+			// Fields that share a comment with another one.
+			if !slices.Contains([]string{"redisstore.Options.Partitions"}, name) {
+				t.Errorf("the comment of %s tells no default", name)
+			}
+		}
+	}
+	if len(told) < 60 {
+		t.Errorf("only %d fields were found", len(told))
+	}
+}
+
+// The flags of commands have the defaults that the page tells.
+func TestDefaultsOfCommands(t *testing.T) {
+	files, err := filepath.Glob("service/cmd/stint/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no source was found: %v", err)
+	}
+	var source strings.Builder
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	// Flags that are variables with a value of their own, or have it by a name.
+	other := map[string]string{
+		"--server": `"server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second`, "--timeout": `"server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second`,
+		"--method": `"method", http.MethodGet,`, "--for": `b.load.Length = 10 * time.Second`, "--requests": `"requests", bench.MaxRequests,`, "--max-clients": `"max-clients", 10_000_000,`,
+	}
+	_, text, _ := strings.Cut(pages(t)["docs/reference/defaults.md"], "\n## Commands\n")
+	if rows := strings.Count(text, "\n| `--"); rows < 9 {
+		t.Errorf("only %d rows were found", rows)
+	}
+	for line := range strings.Lines(text) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || !strings.HasPrefix(cells[1], " `--") {
+			continue
+		}
+		names := regexp.MustCompile("`--([a-z0-9-]+)`").FindAllStringSubmatch(cells[1], -1)
+		values := strings.Split(strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", ""), ", ")
+		if len(names) != len(values) {
+			t.Errorf("%s: %d names and %d values", line, len(names), len(values))
+			continue
+		}
+		for i, name := range names {
+			found := strings.Contains(source.String(), `"`+name[1]+`", `+values[i]+",") || strings.Contains(source.String(), `"`+name[1]+`", "`+values[i]+`",`)
+			if want, has := other["--"+name[1]]; has {
+				found = strings.Contains(source.String(), want)
+			}
+			if !found {
+				t.Errorf("no command has --%s with the default %s", name[1], values[i])
+			}
+		}
+	}
+}
+
+// Rules that leave out what has a default are rules, and those that leave out what the page calls required are none.
+func TestDefaultsOfRules(t *testing.T) {
+	const limits = "limits: [{algorithm: fixed_window, limit: 1, window: 1m}]"
+	for text, valid := range map[string]bool{
+		"{id: a, scope: global, " + limits + "}":                                  true,
+		"{id: a, scope: per_user, " + limits + "}":                                false,
+		"{id: a, scope: per_user, missing: skip, " + limits + "}":                 true,
+		"{id: a, scope: global, on_exceed: wait, " + limits + "}":                 false,
+		"{id: a, scope: global, on_exceed: wait, max_wait: 1s, " + limits + "}":   true,
+		"{id: a, scope: global, on_exceed: shadow, max_wait: 1s, " + limits + "}": false,
+	} {
+		if _, _, err := file.ParseSet("a.yaml", []byte("rules:\n  - "+text+"\n"), rules.Options{}); (err == nil) != valid {
+			t.Errorf("%s: %v, want it valid: %t", text, err, valid)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package docs_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// programs is the folder with the service, which is built when a test first needs it.
+var programs string
+
+var stintProgram = sync.OnceValues(func() (string, error) {
+	var err error
+	if programs, err = os.MkdirTemp("", "docs"); err != nil {
+		return "", err
+	}
+	program := filepath.Join(programs, "stint")
+	build := exec.CommandContext(context.Background(), "go", "build", "-tags", "grpcnotrace", "-o", program, "./service/cmd/stint")
+	text, err := build.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, text)
+	}
+	return program, err
+})
+
+// A service is a `stint serve` of a page.
+type service struct {
+	api, admin string // HOST:PORT
+	folder     string // of its configuration, stint.yaml
+	program    string
+}
+
+// serve starts the service with a configuration, beside which there are files, until the test ends.
+func serve(t *testing.T, configuration string, files map[string]string, more ...string) *service {
+	t.Helper()
+	program, err := stintProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{folder: t.TempDir(), program: program}
+	for name, text := range files {
+		s.write(t, name, text)
+	}
+	s.write(t, "stint.yaml", configuration)
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), program, append([]string{
+		"serve", "--config", "stint.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+	}, more...)...)
+	command.Dir = s.folder
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stderr, err := command.StderrPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		var log strings.Builder
+		listening := regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			log.WriteString(lines.Text() + "\n")
+			if match := listening.FindStringSubmatch(lines.Text()); match != nil {
+				*map[string]*string{"http": &s.api, "admin": &s.admin}[match[1]] = match[2]
+				if s.api != "" && s.admin != "" {
+					up <- nil
+				}
+			}
+		}
+		up <- errors.New(log.String())
+		t.Log(log.String())
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		<-ended
+		_ = command.Wait()
+	})
+	if err := <-up; err != nil {
+		t.Fatalf("the service does not start:\n%v", err)
+	}
+	return s
+}
+
+// write replaces a file beside the configuration in one step.
+func (s *service) write(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join(s.folder, name)
+	if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shell runs a command as a reader does in the folder of the configuration, at the service's own ports, and returns what it
+// prints.
+func (s *service) shell(t *testing.T, command string) string {
+	t.Helper()
+	command = regexp.MustCompile(`(127\.0\.0\.1|localhost):8080`).ReplaceAllString(command, s.api)
+	command = regexp.MustCompile(`(127\.0\.0\.1|localhost):8079`).ReplaceAllString(command, s.admin)
+	shell := exec.CommandContext(t.Context(), "bash", "-c", command)
+	shell.Dir = s.folder
+	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(s.program)+":"+os.Getenv("PATH"), "STINT_ADMIN=http://"+s.admin)
+	out, err := shell.Output() // curl reports its progress on standard error
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.ReplaceAll(string(out), "\r", ""))
+}
+
+// blocks are the blocks of code of a page in a language.
+func blocks(t *testing.T, page, language string) (found []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		found = append(found, block[1])
+	}
+	return found
+}
+
+// session runs the commands of a page's console blocks, and expects that they print what the page says: line for line, where …
+// stands for anything. A command begins with "$ " and ends before its output; an empty line ends the output. It returns
+// how many commands there were.
+func (s *service) session(t *testing.T, consoles ...string) (commands int) {
+	t.Helper()
+	for _, console := range consoles {
+		for example := range strings.SplitSeq(console, "\n\n") {
+			command, output, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(example), "\\\n", " "), "\n")
+			command, isCommand := strings.CutPrefix(command, "$ ")
+			if !isCommand {
+				t.Fatalf("no command: %s", example)
+			}
+			commands++
+			expectLines(t, command, s.shell(t, command), output)
+		}
+	}
+	return commands
+}
+
+// expectLines reports lines that a command does not print in this order; others may stand between them.
+func expectLines(t *testing.T, command, printed, want string) {
+	t.Helper()
+	lines := strings.Split(printed, "\n")
+	for line := range strings.SplitSeq(want, "\n") {
+		pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(line)), "…", ".*") + "$")
+		at := slices.IndexFunc(lines, func(l string) bool { return pattern.MatchString(strings.TrimSpace(l)) })
+		if at < 0 {
+			t.Errorf("%s\nprints\n%s\nwhich lacks\n%s", command, printed, line)
+			return
+		}
+		lines = lines[at+1:]
+	}
+}

@@ -1,0 +1,492 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/internal/testtraffic"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/storetest"
+)
+
+// shownRules are the rules of a page's n-th document of rules.
+func shownRules(t *testing.T, page string, n int) *rules.Set {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(rules:.*?)```").FindAllSubmatch(text, -1)
+	if len(blocks) <= n {
+		t.Fatalf("%s has %d documents of rules", page, len(blocks))
+	}
+	set, _, err := file.ParseSet(page, blocks[n][1], rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// play lets callers ask for a time, and counts from a time on what each asked for and was admitted.
+func play(until, from time.Duration, callers []testtraffic.Caller, decide func(name string, now time.Duration) bool) (asked, admitted map[string]int) {
+	asked, admitted = map[string]int{}, map[string]int{}
+	testtraffic.Play(until, callers, func(name string, now time.Duration) {
+		yes := decide(name, now)
+		if now < from {
+			return
+		}
+		if asked[name]++; yes {
+			admitted[name]++
+		}
+	})
+	return asked, admitted
+}
+
+// decideBy decides by rules on a pinned clock. A caller's name is the value of the attribute.
+func decideBy(t *testing.T, set *rules.Set, attribute string) func(string, time.Duration) bool {
+	t.Helper()
+	limiter, clock := byRules(t, set)
+	begun := clock.Now()
+	var v enforce.Verdict
+	return func(name string, now time.Duration) bool {
+		clock.Set(begun + stint.Instant(now.Microseconds()))
+		r := rules.Request{Attributes: map[string]string{"organisation": "acme", attribute: name}}
+		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+			t.Fatal(err)
+		}
+		return v.Allowed
+	}
+}
+
+func byRules(t *testing.T, set *rules.Set) (*enforce.Limiter, *storetest.Clock) {
+	t.Helper()
+	clock := storetest.NewClock(still())
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter, clock
+}
+
+// number is a count as people read it.
+func number(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// hasRow reports a row that a page's tables lack.
+func hasRow(t *testing.T, page string, cells ...string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := "| " + strings.Join(cells, " | ") + " |"; !strings.Contains(string(text), row+"\n") {
+		t.Errorf("%s lacks\n%s", page, row)
+	}
+}
+
+const organisationsPage, prioritiesPage = "docs/organisations.md", "docs/priorities.md"
+
+// The decision's table of what teams get in a minute, beside a rule that makes ceilings of floors.
+func TestOrganisations(t *testing.T) {
+	const minute, limit = time.Minute, 60_000
+	shares := map[string]float64{"search": 0.4, "ads": 0.3, "mail": 0.3}
+	all := func(perSecond float64) []testtraffic.Caller {
+		return []testtraffic.Caller{{Name: "search", PerSecond: perSecond}, {Name: "ads", PerSecond: perSecond}, {Name: "mail", PerSecond: perSecond}}
+	}
+	for _, test := range []struct {
+		name    string
+		callers []testtraffic.Caller
+		from    time.Duration // what counts
+		show    []string
+	}{
+		{"search asks alone, 3,000 a second", []testtraffic.Caller{{Name: "search", PerSecond: 3000}}, 0, []string{"search"}},
+		{"all three ask, 1,000 a second each", all(1000), 0, []string{"search", "ads", "mail"}},
+		{
+			"search asks alone for 30 s, then all three: what ads and mail get in the other 30 s",
+			[]testtraffic.Caller{{Name: "search", PerSecond: 3000}, {Name: "ads", PerSecond: 1000, From: 30 * time.Second}, {Name: "mail", PerSecond: 1000, From: 30 * time.Second}},
+			30 * time.Second,
+			[]string{"ads", "mail"},
+		},
+	} {
+		// Of stint the second minute counts, so that what was in the bucket at the beginning does not.
+		late := make([]testtraffic.Caller, len(test.callers))
+		for i, c := range test.callers {
+			if late[i] = c; c.From > 0 {
+				late[i].From += minute
+			}
+		}
+		_, ours := play(2*minute, minute+test.from, late, decideBy(t, shownRules(t, organisationsPage, 0), "team"))
+		_, theirs := play(minute, test.from, test.callers, testtraffic.Ceilings(limit, 0.8, shares))
+		show := func(admitted map[string]int) string {
+			var list []string
+			sum := 0
+			for _, name := range test.show {
+				list = append(list, name+" "+number(admitted[name]))
+				sum += admitted[name]
+			}
+			if test.from == 0 {
+				list = append(list, fmt.Sprintf("%.1f %% of the rate", 100*float64(sum)/limit))
+			}
+			return strings.Join(list, ", ")
+		}
+		hasRow(t, "docs/adr/0020-floors-by-two-primitives.md", test.name, show(ours), show(theirs))
+
+		floor := (minute - test.from).Seconds() * 1000
+		for _, name := range test.show {
+			if float64(ours[name]) < shares[name]*floor-1 {
+				t.Errorf("%s: %s is admitted %d, less than its floor", test.name, name, ours[name])
+			}
+		}
+	}
+}
+
+// A team that comes finds its floor whole, whatever others did; a lone one has a burst of what no floor needs.
+func TestOrganisationsAtOnce(t *testing.T) {
+	decide := decideBy(t, shownRules(t, organisationsPage, 0), "team")
+	burst := func(name string, at time.Duration) (n int) {
+		for decide(name, at) {
+			n++
+		}
+		return n
+	}
+	if n := burst("search", 0); n != 500 {
+		t.Errorf("a lone team has %d at once, want max(200, 1000 - 500)", n)
+	}
+	if n := burst("ads", 0); n != 150 {
+		t.Errorf("ads has %d at once, want its floor of 150", n)
+	}
+	if n := burst("mail", 0); n != 150 {
+		t.Errorf("mail has %d at once, want its floor of 150", n)
+	}
+	if n := burst("", 0) + burst("guests", 0); n != 0 {
+		t.Errorf("others have %d of what the floors need", n)
+	}
+}
+
+// Another organisation, whose teams have the same names, takes nothing of a team's floor.
+func TestOrganisationsApart(t *testing.T) {
+	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
+	burst := func(organisation, team string) (n int) {
+		var v enforce.Verdict
+		for {
+			r := rules.Request{Attributes: map[string]string{"organisation": organisation, "team": team}}
+			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+				t.Fatal(err)
+			}
+			if !v.Allowed {
+				return n
+			}
+			n++
+		}
+	}
+	burst("greedy", "search")
+	burst("acme", "guests")
+	if n := burst("acme", "search"); n != 200 {
+		t.Errorf("search has %d at once, want its floor of 200", n)
+	}
+}
+
+// A team of no organisation is admitted by the page's first rules, as none holds for it.
+func TestTeamOfNoOrganisation(t *testing.T) {
+	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
+	var v enforce.Verdict
+	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || !v.Allowed || v.Rule != nil {
+		t.Errorf("%+v, %v; want it admitted by no rule", v, err)
+	}
+	list := shownRules(t, organisationsPage, 0).Rules()
+	list[0].Missing = rules.MissingDeny
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, _ = byRules(t, set)
+	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || v.Allowed {
+		t.Errorf("%+v, %v; want it denied", v, err)
+	}
+}
+
+// What the page says of resets: each clears what it names, and nothing of the others.
+func TestOrganisationsReset(t *testing.T) {
+	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
+	request := func(team string) *rules.Request {
+		return &rules.Request{Attributes: map[string]string{"organisation": "acme", "team": team}}
+	}
+	burst := func(team string) (n int) {
+		var v enforce.Verdict
+		for {
+			if err := limiter.Decide(t.Context(), request(team), &v); err != nil {
+				t.Fatal(err)
+			}
+			if !v.Allowed {
+				return n
+			}
+			n++
+		}
+	}
+	empty := func() { burst("search"); burst("ads"); burst("mail") }
+	expect := func(after string, want ...int) {
+		t.Helper()
+		got := []int{burst("ads"), burst("mail"), burst("search")}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("after %s ads, mail and search have %v, want %v", after, got, want)
+		}
+	}
+	empty()
+	expect("nothing", 0, 0, 0)
+	if err := limiter.ResetClient(t.Context(), "organisation", "{acme}acme"); err != nil {
+		t.Fatal(err)
+	}
+	expect("a reset of the organisation", 500, 0, 0) // borrowed: the floors are as empty as before
+	if err := limiter.ResetClient(t.Context(), "team", "{acme}ads"); err != nil {
+		t.Fatal(err)
+	}
+	expect("a reset of a floor", 150, 0, 0)
+	var v enforce.Verdict
+	if err := limiter.Settle(t.Context(), request("ads"), 5, &v); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a settlement: %v, want it refused", err)
+	}
+
+	// All floors are reset while the organisation has 200 left: they are late by the rest.
+	limiter, _ = byRules(t, shownRules(t, organisationsPage, 0))
+	empty()
+	for _, team := range []string{"ads", "mail", "search"} {
+		if err := limiter.ResetClient(t.Context(), "team", "{acme}"+team); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("a reset of all floors", 150, 50, 0)
+	empty()
+	for _, rule := range []string{"organisation", "team"} {
+		for _, client := range map[string][]string{"organisation": {"acme"}, "team": {"ads", "mail", "search"}}[rule] {
+			if err := limiter.ResetClient(t.Context(), rule, "{acme}"+client); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect("a reset of everything", 500, 150, 200)
+}
+
+// On a cluster the rules need one partition, and partition_by gives them one.
+func TestOrganisationsOnACluster(t *testing.T) {
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: testredis.StartCluster(t, 3).URL()}, redisstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list := shownRules(t, organisationsPage, 0).Rules()
+	for _, partition := range []string{"", "organisation"} {
+		for i := range list {
+			list[i].PartitionBy = partition
+		}
+		set, err := rules.Compile(list, rules.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v enforce.Verdict
+		refused := 0
+		for _, team := range []string{"search", "ads", "mail"} {
+			r := rules.Request{Attributes: map[string]string{"organisation": "acme", "team": team}}
+			switch err := limiter.Decide(t.Context(), &r, &v); {
+			case errors.Is(err, stint.ErrInvalid):
+				refused++
+			case err != nil || !v.Allowed || v.Via != rules.ViaGuaranteed:
+				t.Errorf("partition_by %q: %s has %+v, %v", partition, team, v, err)
+			}
+		}
+		if (refused > 0) != (partition == "") {
+			t.Errorf("partition_by %q: %d requests are refused", partition, refused)
+		}
+	}
+}
+
+// The page's table of what each class gets.
+func TestPriorities(t *testing.T) {
+	classes := []string{"critical", "normal", "batch"}
+	for _, times := range []float64{1, 2, 3} {
+		callers := []testtraffic.Caller{
+			{Name: "critical", PerSecond: 300 * times}, {Name: "normal", PerSecond: 400 * times}, {Name: "batch", PerSecond: 300 * times},
+		}
+		asked, admitted := play(70*time.Second, 10*time.Second, callers, decideBy(t, shownRules(t, prioritiesPage, 0), "class"))
+		cells := []string{number(int(1000 * times))}
+		for _, class := range classes {
+			cells = append(cells, fmt.Sprintf("%.0f of %.0f (%.0f %%)", float64(admitted[class])/60, float64(asked[class])/60, 100*float64(admitted[class])/float64(asked[class])))
+		}
+		hasRow(t, prioritiesPage, cells...)
+	}
+}
+
+// Critical requests that come in bursts are admitted, as long as they are less than the rate.
+func TestCriticalBursts(t *testing.T) {
+	for _, perSecond := range []float64{300, 600, 900, 950} {
+		rest := (3000 - perSecond) / 2
+		asked, admitted := play(70*time.Second, 10*time.Second, []testtraffic.Caller{
+			{Name: "normal", PerSecond: rest},
+			{Name: "batch", PerSecond: rest},
+			{Name: "critical", PerSecond: perSecond, Every: 100 * time.Millisecond},
+		}, decideBy(t, shownRules(t, prioritiesPage, 0), "class"))
+		part := float64(admitted["critical"]) / float64(asked["critical"])
+		t.Logf("critical %v/s: %.2f %% of %d; normal %d, batch %d", perSecond, 100*part, asked["critical"], admitted["normal"], admitted["batch"])
+		if part < 0.99 {
+			t.Errorf("%v a second: %.2f %% is admitted", perSecond, 100*part)
+		}
+	}
+}
+
+// What batch jobs leave is a burst of the others: how long it lasts.
+func TestWhatClassesKeep(t *testing.T) {
+	for _, test := range []struct {
+		perSecond float64
+		lasts     time.Duration
+	}{{1100, 4 * time.Second}, {2000, 400 * time.Millisecond}, {3000, 200 * time.Millisecond}} {
+		decide := decideBy(t, shownRules(t, prioritiesPage, 0), "class")
+		denied := time.Duration(0)
+		play(20*time.Second, 0, []testtraffic.Caller{{Name: "batch", PerSecond: 3000}, {Name: "critical", PerSecond: test.perSecond, From: 10 * time.Second}},
+			func(name string, now time.Duration) bool {
+				yes := decide(name, now)
+				if name == "critical" && !yes && denied == 0 {
+					denied = now - 10*time.Second
+				}
+				return yes
+			})
+		if math.Abs(denied.Seconds()/test.lasts.Seconds()-1) > 0.01 {
+			t.Errorf("at %v a second it lasts %v, want %v", test.perSecond, denied, test.lasts)
+		}
+	}
+}
+
+// What the page says of a request that has floors and a class: a batch request borrows down to 700.
+func TestClassesWithFloors(t *testing.T) {
+	limiter, _ := byRules(t, shownRules(t, prioritiesPage, 1))
+	admitted := func(team, class string) (n int) {
+		var v enforce.Verdict
+		for {
+			r := rules.Request{Attributes: map[string]string{"team": team, "class": class}}
+			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+				t.Fatal(err)
+			}
+			if !v.Allowed {
+				return n
+			}
+			n++
+		}
+	}
+	for _, step := range []struct {
+		team, class string
+		want        int
+	}{{"guests", "batch", 300}, {"search", "batch", 300}, {"guests", "critical", 0}, {"ads", "batch", 200}} {
+		if n := admitted(step.team, step.class); n != step.want {
+			t.Errorf("%s of class %s has %d, want %d", step.team, step.class, n, step.want)
+		}
+	}
+}
+
+// The page's function admits batch jobs while more than 40 are left.
+func TestKeep(t *testing.T) {
+	store := memstore.New(memstore.Config{Now: still})
+	policy, err := stint.NewPolicy("api", stint.TokenBucket(100, stint.PerSecond(10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		batch    bool
+		admitted int
+	}{{true, 60}, {false, 40}} {
+		n := 0
+		for {
+			yes, err := admit(t.Context(), store, policy, "ann", want.batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yes {
+				break
+			}
+			n++
+		}
+		if n != want.admitted {
+			t.Errorf("batch %v: %d are admitted, want %d", want.batch, n, want.admitted)
+		}
+	}
+}
+
+func admit(ctx context.Context, store stint.Store, policy *stint.Policy, user string, batch bool) (bool, error) {
+	claim := stint.Claim{Key: user, Policy: policy, Permits: 1}
+	if batch {
+		claim.Keep = 40 // of 100: batch jobs are denied while 40 or fewer are left
+	}
+	decision, err := store.Decide(ctx, stint.Op{Claim: claim})
+	return decision.Allowed, err
+}
+
+// A customer has what is included in each month, and then what is extra, and the verdict says which.
+func TestIncludedThenPaid(t *testing.T) {
+	limiter, clock := byRules(t, shownRules(t, organisationsPage, 2))
+	by := map[string]int{}
+	decide := func() bool {
+		var v enforce.Verdict
+		r := rules.Request{Attributes: map[string]string{"customer": "ann"}}
+		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+			t.Fatal(err)
+		}
+		by[v.Via]++
+		return v.Allowed
+	}
+	for range 150_000 {
+		if !decide() {
+			t.Fatal("denied", by)
+		}
+	}
+	if decide() {
+		t.Error("more is admitted than there is")
+	}
+	clock.Advance(31 * 24 * time.Hour)
+	decide()
+	if by[rules.ViaLimits] != 100_001 || by[rules.ViaOtherwise] < 50_000 {
+		t.Error(by)
+	}
+}
+
+// The three levels of the page: what ann has at once of her own, of her team's floor and of the organisation.
+func TestThreeLevels(t *testing.T) {
+	limiter, _ := byRules(t, shownRules(t, organisationsPage, 1))
+	by := map[string]int{}
+	for {
+		var v enforce.Verdict
+		r := rules.Request{User: "ann", Attributes: map[string]string{"team": "ads"}}
+		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+			t.Fatal(err)
+		}
+		if !v.Allowed {
+			break
+		}
+		by[v.Via]++
+	}
+	if by[rules.ViaGuaranteed] != 20 || by[rules.ViaBorrowed] != 50 {
+		t.Error(by)
+	}
+}

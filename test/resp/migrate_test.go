@@ -1,0 +1,91 @@
+package resp_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// migrating is a page about changing over.
+func migrating(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/migrate/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The commands for those who come from Bucket4j do what the page says, by its configuration. Its buckets refill slower here,
+// so that they do not while the test runs.
+func TestFromBucket4j(t *testing.T) {
+	t.Parallel()
+	guide := migrating(t, "bucket4j.md")
+	policies := strings.NewReplacer("1000/1m", "1/1d", "50/1s", "1/1d").Replace(block(t, guide, "yaml", 0))
+	s := startService(t, memory, policies)
+	http := regexp.MustCompile(`msg=listening service=http addr=(\S+)`).FindStringSubmatch(s.log())
+	if http == nil {
+		t.Fatalf("no listener for HTTP:\n%s", s.log())
+	}
+	commands := strings.Split(strings.TrimSpace(block(t, guide, "sh", 0)), "\n")[1:]
+	wants := []string{`"allowed":true,.*"remaining":100,`, `(?s)allowed\n0\n`, `"applied":-400`, `"remaining":500,.*"allowed":true`}
+	if len(commands) != len(wants) {
+		t.Fatalf("the page has %d commands", len(commands))
+	}
+	for i, command := range commands {
+		command = strings.NewReplacer("127.0.0.1:8080", http[1], "6390", s.port()).Replace(command)
+		if got := program(t, "", "sh", "-c", command); !regexp.MustCompile(wants[i]).MatchString(got) {
+			t.Errorf("%s\nanswers %s\nwant %s", command, got, wants[i])
+		}
+	}
+	if got := program(t, "", "redis-cli", "-p", s.port(), "STINT.CHECK", "api", "user:42", "501"); !strings.Contains(got, "ERR permits") {
+		t.Errorf("more than the capacity: %s", got)
+	}
+	if got := program(t, "", "redis-cli", "-p", s.port(), "STINT.CHECK", "quota", "user:42", "400"); !strings.Contains(got, "FIXED_WINDOW") {
+		t.Errorf("the quota: %s", got)
+	}
+}
+
+// What was sent to redis-cell is sent to stint, by a client of its own.
+func TestFromRedisCell(t *testing.T) {
+	t.Parallel()
+	s := startInMemory(t)
+	guide := strings.ReplaceAll(migrating(t, "redis-cell.md"), "6390", s.port())
+	asked := strings.Split(strings.TrimSpace(block(t, guide, "sh", 0)), "\n")[1]
+	if got := program(t, "", "sh", "-c", asked); got != "0\n16\n15\n-1\n2\n" {
+		t.Errorf("%s answers %q", asked, got)
+	}
+
+	ctx, addr := t.Context(), s.addr
+	t.Run("before", func(t *testing.T) {
+		data := redis.NewClient(&redis.Options{Addr: addr}) // the Redis that had the module
+		reply, err := data.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := reply[0] == 1
+		if err := data.Close(); limited || err != nil {
+			t.Errorf("limited: %v, %v", limited, err)
+		}
+	})
+	t.Run("after", func(t *testing.T) {
+		limits := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}) // a command that is sent again takes again
+		reply, err := limits.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := reply[0] == 1
+		if err := limits.Set(ctx, "a", "b", 0).Err(); err == nil || !strings.Contains(err.Error(), "unknown command") {
+			t.Errorf("a command of data: %v", err)
+		}
+		if err := limits.Eval(ctx, `return redis.call("CL.THROTTLE", "a", 1, 1, 1)`, nil).Err(); err == nil {
+			t.Error("a script was run")
+		}
+		if err := limits.Close(); limited || err != nil {
+			t.Errorf("limited: %v, %v", limited, err)
+		}
+	})
+}

@@ -1,0 +1,230 @@
+package resp_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patienceSeconds are the seconds that may pass between two steps of a test on a busy machine.
+const patienceSeconds = int64(patience / time.Second)
+
+// A wire is a connection on which commands are sent as bytes, and each reply is read as a line of text:
+//
+//	OK        +OK
+//	"text"    $4 text
+//	7         :7
+//	null      $-1, *-1 or _
+//	true      #t
+//	[7 "a"]   an array
+//	{"a": 7}  a map
+//	ERR text  -ERR text
+type wire struct {
+	t    *testing.T
+	conn net.Conn
+	read *bufio.Reader
+}
+
+func dial(t *testing.T, s *service) *wire {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.addr)
+	if err == nil {
+		err = conn.SetDeadline(time.Now().Add(patience))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &wire{t, conn, bufio.NewReader(conn)}
+}
+
+// words is a command as all clients write it: an array of bulk strings.
+func words(args ...string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "*%d\r\n", len(args))
+	for _, arg := range args {
+		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	return text.String()
+}
+
+// send sends commands at once.
+func (w *wire) send(commands ...string) {
+	w.t.Helper()
+	if _, err := io.WriteString(w.conn, strings.Join(commands, "")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// reply reads the next reply.
+func (w *wire) reply() string {
+	w.t.Helper()
+	text, err := w.next()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return text
+}
+
+// array reads the head of a reply that is an array, whose elements are replies.
+func (w *wire) array() (n int) {
+	w.t.Helper()
+	line, err := w.read.ReadString('\n')
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(line, "*%d\r\n", &n); err != nil {
+		w.t.Fatalf("%q is no array", line)
+	}
+	return n
+}
+
+// do carries out a command, which is written as words with spaces between them.
+func (w *wire) do(command string) string {
+	w.t.Helper()
+	w.send(words(strings.Fields(command)...))
+	return w.reply()
+}
+
+// expect carries out a command, whose reply is to match a pattern from its beginning to its end.
+func (w *wire) expect(command, pattern string) {
+	w.t.Helper()
+	w.send(words(strings.Fields(command)...))
+	w.compare(said{command, pattern})
+}
+
+var (
+	// The parts of a pattern that are not taken literally: an answer of CL.THROTTLE, ~N, and .*
+	special  = regexp.MustCompile(`\[[01] \d+ \d+ -?\d+ \d+\]|~\d+|\.\*`)
+	throttle = regexp.MustCompile(`^(\[[01] \d+ \d+) (-?\d+) (\d+)\]$`)
+)
+
+// matches reports whether a reply is that of a pattern, in which .* stands for anything and ~N for N seconds, of which
+// some may have passed. So it is with the seconds of an answer of CL.THROTTLE.
+func matches(pattern, reply string) bool {
+	var expression strings.Builder
+	var seconds []string
+	at := 0
+	for _, part := range special.FindAllStringIndex(pattern, -1) {
+		expression.WriteString(regexp.QuoteMeta(pattern[at:part[0]]))
+		text := pattern[part[0]:part[1]]
+		at = part[1]
+		switch text[0] {
+		case '.':
+			expression.WriteString(text)
+		case '~':
+			expression.WriteString(`(-?\d+)`)
+			seconds = append(seconds, text[1:])
+		default:
+			parts := throttle.FindStringSubmatch(text)
+			expression.WriteString(regexp.QuoteMeta(parts[1]) + ` (-?\d+) (\d+)\]`)
+			seconds = append(seconds, parts[2:]...)
+		}
+	}
+	expression.WriteString(regexp.QuoteMeta(pattern[at:]))
+	found := regexp.MustCompile("^(?s:" + expression.String() + ")$").FindStringSubmatch(reply)
+	if found == nil {
+		return false
+	}
+	for i, want := range seconds {
+		n, err := strconv.ParseInt(want, 10, 64)
+		got, err2 := strconv.ParseInt(found[i+1], 10, 64)
+		if err != nil || err2 != nil || !isAbout(got, n) {
+			return false
+		}
+	}
+	return true
+}
+
+// isAbout reports whether so many seconds are those that are wanted, or some less, if these are many.
+func isAbout(got, want int64) bool {
+	if want < 60 {
+		return got == want
+	}
+	return want-patienceSeconds <= got && got <= want
+}
+
+// ended reports whether the service has ended the connection.
+func (w *wire) ended() bool {
+	_, err := w.read.ReadByte()
+	return errors.Is(err, io.EOF)
+}
+
+func (w *wire) next() (string, error) {
+	line, err := w.read.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line, whole := strings.CutSuffix(line, "\r\n")
+	if !whole || line == "" {
+		return "", fmt.Errorf("the line %q is no reply", line)
+	}
+	kind, rest := line[0], line[1:]
+	switch kind {
+	case '+', '-':
+		return rest, nil
+	case ':':
+		_, err = strconv.ParseInt(rest, 10, 64)
+		return rest, err
+	case '_':
+		return "null", nil
+	case '#':
+		return map[string]string{"t": "true", "f": "false"}[rest], nil
+	}
+	n, err := strconv.Atoi(rest)
+	if err != nil {
+		return "", fmt.Errorf("the line %q is no reply", line)
+	}
+	if n < 0 {
+		return "null", nil
+	}
+	switch kind {
+	case '$':
+		text := make([]byte, n+2)
+		_, err = io.ReadFull(w.read, text)
+		if err == nil && string(text[n:]) != "\r\n" {
+			err = fmt.Errorf("the text %q has no end", text)
+		}
+		return strconv.Quote(string(text[:n])), err
+	case '*':
+		items, err := w.items(n)
+		return "[" + strings.Join(items, " ") + "]", err
+	case '%':
+		items, err := w.items(2 * n)
+		var pairs []string
+		for i := 0; i+1 < len(items); i += 2 {
+			pairs = append(pairs, items[i]+": "+items[i+1])
+		}
+		return "{" + strings.Join(pairs, " ") + "}", err
+	default:
+		return "", fmt.Errorf("the line %q is no reply", line)
+	}
+}
+
+func (w *wire) items(n int) (items []string, err error) {
+	for range n {
+		item, err := w.next()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// until waits for something that will come.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
