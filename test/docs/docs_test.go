@@ -17,7 +17,7 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{
-		"*.md", "docs/*.md", "docs/migrate/*.md", "docs/reference/*.md", "docs/internals/*.md", "docs/adr/*.md", "bench/*.md",
+		"*.md", "docs/*.md", "docs/ko/*.md", "docs/migrate/*.md", "docs/reference/*.md", "docs/internals/*.md", "docs/adr/*.md", "bench/*.md",
 		"examples/*/README.md",
 	} {
 		files, err := filepath.Glob(pattern)
