@@ -21,8 +21,8 @@ type domainFollower struct {
 	logger  *slog.Logger
 }
 
-// followDomains follows files until the returned function is called. With strict the first domains have to be good; else
-// those with faults are refused, and there are none until they are mended.
+// followDomains puts the domains of files in force, and follows the files until the returned function is called. With strict
+// the first domains have to be good; else those with faults are refused, and there are none until they are mended.
 func followDomains(
 	ctx context.Context,
 	from file.Texts,
@@ -35,11 +35,14 @@ func followDomains(
 	}
 	f := &domainFollower{path: from.Path, service: service, logger: logger}
 	watch, err := from.Watch(logger, f.take)
-	if err == nil && strict {
-		err = watch.Read()
-	}
 	if err != nil {
 		return nil, misconfigured(err)
+	}
+	if err := watch.Read(); err != nil {
+		if strict {
+			return nil, misconfigured(err)
+		}
+		f.refuse(err)
 	}
 	return background(ctx, func(ctx context.Context) { watch.Follow(ctx, f.refuse) }), nil
 }
