@@ -357,20 +357,20 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 // and that of the client's override. They carry no cost. The error wraps stint.ErrInvalid:
 // there is no such rule, or it can have no such client.
 func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) {
-	c, key, o, err := s.client(id, client)
+	c, err := s.client(id, client)
 	if err != nil {
 		return nil, err
 	}
-	groups := c.own.groups
-	if o != nil {
-		groups = slices.Concat(groups, o.groups)
+	groups := c.rule.own.groups
+	if c.override != nil {
+		groups = slices.Concat(groups, c.override.groups)
 	}
 	for _, g := range groups {
-		claims = append(claims, stint.Claim{Key: key, Policy: g.policy})
+		claims = append(claims, stint.Claim{Key: c.key, Policy: g.policy})
 	}
-	for _, policy := range []*stint.Policy{c.floorOf(key), c.borrow} {
+	for _, policy := range []*stint.Policy{c.floor, c.rule.borrow} {
 		if policy != nil {
-			claims = append(claims, stint.Claim{Key: key, Policy: policy})
+			claims = append(claims, stint.Claim{Key: c.key, Policy: policy})
 		}
 	}
 	return claims, nil
@@ -379,35 +379,42 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 // ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of 1. Errors are those
 // of ClientClaims.
 func (s *Set) ClientMatch(id, client string) (Matched, error) {
-	c, key, o, err := s.client(id, client)
+	c, err := s.client(id, client)
 	if err != nil {
 		return Matched{}, err
 	}
-	if o == nil {
-		o = &c.own
-	}
-	h := Matched{Rule: &c.Rule, Client: key}
-	for i, policy := range []*stint.Policy{c.floorOf(key), c.borrow} {
+	h := Matched{Rule: &c.rule.Rule, Client: c.key}
+	for i, policy := range []*stint.Policy{c.floor, c.rule.borrow} {
 		if policy != nil {
-			h.add(stint.Claim{Key: key, Policy: policy, Permits: 1}, []string{ViaGuaranteed, ViaBorrowed}[i])
+			h.add(stint.Claim{Key: c.key, Policy: policy, Permits: 1}, []string{ViaGuaranteed, ViaBorrowed}[i])
 		}
 	}
-	if c.parent != nil {
+	if c.rule.parent != nil {
 		if h.Claim.Policy == nil {
 			h.Outcome = Included
 		}
 		return h, nil
 	}
-	return h, h.decideBy(c, o, key, func(*Cost) (int64, error) { return 1, nil }, 0)
+	return h, h.decideBy(c.rule, cmp.Or(c.override, &c.rule.own), c.key, func(*Cost) (int64, error) { return 1, nil }, 0)
 }
 
-// client finds the rule, the key and the override of a client, which is nil if it has none.
-func (s *Set) client(id, client string) (c *compiled, key string, o *terms, err error) {
-	if c = s.byID[id]; c == nil {
-		return nil, "", nil, stint.Invalid("rule", id, "the ID of a rule in force")
+// A known client is one that was named, and not found in a request.
+type known struct {
+	rule     *compiled
+	key      string
+	override *terms        // nil: none
+	floor    *stint.Policy // nil: none
+}
+
+// client finds what a rule has of a client.
+func (s *Set) client(id, client string) (k known, err error) {
+	c := s.byID[id]
+	if c == nil {
+		return known{}, stint.Invalid("rule", id, "the ID of a rule in force")
 	}
-	if key, err = c.clientKey(client, s.bits, false); err != nil {
-		return nil, "", nil, err
+	k.rule = c
+	if k.key, err = c.clientKey(client, s.bits, false); err != nil {
+		return known{}, err
 	}
 	_, client, _ = c.cutPartition(client)
 	if parts, err := splitKey("key", client, ""); err == nil { // not one that is counted by address
@@ -416,9 +423,9 @@ func (s *Set) client(id, client string) (c *compiled, key string, o *terms, err 
 		if at := slices.Index(c.Scope, PerIP); at >= 0 {
 			address = parts[at].text
 		}
-		o = c.overrideOf(text, start, address, &buffer)
+		k.override, k.floor = c.overrideOf(text, start, address, &buffer), c.floorOf(text)
 	}
-	return c, key, o, nil
+	return k, nil
 }
 
 // overrideOf is the override of a client: its own, else that of the longest network that has its address; nil if there

@@ -76,7 +76,9 @@ type Rule struct {
 	// and beside them what they Borrow. It has no limits of its own then. A request that both rules match is decided by this
 	// one, and charged to both; one that only the other matches leaves what the floors need. Default: "", none.
 	Within string `doc:"within"`
-	// Guaranteed are the floors of clients, by their keys as overrides have them, without networks. Others have none.
+	// Guaranteed are the floors of clients, by their keys as overrides have them, without networks. Others have none. Where
+	// the scope begins with that of the rule in Within, all keys may leave those parts out: then each client of that rule has
+	// these floors.
 	// Together they have at most the capacity and the refill of the limit that they are within; within a rule that has
 	// floors itself, those of its smallest one. With Within only.
 	Guaranteed map[string]Floor `doc:"guaranteed"`

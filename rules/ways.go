@@ -2,26 +2,15 @@ package rules
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/stint-go/stint"
 )
 
 // A level is a rule with the client that it counts of a request.
 type level struct {
-	rule *compiled
-	key  string
-}
-
-// floor is the client's, nil if it has none.
-func (l *level) floor() *stint.Policy { return l.rule.floorOf(l.key) }
-
-// floorOf is the floor of a client, by its key. It is the same in all partitions.
-func (c *compiled) floorOf(key string) *stint.Policy {
-	if c.PartitionBy != "" && strings.HasPrefix(key, "{") {
-		_, key, _ = strings.Cut(key, "}")
-	}
-	return c.floors[key]
+	rule  *compiled
+	key   string
+	floor *stint.Policy // nil: the client has none
 }
 
 // free is what no floor within the level needs of a policy.
@@ -30,13 +19,13 @@ func (l *level) free(policy *stint.Policy) int64 { return policy.Limit(0).Capaci
 // findLevels finds the levels of a rule that is within others, its own last. If the client of one is not limited, its outcome
 // says why.
 func (m *Matches) findLevels(c *compiled, key string, ending bool) Outcome {
-	m.levels = append(m.levels[:0], level{c, key})
+	m.levels = append(m.levels[:0], level{c, key, c.floorOf(m.key)})
 	for p := c.parent; p != nil; p = p.parent {
 		key, _, outcome := m.client(&match{compiled: p}, ending)
 		if outcome != Limited {
 			return outcome
 		}
-		m.levels = append(m.levels, level{p, key})
+		m.levels = append(m.levels, level{p, key, p.floorOf(m.key)})
 	}
 	slices.Reverse(m.levels)
 	return Limited
@@ -48,7 +37,7 @@ func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 	last := len(levels) - 1
 	root := levels[0].rule.own.groups[0].policy
 	known := 0 // levels with a floor, from the outermost one inwards without a gap
-	for known < last && levels[known+1].floor() != nil {
+	for known < last && levels[known+1].floor != nil {
 		known++
 	}
 	for at := known; at >= 0; at-- {
@@ -62,7 +51,7 @@ func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 		for i := at; i >= 0; i-- {
 			policy, keep := root, int64(0)
 			if i > 0 {
-				policy = levels[i].floor()
+				policy = levels[i].floor
 			}
 			if i == at {
 				keep = levels[i].rule.kept

@@ -12,14 +12,6 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 )
 
-// A Floor is what a client is sure of within the limit of another rule: a token bucket.
-type Floor struct {
-	// Capacity is the burst, 1 to stint.MaxPermits.
-	Capacity int64 `doc:"capacity" is:"integer 1 1000000000"`
-	// Refill is the rate. It has no default.
-	Refill stint.Rate `doc:"refill" is:"rate"`
-}
-
 // Borrow says how much clients may use of a limit beyond what they are sure of. The zero value is nothing.
 type Borrow struct {
 	// Any is all that no floor needs.
@@ -60,7 +52,8 @@ type family struct {
 	otherwise     *compiled
 	usedBy        *compiled // whose Within or Otherwise names the rule
 
-	floors map[string]*stint.Policy // by the client's key
+	outer  int                      // how many parts of a client's key the names of its floors leave out
+	floors map[string]*stint.Policy // by the client's key behind those
 	borrow *stint.Policy            // nil: no ceiling
 	kept   int64                    // the sum of the child's floors
 }
@@ -115,54 +108,6 @@ func (r *Rule) validateWithin(f *faults) {
 	}
 }
 
-// validateFloors reports what is wrong with each client that has a floor or a weight.
-func (r *Rule) validateFloors(f *faults) {
-	seen := make(map[string]bool, len(r.Guaranteed))
-	for _, key := range slices.Sorted(maps.Keys(r.Guaranteed)) {
-		param, floor := r.floorParam("guaranteed", key), r.Guaranteed[key]
-		r.validateFloorKey(f, param, key, seen)
-		if err := floor.limit().Validate(); err != nil {
-			f.add(param, prefix.Errorf("%s: %w", param, err))
-		} else if cost := max(1, r.Cost.Permits); floor.Capacity < cost {
-			f.invalid(param+".capacity", floor.Capacity, fmt.Sprintf("%d or more, what a request costs: less admits none", cost))
-		}
-	}
-	clear(seen)
-	for _, key := range slices.Sorted(maps.Keys(r.Weights)) {
-		param, w := r.floorParam("weights", key), r.Weights[key]
-		r.validateFloorKey(f, param, key, seen)
-		if w < 1 || w > stint.MaxPermits {
-			f.invalid(param, w, fmt.Sprintf("1 to %d", stint.MaxPermits))
-		}
-	}
-}
-
-// validateFloorKey reports a client that the rule can't have, or that is there already under another spelling.
-func (r *Rule) validateFloorKey(f *faults, param, key string, seen map[string]bool) {
-	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
-		return // a fault of its own
-	}
-	client, _, err := r.readKey(param, key, f.bits, false)
-	if err != nil {
-		f.add(param, err)
-		return
-	}
-	if seen[client] {
-		f.invalid(param, r.shownKey(key), "each client once")
-	}
-	seen[client] = true
-}
-
-// floorParam is the part of a rule in which a client's floor is. More people read it than an API key.
-func (r *Rule) floorParam(param, key string) string {
-	if r.counts(PerAPIKey) {
-		return param
-	}
-	return param + "." + key
-}
-
-func (f *Floor) limit() stint.Limit { return stint.TokenBucket(f.Capacity, f.Refill).Named(floorName) }
-
 func (b *Borrow) limit() stint.Limit {
 	return stint.TokenBucket(b.Rate.Permits, b.Rate).Named(borrowName)
 }
@@ -178,7 +123,7 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 	}
 	some := false
 	for _, c := range s.rules {
-		c.family = family{}
+		c.family = family{outer: len(c.Scope) - len(c.floorNames().Scope)}
 		some = some || c.Within != "" || c.Otherwise != ""
 	}
 	if !some {
@@ -211,6 +156,10 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 			continue
 		case param == "within" && other.PartitionBy != c.PartitionBy:
 			fault(c, param, name, "a rule with the same partition_by, since floors of several partitions can't share one limit")
+			continue
+		case c.outer > 0 && !slices.Equal(c.Scope[:c.outer], other.Scope):
+			fault(c, c.floorsParam(), plain("of clients by the end of the scope"),
+				fmt.Sprintf("clients with all parts of the scope, or with those behind the scope of rule %s, if this one begins with it", name))
 			continue
 		case len(other.Costs) > 0 || len(c.Costs) > 0 || slices.ContainsFunc(c.Overrides, func(o Override) bool { return len(o.Costs) > 0 }):
 			fault(c, param, name, "rules whose limits have no costs of their own")
@@ -325,14 +274,10 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 		}
 	}
 	if c.parent.parent != nil && len(c.parent.floors) == 0 && len(c.Guaranteed)+len(c.Weights) > 0 {
-		param, n := "guaranteed", len(c.Guaranteed)
-		if n == 0 {
-			param, n = "weights", len(c.Weights)
-		}
-		fault(c, param, n, "none, since no client of rule "+c.Within+" has a floor that could hold them")
+		fault(c, c.floorsParam(), len(c.Guaranteed)+len(c.Weights), "none, since no client of rule "+c.Within+" has a floor that could hold them")
 		return nil
 	}
-	floors := c.Guaranteed
+	names, floors := c.floorNames(), c.Guaranteed
 	if len(c.Weights) > 0 {
 		if floors = c.shareOut(capacity, rate, fault); floors == nil {
 			return nil
@@ -342,7 +287,7 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 	sum, rates := int64(0), new(big.Int)
 	for _, name := range slices.Sorted(maps.Keys(floors)) {
 		floor := floors[name]
-		key, _, err := c.readKey(c.floorParam("guaranteed", name), name, 0, false)
+		key, _, err := names.readKey(names.floorParam("guaranteed", name), name, 0, false)
 		if err != nil {
 			return err
 		}
@@ -350,9 +295,7 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 		if err != nil {
 			return err
 		}
-		if c.floors[key] = policy; c.PartitionBy != "" {
-			c.floors[hashed([]byte(key))] = policy // which a key behind a long tag is
-		}
+		c.floors[key] = policy
 		sum += floor.Capacity
 		rates.Add(rates, scaled(floor.Refill))
 	}
@@ -363,11 +306,7 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 		}
 	}
 	c.parent.kept = sum
-	param := "guaranteed"
-	if len(c.Weights) > 0 {
-		param = "weights"
-	}
-	holds := fmt.Sprintf("what rule %s has", c.Within)
+	param, holds := c.floorsParam(), fmt.Sprintf("what rule %s has", c.Within)
 	if c.parent.parent != nil {
 		holds = fmt.Sprintf("what the smallest floor of rule %s has", c.Within)
 	}
@@ -405,7 +344,7 @@ func (s *Set) Mixed(id string) string {
 	for _, scope := range c.parent.Scope {
 		if scope != Global && scope != Custom(c.PartitionBy) && !slices.Contains(c.Scope, scope) {
 			return fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another; "+
-				"tell them apart by the same partition_by in both rules, or by %s in its scope", c.parent.ID, scope)
+				"tell them apart by the same partition_by in both rules, or begin its scope with %s", c.parent.ID, scope)
 		}
 	}
 	return ""
@@ -458,17 +397,17 @@ func (c *compiled) shareOut(capacity int64, rate stint.Rate, fault func(*compile
 	for _, w := range c.Weights {
 		total += w
 	}
-	floors := make(map[string]Floor, len(c.Weights))
+	names, floors := c.floorNames(), make(map[string]Floor, len(c.Weights))
 	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
 		w := c.Weights[name]
 		share := new(big.Int).Mul(big.NewInt(capacity), big.NewInt(9*w))
 		share.Quo(share, big.NewInt(10*total))
 		part, ok := partOf(rate, w, total)
 		if least := max(1, c.Cost.Permits); !ok {
-			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s", rate, stint.FormatDuration(stint.MaxPeriod)))
+			fault(c, names.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s", rate, stint.FormatDuration(stint.MaxPeriod)))
 			return nil
 		} else if share.Int64() < least && least > 1 {
-			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the capacity of at least %d, what a request costs; it is %d", least, share))
+			fault(c, names.floorParam("weights", name), w, fmt.Sprintf("a part of the capacity of at least %d, what a request costs; it is %d", least, share))
 			return nil
 		}
 		floors[name] = Floor{max(1, share.Int64()), part}

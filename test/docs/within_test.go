@@ -205,6 +205,30 @@ func TestOrganisationsApart(t *testing.T) {
 	}
 }
 
+// Each API key has the floors of models, whatever another key uses.
+func TestFloorsOfEachKey(t *testing.T) {
+	limiter, _ := byRules(t, shownRules(t, organisationsPage, 2))
+	burst := func(key, model string) (n int) {
+		var v enforce.Verdict
+		for r := (rules.Request{APIKey: key, Attributes: map[string]string{"model": model}}); ; n++ {
+			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+				t.Fatal(err)
+			}
+			if !v.Allowed {
+				return n
+			}
+		}
+	}
+	for _, key := range []string{"k1", "k2"} {
+		if n := burst(key, "small"); n != 80 {
+			t.Errorf("key %s: the small model has %d at once, want the 80 that no floor needs", key, n)
+		}
+		if n := burst(key, "large"); n != 20 {
+			t.Errorf("key %s: the large model has %d at once, want its floor of 20", key, n)
+		}
+	}
+}
+
 // A team of no organisation is admitted by the page's first rules, as none holds for it.
 func TestTeamOfNoOrganisation(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
@@ -445,7 +469,7 @@ func admit(ctx context.Context, store stint.Store, policy *stint.Policy, user st
 
 // A customer has what is included in each month, and then what is extra, and the verdict says which.
 func TestIncludedThenPaid(t *testing.T) {
-	limiter, clock := byRules(t, shownRules(t, organisationsPage, 2))
+	limiter, clock := byRules(t, shownRules(t, organisationsPage, 3))
 	by := map[string]int{}
 	decide := func() bool {
 		var v enforce.Verdict

@@ -173,7 +173,7 @@ func TestRulesOfMixedFloors(t *testing.T) {
 `
 	for partition, want := range map[string]string{
 		"": "warning: rule team: all clients of rule org have its floors in common, so one can use up those of another; " +
-			"tell them apart by the same partition_by in both rules, or by custom:org in its scope\n",
+			"tell them apart by the same partition_by in both rules, or begin its scope with custom:org\n",
 		" partition_by: org,": "",
 	} {
 		path := writeFile(t, strings.ReplaceAll(text, "PARTITION", partition))

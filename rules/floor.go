@@ -1,0 +1,125 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
+)
+
+// A Floor is what a client is sure of within the limit of another rule: a token bucket.
+type Floor struct {
+	// Capacity is the burst, 1 to stint.MaxPermits.
+	Capacity int64 `doc:"capacity" is:"integer 1 1000000000"`
+	// Refill is the rate. It has no default.
+	Refill stint.Rate `doc:"refill" is:"rate"`
+}
+
+// floorNames is the rule as the names of its floors know it. They name clients as overrides do, or leave out the first parts of
+// the scope, those of the rule that it is within: then each client of that rule has these floors.
+func (r *Rule) floorNames() *Rule {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(r.Guaranteed)), maps.Keys(r.Weights))
+	if len(names) == 0 {
+		return r
+	}
+	parts, err := splitKey("", slices.Min(names), "")
+	if n := len(parts); err == nil && n < len(r.Scope) {
+		return &Rule{Scope: r.Scope[len(r.Scope)-n:]}
+	}
+	return r
+}
+
+// FloorKey is a client as Guaranteed or Weights name it, in a text that holds no API key. The error wraps stint.ErrInvalid: the
+// rule can have no such client.
+func (r *Rule) FloorKey(name string) (string, error) {
+	key, _, err := r.floorNames().readKey("key", name, 0, false)
+	return key, err
+}
+
+// floorOf is the floor of a client, by its key as long as it may be and without its partition; nil if it has none.
+func (c *compiled) floorOf(key []byte) *stint.Policy {
+	if len(c.floors) == 0 {
+		return nil
+	}
+	for range c.outer {
+		key = behindPart(key)
+	}
+	return c.floors[string(bounded(key))]
+}
+
+// behindPart is what is behind the first part of a key; nothing if it has no other part.
+func behindPart(key []byte) []byte {
+	for i := 0; i < len(key); i++ {
+		switch key[i] {
+		case '\\':
+			i++
+		case '|':
+			return key[i+1:]
+		}
+	}
+	return nil
+}
+
+// validateFloors reports what is wrong with each client that has a floor or a weight.
+func (r *Rule) validateFloors(f *faults) {
+	names, seen := r.floorNames(), make(map[string]bool, len(r.Guaranteed))
+	for _, key := range slices.Sorted(maps.Keys(r.Guaranteed)) {
+		param, floor := names.floorParam("guaranteed", key), r.Guaranteed[key]
+		r.validateFloorKey(f, names, param, key, seen)
+		if err := floor.limit().Validate(); err != nil {
+			f.add(param, prefix.Errorf("%s: %w", param, err))
+		} else if cost := max(1, r.Cost.Permits); floor.Capacity < cost {
+			f.invalid(param+".capacity", floor.Capacity, fmt.Sprintf("%d or more, what a request costs: less admits none", cost))
+		}
+	}
+	clear(seen)
+	for _, key := range slices.Sorted(maps.Keys(r.Weights)) {
+		param, w := names.floorParam("weights", key), r.Weights[key]
+		r.validateFloorKey(f, names, param, key, seen)
+		if w < 1 || w > stint.MaxPermits {
+			f.invalid(param, w, fmt.Sprintf("1 to %d", stint.MaxPermits))
+		}
+	}
+}
+
+// validateFloorKey reports a client that the rule can't have, or that is there already under another spelling.
+func (r *Rule) validateFloorKey(f *faults, names *Rule, param, key string, seen map[string]bool) {
+	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
+		return // a fault of its own
+	}
+	client, parts, err := names.readKey(param, key, f.bits, false)
+	if n := len(names.Scope); n < len(r.Scope) && len(parts) != n {
+		if parts, err := splitKey(param, key, names.shownKey(key)); err == nil && len(parts) != n {
+			f.invalid(param, names.shownKey(key), fmt.Sprintf("%d parts joined by |, as others here, or in all the %d that the scope has", n, len(r.Scope)))
+			return
+		}
+	}
+	if err != nil {
+		f.add(param, err)
+		return
+	}
+	if seen[client] {
+		f.invalid(param, names.shownKey(key), "each client once")
+	}
+	seen[client] = true
+}
+
+// floorParam is the part of a rule in which a floor is, of a client as floorNames has them. More people read it than an API key.
+func (r *Rule) floorParam(param, key string) string {
+	if r.counts(PerAPIKey) {
+		return param
+	}
+	return param + "." + key
+}
+
+// floorsParam is the part of a rule that has its floors.
+func (r *Rule) floorsParam() string {
+	if len(r.Weights) > 0 {
+		return "weights"
+	}
+	return "guaranteed"
+}
+
+func (f *Floor) limit() stint.Limit { return stint.TokenBucket(f.Capacity, f.Refill).Named(floorName) }
