@@ -171,30 +171,48 @@ func wayEnd(ways []Way, at int) int {
 // Choose finds the limits that an operation charges, from what each says and its way: it marks them as taken, and reports
 // whether the operation is admitted. It is for stores.
 func Choose(outcomes []Outcome, ways []Way, taken []bool) (allowed bool) {
+	allowed, _ = choose(outcomes, ways, taken)
+	return allowed
+}
+
+// choose is Choose with the way of the first group that admits; taken may be nil.
+func choose(outcomes []Outcome, ways []Way, taken []bool) (allowed bool, via uint8) {
 	allowed = true
-	for at := 0; at < len(ways); {
-		end, found := at+1, outcomes[at].Allowed
-		switch taken[at] = found; ways[at] {
+	clear(taken)
+	for at, groups := 0, 0; at < len(ways); {
+		from, to, found := at, at+1, outcomes[at].Allowed
+		switch at = to; ways[from] {
 		case Must:
 		case Aside:
-			taken[at], found = false, true
+			from, found = to, true // nothing is taken
 		default:
-			end, found = groupEnd(ways, at), false
-			for from := at; from < end; {
-				to := wayEnd(ways, from)
-				admits := !found
-				for i := from; i < to; i++ {
-					admits = admits && outcomes[i].Allowed
-				}
-				for i := from; i < to; i++ {
-					taken[i] = admits
-				}
-				found, from = found || admits, to
+			number := uint8(0)
+			for to, found = wayAdmits(outcomes, ways, from); !found && to < len(ways) && ways[to] == Else; number++ {
+				from = to
+				to, found = wayAdmits(outcomes, ways, from)
+			}
+			if groups++; groups == 1 && found {
+				via = number
+			}
+			at = groupEnd(ways, to-1)
+		}
+		if allowed = allowed && found; taken != nil && found {
+			for i := from; i < to; i++ {
+				taken[i] = true
 			}
 		}
-		allowed, at = allowed && found, end
 	}
-	return allowed
+	return allowed, via
+}
+
+// wayAdmits reports whether the way admits that begins at a limit, and where it ends.
+func wayAdmits(outcomes []Outcome, ways []Way, at int) (end int, admits bool) {
+	for admits = outcomes[at].Allowed; ; {
+		if at++; at == len(ways) || ways[at] != With {
+			return at, admits
+		}
+		admits = admits && outcomes[at].Allowed
+	}
 }
 
 // BindWays binds an operation on a hold to the ways that it is on, those with a limit that on reports: their limits have to
@@ -232,76 +250,57 @@ func BindWays(ways []Way, on func(limit int) bool) (via uint8) {
 // limit with the longest wait decides. Admitted, a group has left what the way has that has most, whose limit with the least
 // Remaining decides. It is for stores.
 func CombineWays(outcomes []Outcome, ways []Way, at Instant) Decision {
-	d := Decision{Allowed: true, At: at}
-	least, longest, grouped := -1, -1, false // the limits that decide if it is admitted, and if it is denied
+	d := Decision{At: at}
+	if d.Allowed, d.Via = choose(outcomes, ways, nil); !d.Allowed {
+		d.Via = 0
+	}
+	// The best way of each group, of those the worst: by what is left, or by the wait.
+	decider := -1
 	for i := 0; i < len(ways); {
-		end, g := i+1, oneWay(outcomes, i, i+1)
+		best := i
 		switch ways[i] {
 		case Must:
 			d.Delay = max(d.Delay, outcomes[i].Delay)
+			i++
 		case Aside:
-			i = end
+			i++
 			continue
 		default:
-			end = groupEnd(ways, i)
-			if g = oneGroup(outcomes, ways, i, end); !grouped {
-				grouped, d.Via = true, g.via
+			best, i = worstOf(outcomes, ways, i, d.Allowed)
+			for i < len(ways) && ways[i] == Else {
+				var worst int
+				if worst, i = worstOf(outcomes, ways, i, d.Allowed); outcomes[best].worse(&outcomes[worst], d.Allowed) {
+					best = worst
+				}
 			}
 		}
-		d.Allowed = d.Allowed && g.admits
-		if least < 0 || outcomes[g.least].Remaining < outcomes[least].Remaining {
-			least = g.least
+		if decider < 0 || outcomes[best].worse(&outcomes[decider], d.Allowed) {
+			decider = best
 		}
-		if longest < 0 || outcomes[g.longest].RetryAfter > outcomes[longest].RetryAfter {
-			longest = g.longest
-		}
-		i = end
 	}
+	o := &outcomes[decider]
 	if !d.Allowed {
-		least, d.Delay, d.Via = longest, 0, 0
-		d.RetryAfter = outcomes[longest].RetryAfter
+		d.Delay, d.RetryAfter = 0, o.RetryAfter
 	}
-	o := &outcomes[least]
-	d.Index, d.Limit, d.Remaining, d.ResetAfter = int16(least), o.Limit, o.Remaining, o.ResetAfter
+	d.Index, d.Limit, d.Remaining, d.ResetAfter = int16(decider), o.Limit, o.Remaining, o.ResetAfter
 	return d
 }
 
-// part is what a way says, or a group: its limits with the least Remaining and the longest wait.
-type part struct {
-	admits         bool
-	via            uint8 // of a group: the first way that admits
-	least, longest int
-}
-
-func oneWay(outcomes []Outcome, from, to int) part {
-	w := part{admits: true, least: from, longest: from}
-	for i := from; i < to; i++ {
-		o := &outcomes[i]
-		w.admits = w.admits && o.Allowed
-		if o.Remaining < outcomes[w.least].Remaining {
-			w.least = i
-		}
-		if o.RetryAfter > outcomes[w.longest].RetryAfter {
-			w.longest = i
+// worstOf is the limit of a way that decides it, the first of several, and where the way ends.
+func worstOf(outcomes []Outcome, ways []Way, at int, allowed bool) (worst, end int) {
+	worst = at
+	for at++; at < len(ways) && ways[at] == With; at++ {
+		if outcomes[at].worse(&outcomes[worst], allowed) {
+			worst = at
 		}
 	}
-	return w
+	return worst, at
 }
 
-func oneGroup(outcomes []Outcome, ways []Way, from, end int) (g part) {
-	for number := uint8(0); from < end; number++ {
-		to := wayEnd(ways, from)
-		w := oneWay(outcomes, from, to)
-		if w.admits && !g.admits {
-			g.admits, g.via = true, number
-		}
-		if number == 0 || outcomes[w.least].Remaining > outcomes[g.least].Remaining {
-			g.least = w.least
-		}
-		if number == 0 || outcomes[w.longest].RetryAfter < outcomes[g.longest].RetryAfter {
-			g.longest = w.longest
-		}
-		from = to
+// worse reports whether a limit has less left than another one, or, of an operation that is denied, a longer wait.
+func (o *Outcome) worse(than *Outcome, allowed bool) bool {
+	if allowed {
+		return o.Remaining < than.Remaining
 	}
-	return g
+	return o.RetryAfter > than.RetryAfter
 }

@@ -278,10 +278,7 @@ func (ops limitOps) share(op *stint.Op, claim *stint.Claim, first int) limitOps 
 		if shares == 0 {
 			shares = first + i + 1
 		}
-		ops = append(ops, limitOp{
-			limit: shared.limit, hash: shared.hash, asked: claim.Permits, permits: shared.limit.permits(op.Verb, claim.Permits), keep: claim.Keep,
-			shares: shares,
-		})
+		ops = ops.add(op.Verb, claim, shared.limit, shared.hash, shares)
 	}
 	return ops
 }
@@ -299,11 +296,18 @@ func (s *Store) limitOpsOf(op *stint.Op, claim *stint.Claim, ops limitOps) (limi
 				hash++ // a limitOp waits for its slot, and must not wait for another one
 			}
 		}
-		ops = append(ops, limitOp{
-			limit: l, hash: hash, asked: claim.Permits, permits: l.permits(op.Verb, claim.Permits), keep: claim.Keep, shares: shares,
-		})
+		ops = ops.add(op.Verb, claim, l, hash, shares)
 	}
 	return ops, plan.fault
+}
+
+// add appends the limitOp of a claim on a limit.
+func (ops limitOps) add(verb stint.Verb, claim *stint.Claim, l *limit, hash uint64, shares int) limitOps {
+	ops = append(ops, limitOp{})
+	p := &ops[len(ops)-1] // filled in where it is, as it is large
+	p.limit, p.hash, p.shares = l, hash, shares
+	p.asked, p.permits, p.keep = claim.Permits, l.permits(verb, claim.Permits), claim.Keep
+	return ops
 }
 
 // find finds a state that an earlier way of a claim's group names, too, and returns 1 + the number of its limitOp, or 0.
