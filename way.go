@@ -1,6 +1,9 @@
 package stint
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A Way says how a claim stands to the claims before it in its operation. The zero value is that it has to admit, whatever
 // else does.
@@ -250,40 +253,37 @@ func BindWays(ways []Way, on func(limit int) bool) (via uint8) {
 // limit with the longest wait decides. Admitted, a group has left what the way has that has most, whose limit with the least
 // Remaining decides. It is for stores.
 func CombineWays(outcomes []Outcome, ways []Way, at Instant) Decision {
-	d := Decision{At: at}
-	if d.Allowed, d.Via = choose(outcomes, ways, nil); !d.Allowed {
-		d.Via = 0
-	}
-	// The best way of each group, of those the worst: by what is left, or by the wait.
-	decider := -1
-	for i := 0; i < len(ways); {
+	allowed, via := choose(outcomes, ways, nil)
+	decider, delay := -1, time.Duration(0)
+	for i := 0; i < len(ways); { // the best way of each group, and of those the worst
 		best := i
 		switch ways[i] {
 		case Must:
-			d.Delay = max(d.Delay, outcomes[i].Delay)
+			delay = max(delay, outcomes[i].Delay)
 			i++
 		case Aside:
 			i++
 			continue
 		default:
-			best, i = worstOf(outcomes, ways, i, d.Allowed)
+			best, i = worstOf(outcomes, ways, i, allowed)
 			for i < len(ways) && ways[i] == Else {
 				var worst int
-				if worst, i = worstOf(outcomes, ways, i, d.Allowed); outcomes[best].worse(&outcomes[worst], d.Allowed) {
+				if worst, i = worstOf(outcomes, ways, i, allowed); outcomes[best].worse(&outcomes[worst], allowed) {
 					best = worst
 				}
 			}
 		}
-		if decider < 0 || outcomes[best].worse(&outcomes[decider], d.Allowed) {
+		if decider < 0 || outcomes[best].worse(&outcomes[decider], allowed) {
 			decider = best
 		}
 	}
 	o := &outcomes[decider]
-	if !d.Allowed {
-		d.Delay, d.RetryAfter = 0, o.RetryAfter
+	if !allowed {
+		return Decision{Index: int16(decider), Limit: o.Limit, Remaining: o.Remaining, RetryAfter: o.RetryAfter, ResetAfter: o.ResetAfter, At: at}
 	}
-	d.Index, d.Limit, d.Remaining, d.ResetAfter = int16(decider), o.Limit, o.Remaining, o.ResetAfter
-	return d
+	return Decision{
+		Allowed: true, Index: int16(decider), Via: via, Limit: o.Limit, Remaining: o.Remaining, ResetAfter: o.ResetAfter, Delay: delay, At: at,
+	}
 }
 
 // worstOf is the limit of a way that decides it, the first of several, and where the way ends.
@@ -297,7 +297,7 @@ func worstOf(outcomes []Outcome, ways []Way, at int, allowed bool) (worst, end i
 	return worst, at
 }
 
-// worse reports whether a limit has less left than another one, or, of an operation that is denied, a longer wait.
+// worse reports whether a limit has less left than another one, or, where the operation is denied, a longer wait.
 func (o *Outcome) worse(than *Outcome, allowed bool) bool {
 	if allowed {
 		return o.Remaining < than.Remaining

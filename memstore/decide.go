@@ -358,12 +358,16 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 		tried = algorithm.Peek
 	}
 	allowed := true
-	search := waySearch{ways: ways}
+	way, found := 0, false // where the way begins, and whether one before it admits
 	for i := range ops {
 		p := &ops[i]
 		s.load(s.shard(p.hash), p, now)
-		if ways != nil && op.Each == nil && search.passes(i, outs) {
-			outs[i] = stint.Outcome{Limit: p.limit.capacity} // which nobody is told but for what is left
+		if ways != nil && ways[i] != stint.With {
+			found = ways[i] == stint.Else && (found || admit(outs[way:i]))
+			way = i
+		}
+		if found && op.Each == nil {
+			outs[i].Limit = p.limit.capacity // nobody is told more but what is left
 			continue
 		}
 		ops.apply(i, tried, now, p.permits, &outs[i])
@@ -406,26 +410,14 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 	}
 }
 
-// A waySearch looks for the first way of each group that admits, limit by limit.
-type waySearch struct {
-	ways   []stint.Way
-	found  bool // whether an earlier way of the group admits
-	denies bool // whether a limit of the way denies
-}
-
-// passes reports whether limit i is of a way behind the one that is taken. outs are those of the limits before it.
-func (w *waySearch) passes(i int, outs []stint.Outcome) bool {
-	if i > 0 && w.ways[i-1] != stint.Must {
-		w.denies = w.denies || !outs[i-1].Allowed
+// admit reports whether all limits do.
+func admit(outs []stint.Outcome) bool {
+	for i := range outs {
+		if !outs[i].Allowed {
+			return false
+		}
 	}
-	switch w.ways[i] {
-	case stint.Else:
-		w.found, w.denies = w.found || !w.denies, false
-	case stint.With:
-	default:
-		w.found, w.denies = false, false
-	}
-	return w.found
+	return true
 }
 
 // leftBeside is whatIsLeft of a limit whose state an earlier one has, which keeps no more: what that one has left, less what is
