@@ -72,34 +72,6 @@ func (h *Matched) NeedsReserve() bool {
 // have other limits.
 func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
 
-// ReserveAlone says of a rule of the set that only a Reserve is decided by it, or by overrides of it, whose limits are of
-// concurrency: other requests are admitted without it. "" if there is nothing to say.
-func (s *Set) ReserveAlone(id string) string {
-	c := s.byID[id]
-	if c == nil {
-		return ""
-	}
-	if c.NeedsReserve() {
-		return "has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out"
-	}
-	first, n := 0, 0
-	for i := range c.Overrides {
-		if hasPlaces(c.Overrides[i].Limits) {
-			if n++; n == 1 {
-				first = i
-			}
-		}
-	}
-	const consequence = "only reserves are decided by %s, evaluate and forward-auth admit %s without this rule"
-	switch n { // and no client, whose name may be an API key
-	case 0:
-		return ""
-	case 1:
-		return fmt.Sprintf("has a concurrency limit in overrides[%d]: "+consequence, first, "it", "its client")
-	}
-	return fmt.Sprintf("has a concurrency limit in %d overrides, overrides[%d] the first: "+consequence, n, first, "them", "their clients")
-}
-
 // At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
 // that the request names and that is none, or above the rule's MaxCost.
 //

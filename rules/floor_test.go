@@ -26,8 +26,8 @@ func TestFloorsOfEachOuterClient(t *testing.T) {
 	long := strings.Repeat("x", stint.MaxKeyBytes)
 	model.Guaranteed[long] = rules.Floor{Capacity: 1, Refill: stint.PerSecond(1)}
 	set := compile(t, key, model)
-	if mixed := set.Mixed("team"); mixed != "" {
-		t.Error(mixed)
+	if warnings := set.Warnings("team", false); warnings != nil {
+		t.Error(warnings)
 	}
 	ask := func(apiKey, model string) []string {
 		return claimsOf(t, set, "team", rules.Request{APIKey: apiKey, Attributes: map[string]string{"model": model}})

@@ -156,17 +156,17 @@ func TestScattered(t *testing.T) {
 			t.Fatal(test.name, err)
 		}
 		for _, rule := range test.list {
-			got, other := set.Scattered(rule.ID), test.want[rule.ID]
+			got, other := warned(set, rule.ID, "can't be decided on a cluster"), test.want[rule.ID]
 			if (got == "") != (other == "") || !strings.HasPrefix(got, "its clients and those of rule "+other) && got != "" {
 				t.Errorf("%s: of rule %s it is said %q, want %q", test.name, rule.ID, got, other)
 			}
 		}
 	}
 	included.Disabled, otherScope.Disabled = true, true
-	if set, err := rules.Compile([]rules.Rule{included, otherScope}, rules.Options{}); err != nil || set.Scattered("included") != "" {
+	if set, err := rules.Compile([]rules.Rule{included, otherScope}, rules.Options{}); err != nil || warned(set, "included", "can't be decided on a cluster") != "" {
 		t.Errorf("a rule that is disabled: %v", err)
 	}
-	if none := new(rules.Set).Scattered("team"); none != "" {
-		t.Errorf("a rule that is not there: %s", none)
+	if set := compile(t, org, team); len(set.Warnings("team", false)) > 0 || len(set.Warnings("team", true)) != 1 || !set.Warnings("team", true)[0].Errors {
+		t.Errorf("only on a cluster are requests errors: %v, %v", set.Warnings("team", false), set.Warnings("team", true))
 	}
 }

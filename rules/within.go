@@ -321,51 +321,6 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 	return nil
 }
 
-// Shortage is what is left of the limit for borrowing where that is less than a tenth, of a rule of the set; "" if it is more.
-func (s *Set) Shortage(id string) string {
-	c := s.byID[id]
-	if c == nil || c.parent == nil || c.parent.parent != nil || !c.Borrow.Allowed() {
-		return ""
-	}
-	capacity := c.parent.Limits[0].Capacity
-	if left := capacity - c.parent.kept; left*10 < capacity {
-		return fmt.Sprintf("%d of %d permits are in no floor, less than a tenth: those who borrow have small bursts", left, capacity)
-	}
-	return ""
-}
-
-// Mixed says of a rule of the set that one floor is that of several clients of the rule it is within, so that one of them can
-// use up what another is sure of; "" if all clients of that rule have floors of their own.
-func (s *Set) Mixed(id string) string {
-	c := s.byID[id]
-	if c == nil || c.parent == nil || c.parent.parent != nil || len(c.floors) == 0 {
-		return ""
-	}
-	for _, scope := range c.parent.Scope {
-		if scope != Global && scope != Custom(c.PartitionBy) && !slices.Contains(c.Scope, scope) {
-			return fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another; "+
-				"tell them apart by the same partition_by in both rules, or begin its scope with %s", c.parent.ID, scope)
-		}
-	}
-	return ""
-}
-
-// Scattered says of a rule of the set that a request may be charged to it and to another one whose clients are in other
-// partitions of a cluster, where such a request is an error; "" if no request can be.
-func (s *Set) Scattered(id string) string {
-	c := s.byID[id]
-	if c == nil || c.Disabled {
-		return ""
-	}
-	for _, other := range []*compiled{c.parent, c.otherwise} {
-		if other != nil && !c.sharesPartition(other) {
-			return fmt.Sprintf("its clients and those of rule %s are in different partitions of a cluster, so requests are errors; "+
-				"set the same partition_by in both, and in all rules that match the same requests", other.ID)
-		}
-	}
-	return ""
-}
-
 // sharesPartition reports whether all that a request takes by both rules is in one partition.
 func (c *compiled) sharesPartition(o *compiled) bool {
 	if c.PartitionBy != "" || o.PartitionBy != "" {

@@ -45,7 +45,18 @@ func Parse(name string, data []byte) ([]rules.Rule, []document.Position, error) 
 // sense, each at its place. list are the rules that were read, also with an error, which is
 // [document.Faults].
 func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
-	return parse([]source{{name, data}}).set(options)
+	return parse([]source{{name, data}}).set(nil, options)
+}
+
+// ParsePart is ParseSet for a document whose rules take the place of those with the same IDs in a set, nil for none, or are
+// added to it. A fault that they make of a rule of the set is told of the document.
+func ParsePart(name string, data []byte, of *rules.Set, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
+	d := parse([]source{{name, data}})
+	var others []rules.Rule
+	if of != nil {
+		others = slices.DeleteFunc(of.Rules(), func(r rules.Rule) bool { _, given := d.first[r.ID]; return given })
+	}
+	return d.set(others, options)
 }
 
 // ReadSet reads the rules of a file or a folder as [Read] does, and makes a set of them. It reports
@@ -55,7 +66,7 @@ func ReadSet(path string, options rules.Options) (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, _, err := parse(sources).set(options)
+	set, _, err := parse(sources).set(nil, options)
 	return set, err
 }
 
@@ -155,14 +166,18 @@ func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 	return d.rules, positions, nil
 }
 
-// set makes a set of the rules, or tells all that is wrong: of rules that could be read also what does not make sense.
-func (d *reading) set(options rules.Options) (*rules.Set, []rules.Rule, error) {
-	set, err := rules.Compile(d.rules, options)
+// set makes a set of the rules and others, or tells all that is wrong: of rules that could be read also what does not make
+// sense.
+func (d *reading) set(others []rules.Rule, options rules.Options) (*rules.Set, []rules.Rule, error) {
+	set, err := rules.Compile(slices.Concat(d.rules, others), options)
 	if err == nil && len(d.faults) == 0 {
 		return set, d.rules, nil
 	}
 	hidden := consequences(d.items, d.within)
 	tell(&d.faults, err, d.names, func(fault *rules.Fault) (at document.Position, known bool) {
+		if fault.Index >= len(d.items) { // of another rule
+			return document.Position{Source: d.names[0]}, len(d.within) > 0
+		}
 		item := d.items[fault.Index]
 		return place(item, fault.Param), hidden(fault) || fault.Param == "id" && fault.ID != "" && d.first[fault.ID] != item.At
 	})

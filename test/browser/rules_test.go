@@ -80,6 +80,42 @@ func TestRuleForm(t *testing.T) {
 	}
 }
 
+// A rule within another one is checked, and enforced, as a part of the rules in force. It can't be tried in shadow alone.
+func TestRuleWithin(t *testing.T) {
+	t.Parallel()
+	s := ruled(t)
+	bucket := map[string]any{"algorithm": "token_bucket", "capacity": 100, "refill": "100/s"}
+	org := map[string]any{"scope": "custom:org", "missing": "skip", "limits": []any{bucket}}
+	team := map[string]any{
+		"scope": "custom:team", "missing": "skip", "within": "org", "borrow": true, "guaranteed": map[string]any{"search": map[string]any{"capacity": 10, "refill": "10/s"}},
+	}
+	for i, rule := range []map[string]any{org, team} {
+		id := []string{"org", "team"}[i]
+		if status := s.ask(http.MethodPut, "/api/v1/rules/"+id, rule, nil); status != http.StatusCreated {
+			t.Fatal(status)
+		}
+	}
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("rules/team")
+	p.write(`(text) => text.replace("capacity: 10", "capacity: 101")`)
+	p.shows("allowed: at most 100, what rule org has")
+	p.write(`(text) => text.replace("capacity: 101", "capacity: 95")`)
+	p.shows("all clients of rule org have its floors in common")
+	p.until("a fault is left", `document.querySelector("main .fault") === null`)
+	if strings.Contains(p.text(), "Try it in shadow") {
+		t.Error("the page offers to try it in shadow")
+	}
+	p.press("Enforce at once")
+	p.until("the rule is not saved", `![...document.querySelectorAll("button")].some((b) => b.textContent === "Undo")`)
+	var saved struct {
+		Guaranteed map[string]struct{ Capacity int }
+	}
+	if s.ask(http.MethodGet, "/api/v1/rules/team", nil, &saved); saved.Guaranteed["search"].Capacity != 95 {
+		t.Errorf("the rule is %+v", saved)
+	}
+}
+
 // A limit that is suggested is shown with its evidence, and saved in shadow beside the rule that it would change; so is what a candidate changes.
 func TestSuggestion(t *testing.T) {
 	t.Parallel()

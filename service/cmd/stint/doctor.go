@@ -150,11 +150,10 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 		d.unreachable("rules", "", document.Redact(prefix.Trim(err.Error())), "see that "+source.place+" can be reached")
 	default:
 		d.ok("rules", "", counted(set.Len(), "rule")+" in "+source.place)
-		if d.config.Store.Clustered() {
-			for _, rule := range set.Rules() {
-				if scattered := set.Scattered(rule.ID); scattered != "" {
-					found, change, _ := strings.Cut(scattered, "; ")
-					d.wrong("partitions", "", "rule "+rule.ID+": "+found, change)
+		for _, rule := range set.Rules() {
+			for _, warning := range set.Warnings(rule.ID, d.config.Store.Clustered()) {
+				if warning.Errors {
+					d.wrong("partitions", "", "rule "+rule.ID+": "+warning.Detail, warning.Change)
 				}
 			}
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +65,6 @@ func validateCommand(p process) *cobra.Command {
 type validation struct {
 	Path string `json:"path"`
 	adminapi.Validation
-	Warnings []string `json:"warnings,omitempty"` // what in it has no effect, or another than may be meant
 }
 
 // validateRules says of each file or folder how many rules or limits it has, or what is wrong with them.
@@ -98,9 +96,9 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 				enabled++
 			}
 		}
-		warnings := append(reserveWarnings(set), sharedWarnings(set, loaded.Store.Clustered())...)
+		warnings := ruleWarnings(set, loaded.Store.Clustered())
 		all = append(all, validation{
-			Path: path, Validation: adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}, Warnings: warnings,
+			Path: path, Validation: adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled, Warnings: warnings},
 		})
 		if asJSON {
 			continue
@@ -127,41 +125,11 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 	return nil
 }
 
-// reserveWarnings tells which rules or overrides only reserves are decided by, and which buckets are too small for what their rule holds:
-// estimates per second are at most the capacity divided by how long they are held.
-func reserveWarnings(set *rules.Set) (warnings []string) {
+// ruleWarnings tell of the rules of a set what may be other than was meant.
+func ruleWarnings(set *rules.Set, clustered bool) (warnings []string) {
 	for _, rule := range set.Rules() {
-		if alone := set.ReserveAlone(rule.ID); alone != "" {
-			warnings = append(warnings, "rule "+rule.ID+" "+alone)
-		}
-		if !rule.NeedsReserve() && rule.Reserve == (rules.Reserve{}) {
-			continue
-		}
-		ttl := cmp.Or(rule.Reserve.TTL, stint.DefaultHoldTTL)
-		for _, l := range rule.Limits {
-			if l.Algorithm == stint.AlgorithmTokenBucket &&
-				float64(l.Capacity)*float64(l.Rate.Period) < float64(l.Rate.Permits)*float64(ttl) {
-				warnings = append(warnings, fmt.Sprintf(
-					"rule %s: a bucket of %d is less than what %s refills in reserve.ttl, %s, so holds of that length slow its clients down",
-					rule.ID, l.Capacity, l.Rate, stint.FormatDuration(ttl)))
-			}
-		}
-	}
-	return warnings
-}
-
-// sharedWarnings tells which rules leave little to borrow, have floors that others can use up, and of which requests are
-// errors in a cluster, if the store is one.
-func sharedWarnings(set *rules.Set, clustered bool) (warnings []string) {
-	for _, rule := range set.Rules() {
-		if shortage := set.Shortage(rule.ID); shortage != "" {
-			warnings = append(warnings, "rule "+rule.ID+": "+shortage)
-		}
-		if mixed := set.Mixed(rule.ID); mixed != "" {
-			warnings = append(warnings, "rule "+rule.ID+": "+mixed)
-		}
-		if scattered := set.Scattered(rule.ID); clustered && scattered != "" {
-			warnings = append(warnings, "rule "+rule.ID+": "+scattered)
+		for _, warning := range set.Warnings(rule.ID, clustered) {
+			warnings = append(warnings, "rule "+rule.ID+": "+warning.String())
 		}
 	}
 	return warnings

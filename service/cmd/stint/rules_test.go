@@ -134,9 +134,9 @@ func TestRulesByReserve(t *testing.T) {
 `)
 	code, stdout, stderr := do(t, nil, "rules", "validate", chat)
 	want := chat + ": 4 rules, 4 enabled\n" +
-		"warning: rule chat has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out\n" +
+		"warning: rule chat: it has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out\n" +
 		"warning: rule chat: a bucket of 100 is less than what 10/s refills in reserve.ttl, 30s, so holds of that length slow its clients down\n" +
-		"warning: rule plans has a concurrency limit in overrides[1]: only reserves are decided by it, evaluate and forward-auth admit its client without this rule\n"
+		"warning: rule plans: it has a concurrency limit in overrides[1]: only reserves are decided by it, evaluate and forward-auth admit its client without this rule\n"
 	if code != exitOK || stdout != want {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}

@@ -56,6 +56,8 @@ type Validation struct {
 	Rules   int         `json:"rules"`
 	Enabled int         `json:"enabled"`
 	Faults  []RuleFault `json:"faults,omitempty"`
+	// Warnings tell of valid rules what has no effect, or another than may be meant.
+	Warnings []string `json:"warnings,omitempty"`
 	// RuleChanges compare valid rules with those in force.
 	*RuleChanges
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,8 +179,7 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 	old := s.rules.Swap(set)
 	s.ruleMetrics.Set(set)
 	s.warnOfWaits(set, old)
-	s.warnOfShared(set, old)
-	s.warnOfReserves(set, old)
+	s.warnOfRules(set, old)
 	changes := set.ChangesFrom(old)
 	s.observeRules(set, changes)
 	return changes
@@ -202,34 +202,16 @@ func (s *service) warnOfWaits(set, old *rules.Set) {
 	}
 }
 
-// warnOfShared says which rules that have come into force leave little to borrow, have floors that others can use up, and of
-// which requests are errors in a cluster.
-func (s *service) warnOfShared(set, old *rules.Set) {
+// warnOfRules says what may be other than was meant in rules that have come into force.
+func (s *service) warnOfRules(set, old *rules.Set) {
 	for _, rule := range set.Rules() {
-		if shortage := set.Shortage(rule.ID); shortage != "" && shortage != old.Shortage(rule.ID) {
-			s.logger.Warn("a rule leaves little to borrow", "rule", rule.ID, "detail", shortage)
+		_, known := old.Rule(rule.ID)
+		was := old.Warnings(rule.ID, s.config.Clustered)
+		for _, warning := range set.Warnings(rule.ID, s.config.Clustered) {
+			if !slices.Contains(was, warning) && (known || !warning.Evident) {
+				s.logger.Warn("a rule "+warning.Kind, "rule", rule.ID, "detail", warning.String())
+			}
 		}
-		if mixed := set.Mixed(rule.ID); mixed != "" && mixed != old.Mixed(rule.ID) {
-			s.logger.Warn("a rule's floors are not of one client each", "rule", rule.ID, "detail", mixed)
-		}
-		if scattered := set.Scattered(rule.ID); s.config.Clustered && scattered != "" && scattered != old.Scattered(rule.ID) {
-			s.logger.Warn("a rule can't be decided on a cluster", "rule", rule.ID, "detail", scattered)
-		}
-	}
-}
-
-// warnOfReserves says which clients an edit takes out of all decisions but reserves. A rule that has a concurrency limit from
-// its beginning is meant so.
-func (s *service) warnOfReserves(set, old *rules.Set) {
-	for _, rule := range set.Rules() {
-		alone := set.ReserveAlone(rule.ID)
-		if alone == "" || alone == old.ReserveAlone(rule.ID) {
-			continue
-		}
-		if _, known := old.Rule(rule.ID); !known && rule.NeedsReserve() {
-			continue
-		}
-		s.logger.Warn("a rule is left out but for reserves", "rule", rule.ID, "detail", "it "+alone)
 	}
 }
 

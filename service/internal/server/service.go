@@ -162,6 +162,7 @@ func newService(config *Config) (*service, error) {
 		Store:        config.Store,
 		Policies:     s.policies,
 		IPv6Prefix:   config.ClientIP.IPv6Prefix,
+		Clustered:    config.Clustered,
 		ReadRequest:  s.readRequest,
 		MaxBodyBytes: config.MaxBodyBytes,
 		ReadBody:     adminBodies.readAdmin,

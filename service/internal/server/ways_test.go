@@ -203,7 +203,7 @@ func TestWarnsOfMixedFloors(t *testing.T) {
 	}
 	list[0].Priority = 3
 	s.SwapRules(compile(t, list))
-	const line = `msg="a rule's floors are not of one client each" rule=team detail="all clients of rule org have its floors in common`
+	const line = `msg="a rule has floors that several clients share" rule=team detail="all clients of rule org have its floors in common`
 	if n := strings.Count(log.String(), line); n != 1 {
 		t.Errorf("%d lines, want 1:\n%s", n, log)
 	}
@@ -323,6 +323,32 @@ func TestEditWithin(t *testing.T) {
 	d.ask("PATCH", "/api/v1/rules/team", `{"guaranteed":{"search":{"capacity":11}}}`).problem(400, "allowed: at most 10, what rule org has")
 	d.ask("PATCH", "/api/v1/rules/team", `{"guaranteed":{"search":{"capacity":3}}}`).is(200)
 	d.ask("DELETE", "/api/v1/rules/org", "").problem(400, "within")
+}
+
+// A rule is checked as a part of those in force, with what it does to others, and warnings.
+func TestValidateAPart(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
+	const org, team = `{"id":"org","scope":"global","limits":[{"algorithm":"token_bucket","capacity":CAPACITY,"refill":"10/1h"}]}`,
+		`{"id":"team","within":"org","scope":"custom:team","missing":"skip","borrow":true,"guaranteed":{"search":{"capacity":10,"refill":"1/1h"}}}`
+	capacity := func(n string) string { return strings.ReplaceAll(org, "CAPACITY", n) }
+	d.ask("PUT", "/api/v1/rules", "["+capacity("100")+"]").is(200)
+	d.ask("POST", "/api/v1/rules/validate?partial=yes", "[]").problem(400, `partial is "yes"; allowed: true, or none`)
+	check := func(query, document, valid, says string) {
+		t.Helper()
+		got := d.ask("POST", "/api/v1/rules/validate"+query, "["+document+"]").is(200).body
+		if !strings.Contains(got, `"valid":`+valid) || !strings.Contains(got, says) {
+			t.Errorf("validate%s of %s is %s", query, document, got)
+		}
+	}
+	check("", team, "false", `within is \"org\"; allowed: the ID of another rule`)
+	check("?partial=true", team, "true", `"rules":1,"enabled":1,"added":["team"],"removed":[],"changed":[]`)
+	d.ask("PUT", "/api/v1/rules/team", team).is(201)
+	check("?partial=true", capacity("9"), "false", `{"line":0,"column":0,"rule":"team","detail":"rule \"team\": guaranteed is capacities of 10 together`)
+	check("?partial=true", capacity("9")+","+capacity("9"), "false", `rule \"org\" is given twice`)
+	check("?partial=true", capacity("11"), "true", `"warnings":["rule team: 1 of 11 permits are in no floor`)
+	d.ask("PUT", "/api/v1/rules/org", capacity("11")).is(200)
+	check("?partial=true", capacity("11"), "true", `"rules":1,"enabled":1,"added":[]`) // what is said of others was said before
+	check("", capacity("11")+","+team, "true", `"warnings":["rule team: 1 of 11 permits`)
 }
 
 // Readers see API keys that have a floor or a weight by their hash, and no edit shows them.

@@ -185,6 +185,7 @@ export interface Suggestion {
 export interface Validation {
   valid: boolean;
   faults?: Fault[];
+  warnings?: string[];
   added?: string[];
   removed?: string[];
   changed?: string[];

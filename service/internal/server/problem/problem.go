@@ -196,6 +196,14 @@ func (q Query) Integer(name string, otherwise, least, most int64) (int64, error)
 	return n, nil
 }
 
+// Flag is a parameter of which the only value is true; false if there is none.
+func (q Query) Flag(name string) (bool, error) {
+	if q.Has(name) && q.Get(name) != "true" {
+		return false, stint.Invalid(name, Short(q.Get(name)), "true, or none")
+	}
+	return q.Has(name), nil
+}
+
 const (
 	// maxDetail bounds a problem's detail, in bytes: small bodies may have many faults.
 	maxDetail = 16 << 10

@@ -39,6 +39,8 @@ type Config struct {
 	Policies func() iter.Seq2[string, *stint.Policy]
 	// IPv6Prefix is by how many bits IPv6 clients are counted, as in rules.Options. Default: 0, which is 64.
 	IPv6Prefix int
+	// Clustered says that the state is on a cluster, which is so while the process runs.
+	Clustered bool
 	// ReadRequest reads the request to explain from a body like that of an evaluation.
 	ReadRequest func(body string) (*rules.Request, error)
 	// MaxBodyBytes bounds a body; documents of rules may have file.MaxBytes instead.
@@ -87,7 +89,7 @@ type route struct {
 
 // routes are all routes. Their patterns are net/http's, below /api/v1/.
 var routes = []route{
-	{"POST rules/validate", "validate", (*call).validate, false, nil},
+	{"POST rules/validate", "validate", (*call).validate, false, []string{"partial"}},
 	{"POST rules/explain", "explain", (*call).explain, false, nil},
 	{"GET clients/{client}", "explain_client", (*call).explainClient, false, nil},
 	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},

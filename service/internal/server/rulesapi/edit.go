@@ -277,7 +277,7 @@ func (c *call) changeOne(
 // replaceAll replaces all rules by those of a document.
 func (c *call) replaceAll() error {
 	// The manager would find the same faults, but knows no lines and columns.
-	_, list, err := c.document()
+	_, list, err := c.document(nil)
 	if err != nil {
 		return err
 	}
@@ -349,9 +349,18 @@ func (c *call) editMany(what string, change func(*rulestore.Draft) error) error 
 	return c.edited(&e)
 }
 
-// validate says whether a document's rules could be enforced.
+// validate says whether a document's rules could be enforced, alone or as a part of those in force.
 func (c *call) validate() error {
-	set, list, err := c.document()
+	inForce := c.api.config.Limiter.Set()
+	partial, err := c.query.Flag("partial")
+	if err != nil {
+		return err
+	}
+	var others *rules.Set
+	if partial {
+		others = inForce
+	}
+	set, list, err := c.document(others)
 	var faults document.Faults
 	if errors.As(err, &faults) {
 		validation := adminapi.Validation{Rules: len(list)}
@@ -365,11 +374,20 @@ func (c *call) validate() error {
 	if err != nil {
 		return err
 	}
-	changes := changesOf(set.ChangesFrom(c.api.config.Limiter.Set()))
-	validation := adminapi.Validation{Valid: true, Rules: set.Len(), RuleChanges: &changes}
+	changes := changesOf(set.ChangesFrom(inForce))
+	validation := adminapi.Validation{Valid: true, Rules: len(list), RuleChanges: &changes}
+	given := make(map[string]bool, len(list))
 	for i := range list {
+		given[list[i].ID] = true
 		if !list[i].Disabled {
 			validation.Enabled++
+		}
+	}
+	for _, rule := range set.Rules() {
+		for _, warning := range set.Warnings(rule.ID, c.api.config.Clustered) {
+			if given[rule.ID] || !slices.Contains(inForce.Warnings(rule.ID, c.api.config.Clustered), warning) {
+				validation.Warnings = append(validation.Warnings, "rule "+rule.ID+": "+warning.String())
+			}
 		}
 	}
 	return problem.Answer(c.w, c.r, http.StatusOK, validation)

@@ -104,10 +104,11 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 	return rule, nil
 }
 
-// document reads a document of rules, in the format of rule files, and compiles them.
-func (c *call) document() (set *rules.Set, list []rules.Rule, err error) {
+// document reads a document of rules, in the format of rule files, and compiles them with those of a set, nil for none, whose
+// IDs it does not have.
+func (c *call) document(of *rules.Set) (set *rules.Set, list []rules.Rule, err error) {
 	err = c.parse(file.MaxBytes, ruleBody, func(source string, text []byte) (fault error) {
-		set, list, fault = file.ParseSet(source, text, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
+		set, list, fault = file.ParsePart(source, text, of, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
 		return fault
 	})
 	return set, list, err

@@ -41,9 +41,9 @@ func (c *call) listOverrides() error {
 
 // putOverride makes or replaces the override of a client, and clears the client's state if reset is asked for.
 func (c *call) putOverride() error {
-	reset := c.query.Get("reset") == "true"
-	if c.query.Has("reset") && !reset {
-		return invalid("reset", c.query.Get("reset"), "true, or none")
+	reset, err := c.query.Flag("reset")
+	if err != nil {
+		return err
 	}
 	override, err := c.readOverride()
 	if err != nil {

@@ -197,6 +197,7 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
   const [note, setNote] = useState("");
   const [newer, setNewer] = useState(false);
   const changed = text !== base.text;
+  const tries = candidate && rule && !rule.id.endsWith(".candidate") && !rule.within && !rule.otherwise; // in shadow it can't share another rule's limit
   const newest = useRef(0);
   const [Form, setForm] = useState<typeof import("./form").Form>();
   useEffect(() => void import("./form").then((m) => setForm(() => m.Form)), []); // it reads YAML, which other pages need not
@@ -218,7 +219,7 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
     const turn = ++newest.current;
     const timer = setTimeout(() => {
       const indented = text.replace(/^/gm, "  ").replace(/^ {2}/, "- ");
-      ask<Validation>("/api/v1/rules/validate", { method: "POST", text: indented }).then(
+      ask<Validation>("/api/v1/rules/validate?partial=true", { method: "POST", text: indented }).then(
         ({ body }) => turn === newest.current && setCheck(body),
         (fault: unknown) => turn === newest.current && setCheck({ valid: false, faults: [{ line: 1, column: 1, detail: messageOf(fault) }] }),
       );
@@ -258,7 +259,8 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
         <div>
           <h2>YAML</h2>
           <textarea rows={Math.min(36, Math.max(14, text.split("\n").length + 1))} spellcheck={false} aria-label="The rule, as YAML" value={text} readOnly={!writes} onInput={(e) => setText(e.currentTarget.value)} />
-          {check?.faults?.map((f) => <p key={f.line + f.detail} class="fault">line {f.line}, column {Math.max(1, f.column - 2)}: {f.detail}</p>)}
+          {check?.faults?.map((f) => <p key={f.line + f.detail} class="fault">{f.line ? `line ${f.line}, column ${Math.max(1, f.column - 2)}: ` : ""}{f.detail}</p>)}
+          {check?.warnings?.map((w) => <p key={w} class="faint">{w}</p>)}
         </div>
       </div>
       {newer && <p class="fault" role="alert">The rule in force has changed since you began. Your draft is kept. <button onClick={() => { setBase({ text: start, etag }); setNewer(false); }}>Compare with what is in force now</button> <button onClick={() => { setText(start); setBase({ text: start, etag }); setNewer(false); }}>Drop my draft</button></p>}
@@ -266,10 +268,10 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
       {writes && (
         <div class="row">
           <label class="field"><span>What for (kept with the revision)</span><input size={32} maxLength={512} value={note} onInput={(e) => setNote(e.currentTarget.value)} /></label>
-          {candidate && rule && !rule.id.endsWith(".candidate") && <Act disabled={!changed || check?.valid === false} run={tryIt}>Try it in shadow</Act>}
+          {rule && tries && <Act disabled={!changed || check?.valid === false} run={tryIt}>Try it in shadow</Act>}
           <Act main disabled={(!changed && !!rule) || check?.valid === false} run={save}>{rule ? "Enforce at once" : "Make the rule"}</Act>
           {changed && rule && <button onClick={() => setText(base.text)}>Undo</button>}
-          {!changed && rule && <span class="faint beside">Change the rule above, then try the change in shadow: it decides, and denies nobody.</span>}
+          {!changed && tries && <span class="faint beside">Change the rule above, then try the change in shadow: it decides, and denies nobody.</span>}
         </div>
       )}
     </>

@@ -143,6 +143,7 @@ function Transfer({ list, tag, done }: { list: RuleList; tag?: string; done: () 
         </label>
         {fault && <span class="fault" role="alert">{fault}</span>}
         {chosen?.check.faults?.map((f) => <p key={`${f.line}:${f.column}:${f.detail}`} class="fault" role="alert">{chosen.name}{f.line ? `, line ${f.line}` : ""}: {f.detail}</p>)}
+        {chosen?.check.warnings?.map((w) => <p key={w} class="faint">{w}</p>)}
         {chosen?.check.valid && (
           <>
             <span>{changes ? `${chosen.name} ${changes}.` : `${chosen.name} changes nothing.`}</span>

@@ -1,0 +1,129 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/stint-go/stint"
+)
+
+// A Warning is something in a rule that is allowed, and may be other than was meant.
+type Warning struct {
+	// Kind says it in a few words that are the same for all rules, behind "a rule", such as "leaves little to borrow".
+	Kind string
+	// Detail says what is the matter, and names no client, which may be an API key.
+	Detail string
+	// Change says what to do. Default: "", nothing need be done.
+	Change string
+	// Errors says that requests for which the rule holds are errors.
+	Errors bool
+	// Evident says that the rule's own text says so: that is news only where the rule was another before.
+	Evident bool
+}
+
+// String is the detail, and what to do.
+func (w Warning) String() string {
+	if w.Change == "" {
+		return w.Detail
+	}
+	return w.Detail + "; " + w.Change
+}
+
+// Warnings are those about a rule of the set, if any: clustered says that states are on a cluster.
+func (s *Set) Warnings(id string, clustered bool) (list []Warning) {
+	c := s.byID[id]
+	if c == nil {
+		return nil
+	}
+	list = c.warnOfReserve(list)
+	list = c.warnOfHolds(list)
+	list = c.warnOfFloors(list)
+	if clustered && !c.Disabled {
+		list = c.warnOfPartitions(list)
+	}
+	return list
+}
+
+// warnOfReserve warns of what is decided for reserves alone, by the rule or by overrides of it.
+func (c *compiled) warnOfReserve(list []Warning) []Warning {
+	w := Warning{Kind: "is left out but for reserves"}
+	if c.NeedsReserve() {
+		w.Detail, w.Evident = "it has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out", true
+		return append(list, w)
+	}
+	first, n := 0, 0
+	for i := range c.Overrides {
+		if hasPlaces(c.Overrides[i].Limits) {
+			if n++; n == 1 {
+				first = i
+			}
+		}
+	}
+	const consequence = "only reserves are decided by %s, evaluate and forward-auth admit %s without this rule"
+	switch n {
+	case 0:
+		return list
+	case 1:
+		w.Detail = fmt.Sprintf("it has a concurrency limit in overrides[%d]: "+consequence, first, "it", "its client")
+	default:
+		w.Detail = fmt.Sprintf("it has a concurrency limit in %d overrides, overrides[%d] the first: "+consequence, n, first, "them", "their clients")
+	}
+	return append(list, w)
+}
+
+// warnOfHolds warns of buckets that are too small for what is held: estimates a second are at most the capacity divided by
+// how long they are held.
+func (c *compiled) warnOfHolds(list []Warning) []Warning {
+	if !c.NeedsReserve() && c.Reserve == (Reserve{}) {
+		return list
+	}
+	ttl := cmp.Or(c.Reserve.TTL, stint.DefaultHoldTTL)
+	for _, l := range c.Limits {
+		if l.Algorithm == stint.AlgorithmTokenBucket && float64(l.Capacity)*float64(l.Rate.Period) < float64(l.Rate.Permits)*float64(ttl) {
+			list = append(list, Warning{Kind: "holds more than its bucket has", Detail: fmt.Sprintf(
+				"a bucket of %d is less than what %s refills in reserve.ttl, %s, so holds of that length slow its clients down",
+				l.Capacity, l.Rate, stint.FormatDuration(ttl))})
+		}
+	}
+	return list
+}
+
+// warnOfFloors warns of a limit of which little is left for borrowing, less than a tenth, and of floors that several clients of
+// the outer rule have in common, so that one of them can use up what another is sure of.
+func (c *compiled) warnOfFloors(list []Warning) []Warning {
+	if c.parent == nil || c.parent.parent != nil {
+		return list
+	}
+	capacity := c.parent.Limits[0].Capacity
+	if left := capacity - c.parent.kept; c.Borrow.Allowed() && left*10 < capacity {
+		list = append(list, Warning{Kind: "leaves little to borrow", Detail: fmt.Sprintf(
+			"%d of %d permits are in no floor, less than a tenth: those who borrow have small bursts", left, capacity)})
+	}
+	for _, scope := range c.parent.Scope {
+		if len(c.floors) > 0 && scope != Global && scope != Custom(c.PartitionBy) && !slices.Contains(c.Scope, scope) {
+			return append(list, Warning{
+				Kind:   "has floors that several clients share",
+				Detail: fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another", c.parent.ID),
+				Change: fmt.Sprintf("tell them apart by the same partition_by in both rules, or begin its scope with %s", scope),
+			})
+		}
+	}
+	return list
+}
+
+// warnOfPartitions warns of a rule where a request may be charged to it and to another one whose clients are in other
+// partitions.
+func (c *compiled) warnOfPartitions(list []Warning) []Warning {
+	for _, other := range []*compiled{c.parent, c.otherwise} {
+		if other != nil && !c.sharesPartition(other) {
+			return append(list, Warning{
+				Kind:   "can't be decided on a cluster",
+				Detail: fmt.Sprintf("its clients and those of rule %s are in different partitions of a cluster, so requests are errors", other.ID),
+				Change: "set the same partition_by in both, and in all rules that match the same requests",
+				Errors: true,
+			})
+		}
+	}
+	return list
+}
