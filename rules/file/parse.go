@@ -12,6 +12,7 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,14 +49,11 @@ func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, 
 	return parse([]source{{name, data}}).set(nil, options)
 }
 
-// ParsePart is ParseSet for a document whose rules take the place of those with the same IDs in a set, nil for none, or are
-// added to it. A fault that they make of a rule of the set is told of the document.
-func ParsePart(name string, data []byte, of *rules.Set, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
+// ParsePart is ParseSet for a document whose rules take the place of those with the same IDs in options.Previous, or are added
+// to it. A fault that they make of another rule of that set is told of the document.
+func ParsePart(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
 	d := parse([]source{{name, data}})
-	var others []rules.Rule
-	if of != nil {
-		others = slices.DeleteFunc(of.Rules(), func(r rules.Rule) bool { _, given := d.first[r.ID]; return given })
-	}
+	others := slices.DeleteFunc(cmp.Or(options.Previous, new(rules.Set)).Rules(), func(r rules.Rule) bool { _, given := d.first[r.ID]; return given })
 	return d.set(others, options)
 }
 

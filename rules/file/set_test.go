@@ -26,6 +26,35 @@ func faultsIn(t *testing.T, source, text string) string {
 	return strings.TrimPrefix(err.Error(), "stint: ")
 }
 
+// Rules that are a part of a set are checked with its others, and those that they replace are left out.
+func TestParsePart(t *testing.T) {
+	const org, team = "- {id: org, scope: global, limits: [{algorithm: token_bucket, capacity: CAPACITY, refill: 10/1h}]}\n",
+		"- {id: team, within: org, scope: \"custom:team\", missing: skip, guaranteed: {search: {capacity: 10, refill: 1/1h}}}\n"
+	whole, _, err := file.ParseSet("a", []byte(strings.ReplaceAll(org, "CAPACITY", "100")+team), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		previous   *rules.Set
+		text, want string
+		rules      int
+	}{
+		{whole, team, "", 2},
+		{whole, "- {id: other, scope: global, unlimited: true}", "", 3},
+		{whole, strings.ReplaceAll(org, "CAPACITY", "9"), "part: rule \"team\": guaranteed is capacities of 10 together", 0},
+		{whole, strings.ReplaceAll(org, "CAPACITY", "many"), `part:1:73: rule "org": limits[0].capacity is "many"`, 0},
+		{nil, team, `part:1:22: rule "team": within is "org"`, 0},
+	} {
+		set, list, err := file.ParsePart("part", []byte(test.text), rules.Options{Previous: test.previous})
+		switch {
+		case test.want == "" && (err != nil || set.Len() != test.rules || len(list) != 1):
+			t.Errorf("%s: %v, %v", test.text, list, err)
+		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || strings.Count(err.Error(), "rule \"") != 1):
+			t.Errorf("%s: %v; want %s alone", test.text, err, test.want)
+		}
+	}
+}
+
 // What is written wrongly hides nothing of what makes no sense elsewhere, and each fault is where it is.
 func TestParseSetTellsAllFaults(t *testing.T) {
 	const text = `colour: red

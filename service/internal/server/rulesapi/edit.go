@@ -277,7 +277,7 @@ func (c *call) changeOne(
 // replaceAll replaces all rules by those of a document.
 func (c *call) replaceAll() error {
 	// The manager would find the same faults, but knows no lines and columns.
-	_, list, err := c.document(nil)
+	_, list, err := c.document(false)
 	if err != nil {
 		return err
 	}
@@ -356,11 +356,7 @@ func (c *call) validate() error {
 	if err != nil {
 		return err
 	}
-	var others *rules.Set
-	if partial {
-		others = inForce
-	}
-	set, list, err := c.document(others)
+	set, list, err := c.document(partial)
 	var faults document.Faults
 	if errors.As(err, &faults) {
 		validation := adminapi.Validation{Rules: len(list)}

@@ -104,11 +104,15 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 	return rule, nil
 }
 
-// document reads a document of rules, in the format of rule files, and compiles them with those of a set, nil for none, whose
-// IDs it does not have.
-func (c *call) document(of *rules.Set) (set *rules.Set, list []rules.Rule, err error) {
+// document reads a document of rules, in the format of rule files, and compiles them: a whole set, or a part of the one in
+// force.
+func (c *call) document(partial bool) (set *rules.Set, list []rules.Rule, err error) {
+	parse, options := file.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}
+	if partial {
+		parse, options.Previous = file.ParsePart, c.api.config.Limiter.Set()
+	}
 	err = c.parse(file.MaxBytes, ruleBody, func(source string, text []byte) (fault error) {
-		set, list, fault = file.ParsePart(source, text, of, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
+		set, list, fault = parse(source, text, options)
 		return fault
 	})
 	return set, list, err

@@ -28,7 +28,7 @@ func TestLargeBodiesWait(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, read := range map[string]func(*call) error{
-		"document": func(c *call) error { _, _, err := c.document(nil); return err },
+		"document": func(c *call) error { _, _, err := c.document(false); return err },
 		"value":    func(c *call) error { _, err := c.value(ruleBody); return err },
 	} {
 		for range 2 { // the first leaves when it has been read
