@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -18,24 +19,26 @@ type Floor struct {
 }
 
 // floorNames is the rule as the names of its floors know it. They name clients as overrides do, or leave out the first parts of
-// the scope, those of the rule that it is within: then each client of that rule has these floors.
+// the scope, those of the rule that it is within: then each client of that rule has these floors. Of names that differ, most
+// say how it is meant.
 func (r *Rule) floorNames() *Rule {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(r.Guaranteed)), maps.Keys(r.Weights))
-	if len(names) == 0 {
+	most, count := len(r.Scope), make([]int, len(r.Scope)+1)
+	for _, names := range []iter.Seq[string]{maps.Keys(r.Guaranteed), maps.Keys(r.Weights)} {
+		for name := range names {
+			if parts, err := splitKey("", name, ""); err == nil && len(parts) <= len(r.Scope) {
+				count[len(parts)]++
+			}
+		}
+	}
+	for n, of := range count {
+		if of > count[most] {
+			most = n
+		}
+	}
+	if most == len(r.Scope) {
 		return r
 	}
-	parts, err := splitKey("", slices.Min(names), "")
-	if n := len(parts); err == nil && n < len(r.Scope) {
-		return &Rule{Scope: r.Scope[len(r.Scope)-n:]}
-	}
-	return r
-}
-
-// FloorKey is a client as Guaranteed or Weights name it, in a text that holds no API key. The error wraps stint.ErrInvalid: the
-// rule can have no such client.
-func (r *Rule) FloorKey(name string) (string, error) {
-	key, _, err := r.floorNames().readKey("key", name, 0, false)
-	return key, err
+	return &Rule{Scope: r.Scope[len(r.Scope)-most:]}
 }
 
 // floorOf is the floor of a client, by its key as long as it may be and without its partition; nil if it has none.
@@ -66,7 +69,7 @@ func behindPart(key []byte) []byte {
 func (r *Rule) validateFloors(f *faults) {
 	names, seen := r.floorNames(), make(map[string]bool, len(r.Guaranteed))
 	for _, key := range slices.Sorted(maps.Keys(r.Guaranteed)) {
-		param, floor := names.floorParam("guaranteed", key), r.Guaranteed[key]
+		param, floor := r.floorParam("guaranteed", key), r.Guaranteed[key]
 		r.validateFloorKey(f, names, param, key, seen)
 		if err := floor.limit().Validate(); err != nil {
 			f.add(param, prefix.Errorf("%s: %w", param, err))
@@ -76,7 +79,7 @@ func (r *Rule) validateFloors(f *faults) {
 	}
 	clear(seen)
 	for _, key := range slices.Sorted(maps.Keys(r.Weights)) {
-		param, w := names.floorParam("weights", key), r.Weights[key]
+		param, w := r.floorParam("weights", key), r.Weights[key]
 		r.validateFloorKey(f, names, param, key, seen)
 		if w < 1 || w > stint.MaxPermits {
 			f.invalid(param, w, fmt.Sprintf("1 to %d", stint.MaxPermits))
@@ -89,10 +92,11 @@ func (r *Rule) validateFloorKey(f *faults, names *Rule, param, key string, seen 
 	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
 		return // a fault of its own
 	}
-	client, parts, err := names.readKey(param, key, f.bits, false)
-	if n := len(names.Scope); n < len(r.Scope) && len(parts) != n {
-		if parts, err := splitKey(param, key, names.shownKey(key)); err == nil && len(parts) != n {
-			f.invalid(param, names.shownKey(key), fmt.Sprintf("%d parts joined by |, as others here, or in all the %d that the scope has", n, len(r.Scope)))
+	shown := r.shownKey(key)
+	parts, err := names.partsOf(param, key, shown, f.bits, false)
+	if n := len(r.Scope); n > 1 && err != nil {
+		if parts, fault := splitKey(param, key, shown); fault == nil && len(parts) != len(names.Scope) {
+			f.invalid(param, shown, fmt.Sprintf("%d parts joined by |, as the scope has, or in all clients here those behind the scope of rule %s", n, r.Within))
 			return
 		}
 	}
@@ -100,13 +104,15 @@ func (r *Rule) validateFloorKey(f *faults, names *Rule, param, key string, seen 
 		f.add(param, err)
 		return
 	}
+	text, _ := names.keyOf(parts)
+	client := string(bounded(text))
 	if seen[client] {
-		f.invalid(param, names.shownKey(key), "each client once")
+		f.invalid(param, shown, "each client once")
 	}
 	seen[client] = true
 }
 
-// floorParam is the part of a rule in which a floor is, of a client as floorNames has them. More people read it than an API key.
+// floorParam is the part of a rule in which a client's floor is. More people read it than an API key.
 func (r *Rule) floorParam(param, key string) string {
 	if r.counts(PerAPIKey) {
 		return param

@@ -55,9 +55,6 @@ func TestFloorsOfEachOuterClient(t *testing.T) {
 			t.Errorf("without a floor: %q", got)
 		}
 	}
-	if shown, err := model.FloorKey("large"); shown != "large" || err != nil {
-		t.Errorf("large is shown as %s, %v", shown, err)
-	}
 }
 
 // A client that is counted by its address has none of the floors.
@@ -93,9 +90,17 @@ func TestFaultsOfOuterClients(t *testing.T) {
 			m.Guaranteed, m.Weights = nil, map[string]int64{"large": 1}
 		}, "team:weights", "weights is of clients by the end of the scope"},
 		{
-			"some in full", func(_, m *rules.Rule) { m.Guaranteed["k1|large"] = floor }, "team:guaranteed.k1|large",
-			`guaranteed.k1|large is "k1|large"; allowed: 1 parts joined by |, as others here, or in all the 2 that the scope has`,
+			"one in full", func(_, m *rules.Rule) { m.Guaranteed["0-s3cret|large"] = floor }, "team:guaranteed",
+			`guaranteed is "one of 14 bytes"; allowed: 2 parts joined by |, as the scope has, or in all clients here those behind the scope of rule org`,
 		},
+		{"one wrong among others", func(k, m *rules.Rule) {
+			k.Scope, m.Scope = []string{rules.PerUser}, []string{rules.PerUser, rules.Custom("model")}
+			m.Guaranteed[""], m.Guaranteed[`a\b`], m.Guaranteed["A|large"] = floor, floor, floor
+			m.Guaranteed["other"] = floor
+		}, `team:guaranteed. team:guaranteed.A|large team:guaranteed.a\b`, `guaranteed.A|large is "A|large"; allowed: 2 parts joined by |`},
+		{"a parameter of a path", func(k, m *rules.Rule) {
+			k.Scope, m.Scope, m.Match.Paths = []string{rules.Custom("id")}, []string{rules.Custom("id"), rules.Custom("model")}, one("/o/{id}/**")
+		}, "team:guaranteed", "and none of it is a parameter of a path"},
 		{"twice", func(k, m *rules.Rule) {
 			k.Scope, m.Scope = []string{rules.PerUser}, []string{rules.PerUser, rules.Custom("model"), rules.PerAPIKey}
 			m.Guaranteed = map[string]rules.Floor{"m|s3cret": floor, "m|" + rules.HashedClient("s3cret"): floor}

@@ -13,9 +13,8 @@ import (
 )
 
 // partsOf takes a client of the rule apart, or reports why the rule can have no such client. With networks a part may
-// stand for the addresses of several clients.
-func (r *Rule) partsOf(param, client string, bits int, networks bool) ([]keyPart, error) {
-	shown := r.shownKey(client)
+// stand for the addresses of several clients. A fault shows the client as shown.
+func (r *Rule) partsOf(param, client, shown string, bits int, networks bool) ([]keyPart, error) {
 	parts, err := splitKey(param, client, shown)
 	switch {
 	case err != nil:
@@ -45,7 +44,7 @@ func (r *Rule) partsOf(param, client string, bits int, networks bool) ([]keyPart
 // readKey is the key of a client as the rule's text writes it, with its parts, or why the rule can have no such client. bits
 // are those by which IPv6 clients are counted; 0 stands for any number.
 func (r *Rule) readKey(param, client string, bits int, networks bool) (key string, parts []keyPart, err error) {
-	parts, err = r.partsOf(param, client, bits, networks)
+	parts, err = r.partsOf(param, client, r.shownKey(client), bits, networks)
 	if err != nil {
 		return "", nil, err
 	}

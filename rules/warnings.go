@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stint-go/stint"
 )
@@ -79,35 +80,40 @@ func (c *compiled) warnOfHolds(list []Warning) []Warning {
 		return list
 	}
 	ttl := cmp.Or(c.Reserve.TTL, stint.DefaultHoldTTL)
-	for _, l := range c.Limits {
+	for i, l := range c.Limits {
 		if l.Algorithm == stint.AlgorithmTokenBucket && float64(l.Capacity)*float64(l.Rate.Period) < float64(l.Rate.Permits)*float64(ttl) {
 			list = append(list, Warning{Kind: "holds more than its bucket has", Detail: fmt.Sprintf(
-				"a bucket of %d is less than what %s refills in reserve.ttl, %s, so holds of that length slow its clients down",
-				l.Capacity, l.Rate, stint.FormatDuration(ttl))})
+				"limits[%d], a bucket of %d, is less than what %s refills in reserve.ttl, %s, so holds of that length slow its clients down",
+				i, l.Capacity, l.Rate, stint.FormatDuration(ttl))})
 		}
 	}
 	return list
 }
 
 // warnOfFloors warns of a limit of which little is left for borrowing, less than a tenth, and of floors that several clients of
-// the outer rule have in common, so that one of them can use up what another is sure of.
+// the outermost rule have in common, so that one of them can use up what another is sure of.
 func (c *compiled) warnOfFloors(list []Warning) []Warning {
-	if c.parent == nil || c.parent.parent != nil {
+	if c.parent == nil {
 		return list
 	}
-	capacity := c.parent.Limits[0].Capacity
-	if left := capacity - c.parent.kept; c.Borrow.Allowed() && left*10 < capacity {
+	root := c.parent
+	for root.parent != nil {
+		root = root.parent
+	}
+	capacity := root.Limits[0].Capacity
+	if left := capacity - root.kept; root == c.parent && c.Borrow.Allowed() && left*10 < capacity {
 		list = append(list, Warning{Kind: "leaves little to borrow", Detail: fmt.Sprintf(
 			"%d of %d permits are in no floor, less than a tenth: those who borrow have small bursts", left, capacity)})
 	}
-	for _, scope := range c.parent.Scope {
-		if len(c.floors) > 0 && scope != Global && scope != Custom(c.PartitionBy) && !slices.Contains(c.Scope, scope) {
-			return append(list, Warning{
-				Kind:   "has floors that several clients share",
-				Detail: fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another", c.parent.ID),
-				Change: fmt.Sprintf("tell them apart by the same partition_by in both rules, or begin its scope with %s", scope),
-			})
-		}
+	apart := func(scope string) bool {
+		return scope == Global || scope == Custom(c.PartitionBy) || slices.Contains(c.Scope, scope) && !c.hasParameter(scope)
+	}
+	if len(c.floors) > 0 && slices.ContainsFunc(root.Scope, func(scope string) bool { return !apart(scope) }) {
+		list = append(list, Warning{
+			Kind:   "has floors that several clients share",
+			Detail: fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another", root.ID),
+			Change: fmt.Sprintf("tell them apart by the same partition_by in all of these rules, or begin its scope with %s", strings.Join(c.parent.Scope, ", ")),
+		})
 	}
 	return list
 }

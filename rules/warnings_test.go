@@ -30,6 +30,8 @@ func TestMixed(t *testing.T) {
 	both.Scope = []string{rules.Custom("team"), rules.Custom("tenant")}
 	both.Guaranteed = map[string]rules.Floor{"search|acme": {Capacity: 1, Refill: stint.PerSecond(1)}}
 	borrowers.Guaranteed = nil
+	parameter := both
+	parameter.Scope, parameter.Match.Paths = []string{rules.Custom("team"), rules.Custom("tenant")}, one("/{tenant}/**")
 	for _, test := range []struct {
 		name  string
 		list  []rules.Rule
@@ -43,6 +45,7 @@ func TestMixed(t *testing.T) {
 		{"in the scope", []rules.Rule{org, both}, false},
 		{"no floors", []rules.Rule{org, borrowers}, false},
 		{"three levels", []rules.Rule{global, team, users()}, false},
+		{"a parameter of a path", []rules.Rule{org, parameter}, true},
 	} {
 		set, err := rules.Compile(test.list, rules.Options{})
 		if err != nil {
@@ -53,6 +56,11 @@ func TestMixed(t *testing.T) {
 				t.Errorf("%s: of rule %s it is said %q", test.name, rule.ID, got)
 			}
 		}
+	}
+	user := users()
+	user.Guaranteed = map[string]rules.Floor{"ann": {Capacity: 1, Refill: stint.PerSecond(1)}}
+	if set := compile(t, org, both, user); warned(set, "user", "has floors that several clients share") == "" {
+		t.Error("nothing is said of floors of users that organisations share")
 	}
 	if none := new(rules.Set).Warnings("team", true); none != nil {
 		t.Errorf("a rule that is not there: %v", none)

@@ -157,9 +157,9 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 		case param == "within" && other.PartitionBy != c.PartitionBy:
 			fault(c, param, name, "a rule with the same partition_by, since floors of several partitions can't share one limit")
 			continue
-		case c.outer > 0 && !slices.Equal(c.Scope[:c.outer], other.Scope):
+		case c.outer > 0 && (!slices.Equal(c.Scope[:c.outer], other.Scope) || slices.ContainsFunc(other.Scope, c.hasParameter)):
 			fault(c, c.floorsParam(), plain("of clients by the end of the scope"),
-				fmt.Sprintf("clients with all parts of the scope, or with those behind the scope of rule %s, if this one begins with it", name))
+				fmt.Sprintf("clients with all parts of the scope, or with those behind the scope of rule %s, if this one begins with it, and none of it is a parameter of a path", name))
 			continue
 		case len(other.Costs) > 0 || len(c.Costs) > 0 || slices.ContainsFunc(c.Overrides, func(o Override) bool { return len(o.Costs) > 0 }):
 			fault(c, param, name, "rules whose limits have no costs of their own")
@@ -287,7 +287,7 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 	sum, rates := int64(0), new(big.Int)
 	for _, name := range slices.Sorted(maps.Keys(floors)) {
 		floor := floors[name]
-		key, _, err := names.readKey(names.floorParam("guaranteed", name), name, 0, false)
+		key, _, err := names.readKey(c.floorParam("guaranteed", name), name, 0, false)
 		if err != nil {
 			return err
 		}
@@ -352,17 +352,17 @@ func (c *compiled) shareOut(capacity int64, rate stint.Rate, fault func(*compile
 	for _, w := range c.Weights {
 		total += w
 	}
-	names, floors := c.floorNames(), make(map[string]Floor, len(c.Weights))
+	floors := make(map[string]Floor, len(c.Weights))
 	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
 		w := c.Weights[name]
 		share := new(big.Int).Mul(big.NewInt(capacity), big.NewInt(9*w))
 		share.Quo(share, big.NewInt(10*total))
 		part, ok := partOf(rate, w, total)
 		if least := max(1, c.Cost.Permits); !ok {
-			fault(c, names.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s", rate, stint.FormatDuration(stint.MaxPeriod)))
+			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s", rate, stint.FormatDuration(stint.MaxPeriod)))
 			return nil
 		} else if share.Int64() < least && least > 1 {
-			fault(c, names.floorParam("weights", name), w, fmt.Sprintf("a part of the capacity of at least %d, what a request costs; it is %d", least, share))
+			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the capacity of at least %d, what a request costs; it is %d", least, share))
 			return nil
 		}
 		floors[name] = Floor{max(1, share.Int64()), part}

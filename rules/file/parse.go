@@ -167,13 +167,13 @@ func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 // set makes a set of the rules and others, or tells all that is wrong: of rules that could be read also what does not make
 // sense.
 func (d *reading) set(others []rules.Rule, options rules.Options) (*rules.Set, []rules.Rule, error) {
-	set, err := rules.Compile(slices.Concat(d.rules, others), options)
+	set, err := rules.Compile(slices.Concat(others, d.rules), options)
 	if err == nil && len(d.faults) == 0 {
 		return set, d.rules, nil
 	}
 	hidden := consequences(d.items, d.within)
 	tell(&d.faults, err, d.names, func(fault *rules.Fault) (at document.Position, known bool) {
-		if fault.Index >= len(d.items) { // of another rule
+		if fault.Index -= len(others); fault.Index < 0 {
 			return document.Position{Source: d.names[0]}, len(d.within) > 0
 		}
 		item := d.items[fault.Index]

@@ -135,7 +135,7 @@ func TestRulesByReserve(t *testing.T) {
 	code, stdout, stderr := do(t, nil, "rules", "validate", chat)
 	want := chat + ": 4 rules, 4 enabled\n" +
 		"warning: rule chat: it has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out\n" +
-		"warning: rule chat: a bucket of 100 is less than what 10/s refills in reserve.ttl, 30s, so holds of that length slow its clients down\n" +
+		"warning: rule chat: limits[1], a bucket of 100, is less than what 10/s refills in reserve.ttl, 30s, so holds of that length slow its clients down\n" +
 		"warning: rule plans: it has a concurrency limit in overrides[1]: only reserves are decided by it, evaluate and forward-auth admit its client without this rule\n"
 	if code != exitOK || stdout != want {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
@@ -173,7 +173,7 @@ func TestRulesOfMixedFloors(t *testing.T) {
 `
 	for partition, want := range map[string]string{
 		"": "warning: rule team: all clients of rule org have its floors in common, so one can use up those of another; " +
-			"tell them apart by the same partition_by in both rules, or begin its scope with custom:org\n",
+			"tell them apart by the same partition_by in all of these rules, or begin its scope with custom:org\n",
 		" partition_by: org,": "",
 	} {
 		path := writeFile(t, strings.ReplaceAll(text, "PARTITION", partition))

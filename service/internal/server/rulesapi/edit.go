@@ -386,6 +386,7 @@ func (c *call) validate() error {
 			}
 		}
 	}
+	validation.Warnings = validation.Warnings[:min(len(validation.Warnings), document.MaxFaults)]
 	return problem.Answer(c.w, c.r, http.StatusOK, validation)
 }
 

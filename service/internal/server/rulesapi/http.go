@@ -47,13 +47,14 @@ func (c *call) body(most int64, types []string) (text, source string, err error)
 	return text, source, err
 }
 
-// parse reads the request's body, as body does, and calls do with it. Large bodies wait for each other.
-func (c *call) parse(most int64, types []string, do func(source string, text []byte) error) error {
+// parse reads the request's body, as body does, and calls do with it. Large bodies wait for each other, as those do that are
+// large together with what is compiled beside them, in bytes.
+func (c *call) parse(most int64, types []string, beside int, do func(source string, text []byte) error) error {
 	text, source, err := c.body(most, types)
 	if err != nil {
 		return err
 	}
-	if len(text) >= largeBody {
+	if len(text)+beside >= largeBody {
 		select {
 		case c.api.parsing <- struct{}{}:
 			defer func() { <-c.api.parsing }()
@@ -69,7 +70,7 @@ func (c *call) parse(most int64, types []string, do func(source string, text []b
 
 // value reads a body of one value, JSON or YAML.
 func (c *call) value(types []string) (value document.Value, err error) {
-	err = c.parse(c.api.config.MaxBodyBytes, types, func(source string, text []byte) error {
+	err = c.parse(c.api.config.MaxBodyBytes, types, 0, func(source string, text []byte) error {
 		var faults document.Faults
 		value = document.Parse(source, text, len(text), &faults)
 		return faults.Err()
@@ -107,11 +108,12 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 // document reads a document of rules, in the format of rule files, and compiles them: a whole set, or a part of the one in
 // force.
 func (c *call) document(partial bool) (set *rules.Set, list []rules.Rule, err error) {
-	parse, options := file.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}
+	parse, options, beside := file.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}, 0
 	if partial {
 		parse, options.Previous = file.ParsePart, c.api.config.Limiter.Set()
+		beside = options.Previous.Len() * ruleBytes
 	}
-	err = c.parse(file.MaxBytes, ruleBody, func(source string, text []byte) (fault error) {
+	err = c.parse(file.MaxBytes, ruleBody, beside, func(source string, text []byte) (fault error) {
 		set, list, fault = parse(source, text, options)
 		return fault
 	})
@@ -121,6 +123,9 @@ func (c *call) document(partial bool) (set *rules.Set, list []rules.Rule, err er
 // largeBody is the size in bytes from which documents are parsed one at a time. Parsing takes about a
 // hundred times their size of memory, and continues after the client has left.
 const largeBody = 64 << 10
+
+// ruleBytes is how many bytes of a document need as much memory as a rule in force does that is compiled beside it.
+const ruleBytes = 32
 
 // empty answers without a body.
 func (c *call) empty(status int) error {

@@ -110,20 +110,13 @@ func (c *call) readOverride() (rules.Override, error) {
 
 // shownClient is the name of a client that readers see: an API key is replaced by its SHA-256.
 func shownClient(rule *rules.Rule, client string) string {
-	return shownKey(rule, client, rule.OverrideKey)
-}
-
-// shownFloor is shownClient of one that has a floor or a weight.
-func shownFloor(rule *rules.Rule, client string) string { return shownKey(rule, client, rule.FloorKey) }
-
-func shownKey(rule *rules.Rule, client string, key func(client string) (string, error)) string {
 	if !countsKeys(rule) {
 		return client
 	}
-	if shown, err := key(client); err == nil {
+	if shown, err := rule.OverrideKey(client); err == nil {
 		return shown
 	}
-	return rules.HashedClient(client) // the rule can't be enforced
+	return rules.HashedClient(client) // the rule can't be enforced, or names its floors without a part of its scope
 }
 
 // countsKeys reports whether a rule counts by API key, alone or with other values.
@@ -144,9 +137,9 @@ func refuseExposedKey(d *rulestore.Draft) error {
 		if !exposesKeys(&change) {
 			continue
 		}
-		refuse := func(place, client, remove string, shown func(*rules.Rule, string) string) error {
-			was := shown(change.Before, client)
-			if was == client || shown(change.After, client) == was {
+		refuse := func(place, client, remove string) error {
+			was := shownClient(change.Before, client)
+			if was == client || shownClient(change.After, client) == was {
 				return nil
 			}
 			return invalid("scope", strings.Join(change.After.Scope, ", "), fmt.Sprintf(
@@ -158,20 +151,20 @@ func refuseExposedKey(d *rulestore.Draft) error {
 			if overrideIndex(change.Before, client) < 0 {
 				continue
 			}
-			if err := refuse(fmt.Sprintf("overrides[%d]", i), client, "override", shownClient); err != nil {
+			if err := refuse(fmt.Sprintf("overrides[%d]", i), client, "override"); err != nil {
 				return err
 			}
 		}
 		for client := range change.After.Guaranteed {
 			if _, was := change.Before.Guaranteed[client]; was {
-				if err := refuse("guaranteed", client, "client", shownFloor); err != nil {
+				if err := refuse("guaranteed", client, "client"); err != nil {
 					return err
 				}
 			}
 		}
 		for client := range change.After.Weights {
 			if _, was := change.Before.Weights[client]; was {
-				if err := refuse("weights", client, "client", shownFloor); err != nil {
+				if err := refuse("weights", client, "client"); err != nil {
 					return err
 				}
 			}
@@ -185,16 +178,16 @@ func (c *call) masked(rule rules.Rule) rules.Rule {
 	if c.caller.Writes || !countsKeys(&rule) {
 		return rule
 	}
-	return renamed(rule, func(client string) string { return shownClient(&rule, client) }, func(client string) string { return shownFloor(&rule, client) })
+	return renamed(rule, func(client string) string { return shownClient(&rule, client) })
 }
 
-// renamed returns a rule with other names for the clients of its overrides, and for those of its floors and weights.
-func renamed(rule rules.Rule, name, floor func(client string) string) rules.Rule {
+// renamed returns a rule with other names for the clients of its overrides, floors and weights.
+func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 	rule.Overrides = slices.Clone(rule.Overrides)
 	for i := range rule.Overrides {
 		rule.Overrides[i].Key = name(rule.Overrides[i].Key)
 	}
-	rule.Guaranteed, rule.Weights = renamedKeys(rule.Guaranteed, floor), renamedKeys(rule.Weights, floor)
+	rule.Guaranteed, rule.Weights = renamedKeys(rule.Guaranteed, name), renamedKeys(rule.Weights, name)
 	return rule
 }
 
@@ -218,7 +211,7 @@ func (c *call) shownChange(change rules.Change) (shown adminapi.RuleChange, err 
 		}
 		masked := c.masked(*rule)
 		if exposesKeys(&change) && !c.caller.Writes {
-			masked = renamed(*rule, rules.HashedClient, rules.HashedClient)
+			masked = renamed(*rule, rules.HashedClient)
 		}
 		var text []byte
 		text, err = file.JSON(masked)

@@ -3,12 +3,16 @@ package rulesapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -52,5 +56,38 @@ func TestLargeBodiesWait(t *testing.T) {
 		if err := <-waiting; err != nil {
 			t.Errorf("%s: one that waited: %v", name, err)
 		}
+	}
+}
+
+// A small document that is checked as a part of many rules waits as a large one does.
+func TestPartOfManyRulesWaits(t *testing.T) {
+	list := make([]rules.Rule, largeBody/ruleBytes)
+	for i := range list {
+		list[i] = rules.Rule{ID: fmt.Sprint(i), Scope: []string{rules.Global}, Unlimited: true}
+	}
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &API{config: Config{ReadBody: readAll, Limiter: limiter}, parsing: make(chan struct{}, 1)}
+	a.parsing <- struct{}{}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	read := func(partial bool) error {
+		r := httptest.NewRequestWithContext(gone, http.MethodPost, "/", strings.NewReader("[]"))
+		r.Header.Set("Content-Type", "application/yaml")
+		_, _, err := (&call{api: a, w: httptest.NewRecorder(), r: r}).document(partial)
+		return err
+	}
+	var failed *problem.Error
+	if err := read(true); !errors.As(err, &failed) || failed.Status != http.StatusServiceUnavailable {
+		t.Errorf("%v; want 503", err)
+	}
+	if err := read(false); err != nil {
+		t.Errorf("alone: %v", err)
 	}
 }
