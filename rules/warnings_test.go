@@ -58,7 +58,7 @@ func TestMixed(t *testing.T) {
 		}
 	}
 	user := users()
-	user.Guaranteed = map[string]rules.Floor{"ann": {Capacity: 1, Refill: stint.PerSecond(1)}}
+	user.Guaranteed, user.Borrow = map[string]rules.Floor{"ann": {Capacity: 1, Refill: stint.PerSecond(1)}}, rules.Borrow{}
 	if set := compile(t, org, both, user); warned(set, "user", "has floors that several clients share") == "" {
 		t.Error("nothing is said of floors of users that organisations share")
 	}
