@@ -171,14 +171,14 @@ func wayEnd(ways []Way, at int) int {
 	return at
 }
 
-// Choose finds the limits that an operation charges, from what each says and its way: it marks them as taken, and reports
-// whether the operation is admitted. It is for stores.
+// Choose finds the limits that an operation charges, from what each says and its way: it marks them as taken, unless that is
+// nil, and reports whether the operation is admitted. It is for stores.
 func Choose(outcomes []Outcome, ways []Way, taken []bool) (allowed bool) {
 	allowed, _ = choose(outcomes, ways, taken)
 	return allowed
 }
 
-// choose is Choose with the way of the first group that admits; taken may be nil.
+// choose is Choose with the way of the first group that admits.
 func choose(outcomes []Outcome, ways []Way, taken []bool) (allowed bool, via uint8) {
 	allowed = true
 	clear(taken)

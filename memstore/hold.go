@@ -292,7 +292,7 @@ func (r *holdOp) combine(via uint8) stint.Decision {
 	if r.ways == nil {
 		return stint.Combine(r.outs, r.now)
 	}
-	if !stint.Choose(r.outs, r.ways, make([]bool, len(r.ops))) {
+	if !stint.Choose(r.outs, r.ways, nil) {
 		return stint.CombineWays(r.outs, r.ways, r.now)
 	}
 	d := r.op.Combine(r.outs, r.now)

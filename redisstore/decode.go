@@ -341,7 +341,7 @@ func (e *entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decis
 		return stint.Combine(outcomes, now)
 	}
 	d := stint.CombineWays(outcomes, e.ways, now)
-	if e.bound != nil && !stint.Choose(outcomes, e.bound, make([]bool, len(e.bound))) {
+	if e.bound != nil && !stint.Choose(outcomes, e.bound, nil) {
 		return stint.CombineWays(outcomes, e.bound, now)
 	}
 	d.Via = max(d.Via, e.via)
