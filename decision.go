@@ -61,11 +61,11 @@ type Decision struct {
 	Full bool
 	// Source says where the decision was made.
 	Source Source
-	// Index is the deciding limit's place among the operation's limits.
-	Index int16
 	// Via is the number of the way that was charged, or would be, of the operation's first group of ways: 0 is the first
 	// way, as without any.
 	Via uint8
+	// Index is the deciding limit's place among the operation's limits.
+	Index int16
 	// Limit is the deciding limit's capacity in permits.
 	Limit int64
 	// Remaining is how many whole permits are left right after the decision, never

@@ -40,6 +40,10 @@ func (s *farStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, err
 	return s.Store.Decide(ctx, op)
 }
 
+func (s *farStore) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (s *farStore) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	err := s.wait(ctx, s.far)
 	for i := range ops {

@@ -29,7 +29,6 @@ type Limiter struct {
 	store    Store
 	policy   *Policy
 	observe  Observer
-	taker    Taker // the store's shorter way to take; nil: there is none, or somebody observes
 	queues   waitQueues
 	reserver Reserver
 	events   sync.Pool // of *Event
@@ -99,9 +98,6 @@ func NewLimiter(config Config) (*Limiter, error) {
 	}
 	l := &Limiter{store: config.Store, policy: config.Policy, observe: config.Observe}
 	l.reserver.store, l.reserver.carry = config.Store, l.carry
-	if binder, ok := config.Store.(Binder); ok && config.Observe == nil {
-		l.taker = binder.Bind(config.Policy)
-	}
 	return l, nil
 }
 
@@ -111,13 +107,16 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // Allow decides whether one request of the key may proceed, and takes a permit if
 // so. The error is not about the request: see [Store].
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	return l.AllowN(ctx, key, 1)
+	if l.observe == nil {
+		return l.store.Take(ctx, l.policy, key, 1) // a call less than by AllowN
+	}
+	return l.decide(ctx, Take, key, 1)
 }
 
 // AllowN is Allow for n permits, all or none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	if l.taker != nil {
-		return l.taker.Take(ctx, key, n)
+	if l.observe == nil {
+		return l.store.Take(ctx, l.policy, key, n)
 	}
 	return l.decide(ctx, Take, key, n)
 }

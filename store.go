@@ -247,17 +247,6 @@ type Result struct {
 	Err      error
 }
 
-// A Taker takes permits of one policy, as Op's Take with one claim would.
-type Taker interface {
-	Take(ctx context.Context, key string, permits int64) (Decision, error)
-}
-
-// A Binder is a Store in the process that has a shorter way to take of one policy, without an operation being copied. A
-// [Limiter] uses it. The decisions are the same, so a store that wraps another has no need to forward it.
-type Binder interface {
-	Bind(policy *Policy) Taker
-}
-
 // A Scope says whose state [Store.ResetAll] clears. The zero value is the policies with the name "".
 type Scope struct {
 	// All is all clients of all policies. Default: false, those of Policy.
@@ -291,6 +280,10 @@ type Store interface {
 	// is at fault (nothing was consumed), ErrUnavailable when the store could not
 	// decide (whether permits were consumed is not known), or is the context's.
 	Decide(ctx context.Context, op Op) (Decision, error)
+	// Take is Decide of an operation that takes permits of one policy, with nothing else in it: what is asked most, without
+	// an operation being copied. A store that tells Watch its parts waits for no longer than the timeout that it was
+	// given there. A store that wraps another forwards it.
+	Take(ctx context.Context, policy *Policy, key string, permits int64) (Decision, error)
 	// DecideAll carries out operations in order, each alone, in as few round trips as
 	// the store can; results[i] answers ops[i]. results must be as long as ops.
 	DecideAll(ctx context.Context, ops []Op, results []Result)

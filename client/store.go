@@ -125,6 +125,11 @@ func decisionFor(op *stint.Op, answer *api.CheckResponse, applied int64) stint.D
 	return d
 }
 
+// Take implements [stint.Store].
+func (c *Client) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return c.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 // DecideAll implements [stint.Store]. Neighbouring takes and tries travel together,
 // up to [api.MaxBatch] in one request; the other verbs one by one. When the service
 // finds fault with a batch, it is sent in halves until the fault is found, which

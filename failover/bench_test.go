@@ -100,6 +100,10 @@ func (silent) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
 	return stint.Decision{}, fmt.Errorf("%w: %w", stint.ErrUnavailable, context.DeadlineExceeded)
 }
 
+func (s silent) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (silent) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
 
 func (s silent) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {

@@ -33,10 +33,37 @@ func (s *Store) noteAnswer(op *stint.Op, d *stint.Decision) {
 		return
 	}
 	for i := range op.Claims() {
-		if sh := s.shard(op.NthClaim(i).Key); !sh.answered.Load() {
-			sh.answered.Store(true)
-		}
+		s.shard(op.NthClaim(i).Key).noteAnswer()
 	}
+}
+
+// Take implements [stint.Store]. A store that watches itself has the timeout from Watch.
+func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	op := func() stint.Op { return stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}} }
+	if s.watchdog != nil || !s.usual(policy) {
+		return s.Decide(ctx, op())
+	}
+	sh := s.shard(key)
+	if sh.down.Load() != nil {
+		return s.Decide(ctx, op())
+	}
+	d, err := s.config.Store.Take(ctx, policy, key, n)
+	if err != nil {
+		return s.answer(ctx, op(), err)
+	}
+	if d.Source == stint.SourceStore {
+		sh.noteAnswer()
+	}
+	return d, nil
+}
+
+// usual reports whether a policy has no timeout of its own, and nothing is wrong with it.
+func (s *Store) usual(policy *stint.Policy) bool {
+	if s.config.ForPolicy == nil || policy == nil {
+		return true
+	}
+	p := s.plan(policy)
+	return p.fault == nil && p.timeout == s.config.Timeout
 }
 
 // DecideAll implements [stint.Store]. Operations whose shard is unreachable are answered at

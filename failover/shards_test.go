@@ -33,6 +33,10 @@ func (s sharded) Watch(_ time.Duration, unreachable func(int, error)) stint.Shar
 	return stint.Shards{Count: s.n, Of: s.Shard}
 }
 
+func (s sharded) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}, Timeout: timeout})
+}
+
 func (s sharded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	if s.unreachable == nil {
 		return s.Store.Decide(ctx, op)
@@ -195,6 +199,9 @@ func (s stubborn) Watch(_ time.Duration, unreachable func(int, error)) stint.Sha
 
 func (stubborn) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
 	return stint.Decision{}, ctx.Err()
+}
+func (s stubborn) Take(ctx context.Context, _ *stint.Policy, _ string, _ int64) (stint.Decision, error) {
+	return s.Decide(ctx, stint.Op{})
 }
 func (stubborn) DecideAll(context.Context, []stint.Op, []stint.Result) {}
 

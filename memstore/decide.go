@@ -59,7 +59,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	if op.Verb != stint.Reset {
 		s.hold(t, p)
 	}
-	now := s.clock()
+	now := s.decidedAt(t, s.readClock())
 	if op.Verb == stint.Reset {
 		s.reset(t, p.hash)
 		l.resetOutcome(p.keep, &out)
@@ -96,39 +96,29 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	}
 }
 
-// boundPolicy is the short way to take of one limit whose state is of a fixed size.
-type boundPolicy struct {
-	store  *Store
-	policy *stint.Policy
-	limit  *limit // nil: the policy is of several limits, or a log, or has a fault
-}
-
-// Bind implements [stint.Binder].
-func (s *Store) Bind(policy *stint.Policy) stint.Taker {
-	b := &boundPolicy{store: s, policy: policy}
-	if p := s.plan(policy); len(p.limits) == 1 && p.limits[0].log == nil && p.limits[0].places == nil && p.fault == nil {
-		b.limit = &p.limits[0]
-	}
-	return b
-}
-
-// Take implements [stint.Taker].
-func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.Decision, err error) {
-	s, l := b.store, b.limit
-	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || l == nil {
-		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: n}})
+// Take implements [stint.Store]. It takes of one limit whose state is in a slot without the shard's lock.
+func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (d stint.Decision, err error) {
+	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || policy == nil || policy.NeedsReserve() {
+		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}}) // which says what is wrong
 	}
 	if err = ctx.Err(); err != nil {
 		return d, err
 	}
+	l := s.plan(policy).short
+	if l == nil {
+		op := stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}}
+		return s.decide(&op)
+	}
 	hash := s.hash(key, l)
 	id := l.version.id.Load()
-	slot := s.shard(hash).table.Load().hold(hash, id, l.version)
+	t := s.shard(hash)
+	read := s.readClock()
+	slot := t.table.Load().hold(hash, id, l.version)
 	if slot == nil {
-		op := stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: n}}
+		op := stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}}
 		return s.decideOne(&op, l), nil
 	}
-	now := s.clock()
+	now := s.decidedAt(t, read)
 	var out stint.Outcome
 	l.applyWords(algorithm.Take, &slot.words, now, l.takes(n), 0, &out)
 	d.Allowed, d.Limit, d.Remaining, d.At = out.Allowed, out.Limit, out.Remaining, now
@@ -159,7 +149,7 @@ type limitOp struct {
 }
 
 // inlineLimits is how many limits an operation may have before deciding it allocates.
-const inlineLimits = 8
+const inlineLimits = 4
 
 // decideMany decides an operation on several limits, atomically: the shards of all its
 // keys are locked, in order, until it is done.
@@ -186,7 +176,7 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 			s.hold(s.shard(ops[i].hash), &ops[i])
 		}
 	}
-	now := s.clock()
+	now := s.decidedTogether(locks)
 	ways := op.AppendWays(waysBuffer[:0])
 	if op.Verb == stint.Reset {
 		s.resetEach(ops, outs)
@@ -210,12 +200,15 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 // lock locks the shards of all states, in order, and returns which.
 func (s *Store) lock(ops []limitOp, locks []uint64) []uint64 {
 	for i := range ops {
-		if ops[i].shares == 0 {
-			locks = append(locks, ops[i].hash>>(64-shardBits))
+		// Limits of one client are neighbours, and in one shard.
+		if at := ops[i].hash >> (64 - shardBits); ops[i].shares == 0 && (len(locks) == 0 || locks[len(locks)-1] != at) {
+			locks = append(locks, at)
 		}
 	}
-	slices.Sort(locks)
-	locks = slices.Compact(locks)
+	if len(locks) > 1 {
+		slices.Sort(locks)
+		locks = slices.Compact(locks)
+	}
 	for _, i := range locks {
 		s.shards[i].mu.Lock()
 	}
@@ -284,10 +277,10 @@ func (ops limitOps) share(op *stint.Op, claim *stint.Claim, first int) limitOps 
 }
 
 func (s *Store) limitOpsOf(op *stint.Op, claim *stint.Claim, ops limitOps) (limitOps, error) {
-	plan := s.plan(claim.Policy)
+	plan, keyHash := s.plan(claim.Policy), s.keyHash(claim.Key)
 	for i := range plan.limits {
 		l := &plan.limits[i]
-		hash, shares := s.hash(claim.Key, l), 0
+		hash, shares := l.stateHash(keyHash), 0
 		for shares == 0 && hasHash(ops, hash) {
 			if claim.Way != stint.Must {
 				shares = ops.find(op, claim, l, hash)

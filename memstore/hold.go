@@ -86,7 +86,7 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 	for i := range r.ops {
 		s.hold(s.shard(r.ops[i].hash), &r.ops[i])
 	}
-	r.now = s.clock()
+	r.now = s.decidedTogether(locks)
 	if known != nil && r.now > known.forgotten() {
 		r.hold = nil
 	}
@@ -569,7 +569,7 @@ func (s *Store) list(op *stint.Op) (stint.Decision, error) {
 	for i := range ops {
 		s.hold(s.shard(ops[i].hash), &ops[i])
 	}
-	now := s.clock()
+	now := s.decidedTogether(locks)
 	var list []stint.HoldState
 	for i := range ops {
 		p, t := &ops[i], s.shard(ops[i].hash)

@@ -113,13 +113,6 @@ func New(config Config) *Store {
 	return s
 }
 
-func (s *Store) clock() stint.Instant {
-	if s.now != nil {
-		return s.now()
-	}
-	return s.origin + stint.Instant(time.Since(s.anchor)/time.Microsecond)
-}
-
 // Stats is what a store holds and has done.
 type Stats struct {
 	// Clients is the states that count; a client has one per limit.

@@ -12,8 +12,9 @@ import (
 // plan is a policy as this store decides it; it is kept with the policy.
 type plan struct {
 	limits      []limit
-	countDenied bool  // whether any limit counts denied requests
-	fault       error // why the store can't decide it; nil: it can
+	short       *limit // what Take decides by itself: the one limit, whose state is in a slot; nil: there is more to it
+	countDenied bool   // whether any limit counts denied requests
+	fault       error  // why the store can't decide it; nil: it can
 }
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
@@ -71,6 +72,9 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		) + " " + limit.Name + policy.Name()
 		l.tag = maphash.String(s.seed, identity) >> shardBits
 		s.register(limit, l)
+	}
+	if l := &p.limits[0]; len(p.limits) == 1 && l.log == nil && l.places == nil && p.fault == nil {
+		p.short = l
 	}
 	s.releaseVersionsAfter(p)
 	return p

@@ -220,7 +220,6 @@ func TestResetUnderLoad(t *testing.T) {
 	s := New(Config{Now: still})
 	policy := named(t, "a", stint.FixedWindow(capacity, 24*time.Hour))
 	pair := named(t, "b", stint.FixedWindow(capacity, 24*time.Hour), stint.SlidingWindowLog(capacity, 24*time.Hour))
-	bound := s.Bind(policy)
 	var begun, ended [2]atomic.Int64 // resets, of each policy
 	var all [workers][2 * keys][]admission
 	var work, disturb sync.WaitGroup
@@ -238,7 +237,7 @@ func TestResetUnderLoad(t *testing.T) {
 				first := ended[of].Load()
 				switch (i + worker) % 4 {
 				case 0, 1:
-					d, err = bound.Take(t.Context(), key, 1)
+					d, err = s.Take(t.Context(), policy, key, 1)
 				case 2:
 					d, err = s.Decide(t.Context(), stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}})
 				case 3:
@@ -309,7 +308,7 @@ func TestResetUnderLoad(t *testing.T) {
 	}
 	for i := range 2 * capacity {
 		for key := range keys {
-			if d, err := bound.Take(t.Context(), strconv.Itoa(key), 1); err != nil || d.Allowed != (i < capacity) {
+			if d, err := s.Take(t.Context(), policy, strconv.Itoa(key), 1); err != nil || d.Allowed != (i < capacity) {
 				t.Fatalf("take %d of key %d after all resets: %+v, %v", i, key, d, err)
 			}
 		}

@@ -10,12 +10,13 @@ import (
 // hash identifies a key under a limit. Its upper bits choose the shard and are of
 // the key alone, so that all limits of one key are in one shard.
 func (s *Store) hash(key string, l *limit) uint64 {
-	hash := maphash.String(s.seed, key) ^ l.tag
-	if hash == 0 {
-		return 1
-	}
-	return hash
+	return l.stateHash(s.keyHash(key))
 }
+
+func (s *Store) keyHash(key string) uint64 { return maphash.String(s.seed, key) }
+
+// stateHash is hash, of a key whose hash is known. It is never 0, which an empty slot has.
+func (l *limit) stateHash(keyHash uint64) uint64 { return max(1, keyHash^l.tag) }
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>(64-shardBits)] }
 

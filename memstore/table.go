@@ -33,7 +33,8 @@ type shard struct {
 	cursor uint32                   // the group that the sweep, or an eviction, looked at last
 	logs   map[uint64]algorithm.Log // by hash, of the sliding window logs
 	held   map[uint64]*holding      // by hash, of the states of which something is held
-	_      [24]byte                 // to a cache line
+	latest atomic.Int64             // the latest time of a decision (clock.go)
+	_      [16]byte                 // to a cache line
 }
 
 // table is an open-addressing table of groups of slots. A state is in the first

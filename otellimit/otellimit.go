@@ -78,6 +78,14 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	return d, err
 }
 
+// Take implements [stint.Store].
+func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	if !recorded(ctx) {
+		return s.store.Take(ctx, policy, key, n)
+	}
+	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 // DecideAll implements [stint.Store]. Operations that are decided at once have one span.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if !recorded(ctx) {

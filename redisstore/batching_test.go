@@ -49,6 +49,10 @@ type cold struct {
 	own *testredis.Server
 }
 
+func (c cold) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return c.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (c cold) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if _, err := c.own.Do("SCRIPT", "FLUSH"); err != nil {
 		c.t.Error(err)

@@ -27,6 +27,7 @@ type Store struct {
 	layout    atomic.Pointer[layout]
 	adopting  sync.Mutex // of another layout, and of timeout
 	timeout   time.Duration
+	takeWaits time.Duration             // for how long a Take waits: what Watch was given; 0: as long as its context allows
 	agreement atomic.Pointer[agreement] // nil when the layout is known
 	loaded    chan struct{}             // closed when the scripts are loaded, too
 
@@ -101,7 +102,7 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) stint.Shards {
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
-	s.timeout = timeout
+	s.timeout, s.takeWaits = timeout, timeout
 	for _, br := range s.layout.Load().batchers {
 		br.watchdog.SetTimeout(timeout)
 	}
@@ -152,6 +153,29 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 		d, err = s.decide(ctx, &op, s.leasable(&op))
 	}
 	return marked(&op, d), err
+}
+
+// Take implements [stint.Store].
+func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (d stint.Decision, err error) {
+	op := stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}, Timeout: s.takeWaits}
+	if s.agreement.Load() != nil {
+		return s.Decide(ctx, op) // which waits for more than one call
+	}
+	if err := s.check(ctx, &op); err != nil {
+		return d, err
+	}
+	plan := s.plan(policy)
+	if l := &plan[0].limit; len(plan) > 1 || l.Lease != 0 || l.CountDenied {
+		d, err = s.decide(ctx, &op, s.leasable(&op))
+		return marked(&op, d), err
+	}
+	if c := s.denials; c != nil && c.entries.Load() > 0 {
+		if d, denied := c.claim(&op.Claim, 0, c.now(), nil); denied {
+			c.hits.Add(1)
+			return d, nil
+		}
+	}
+	return s.batcherOf(&op).decideOne(ctx, &op)
 }
 
 // decide carries out an operation in one partition that has been checked, of a limit with leases or nil.

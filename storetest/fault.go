@@ -67,6 +67,11 @@ func (f *Faulty) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err
 	return d, err
 }
 
+// Take implements [stint.Store].
+func (f *Faulty) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return f.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 // DecideAll implements stint.Store. A fault fails all operations alike.
 func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	clear(results[:len(ops)])

@@ -49,6 +49,10 @@ func (r *reference) Decide(ctx context.Context, op stint.Op) (stint.Decision, er
 	return d, nil
 }
 
+func (r *reference) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return r.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (r *reference) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	for i, op := range ops {
 		results[i].Decision, results[i].Err = r.Decide(ctx, op)

@@ -108,13 +108,10 @@ func takeFuncs(store stint.Store, policy *stint.Policy) []takeFunc {
 			store.DecideAll(ctx, ops, results)
 			return results
 		},
-	}
-	if binder, ok := store.(stint.Binder); ok {
-		bound := binder.Bind(policy)
-		all = append(all, func(ctx context.Context, key string) []stint.Result {
-			d, err := bound.Take(ctx, key, 1)
+		func(ctx context.Context, key string) []stint.Result {
+			d, err := store.Take(ctx, policy, key, 1)
 			return []stint.Result{{Decision: d, Err: err}}
-		})
+		},
 	}
 	return all
 }

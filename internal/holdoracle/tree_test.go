@@ -347,6 +347,10 @@ func (m *modelled) Decide(_ context.Context, op stint.Op) (stint.Decision, error
 	return a.Decision, a.Err
 }
 
+func (m *modelled) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return m.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (m *modelled) DecideAll(context.Context, []stint.Op, []stint.Result) {}
 
 func (m *modelled) ResetAll(context.Context, stint.Scope) error { return nil }

@@ -54,6 +54,10 @@ func (s tampered) Decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 	return s.decide(ctx, op)
 }
 
+func (s tampered) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (s tampered) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	for i, op := range ops {
 		results[i].Decision, results[i].Err = s.decide(ctx, op)

@@ -29,6 +29,10 @@ func (w witness) Decide(ctx context.Context, op stint.Op) (stint.Decision, error
 	return d, err
 }
 
+func (w witness) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return w.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (w witness) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	w.Store.DecideAll(ctx, ops, results)
 	for i := range ops {

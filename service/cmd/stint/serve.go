@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
@@ -275,9 +276,7 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.RateLimit = rateLimitConfig(c.Envoy)
 	s.Store, s.StoreHealth, s.Collectors = store, store.health, store.collectors
 	s.Clustered = c.Store.Clustered()
-	if near, ok := store.Store.(stint.Binder); ok {
-		s.Bind = near.Bind
-	}
+	_, s.InProcess = store.Store.(*memstore.Store)
 	s.StoreRequired, s.RulesRequired = c.OnStoreFailure == failover.Closed, c.OnStoreFailure != failover.Open
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers = clientip.Config(c.ClientIP), c.Headers.Fields()

@@ -167,6 +167,10 @@ func (away) Decide(context.Context, stint.Op) (stint.Decision, error) {
 	return stint.Decision{}, stint.ErrUnavailable
 }
 
+func (a away) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return a.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (away) DecideAll(_ context.Context, _ []stint.Op, results []stint.Result) {
 	for i := range results {
 		results[i] = stint.Result{Err: stint.ErrUnavailable}

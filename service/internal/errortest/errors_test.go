@@ -226,6 +226,10 @@ func (plain) Decide(context.Context, stint.Op) (stint.Decision, error) {
 	return stint.Decision{}, stint.ErrUnavailable
 }
 
+func (p plain) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return p.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (plain) DecideAll(context.Context, []stint.Op, []stint.Result) {}
 
 func (plain) ResetAll(context.Context, stint.Scope) error {

@@ -83,9 +83,9 @@ type Config struct {
 	RESPListen string
 	// RESPTLS is what RESPListen speaks TLS with. Default: none.
 	RESPTLS TLS
-	// Bind is the short way to the decisions of a Store in this process, by which the Redis protocol takes. It keeps no
-	// keys. Default: nil, the Store is asked.
-	Bind func(*stint.Policy) stint.Taker
+	// InProcess says that Store decides in this process, and keeps no keys: the Redis protocol takes of it one by one.
+	// Default: false, it asks for several at once.
+	InProcess bool
 	// AdminListen is the address of the administration of rules and of the profiler, in the same
 	// form. Default: "", which is none.
 	AdminListen string

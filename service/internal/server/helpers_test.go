@@ -79,6 +79,10 @@ func (s *store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	return s.Store.Decide(ctx, op)
 }
 
+func (s *store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 func (s *store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if err := s.asked(ctx, len(ops)); err != nil {
 		for i := range results {

@@ -47,8 +47,12 @@ func (s *Server) openRESP(ctx context.Context, most int) (*openListener, error) 
 
 // respConfig is what the Redis protocol has of the service.
 func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
+	var take func(context.Context, *stint.Policy, string, int64) (stint.Decision, error)
+	if s.config.InProcess {
+		take = s.config.Store.Take
+	}
 	return resp.Config{
-		Bind:      s.config.Bind,
+		Take:      take,
 		KeepKeys:  len(s.config.Observers) > 0,
 		DecideAll: s.decideAll,
 		Evaluate:  s.evaluateCommand,

@@ -114,7 +114,7 @@ func respService(t testing.TB) *server.Server {
 	t.Helper()
 	config, _, _ := testConfig()
 	store := memstore.New(memstore.Config{})
-	config.Store, config.Bind, config.Activity = store, store.Bind, activity.New(activity.Config{})
+	config.Store, config.InProcess, config.Activity = store, true, activity.New(activity.Config{})
 	config.Policies = map[string][]stint.Limit{"api": {stint.TokenBucket(100, stint.PerSecond(10))}}
 	s, err := server.New(config)
 	if err != nil {

@@ -38,7 +38,7 @@ func talking(t *testing.T, loopback bool, edit func(*server.Config)) *talk {
 	config, _, log := testConfig()
 	config.API.Open = false
 	store := newStore()
-	config.Store, config.Bind = store, store.Bind
+	config.Store, config.InProcess = store, true
 	config.Policies = map[string][]stint.Limit{
 		"api": {stint.TokenBucket(2, stint.PerSecond(1)).Named("burst"), stint.FixedWindow(10, time.Hour).Named("hour")},
 		"llm": {stint.Concurrency(1).WithCost(1), stint.FixedWindow(100, time.Hour).Named("tokens")},
@@ -339,7 +339,7 @@ func TestRESPMetrics(t *testing.T) {
 	t.Run("overload", func(t *testing.T) {
 		busy := newStore()
 		busy.fail(stint.ErrOverloaded)
-		c := talking(t, true, func(c *server.Config) { c.Store, c.Bind = busy, nil })
+		c := talking(t, true, func(c *server.Config) { c.Store, c.InProcess = busy, false })
 		c.expect("CL.THROTTLE k 1 1 1", "-UNAVAILABLE…")
 		c.counted("rate_limiter_overloaded_total 1", `rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 1`)
 		if !strings.Contains(c.log.String(), "this process is overloaded") {

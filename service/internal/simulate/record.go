@@ -117,6 +117,11 @@ func (r *Recorder) Decide(ctx context.Context, op stint.Op) (stint.Decision, err
 	return d, err
 }
 
+// Take implements [stint.Store].
+func (r *Recorder) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return r.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
 // DecideAll implements [stint.Store].
 func (r *Recorder) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	defer r.inOrder()()

@@ -72,12 +72,14 @@ type batch struct {
 type pending struct {
 	claim  stint.Claim
 	target Target
-	taker  stint.Taker // nil: only the store decides it
 	answer func(c *conn, p *pending, d *stint.Decision)
 	hold   *stint.HoldOp
 	policy string // the name of the target, where it is remembered
 	verb   stint.Verb
 }
+
+// takes reports whether it is a take of one policy, with nothing else.
+func (p *pending) takes() bool { return p.verb == stint.Take && p.hold == nil && p.claim.Keep == 0 }
 
 func (p *pending) op() stint.Op { return stint.Op{Verb: p.verb, Claim: p.claim, Hold: p.hold} }
 
@@ -277,7 +279,7 @@ func text(argument []byte) string {
 
 // key is an argument as a key, which may be kept if the store, or who observes, does so.
 func (c *conn) key(argument []byte) string {
-	if c.server.config.Bind != nil && !c.server.config.KeepKeys {
+	if c.server.config.Take != nil && !c.server.config.KeepKeys {
 		return text(argument)
 	}
 	return string(argument)
@@ -353,14 +355,14 @@ func (c *conn) decide() {
 // decideAll decides what is pending: by the store, or, where the store is in the process, the short way.
 func (s *Server) decideAll(ctx context.Context, b *batch, leave func()) {
 	defer leave()
-	short := s.config.Bind != nil
+	short := s.config.Take != nil
 	for i := range b.pending {
-		short = short && b.pending[i].taker != nil
+		short = short && b.pending[i].takes()
 	}
 	if short {
 		for i := range b.pending {
 			p, result := &b.pending[i], &b.results[i]
-			if result.Decision, result.Err = p.taker.Take(ctx, p.claim.Key, p.claim.Permits); result.Err != nil {
+			if result.Decision, result.Err = s.config.Take(ctx, p.claim.Policy, p.claim.Key, p.claim.Permits); result.Err != nil {
 				s.config.DecideAll(ctx, []stint.Op{p.op()}, b.results[i:i+1]) // which says why
 			}
 		}

@@ -334,7 +334,7 @@ func fakeConfig(t *testing.T, log io.Writer, tokens, bound bool) resp.Config {
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
 	}
 	if bound {
-		c.Bind = store.Bind
+		c.Take = store.Take
 	}
 	return c
 }

@@ -43,9 +43,8 @@ type Question struct {
 
 // Config is what a [Server] needs of the service. Each function is safe for concurrent use.
 type Config struct {
-	// Bind is the short way to the decisions of a store in this process, which keeps no keys. Default: nil, DecideAll
-	// decides everything.
-	Bind func(*stint.Policy) stint.Taker
+	// Take takes of a store in this process, which keeps no keys. Default: nil, DecideAll decides everything.
+	Take func(ctx context.Context, policy *stint.Policy, key string, permits int64) (stint.Decision, error)
 	// KeepKeys says that those who observe keep keys.
 	KeepKeys bool
 	// DecideAll carries out operations in order, each alone. Keys may be kept.

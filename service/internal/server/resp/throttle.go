@@ -24,7 +24,6 @@ type throttle struct {
 	parameters
 	number uint64 // from 1 on
 	policy *stint.Policy
-	taker  stint.Taker // nil: the store is not in this process
 	gone   atomic.Bool // its number may be another's by now
 }
 
@@ -47,7 +46,7 @@ type throttles struct {
 }
 
 // of finds a throttle. Their number is bounded, since anybody may ask with any parameters.
-func (t *throttles) of(p parameters, bind func(*stint.Policy) stint.Taker) (*throttle, error) {
+func (t *throttles) of(p parameters) (*throttle, error) {
 	t.mu.RLock()
 	found := t.known[p]
 	t.mu.RUnlock()
@@ -62,9 +61,6 @@ func (t *throttles) of(p parameters, bind func(*stint.Policy) stint.Taker) (*thr
 			"a bucket that fills in less than 10 years")
 	}
 	found = &throttle{parameters: p, policy: policy}
-	if bind != nil {
-		found.taker = bind(policy)
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known == nil || len(t.all) >= maxThrottles {
@@ -148,7 +144,7 @@ func (c *conn) throttled(args [][]byte) {
 	key, t := c.key(args[1]), c.throttle
 	err := c.server.config.CheckKey(key)
 	if err == nil && (t == nil || t.parameters != p || t.gone.Load()) {
-		t, err = c.server.throttles.of(p, c.server.config.Bind)
+		t, err = c.server.throttles.of(p)
 	}
 	if err != nil {
 		c.wrong(err)
@@ -157,9 +153,9 @@ func (c *conn) throttled(args [][]byte) {
 	c.throttle = t
 	asked := c.later()
 	asked.claim = stint.Claim{Key: key, Policy: t.policy, Permits: quantity}
-	asked.target, asked.taker, asked.answer = t, t.taker, answerThrottled
+	asked.target, asked.answer = t, answerThrottled
 	if quantity == 0 { // to look
-		asked.verb, asked.claim.Permits, asked.taker, asked.answer = stint.Peek, 1, nil, answerLooked
+		asked.verb, asked.claim.Permits, asked.answer = stint.Peek, 1, answerLooked
 	}
 }
 
@@ -302,7 +298,7 @@ func (c *conn) ask(ops []stint.Op) (results []stint.Result, ok bool) {
 // ttl is TTL and PTTL: how long until a key has all its permits, by what it was taken of with last; -2 if it has.
 func (c *conn) ttl(args [][]byte) {
 	key := string(args[1])
-	by := c.server.throttles.seenBy(key, c.server.config.Bind != nil)
+	by := c.server.throttles.seenBy(key, c.server.config.Take != nil)
 	ops := []stint.Op{throttleOp(stint.Peek, key, anyThrottle)}
 	if by != nil {
 		ops = append(ops, throttleOp(stint.Peek, key, by.policy))
