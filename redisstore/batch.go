@@ -18,6 +18,7 @@ type batch struct {
 	layout     *layout
 	watched    watchdog.Call
 	entries    []entry
+	common     rare // of takes
 	opLimits   []opLimit
 	states     []stateRef
 	outcomes   []stint.Outcome    // by opLimit
@@ -42,25 +43,37 @@ type batch struct {
 // entry is one operation under way, copied, since its caller may leave.
 type entry struct {
 	call       *call
-	index      int // in the call
+	*rare            // never nil; those of takes, with nothing else, have one in common, in which nothing is written
+	index      int32 // in the call
+	firstLimit int32
+	limitCount int32
 	verb       stint.Verb
 	growth     bool
 	logs       bool // whether any limit is a log's
-	firstLimit int32
-	limitCount int32
-	cached     bool              // whether a denial may be remembered
-	takenAt    stint.Instant     // when what is returned was taken
-	hold       *holdEntry        // of a Reserve, Commit or Cancel
-	live       []stint.HoldState // that are listed
-	ways       []stint.Way       // of its limits; nil: it has none
-	bound      []stint.Way       // the same of a Reserve, bound to those that its hold is on
-	via        uint8             // the way that a hold is on
-	bulk       int64             // permits to take after a take of one, one after another
+	cached     bool // whether a denial may be remembered
+	answered   bool // by an earlier script, which met states with holds
+	decision   stint.Decision
+}
 
+// rare is what few entries have. Most are takes, and there is one of each in a batch, so that their size counts.
+type rare struct {
+	takenAt stint.Instant     // when what is returned was taken
+	hold    *holdEntry        // of a Reserve, Commit or Cancel
+	live    []stint.HoldState // that are listed
+	ways    []stint.Way       // of its limits; nil: it has none
+	bound   []stint.Way       // the same of a Reserve, bound to those that its hold is on
+	via     uint8             // the way that a hold is on
+
+	bulk         int64 // permits to take after a take of one, one after another
 	bulkAdmitted int64 // of the bulk
+}
 
-	answered bool // by an earlier script, which met states with holds
-	decision stint.Decision
+// rareOf is the rare part of an operation's entry.
+func (b *batch) rareOf(c *call, op *stint.Op) *rare {
+	if op.Verb <= stint.Peek && c.bulk == 0 && !op.HasWays() {
+		return &b.common
+	}
+	return &rare{takenAt: c.takenAt, ways: op.Ways(), bulk: c.bulk}
 }
 
 // refund is a verb that no caller has: it returns permits taken at an instant,
@@ -77,12 +90,11 @@ const bulkTake = returnLease + 1
 
 // opLimit is one limit of an operation.
 type opLimit struct {
-	policy  *stint.Policy
 	limit   *limit // of the operation; a reset's may differ from the state's
 	state   int32
+	keep    int32 // how many are left to others
 	permits int64 // that the limit is asked for, of those of the claim
 	asked   int64
-	keep    int64 // how many are left to others
 }
 
 // stateRef is a state that operations of the batch use.
@@ -150,7 +162,7 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 		return false
 	}
 	e := entry{
-		call: c, index: index, verb: op.Verb, growth: op.Each != nil, takenAt: c.takenAt, bulk: c.bulk,
+		call: c, rare: b.rareOf(c, op), index: int32(index), verb: op.Verb, growth: op.Each != nil,
 		firstLimit: int32(len(b.opLimits)), limitCount: int32(limits),
 		cached: b.store.denials != nil && op.Verb <= stint.Try,
 	}
@@ -162,7 +174,6 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 		b.removeClaims(&e, states)
 		return false
 	}
-	e.ways = op.Ways()
 	b.limitCount += limits
 	b.mixed = b.mixed || op.Verb >= stint.Reset
 	b.holds = b.holds || op.Verb == stint.List
@@ -178,7 +189,7 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 		}
 	} else if op.Verb != stint.Peek {
 		ref := &b.states[all[0].state]
-		ref.addRun(run{all[0].permits, all[0].keep, 1})
+		ref.addRun(run{all[0].permits, int64(all[0].keep), 1})
 		if e.bulk > 0 {
 			ref.addRun(run{1, 0, e.bulk})
 		}
@@ -261,7 +272,7 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 		b.mixed = b.mixed || l.log || l.calendar()
 		b.holds = b.holds || l.limit.Algorithm == stint.AlgorithmConcurrency
 		b.opLimits = append(b.opLimits, opLimit{
-			claim.Policy, l, at, l.permits(e.verb, claim.Permits), claim.Permits, claim.Keep,
+			limit: l, state: at, keep: int32(claim.Keep), permits: l.permits(e.verb, claim.Permits), asked: claim.Permits,
 		})
 	}
 	return true

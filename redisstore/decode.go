@@ -233,7 +233,7 @@ func (d *decider) decide(e *entry) {
 	case e.verb == stint.Reset:
 		for i := range limits {
 			ref := &d.batch.states[limits[i].state]
-			limits[i].limit.reset(&ref.state, limits[i].keep, &outcomes[i])
+			limits[i].limit.reset(&ref.state, int64(limits[i].keep), &outcomes[i])
 			ref.resetAt = d.now
 		}
 	case e.verb >= refund:
@@ -274,13 +274,13 @@ func (d *decider) decide(e *entry) {
 func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
 	ref := &d.batch.states[p.state]
 	*out = stint.Outcome{}
-	ref.limit.apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, p.keep, out)
+	ref.limit.apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, int64(p.keep), out)
 	if e.bulk > 0 {
 		e.bulkAdmitted = ref.limit.admit(&ref.state, d.now, 1, 0, e.bulk)
 		d.allowed += e.bulkAdmitted
 	}
 	if e.growth {
-		out.GrowsAfter = ref.limit.grows(&ref.state, d.now, p.keep)
+		out.GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(p.keep))
 	}
 }
 
@@ -303,7 +303,7 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 			continue
 		}
 		outcomes[i] = stint.Outcome{}
-		ref.limit.apply(look, &ref.state, d.now, limits[i].permits, limits[i].keep, &outcomes[i])
+		ref.limit.apply(look, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
 		if !e.logs {
 			allowed = allowed && outcomes[i].Allowed
 		}
@@ -316,7 +316,7 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 	for i := range limits {
 		ref := &d.batch.states[limits[i].state]
 		if !ref.limit.log && allowed && action == algorithm.Take && (taken == nil || taken[i]) {
-			ref.limit.apply(algorithm.Take, &ref.state, d.now, limits[i].permits, limits[i].keep, &outcomes[i])
+			ref.limit.apply(algorithm.Take, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
 		}
 	}
 	for i := range limits {
@@ -326,11 +326,11 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 		}
 		if taken != nil && !taken[i] { // others were charged since it was asked
 			var left stint.Outcome
-			ref.limit.apply(algorithm.Settle, &ref.state, d.now, 0, limits[i].keep, &left)
+			ref.limit.apply(algorithm.Settle, &ref.state, d.now, 0, int64(limits[i].keep), &left)
 			outcomes[i].Remaining, outcomes[i].ResetAfter = left.Remaining, left.ResetAfter
 		}
 		if e.growth {
-			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now, limits[i].keep)
+			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(limits[i].keep))
 		}
 	}
 }

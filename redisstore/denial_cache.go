@@ -271,9 +271,9 @@ func (b *batch) keepDenial(e *entry) {
 	limits := b.limitsOf(e)
 	var op stint.Op
 	for first := 0; first < len(limits); {
-		policy := limits[first].policy
+		policy := limits[first].limit.policy
 		claim := stint.Claim{
-			Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].asked, Keep: limits[first].keep,
+			Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].asked, Keep: int64(limits[first].keep),
 		}
 		if e.ways != nil {
 			claim.Way = e.ways[first]
@@ -337,8 +337,8 @@ func (b *batch) forgetDenials(e *entry) {
 		return
 	}
 	limits := b.limitsOf(e)
-	for i := 0; i < len(limits); i += limits[i].policy.Len() {
-		client, name := b.states[limits[i].state].client, limits[i].policy.Name()
+	for i := 0; i < len(limits); i += limits[i].limit.policy.Len() {
+		client, name := b.states[limits[i].state].client, limits[i].limit.policy.Name()
 		s := c.shard(client)
 		s.mu.Lock()
 		c.forget(s, client, func(d denial) bool { return d.policy.Name() == name })

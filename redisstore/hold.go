@@ -239,13 +239,13 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 		}
 		if d.batch.usual {
 			for i := range limits {
-				d.readHeld(limits[i].limit, limits[i].keep, &outcomes[i])
+				d.readHeld(limits[i].limit, int64(limits[i].keep), &outcomes[i])
 			}
 			return
 		}
 	case e.verb == stint.Reset:
 		for i := range limits {
-			limits[i].limit.reset(&state{}, limits[i].keep, &outcomes[i])
+			limits[i].limit.reset(&state{}, int64(limits[i].keep), &outcomes[i])
 		}
 		return
 	case e.verb >= stint.List:

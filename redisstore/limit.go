@@ -17,6 +17,7 @@ type plan []limit
 // limit is one limit, ready to be sent and to decide.
 type limit struct {
 	machine
+	policy     *stint.Policy // that it is one of
 	identity   unique.Handle[string]
 	epochField string                           // of the settings, with the epoch of its policy
 	letter     string                           // of the script, for the algorithm and a log's encoding
@@ -41,7 +42,7 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 	p := make(plan, policy.Len())
 	for i := range p {
 		l := &p[i]
-		l.machine = newMachine(policy.Limit(i))
+		l.machine, l.policy = newMachine(policy.Limit(i)), policy
 		l.epochField = epochField(policy.Name())
 		l.identity = unique.Make(identify(policy.Name(), l.limit, y.encoding))
 		l.describe(y.encoding)
