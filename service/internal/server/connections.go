@@ -43,9 +43,9 @@ type idleTracker struct {
 // number of a state that is never kept.
 const streaming = http.StateHijacked
 
-// yieldEvery is after how many answers on a connection others go first. A client whose next requests have come already,
-// and are answered without asking the store, would keep a processor for the scheduler's 10 ms at a time, and so would
-// each of its connections.
+// yieldEvery is after how many requests that a client has sent ahead others go first. A client whose next requests have
+// come already, and are answered without asking the store, would keep a processor for the scheduler's 10 ms at a time, and
+// so would each of its connections.
 const yieldEvery = 8
 
 // A trackedConn knows its state and since when it has it: ticks x 4 + state.
@@ -55,8 +55,24 @@ type trackedConn struct {
 	peer  string // under which its peer's connections are counted; "" is not at all
 	begun int64  // how many were admitted before it
 	known atomic.Bool
+	ahead atomic.Uint32 // requests taken since a Read found all that the client had sent
+}
 
-	answers int // only the goroutine that serves the connection reads and writes it
+// Read implements [net.Conn]. What does not fill the buffer is all that has come.
+func (c *trackedConn) Read(to []byte) (int, error) {
+	n, err := c.Conn.Read(to)
+	if n < len(to) && c.ahead.Load() != 0 {
+		c.ahead.Store(0)
+	}
+	return n, err
+}
+
+// took notes that one more request was taken from what has been read, and lets others go first at times. A client that
+// sends a request when it has the answer to the one before pays nothing for it.
+func (c *trackedConn) took() {
+	if c.ahead.Add(1)%yieldEvery == 0 {
+		runtime.Gosched()
+	}
 }
 
 // CloseWrite ends the sending half, if the connection has halves. net/http does so when it closes a
@@ -134,11 +150,8 @@ func (w *idleTracker) changed(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateActive, http.StateIdle, streaming:
 		conn.since.Store(w.now.Load()<<2 | int64(state))
-		if state != http.StateIdle {
-			return
-		}
-		if conn.answers++; conn.answers%yieldEvery == 0 {
-			runtime.Gosched()
+		if state == http.StateIdle {
+			conn.took()
 		}
 	case http.StateClosed:
 		w.mu.Lock()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"sync/atomic"
@@ -10,6 +11,31 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// chunk is how many bytes each Read of chunks has at most.
+const chunk = 8
+
+// chunks is a connection on which there is always another chunk.
+type chunks struct{ net.Conn }
+
+func (chunks) Read(to []byte) (int, error) { return min(len(to), chunk), nil }
+
+// What a client has sent ahead counts until a Read brings less than it asked for: that is all that has come.
+func TestRequestsAheadAreCounted(t *testing.T) {
+	conn := &trackedConn{Conn: chunks{}}
+	for _, step := range []struct {
+		buffer int
+		want   uint32
+	}{{chunk, 1}, {chunk - 1, 2}, {chunk, 3}, {chunk + 1, 1}, {chunk, 2}} {
+		if _, err := conn.Read(make([]byte, step.buffer)); err != nil {
+			t.Fatal(err)
+		}
+		conn.took()
+		if got := conn.ahead.Load(); got != step.want {
+			t.Errorf("after a read of up to %d bytes where there are %d: %d requests ahead, want %d", step.buffer, chunk, got, step.want)
+		}
+	}
+}
 
 // A connection on which the next requests have come already lets others go between two of them.
 func TestOthersGoBetweenRequests(t *testing.T) {

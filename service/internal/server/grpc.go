@@ -220,7 +220,7 @@ type grpcListener struct {
 func (l grpcListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tracked, ok := conn.(*trackedConn); ok {
-		return grpcConn{tracked, l.tracker, &rpcAddr{Addr: tracked.RemoteAddr()}}, nil
+		return grpcConn{tracked, l.tracker, &rpcAddr{Addr: tracked.RemoteAddr(), conn: tracked}}, nil
 	}
 	return conn, err
 }

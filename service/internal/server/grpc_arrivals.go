@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +25,7 @@ const (
 // the health service ask once and wait; there may only be so many.
 type arrivals struct {
 	most        time.Duration
-	connections func() int // how many there are
-	calls       atomic.Int64
+	connections func() int   // how many there are
 	awaited     atomic.Int64 // calls that wait now
 	watches     atomic.Int64
 }
@@ -35,6 +33,7 @@ type arrivals struct {
 // An rpcAddr is the address at the other end of a connection of gRPC, by which its calls find the connection.
 type rpcAddr struct {
 	net.Addr
+	conn    *trackedConn // nil in tests
 	awaited atomic.Int64 // its calls that wait for their messages
 }
 
@@ -53,18 +52,19 @@ type callKey struct{}
 // begin is grpc-go's tap: it is handed each call when its header fields have come, by the goroutine that reads the
 // connection.
 func (a *arrivals) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if a.calls.Add(1)%yieldEvery == 0 {
-		runtime.Gosched() // more calls of the connection may have come already
+	from := &rpcAddr{}
+	if peer, ok := rpcpeer.FromContext(ctx); ok {
+		if known, ok := peer.Addr.(*rpcAddr); ok {
+			from = known
+		}
+	}
+	if from.conn != nil {
+		from.conn.took()
 	}
 	if info.FullMethodName == healthpb.Health_Watch_FullMethodName {
 		return ctx, a.watch(ctx)
 	}
-	awaited := &call{ctx: ctx, arrivals: a, from: &rpcAddr{}}
-	if peer, ok := rpcpeer.FromContext(ctx); ok {
-		if from, ok := peer.Addr.(*rpcAddr); ok {
-			awaited.from = from
-		}
-	}
+	awaited := &call{ctx: ctx, arrivals: a, from: from}
 	if a.awaited.Load() >= grpcAwaited && awaited.from.awaited.Load() >= grpcAwaited/int64(1+a.connections()) {
 		return ctx, status.Error(codes.ResourceExhausted, "too many calls of this connection wait for their messages")
 	}
