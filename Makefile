@@ -127,6 +127,13 @@ bench-smoke: ## run one iteration of every benchmark
 	@scripts/ensure redis-server
 	@$(call each,go test -run '^$$' -bench . -benchtime 1x ./...)
 
+.PHONY: gate
+gate: FOR = 300ms
+gate: ROUNDS = 7
+gate: ## compare the speed with that of the commits in bench/BASELINE, in ROUNDS (7) of FOR (300ms) a row; ROWS chooses some
+	@scripts/ensure redis-server
+	@cd bench && go run ./cmd/gate -root .. -rounds $(ROUNDS) -for $(FOR) -rows '$(ROWS)'
+
 .PHONY: bench
 bench: ## measure against other limiters and print the ratios
 	@$(MAKE) -C bench bench

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// A floor is the least share that work of others has of what a row costs: floor >= share x row.
+type floor struct {
+	row, of string
+	share   float64
+}
+
+// readFloors reads lines of a row, the row it is held against, and a share.
+func readFloors(name string) (floors []floor, err error) {
+	lines, err := readLines(name)
+	for _, fields := range lines {
+		var f floor
+		if len(fields) == 3 {
+			f.row, f.of = fields[0], fields[1]
+			f.share, _ = strconv.ParseFloat(fields[2], 64)
+		}
+		if f.share <= 0 {
+			return nil, fmt.Errorf("%s: %q; want a row, what it is held against, and a share above 0", name, strings.Join(fields, " "))
+		}
+		floors = append(floors, f)
+	}
+	return floors, err
+}
+
+// isFloor reports whether a row is work of others.
+func isFloor(name string) bool { return strings.HasPrefix(name, "floor/") }
+
+// gated reports whether a row may fail: not work of others, and not what depends on who shares the machine.
+func gated(name string) bool { return !isFloor(name) && !strings.Contains(name, "/procs=2") }
+
+// failures are the rows of the first tree that are slower than in another tree, or than the floors let them be.
+func failures(trees []*tree, floors []floor, margin float64) (failed []string) {
+	here := trees[0]
+	for _, name := range here.rows {
+		fails := func(t *tree) bool { return slower(here.times[name], t.times[name], margin) }
+		below := func(f floor) bool { return f.row == name && f.fails(here) }
+		if gated(name) && (slices.ContainsFunc(trees[1:], fails) || slices.ContainsFunc(floors, below)) {
+			failed = append(failed, name)
+		}
+	}
+	return failed
+}
+
+// slower reports whether times are above those of a baseline by more than the margin, by median and minimum.
+func slower(times, of []float64, margin float64) bool {
+	if len(times) == 0 || len(of) == 0 {
+		return false
+	}
+	return median(times) > (1+margin)*median(of) && slices.Min(times) > (1+margin)*slices.Min(of)
+}
+
+func (f floor) fails(t *tree) bool {
+	row, of := t.times[f.row], t.times[f.of]
+	if len(row) == 0 || len(of) == 0 {
+		return false
+	}
+	return median(of) < f.share*median(row) && slices.Min(of) < f.share*slices.Min(row)
+}
+
+func median(times []float64) float64 {
+	sorted := slices.Sorted(slices.Values(times))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+// report prints medians in nanoseconds of processor time of an operation, and what part of the baseline's speed they are: by
+// the median and by the minimum.
+func report(out io.Writer, trees []*tree, floors []floor, failed []string) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	here := trees[0]
+	fmt.Fprint(w, "row\tns\t")
+	for _, t := range trees[1:] {
+		fmt.Fprintf(w, "%s ns\tspeed\tof minima\t", t.name)
+	}
+	fmt.Fprintln(w)
+	for _, name := range here.rows {
+		fmt.Fprintf(w, "%s\t%.1f\t", name, median(here.times[name]))
+		for _, t := range trees[1:] {
+			if of := t.times[name]; len(of) > 0 {
+				fmt.Fprintf(w, "%.1f\t%.2f\t%.2f\t", median(of), median(of)/median(here.times[name]), slices.Min(of)/slices.Min(here.times[name]))
+			} else {
+				fmt.Fprint(w, "-\t\t\t")
+			}
+		}
+		switch {
+		case slices.Contains(failed, name):
+			fmt.Fprint(w, "FAIL")
+		case !gated(name):
+			fmt.Fprint(w, "not gated")
+		}
+		fmt.Fprintln(w, "\t")
+	}
+	_ = w.Flush() // nobody is told that the output is gone
+	for _, f := range floors {
+		if row, of := here.times[f.row], here.times[f.of]; len(row) > 0 && len(of) > 0 {
+			fmt.Fprintf(out, "%s has %.2f of the speed of %s; at least %.2f\n", f.row, median(of)/median(row), f.of, f.share)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Command gate compares the speed of this tree with that of the commits in bench/BASELINE, and fails where it is slower.
+// It builds bench/gate, the program that measures, here and at each of the commits, and runs the programs in turn.
+//
+// A row fails if its processor time of an operation is more than the margin above that of one of the commits, by the
+// median of the rounds and by their minimum, and again when it is measured a second time with twice the rounds. Rows that
+// a commit does not have are not compared with it. bench/FLOORS is a second floor: what work of others costs, measured in the
+// same rounds, as a share of what ours does.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what flags say.
+type options struct {
+	root     string
+	rounds   int
+	duration time.Duration
+	rows     string
+	margin   float64
+}
+
+// errSlower is that a row failed, which the table says.
+var errSlower = errors.New("slower than the baseline: see the rows above")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var o options
+	flag.StringVar(&o.root, "root", ".", "the repository's folder")
+	flag.IntVar(&o.rounds, "rounds", 7, "how often each program runs")
+	flag.DurationVar(&o.duration, "for", 300*time.Millisecond, "for how long a row is measured in each round")
+	flag.StringVar(&o.rows, "rows", "", "regular expression of the rows to measure; default: all")
+	flag.Float64Var(&o.margin, "margin", 0.07, "how much dearer a row may be, as a share")
+	flag.Parse()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "gate:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	if o.rounds < 1 || o.duration <= 0 || o.margin < 0 {
+		return fmt.Errorf("-rounds is %d, -for %s and -margin %v; allowed: 1 or more, above 0, and 0 or more", o.rounds, o.duration, o.margin)
+	}
+	commits, err := baseline(filepath.Join(o.root, "bench", "BASELINE"))
+	if err != nil {
+		return err
+	}
+	floors, err := readFloors(filepath.Join(o.root, "bench", "FLOORS"))
+	if err != nil {
+		return err
+	}
+	for _, commit := range commits {
+		if git(ctx, o.root, "cat-file", "-e", commit+"^{commit}") != nil {
+			fmt.Fprintf(out, "not compared: the history here does not have commit %s of bench/BASELINE\n", commit)
+			return nil
+		}
+	}
+	folder, err := os.MkdirTemp("", "stint-gate-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	trees := []*tree{{name: "here", dir: o.root}}
+	for _, commit := range commits {
+		t := &tree{name: commit[:min(len(commit), 8)], dir: filepath.Join(folder, commit)}
+		if err := git(ctx, o.root, "worktree", "add", "--detach", "--force", t.dir, commit); err != nil {
+			return err
+		}
+		defer func() {
+			err = errors.Join(err, git(context.WithoutCancel(ctx), o.root, "worktree", "remove", "--force", t.dir))
+		}()
+		trees = append(trees, t)
+	}
+	for _, t := range trees {
+		if err := t.build(ctx, o.root, folder); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+	}
+	if err := measure(ctx, trees, o, o.rows, o.rounds); err != nil {
+		return err
+	}
+	if len(trees[0].rows) == 0 {
+		return fmt.Errorf("-rows is %q; allowed: what matches a row of `go run ./gate -list`", o.rows)
+	}
+	failed := failures(trees, floors, o.margin)
+	if len(failed) > 0 {
+		fmt.Fprintf(out, "measured again: %s\n", strings.Join(failed, ", "))
+		for _, t := range trees {
+			t.forget(failed)
+		}
+		if err := measure(ctx, trees, o, exactly(failed), 2*o.rounds); err != nil {
+			return err
+		}
+		failed = failures(trees, floors, o.margin)
+	}
+	report(out, trees, floors, failed)
+	if len(failed) > 0 {
+		return errSlower
+	}
+	return nil
+}
+
+// exactly is a regular expression of rows, and of what they are held against.
+func exactly(rows []string) string {
+	names := []string{"floor/"}
+	for _, row := range rows {
+		names = append(names, "^"+regexp.QuoteMeta(strings.TrimSuffix(row, "/redis"))+"$")
+	}
+	return strings.Join(names, "|")
+}
+
+// baseline reads the commits of a file: a line each, with a comment behind "#".
+func baseline(name string) (commits []string, err error) {
+	lines, err := readLines(name)
+	for _, fields := range lines {
+		commits = append(commits, fields[0])
+	}
+	return commits, err
+}
+
+// readLines reads the lines of a file that are not empty, as fields, without comments.
+func readLines(name string) (lines [][]string, err error) {
+	text, err := os.ReadFile(name)
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if fields := strings.Fields(line); len(fields) > 0 {
+			lines = append(lines, fields)
+		}
+	}
+	return lines, err
+}
+
+// measure runs the programs in turn, the other way round in each second round.
+func measure(ctx context.Context, trees []*tree, o options, rows string, rounds int) error {
+	order := slices.Clone(trees)
+	for range rounds {
+		for _, t := range order {
+			if err := t.run(ctx, rows, o.duration); err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+		}
+		slices.Reverse(order)
+	}
+	return nil
+}
+
+// git runs a command of git in a folder.
+func git(ctx context.Context, dir string, args ...string) error {
+	return command(ctx, dir, nil, "git", args...)
+}
+
+// said is what a command that failed has said, without what nobody reads.
+func said(out *bytes.Buffer) string {
+	const most = 2000
+	text := strings.TrimSpace(out.String())
+	return text[max(0, len(text)-most):]
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A tree is a checkout of a commit, and what was measured of it.
+type tree struct {
+	name  string
+	dir   string
+	gate  string // the program that measures
+	stint string
+	rows  []string // in their order
+	times map[string][]float64
+}
+
+// shared are the files of bench/gate that measure; the rest is written for the library of its commit.
+var shared = []string{"main.go", "measure.go", "keys.go", "floor.go", "service.go"}
+
+// build makes the tree's programs in a folder. A commit that had no bench/gate yet is given that of this tree, with what
+// bench/gate/testdata has for its library.
+func (t *tree) build(ctx context.Context, root, folder string) error {
+	t.gate, t.stint = filepath.Join(folder, t.name+".gate"), filepath.Join(folder, t.name+".stint")
+	bench, program := filepath.Join(t.dir, "bench"), "./service/cmd/stint"
+	if _, err := os.Stat(filepath.Join(bench, "gate")); errors.Is(err, os.ErrNotExist) {
+		if err := t.adapt(root); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(filepath.Join(t.dir, program)); errors.Is(err, os.ErrNotExist) {
+		program = "./cmd/stint"
+	}
+	return errors.Join(
+		command(ctx, bench, nil, "go", "build", "-o", t.gate, "./gate"),
+		command(ctx, t.dir, nil, "go", "build", "-tags", "grpcnotrace", "-o", t.stint, program),
+	)
+}
+
+func (t *tree) adapt(root string) error {
+	from, to := filepath.Join(root, "bench", "gate"), filepath.Join(t.dir, "bench", "gate")
+	adapter, err := filepath.Glob(filepath.Join(from, "testdata", t.name, "*.go"))
+	if err == nil && adapter == nil {
+		err = fmt.Errorf("it has no bench/gate, and bench/gate/testdata/%s does not exist", t.name)
+	}
+	if err == nil {
+		err = os.Mkdir(to, 0o755) //nolint:gosec // a folder of source
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range shared {
+		adapter = append(adapter, filepath.Join(from, name))
+	}
+	for _, name := range adapter {
+		text, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(name)), text, 0o644) //nolint:gosec // a file of source
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run measures rows once.
+func (t *tree) run(ctx context.Context, rows string, duration time.Duration) error {
+	var out bytes.Buffer
+	if err := command(ctx, t.dir, &out, t.gate, "-stint", t.stint, "-rows", rows, "-for", duration.String()); err != nil {
+		return err
+	}
+	if t.times == nil {
+		t.times = map[string][]float64{}
+	}
+	for line := range strings.Lines(out.String()) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		ns, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return fmt.Errorf("%s said %q; want a name, a tab and nanoseconds", t.gate, line)
+		}
+		if !slices.Contains(t.rows, name) {
+			t.rows = append(t.rows, name)
+		}
+		t.times[name] = append(t.times[name], ns)
+	}
+	return nil
+}
+
+// forget drops what was measured of rows, and of what they are held against.
+func (t *tree) forget(rows []string) {
+	for name := range t.times {
+		if slices.Contains(rows, name) || isFloor(name) {
+			delete(t.times, name)
+		}
+	}
+}
+
+// command runs a program in a folder. Its output goes to out, or into the error if it fails.
+func command(ctx context.Context, dir string, out io.Writer, name string, args ...string) error {
+	var text bytes.Buffer
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.Stdout, c.Stderr = dir, &text, &text
+	if out != nil {
+		c.Stdout = out
+	}
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(name), err, said(&text))
+	}
+	return nil
+}

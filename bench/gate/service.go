@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/stint-go/stint/bench/internal/proc"
+)
+
+const (
+	procAddr     = proc.Addr
+	checkPath    = "/api/v1/rate-limit/check?key=user:42&algorithm=TOKEN_BUCKET"
+	evaluatePath = "/api/v1/rate-limit/evaluate"
+	evaluateBody = `{"method":"GET","path":"/items/7","ip":"192.0.2.7"}`
+)
+
+// serviceConfig has a bucket of that size, and a rule.
+func serviceConfig(bucket string) map[string]string {
+	return map[string]string{
+		"stint.yaml": "defaults:\n  token_bucket: " + bucket + "\nrules:\n" +
+			"  - id: items\n    match: {methods: [GET], paths: [\"/items/{id}\"]}\n    scope: [per_ip]\n" +
+			"    limits: [{algorithm: token_bucket, capacity: 1000000000, refill: 1000000000/1s}]\n",
+	}
+}
+
+const (
+	plenty = "{capacity: 1000000000, refill: 1000000000/1s}"
+	none   = "{capacity: 1, refill: 1/24h}"
+)
+
+// check is requests for one client, on memory.
+func check(bucket string, status int) func(*rig) (*work, error) {
+	return func(r *rig) (*work, error) {
+		return r.requests(checkPath, status, serviceConfig(bucket), r.stint, serveArgs("--listen", procAddr)...)
+	}
+}
+
+func serveArgs(more ...string) []string {
+	return append([]string{"serve", "--store", "memory://", "--config", "stint.yaml"}, more...)
+}
+
+func evaluate(r *rig) (*work, error) {
+	return r.requests(evaluatePath, http.StatusOK, serviceConfig(plenty), r.stint, serveArgs("--listen", procAddr)...)
+}
+
+// httpCallers is how many connections there are, each with one request at a time.
+const httpCallers = 64
+
+// requests starts a server and is requests for a path to it: by POST of evaluateBody, or else GET.
+func (r *rig) requests(path string, status int, files map[string]string, program string, args ...string) (*work, error) {
+	server, err := proc.Start(r.ctx, files, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	request := "GET " + path + " HTTP/1.1\r\nHost: " + server.Addr + "\r\n\r\n"
+	if path == evaluatePath {
+		request = fmt.Sprintf(
+			"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			path, server.Addr, len(evaluateBody), evaluateBody,
+		)
+	}
+	conns, err := dial(r, server.Addr, httpCallers)
+	if err != nil {
+		_ = server.Stop()
+		return nil, err
+	}
+	// The client has no more than it must: what it costs is not measured, but takes from the same processors.
+	w := &work{callers: httpCallers, server: server.ID(), close: func() { conns.close(); _ = server.Stop() }}
+	w.op = func(caller, _ int) error { return conns[caller].ask(request, status) }
+	if err := conns[0].ask(request, http.StatusOK); err != nil { // which spends a bucket of one permit
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// conns are connections of callers.
+type conns []conn
+
+type conn struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func dial(r *rig, addr string, n int) (conns, error) {
+	var all conns
+	for range n {
+		var dialer net.Dialer
+		c, err := dialer.DialContext(r.ctx, "tcp", addr)
+		if err != nil {
+			all.close()
+			return nil, err
+		}
+		all = append(all, conn{c, bufio.NewReader(c)})
+	}
+	return all, nil
+}
+
+func (c conns) close() {
+	for i := range c {
+		_ = c[i].Close()
+	}
+}
+
+// ask sends a request and reads the answer.
+func (c *conn) ask(request string, status int) error {
+	if _, err := io.WriteString(c, request); err != nil {
+		return err
+	}
+	line, err := c.reader.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	if got := string(line[9:12]); got != fmt.Sprint(status) {
+		return fmt.Errorf("answered %s, want %d", got, status)
+	}
+	length := 0
+	for {
+		line, err := c.reader.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) == 2 {
+			break
+		}
+		if name, value, _ := strings.Cut(string(line), ": "); strings.EqualFold(name, "Content-Length") {
+			if _, err := fmt.Sscan(value, &length); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = c.reader.Discard(length)
+	return err
+}
