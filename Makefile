@@ -216,7 +216,7 @@ soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by
 holds-oracle: OPERATIONS = 1000000
 holds-oracle: ## hold both stores to a model of holds, and to the invariant of trees of floors, by OPERATIONS (1000000) random operations on each (20 minutes)
 	@scripts/ensure redis-server
-	@go test ./internal/holdoracle -count 1 -timeout 0 -v -operations $(OPERATIONS) -tree-operations $(OPERATIONS)
+	@go test ./internal/oracle -count 1 -timeout 0 -v -operations $(OPERATIONS) -tree-operations $(OPERATIONS)
 
 .PHONY: reserve-exact
 reserve-exact: FOR = 60s

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -179,7 +180,7 @@ func TestDenialWaits(t *testing.T) {
 			t.Parallel()
 			clock := storetest.NewClock(dawn)
 			_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 1000})
-			oracle := storetest.NewOracle()
+			model := oracle.New(0)
 			limit := stint.Limit{Algorithm: algorithm, Capacity: 10}
 			long := stint.Limit{Algorithm: algorithm, Capacity: 12, Name: "long"}
 			if limit.IsBucket() {
@@ -204,7 +205,7 @@ func TestDenialWaits(t *testing.T) {
 					o.Each = make([]stint.Outcome, o.Limits())
 				}
 				d := decide(t, store, o)
-				want, _ := oracle.Decide(o, clock.Now())
+				want := model.Decide(o, clock.Now()).Decision
 				if d.Source == stint.SourceDenialCache {
 					hits++
 				}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -43,7 +44,7 @@ type history struct {
 	t        *testing.T
 	store    *redisstore.Store
 	clock    *storetest.Clock
-	oracle   *storetest.Oracle
+	oracle   *oracle.Oracle
 	policies []*stint.Policy // of one limit each, all of one identity
 	clients  []string
 	hashes   []*hashes // by partition, those that have been seen
@@ -72,7 +73,7 @@ func (g generation) head() string { return g.fields[""] }
 type fate struct{ from, to float64 }
 
 func newHistory(t *testing.T, rt *rapid.T, conn redisstore.Conn, algorithm stint.Algorithm) *history {
-	h := &history{T: rt, t: t, clock: storetest.NewClock(dawn), oracle: storetest.NewOracle()}
+	h := &history{T: rt, t: t, clock: storetest.NewClock(dawn), oracle: oracle.New(0)}
 	h.store, h.prefix = storeOn(t, conn, redisstore.Options{
 		Now:        h.clock.Now,
 		Partitions: rapid.IntRange(1, 2).Draw(rt, "partitions"),
@@ -138,7 +139,7 @@ func (h *history) run() {
 			if r.Err != nil {
 				h.Fatalf("%s %d of %s: %v", o.Verb, o.Permits, o.Key, r.Err)
 			}
-			if err := h.oracle.Check(o, h.clock.Now(), r.Decision, o.Each); err != nil {
+			if _, err := h.oracle.Check(o, h.clock.Now(), oracle.Got(o, r)); err != nil {
 				h.Fatal(err)
 			}
 			for j := range o.Each {

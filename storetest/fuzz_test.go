@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 func FuzzSequences(f *testing.F) {
@@ -43,7 +44,7 @@ func wellFormed(t *testing.T, sequence Sequence) {
 	t.Helper()
 	for i, step := range sequence.Steps {
 		if err := step.Op.Validate(); err != nil || step.Op.Each != nil {
-			t.Fatalf("step %d, %s: %v", i, describeOp(step.Op), err)
+			t.Fatalf("step %d, %s: %v", i, oracle.Describe(step.Op), err)
 		}
 		if step.At < earliest || step.At > latest {
 			t.Fatalf("step %d is at %s", i, step.At)

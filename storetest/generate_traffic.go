@@ -16,6 +16,10 @@ const (
 	earliest = stint.Instant(1_500_000_000_000_000) // 2017
 	year2026 = stint.Instant(1_767_225_600_000_000)
 	latest   = stint.Instant(5_000_000_000_000_000) // 2128
+
+	second = stint.Instant(1_000_000)
+	minute = 60 * second
+	hour   = 60 * minute
 )
 
 // Names that collide if they are joined carelessly, or taken for a pattern. Keys end with suffixes.
@@ -322,7 +326,7 @@ func (g *traffic) amount(l stint.Limit) int64 {
 	case 3:
 		n = l.Debt() + int64(g.intn(2))
 	case 4:
-		n = pick[int64](g.chooser, math.MaxInt64, settleBound, settleBound+1, 1<<53)
+		n = pick[int64](g.chooser, math.MaxInt64, 2*stint.MaxPermits, 2*stint.MaxPermits+1, 1<<53)
 		if g.oneIn(4) {
 			return math.MinInt64
 		}
@@ -333,4 +337,12 @@ func (g *traffic) amount(l stint.Limit) int64 {
 		n = -n
 	}
 	return n
+}
+
+// micros is a duration in microseconds.
+func micros(d time.Duration) stint.Instant { return stint.Instant(d.Microseconds()) }
+
+// unknown ends a test, as the package lacks something for an algorithm.
+func unknown[T any](lacks string, a stint.Algorithm) T {
+	panic("storetest has no " + lacks + " of " + a.String()) //nolint:forbidigo // no T is at hand to fail
 }

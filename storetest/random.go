@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 const (
@@ -42,7 +43,7 @@ func testRandom(t testing.TB, newStore newStoreFunc, algorithm stint.Algorithm, 
 
 func newComparison(t testing.TB, newStore newStoreFunc) *comparison {
 	clock := NewClock(year2026)
-	return &comparison{newStore(t, clock), clock, NewOracle()}
+	return &comparison{newStore(t, clock), clock, oracle.New(0)}
 }
 
 // shrinking draws from rapid, whose numbers lean to 0 and to their bound. Multiplying
@@ -68,7 +69,7 @@ type checked struct {
 func (c checked) Cleanup(f func()) { c.attempt.Cleanup(f) }
 
 // Fuzz fuzzes a store with sequences of operations, each on a fresh store and
-// compared with the oracle. A store's test package needs three lines:
+// compared with the exact model. A store's test package needs three lines:
 //
 //	func FuzzSequences(f *testing.F) {
 //		storetest.Fuzz(f, newStore)

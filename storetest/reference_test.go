@@ -7,20 +7,19 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
-// reference is a store made of an oracle: slow, unbounded, exact. It never drops a state.
-// before changes what it is asked, after what it answers, forget drops states; any may be nil.
+// reference is a store made of the exact model: slow, unbounded. It never drops a state. before changes what it is asked, after
+// what it answers, reset the name of the policy to reset; any may be nil.
 type reference struct {
-	before func(op *stint.Op, now *stint.Instant)
-	after  func(op stint.Op, d *stint.Decision)
-	forget func(o *Oracle, now stint.Instant)
-	// reset returns the name of the policy to reset.
-	reset func(name string) string
+	before func(op *stint.Op)
+	after  func(d *stint.Decision)
+	reset  func(name string) string
 
-	clock  *Clock
-	mu     sync.Mutex
-	oracle *Oracle
+	clock *Clock
+	mu    sync.Mutex
+	model *oracle.Oracle
 }
 
 func (r *reference) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
@@ -32,21 +31,19 @@ func (r *reference) Decide(ctx context.Context, op stint.Op) (stint.Decision, er
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.clock.Now()
 	asked := op
 	if r.before != nil {
-		r.before(&asked, &now)
+		r.before(&asked)
 	}
-	d, outcomes := r.oracle.Decide(asked, now)
-	if r.forget != nil {
-		r.forget(r.oracle, now)
+	a := r.model.Decide(asked, r.clock.Now())
+	if a.Err != nil {
+		return stint.Decision{}, a.Err
 	}
-	copy(op.Each, outcomes)
-	d.At = r.clock.Now()
+	a.WriteTo(op)
 	if r.after != nil {
-		r.after(op, &d)
+		r.after(&a.Decision)
 	}
-	return d, nil
+	return a.Decision, nil
 }
 
 func (r *reference) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
@@ -66,26 +63,26 @@ func (r *reference) ResetAll(ctx context.Context, scope stint.Scope) error {
 		scope.Policy = r.reset(scope.Policy)
 	}
 	if ctx.Err() == nil {
-		r.oracle.ResetAll(scope)
+		r.model.ResetAll(scope)
 	}
 	return ctx.Err()
 }
 
+func (*reference) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
+
 // like makes stores with the faults of another.
 func like(broken *reference) newStoreFunc {
 	return func(_ testing.TB, clock *Clock) stint.Store {
-		return &reference{before: broken.before, after: broken.after, forget: broken.forget, reset: broken.reset, clock: clock, oracle: NewOracle()}
+		return &reference{before: broken.before, after: broken.after, reset: broken.reset, clock: clock, model: oracle.New(0)}
 	}
 }
 
-// The suite passes for the store that is made of the oracle. Its random sequences
-// compare the oracle with itself here, so fewer of them will do, and very few where only races count.
+// The suite passes for the store that is made of the model. Its random sequences
+// compare the model with itself here, so fewer of them will do, and very few where only races count.
 func TestReference(t *testing.T) {
-	options := Options{Operations: 20_000, NoHolds: true, NoWays: true}
+	options := Options{Operations: 20_000}
 	if testing.Short() {
 		options.Operations = 2000
 	}
 	Run(t, like(&reference{}), options)
 }
-
-func (*reference) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -44,7 +44,7 @@ func (s Sequence) String() string {
 		if step.reset != nil {
 			fmt.Fprintf(&b, "reset of %s", step.reset)
 		} else {
-			b.WriteString(describeOp(step.Op))
+			b.WriteString(oracle.Describe(step.Op))
 		}
 	}
 	return b.String()
@@ -61,30 +61,30 @@ func (s Sequence) GoString() string { return s.String() }
 // seeds.
 func Generate(seed uint64, algorithm stint.Algorithm, operations int) Sequence {
 	random := rand.NewPCG(seed, uint64(algorithm))
-	g, oracle := newTraffic(newChooser(random.Uint64), algorithm, fmt.Sprintf("%x:", seed), false), NewOracle()
+	g, model := newTraffic(newChooser(random.Uint64), algorithm, fmt.Sprintf("%x:", seed), false), oracle.New(0)
 	sequence := Sequence{Seed: seed}
 	for len(sequence.Steps) < operations {
 		for _, step := range g.next(operations - len(sequence.Steps)) {
 			sequence.Steps = append(sequence.Steps, step)
-			decision, outcomes := oracle.Decide(step.Op, step.At)
-			g.learn(step, decision, outcomes)
+			answer := model.Decide(step.Op, step.At)
+			g.learn(step, answer.Decision, answer.Each)
 		}
 	}
 	return sequence
 }
 
 // Replay carries out the sequence on a store that reads the clock, and compares
-// every answer with a new oracle. The error says which step went wrong and how.
+// every answer with an exact model. The error says which step went wrong and how.
 func Replay(ctx context.Context, store stint.Store, clock *Clock, sequence Sequence) error {
-	c := comparison{store, clock, NewOracle()}
+	c := comparison{store, clock, oracle.New(0)}
 	return c.replay(ctx, sequence.Steps, func(Step, stint.Decision, []stint.Outcome) {})
 }
 
 // A comparison is a store beside the model that its answers are compared with.
 type comparison struct {
-	store  stint.Store
-	clock  *Clock
-	oracle *Oracle
+	store stint.Store
+	clock *Clock
+	model *oracle.Oracle
 }
 
 // garbage is what a store finds in Each, and has to overwrite entirely.
@@ -122,7 +122,7 @@ func (c *comparison) carryOut(
 ) error {
 	c.clock.Set(steps[0].At)
 	if r := steps[0].reset; r != nil {
-		c.oracle.ResetAll(*r)
+		c.model.ResetAll(*r)
 		return c.store.ResetAll(ctx, *r)
 	}
 	ops, results := make([]stint.Op, len(steps)), make([]stint.Result, len(steps))
@@ -150,55 +150,12 @@ func (c *comparison) carryOut(
 			outcomes = outcomes[:last]
 		}
 		if err != nil {
-			return prefix.Errorf("at %s, %s: %w", steps[i].At, describeOp(op), err)
+			return prefix.Errorf("at %s, %s: %w", steps[i].At, oracle.Describe(op), err)
 		}
-		if err := c.oracle.Check(op, steps[i].At, results[i].Decision, outcomes); err != nil {
+		if _, err := c.model.Check(steps[i].Op, steps[i].At, oracle.Answer{Decision: results[i].Decision, Each: outcomes}); err != nil {
 			return err
 		}
 		learn(steps[i], results[i].Decision, outcomes)
 	}
 	return nil
-}
-
-// describeLimit lists the fields of a limit that are set.
-func describeLimit(l stint.Limit) string {
-	var set []string
-	eachField(l, stint.Limit{}, func(field string, value, _ any) { set = append(set, fmt.Sprintf("%s %v", field, value)) })
-	return "{" + strings.Join(set, ", ") + "}"
-}
-
-// describeOp words an operation.
-func describeOp(op stint.Op) string {
-	text := op.Verb.String()
-	for i, c := range append([]stint.Claim{op.Claim}, op.And...) {
-		switch {
-		case c.Way != stint.Must:
-			text += " " + c.Way.String()
-		case i > 0:
-			text += " and"
-		}
-		claim := fmt.Sprintf("%d of key %q", c.Permits, c.Key)
-		if c.Keep != 0 {
-			claim += fmt.Sprintf(" keeping %d", c.Keep)
-		}
-		claim += fmt.Sprintf(" under policy %q of", c.Policy.Name())
-		for _, l := range c.Policy.Limits() {
-			claim += " " + describeLimit(l)
-		}
-		text += " " + claim
-	}
-	return text
-}
-
-// eachField calls with the fields in which two structs differ.
-func eachField[T comparable](got, want T, with func(field string, got, want any)) {
-	if got == want {
-		return
-	}
-	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
-	for i := range g.NumField() {
-		if a, b := g.Field(i).Interface(), w.Field(i).Interface(); a != b {
-			with(g.Type().Field(i).Name, a, b)
-		}
-	}
 }

@@ -1,7 +1,7 @@
 // Package storetest is the conformance suite for stores.
 //
 // [Run] puts a store through every check of ALGORITHMS.md: random sequences of
-// operations compared field by field with an [Oracle], among them the ends of waits, peeks,
+// operations compared field by field with an exact model, among them the ends of waits, peeks,
 // resets, changed limits and policies; refused input; concurrency; how often a hold is charged; and, of a store that can
 // do it, that a policy is reset. A store's test package needs one line:
 //
@@ -14,7 +14,7 @@
 // The sequences are drawn and shrunk by rapid (pgregory.net/rapid): what fails is printed
 // with the flag that repeats it, and -rapid.seed repeats a run.
 //
-// The oracle is a second, deliberately naive implementation in big integers; it
+// The model is a second, deliberately naive implementation in big integers; it
 // shares no code with the algorithms. [Faulty] is a store that fails on demand.
 package storetest
 
@@ -26,13 +26,14 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 type newStoreFunc = func(t testing.TB, clock *Clock) stint.Store
 
 // Options say how much Run does. The zero value is what every store must pass.
 type Options struct {
-	// Operations is how many random operations are compared with the oracle, per
+	// Operations is how many random operations are compared with the model, per
 	// algorithm. Default: 50,000. The flag -rapid.checks, by default 100, multiplies them.
 	Operations int
 	// Algorithms are those whose limits are driven through the random operations. The other
@@ -108,7 +109,7 @@ func (b *fixture) all(ops []stint.Op) []stint.Decision {
 	b.store.DecideAll(b.ctx, ops, results)
 	for i, op := range ops {
 		if err := results[i].Err; err != nil {
-			b.t.Fatalf("%s: %v", describeOp(op), err)
+			b.t.Fatalf("%s: %v", oracle.Describe(op), err)
 		}
 		decisions = append(decisions, results[i].Decision)
 	}

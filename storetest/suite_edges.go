@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // testLargeBatch: the operations of a batch are decided one after another, in the order in which they
@@ -65,7 +66,7 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 			for j, d := range b.all(ops) {
 				want := phase.renews || phase.reset != nil && phase.reset.Policy == ops[j].Policy.Name()
 				if d.Allowed != want {
-					t.Fatalf("phase %d, after a reset of %v: %s: allowed %t, expected %t", i, phase.reset, describeOp(ops[j]), d.Allowed, want)
+					t.Fatalf("phase %d, after a reset of %v: %s: allowed %t, expected %t", i, phase.reset, oracle.Describe(ops[j]), d.Allowed, want)
 				}
 			}
 		}

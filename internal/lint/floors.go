@@ -160,7 +160,7 @@ var folders = []folder{
 	{path: "internal/testconn", floor: 3, also: []string{"internal/testredis"}, testsOnly: true},
 	{path: "internal/testrules", floor: 1, also: []string{"rules"}, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "internal/testtraffic", floor: 0, testsOnly: true},
-	{path: "internal/holdoracle", floor: 0, testsOnly: true},
+	{path: "internal/oracle", floor: 0, testsOnly: true},
 }
 
 // lookup returns the entry that a folder belongs to. Nothing but the root itself

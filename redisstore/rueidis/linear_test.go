@@ -14,8 +14,8 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/storetest"
 )
 
 // Check 3 of ALGORITHMS.md, for all verbs: whatever several processes, which stores
@@ -214,7 +214,7 @@ func (h account) byKey() map[string]account {
 
 // sequential is the state of the model that an account is compared with.
 type sequential struct {
-	state   *storetest.Oracle
+	state   *oracle.Oracle
 	carried int // how many operations were carried out
 }
 
@@ -234,14 +234,14 @@ var model = porcupine.Model{
 		}
 		return limits
 	},
-	Init: func() any { return sequential{state: storetest.NewOracle()} },
+	Init: func() any { return sequential{state: oracle.New(0)} },
 	Step: func(before, input, output any) (bool, any) {
 		s, a, got := before.(sequential), input.(*asked), output.(stint.Decision)
 		if s.carried < a.earlier {
 			return false, s
 		}
 		after := s.state.Clone()
-		want, _ := after.Decide(a.op, got.At)
+		want := after.Decide(a.op, got.At).Decision
 		return got == want, sequential{after, s.carried + 1}
 	},
 	Equal: func(a, b any) bool { return a.(sequential).state.String() == b.(sequential).state.String() },
@@ -287,7 +287,7 @@ func explain(t *testing.T, operations []porcupine.Operation, orders [][]porcupin
 	for _, o := range operations {
 		a := o.Input.(*asked)
 		if a.op.Key == key && !done[a] && a.earlier <= len(longest) {
-			want, _ := state.state.Clone().Decide(a.op, a.decision.At)
+			want := state.state.Clone().Decide(a.op, a.decision.At).Decision
 			t.Errorf("after %d operations in order, the state is %s\nand none of what comes next has the right answer:\n%s\nwhere the model has\n%+v",
 				len(longest), state.state, a, want)
 		}

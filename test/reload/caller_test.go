@@ -8,15 +8,15 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/storetest"
 )
 
 // A caller has requests decided, one after another, and knows what the decisions must be.
 type caller struct {
 	*visitor
 	run     *run
-	oracle  *storetest.Oracle
+	oracle  *oracle.Oracle
 	refusal stint.Claim // of which nothing is ever admitted
 	verdict enforce.Verdict
 	matches rules.Matches
@@ -39,7 +39,7 @@ func newCaller(r *run, seed uint64, number int) (*caller, error) {
 		return nil, err
 	}
 	return &caller{
-		visitor: r.site.visitor(seed, number), run: r, oracle: storetest.NewOracle(),
+		visitor: r.site.visitor(seed, number), run: r, oracle: oracle.New(0),
 		refusal: stint.Claim{Key: "nobody", Policy: policy, Permits: 2},
 	}, nil
 }
@@ -138,7 +138,8 @@ func (c *caller) alone(due due, op *stint.Op, result stint.Result) error {
 	if len(op.And) > 0 || !alike(op.Claim, due.claim) {
 		return fmt.Errorf("rule %s in shadow claimed %+v", due.rule.ID, op.Claim)
 	}
-	return c.oracle.Check(stint.Op{Verb: op.Verb, Claim: due.claim}, result.Decision.At, result.Decision, nil)
+	_, err := c.oracle.Check(stint.Op{Verb: op.Verb, Claim: due.claim}, result.Decision.At, oracle.Answer{Decision: result.Decision})
+	return err
 }
 
 // together checks what the rules were told that decide together, and what of it the verdict says.
@@ -180,7 +181,8 @@ func (c *caller) together(dues []due, op *stint.Op, result stint.Result) error {
 		first += n
 	}
 	if len(own) == len(dues) {
-		return c.oracle.Check(stint.Op{Verb: op.Verb, Claim: own[0], And: own[1:]}, d.At, d, outcomes)
+		_, err := c.oracle.Check(stint.Op{Verb: op.Verb, Claim: own[0], And: own[1:]}, d.At, oracle.Answer{Decision: d, Each: outcomes})
+		return err
 	}
 	return c.apart(own, outcomes, refused, d)
 }
@@ -199,7 +201,8 @@ func (c *caller) apart(own []stint.Claim, outcomes []stint.Outcome, refused bool
 	if combined.Allowed != d.Allowed {
 		return fmt.Errorf("%+v of limits that say %+v", d, outcomes)
 	}
-	return c.oracle.Check(stint.Op{Verb: stint.Take, Claim: own[0], And: own[1:]}, d.At, combined, outcomes)
+	_, err := c.oracle.Check(stint.Op{Verb: stint.Take, Claim: own[0], And: own[1:]}, d.At, oracle.Answer{Decision: combined, Each: outcomes})
+	return err
 }
 
 // named checks that the verdict names the rule that decided.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/storetest"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // A total is what all processes found in one part.
@@ -59,18 +59,18 @@ func check(keys int, policy *stint.Policy, reports []report) *total {
 // returns how many permits the model admits. Among requests of one time, each for one
 // permit, those that were admitted came before those that were denied.
 func replay(policy *stint.Policy, moments []moment) (admitted int64, faults []string) {
-	oracle := storetest.NewOracle()
+	model := oracle.New(0)
 	op := stint.Op{Verb: stint.Take, Claim: stint.Claim{Key: "client", Policy: policy, Permits: 1}}
 	for _, m := range moments {
 		for i := range m.Admitted {
-			if d, _ := oracle.Decide(op, m.At); !d.Allowed {
+			if !model.Decide(op, m.At).Decision.Allowed {
 				faults = append(faults, fmt.Sprintf("at %d %d were admitted, the model admits %d", m.At, m.Admitted, i))
 				break
 			}
 			admitted++
 		}
 		for range m.Denied {
-			d, _ := oracle.Decide(op, m.At)
+			d := model.Decide(op, m.At).Decision
 			if !d.Allowed {
 				if until := m.At.Add(d.RetryAfter); until != m.Until {
 					faults = append(faults, fmt.Sprintf("at %d denied until %d, by the model until %d", m.At, m.Until, until))

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/storetest"
 )
 
 func policyOf(t testing.TB, limits ...stint.Limit) *stint.Policy {
@@ -103,7 +103,7 @@ func TestCorrect(t *testing.T) {
 
 // history makes the records of a target that decides as the oracle does, at random times between sending and receiving.
 func history(t *rapid.T, policy *stint.Policy, n int64) *Run {
-	oracle := storetest.NewOracle()
+	model := oracle.New(0)
 	r := &Run{names: []string{"k-0", "k-1"}, start: time.UnixMicro(1_790_000_000_000_000)}
 	var now time.Duration
 	gap := rapid.SampledFrom([]time.Duration{20 * time.Microsecond, 300 * time.Microsecond, 3 * time.Millisecond}).Draw(t, "gap")
@@ -113,9 +113,9 @@ func history(t *rapid.T, policy *stint.Policy, n int64) *Run {
 		d.At = stint.Instant(r.start.UnixMicro()) + stint.Instant(now.Microseconds())
 		d.sent = max(0, now-time.Duration(rapid.Int64Range(0, 5e6).Draw(t, "before")))
 		d.received = now + time.Duration(rapid.Int64Range(0, 5e6).Draw(t, "behind"))
-		decided, _ := oracle.Decide(stint.Op{
+		decided := model.Decide(stint.Op{
 			Verb: stint.Take, Claim: stint.Claim{Key: r.names[d.key], Policy: policy, Permits: n},
-		}, d.At)
+		}, d.At).Decision
 		if d.Allowed = decided.Allowed; rapid.IntRange(0, 30).Draw(t, "failed") == 0 {
 			d.Answer, d.err = Answer{}, errors.New("lost")
 		}

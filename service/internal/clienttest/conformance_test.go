@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
 )
@@ -92,7 +93,7 @@ func TestOtherVerbsMatchTheOracle(t *testing.T) {
 		t.Run(limit.Algorithm.String(), func(t *testing.T) {
 			clock := storetest.NewClock(start)
 			url := serve(t, clock, func(c *server.Config) { c.Defaults = map[stint.Algorithm]stint.Limit{limit.Algorithm: limit} })
-			c, oracle := open(t, url, client.Options{Defaults: []stint.Limit{limit}}), storetest.NewOracle()
+			c, model := open(t, url, client.Options{Defaults: []stint.Limit{limit}}), oracle.New(0)
 			policy := policyOf(t, "", limit)
 			leaky := limit.Algorithm == stint.AlgorithmLeakyBucket
 			for i, op := range []stint.Op{
@@ -106,7 +107,8 @@ func TestOtherVerbsMatchTheOracle(t *testing.T) {
 					continue
 				}
 				got := make([]stint.Outcome, 1)
-				w, want := oracle.Decide(op, clock.Now())
+				a := model.Decide(op, clock.Now())
+				w, want := a.Decision, a.Each
 				if op.Verb != stint.Reset {
 					op.Each = got
 				}

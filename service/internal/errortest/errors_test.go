@@ -190,7 +190,6 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"simulate.Suggest":        of(simulate.Suggest(nil, rules.Rule{ID: "r"}, rules.Options{}, simulate.Goal{Share: 1})),
 		"simulate.Suggest share":  of(simulate.Suggest(nil, rule, rules.Options{}, simulate.Goal{Share: 2})),
 		"storetest.Faulty":        storetest.NewFaulty(nothing).ResetAll(ctx, stint.Scope{All: true}),
-		"storetest.Oracle":        storetest.NewOracle().Check(stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}, 1, stint.Decision{}, nil),
 		"storetest.Replay":        storetest.Replay(ctx, deadStore, storetest.NewClock(1), storetest.Generate(1, stint.AlgorithmTokenBucket, 9)),
 
 		"server.New": of(server.New(server.Config{Listen: "80", AdminListen: "x"})),

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 	"github.com/stint-go/stint/storetest"
@@ -41,7 +42,7 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 	t.Helper()
 	steps := storetest.Generate(seed, algorithm, 60).Steps
 	policy := steps[0].Op.Policy
-	oracle := storetest.NewOracle()
+	model := oracle.New(0)
 	var got []stint.Decision
 	sim := simulation(t, func(v *simulate.Verdict) error {
 		got = append(got, v.Decision)
@@ -60,7 +61,7 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 		if op.Permits > stint.MaxPermits {
 			continue // which no rule takes
 		}
-		want, _ := oracle.Decide(op, now)
+		want := model.Decide(op, now).Decision
 		ev := event(now, op.Key)
 		ev.Request.Attributes = map[string]string{simulate.CostAttribute: strconv.FormatInt(op.Permits, 10)}
 		if err := sim.Add(ev); err != nil {
@@ -139,7 +140,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 		second := storetest.Generate(seed+1000, stint.Algorithms()[seed/5%5], 1).Steps
 		a, b := simulate.LimitRule("a", first[0].Op.Policy.Limits()...), simulate.LimitRule("b", second[0].Op.Policy.Limits()...)
 		b.Scope, b.Missing = []string{rules.Global}, rules.MissingUnset
-		oracle := storetest.NewOracle()
+		model := oracle.New(0)
 		var policies [2]*stint.Policy
 		for i, r := range []rules.Rule{a, b} {
 			policy, err := stint.NewPolicy(rules.PolicyPrefix+r.ID, r.Limits...)
@@ -157,10 +158,10 @@ func TestOracleOfSeveralRules(t *testing.T) {
 		for i, step := range first {
 			now = max(now, step.At)
 			key, permits := fmt.Sprint(i%3), min(max(step.Op.Permits, 1), stint.MaxPermits)
-			want, _ := oracle.Decide(stint.Op{
+			want := model.Decide(stint.Op{
 				Claim: stint.Claim{Key: key, Policy: policies[0], Permits: permits},
 				And:   []stint.Claim{{Key: "*", Policy: policies[1], Permits: permits}},
-			}, now)
+			}, now).Decision
 			ev := event(now, key)
 			ev.Request.Attributes = map[string]string{simulate.CostAttribute: strconv.FormatInt(permits, 10)}
 			if err := sim.Add(ev); err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
-	"github.com/stint-go/stint/storetest"
 )
 
 // traffic is of three kinds, of some 1,500 requests of 40 clients, at costs of 1 to 3.
@@ -45,7 +45,7 @@ func untouched(t testing.TB, source simulate.Source, limits ...stint.Limit) (unt
 		last = ev.Time
 		return nil
 	})
-	oracle, denied := storetest.NewOracle(), map[string]bool{}
+	model, denied := oracle.New(0), map[string]bool{}
 	_ = source(func(ev *simulate.Event) error {
 		if ev.Time > first+(last-first)/4*3 {
 			return nil
@@ -54,7 +54,7 @@ func untouched(t testing.TB, source simulate.Source, limits ...stint.Limit) (unt
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, _ := oracle.Decide(stint.Op{Claim: stint.Claim{Key: ev.Request.Address, Policy: policy, Permits: cost}}, ev.Time)
+		d := model.Decide(stint.Op{Claim: stint.Claim{Key: ev.Request.Address, Policy: policy, Permits: cost}}, ev.Time).Decision
 		denied[ev.Request.Address] = denied[ev.Request.Address] || !d.Allowed
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -24,7 +25,7 @@ type modelled struct {
 
 // A model decides as docs/envoy.md says of the atomic accounting, by the exact oracle alone.
 type model struct {
-	oracle *storetest.Oracle
+	oracle *oracle.Oracle
 	limits []modelled
 }
 
@@ -42,7 +43,7 @@ func (a *asked) op(verb stint.Verb) stint.Op {
 // decide says what a request is told: whether it is denied, and of each descriptor whether it exceeds and what remains.
 func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []bool, remaining []int64) {
 	exceeds, remaining = make([]bool, len(list)), make([]int64, len(list))
-	fits := func(oracle *storetest.Oracle, i int) bool { // it takes if it fits, and says what is left
+	fits := func(o *oracle.Oracle, i int) bool { // it takes if it fits, and says what is left
 		a := &list[i]
 		if a.limit.policy == nil {
 			return false
@@ -51,8 +52,7 @@ func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []
 		if a.hits == 0 {
 			verb = stint.Peek
 		}
-		d, _ := oracle.Decide(a.op(verb), now)
-		return d.Allowed
+		return o.Decide(a.op(verb), now).Decision.Allowed
 	}
 	// All of one state are taken together, as one cost.
 	merged := map[string]int64{}
@@ -61,7 +61,7 @@ func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []
 			merged[a.limit.key+"="+a.value] += a.hits
 		}
 	}
-	admits := func(oracle *storetest.Oracle, i int) bool {
+	admits := func(o *oracle.Oracle, i int) bool {
 		a := list[i]
 		if n := merged[a.limit.key+"="+a.value]; a.hits > 0 && !a.limit.shadow {
 			a.hits = n
@@ -69,8 +69,7 @@ func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []
 		if a.limit.policy == nil {
 			return false
 		}
-		d, _ := oracle.Decide(a.op(stint.Peek), now)
-		return d.Allowed
+		return o.Decide(a.op(stint.Peek), now).Decision.Allowed
 	}
 	quotas, left := 0, 0
 	for i := range list {
@@ -105,7 +104,7 @@ func (m *model) remaining(a *asked, now stint.Instant) int64 {
 	if a.limit.policy == nil {
 		return 0
 	}
-	d, _ := m.oracle.Decide(stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: a.value, Policy: a.limit.policy, Permits: 1}}, now)
+	d := m.oracle.Decide(stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: a.value, Policy: a.limit.policy, Permits: 1}}, now).Decision
 	return d.Remaining
 }
 
@@ -118,7 +117,7 @@ func TestAtomicAgainstTheOracle(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(3, 5))
 	clock := storetest.NewClock(1_790_000_050_500_000)
-	m := &model{oracle: storetest.NewOracle()}
+	m := &model{oracle: oracle.New(0)}
 	domain := &domains.Domain{Name: "d"}
 	for i, r := range []domains.RateLimit{
 		{RequestsPerUnit: 5, Unit: domains.Second},

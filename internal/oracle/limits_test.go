@@ -1,4 +1,4 @@
-package holdoracle_test
+package oracle_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package holdoracle_test
+package oracle_test
 
 import (
 	"flag"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/holdoracle"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/internal/testconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
@@ -118,7 +118,7 @@ type line struct {
 	at    stint.Instant
 	op    stint.Op
 	reset *stint.Scope
-	want  holdoracle.Answer
+	want  oracle.Answer
 }
 
 // A run holds one store to the model.
@@ -126,8 +126,8 @@ type run struct {
 	t          *testing.T
 	clock      *storetest.Clock
 	store      stint.Store
-	oracles    []*holdoracle.Oracle // one for each reading of the contract that allows the answers so far
-	ledger     *holdoracle.Ledger
+	oracle     *oracle.Oracle
+	ledger     *ledger
 	told       map[string]promise // what the last Reserve of an id said
 	recent     []string           // the ids of the reserves that were admitted
 	steps      []step
@@ -146,13 +146,8 @@ type promise struct {
 func newRun(t *testing.T, open newStore, maxHolds int, seed uint64) *run {
 	clock := storetest.NewClock(dawn)
 	store := open(clock, maxHolds, seed)
-	oracle := holdoracle.New(maxHolds)
 	return &run{
-		t: t, clock: clock, store: store,
-		oracles: []*holdoracle.Oracle{oracle},
-		ledger:  holdoracle.NewLedger(),
-		told:    map[string]promise{},
-		tally:   tally{},
+		t: t, clock: clock, store: store, oracle: oracle.New(maxHolds), ledger: newLedger(), told: map[string]promise{}, tally: tally{},
 	}
 }
 
@@ -182,16 +177,14 @@ func (r *run) do(s step) (fault string, goOn bool) {
 		if err := r.store.ResetAll(r.t.Context(), *s.reset); err != nil {
 			return "reset of policies: " + err.Error(), false
 		}
-		for _, o := range r.oracles {
-			o.ResetAll(*s.reset)
-		}
+		r.oracle.ResetAll(*s.reset)
 		r.ledger.ResetAll(*s.reset)
 		return "", true
 	}
 	carried := slices.Clone(s.ops)
 	for i := range carried {
 		if err := s.ops[i].Validate(); err != nil {
-			r.t.Fatalf("%v: %s", err, readable(s.ops[i]))
+			r.t.Fatalf("%v: %s", err, oracle.Describe(s.ops[i]))
 		}
 		carried[i].Each = make([]stint.Outcome, s.ops[i].Limits())
 		if h := s.ops[i].Hold; h != nil {
@@ -217,41 +210,16 @@ func (r *run) do(s step) (fault string, goOn bool) {
 	return "", true
 }
 
-// compare holds one answer to what the model says in one of the readings that the contract allows.
+// compare holds one answer to what the model says.
 func (r *run) compare(op, carried stint.Op, got stint.Result) (fault string, goOn bool) {
 	now := r.clock.Now()
-	var want holdoracle.Answer
-	var faults []string
-	before, seen := r.oracles, map[string]bool{}
-	r.oracles = nil
-	for _, oracle := range before {
-		branches := oracle.Branches(op, now)
-		for _, branch := range branches {
-			if f := differ(op, carried, got, branch.Answer); len(f) > 0 {
-				if faults == nil && len(r.oracles) == 0 {
-					faults, want = f, branch.Answer
-				}
-				continue
-			}
-			if len(r.oracles) == 0 {
-				want = branch.Answer
-			}
-			if len(before) > 1 || len(branches) > 1 {
-				text := branch.Oracle.String()
-				if seen[text] {
-					continue
-				}
-				seen[text] = true
-			}
-			r.oracles = append(r.oracles, branch.Oracle)
-		}
-	}
+	want, err := r.oracle.Check(op, now, oracle.Got(carried, got))
 	r.lines = append(r.lines, line{at: now, op: op, want: want})
 	r.tally.count(op, want)
-	if len(r.oracles) == 0 {
-		return "the store differs: " + strings.Join(faults, "; "), false
+	if err == nil {
+		err = r.ledger.Note(op, carried, got, want, now)
 	}
-	if err := r.ledger.Note(op, carried, got, want, now); err != nil {
+	if err != nil {
 		return err.Error(), false
 	}
 	if op.Verb == stint.Reserve && want.Err == nil && want.Decision.Allowed {
@@ -259,19 +227,19 @@ func (r *run) compare(op, carried stint.Op, got stint.Result) (fault string, goO
 		r.recent = append(r.recent, op.Hold.ID)
 		r.told[op.Hold.ID] = promise{claims: claims, ttl: op.Hold.TTL, expiresAt: want.Hold.ExpiresAt}
 	}
-	return "", len(r.oracles) <= 16
+	return "", r.oracle.Worlds() <= 16
 }
 
-// String is what was done, of the clients and ids of the last operation alone.
+// String is what was done.
 func (r *run) String() string {
 	var b strings.Builder
 	for i, l := range r.lines {
-		fmt.Fprintf(&b, "%4d at %.6f: ", i, float64(l.at-dawn)/1e6)
+		fmt.Fprintf(&b, "%4d at %s: ", i, l.at)
 		if l.reset != nil {
 			fmt.Fprintf(&b, "reset of policies: %v\n", *l.reset)
 			continue
 		}
-		fmt.Fprintf(&b, "%s\n      %s\n", readable(l.op), answer(l.want))
+		fmt.Fprintf(&b, "%s\n      -> %+v %+v %v\n", oracle.Describe(l.op), l.want.Each, l.want.Hold, l.want.Err)
 	}
 	return b.String()
 }

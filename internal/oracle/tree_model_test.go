@@ -1,4 +1,4 @@
-package holdoracle_test
+package oracle_test
 
 import (
 	"fmt"
@@ -6,17 +6,6 @@ import (
 
 	"github.com/stint-go/stint"
 )
-
-func number(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
-
-func larger(a, b *big.Rat) *big.Rat {
-	if a.Cmp(b) < 0 {
-		return b
-	}
-	return a
-}
-
-func floor(a *big.Rat) int64 { return new(big.Int).Div(a.Num(), a.Denom()).Int64() }
 
 // A bucket is a token bucket by RESERVATIONS.md, counted in permits: used(now) = max(min(held, C + max_debt), used - what
 // has refilled since).
@@ -27,34 +16,34 @@ type bucket struct {
 	held  int64
 }
 
-func (b *bucket) reset() { b.used, b.last, b.held = number(0), 0, 0 }
+func (b *bucket) reset() { b.used, b.last, b.held = rat(0), 0, 0 }
 
 func (b *bucket) refilled(micros int64) *big.Rat {
 	r := big.NewRat(b.limit.Rate.Permits, b.limit.Rate.Period.Microseconds())
-	return r.Mul(r, number(micros))
+	return r.Mul(r, rat(micros))
 }
 
 // least is what can't refill.
-func (b *bucket) least() *big.Rat { return number(min(b.held, b.limit.Capacity+b.limit.Debt())) }
+func (b *bucket) least() *big.Rat { return rat(min(b.held, b.limit.Capacity+b.limit.Debt())) }
 
 func (b *bucket) usedAt(now int64) *big.Rat {
 	used := new(big.Rat).Sub(b.used, b.refilled(max(0, now-b.last)))
-	return larger(used, b.least())
+	return greater(used, b.least())
 }
 
 // level is what the bucket holds; below 0 in debt.
 func (b *bucket) level(now int64) *big.Rat {
-	return new(big.Rat).Sub(number(b.limit.Capacity), b.usedAt(now))
+	return new(big.Rat).Sub(rat(b.limit.Capacity), b.usedAt(now))
 }
 
-func (b *bucket) admits(n, keep, now int64) bool { return b.level(now).Cmp(number(n+keep)) >= 0 }
+func (b *bucket) admits(n, keep, now int64) bool { return b.level(now).Cmp(rat(n+keep)) >= 0 }
 
 // bring brings the bucket to a change.
 func (b *bucket) bring(now int64) { b.used, b.last = b.usedAt(now), max(now, b.last) }
 
 func (b *bucket) take(n, now int64) {
 	b.bring(now)
-	b.used.Add(b.used, number(n))
+	b.used.Add(b.used, rat(n))
 }
 
 func (b *bucket) reserve(n, now int64) {
@@ -65,7 +54,7 @@ func (b *bucket) reserve(n, now int64) {
 // debit is a charge that is not asked; it is clipped at max_debt.
 func (b *bucket) debit(n, now int64) (applied int64) {
 	level := b.level(now)
-	applied = max(0, min(n, floor(level.Add(level, number(b.limit.Debt())))))
+	applied = max(0, min(n, floor(level.Add(level, rat(b.limit.Debt())))))
 	if applied > 0 {
 		b.take(applied, now)
 	}
@@ -76,8 +65,8 @@ func (b *bucket) debit(n, now int64) (applied int64) {
 func (b *bucket) end(n, stays, now int64) {
 	b.bring(now)
 	b.held -= n
-	b.used.Sub(b.used, number(n-stays))
-	b.used = larger(b.used, b.least())
+	b.used.Sub(b.used, rat(n-stays))
+	b.used = greater(b.used, b.least())
 }
 
 // A rateCheck checks on every interval [a, b] that what was admitted is at most C + R x (b - a) / P. What a hold took counts
@@ -97,9 +86,9 @@ type event struct {
 	forced bool // it was not asked
 }
 
-func newRateCheck(limit stint.Limit) *rateCheck { return &rateCheck{limit: limit, full: number(0)} }
+func newRateCheck(limit stint.Limit) *rateCheck { return &rateCheck{limit: limit, full: rat(0)} }
 
-func (r *rateCheck) reset() { r.events, r.full = nil, number(0) }
+func (r *rateCheck) reset() { r.events, r.full = nil, rat(0) }
 
 func (r *rateCheck) add(at, n int64, open, forced bool) *event {
 	e := &event{at, n, open, forced}
@@ -117,14 +106,14 @@ func (r *rateCheck) count() {
 			continue
 		}
 		permit := big.NewRat(r.limit.Rate.Period.Microseconds(), r.limit.Rate.Permits)
-		r.full = larger(r.full, number(e.at))
-		r.full.Add(r.full, new(big.Rat).Mul(number(e.n), permit))
+		r.full = greater(r.full, rat(e.at))
+		r.full.Add(r.full, new(big.Rat).Mul(rat(e.n), permit))
 		bound := r.limit.Capacity
 		if e.forced {
 			bound += r.limit.Debt()
 		}
-		most := new(big.Rat).Mul(number(bound), permit)
-		if most.Add(most, number(e.at)).Cmp(r.full) < 0 {
+		most := new(big.Rat).Mul(rat(bound), permit)
+		if most.Add(most, rat(e.at)).Cmp(r.full) < 0 {
 			r.fault = fmt.Sprintf("%d permits at %.6f are beyond the rate", e.n, float64(e.at-int64(dawn))/1e6)
 		}
 	}

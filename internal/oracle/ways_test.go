@@ -1,4 +1,4 @@
-package holdoracle_test
+package oracle_test
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/holdoracle"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // A script is a hold's life by hand: a child of 2 per 10 seconds, and its parent of 6 per minute, which keeps 2 for it.
 type script struct {
 	*testing.T
-	oracle        *holdoracle.Oracle
+	oracle        *oracle.Oracle
 	child, parent *stint.Policy
 	at            stint.Instant
 }
@@ -27,7 +27,7 @@ func newScript(t *testing.T) *script {
 		return p
 	}
 	return &script{
-		t, holdoracle.New(10), policy("child", stint.FixedWindow(2, 10*time.Second)),
+		t, oracle.New(10), policy("child", stint.FixedWindow(2, 10*time.Second)),
 		policy("parent", stint.FixedWindow(6, time.Minute)), dawn,
 	}
 }
@@ -44,14 +44,14 @@ func (s *script) op(verb stint.Verb, n int64) stint.Op {
 }
 
 // do carries out an operation on a hold.
-func (s *script) do(verb stint.Verb, n int64, hold stint.HoldOp) holdoracle.Answer {
+func (s *script) do(verb stint.Verb, n int64, hold stint.HoldOp) oracle.Answer {
 	s.Helper()
 	op := s.op(verb, n)
 	op.Hold = &hold
 	if err := op.Validate(); err != nil {
 		s.Fatal(err)
 	}
-	return s.oracle.Do(op, s.at)
+	return s.oracle.Decide(op, s.at)
 }
 
 // hold is a hold of 20 seconds.
@@ -60,7 +60,7 @@ func hold(id string) stint.HoldOp {
 }
 
 // answers checks an answer: admitted by a way, or denied for so many seconds.
-func (s *script) answers(a holdoracle.Answer, via uint8, wait int64) {
+func (s *script) answers(a oracle.Answer, via uint8, wait int64) {
 	s.Helper()
 	d := a.Decision
 	if a.Err != nil || d.Allowed != (wait == 0) || d.Via != via || d.RetryAfter != time.Duration(wait)*time.Second {
@@ -71,7 +71,7 @@ func (s *script) answers(a holdoracle.Answer, via uint8, wait int64) {
 // left checks what is left of both.
 func (s *script) left(child, parent int64) {
 	s.Helper()
-	a := s.oracle.Do(s.op(stint.Peek, 1), s.at)
+	a := s.oracle.Decide(s.op(stint.Peek, 1), s.at)
 	if got, want := []int64{a.Each[0].Remaining, a.Each[1].Remaining}, []int64{child, parent}; !slices.Equal(got, want) {
 		s.Errorf("%d left, expected %d", got, want)
 	}
@@ -164,7 +164,7 @@ func TestHoldOfOtherWays(t *testing.T) {
 	for _, op := range []stint.Op{fewer, parted} {
 		h := hold("a")
 		op.Hold = &h
-		if a := s.oracle.Do(op, s.at); !errors.Is(a.Err, stint.ErrOtherClaims) {
+		if a := s.oracle.Decide(op, s.at); !errors.Is(a.Err, stint.ErrOtherClaims) {
 			t.Errorf("%+v", a)
 		}
 	}

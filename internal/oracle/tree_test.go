@@ -1,18 +1,16 @@
-package holdoracle_test
+package oracle_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/holdoracle"
+	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -266,7 +264,7 @@ func (tr *tree) String() string {
 
 func (tr *tree) decide(op stint.Op) (d stint.Decision, err error) {
 	if err := op.Validate(); err != nil {
-		tr.Fatalf("%v: %s", err, readable(op))
+		tr.Fatalf("%v: %s", err, oracle.Describe(op))
 	}
 	return tr.store.Decide(tr.Context(), op)
 }
@@ -294,15 +292,15 @@ func (tr *tree) check() string {
 		if len(n.children) == 0 {
 			continue
 		}
-		sum, held := int64(0), number(0)
+		sum, held := int64(0), rat(0)
 		for _, c := range n.children {
 			sum += c.left
-			held.Add(held, larger(c.bucket.level(now), number(0)))
+			held.Add(held, greater(c.bucket.level(now), rat(0)))
 		}
 		if sum > n.left+n.late {
 			return fmt.Sprintf("the floors of %s have %d left together, it has %d itself, and they may be late by %d", n.name, sum, n.left, n.late)
 		}
-		if has := n.bucket.level(now); !tr.blind && held.Cmp(has.Add(has, number(n.late))) > 0 {
+		if has := n.bucket.level(now); !tr.blind && held.Cmp(has.Add(has, rat(n.late))) > 0 {
 			return fmt.Sprintf("the floors of %s hold %s, it holds %s, with that by which they may be late", n.name, held.RatString(), has.RatString())
 		}
 		if n.late > 0 {
@@ -326,36 +324,6 @@ func (tr *tree) check() string {
 	}
 	return tr.rate.fault
 }
-
-// A modelled store answers as the oracle does, but for what it makes of the operations.
-type modelled struct {
-	mu     sync.Mutex
-	oracle *holdoracle.Oracle
-	clock  *storetest.Clock
-	wrong  func(op *stint.Op)
-}
-
-func (m *modelled) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.wrong(&op)
-	a := m.oracle.Do(op, m.clock.Now())
-	if a.Err == nil && op.Hold != nil {
-		a.Hold.Hold = op.Hold.Hold
-		*op.Hold = a.Hold
-	}
-	return a.Decision, a.Err
-}
-
-func (m *modelled) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
-	return m.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
-}
-
-func (m *modelled) DecideAll(context.Context, []stint.Op, []stint.Result) {}
-
-func (m *modelled) ResetAll(context.Context, stint.Scope) error { return nil }
-
-func (*modelled) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
 
 // The checks find stores that are wrong in one point, and nothing in one that is not.
 func TestTreesFindFaults(t *testing.T) {
@@ -396,7 +364,7 @@ func TestTreesFindFaults(t *testing.T) {
 			found := ""
 			for seed := uint64(0); seed < 20 && found == "" && (name != "" || seed < 3); seed++ {
 				tr := newTree(t, func(clock *storetest.Clock, maxHolds int, _ uint64) stint.Store {
-					return &modelled{oracle: holdoracle.New(maxHolds), clock: clock, wrong: row.wrong}
+					return newModelled(oracle.Altering(row.wrong), clock, maxHolds)
 				}, seed)
 				if name != "" && (tr.overdrafts || tr.resets || tr.changes || tr.back) {
 					continue

@@ -1,4 +1,4 @@
-package storetest
+package oracle
 
 import (
 	"math/big"
@@ -21,18 +21,18 @@ type admission struct {
 func admissions(t *testing.T, limit stint.Limit, seed uint64) []admission {
 	t.Helper()
 	policy := policyOf(t, "", limit)
-	oracle, rng := NewOracle(), rand.New(rand.NewPCG(seed, 5))
+	oracle, rng := New(0), rand.New(rand.NewPCG(seed, 5))
 	now := noon
 	var found []admission
 	for range 400 {
 		switch rng.IntN(6) {
 		case 0:
-			now += testChooser(rng).upTo(3 * second)
+			now += stint.Instant(1 + rng.Int64N(int64(3*second)))
 		case 1, 2:
-			now += testChooser(rng).upTo(second / 5)
+			now += stint.Instant(1 + rng.Int64N(int64(second/5)))
 		}
 		n := 1 + rng.Int64N(3)
-		if d, _ := oracle.Decide(operation(stint.Take, "k", policy, n), now); d.Allowed {
+		if d := oracle.Decide(operation(stint.Take, "k", policy, n), now).Decision; d.Allowed {
 			found = append(found, admission{now, n, now.Add(d.Delay)})
 		}
 	}
@@ -53,7 +53,7 @@ func TestOracleTokenBucketBound(t *testing.T) {
 				total += a.permits
 				excess := product(total-limit.Capacity, rate.Period.Microseconds())
 				if excess.Cmp(product(rate.Permits, int64(a.at-found[i].at))) > 0 {
-					t.Fatalf("%s admitted %d from %s to %s", describeLimit(limit), total, found[i].at, a.at)
+					t.Fatalf("%s admitted %d from %s to %s", DescribeLimit(limit), total, found[i].at, a.at)
 				}
 			}
 		}
@@ -72,13 +72,13 @@ func TestOracleLeakyBucketSpacing(t *testing.T) {
 		}
 	}
 	// A queue that never runs empty: turn k is exactly k x P/R, rounded up.
-	policy, oracle := policyOf(t, "", stint.LeakyBucket(5, rate)), NewOracle()
+	policy, oracle := policyOf(t, "", stint.LeakyBucket(5, rate)), New(0)
 	now := noon
 	for k := range int64(3000) {
-		d, _ := oracle.Decide(operation(stint.Take, "k", policy, 1), now)
+		d := oracle.Decide(operation(stint.Take, "k", policy, 1), now).Decision
 		for !d.Allowed {
 			now = now.Add(d.RetryAfter)
-			d, _ = oracle.Decide(operation(stint.Take, "k", policy, 1), now)
+			d = oracle.Decide(operation(stint.Take, "k", policy, 1), now).Decision
 		}
 		if want := ceiling(product(k, rate.Period.Microseconds()), rate.Permits); int64(now.Add(d.Delay)-noon) != want {
 			t.Fatalf("turn %d is %dus after the first, expected %d", k, now.Add(d.Delay)-noon, want)
@@ -103,10 +103,10 @@ func TestOracleLogBound(t *testing.T) {
 				}
 			}
 			if total > limit.Capacity {
-				t.Fatalf("%s admitted %d in the second up to %s", describeLimit(limit), total, a.at)
+				t.Fatalf("%s admitted %d in the second up to %s", DescribeLimit(limit), total, a.at)
 			}
 			if i > 0 && a.at-found[i-1].at < micros(limit.MinInterval) {
-				t.Fatalf("%s admitted at %s and %s", describeLimit(limit), found[i-1].at, a.at)
+				t.Fatalf("%s admitted at %s and %s", DescribeLimit(limit), found[i-1].at, a.at)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package storetest
+package oracle
 
 import (
 	"fmt"
@@ -134,7 +134,7 @@ func TestOracleByHand(t *testing.T) {
 		}},
 	} {
 		t.Run(example.name, func(t *testing.T) {
-			oracle, policy := NewOracle(), policyOf(t, "", example.limit)
+			oracle, policy := New(0), policyOf(t, "", example.limit)
 			for i, l := range example.steps {
 				byHand(t, oracle, policy, i, 0, l)
 			}
@@ -208,7 +208,7 @@ func TestOracleKeepByHand(t *testing.T) {
 		}},
 	} {
 		t.Run(example.name, func(t *testing.T) {
-			oracle, policy := NewOracle(), policyOf(t, "", example.limit)
+			oracle, policy := New(0), policyOf(t, "", example.limit)
 			for i, l := range example.steps {
 				byHand(t, oracle, policy, i, l.keep, l.exampleStep)
 			}
@@ -233,7 +233,7 @@ func byHand(t *testing.T, oracle *Oracle, policy *stint.Policy, i int, keep int6
 		Allowed: l.allowed, Limit: limit.Capacity, Remaining: l.left, RetryAfter: retry, Applied: l.applied,
 		ResetAfter: outcome.ResetAfter, Delay: outcome.Delay, At: noon + l.at,
 	}
-	if err := oracle.Check(op, noon+l.at, decision, []stint.Outcome{outcome}); err != nil {
+	if _, err := oracle.Check(op, noon+l.at, Answer{Decision: decision, Each: []stint.Outcome{outcome}}); err != nil {
 		t.Errorf("line %d, the oracle expects otherwise: %v", i, err)
 		oracle.Decide(op, noon+l.at)
 	}
@@ -251,28 +251,30 @@ func TestOracleWaitsByScanning(t *testing.T) {
 		stint.SlidingWindowCounter(40, 1009*time.Microsecond),
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
+	verbs := []stint.Verb{stint.Take, stint.Take, stint.Take, stint.Settle}
 	for _, limit := range limits {
 		policy := policyOf(t, "", limit)
 		for round := range 8 {
-			oracle, key := NewOracle(), fmt.Sprint(round)
+			oracle, key := New(0), fmt.Sprint(round)
 			now := noon
 			for range 12 {
-				now += stint.Instant(rng.IntN(3)) * testChooser(rng).upTo(400)
-				verb := pick(testChooser(rng), stint.Take, stint.Take, stint.Take, stint.Settle)
-				op := operation(verb, key, policy, 1+rng.Int64N(limit.Capacity))
+				now += stint.Instant(rng.IntN(3)) * stint.Instant(1+rng.IntN(400))
+				op := operation(verbs[rng.IntN(4)], key, policy, 1+rng.Int64N(limit.Capacity))
 				op.Keep = max(0, rng.Int64N(2*limit.Capacity)-limit.Capacity)
-				each := limitOp{limit: &limit, permits: op.Permits, keep: op.Keep}
-				d, outcomes := oracle.Decide(op, now)
-				for id, set := range oracle.states {
-					c := set[0].state.adopt(&limit, now)
-					retry, grows := scan(now, func(at stint.Instant) bool { return each.admits(c, at) }),
-						scan(now, func(at stint.Instant) bool { return each.remaining(c, at) > d.Remaining })
-					if d.Remaining >= limit.Capacity-op.Keep {
+				a := oracle.Decide(op, now)
+				for n, s := range oracle.worlds[0].states {
+					read := s.read(limit, now)
+					retry, grows := scan(now, func(at stint.Instant) bool { return read.admits(op.Permits, op.Keep, at) }),
+						scan(now, func(at stint.Instant) bool { return read.remaining(op.Keep, at) > a.Decision.Remaining })
+					if a.Decision.Remaining >= limit.Capacity-op.Keep {
 						grows = 0
 					}
-					if !d.Allowed && d.RetryAfter != retry || outcomes[0].GrowsAfter != grows {
-						t.Fatalf("%s, %s of %s: retry after %s, grows after %s; scanning finds %s, %s", describeLimit(limit), describeOp(op),
-							id.key, d.RetryAfter, outcomes[0].GrowsAfter, retry, grows)
+					if op.Permits > limit.Capacity-op.Keep {
+						retry = stint.Never
+					}
+					if !a.Decision.Allowed && a.Decision.RetryAfter != retry || a.Each[0].GrowsAfter != grows {
+						t.Fatalf("%s, %s of %s: retry after %s, grows after %s; scanning finds %s, %s", DescribeLimit(limit), Describe(op),
+							n.key, a.Decision.RetryAfter, a.Each[0].GrowsAfter, retry, grows)
 					}
 				}
 			}
@@ -345,15 +347,12 @@ func instant(t *testing.T, text string) stint.Instant {
 	return stint.Instant(at.UnixMicro())
 }
 
-// chance draws at random.
-func testChooser(rng *rand.Rand) chooser { return newChooser(rng.Uint64) }
-
 // A clone answers as the oracle that it was taken from, and trying an operation on it leaves that
 // as it was.
 func TestClone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	policy := policyOf(t, "", stint.TokenBucket(5, stint.PerSecond(3)), stint.SlidingWindowLog(5, 2*time.Second), stint.SlidingWindowCounter(5, 2*time.Second))
-	oracle, now, operations := NewOracle(), noon, 2000
+	oracle, now, operations := New(0), noon, 2000
 	if testing.Short() {
 		operations = 200
 	}
@@ -361,15 +360,32 @@ func TestClone(t *testing.T) {
 		now += stint.Instant(random.IntN(s))
 		op := operation(stint.Verb(random.IntN(int(stint.Settle)+1)), "k", policy, 1+random.Int64N(6))
 		before, one, other := oracle.String(), oracle.Clone(), oracle.Clone()
-		answer, _ := one.Decide(op, now)
-		if again, _ := other.Decide(op, now); again != answer || one.String() != other.String() {
+		answer := one.Decide(op, now).Decision
+		if again := other.Decide(op, now).Decision; again != answer || one.String() != other.String() {
 			t.Fatalf("%s of %d led to %s and to %s", op.Verb, op.Permits, one, other)
 		}
 		if oracle.String() != before {
 			t.Fatalf("%s of %d made %s of %s", op.Verb, op.Permits, oracle, before)
 		}
-		if want, _ := oracle.Decide(op, now); answer != want || oracle.String() != one.String() {
+		if want := oracle.Decide(op, now).Decision; answer != want || oracle.String() != one.String() {
 			t.Fatalf("%s of %d: %+v, want %+v", op.Verb, op.Permits, answer, want)
 		}
 	}
+}
+
+// noon is where the readable tests start: a round instant, at which windows of up to an hour and a day's half start.
+const noon = stint.Instant(1_767_225_600_000_000) + 12*hour
+
+func operation(verb stint.Verb, key string, policy *stint.Policy, permits int64) stint.Op {
+	return stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: permits}}
+}
+
+// policyOf makes a policy that is known to be valid.
+func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
+	t.Helper()
+	p, err := stint.NewPolicy(name, limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

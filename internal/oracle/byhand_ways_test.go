@@ -1,4 +1,4 @@
-package storetest
+package oracle
 
 import (
 	"testing"
@@ -142,7 +142,7 @@ func TestOracleWaysByHand(t *testing.T) {
 		}},
 	} {
 		t.Run(example.name, func(t *testing.T) {
-			oracle := NewOracle()
+			oracle := New(0)
 			for i, l := range example.steps {
 				op := stint.Op{Verb: l.verb, Claim: example.claims[0]}
 				op.Permits = l.n
@@ -161,7 +161,7 @@ func TestOracleWaysByHand(t *testing.T) {
 				if !l.allowed {
 					d.RetryAfter = o.RetryAfter
 				}
-				if err := oracle.Check(op, noon+l.at, d, l.each); err != nil {
+				if _, err := oracle.Check(op, noon+l.at, Answer{Decision: d, Each: l.each}); err != nil {
 					t.Errorf("line %d, the oracle expects otherwise: %v", i, err)
 					oracle.Decide(op, noon+l.at)
 				}
@@ -177,13 +177,13 @@ func TestOracleForgettingSharedState(t *testing.T) {
 	op.Way, op.Keep = stint.Either, 2
 	op.And = []stint.Claim{{Key: "k", Policy: parent, Permits: 1, Way: stint.Else}}
 	for left, want := range map[[2]int64]bool{{0, 2}: true, {2, 4}: true, {0, 4}: false, {2, 2}: false} {
-		oracle := NewOracle()
+		oracle := New(0)
 		oracle.Decide(operation(stint.Take, "k", parent, 2), noon)
 		oracle.Decide(operation(stint.Take, "other", parent, 2), noon+30*second)
 		each := []stint.Outcome{ok(5, left[0], 10, 10), ok(5, left[1], 10, 10)}
-		err := oracle.Check(op, noon, stint.Decision{
+		_, err := oracle.Check(op, noon, Answer{Each: each, Decision: stint.Decision{
 			Allowed: true, Index: 1, Limit: 5, Remaining: left[1], ResetAfter: 10 * time.Second, At: noon,
-		}, each)
+		}})
 		if (err == nil) != want {
 			t.Errorf("%d left: %v; expected to be accepted: %t", left, err, want)
 		}
@@ -203,7 +203,7 @@ func TestDescribeWays(t *testing.T) {
 	}
 	const of = ` under policy "" of {Algorithm FIXED_WINDOW, Capacity 5, Window 10s}`
 	want := `take either 1 of key "a"` + of + ` with 1 of key "b"` + of + ` else 1 of key "b" keeping 3` + of + ` and 1 of key "c"` + of
-	if got := describeOp(op); got != want {
+	if got := Describe(op); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

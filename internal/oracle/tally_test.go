@@ -1,4 +1,4 @@
-package holdoracle_test
+package oracle_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/holdoracle"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // A tally counts what a run has covered: for each kind of limit, and for all operations, how often each verb was answered in
@@ -31,7 +31,7 @@ func (y tally) add(other tally) {
 	}
 }
 
-func (y tally) count(op stint.Op, a holdoracle.Answer) {
+func (y tally) count(op stint.Op, a oracle.Answer) {
 	column := op.Verb.String()
 	switch {
 	case errors.Is(a.Err, stint.ErrResolved):
@@ -83,13 +83,6 @@ func (y tally) count(op stint.Op, a holdoracle.Answer) {
 	for kind := range kinds {
 		y.bump(kind, op.Verb.String())
 	}
-}
-
-func kept(op stint.Op) (keeps []int64) {
-	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
-		keeps = append(keeps, c.Keep)
-	}
-	return keeps
 }
 
 func (y tally) String() string {

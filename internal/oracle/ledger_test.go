@@ -1,4 +1,4 @@
-package holdoracle
+package oracle_test
 
 import (
 	"fmt"
@@ -6,14 +6,22 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
-// A Ledger checks the invariants of RESERVATIONS.md ("What must hold") on a store's answers, by other means than the model:
+// A name says whose state it is.
+type name struct {
+	policy, limit string
+	algorithm     stint.Algorithm
+	key           string
+}
+
+// A ledger checks the invariants of holds on a store's answers, by other means than the model:
 // it writes down which permits were taken when, takes off them what the ends of holds leave over, and counts.
 //
 // It knows what a limit would admit only as long as the limit stays the same, nothing is refunded, and the clock is not set
 // back; until the next reset it then leaves that account alone. Concurrency is counted always.
-type Ledger struct {
+type ledger struct {
 	accounts map[name]*account
 	pledges  map[string]*pledge
 	now      int64 // the latest time that was seen
@@ -27,7 +35,7 @@ type item struct{ at, n int64 }
 
 type account struct {
 	limit stint.Limit
-	mixed bool // see Ledger
+	mixed bool // see ledger
 	items []*item
 }
 
@@ -46,19 +54,20 @@ type pledge struct {
 // A share is what a hold has of one limit.
 type share struct {
 	permits int64   // in all
+	expired int64   // in all, before it expired
 	paid    int64   // of these, what an expiry charged for good
 	items   []*item // the rest, the oldest first
 	gone    bool    // reset, or dropped
 	fixed   bool    // of a fixed cost
 }
 
-// NewLedger returns an empty ledger.
-func NewLedger() *Ledger {
-	return &Ledger{accounts: map[name]*account{}, pledges: map[string]*pledge{}}
+// newLedger returns an empty ledger.
+func newLedger() *ledger {
+	return &ledger{accounts: map[name]*account{}, pledges: map[string]*pledge{}}
 }
 
 // ResetAll is told of a reset of policies.
-func (l *Ledger) ResetAll(scope stint.Scope) {
+func (l *ledger) ResetAll(scope stint.Scope) {
 	for n := range l.accounts {
 		if scope.All || n.policy == scope.Policy {
 			l.reset(n)
@@ -67,7 +76,7 @@ func (l *Ledger) ResetAll(scope stint.Scope) {
 }
 
 // reset drops an account, and what is held of it.
-func (l *Ledger) reset(n name) {
+func (l *ledger) reset(n name) {
 	delete(l.accounts, n)
 	for _, p := range l.pledges {
 		for i, s := range p.shares {
@@ -107,7 +116,7 @@ func ofClaims(op stint.Op, number func(c stint.Claim) int64) (list []int64) {
 
 // Note is told of an operation, what the store said of it, and which limits the model says were charged, and how much. It returns
 // which invariant does not hold.
-func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at stint.Instant) error {
+func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer, at stint.Instant) error {
 	l.tick(int64(at))
 	if got.Err != nil || op.Verb == stint.List {
 		return nil
@@ -166,7 +175,7 @@ func (l *Ledger) Note(op, carried stint.Op, got stint.Result, want Answer, at st
 }
 
 // tick lets expire what is due.
-func (l *Ledger) tick(now int64) {
+func (l *ledger) tick(now int64) {
 	if now < l.now {
 		for _, a := range l.accounts {
 			a.mixed = true
@@ -189,6 +198,7 @@ func (l *Ledger) tick(now int64) {
 // expire settles a share as an expiry does: "by on_expiry: release (as Commit of 0, numbers stay) or keep".
 func (p *pledge) expire(i int) {
 	s := p.shares[i]
+	s.expired = s.permits
 	if !p.keep && !s.fixed {
 		s.giveBack(p.names[i], s.permits-s.paid)
 	}
@@ -220,7 +230,7 @@ func (a *account) add(at, n int64) *item {
 	return it
 }
 
-func (l *Ledger) reserve(op, carried stint.Op, want Answer, of []name, accounts []*account) (grown []int64) {
+func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, accounts []*account) (grown []int64) {
 	p := l.pledges[op.Hold.ID]
 	if p == nil || !slices.Equal(p.names, of) {
 		p = &pledge{names: of, shares: make([]*share, len(of))}
@@ -228,6 +238,11 @@ func (l *Ledger) reserve(op, carried stint.Op, want Answer, of []name, accounts 
 			p.shares[i] = &share{}
 		}
 		l.pledges[op.Hold.ID] = p
+	}
+	if carried.Hold.Replayed && !p.live { // the clock was set back to before it expired, and no write had noticed that
+		for _, s := range p.shares {
+			s.permits = s.expired
+		}
 	}
 	p.expires, p.keep, p.live = int64(carried.Hold.ExpiresAt), op.Hold.Keep, true
 	p.remembered = op.Hold.Remembered().Microseconds()
@@ -249,7 +264,7 @@ func (l *Ledger) reserve(op, carried stint.Op, want Answer, of []name, accounts 
 	return grown
 }
 
-func (l *Ledger) end(op, carried stint.Op, want Answer, of []name, accounts []*account) {
+func (l *ledger) end(op, carried stint.Op, want oracle.Answer, of []name, accounts []*account) {
 	p := l.pledges[op.Hold.ID]
 	if carried.Hold.Replayed {
 		return
@@ -275,7 +290,7 @@ func (l *Ledger) end(op, carried stint.Op, want Answer, of []name, accounts []*a
 }
 
 // drop lets expire what a hold has of these limits.
-func (l *Ledger) drop(op stint.Op, of []name) {
+func (l *ledger) drop(op stint.Op, of []name) {
 	p := l.pledges[op.Hold.ID]
 	if p == nil || !p.live {
 		return
@@ -292,7 +307,7 @@ func (l *Ledger) drop(op stint.Op, of []name) {
 }
 
 // check holds one limit's outcome to its account: invariants 1 and 2, and of concurrency 4 and 6.
-func (l *Ledger) check(op stint.Op, i int, n name, a *account, grown, keep int64, e stint.Outcome, allowed bool) error {
+func (l *ledger) check(op stint.Op, i int, n name, a *account, grown, keep int64, e stint.Outcome, allowed bool) error {
 	limit := op.LimitAt(i)
 	if limit.Algorithm == stint.AlgorithmConcurrency {
 		held := l.held(n)
@@ -329,7 +344,7 @@ func (l *Ledger) check(op stint.Op, i int, n name, a *account, grown, keep int64
 }
 
 // held is how many permits live holds have.
-func (l *Ledger) held(n name) (sum int64) {
+func (l *ledger) held(n name) (sum int64) {
 	for _, p := range l.pledges {
 		for i, s := range p.shares {
 			if p.live && p.names[i] == n && !s.gone {
@@ -345,13 +360,13 @@ func (a *account) room(now int64) *big.Rat {
 	capacity, window := rat(a.limit.Capacity), a.limit.Window.Microseconds()
 	switch a.limit.Algorithm {
 	case stint.AlgorithmFixedWindow:
-		a.forget(now - mod(now, window))
-		return sub(capacity, rat(a.taken(now-mod(now, window), now+1)))
+		a.forget(now - now%window)
+		return sub(capacity, rat(a.taken(now-now%window, now+1)))
 	case stint.AlgorithmSlidingWindowLog:
 		a.forget(now - window + 1)
 		return sub(capacity, rat(a.taken(now-window+1, now+1)))
 	case stint.AlgorithmSlidingWindowCounter:
-		start := now - mod(now, window)
+		start := now - now%window
 		a.forget(start - window)
 		previous := big.NewRat(a.taken(start-window, start)*(window-(now-start)), window)
 		return sub(sub(capacity, previous), rat(a.taken(start, now+1)))
@@ -359,16 +374,16 @@ func (a *account) room(now int64) *big.Rat {
 	}
 	full := new(big.Rat) // when the bucket is full, the queue empty
 	for _, it := range a.items {
-		full = add(greater(full, rat(it.at)), mul(rat(it.n), each(a.limit)))
+		full = add(greater(full, rat(it.at)), mul(rat(it.n), permitTime(a.limit)))
 	}
 	backlog := greater(sub(full, rat(now)), new(big.Rat))
 	if a.limit.Algorithm == stint.AlgorithmLeakyBucket {
-		return sub(capacity, rat(ceil(quo(backlog, each(a.limit)))))
+		return sub(capacity, rat(ceil(quo(backlog, permitTime(a.limit)))))
 	}
 	if backlog.Sign() == 0 {
 		a.items = nil
 	}
-	return sub(capacity, quo(backlog, each(a.limit)))
+	return sub(capacity, quo(backlog, permitTime(a.limit)))
 }
 
 func (a *account) forget(before int64) {
@@ -382,4 +397,28 @@ func (a *account) taken(from, to int64) (n int64) {
 		}
 	}
 	return n
+}
+
+// Exact arithmetic.
+
+func rat(n int64) *big.Rat       { return new(big.Rat).SetInt64(n) }
+func add(a, b *big.Rat) *big.Rat { return new(big.Rat).Add(a, b) }
+func sub(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
+func mul(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
+func quo(a, b *big.Rat) *big.Rat { return new(big.Rat).Quo(a, b) }
+
+func greater(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) < 0 {
+		return b
+	}
+	return a
+}
+
+func floor(a *big.Rat) int64 { return new(big.Int).Div(a.Num(), a.Denom()).Int64() } // of a positive denominator
+
+func ceil(a *big.Rat) int64 { return -floor(new(big.Rat).Neg(a)) }
+
+// permitTime is P / R: the time of one permit, in microseconds.
+func permitTime(l stint.Limit) *big.Rat {
+	return big.NewRat(l.Rate.Period.Microseconds(), l.Rate.Permits)
 }

@@ -1,0 +1,182 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// An Answer is what a store says of an operation, or what it must say.
+type Answer struct {
+	Decision stint.Decision
+	Each     []stint.Outcome // nil: it was not asked for
+	Hold     stint.HoldOp    // what the store wrote down of the hold
+	Live     []stint.HoldState
+	Err      error
+
+	// Charged says of each limit whether it is the operation's to charge if it is admitted: it has to admit, or is of the way
+	// that was taken of its group. Only the model says so.
+	Charged []bool
+
+	loose []loose
+}
+
+// Got is the answer to an operation that a store has carried out, and so has written into.
+func Got(op stint.Op, result stint.Result) Answer {
+	a := Answer{Decision: result.Decision, Each: op.Each, Err: result.Err}
+	if op.Hold != nil {
+		a.Hold = *op.Hold
+	}
+	if op.Live != nil {
+		a.Live = *op.Live
+	}
+	return a
+}
+
+// WriteTo writes down in an operation what a store would.
+func (a *Answer) WriteTo(op stint.Op) {
+	copy(op.Each, a.Each)
+	if op.Hold != nil {
+		said := a.Hold
+		said.Hold = op.Hold.Hold
+		*op.Hold = said
+	}
+	if op.Live != nil {
+		*op.Live = a.Live
+	}
+}
+
+// A loose says what a store is free in for a limit: docs/internals/holds.md, "What a store is free in".
+type loose struct {
+	unasked bool          // it is of another way than the hold is on: whether it would admit is not said
+	grows   bool          // GrowsAfter: something is held of it
+	over    time.Duration // another RetryAfter, or 0: something is held, and another version of the limit wrote it
+}
+
+// differences lists the fields in which a store's answer differs from the model's.
+func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
+	differ := func(field string, got, want any) {
+		found = append(found, fmt.Sprintf("%s: got %v, expected %v", field, got, want))
+	}
+	var mine, other *stint.ResolvedError
+	switch {
+	case errors.As(got.Err, &mine) && errors.As(a.Err, &other) && *mine == *other:
+		return nil
+	case (got.Err != nil || a.Err != nil) && (a.Err == nil || other != nil || !errors.Is(got.Err, a.Err)):
+		differ("error", got.Err, a.Err)
+		return found
+	case a.Err != nil:
+		return nil
+	case op.Verb == stint.List:
+		if !slices.IsSortedFunc(got.Live, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) }) {
+			differ("list", got.Live, "it to be sorted by expiry")
+		}
+		if live := slices.SortedFunc(slices.Values(got.Live), inOrder); !slices.Equal(live, a.Live) {
+			differ("list", live, a.Live)
+		}
+		return found
+	case got.Each != nil && len(got.Each) < len(a.Each):
+		differ("outcomes", len(got.Each), len(a.Each))
+		return found
+	}
+	waitsOver := false
+	for i := range got.Each {
+		outcome, want, loose := got.Each[i], a.Each[i], a.loose[i]
+		if loose.unasked {
+			outcome.Allowed, outcome.RetryAfter = want.Allowed, want.RetryAfter
+		}
+		if loose.grows {
+			outcome.GrowsAfter = 0
+		}
+		if op.Hold != nil {
+			outcome.Applied, want.Applied = 0, 0 // the decision says it
+		}
+		if loose.over > 0 && outcome.RetryAfter == loose.over {
+			waitsOver, want.RetryAfter = true, loose.over
+		}
+		eachField(outcome, want, func(field string, got, want any) { differ(fmt.Sprintf("outcome %d: %s", i, field), got, want) })
+	}
+	if !waitsOver {
+		eachField(got.Decision, a.Decision, differ)
+	}
+	if op.Hold != nil {
+		said := got.Hold
+		said.Hold = stint.Hold{}
+		if op.Verb != stint.Reserve || !a.Decision.Allowed {
+			said.ExpiresAt = 0
+		}
+		eachField(said, a.Hold, func(field string, got, want any) { differ("hold: "+field, got, want) })
+	}
+	return found
+}
+
+// explain words what differs, with the states that it follows from.
+func (t *transaction) explain(op stint.Op, differences []string) error {
+	i := 0
+	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
+		for _, limit := range claim.Policy.Limits() {
+			was := "untouched"
+			if s := t.world.states[name{claim.Policy.Name(), limit.Name, limit.Algorithm, claim.Key}]; s != nil {
+				was = s.String()
+			}
+			differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, DescribeLimit(limit), claim.Key, was))
+			i++
+		}
+	}
+	if op.Hold != nil {
+		if r := t.world.ids[op.Hold.ID]; r != nil {
+			differences = append(differences, fmt.Sprintf("the id was %+v", *r))
+		}
+	}
+	return fmt.Errorf("stint: at %s, %s:\n\t%s", t.now, Describe(op), strings.Join(differences, "\n\t"))
+}
+
+// DescribeLimit lists the fields of a limit that are set.
+func DescribeLimit(l stint.Limit) string {
+	var set []string
+	eachField(l, stint.Limit{}, func(field string, value, _ any) { set = append(set, fmt.Sprintf("%s %v", field, value)) })
+	return "{" + strings.Join(set, ", ") + "}"
+}
+
+// Describe words an operation.
+func Describe(op stint.Op) string {
+	text := op.Verb.String()
+	for i, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		switch {
+		case c.Way != stint.Must:
+			text += " " + c.Way.String()
+		case i > 0:
+			text += " and"
+		}
+		text += fmt.Sprintf(" %d of key %q", c.Permits, c.Key)
+		if c.Keep != 0 {
+			text += fmt.Sprintf(" keeping %d", c.Keep)
+		}
+		text += fmt.Sprintf(" under policy %q of", c.Policy.Name())
+		for _, l := range c.Policy.Limits() {
+			text += " " + DescribeLimit(l)
+		}
+	}
+	if op.Hold != nil {
+		text += fmt.Sprintf(" as %+v", *op.Hold)
+	}
+	return text
+}
+
+// eachField calls with the fields in which two structs differ.
+func eachField[T comparable](got, want T, with func(field string, got, want any)) {
+	if got == want {
+		return
+	}
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for i := range g.NumField() {
+		if a, b := g.Field(i).Interface(), w.Field(i).Interface(); a != b {
+			with(g.Type().Field(i).Name, a, b)
+		}
+	}
+}

@@ -1,0 +1,436 @@
+package oracle
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A record is what is known of an id.
+type record struct {
+	names   []name
+	ways    []stint.Way // of each name
+	on      []int       // of each group, the way that it is on
+	expires stint.Instant
+	hold    stint.Hold
+	over    bool    // a write has noticed that it has expired
+	dropped bool    // some of it, by a Drop
+	held    []int64 // of each limit, as the last Reserve left it
+	paid    []int64 // of these, what an earlier expiry has charged for good
+
+	end     stint.HoldEnd // HoldLive also when it has expired meanwhile
+	at      stint.Instant // when it ended
+	lapsed  bool          // it was forgotten, before the clock was set back
+	permits []int64       // what a Commit said, of each claim
+	late    bool
+	reset   bool
+	applied []int64
+	said    int64 // of all limits together
+}
+
+// record is a copy of what is written down of an id, which the transaction may change.
+func (t *transaction) record(id string) *record {
+	r := t.ids[id]
+	if r == nil && t.world.ids[id] != nil {
+		copied := *t.world.ids[id]
+		r = &copied
+		t.ids[id] = r
+	}
+	return r
+}
+
+// known is what is known of an id now: its end is remembered from when it ended, and from its expiry if that is later.
+func (t *transaction) known(id string) *record {
+	r := t.record(id)
+	switch {
+	case r == nil:
+	case t.now > max(r.at, r.expires).Add(r.hold.Remembered()):
+		r.lapsed = true
+		return nil
+	case r.lapsed && t.choose(): // whether the clock's step back brings it back is open
+		return nil
+	}
+	return r
+}
+
+// kept is what an expiry has charged of an id that is not live: all, by Hold.Keep. What was reset meanwhile counts as kept, too.
+func (r *record) kept(i int) int64 {
+	switch {
+	case r.names[i].algorithm == stint.AlgorithmConcurrency:
+		return 0
+	case r.hold.Keep:
+		return r.held[i]
+	}
+	return r.paid[i]
+}
+
+// hasExpired says whether a hold has. It answers an open question, if a write has noticed the expiry and the clock was set
+// back to before it since: a hold ends once, so that it has expired; but also, what is gone before its time was reset.
+func (t *transaction) hasExpired(r *record, places []*place) bool {
+	latest := t.now
+	for _, p := range places {
+		latest = max(latest, p.at)
+	}
+	return t.now >= r.expires || (r.over || latest >= r.expires) && t.choose()
+}
+
+// same says whether places are those that the hold was reserved for, in the same ways.
+func (r *record) same(places []*place) bool {
+	names, ways := namesOf(places)
+	return slices.Equal(r.names, names) && slices.Equal(r.ways, ways)
+}
+
+func namesOf(places []*place) (names []name, ways []stint.Way) {
+	for _, p := range places {
+		names, ways = append(names, p.name), append(ways, p.way)
+	}
+	return names, ways
+}
+
+// anew finds the ways that a hold is on which has expired: it is decided anew, but where an expiry has charged it for good.
+func (r *record) anew(pl *plan) {
+	for n, g := range pl.groups {
+		for _, p := range g.ways[r.on[n]] {
+			if r.kept(slices.Index(pl.all, p)) > 0 {
+				g.on, g.held = r.on[n], true
+			}
+		}
+	}
+	pl.mark()
+}
+
+func resolved(id string, end stint.HoldEnd, at stint.Instant) error {
+	return &stint.ResolvedError{ID: id, End: end, At: at}
+}
+
+// reserve begins a hold, renews it, or lets it grow.
+func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
+	id, places := op.Hold.ID, pl.all
+	r := t.known(id)
+	live, known := false, r != nil
+	if known {
+		switch {
+		case r.end != stint.HoldLive:
+			a.Err = resolved(id, r.end, r.at)
+		case !r.same(places): // also of one that has expired, while that is remembered
+			a.Err = stint.ErrOtherClaims
+		case r.dropped: // it can't be renewed
+			a.Err = resolved(id, stint.HoldExpired, min(t.now, r.expires))
+		}
+		if a.Err != nil {
+			return a, false
+		}
+		if live = !t.hasExpired(r, places); live {
+			pl.stay(r.on)
+			r.standing(id, places)
+		} else {
+			t.expired(id, places)
+			r.anew(pl)
+		}
+	}
+	present, paid := true, make([]int64, len(places))
+	for i, p := range places {
+		if p.loose.unasked {
+			t.ask(p)
+			continue
+		}
+		h, held := p.now.hold(id), int64(0)
+		switch {
+		case h != nil && live: // it grows by what it lacks
+			paid[i], held, p.asking = h.paid, h.permits, id
+		case known && !live: // anew, but for what an expiry has charged
+			paid[i] = r.kept(i)
+			held, present = paid[i], false
+		default: // new; or live, and reset meanwhile: all is taken anew
+			present = false
+		}
+		p.want = max(0, p.limit.Takes(p.permits)-held)
+		holds, _ := p.now.live()
+		p.full = held == paid[i] && holds >= t.maxHolds && p.want > 0 // one that holds nothing is one more if it grows
+		t.ask(p)
+	}
+	if !pl.choose() {
+		for _, p := range places {
+			t.look(p)
+			a.Hold.Full = a.Hold.Full || p.full
+		}
+		a.Hold.Lost = known && (!live || !present)
+		a.Hold.Replayed, a.Hold.Reset = live && present, live && !present
+		return a, false
+	}
+	longest := time.Duration(0)
+	held := make([]*held, len(places))
+	for i, p := range places {
+		if !p.charged {
+			continue
+		}
+		held[i] = t.hold(op, p, paid[i])
+		if p.want > 0 {
+			if part := p.now.charge(p.want, p.at, true); part.permits > 0 {
+				held[i].parts = append(held[i].parts, part)
+			}
+			held[i].permits += p.want
+			longest = max(longest, p.out.Delay)
+		}
+		p.write = true
+	}
+	expires := t.now.Add(op.Hold.Lives() + longest) // of a leaky bucket it counts from the turn
+	if live {
+		expires = max(expires, r.expires)
+	}
+	next := &record{expires: expires, hold: op.Hold.Hold, held: make([]int64, len(places)), paid: make([]int64, len(places)), on: pl.on()}
+	next.names, next.ways = namesOf(places)
+	for i, h := range held {
+		if h != nil {
+			h.expires = expires
+			next.held[i], next.paid[i] = h.permits, paid[i]
+		}
+	}
+	if known && !live {
+		t.notice(id, places)
+	}
+	for _, p := range places {
+		t.look(p)
+	}
+	t.ids[id] = next
+	a.Hold = stint.HoldOp{ExpiresAt: expires, Replayed: live && present, Reset: live && !present}
+	return a, true
+}
+
+// hold is the hold in a state, which is put there if need be.
+func (t *transaction) hold(op stint.Op, p *place, paid int64) *held {
+	if p.want == 0 && !t.takesOver(p) { // only its time is extended
+		t.untaken(p)
+		t.keepsTime(p, true)
+	}
+	h := p.now.hold(op.Hold.ID)
+	if h == nil {
+		h = &held{id: op.Hold.ID, permits: paid, paid: paid}
+		p.now.holds = append(p.now.holds, h)
+	}
+	h.number, h.keep = p.limit.Cost > 0, op.Hold.Keep
+	return h
+}
+
+// notice writes that a hold has expired where it was on a way that it is on no more.
+func (t *transaction) notice(id string, places []*place) {
+	for i, p := range places {
+		isCharged := func(other *place) bool { return other.charged && other.name == p.name }
+		seen := func(other *place) bool { return other.name == p.name }
+		if p.before.hold(id) == nil || slices.ContainsFunc(places, isCharged) || slices.ContainsFunc(places[:i], seen) {
+			continue
+		}
+		if !t.takesOver(p) {
+			t.untaken(p)
+		}
+		t.keepsTime(p, true)
+		p.write = true
+	}
+}
+
+// takesOver answers two open questions about a renewal or an end that moves no permits of a limit: whether the limit takes
+// over then what another version of it wrote, and whether that is a bucket's last change. The contract says what is taken
+// over, and not when.
+func (t *transaction) takesOver(p *place) bool {
+	if !changed(p.before.limit, p.limit) || !p.known || !t.choose() {
+		return false
+	}
+	if p.limit.IsBucket() && t.choose() {
+		p.now.at = p.at
+	}
+	return true
+}
+
+// untaken leaves a state as it was written, but for expiries. It answers an open question: whether a window or a log is
+// brought to now, so that it drops what has left meanwhile. It matters if the clock is set back to before that left.
+func (t *transaction) untaken(p *place) {
+	p.now = p.before.clone()
+	p.now.expire(p.at)
+	if p.limit.IsBucket() || p.limit.Algorithm == stint.AlgorithmConcurrency {
+		return
+	}
+	brought := p.now.clone()
+	if brought.bring(p.at); !slices.Equal(brought.entries, p.now.entries) && t.choose() {
+		p.now = brought
+	}
+}
+
+// keepsTime answers an open question: whether a fixed window or counter without counts, which an end has written, still
+// records its newest window's start. It matters if the clock is set back, by less than the margin, before that start.
+func (t *transaction) keepsTime(p *place, write bool) {
+	a, counts := p.limit.Algorithm, func(e entry) bool { return e.permits > 0 }
+	if !write || a != stint.AlgorithmFixedWindow && a != stint.AlgorithmSlidingWindowCounter || slices.ContainsFunc(p.now.entries, counts) {
+		return
+	}
+	start, _ := t.windows.window(&p.now.limit, p.at)
+	if p.at-start < micros(time.Second) && p.now.newest() < start && t.choose() {
+		p.now.at = start
+	}
+}
+
+// standing puts back what holds nothing but what an earlier expiry has charged: a reset has nothing to drop of it.
+func (r *record) standing(id string, places []*place) {
+	for i, p := range places {
+		if p.charged && r.held[i] == r.paid[i] && p.now.hold(id) == nil {
+			p.now.holds = append(p.now.holds, &held{
+				id: id, permits: r.paid[i], paid: r.paid[i], expires: r.expires, keep: r.hold.Keep, number: p.limit.Cost > 0,
+			})
+		}
+	}
+}
+
+// expired lets a hold that has expired expire in all states, also where nothing was written since and the clock was set back.
+func (t *transaction) expired(id string, places []*place) {
+	for _, p := range places {
+		if h := p.before.hold(id); h != nil && h.expires > p.at {
+			p.before = p.before.clone()
+			p.before.hold(id).expires = p.at
+			p.now = p.before.read(p.limit, t.now)
+		}
+	}
+}
+
+// end ends a hold by a Commit or a Cancel.
+func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
+	id, places := op.Hold.ID, pl.all
+	end := stint.HoldCommitted
+	permits := []int64{op.Permits}
+	for _, c := range op.And {
+		permits = append(permits, c.Permits)
+	}
+	if op.Verb == stint.Cancel {
+		end = stint.HoldCancelled
+		clear(permits)
+	}
+	r := t.known(id)
+	lost := r == nil
+	if lost {
+		// One that would be remembered, and is not, was lost with the store's last second.
+		known := op.Hold.ExpiresAt
+		if end == stint.HoldCancelled || known == 0 || t.now > known.Add(op.Hold.SurelyRemembered()) {
+			a.Err = stint.ErrUnknownReservation
+			return a
+		}
+		// What is lost is charged on the first way. A TTL that is not known is the least.
+		r = &record{expires: known, hold: stint.Hold{TTL: max(op.Hold.TTL, stint.MinHoldTTL)}, on: make([]int, len(pl.groups))}
+		r.names, r.ways = namesOf(places)
+	}
+	switch {
+	case r.end == stint.HoldLive && !r.same(places):
+		a.Err = stint.ErrOtherClaims
+		return a
+	case r.end == stint.HoldLive:
+	case r.end != end || !slices.Equal(r.permits, permits) || !r.same(places):
+		a.Err = resolved(id, r.end, r.at)
+		return a
+	default: // the same end again: the same answer
+		pl.stay(r.on)
+		for i, p := range places {
+			t.finish(p, r.applied[i], false)
+		}
+		a.Hold = stint.HoldOp{Replayed: true, Late: r.late, Reset: r.reset}
+		return a
+	}
+	pl.stay(r.on)
+	late := lost || t.hasExpired(r, places)
+	switch {
+	case late && end == stint.HoldCancelled:
+		a.Err = resolved(id, stint.HoldExpired, r.expires)
+		return a
+	case late:
+		t.expired(id, places)
+	default:
+		r.standing(id, places)
+	}
+	r.applied, r.late = make([]int64, len(places)), late
+	for i, p := range places {
+		if p.number = !p.charged; !p.number { // else it is of another way than the hold is on
+			r.applied[i] = t.endOf(op, r, i, p, late, lost)
+		}
+	}
+	for _, p := range places {
+		if !p.charged {
+			applied := p.out.Applied
+			t.finish(p, applied, p.write)
+		}
+	}
+	r.end, r.at, r.permits = end, t.now, permits
+	t.ids[id] = r
+	a.Hold = stint.HoldOp{Late: r.late, Reset: r.reset}
+	return a
+}
+
+// endOf ends what a hold has of one limit, and tells how much that charges or gives back.
+func (t *transaction) endOf(op stint.Op, r *record, i int, p *place, late, lost bool) (applied int64) {
+	id, write, stays := op.Hold.ID, true, p.permits
+	h := p.now.hold(id)
+	p.number = p.fixed()
+	charges := !p.number
+	if h != nil && p.number { // a limit with a fixed cost keeps what was taken
+		stays = h.permits
+	}
+	if op.Verb == stint.Cancel {
+		stays = 0
+	}
+	expired := late || r.dropped && h == nil && r.held[i] > r.paid[i]
+	r.late = r.late || expired
+	switch {
+	case expired: // what it cost is charged now, but for what an expiry has charged
+		kept := int64(0)
+		if !lost {
+			kept = r.kept(i)
+		}
+		if charges && stays > kept {
+			applied = p.now.debit(stays-kept, p.at)
+		}
+		if write = applied != 0 || t.takesOver(p); !write && p.before.hold(id) != nil { // its expiry is noticed
+			t.untaken(p)
+			write = true
+		}
+	case h == nil: // what is gone before its time was reset: nothing moves
+		r.reset, write = true, false
+		p.number = p.number || stays == r.held[i]
+	default:
+		holds := h.permits - h.paid
+		p.number = p.number || stays == h.permits // nothing is asked of it
+		applied = -p.now.end(h, min(stays, h.permits), p.at)
+		if charges && stays > h.permits {
+			applied = p.now.debit(stays-h.permits, p.at)
+		}
+		if applied == 0 && holds == 0 && !t.takesOver(p) { // only the id goes
+			t.untaken(p)
+			p.now.drop(id)
+		}
+	}
+	t.keepsTime(p, write)
+	t.finish(p, applied, write)
+	return applied
+}
+
+// drop lets expire now what a hold has of the claims; the id stays.
+func (t *transaction) drop(op stint.Op, places []*place) (a Answer) {
+	found := false
+	for _, p := range places {
+		applied := int64(0)
+		h := p.now.hold(op.Hold.ID)
+		if p.number = h == nil || h.permits == h.paid; !p.number { // else nothing is asked of it
+			found, p.write = true, true
+			applied = -p.now.end(h, h.staysOnExpiry(), p.at)
+			t.keepsTime(p, true)
+		}
+		t.finish(p, applied, p.write)
+	}
+	if !found {
+		a.Err = stint.ErrUnknownReservation
+	} else if r := t.known(op.Hold.ID); r != nil && r.end == stint.HoldLive {
+		r.dropped = true
+	}
+	return a
+}
+
+// inOrder sorts holds by their expiry, and where that is the same in an order of its own.
+func inOrder(a, b stint.HoldState) int {
+	return cmp.Or(cmp.Compare(a.ExpiresAt, b.ExpiresAt), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.ID, b.ID))
+}

@@ -1,0 +1,131 @@
+package oracle_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
+	"github.com/stint-go/stint/storetest"
+)
+
+// A modelled store answers as a model does, which may be wrong in one point.
+type modelled struct {
+	clock      *storetest.Clock
+	mu         sync.Mutex
+	model      *oracle.Mutated
+	operations int
+}
+
+func newModelled(m oracle.Mutant, clock *storetest.Clock, maxHolds int) *modelled {
+	return &modelled{clock: clock, model: oracle.NewMutated(m, maxHolds)}
+}
+
+func (m *modelled) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.operations++
+	a := m.model.Decide(op, m.clock.Now())
+	if a.Err == nil {
+		a.WriteTo(op)
+	}
+	return a.Decision, a.Err
+}
+
+func (m *modelled) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+	return m.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+}
+
+func (m *modelled) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	for i, op := range ops {
+		results[i].Decision, results[i].Err = m.Decide(ctx, op)
+	}
+}
+
+func (m *modelled) ResetAll(_ context.Context, scope stint.Scope) error {
+	m.model.ResetAll(scope)
+	return nil
+}
+
+func (*modelled) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
+
+// Each mutant is caught soon, by random sequences of every algorithm that it matters to, or by random holds. A test has the
+// same seeds each time.
+func TestMutantsAreCaught(t *testing.T) {
+	most := 100_000
+	if testing.Short() {
+		most = 20_000
+	}
+	for _, m := range oracle.Mutants {
+		for _, algorithm := range m.Algorithms {
+			operations, fault := 0, error(nil)
+			for seed := uint64(0); fault == nil && operations < most; seed++ {
+				n := 0
+				n, fault = replay(t, m, seed, algorithm)
+				operations += n
+			}
+			report(t, m.Name+", "+algorithm.String(), operations, fault)
+		}
+		if m.Algorithms == nil {
+			operations, fault := 0, ""
+			for seed := uint64(0); fault == "" && operations < most; seed++ {
+				n := 0
+				n, fault = episode(t, m, seed)
+				operations += n
+			}
+			report(t, m.Name, operations, fault)
+		}
+	}
+}
+
+// report says after how many operations a mutant was caught, and by what.
+func report(t *testing.T, name string, operations int, fault any) {
+	t.Helper()
+	text, _ := fault.(string)
+	if err, ok := fault.(error); ok {
+		text = err.Error()
+	}
+	if text == "" {
+		t.Errorf("%s: not caught by %d operations", name, operations)
+		return
+	}
+	lines := strings.SplitN(text, "\n\t", 3)
+	t.Logf("%s: caught after %d operations: %s", name, operations, lines[min(1, len(lines)-1)])
+}
+
+// replay compares the random sequence of a seed with a mutant, and tells how many operations that took.
+func replay(t *testing.T, m oracle.Mutant, seed uint64, algorithm stint.Algorithm) (operations int, err error) {
+	clock := storetest.NewClock(dawn)
+	store := newModelled(m, clock, 0)
+	err = storetest.Replay(t.Context(), store, clock, storetest.Generate(seed, algorithm, episodeLength))
+	return store.operations, err
+}
+
+// episode compares the random holds of a seed with a mutant, and tells how many operations that took.
+func episode(t *testing.T, m oracle.Mutant, seed uint64) (operations int, fault string) {
+	g := newGenerator(t, seed)
+	r := newRun(t, func(clock *storetest.Clock, maxHolds int, _ uint64) stint.Store {
+		return newModelled(m, clock, maxHolds)
+	}, g.maxHolds, seed)
+	fault = g.episode(r)
+	return r.operations, fault
+}
+
+// A store may drop a state once it has been worthless for longer than the margin of its TTL, and after a step back that shows.
+func TestForgetfulStorePasses(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		for seed := range uint64(25) {
+			if _, err := replay(t, oracle.Forgetful, seed, algorithm); err != nil {
+				t.Errorf("%s, seed %d: %v", algorithm, seed, err)
+			}
+		}
+	}
+	for seed := range uint64(10) {
+		if _, fault := episode(t, oracle.Forgetful, seed); fault != "" {
+			t.Errorf("holds, seed %d: %s", seed, fault)
+		}
+	}
+}

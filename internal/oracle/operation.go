@@ -1,0 +1,286 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A transaction is one operation on a world, of which it changes nothing.
+type transaction struct {
+	*Oracle
+	world  *world
+	now    stint.Instant
+	states map[name]*state // what is written; nil: reset, or dropped
+	ids    map[string]*record
+
+	path []bool // the answers to the questions that the contract leaves open, in the order in which they come up
+	open int    // how many have come up
+}
+
+// choose answers a question that the contract leaves open: no, unless the path says otherwise.
+func (t *transaction) choose() bool {
+	if t.open++; t.open > len(t.path) {
+		t.path = append(t.path, false)
+	}
+	return t.path[t.open-1]
+}
+
+// do carries out the operation.
+func (t *transaction) do(op stint.Op) (a Answer) {
+	places := t.places(op)
+	pl := newPlan(places)
+	pl.mark()
+	allowed := true
+	switch op.Verb {
+	case stint.List:
+		return Answer{Live: list(places)}
+	case stint.Drop:
+		a = t.drop(op, places)
+	case stint.Take, stint.Try, stint.Peek:
+		allowed = t.take(op.Verb, pl)
+	case stint.Reset:
+		for _, p := range places {
+			t.states[p.name] = nil
+			p.before = t.untouched(p.limit)
+			t.finish(p, 0, false)
+		}
+	case stint.Settle:
+		t.settle(places)
+	case stint.Reserve:
+		a, allowed = t.reserve(op, pl)
+	case stint.Commit, stint.Cancel:
+		a = t.end(op, pl)
+	default:
+		a.Err = stint.Invalid("verb", op.Verb, "one that the oracle knows")
+	}
+	if a.Err != nil {
+		return a
+	}
+	for _, p := range places {
+		if p.write {
+			t.store(p)
+		}
+		a.Each, a.Charged, a.loose = append(a.Each, p.out), append(a.Charged, p.charged), append(a.loose, p.loose)
+	}
+	a.Decision = pl.decide(allowed, t.now)
+	if op.Hold == nil || op.Verb == stint.Reserve || !a.Hold.Replayed {
+		pl.apply(&a.Decision)
+	}
+	if op.Verb == stint.Commit || op.Verb == stint.Cancel {
+		r := t.ids[op.Hold.ID]
+		if a.Hold.Replayed {
+			a.Decision.Applied = r.said // the same answer
+		}
+		r.said = a.Decision.Applied
+	}
+	return a
+}
+
+// places are the limits of an operation in order, with the states that they find.
+func (t *transaction) places(op stint.Op) (list []*place) {
+	cells := map[name]*cell{}
+	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
+		way := claim.Way
+		for _, limit := range claim.Policy.Limits() {
+			n := name{claim.Policy.Name(), limit.Name, limit.Algorithm, claim.Key}
+			c := cells[n]
+			if c == nil {
+				before, known := t.find(n, limit)
+				c = &cell{name: n, known: known, before: before, now: before.read(limit, t.now), at: max(t.now, before.newest())}
+				cells[n] = c
+			}
+			list = append(list, &place{cell: c, limit: limit, permits: claim.Permits, keep: claim.Keep, way: way})
+			if way != stint.Must {
+				way = stint.With // all limits of a claim are of one way
+			}
+		}
+	}
+	return list
+}
+
+// find is the state that a store may find. It answers an open question: whether it was dropped, having been worthless for
+// longer than the margin of its TTL, if the clock has been set back to when it was not.
+func (t *transaction) find(n name, limit stint.Limit) (s *state, known bool) {
+	s = t.world.states[n]
+	if s != nil && t.now < s.worthless && t.history.highestSince(s.written) >= s.dropFrom && t.choose() {
+		t.states[n] = nil
+		s = nil
+	}
+	if s == nil {
+		return t.untouched(limit), false
+	}
+	return s, true
+}
+
+// store writes what the operation made of a state. The TTL that a store gives it covers its life and a margin of a tenth, at
+// least one second.
+func (t *transaction) store(p *place) {
+	s := p.now
+	for _, id := range s.over { // an expiry that was noticed stays one, though the clock be set back
+		if r := t.record(id); r != nil && r.end == stint.HoldLive && r.expires <= p.at {
+			r.over = true
+		}
+	}
+	s.over = nil
+	at := max(t.now, s.newest())
+	end, last := s, at
+	if len(s.holds) > 0 {
+		end = s.clone()
+		for _, h := range end.holds {
+			last = max(last, h.expires)
+		}
+		end.advance(last)
+	}
+	s.written, s.worthless = t.history.operations, max(last, end.untouchedAt())
+	s.dropFrom = s.worthless + max(micros(time.Second), (s.worthless-at)/10)
+	t.states[p.name] = s
+}
+
+// ask finds whether a limit admits what it is asked for, and if not how long that takes.
+func (t *transaction) ask(p *place) {
+	p.out.Allowed = p.want == 0 || !p.full && p.want <= p.limit.Capacity-p.keep && p.now.admits(p.want, p.keep, p.at)
+	p.out.RetryAfter, p.out.Delay, p.loose.over = 0, 0, 0
+	switch {
+	case p.out.Allowed && p.want > 0:
+		p.out.Delay = wait(t.now, p.now.turn(p.at))
+	case p.out.Allowed:
+	case p.want > p.limit.Capacity-p.keep:
+		p.out.RetryAfter = stint.Never
+	default:
+		before := p.before
+		if p.write {
+			before = p.now
+		}
+		p.out.RetryAfter = t.wait(p, before)
+		if live, _ := p.before.live(); live > 0 && changed(p.before.limit, p.limit) {
+			p.loose.over = t.wait(p, p.now)
+		}
+	}
+}
+
+// wait is how long it takes from a state on, if nobody takes, renews or ends. A hold that asks for more is there all the
+// while, since to be admitted then is to hold on.
+func (t *transaction) wait(p *place, from *state) time.Duration {
+	if h := from.hold(p.asking); h != nil {
+		from = from.clone()
+		from.hold(p.asking).expires = far
+	}
+	return wait(t.now, from.first(
+		p.limit, t.now,
+		func(read *state) stint.Instant { return max(read.guess(p.want+p.keep), read.readyAt()) },
+		func(read *state, at stint.Instant) bool {
+			live, _ := read.live()
+			return read.admits(p.want, p.keep, at) && (!p.full || live < t.maxHolds)
+		}))
+}
+
+// look fills in what is said of a state as it is after the operation.
+func (t *transaction) look(p *place) {
+	s := p.before
+	if p.write {
+		s = p.now
+	}
+	read := s.read(p.limit, t.now)
+	left, most := read.remaining(p.keep, t.now), p.limit.Capacity-p.keep
+	p.out.Limit, p.out.Remaining, p.out.GrowsAfter = p.limit.Capacity, left, 0
+	if p.loose.grows = len(read.holds) > 0; left < most && !p.loose.grows {
+		grown := func(at stint.Instant) bool { return read.remaining(p.keep, at) > left }
+		p.out.GrowsAfter = wait(t.now, search(t.now, far, read.guess(left+1+p.keep), grown))
+	}
+	p.out.ResetAfter = t.resetAfter(p, s, read)
+}
+
+// resetAfter is how long until a state equals an untouched one, as if what is held were committed now; of concurrency it is the
+// last expiry.
+func (t *transaction) resetAfter(p *place, s, read *state) time.Duration {
+	if p.limit.Algorithm == stint.AlgorithmConcurrency {
+		return wait(t.now, s.first(
+			p.limit, t.now,
+			func(*state) stint.Instant { return 0 },
+			func(read *state, _ stint.Instant) bool { live, _ := read.live(); return live == 0 }))
+	}
+	at := max(t.now, read.newest())
+	read.bring(at)
+	if read.untouchedAt() <= at {
+		return 0
+	}
+	return wait(t.now, read.untouchedAt())
+}
+
+// changed says that one limit takes over what another wrote.
+func changed(a, b stint.Limit) bool {
+	return a.Capacity != b.Capacity || a.Rate != b.Rate || a.Window != b.Window || a.MinInterval != b.MinInterval
+}
+
+// take decides a Take, a Try or a Peek. Every limit is asked; then those that are charged are; then each is looked at, so
+// that ways which were not charged tell what is left now, also of a state that they share with the one that was.
+func (t *transaction) take(verb stint.Verb, pl *plan) (allowed bool) {
+	for _, p := range pl.all {
+		p.want = p.limit.Takes(p.permits)
+		t.ask(p)
+	}
+	allowed = pl.choose()
+	for _, p := range pl.all {
+		switch {
+		case allowed && verb != stint.Peek && p.charged:
+			p.write = true
+			p.now.charge(p.want, p.at, true)
+		case !allowed && verb == stint.Take && p.limit.CountDenied:
+			p.write = true
+			p.now.recordDenied(p.want, p.at)
+			admitted := p.out.Allowed
+			t.ask(p)
+			p.out.Allowed = admitted
+		}
+	}
+	for _, p := range pl.all {
+		t.look(p)
+	}
+	return allowed
+}
+
+func (t *transaction) settle(places []*place) {
+	for _, p := range places {
+		applied := int64(0)
+		switch {
+		case p.fixed(): // it is no bound on what is applied
+			t.finish(p, p.permits, false)
+			continue
+		case p.permits > 0:
+			applied = p.now.debit(p.permits, p.at)
+		default:
+			applied = -p.now.refund(-max(p.permits, -settleBound), p.at)
+		}
+		t.finish(p, applied, applied != 0)
+	}
+}
+
+// fixed says that neither a Settle nor a Commit charges the limit.
+func (p *place) fixed() bool {
+	return p.limit.Cost > 0 || p.limit.Algorithm == stint.AlgorithmConcurrency
+}
+
+// finish fills in the outcome of what is not asked whether it is admitted.
+func (t *transaction) finish(p *place, applied int64, write bool) {
+	p.write = write
+	p.out = stint.Outcome{Allowed: true, Applied: applied}
+	t.look(p)
+}
+
+// list is what is held, the next to expire first; of each limit the first stint.MaxListed.
+func list(places []*place) (all []stint.HoldState) {
+	for i, p := range places {
+		var mine []stint.HoldState
+		for _, h := range p.now.holds {
+			if h.permits > h.paid {
+				mine = append(mine, stint.HoldState{ID: h.id, Limit: i, Permits: h.permits - h.paid, ExpiresAt: h.expires})
+			}
+		}
+		slices.SortFunc(mine, inOrder)
+		all = append(all, mine[:min(len(mine), stint.MaxListed)]...)
+	}
+	slices.SortFunc(all, inOrder)
+	return all
+}

@@ -1,0 +1,217 @@
+// Package oracle is the exact model that stores are compared with: of the six kinds of limits, of holds, of permits that are kept
+// for others, and of ways. It is naive and slow, in integers of any size, and was written from the contract
+// (docs/internals/semantics.md, holds.md, ways.md). It shares no code with what it checks.
+//
+// To read it, begin with state.go: what is recorded of one limit and one client, and what becomes of it as time passes.
+// bucket.go and window.go are its arithmetic, wait.go finds how long a wait is. operation.go decides an operation over its
+// limits, ways.go which of them count, holds.go what happens to ids.
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+// An Oracle is the model of a store. It knows instants from 1970 on. It is not safe for concurrent use.
+//
+// Where the contract leaves a question open, either answer is right, but a store must stay with it. So an oracle is the list
+// of the worlds that the answers so far allow, mostly one. One question comes up without holds: once a state has been
+// worthless, equal to an untouched one, for longer than the margin of its TTL, a store may have dropped it, which can be told
+// after a step back of the clock.
+type Oracle struct {
+	worlds   []*world
+	windows  *calendarWindows
+	history  clockHistory
+	maxHolds int
+}
+
+// A world is all that a store may hold.
+type world struct {
+	states map[name]*state
+	ids    map[string]*record
+}
+
+// A name says whose state it is.
+type name struct {
+	policy, limit string
+	algorithm     stint.Algorithm
+	key           string
+}
+
+// New returns the model of an empty store that allows so many holds of one client under one limit; 0 is the default.
+func New(maxHolds int) *Oracle {
+	if maxHolds == 0 {
+		maxHolds = stint.DefaultMaxHolds
+	}
+	return &Oracle{
+		worlds:   []*world{{map[name]*state{}, map[string]*record{}}},
+		windows:  newCalendarWindows(),
+		maxHolds: maxHolds,
+	}
+}
+
+// Check compares a store's answer to an operation at the store's time now with the model, field by field, and carries the
+// model on. op is the operation as it was asked, before the store wrote into it. The error names every field that differs,
+// with what was expected and the state that it follows from; the model then stays as it was. Check returns what the model says.
+func (o *Oracle) Check(op stint.Op, now stint.Instant, got Answer) (want Answer, err error) {
+	before := o.history
+	o.history = before.add(now)
+	var worlds []*world
+	seen := map[string]bool{}
+	for _, w := range o.worlds {
+		for t := range o.transactions(w, now) {
+			answer := t.do(op)
+			if differences := answer.differences(op, got); len(differences) > 0 {
+				if worlds == nil && err == nil {
+					want, err = answer, t.explain(op, differences)
+				}
+				continue
+			}
+			if worlds == nil {
+				want = answer
+			}
+			if worlds == nil && !t.isOpen() && len(o.worlds) == 1 {
+				worlds = append(worlds, t.applied(w))
+				continue
+			}
+			next := t.applied(&world{maps.Clone(w.states), maps.Clone(w.ids)})
+			if text := next.String(); !seen[text] {
+				seen[text] = true
+				worlds = append(worlds, next)
+			}
+		}
+	}
+	if worlds == nil {
+		o.history = before
+		return want, err
+	}
+	o.worlds = worlds
+	return want, nil
+}
+
+// Decide carries out an operation as a store would that never drops a state, and returns the answer. The operation must be
+// valid.
+func (o *Oracle) Decide(op stint.Op, now stint.Instant) Answer {
+	o.history = o.history.add(now)
+	for t := range o.transactions(o.worlds[0], now) {
+		answer := t.do(op)
+		o.worlds = []*world{t.applied(o.worlds[0])}
+		return answer
+	}
+	return Answer{}
+}
+
+// Worlds is how many worlds the answers so far allow.
+func (o *Oracle) Worlds() int { return len(o.worlds) }
+
+// ResetAll clears the states of a scope, as a store's ResetAll does. What is known of ids stays.
+func (o *Oracle) ResetAll(scope stint.Scope) {
+	for _, w := range o.worlds {
+		maps.DeleteFunc(w.states, func(n name, _ *state) bool { return scope.All || n.policy == scope.Policy })
+	}
+}
+
+// Clone returns a copy: a checker of concurrent histories tries an operation on one, and goes back.
+func (o *Oracle) Clone() *Oracle {
+	c := *o
+	c.worlds = nil
+	for _, w := range o.worlds {
+		c.worlds = append(c.worlds, &world{maps.Clone(w.states), maps.Clone(w.ids)})
+	}
+	return &c
+}
+
+// String lists the states that are not untouched, and the ids. Oracles of one text answer alike from the newest of their
+// times on.
+func (o *Oracle) String() string {
+	var texts []string
+	for _, w := range o.worlds {
+		texts = append(texts, w.String())
+	}
+	return strings.Join(texts, "\nor\n")
+}
+
+func (w *world) String() string {
+	lines := make([]string, 0, len(w.states)+len(w.ids))
+	for n, s := range w.states {
+		lines = append(lines, fmt.Sprintf("%+v: %s", n, s))
+	}
+	for id, r := range w.ids {
+		lines = append(lines, fmt.Sprintf("%s: %+v", id, *r))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// mostQuestions is how many open questions of one operation are answered in all manners: each doubles the time.
+const mostQuestions = 10
+
+// transactions are those of an operation on a world, one for each way to answer the questions that come up.
+func (o *Oracle) transactions(w *world, now stint.Instant) func(yield func(*transaction) bool) {
+	return func(yield func(*transaction) bool) {
+		for path := []bool{}; ; {
+			t := &transaction{Oracle: o, world: w, now: now, states: map[name]*state{}, ids: map[string]*record{}, path: path}
+			if !yield(t) {
+				return
+			}
+			path = slices.Clone(t.path[:min(t.open, mostQuestions)])
+			last := len(path) - 1
+			for last >= 0 && path[last] {
+				last--
+			}
+			if last < 0 {
+				return
+			}
+			path = append(path[:last], true)
+		}
+	}
+}
+
+// applied is the world after the transaction.
+func (t *transaction) applied(w *world) *world {
+	for n, s := range t.states {
+		if s == nil {
+			delete(w.states, n)
+		} else {
+			w.states[n] = s
+		}
+	}
+	maps.Copy(w.ids, t.ids)
+	return w
+}
+
+// isOpen says whether a question came up.
+func (t *transaction) isOpen() bool { return t.open > 0 }
+
+// A clockHistory knows, for every operation, the highest time of it and of those after it. Only the times that can still be
+// the highest are kept, highest first. It is not changed in place.
+type clockHistory struct {
+	operations int
+	peaks      []peak
+}
+
+type peak struct {
+	operation int
+	at        stint.Instant
+}
+
+func (h clockHistory) add(now stint.Instant) clockHistory {
+	peaks := h.peaks
+	for len(peaks) > 0 && peaks[len(peaks)-1].at <= now {
+		peaks = peaks[:len(peaks)-1]
+	}
+	return clockHistory{h.operations + 1, append(slices.Clip(peaks), peak{h.operations + 1, now})}
+}
+
+func (h clockHistory) highestSince(operation int) stint.Instant {
+	for _, p := range h.peaks {
+		if p.operation >= operation {
+			return p.at
+		}
+	}
+	return 0
+}

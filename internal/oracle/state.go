@@ -1,0 +1,310 @@
+package oracle
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A state is what is recorded of one limit under one key, as the limit that wrote it last left it. Big integers and lists
+// of entries are never changed in place; holds are, of a copy.
+type state struct {
+	limit   stint.Limit // that wrote it
+	windows *calendarWindows
+
+	due *big.Int      // of buckets: when nothing is outstanding any more, in ticks
+	at  stint.Instant // of buckets: the last change; of windows without entries: the newest window, if it is known
+
+	entries []entry       // of windows, counters and logs, the oldest first
+	last    stint.Instant // of logs: the newest request; 0: none
+
+	holds []*held
+	over  []string // ids that have expired since the state was written
+
+	written   int           // the operation that wrote it, see clockHistory
+	worthless stint.Instant // from then on it equals an untouched one
+	dropFrom  stint.Instant // from then on a store may have dropped it
+}
+
+// An entry is permits that were taken at an instant, or in a window, which starts then. A hold's part is one, too.
+type entry struct {
+	start, end stint.Instant // end: of windows and counters
+	permits    int64
+	gone       bool // of a part: nothing of it comes back any more
+}
+
+// A held is what one id holds of one limit.
+type held struct {
+	id      string
+	permits int64
+	paid    int64 // of these, what an expiry has charged for good (Hold.Keep) before the id was reserved again
+	expires stint.Instant
+	keep    bool    // on expiry
+	number  bool    // of a fixed cost
+	parts   []entry // the oldest first
+}
+
+func (o *Oracle) untouched(limit stint.Limit) *state {
+	return &state{limit: limit, windows: o.windows, due: new(big.Int)}
+}
+
+// clone copies what is changed in place.
+func (s *state) clone() *state {
+	c := *s
+	c.holds = make([]*held, len(s.holds))
+	for i, h := range s.holds {
+		g := *h
+		g.parts = slices.Clone(h.parts)
+		c.holds[i] = &g
+	}
+	return &c
+}
+
+// newest is the newest time that the state records, before which it never counts: the last change of a bucket, the start of the
+// newest window, the newest entry of a log. 0 is none.
+func (s *state) newest() stint.Instant {
+	newest := max(s.at, s.last)
+	if n := len(s.entries); n > 0 {
+		newest = max(newest, s.entries[n-1].start)
+	}
+	return newest
+}
+
+// read is a copy of the state as a limit reads it at an instant. It is the one place that says what becomes of a changed
+// limit: the limit that wrote the state carries it on, expiries included; the one that reads it takes it over then.
+func (s *state) read(limit stint.Limit, now stint.Instant) *state {
+	c := s.clone()
+	now = max(now, c.newest())
+	c.advance(now)
+	c.takeOver(limit, now)
+	return c
+}
+
+// advance lets expire what is due, each hold at its own instant, in the order of the instants, and brings the state to now.
+func (s *state) advance(now stint.Instant) {
+	s.expire(now)
+	s.bring(now)
+}
+
+// bring brings the state to an instant by the limit that wrote it. No hold expires until then.
+func (s *state) bring(now stint.Instant) {
+	if s.limit.IsBucket() {
+		s.bringBucket(now)
+	} else {
+		s.bringEntries(now)
+	}
+}
+
+// takeOver lets another limit read a state that has been brought to now.
+func (s *state) takeOver(limit stint.Limit, now stint.Instant) {
+	old := *s
+	s.limit = limit
+	switch limit.Algorithm {
+	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
+		s.takeOverBucket(&old, now)
+	case stint.AlgorithmSlidingWindowCounter:
+		if used := old.counted(now); old.limit.Window != limit.Window {
+			// What the old one estimates is counted in the new one's window. Nothing comes back of it.
+			s.entries = nil
+			s.lose(func(entry) bool { return true })
+			if used > 0 {
+				s.record(used, now)
+			}
+		}
+	case stint.AlgorithmSlidingWindowLog:
+		if len(s.entries) == 0 && old.readyAt() <= now {
+			s.last = 0
+		}
+		s.bringEntries(now)
+	default: // A fixed window under way goes on to its own end. Places are as many as are held.
+	}
+}
+
+// available is how many permits could be taken at an instant, if nothing else happens until then; less than 0 in debt.
+func (s *state) available(at stint.Instant) int64 {
+	at = max(at, s.newest())
+	switch {
+	case s.limit.Algorithm == stint.AlgorithmConcurrency:
+		_, permits := s.live()
+		return s.limit.Capacity - permits
+	case s.limit.IsBucket():
+		return s.limit.Capacity - s.outstanding(at)
+	}
+	return s.limit.Capacity - s.counted(at)
+}
+
+// admits tells whether n permits are admitted at an instant, beside those that are kept for others.
+func (s *state) admits(n, keep int64, at stint.Instant) bool {
+	return s.available(at)-keep >= n && max(at, s.newest()) >= s.readyAt()
+}
+
+// remaining is how many permits are left at an instant above those that are kept.
+func (s *state) remaining(keep int64, at stint.Instant) int64 { return max(0, s.available(at)-keep) }
+
+// untouchedAt is the first instant from which on the state equals an untouched one, if nothing is held.
+func (s *state) untouchedAt() stint.Instant {
+	if s.limit.IsBucket() {
+		return s.dueAt()
+	}
+	at := s.readyAt()
+	for _, e := range s.entries {
+		if e.permits > 0 {
+			at = max(at, s.leaves(e))
+		}
+	}
+	return at
+}
+
+// charge takes n permits at an instant; admitted says that it is a request, and not a debt. It returns a hold's part of it.
+func (s *state) charge(n int64, at stint.Instant, admitted bool) (part entry) {
+	switch {
+	case s.limit.IsBucket():
+		s.add(n, at)
+		return entry{}
+	case s.limit.Algorithm == stint.AlgorithmConcurrency:
+		return entry{}
+	}
+	if admitted && s.limit.Algorithm == stint.AlgorithmSlidingWindowLog {
+		s.last = at
+	}
+	return s.record(n, at)
+}
+
+// settleBound is the largest amount that a charge or a refund counts with: what exceeds it has the same effect.
+const settleBound = 2 * stint.MaxPermits
+
+// debit charges what is not asked whether it is admitted, down to the limit's debt, and tells how much.
+func (s *state) debit(n int64, at stint.Instant) (applied int64) {
+	applied = max(0, min(n, settleBound, s.available(at)+s.limit.Debt()))
+	if applied > 0 {
+		s.charge(applied, at, false)
+	}
+	return applied
+}
+
+// refund gives back as much as is recorded, and tells how much.
+func (s *state) refund(n int64, at stint.Instant) (applied int64) {
+	n = min(n, settleBound)
+	switch {
+	case s.limit.IsBucket():
+		return s.drain(n, at)
+	case s.limit.Algorithm == stint.AlgorithmConcurrency:
+		return 0
+	}
+	return s.shed(n)
+}
+
+// hold is what an id holds; nil: nothing.
+func (s *state) hold(id string) *held {
+	for _, h := range s.holds {
+		if h.id == id {
+			return h
+		}
+	}
+	return nil
+}
+
+func (s *state) drop(id string) {
+	s.holds = slices.DeleteFunc(s.holds, func(h *held) bool { return h.id == id })
+}
+
+// live is how many holds there are that hold more than what an expiry has charged, and how many permits they hold together.
+func (s *state) live() (holds int, permits int64) {
+	for _, h := range s.holds {
+		if h.permits > h.paid {
+			holds, permits = holds+1, permits+h.permits-h.paid
+		}
+	}
+	return holds, permits
+}
+
+// next is the hold that expires first.
+func (s *state) next() (first *held) {
+	for _, h := range s.holds {
+		if first == nil || h.expires < first.expires {
+			first = h
+		}
+	}
+	return first
+}
+
+// expire lets expire what is due, in the order of the instants, and leaves the rest of the state as it was written.
+func (s *state) expire(now stint.Instant) {
+	for h := s.next(); h != nil && h.expires <= now; h = s.next() {
+		s.bring(max(h.expires, s.newest()))
+		s.over = append(slices.Clip(s.over), h.id)
+		s.end(h, h.staysOnExpiry(), h.expires)
+	}
+}
+
+// staysOnExpiry is how many permits an expiry keeps: all, by Hold.Keep or of a fixed cost, or none.
+func (h *held) staysOnExpiry() int64 {
+	if h.keep || h.number {
+		return h.permits
+	}
+	return 0
+}
+
+// end ends a hold of which some permits stay, at most what is held, and tells how many came back.
+func (s *state) end(h *held, stays int64, at stint.Instant) (back int64) {
+	at = max(at, s.newest())
+	if s.limit.IsBucket() {
+		s.bring(at)
+	}
+	s.drop(h.id)
+	back = min(h.permits-stays, h.permits-h.paid) // what an expiry has charged is charged
+	switch s.limit.Algorithm {
+	case stint.AlgorithmConcurrency:
+		return h.permits
+	case stint.AlgorithmLeakyBucket: // whose turns were handed out
+		return 0
+	case stint.AlgorithmTokenBucket:
+		if h.permits > h.paid {
+			s.at = at
+		}
+		return s.drain(back, at)
+	default:
+		return s.giveBack(h, back)
+	}
+}
+
+// String describes the state completely.
+func (s *state) String() string {
+	var b strings.Builder
+	if s.limit.IsBucket() {
+		permits, period := rate(&s.limit)
+		fmt.Fprintf(&b, "{capacity %d, debt %d, %d per %dus, due at %sus, last %s", s.limit.Capacity, s.limit.Debt(), permits, period,
+			new(big.Rat).SetFrac(s.due, big.NewInt(permits)).RatString(), s.at)
+	} else {
+		fmt.Fprintf(&b, "{window %s, min_interval %s:", stint.FormatDuration(s.limit.Window), stint.FormatDuration(s.limit.MinInterval))
+		for _, e := range s.entries {
+			fmt.Fprintf(&b, " %d at %s until %s,", e.permits, e.start, e.end)
+		}
+		fmt.Fprintf(&b, " last request %s, newest %s", s.last, s.at)
+	}
+	for _, h := range s.holds {
+		fmt.Fprintf(&b, ", %+v", *h)
+	}
+	return b.String() + "}"
+}
+
+// wait is the time from now until an instant.
+func wait(now, until stint.Instant) time.Duration {
+	switch {
+	case until >= far:
+		return stint.Never
+	case until <= now:
+		return 0
+	}
+	return time.Duration(until-now) * time.Microsecond
+}
+
+// micros is a duration in microseconds.
+func micros(d time.Duration) stint.Instant { return stint.Instant(d.Microseconds()) }
+
+// far stands for an instant that never comes.
+const far = stint.Instant(1) << 61

@@ -1,0 +1,81 @@
+package oracle
+
+import (
+	"slices"
+
+	"github.com/stint-go/stint"
+)
+
+// mostExpiries is how many expiries a wait looks at: beyond them it is that of the last one.
+const mostExpiries = 100
+
+// first is the first instant from now on at which a condition holds that stays true, if nobody takes, renews or ends; far
+// if it never does. Expiries are walked in their order. At each the state is read anew; between two of them it is as it was
+// read. The guess is when it may be, of what was read; it only saves searching.
+func (s *state) first(
+	limit stint.Limit, now stint.Instant, guess func(read *state) stint.Instant, holds func(read *state, at stint.Instant) bool,
+) stint.Instant {
+	walk, at := s.clone(), now
+	walk.holds = slices.DeleteFunc(walk.holds, func(h *held) bool { return h.permits <= h.paid }) // nothing comes of these
+	for walked := 0; ; {
+		read, next := walk.read(limit, at), far
+		walk.expire(at)
+		if h := walk.next(); h != nil {
+			next = h.expires
+		}
+		found := search(at, next, guess(read), func(at stint.Instant) bool { return holds(read, at) })
+		switch {
+		case found < far:
+			return found
+		case next == far:
+			return far
+		case walked >= mostExpiries:
+			return at
+		}
+		live, _ := walk.live()
+		walk.expire(next)
+		left, _ := walk.live()
+		walked += live - left
+		at = next
+	}
+}
+
+// search is the first instant from now to an end at which a condition holds that stays true; far if it does not.
+func search(now, end, guess stint.Instant, holds func(at stint.Instant) bool) stint.Instant {
+	if holds(now) {
+		return now
+	}
+	if guess > now && guess <= end && holds(guess) && !holds(guess-1) {
+		return guess
+	}
+	low, high := now, now+1
+	for high < end && high-now < 1<<52 && !holds(high) {
+		low, high = high, high+2*(high-now)
+	}
+	if high = min(high, end); high == far || !holds(high) {
+		return far
+	}
+	for high-low > 1 {
+		if middle := low + (high-low)/2; holds(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// guess is when n permits may first be available.
+func (s *state) guess(n int64) stint.Instant {
+	if s.limit.IsBucket() {
+		permits, _ := rate(&s.limit)
+		return stint.Instant(ceiling(minus(s.due, s.worth(s.limit.Capacity-n)), permits))
+	}
+	available := s.limit.Capacity
+	for _, e := range slices.Backward(s.entries) {
+		if available -= e.permits; available < n {
+			return s.leaves(e)
+		}
+	}
+	return 0
+}
