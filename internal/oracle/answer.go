@@ -84,7 +84,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 		differ("outcomes", len(got.Each), len(a.Each))
 		return found
 	}
-	waitsOver := false
+	waitsOver := got.Each == nil && slices.ContainsFunc(a.loose, func(l loose) bool { return l.over > 0 })
 	for i := range got.Each {
 		outcome, want, loose := got.Each[i], a.Each[i], a.loose[i]
 		if loose.unasked {
@@ -101,9 +101,12 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 		}
 		eachField(outcome, want, func(field string, got, want any) { differ(fmt.Sprintf("outcome %d: %s", i, field), got, want) })
 	}
-	if !waitsOver {
-		eachField(got.Decision, a.Decision, differ)
+	decision := a.Decision
+	if waitsOver { // then another limit may decide
+		decision = got.Decision
+		decision.Allowed = a.Decision.Allowed
 	}
+	eachField(got.Decision, decision, differ)
 	if op.Hold != nil {
 		said := got.Hold
 		said.Hold = stint.Hold{}

@@ -74,6 +74,19 @@ func (m *Mutated) record(op *stint.Op) *record {
 	return m.worlds[0].ids[op.Hold.ID]
 }
 
+// Level is what a token bucket holds, exactly, and the newest time that its state records.
+func (o *Oracle) Level(policy *stint.Policy, key string, now stint.Instant) (level *big.Rat, newest stint.Instant) {
+	limit := policy.Limit(0)
+	s := o.worlds[0].states[name{policy.Name(), limit.Name, limit.Algorithm, key}]
+	if s == nil {
+		s = o.untouched(limit)
+	}
+	read := s.read(limit, now)
+	_, period := rate(&limit)
+	level = new(big.Rat).SetFrac(read.backlog(max(now, read.newest())), big.NewInt(period))
+	return level.Sub(new(big.Rat).SetInt64(limit.Capacity), level), s.newest()
+}
+
 // alter gives the first claim another version of its policy, if that is valid.
 func alter(op *stint.Op, change func(l *stint.Limit)) {
 	limits := op.Policy.Limits()

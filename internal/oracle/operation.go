@@ -131,7 +131,7 @@ func (t *transaction) store(p *place) {
 		for _, h := range end.holds {
 			last = max(last, h.expires)
 		}
-		end.advance(last)
+		end.expire(last)
 	}
 	s.written, s.worthless = t.history.operations, max(last, end.untouchedAt())
 	s.dropFrom = s.worthless + max(micros(time.Second), (s.worthless-at)/10)

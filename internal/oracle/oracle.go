@@ -74,7 +74,7 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, got Answer) (want Answer,
 			if worlds == nil {
 				want = answer
 			}
-			if worlds == nil && !t.isOpen() && len(o.worlds) == 1 {
+			if worlds == nil && t.open == 0 && len(o.worlds) == 1 {
 				worlds = append(worlds, t.applied(w))
 				continue
 			}
@@ -97,12 +97,10 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, got Answer) (want Answer,
 // valid.
 func (o *Oracle) Decide(op stint.Op, now stint.Instant) Answer {
 	o.history = o.history.add(now)
-	for t := range o.transactions(o.worlds[0], now) {
-		answer := t.do(op)
-		o.worlds = []*world{t.applied(o.worlds[0])}
-		return answer
-	}
-	return Answer{}
+	t := o.begin(o.worlds[0], now, nil)
+	answer := t.do(op)
+	o.worlds = []*world{t.applied(o.worlds[0])}
+	return answer
 }
 
 // Worlds is how many worlds the answers so far allow.
@@ -150,11 +148,15 @@ func (w *world) String() string {
 // mostQuestions is how many open questions of one operation are answered in all manners: each doubles the time.
 const mostQuestions = 10
 
+func (o *Oracle) begin(w *world, now stint.Instant, path []bool) *transaction {
+	return &transaction{Oracle: o, world: w, now: now, states: map[name]*state{}, ids: map[string]*record{}, path: path}
+}
+
 // transactions are those of an operation on a world, one for each way to answer the questions that come up.
 func (o *Oracle) transactions(w *world, now stint.Instant) func(yield func(*transaction) bool) {
 	return func(yield func(*transaction) bool) {
 		for path := []bool{}; ; {
-			t := &transaction{Oracle: o, world: w, now: now, states: map[name]*state{}, ids: map[string]*record{}, path: path}
+			t := o.begin(w, now, path)
 			if !yield(t) {
 				return
 			}
@@ -183,9 +185,6 @@ func (t *transaction) applied(w *world) *world {
 	maps.Copy(w.ids, t.ids)
 	return w
 }
-
-// isOpen says whether a question came up.
-func (t *transaction) isOpen() bool { return t.open > 0 }
 
 // A clockHistory knows, for every operation, the highest time of it and of those after it. Only the times that can still be
 // the highest are kept, highest first. It is not changed in place.

@@ -79,15 +79,10 @@ func (s *state) newest() stint.Instant {
 func (s *state) read(limit stint.Limit, now stint.Instant) *state {
 	c := s.clone()
 	now = max(now, c.newest())
-	c.advance(now)
+	c.expire(now)
+	c.bring(now)
 	c.takeOver(limit, now)
 	return c
-}
-
-// advance lets expire what is due, each hold at its own instant, in the order of the instants, and brings the state to now.
-func (s *state) advance(now stint.Instant) {
-	s.expire(now)
-	s.bring(now)
 }
 
 // bring brings the state to an instant by the limit that wrote it. No hold expires until then.
@@ -232,7 +227,8 @@ func (s *state) next() (first *held) {
 	return first
 }
 
-// expire lets expire what is due, in the order of the instants, and leaves the rest of the state as it was written.
+// expire lets expire what is due, each hold at its own instant, in the order of the instants. If nothing is due, the state is
+// left as it was written.
 func (s *state) expire(now stint.Instant) {
 	for h := s.next(); h != nil && h.expires <= now; h = s.next() {
 		s.bring(max(h.expires, s.newest()))
