@@ -19,8 +19,8 @@ type Answer struct {
 	Live     []stint.HoldState
 	Err      error
 
-	// Charged says of each limit whether it is the operation's to charge if it is admitted: it has to admit, or is of the way
-	// that was taken of its group. Only the model says so.
+	// Charged says of each limit whether it is the operation's to charge if it is admitted: it has to admit, or is of
+	// the way that was taken of its group. Only the model says so.
 	Charged []bool
 
 	loose []loose
@@ -99,7 +99,9 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 		if loose.over > 0 && outcome.RetryAfter == loose.over {
 			waitsOver, want.RetryAfter = true, loose.over
 		}
-		eachField(outcome, want, func(field string, got, want any) { differ(fmt.Sprintf("outcome %d: %s", i, field), got, want) })
+		eachField(outcome, want, func(field string, got, want any) {
+			differ(fmt.Sprintf("outcome %d: %s", i, field), got, want)
+		})
 	}
 	decision := a.Decision
 	if waitsOver { // then another limit may decide
@@ -127,7 +129,8 @@ func (t *transaction) explain(op stint.Op, differences []string) error {
 			if s := t.world.states[name{claim.Policy.Name(), limit.Name, limit.Algorithm, claim.Key}]; s != nil {
 				was = s.String()
 			}
-			differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, DescribeLimit(limit), claim.Key, was))
+			text := fmt.Sprintf("limit %d: %s of key %q was %s", i, DescribeLimit(limit), claim.Key, was)
+			differences = append(differences, text)
 			i++
 		}
 	}

@@ -6,13 +6,14 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Of a token bucket or a leaky one, permits are outstanding, which become fewer at a constant rate. None is left at the instant
-// due: then a token bucket is full again, and a leaky bucket's queue has drained; its next turn is then.
+// Of a token bucket or a leaky one, permits are outstanding, which become fewer at a constant rate. None is left
+// at the instant due: then a token bucket is full again, and a leaky bucket's queue has drained; its next turn is
+// then.
 //
 // What is held of a token bucket still stands in it: it refills only up to that.
 //
-// Times are exact, counted in ticks: of the rate in lowest terms, R permits per P microseconds, a microsecond is R ticks, and
-// a permit is worth P ticks.
+// Times are exact, counted in ticks: of the rate in lowest terms, R permits per P microseconds, a microsecond is R
+// ticks, and a permit is worth P ticks.
 
 // rate is a limit's rate in lowest terms.
 func rate(limit *stint.Limit) (permits, period int64) {
@@ -93,8 +94,8 @@ func (s *state) bringBucket(now stint.Instant) {
 	}
 }
 
-// takeOverBucket takes over what another limit has left: of a token bucket the whole permits that are there, at most its own
-// capacity; of a leaky one the permits queued, rounded up.
+// takeOverBucket takes over what another limit has left: of a token bucket the whole permits that are there, at
+// most its own capacity; of a leaky one the permits queued, rounded up.
 func (s *state) takeOverBucket(old *state, now stint.Instant) {
 	permits, period := rate(&s.limit)
 	oldPermits, oldPeriod := rate(&old.limit)

@@ -7,7 +7,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A wayStep is a step of a hand-computed example with ways: what an operation of n permits each answers so long after noon.
+// A wayStep is a step of a hand-computed example with ways: what an operation of n permits each answers so long
+// after noon.
 type wayStep struct {
 	at      stint.Instant
 	verb    stint.Verb

@@ -111,7 +111,9 @@ func unitStart(unit stint.Calendar, wall time.Time) time.Time {
 
 // unitNext is the start of the following unit, in which the longest unit from start ends.
 func unitNext(unit stint.Calendar, start time.Time) time.Time {
-	days := map[stint.Calendar]int{stint.CalendarDay: 1, stint.CalendarWeek: 7, stint.CalendarMonth: 31, stint.CalendarYear: 366}[unit]
+	days := map[stint.Calendar]int{
+		stint.CalendarDay: 1, stint.CalendarWeek: 7, stint.CalendarMonth: 31, stint.CalendarYear: 366,
+	}[unit]
 	if unit == stint.CalendarHour {
 		return start.Add(time.Hour)
 	}

@@ -58,7 +58,7 @@ func TestCheckExplains(t *testing.T) {
 	}
 	for _, part := range []string{
 		"2026-01-01T12:00:00.000000Z", "take 2", `"user:42"`, "Name api, Algorithm TOKEN_BUCKET, Capacity 3, Rate 3/s",
-		"Allowed: got true, expected false", "RetryAfter: got 1s, expected 333.334ms", "was {capacity 3",
+		"Allowed: got true, expected false", "RetryAfter: got 1s, expected 333.334ms", "was {by {Name api",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the explanation lacks %q:\n%v", part, err)

@@ -51,8 +51,8 @@ func newGenerator(t *testing.T, seed uint64) *generator {
 	return g
 }
 
-// episode lets a run do random steps until they are enough, or the store differs from the model. At the end all holders die:
-// after the longest ttl all that they held is looked at.
+// episode lets a run do random steps until they are enough, or the store differs from the model. At the end all
+// holders die: after the longest ttl all that they held is looked at.
 func (g *generator) episode(r *run) (fault string) {
 	r.clock.Set(dawn + stint.Instant(g.rng.Int64N(1_000_000_000)))
 	for r.operations < episodeLength {

@@ -14,7 +14,8 @@ type record struct {
 	ways    []stint.Way // of each name
 	on      []int       // of each group, the way that it is on
 	expires stint.Instant
-	hold    stint.Hold
+	ttl     time.Duration
+	keep    bool
 	over    bool    // a write has noticed that it has expired
 	dropped bool    // some of it, by a Drop
 	held    []int64 // of each limit, as the last Reserve left it
@@ -46,7 +47,7 @@ func (t *transaction) known(id string) *record {
 	r := t.record(id)
 	switch {
 	case r == nil:
-	case t.now > max(r.at, r.expires).Add(r.hold.Remembered()):
+	case t.now > max(r.at, r.expires).Add(remembered(r.ttl)):
 		r.lapsed = true
 		return nil
 	case r.lapsed && t.choose(): // whether the clock's step back brings it back is open
@@ -55,19 +56,24 @@ func (t *transaction) known(id string) *record {
 	return r
 }
 
-// kept is what an expiry has charged of an id that is not live: all, by Hold.Keep. What was reset meanwhile counts as kept, too.
+// remembered is for how long an end is, by the words of the contract: max(2 x TTL, 60 s).
+func remembered(ttl time.Duration) time.Duration { return max(2*ttl, time.Minute) }
+
+// kept is what an expiry has charged of an id that is not live: all, by Hold.Keep. What was reset meanwhile counts
+// as kept, too.
 func (r *record) kept(i int) int64 {
 	switch {
 	case r.names[i].algorithm == stint.AlgorithmConcurrency:
 		return 0
-	case r.hold.Keep:
+	case r.keep:
 		return r.held[i]
 	}
 	return r.paid[i]
 }
 
-// hasExpired says whether a hold has. It answers an open question, if a write has noticed the expiry and the clock was set
-// back to before it since: a hold ends once, so that it has expired; but also, what is gone before its time was reset.
+// hasExpired says whether a hold has. It answers an open question, if a write has noticed the expiry and the clock
+// was set back to before it since: a hold ends once, so that it has expired; but also, what is gone before its
+// time was reset.
 func (t *transaction) hasExpired(r *record, places []*place) bool {
 	latest := t.now
 	for _, p := range places {
@@ -89,7 +95,8 @@ func namesOf(places []*place) (names []name, ways []stint.Way) {
 	return names, ways
 }
 
-// anew finds the ways that a hold is on which has expired: it is decided anew, but where an expiry has charged it for good.
+// anew finds the ways that a hold is on which has expired: it is decided anew, but where an expiry has charged it
+// for good.
 func (r *record) anew(pl *plan) {
 	for n, g := range pl.groups {
 		for _, p := range g.ways[r.on[n]] {
@@ -176,11 +183,13 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 		}
 		p.write = true
 	}
-	expires := t.now.Add(op.Hold.Lives() + longest) // of a leaky bucket it counts from the turn
+	ttl := cmp.Or(op.Hold.TTL, stint.DefaultHoldTTL)
+	expires := t.now.Add(ttl + longest) // of a leaky bucket it counts from the turn
 	if live {
 		expires = max(expires, r.expires)
 	}
-	next := &record{expires: expires, hold: op.Hold.Hold, held: make([]int64, len(places)), paid: make([]int64, len(places)), on: pl.on()}
+	next := &record{expires: expires, ttl: ttl, keep: op.Hold.Keep, on: pl.on()}
+	next.held, next.paid = make([]int64, len(places)), make([]int64, len(places))
 	next.names, next.ways = namesOf(places)
 	for i, h := range held {
 		if h != nil {
@@ -230,9 +239,9 @@ func (t *transaction) notice(id string, places []*place) {
 	}
 }
 
-// takesOver answers two open questions about a renewal or an end that moves no permits of a limit: whether the limit takes
-// over then what another version of it wrote, and whether that is a bucket's last change. The contract says what is taken
-// over, and not when.
+// takesOver answers two open questions about a renewal or an end that moves no permits of a limit: whether the
+// limit takes over then what another version of it wrote, and whether that is a bucket's last change. The contract
+// says what is taken over, and not when.
 func (t *transaction) takesOver(p *place) bool {
 	if !changed(p.before.limit, p.limit) || !p.known || !t.choose() {
 		return false
@@ -260,8 +269,9 @@ func (t *transaction) untaken(p *place) {
 // keepsTime answers an open question: whether a fixed window or counter without counts, which an end has written, still
 // records its newest window's start. It matters if the clock is set back, by less than the margin, before that start.
 func (t *transaction) keepsTime(p *place, write bool) {
-	a, counts := p.limit.Algorithm, func(e entry) bool { return e.permits > 0 }
-	if !write || a != stint.AlgorithmFixedWindow && a != stint.AlgorithmSlidingWindowCounter || slices.ContainsFunc(p.now.entries, counts) {
+	a := p.limit.Algorithm
+	counts := slices.ContainsFunc(p.now.entries, func(e entry) bool { return e.permits > 0 })
+	if !write || counts || a != stint.AlgorithmFixedWindow && a != stint.AlgorithmSlidingWindowCounter {
 		return
 	}
 	start, _ := t.windows.window(&p.now.limit, p.at)
@@ -275,13 +285,14 @@ func (r *record) standing(id string, places []*place) {
 	for i, p := range places {
 		if p.charged && r.held[i] == r.paid[i] && p.now.hold(id) == nil {
 			p.now.holds = append(p.now.holds, &held{
-				id: id, permits: r.paid[i], paid: r.paid[i], expires: r.expires, keep: r.hold.Keep, number: p.limit.Cost > 0,
+				id: id, permits: r.paid[i], paid: r.paid[i], expires: r.expires, keep: r.keep, number: p.limit.Cost > 0,
 			})
 		}
 	}
 }
 
-// expired lets a hold that has expired expire in all states, also where nothing was written since and the clock was set back.
+// expired lets a hold that has expired expire in all states, also where nothing was written since and the clock
+// was set back.
 func (t *transaction) expired(id string, places []*place) {
 	for _, p := range places {
 		if h := p.before.hold(id); h != nil && h.expires > p.at {
@@ -309,12 +320,12 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	if lost {
 		// One that would be remembered, and is not, was lost with the store's last second.
 		known := op.Hold.ExpiresAt
-		if end == stint.HoldCancelled || known == 0 || t.now > known.Add(op.Hold.SurelyRemembered()) {
+		if end == stint.HoldCancelled || known == 0 || t.now > known.Add(remembered(op.Hold.TTL)) {
 			a.Err = stint.ErrUnknownReservation
 			return a
 		}
-		// What is lost is charged on the first way. A TTL that is not known is the least.
-		r = &record{expires: known, hold: stint.Hold{TTL: max(op.Hold.TTL, stint.MinHoldTTL)}, on: make([]int, len(pl.groups))}
+		// What is lost is charged on the first way.
+		r = &record{expires: known, ttl: op.Hold.TTL, on: make([]int, len(pl.groups))}
 		r.names, r.ways = namesOf(places)
 	}
 	switch {

@@ -165,8 +165,8 @@ func (r *run) all(steps []step) (fault string, done int) {
 	return "", len(steps)
 }
 
-// do carries out a step on the store and on the model, and compares their answers. goOn is false where nothing that follows
-// can be compared.
+// do carries out a step on the store and on the model, and compares their answers. goOn is false where nothing
+// that follows can be compared.
 func (r *run) do(s step) (fault string, goOn bool) {
 	r.steps = append(r.steps, s)
 	r.clock.Set(s.at)

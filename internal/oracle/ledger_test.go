@@ -19,8 +19,8 @@ type name struct {
 // A ledger checks the invariants of holds on a store's answers, by other means than the model:
 // it writes down which permits were taken when, takes off them what the ends of holds leave over, and counts.
 //
-// It knows what a limit would admit only as long as the limit stays the same, nothing is refunded, and the clock is not set
-// back; until the next reset it then leaves that account alone. Concurrency is counted always.
+// It knows what a limit would admit only as long as the limit stays the same, nothing is refunded, and the clock
+// is not set back; until the next reset it then leaves that account alone. Concurrency is counted always.
 type ledger struct {
 	accounts map[name]*account
 	pledges  map[string]*pledge
@@ -114,8 +114,8 @@ func ofClaims(op stint.Op, number func(c stint.Claim) int64) (list []int64) {
 	return list
 }
 
-// Note is told of an operation, what the store said of it, and which limits the model says were charged, and how much. It returns
-// which invariant does not hold.
+// Note is told of an operation, what the store said of it, and which limits the model says were charged, and how
+// much. It returns which invariant does not hold.
 func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer, at stint.Instant) error {
 	l.tick(int64(at))
 	if got.Err != nil || op.Verb == stint.List {

@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A Mutant is a model that is wrong in one point: before changes what is asked, after what is answered, or what was written.
+// A Mutant is a model that is wrong in one point: before changes what is asked, after what is answered, or what
+// was written.
 type Mutant struct {
 	Name       string
 	Algorithms []stint.Algorithm // it has to be caught by sequences of each, without holds; nil: by random holds
@@ -374,7 +375,7 @@ var Mutants = []Mutant{
 	}},
 	{"a late commit is not charged", nil, func(m *Mutated, op *stint.Op, now *stint.Instant) {
 		if r := m.record(op); r != nil && op.Verb == stint.Commit && *now >= r.expires && r.end == stint.HoldLive {
-			r.hold.Keep = true
+			r.keep = true
 		}
 	}, nil},
 	{"a reset leaves what is held", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {

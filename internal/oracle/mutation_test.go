@@ -52,8 +52,8 @@ func (m *modelled) ResetAll(_ context.Context, scope stint.Scope) error {
 
 func (*modelled) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
 
-// Each mutant is caught soon, by random sequences of every algorithm that it matters to, or by random holds. A test has the
-// same seeds each time.
+// Each mutant is caught soon, by random sequences of every algorithm that it matters to, or by random holds. A
+// test has the same seeds each time.
 func TestMutantsAreCaught(t *testing.T) {
 	most := 100_000
 	if testing.Short() {
@@ -114,7 +114,8 @@ func episode(t *testing.T, m oracle.Mutant, seed uint64) (operations int, fault 
 	return r.operations, fault
 }
 
-// A store may drop a state once it has been worthless for longer than the margin of its TTL, and after a step back that shows.
+// A store may drop a state once it has been worthless for longer than the margin of its TTL, and after a step back
+// that shows.
 func TestForgetfulStorePasses(t *testing.T) {
 	for _, algorithm := range stint.Algorithms() {
 		for seed := range uint64(25) {

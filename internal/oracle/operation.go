@@ -100,8 +100,8 @@ func (t *transaction) places(op stint.Op) (list []*place) {
 	return list
 }
 
-// find is the state that a store may find. It answers an open question: whether it was dropped, having been worthless for
-// longer than the margin of its TTL, if the clock has been set back to when it was not.
+// find is the state that a store may find. It answers an open question: whether it was dropped, having been
+// worthless for longer than the margin of its TTL, if the clock has been set back to when it was not.
 func (t *transaction) find(n name, limit stint.Limit) (s *state, known bool) {
 	s = t.world.states[n]
 	if s != nil && t.now < s.worthless && t.history.highestSince(s.written) >= s.dropFrom && t.choose() {
@@ -114,8 +114,8 @@ func (t *transaction) find(n name, limit stint.Limit) (s *state, known bool) {
 	return s, true
 }
 
-// store writes what the operation made of a state. The TTL that a store gives it covers its life and a margin of a tenth, at
-// least one second.
+// store writes what the operation made of a state. The TTL that a store gives it covers its life and a margin of a
+// tenth, at least one second.
 func (t *transaction) store(p *place) {
 	s := p.now
 	for _, id := range s.over { // an expiry that was noticed stays one, though the clock be set back
@@ -160,8 +160,8 @@ func (t *transaction) ask(p *place) {
 	}
 }
 
-// wait is how long it takes from a state on, if nobody takes, renews or ends. A hold that asks for more is there all the
-// while, since to be admitted then is to hold on.
+// wait is how long it takes from a state on, if nobody takes, renews or ends. A hold that asks for more is there
+// all the while, since to be admitted then is to hold on.
 func (t *transaction) wait(p *place, from *state) time.Duration {
 	if h := from.hold(p.asking); h != nil {
 		from = from.clone()
@@ -192,8 +192,8 @@ func (t *transaction) look(p *place) {
 	p.out.ResetAfter = t.resetAfter(p, s, read)
 }
 
-// resetAfter is how long until a state equals an untouched one, as if what is held were committed now; of concurrency it is the
-// last expiry.
+// resetAfter is how long until a state equals an untouched one, as if what is held were committed now; of
+// concurrency it is the last expiry.
 func (t *transaction) resetAfter(p *place, s, read *state) time.Duration {
 	if p.limit.Algorithm == stint.AlgorithmConcurrency {
 		return wait(t.now, s.first(
@@ -214,8 +214,9 @@ func changed(a, b stint.Limit) bool {
 	return a.Capacity != b.Capacity || a.Rate != b.Rate || a.Window != b.Window || a.MinInterval != b.MinInterval
 }
 
-// take decides a Take, a Try or a Peek. Every limit is asked; then those that are charged are; then each is looked at, so
-// that ways which were not charged tell what is left now, also of a state that they share with the one that was.
+// take decides a Take, a Try or a Peek. Every limit is asked; then those that are charged are; then each is looked
+// at, so that ways which were not charged tell what is left now, also of a state that they share with the one that
+// was.
 func (t *transaction) take(verb stint.Verb, pl *plan) (allowed bool) {
 	for _, p := range pl.all {
 		p.want = p.limit.Takes(p.permits)

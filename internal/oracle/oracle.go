@@ -1,10 +1,10 @@
-// Package oracle is the exact model that stores are compared with: of the six kinds of limits, of holds, of permits that are kept
-// for others, and of ways. It is naive and slow, in integers of any size, and was written from the contract
-// (docs/internals/semantics.md, holds.md, ways.md). It shares no code with what it checks.
+// Package oracle is the exact model that stores are compared with: of the six kinds of limits, of holds, of
+// permits that are kept for others, and of ways. It is naive and slow, in integers of any size, and was written
+// from the contract (docs/internals/semantics.md, holds.md, ways.md). It shares no code with what it checks.
 //
-// To read it, begin with state.go: what is recorded of one limit and one client, and what becomes of it as time passes.
-// bucket.go and window.go are its arithmetic, wait.go finds how long a wait is. operation.go decides an operation over its
-// limits, ways.go which of them count, holds.go what happens to ids.
+// To read it, begin with state.go: what is recorded of one limit and one client, and what becomes of it as time
+// passes. bucket.go and window.go are its arithmetic, wait.go finds how long a wait is. operation.go decides an
+// operation over its limits, ways.go which of them count, holds.go what happens to ids.
 package oracle
 
 import (
@@ -18,10 +18,10 @@ import (
 
 // An Oracle is the model of a store. It knows instants from 1970 on. It is not safe for concurrent use.
 //
-// Where the contract leaves a question open, either answer is right, but a store must stay with it. So an oracle is the list
-// of the worlds that the answers so far allow, mostly one. One question comes up without holds: once a state has been
-// worthless, equal to an untouched one, for longer than the margin of its TTL, a store may have dropped it, which can be told
-// after a step back of the clock.
+// Where the contract leaves a question open, either answer is right, but a store must stay with it. So an oracle
+// is the list of the worlds that the answers so far allow, mostly one. One question comes up without holds: once a
+// state has been worthless, equal to an untouched one, for longer than the margin of its TTL, a store may have
+// dropped it, which can be told after a step back of the clock.
 type Oracle struct {
 	worlds   []*world
 	windows  *calendarWindows
@@ -54,9 +54,10 @@ func New(maxHolds int) *Oracle {
 	}
 }
 
-// Check compares a store's answer to an operation at the store's time now with the model, field by field, and carries the
-// model on. op is the operation as it was asked, before the store wrote into it. The error names every field that differs,
-// with what was expected and the state that it follows from; the model then stays as it was. Check returns what the model says.
+// Check compares a store's answer to an operation at the store's time now with the model, field by field, and
+// carries the model on. op is the operation as it was asked, before the store wrote into it. The error names every
+// field that differs, with what was expected and the state that it follows from; the model then stays as it was.
+// Check returns what the model says.
 func (o *Oracle) Check(op stint.Op, now stint.Instant, got Answer) (want Answer, err error) {
 	before := o.history
 	o.history = before.add(now)
@@ -93,8 +94,8 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, got Answer) (want Answer,
 	return want, nil
 }
 
-// Decide carries out an operation as a store would that never drops a state, and returns the answer. The operation must be
-// valid.
+// Decide carries out an operation as a store would that never drops a state, and returns the answer. The operation
+// must be valid.
 func (o *Oracle) Decide(op stint.Op, now stint.Instant) Answer {
 	o.history = o.history.add(now)
 	t := o.begin(o.worlds[0], now, nil)
@@ -123,8 +124,8 @@ func (o *Oracle) Clone() *Oracle {
 	return &c
 }
 
-// String lists the states that are not untouched, and the ids. Oracles of one text answer alike from the newest of their
-// times on.
+// String lists the states that are not untouched, and the ids. Oracles of one text answer alike from the newest of
+// their times on.
 func (o *Oracle) String() string {
 	var texts []string
 	for _, w := range o.worlds {
@@ -186,8 +187,8 @@ func (t *transaction) applied(w *world) *world {
 	return w
 }
 
-// A clockHistory knows, for every operation, the highest time of it and of those after it. Only the times that can still be
-// the highest are kept, highest first. It is not changed in place.
+// A clockHistory knows, for every operation, the highest time of it and of those after it. Only the times that can
+// still be the highest are kept, highest first. It is not changed in place.
 type clockHistory struct {
 	operations int
 	peaks      []peak

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// shrink returns fewer steps after which a store still differs from the model: without whole steps, without operations of a
-// batch.
+// shrink returns fewer steps after which a store still differs from the model: without whole steps, without
+// operations of a batch.
 func shrink(t *testing.T, open newStore, maxHolds int, seed uint64, steps []step) []step {
 	tries := 4000
 	fails := func(steps []step) (int, bool) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A state is what is recorded of one limit under one key, as the limit that wrote it last left it. Big integers and lists
-// of entries are never changed in place; holds are, of a copy.
+// A state is what is recorded of one limit under one key, as the limit that wrote it last left it. Big integers
+// and lists of entries are never changed in place; holds are, of a copy.
 type state struct {
 	limit   stint.Limit // that wrote it
 	windows *calendarWindows
@@ -26,7 +26,7 @@ type state struct {
 	over  []string // ids that have expired since the state was written
 
 	written   int           // the operation that wrote it, see clockHistory
-	worthless stint.Instant // from then on it equals an untouched one
+	worthless stint.Instant // from then on it equals an untouched one, whatever limit reads it
 	dropFrom  stint.Instant // from then on a store may have dropped it
 }
 
@@ -64,8 +64,8 @@ func (s *state) clone() *state {
 	return &c
 }
 
-// newest is the newest time that the state records, before which it never counts: the last change of a bucket, the start of the
-// newest window, the newest entry of a log. 0 is none.
+// newest is the newest time that the state records, before which it never counts: the last change of a bucket, the
+// start of the newest window, the newest entry of a log. 0 is none.
 func (s *state) newest() stint.Instant {
 	newest := max(s.at, s.last)
 	if n := len(s.entries); n > 0 {
@@ -74,8 +74,9 @@ func (s *state) newest() stint.Instant {
 	return newest
 }
 
-// read is a copy of the state as a limit reads it at an instant. It is the one place that says what becomes of a changed
-// limit: the limit that wrote the state carries it on, expiries included; the one that reads it takes it over then.
+// read is a copy of the state as a limit reads it at an instant. It is the one place that says what becomes of a
+// changed limit: the limit that wrote the state carries it on, expiries included; the one that reads it takes it
+// over then.
 func (s *state) read(limit stint.Limit, now stint.Instant) *state {
 	c := s.clone()
 	now = max(now, c.newest())
@@ -154,7 +155,8 @@ func (s *state) untouchedAt() stint.Instant {
 	return at
 }
 
-// charge takes n permits at an instant; admitted says that it is a request, and not a debt. It returns a hold's part of it.
+// charge takes n permits at an instant; admitted says that it is a request, and not a debt. It returns a hold's
+// part of it.
 func (s *state) charge(n int64, at stint.Instant, admitted bool) (part entry) {
 	switch {
 	case s.limit.IsBucket():
@@ -207,7 +209,8 @@ func (s *state) drop(id string) {
 	s.holds = slices.DeleteFunc(s.holds, func(h *held) bool { return h.id == id })
 }
 
-// live is how many holds there are that hold more than what an expiry has charged, and how many permits they hold together.
+// live is how many holds there are that hold more than what an expiry has charged, and how many permits they hold
+// together.
 func (s *state) live() (holds int, permits int64) {
 	for _, h := range s.holds {
 		if h.permits > h.paid {
@@ -227,8 +230,8 @@ func (s *state) next() (first *held) {
 	return first
 }
 
-// expire lets expire what is due, each hold at its own instant, in the order of the instants. If nothing is due, the state is
-// left as it was written.
+// expire lets expire what is due, each hold at its own instant, in the order of the instants. If nothing is due,
+// the state is left as it was written.
 func (s *state) expire(now stint.Instant) {
 	for h := s.next(); h != nil && h.expires <= now; h = s.next() {
 		s.bring(max(h.expires, s.newest()))
@@ -271,17 +274,15 @@ func (s *state) end(h *held, stays int64, at stint.Instant) (back int64) {
 // String describes the state completely.
 func (s *state) String() string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "{by %s:", DescribeLimit(s.limit))
 	if s.limit.IsBucket() {
-		permits, period := rate(&s.limit)
-		fmt.Fprintf(&b, "{capacity %d, debt %d, %d per %dus, due at %sus, last %s", s.limit.Capacity, s.limit.Debt(), permits, period,
-			new(big.Rat).SetFrac(s.due, big.NewInt(permits)).RatString(), s.at)
-	} else {
-		fmt.Fprintf(&b, "{window %s, min_interval %s:", stint.FormatDuration(s.limit.Window), stint.FormatDuration(s.limit.MinInterval))
-		for _, e := range s.entries {
-			fmt.Fprintf(&b, " %d at %s until %s,", e.permits, e.start, e.end)
-		}
-		fmt.Fprintf(&b, " last request %s, newest %s", s.last, s.at)
+		permits, _ := rate(&s.limit)
+		fmt.Fprintf(&b, " due at %sus", new(big.Rat).SetFrac(s.due, big.NewInt(permits)).RatString())
 	}
+	for _, e := range s.entries {
+		fmt.Fprintf(&b, " %d at %s until %s,", e.permits, e.start, e.end)
+	}
+	fmt.Fprintf(&b, " last request %s, newest %s", s.last, s.at)
 	for _, h := range s.holds {
 		fmt.Fprintf(&b, ", %+v", *h)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/internal/oracle"
 )
 
-// A tally counts what a run has covered: for each kind of limit, and for all operations, how often each verb was answered in
-// which way.
+// A tally counts what a run has covered: for each kind of limit, and for all operations, how often each verb was
+// answered in which way.
 type tally map[string]map[string]int
 
 func (y tally) bump(row, column string) {

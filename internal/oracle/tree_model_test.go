@@ -7,9 +7,10 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A rateCheck checks on every interval [a, b] that what was admitted is at most C + R x (b - a) / P. What a hold took counts
-// when it was reserved, as far as it cost that in the end; so it is counted once the hold has ended. After the charge of a
-// debt D that is not asked, C + D is the bound on it, and C on what is admitted then, the debt included.
+// A rateCheck checks on every interval [a, b] that what was admitted is at most C + R x (b - a) / P. What a hold
+// took counts when it was reserved, as far as it cost that in the end; so it is counted once the hold has ended.
+// After the charge of a debt D that is not asked, C + D is the bound on it, and C on what is admitted then, the
+// debt included.
 type rateCheck struct {
 	limit  stint.Limit
 	events []*event

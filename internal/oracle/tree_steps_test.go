@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint/internal/oracle"
 )
 
-// step lets some time pass, and does one random operation on the store and on the model. It returns in what they differ.
+// step lets some time pass, and does one random operation on the store and on the model. It returns in what they
+// differ.
 func (tr *tree) step() string {
 	tr.pass()
 	tr.expire()

@@ -22,21 +22,22 @@ const farthestBack = 900_000
 // treeEpisode is how many operations one tree gets.
 const treeEpisode = 400
 
-// A tree is an organisation with teams with users. Each is a token bucket. Those of teams and users are floors: what a user
-// has of its floor nobody else can take. A request of a user is charged on the first of these ways that admits:
+// A tree is an organisation with teams with users. Each is a token bucket. Those of teams and users are floors:
+// what a user has of its floor nobody else can take. A request of a user is charged on the first of these ways
+// that admits:
 //
 //   - its floor, its team's and the organisation's;
 //   - its team's, without what the floors of the team's users may hold, and the organisation's;
 //   - the organisation's, without what the floors of the teams may hold.
 //
-// The floors of one parent have at most the parent's capacity and rate together. Then, as long as all that is charged was
-// admitted, and no floor is reset or changed:
+// The floors of one parent have at most the parent's capacity and rate together. Then, as long as all that is
+// charged was admitted, and no floor is reset or changed:
 //
 //	level(parent) >= the sum of level(child), of those above 0, at every instant
 //
-// for each way takes as much off a parent as off its children, or leaves their capacities; a parent that is not full refills
-// at least as fast as its children together; and a hold, of which nothing refills, is on a child and its parent, or leaves
-// the children's capacities beside it. So a parent never denies what a floor holds.
+// for each way takes as much off a parent as off its children, or leaves their capacities; a parent that is not
+// full refills at least as fast as its children together; and a hold, of which nothing refills, is on a child and
+// its parent, or leaves the children's capacities beside it. So a parent never denies what a floor holds.
 //
 // Otherwise floors may be late, by at most a number of permits for each parent:
 //
@@ -258,7 +259,8 @@ func (tr *tree) String() string {
 	return b.String()
 }
 
-// decide has the store decide an operation, and holds it to the model. It returns what both say, and in what they differ.
+// decide has the store decide an operation, and holds it to the model. It returns what both say, and in what they
+// differ.
 func (tr *tree) decide(op stint.Op) (d stint.Decision, want oracle.Answer, fault string) {
 	if err := op.Validate(); err != nil {
 		tr.Fatalf("%v: %s", err, oracle.Describe(op))

@@ -9,11 +9,12 @@ import (
 // mostExpiries is how many expiries a wait looks at: beyond them it is that of the last one.
 const mostExpiries = 100
 
-// first is the first instant from now on at which a condition holds that stays true, if nobody takes, renews or ends; far
-// if it never does. Expiries are walked in their order. At each the state is read anew; between two of them it is as it was
-// read. The guess is when it may be, of what was read; it only saves searching.
+// first is the first instant from now on at which a condition holds that stays true, if nobody takes, renews or
+// ends; far if it never does. Expiries are walked in their order. At each the state is read anew; between two of
+// them it is as it was read. The guess is when it may be, of what was read; it only saves searching.
 func (s *state) first(
-	limit stint.Limit, now stint.Instant, guess func(read *state) stint.Instant, holds func(read *state, at stint.Instant) bool,
+	limit stint.Limit, now stint.Instant,
+	guess func(read *state) stint.Instant, holds func(read *state, at stint.Instant) bool,
 ) stint.Instant {
 	walk, at := s.clone(), now
 	walk.holds = slices.DeleteFunc(walk.holds, func(h *held) bool { return h.permits <= h.paid }) // nothing comes of these

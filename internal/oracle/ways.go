@@ -134,8 +134,9 @@ func (pl *plan) on() (ways []int) {
 	return ways
 }
 
-// deciding are the limits, in order, of which one decides what the operation is told. Denied, a group's waits are those of
-// the way that waits least; admitted, its way is the one with the most left; the first on a tie. A hold waits for its own way.
+// deciding are the limits, in order, of which one decides what the operation is told. Denied, a group's waits are
+// those of the way that waits least; admitted, its way is the one with the most left; the first on a tie. A hold
+// waits for its own way.
 func (pl *plan) deciding(allowed bool) (places []*place) {
 	counts := slices.Clone(pl.must)
 	for _, g := range pl.groups {
@@ -153,8 +154,8 @@ func (pl *plan) deciding(allowed bool) (places []*place) {
 	return slices.DeleteFunc(slices.Clone(pl.all), func(p *place) bool { return !slices.Contains(counts, p) })
 }
 
-// decide makes the decision of the limits' outcomes: the deciding limit is, on denial, the one with the longest wait, on
-// admission the one with the least left; the first on a tie.
+// decide makes the decision of the limits' outcomes: the deciding limit is, on denial, the one with the longest
+// wait, on admission the one with the least left; the first on a tie.
 func (pl *plan) decide(allowed bool, at stint.Instant) stint.Decision {
 	d := stint.Decision{Allowed: allowed, At: at}
 	var decides *place

@@ -6,8 +6,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Fixed windows, counters and logs are lists of entries. A fixed window has one entry at most: the window that counts. A counter
-// has two: those of the current window and of the one before. Of a log, each request is an entry.
+// Fixed windows, counters and logs are lists of entries. A fixed window has one entry at most: the window that
+// counts. A counter has two: those of the current window and of the one before. Of a log, each request is an
+// entry.
 
 // leaves is the instant from which on an entry does not count.
 func (s *state) leaves(e entry) stint.Instant {
@@ -120,8 +121,8 @@ func (s *state) shed(n int64) (back int64) {
 	return back
 }
 
-// giveBack gives back permits of a hold, its newest part first: to the window with that start, if it still counts; of a log as
-// many of the oldest entries, while the part itself is active.
+// giveBack gives back permits of a hold, its newest part first: to the window with that start, if it still counts;
+// of a log as many of the oldest entries, while the part itself is active.
 func (s *state) giveBack(h *held, n int64) (back int64) {
 	for i := len(h.parts) - 1; i >= 0 && n > 0; i-- {
 		p := &h.parts[i]
