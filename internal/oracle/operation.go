@@ -230,7 +230,7 @@ func (t *transaction) take(verb stint.Verb, pl *plan) (allowed bool) {
 			p.now.charge(p.want, p.at, true)
 		case !allowed && verb == stint.Take && p.limit.CountDenied:
 			p.write = true
-			p.now.recordDenied(p.want, p.at)
+			p.now.enterDenied(p.want, p.at)
 			admitted := p.out.Allowed
 			t.ask(p)
 			p.out.Allowed = admitted

@@ -108,7 +108,7 @@ func (s *state) takeOver(limit stint.Limit, now stint.Instant) {
 			s.entries = nil
 			s.lose(func(entry) bool { return true })
 			if used > 0 {
-				s.record(used, now)
+				s.enter(used, now)
 			}
 		}
 	case stint.AlgorithmSlidingWindowLog:
@@ -168,7 +168,7 @@ func (s *state) charge(n int64, at stint.Instant, admitted bool) (part entry) {
 	if admitted && s.limit.Algorithm == stint.AlgorithmSlidingWindowLog {
 		s.last = at
 	}
-	return s.record(n, at)
+	return s.enter(n, at)
 }
 
 // settleBound is the largest amount that a charge or a refund counts with: what exceeds it has the same effect.

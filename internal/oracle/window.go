@@ -71,8 +71,8 @@ func (s *state) lose(gone func(entry) bool) {
 	}
 }
 
-// record counts n permits at an instant, and returns them as a part.
-func (s *state) record(n int64, at stint.Instant) entry {
+// enter counts n permits at an instant, and returns them as a part.
+func (s *state) enter(n int64, at stint.Instant) entry {
 	part := entry{start: at, permits: n}
 	last := len(s.entries) - 1
 	entries := slices.Clone(s.entries)
@@ -97,8 +97,8 @@ func (s *state) record(n int64, at stint.Instant) entry {
 	return part
 }
 
-// recordDenied records a request that was denied: the newest permits stay, as many as the limit.
-func (s *state) recordDenied(n int64, at stint.Instant) {
+// enterDenied counts a request that was denied: the newest permits stay, as many as the limit.
+func (s *state) enterDenied(n int64, at stint.Instant) {
 	s.charge(min(n, s.limit.Capacity), at, true)
 	over := -s.limit.Capacity
 	for _, e := range s.entries {
