@@ -34,10 +34,10 @@ type benchmark struct {
 	limits  []string
 	config  func() (config.Config, error)
 
-	target, addr, named, rule, domain, descriptor string
-	rate, against, page                           string
-	tls                                           bool
-	asked                                         description // that rules decide
+	target, addr, named, rule, domain, descriptor, url string
+	rate, against, page                                string
+	tls                                                bool
+	asked                                              description // that rules decide
 }
 
 // benchTargets are what may be asked, each with the flags that it has for itself.
@@ -46,6 +46,7 @@ var benchTargets = map[string]string{
 	"rest":    "server token policy timeout rule " + strings.Join(descriptionFlags, " "),
 	"rls":     "addr tls domain descriptor timeout",
 	"resp":    "addr tls token policy timeout",
+	"http":    "url timeout",
 }
 
 func benchCommand(p process) *cobra.Command {
@@ -60,7 +61,8 @@ func benchCommand(p process) *cobra.Command {
 			"  stint bench --limit token_bucket:100:10/s --target rest --policy api --rate 1000/s --keys 25\n" +
 			"  stint bench --limit token_bucket:100:10/s --target rest --rule login --method POST --path /login\n" +
 			"  stint bench --limit fixed_window:50:1s --target rls --addr 127.0.0.1:8081 --domain d --descriptor user\n" +
-			"  stint bench --limit token_bucket:100:10/s --target resp --addr 127.0.0.1:6390\n\n" +
+			"  stint bench --limit token_bucket:100:10/s --target resp --addr 127.0.0.1:6390\n" +
+			"  stint bench --limit token_bucket:100:10/s --target http --url http://127.0.0.1:3000/ --keys 1\n\n" +
 			"With --rule, a request of --method, --path and the like is what the rules decide. {key} in these is the\n" +
 			"key, as in --user {key}. Without --ip, each key has an address of its own.\n\n" +
 			"docs/bench.md explains the figures.",
@@ -69,7 +71,7 @@ func benchCommand(p process) *cobra.Command {
 	b := &benchmark{apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
 	flags := command.Flags()
 	flags.StringArrayVar(&b.limits, "limit", nil, "`LIMIT` to verify: ALGORITHM:PERMITS:RATE, where windows have a DURATION; N/DURATION, a sliding log; or as rules write it; several have to admit together")
-	flags.StringVar(&b.target, "target", "library", "`NAME` of what is asked: library (with --store), rest, rls or resp")
+	flags.StringVar(&b.target, "target", "library", "`NAME` of what is asked: library (with --store), rest, rls, resp or http")
 	flags.StringVar(&b.named, "policy", "", "`NAME` of the service's policy, whose limits --limit repeats; without one, resp asks by CL.THROTTLE")
 	flags.StringVar(&b.rule, "rule", "", "`ID` of the service's rule, whose limits --limit repeats, in place of --policy with rest")
 	b.asked.register(flags)
@@ -78,6 +80,7 @@ func benchCommand(p process) *cobra.Command {
 	}
 	flags.StringVar(&b.addr, "addr", "", "`HOST:PORT` of the service's listener for rls or resp")
 	flags.BoolVar(&b.tls, "tls", false, "speak TLS with the listener at --addr; its certificate is of an authority of the system, or of the file in SSL_CERT_FILE")
+	flags.StringVar(&b.url, "url", "", "`URL` of a handler that a limit stands before, with http: 429 is a denial, and {key} in it the key")
 	flags.StringVar(&b.domain, "domain", "bench", "`NAME` of the domain, with rls")
 	flags.StringVar(&b.descriptor, "descriptor", "key", "`NAME` of the descriptor whose value is the key, with rls")
 	flags.StringVar(&b.rate, "rate", "", "`RATE` at which requests are due, such as 5000/s, whenever they are answered (default: each caller asks again when it is answered)")
@@ -103,7 +106,7 @@ func benchCommand(p process) *cobra.Command {
 // prepare reads the flags.
 func (b *benchmark) prepare() (err error) {
 	if _, known := benchTargets[b.target]; !known {
-		return misused("--target is %q; allowed: library, rest, rls or resp", b.target)
+		return misused("--target is %q; allowed: library, rest, rls, resp or http", b.target)
 	}
 	have := map[string][]string{}
 	for _, target := range slices.Sorted(maps.Keys(benchTargets)) {
@@ -271,6 +274,13 @@ func (b *benchmark) open(ctx context.Context) (_ bench.Target, closing func(), e
 		return b.openStore(ctx)
 	case "rest":
 		return b.openREST()
+	case "http":
+		at, err := url.Parse(b.url)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+			return nil, nil, misused("--url is %q; allowed: http:// or https:// and a host, with --target http", b.url)
+		}
+		ask, closing := bench.URL(at, b.timeout)
+		return ask, closing, nil
 	}
 	if _, _, err := net.SplitHostPort(b.addr); err != nil {
 		return nil, nil, misused("--addr is %q; allowed: HOST:PORT of the service's listener for %s", b.addr, b.target)

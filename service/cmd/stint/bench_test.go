@@ -18,8 +18,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/bench"
 )
 
@@ -305,6 +309,32 @@ func TestBenchTLS(t *testing.T) {
 	}
 }
 
+// A handler of a program's own, behind httplimit's middleware: each key is a client of its own. Without the limit, requests
+// are admitted beyond it.
+func TestBenchHandler(t *testing.T) {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(30, stint.Per(1, time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: func(r *http.Request) (string, error) { return r.URL.Query().Get("user"), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	limited, bare := httptest.NewServer(limit.Wrap(handler)), httptest.NewServer(handler)
+	defer limited.Close()
+	defer bare.Close()
+	correct(t, benched(t, exitOK, "--target", "http", "--url", limited.URL+"/?user={key}"), false)
+	if f := benched(t, exitFailed, "--target", "http", "--url", bare.URL).Targets[0].Findings; f.Beyond == 0 || f.TooLittle > 0 {
+		t.Errorf("%+v", f)
+	}
+	failing := httptest.NewServer(http.NotFoundHandler())
+	defer failing.Close()
+	if r := benched(t, exitUnreachable, "--target", "http", "--url", failing.URL).Targets[0]; r.Failed != 600 || !strings.HasPrefix(r.Error, "status 404") {
+		t.Errorf("%d failed, %q", r.Failed, r.Error)
+	}
+}
+
 // An HTTP listener is no server of the Redis protocol.
 func TestBenchOfAnotherProtocol(t *testing.T) {
 	service, _ := start(t)
@@ -345,6 +375,8 @@ func TestBenchFlags(t *testing.T) {
 		{"--against", "redis://x", "--limit", "1/s", "--limit", "2/s"},
 		{"--token", "t"},
 		{"--tls"},
+		{"--url", "http://x/"},
+		{"--url", "x:1", "--target", "http"},
 		{"--rule", "r"},
 		{"--rule", "r", "--target", "rest", "--policy", "p"},
 		{"--user", "{key}", "--target", "rest", "--policy", "p"},

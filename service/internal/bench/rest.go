@@ -33,7 +33,6 @@ const (
 type rest struct {
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	addr    string
-	head    []byte // of a request, without its length
 	timeout time.Duration
 	rule    string   // that has to decide; "" if a policy does
 	owners  sync.Map // the first key of each client of the rule
@@ -78,6 +77,20 @@ func addressOf(key string) string {
 	return fmt.Sprintf("2001:db8:%x:%x::1", network>>16, network&0xffff)
 }
 
+// URL asks a handler that a limit stands before, by GET of a URL in which {key} stands for the key. Any status of 200 to 299
+// is an admission, and 429 a denial.
+func URL(at *url.URL, timeout time.Duration) (_ Target, closing func()) {
+	r := newREST(at, timeout)
+	head := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", strings.ReplaceAll(at.RequestURI(), "%7Bkey%7D", "{key}"), at.Host)
+	return func(ctx context.Context, key string) (Answer, error) {
+		status, text, err := r.send(ctx, []byte(strings.ReplaceAll(head, "{key}", url.PathEscape(key))))
+		if err == nil && status/100 != 2 && status != http.StatusTooManyRequests {
+			err = fmt.Errorf("status %d, %.100q", status, text)
+		}
+		return Answer{Allowed: status != http.StatusTooManyRequests}, err
+	}, r.close
+}
+
 func ask(base *url.URL, token, path, rule string, timeout time.Duration, bodyOf func(string) []byte) (_ Target, closing func()) {
 	request := http.Request{Header: http.Header{"Host": {base.Host}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}}
 	if token != "" {
@@ -89,27 +102,43 @@ func ask(base *url.URL, token, path, rule string, timeout time.Duration, bodyOf 
 	var head strings.Builder
 	_, _ = fmt.Fprintf(&head, "POST /%s HTTP/1.1\r\n", strings.TrimPrefix(base.JoinPath(path).RequestURI(), "/"))
 	_ = request.Header.Write(&head)
-	dialer, port := &net.Dialer{}, "80"
-	r := &rest{dial: dialer.DialContext, head: []byte(head.String()), timeout: timeout, rule: rule}
-	if base.Scheme == "https" {
-		port, r.dial = "443", (&tls.Dialer{NetDialer: dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext
-	}
-	r.addr = net.JoinHostPort(base.Hostname(), cmp.Or(base.Port(), port))
+	r := newREST(base, timeout)
+	r.rule = rule
 	return func(ctx context.Context, key string) (Answer, error) {
-		c, err := r.take(ctx)
+		body := bodyOf(key)
+		status, text, err := r.send(ctx, fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n%s", head.String(), len(body), body))
 		if err != nil {
 			return Answer{}, err
 		}
-		body := bodyOf(key)
-		_ = c.SetDeadline(time.Now().Add(timeout)) // if it fails, so does the rest
-		response, text, err := c.exchange(fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n%s", r.head, len(body), body))
-		if err != nil {
-			_ = c.Close()
-			return Answer{}, fmt.Errorf("no answer: %w", err)
-		}
-		r.give(c, response.Close)
-		return r.answer(key, response.StatusCode, text)
+		return r.answer(key, status, text)
 	}, r.close
+}
+
+// newREST asks the server of a URL of http or https.
+func newREST(at *url.URL, timeout time.Duration) *rest {
+	dialer, port := &net.Dialer{}, "80"
+	r := &rest{dial: dialer.DialContext, timeout: timeout}
+	if at.Scheme == "https" {
+		port, r.dial = "443", (&tls.Dialer{NetDialer: dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext
+	}
+	r.addr = net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), port))
+	return r
+}
+
+// send sends a request, and returns the answer's status and body.
+func (r *rest) send(ctx context.Context, request []byte) (status int, text []byte, err error) {
+	c, err := r.take(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	_ = c.SetDeadline(time.Now().Add(r.timeout)) // if it fails, so does the rest
+	response, text, err := c.exchange(request)
+	if err != nil {
+		_ = c.Close()
+		return 0, nil, fmt.Errorf("no answer: %w", err)
+	}
+	r.give(c, response.Close)
+	return response.StatusCode, text, nil
 }
 
 // exchange sends a request, once, and reads its answer.
