@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -22,7 +20,7 @@ func (e ReplyError) Error() string { return string(e) }
 // RedisError marks it as a reply, as go-redis does.
 func (ReplyError) RedisError() {}
 
-// A Wire is one connection that speaks RESP2 (https://redis.io/docs/latest/develop/reference/protocol-spec/).
+// A Wire is one connection of a client.
 // Replies come in the order of the commands. One goroutine may send while another receives.
 type Wire struct {
 	conn net.Conn
@@ -61,61 +59,19 @@ func (w *Wire) Close() error { return w.conn.Close() }
 
 // Send sends one command.
 func (w *Wire) Send(args ...string) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	_, err := io.WriteString(w.conn, text.String())
+	_, err := io.WriteString(w.conn, Command(args...))
 	return err
 }
 
 // Receive returns the next reply: a string, an int64, nil, or a []any of these, in which an error
 // stands as a [ReplyError]. An error in place of the whole reply is returned as the error.
 func (w *Wire) Receive() (any, error) {
-	reply, err := w.receive()
-	if failure, failed := reply.(ReplyError); failed {
-		return nil, failure
-	}
-	return reply, err
-}
-
-func (w *Wire) receive() (any, error) {
-	line, err := w.read.ReadString('\n')
+	reply, err := ReadReply(w.read)
 	if err != nil {
 		return nil, err
 	}
-	line = strings.TrimSuffix(line, "\r\n")
-	if line == "" {
-		return nil, errors.New("testredis: the server sent an empty line")
+	if reply.Kind == '-' {
+		return nil, ReplyError(reply.Text)
 	}
-	kind, line := line[0], line[1:]
-	switch kind {
-	case '+':
-		return line, nil
-	case '-':
-		return ReplyError(line), nil
-	case ':':
-		return strconv.ParseInt(line, 10, 64)
-	}
-	n, err := strconv.Atoi(line)
-	if err != nil || n < 0 {
-		return nil, err
-	}
-	switch kind {
-	case '$':
-		text := make([]byte, n+len("\r\n"))
-		_, err = io.ReadFull(w.read, text)
-		return string(text[:n]), err
-	case '*':
-		items := make([]any, n)
-		for i := range items {
-			if items[i], err = w.receive(); err != nil {
-				return nil, err
-			}
-		}
-		return items, nil
-	default:
-		return nil, fmt.Errorf("testredis: the server sent %q", string(kind)+line)
-	}
+	return reply.value(), nil
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -78,23 +77,12 @@ func hangUp(t testing.TB) (addr string, scripts *atomic.Int64) {
 		defer func() { _ = conn.Close() }()
 		in := bufio.NewReader(conn)
 		for {
-			var count, length int
-			if _, err := fmt.Fscanf(in, "*%d\r\n", &count); err != nil {
+			sent, err := testredis.ReadReply(in)
+			if err != nil || len(sent.Items) == 0 {
 				return
 			}
-			words := make([]string, count)
-			for i := range words {
-				if _, err := fmt.Fscanf(in, "$%d\r\n", &length); err != nil {
-					return
-				}
-				text := make([]byte, length+2)
-				if _, err := io.ReadFull(in, text); err != nil {
-					return
-				}
-				words[i] = strings.ToLower(string(text[:length]))
-			}
 			reply := "+OK\r\n"
-			switch words[0] {
+			switch strings.ToLower(sent.Items[0].Text) {
 			case "evalsha", "eval":
 				scripts.Add(1)
 				return

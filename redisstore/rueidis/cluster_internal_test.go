@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -132,9 +133,9 @@ func TestTakeArrivesOnce(t *testing.T) {
 					return slots(node.address)
 				case "SENTINEL":
 					host, port, _ := net.SplitHostPort(node.address)
-					return array(host, port)
+					return testredis.Command(host, port)
 				case "ROLE":
-					return array("master")
+					return testredis.Command("master")
 				default:
 					return "+OK\r\n"
 				}

@@ -2,14 +2,13 @@ package rueidis
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
 )
 
 // A fake is a server that replies as a test says, for what no real one does on demand.
@@ -65,10 +64,11 @@ func (f *fake) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	in := bufio.NewReader(conn)
 	for {
-		command, err := readCommand(in)
-		if err != nil {
+		sent, err := testredis.ReadReply(in)
+		if err != nil || len(sent.Items) == 0 {
 			return
 		}
+		command := sent.Words()
 		reply := "+PONG\r\n"
 		switch {
 		case command[0] == "HELLO" && f.mute:
@@ -88,44 +88,6 @@ func (f *fake) serve(conn net.Conn) {
 			return
 		}
 	}
-}
-
-// readCommand reads a command as clients send it, an array of bulk strings.
-func readCommand(in *bufio.Reader) ([]string, error) {
-	count, err := readLength(in, '*')
-	if err != nil || count < 1 {
-		return nil, io.ErrUnexpectedEOF
-	}
-	command := make([]string, count)
-	for i := range command {
-		length, err := readLength(in, '$')
-		if err != nil {
-			return nil, err
-		}
-		text := make([]byte, length+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return nil, err
-		}
-		command[i] = string(text[:length])
-	}
-	return command, nil
-}
-
-func readLength(in *bufio.Reader, kind byte) (int, error) {
-	line, err := in.ReadString('\n')
-	if err != nil || line[0] != kind {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
-}
-
-// array is an array reply of strings.
-func array(parts ...string) string {
-	reply := fmt.Sprintf("*%d\r\n", len(parts))
-	for _, part := range parts {
-		reply += fmt.Sprintf("$%d\r\n%s\r\n", len(part), part)
-	}
-	return reply
 }
 
 // eventually waits for a condition.

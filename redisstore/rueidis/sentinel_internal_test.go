@@ -21,7 +21,7 @@ func primaries(t *testing.T, n int) (all []*fake, asked []*atomic.Int64) {
 		var f *fake
 		f = newFake(t, func(command []string) string {
 			if command[0] == "ROLE" {
-				return array("master")
+				return testredis.Command("master")
 			}
 			count.Add(1)
 			return "+" + f.address + "\r\n"
@@ -51,7 +51,7 @@ func TestQuorum(t *testing.T) {
 				return "*-1\r\n"
 			}
 			host, port, _ := net.SplitHostPort(names[i].address)
-			return array(host, port)
+			return testredis.Command(host, port)
 		})
 		d.hosts = append(d.hosts, sentinel.address)
 	}

@@ -13,19 +13,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
 )
 
-// command is a command of the Redis protocol as it is sent.
-func command(args ...string) string {
-	text := fmt.Sprintf("*%d\r\n", len(args))
-	for _, arg := range args {
-		text += fmt.Sprintf("$%d\r\n%s\r\n", len(arg), arg)
-	}
-	return text
-}
-
 // pipeline is a command so many times.
-func pipeline(n int, args ...string) string { return strings.Repeat(command(args...), n) }
+func pipeline(n int, args ...string) string { return strings.Repeat(testredis.Command(args...), n) }
 
 // mostCommanded is how much memory the service may have while its listener of the Redis protocol is attacked.
 const mostCommanded = 512 << 20
@@ -133,7 +126,7 @@ func (s *service) command(ctx context.Context, from *net.Dialer, text string, ho
 		_ = tcp.SetWriteBuffer(16 << 10)
 	}
 	if !how.stranger {
-		if _, err = io.WriteString(conn, command("AUTH", token)); err != nil {
+		if _, err = io.WriteString(conn, testredis.Command("AUTH", token)); err != nil {
 			return
 		}
 	}
@@ -196,7 +189,7 @@ func (s *service) startCommands(t *testing.T) *innocent {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	in := bufio.NewReader(conn)
-	if _, err = io.WriteString(conn, command("AUTH", token)); err == nil {
+	if _, err = io.WriteString(conn, testredis.Command("AUTH", token)); err == nil {
 		_, err = in.ReadString('\n')
 	}
 	if err != nil {
@@ -219,7 +212,7 @@ func (i *innocent) command(conn net.Conn, in *bufio.Reader) bool {
 	begun := time.Now()
 	err := conn.SetDeadline(begun.Add(patience))
 	if err == nil {
-		_, err = io.WriteString(conn, command("STINT.CHECK", "innocent", "innocent"))
+		_, err = io.WriteString(conn, testredis.Command("STINT.CHECK", "innocent", "innocent"))
 	}
 	said := map[string]string{}
 	var line string

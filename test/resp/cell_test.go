@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
 )
 
 // tell tells each conversation to a service, one command after the other's reply, and to another one all at once.
@@ -127,7 +129,7 @@ func TestWaitAsTold(t *testing.T) {
 		w.expect("CL.THROTTLE k 0 2 3", "[1 1 0 2 2]")
 		until(t, "it is admitted", func() bool {
 			waited := time.Since(denied)
-			w.send(words("PTTL", "k"), words("EXISTS", "k"), words("CL.THROTTLE", "k", "0", "2", "3"))
+			w.send(testredis.Command("PTTL", "k"), testredis.Command("EXISTS", "k"), testredis.Command("CL.THROTTLE", "k", "0", "2", "3"))
 			left, exists, reply := w.reply(), w.reply(), w.reply()
 			switch {
 			case reply == "[0 1 0 -1 2]":
@@ -226,13 +228,13 @@ func TestTTLOfManyKeys(t *testing.T) {
 	wrong, unknown := 0, 0
 	var example string
 	for i := range keys {
-		w.send(words("CL.THROTTLE", fmt.Sprint("k", i), "9", "1", fmt.Sprint(1000*(1+i%2))))
+		w.send(testredis.Command("CL.THROTTLE", fmt.Sprint("k", i), "9", "1", fmt.Sprint(1000*(1+i%2))))
 		if reply := w.reply(); !matches(fmt.Sprintf("[0 10 9 -1 %d]", 1000*(1+i%2)), reply) {
 			t.Fatalf("key %d: %s", i, reply)
 		}
 	}
 	for i := range keys {
-		w.send(words("TTL", fmt.Sprint("k", i)))
+		w.send(testredis.Command("TTL", fmt.Sprint("k", i)))
 		var left int
 		reply := w.reply()
 		if strings.HasPrefix(reply, "ERR the key has a state, and this process does not know by which parameters") {

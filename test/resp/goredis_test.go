@@ -365,7 +365,7 @@ func TestLongPipeline(t *testing.T) {
 	if err := w.conn.SetDeadline(time.Now().Add(12 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	w.send(strings.Repeat(words("CL.THROTTLE", "a-key-of-a-client", "999999", "100", "1"), commands))
+	w.send(strings.Repeat(testredis.Command("CL.THROTTLE", "a-key-of-a-client", "999999", "100", "1"), commands))
 	for i := range commands {
 		if got := w.reply(); !strings.HasPrefix(got, "[0 1000000 ") {
 			t.Fatalf("reply %d is %s", i, got)

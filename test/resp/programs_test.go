@@ -66,7 +66,7 @@ func TestRedisCLI(t *testing.T) {
 		t.Errorf("on a terminal: %q", text)
 	}
 	// Mass insertion: the protocol itself, and then ECHO of a random text, which says that all of it was answered.
-	text = cli(t, s, strings.Repeat(words("CL.THROTTLE", "mass", "99999", "1", "3000"), 10_000), "--pipe")
+	text = cli(t, s, strings.Repeat(testredis.Command("CL.THROTTLE", "mass", "99999", "1", "3000"), 10_000), "--pipe")
 	if !strings.Contains(text, "errors: 0, replies: 10000") {
 		t.Errorf("--pipe: %s", text)
 	}

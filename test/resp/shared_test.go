@@ -117,7 +117,7 @@ func TestStoreFailure(t *testing.T) {
 			}
 			until(t, "the policy holds", func() bool { return matches(want, w.do("CL.THROTTLE k 15 30 3600")) })
 			// In a pipeline each command has its answer, and the connection stays open.
-			w.send(words("CL.THROTTLE", "k", "15", "30", "3600"), words("PING"), words("CL.THROTTLE", "k", "15", "30", "3600"), words("DEL", "k"))
+			w.send(testredis.Command("CL.THROTTLE", "k", "15", "30", "3600"), testredis.Command("PING"), testredis.Command("CL.THROTTLE", "k", "15", "30", "3600"), testredis.Command("DEL", "k"))
 			for _, s := range []said{{"CL.THROTTLE", want}, {"PING", "PONG"}, {"CL.THROTTLE", want}, {"DEL", "UNAVAILABLE .*"}} {
 				w.compare(s)
 			}

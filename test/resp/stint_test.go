@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/testredis"
 )
 
 // limits are policies and rules of a service. No window of a day ends within a test but at midnight; buckets get a permit
@@ -156,7 +158,7 @@ func TestStintCommandsInMulti(t *testing.T) {
 		w.expect(step.command, "QUEUED")
 		queued = append(queued, step)
 	}
-	w.send(words("EXEC"))
+	w.send(testredis.Command("EXEC"))
 	if n := w.array(); n != len(queued) {
 		t.Fatalf("EXEC answers %d commands of %d", n, len(queued))
 	}

@@ -7,10 +7,13 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
 )
 
 // patienceSeconds are the seconds that may pass between two steps of a test on a busy machine.
@@ -43,16 +46,6 @@ func dial(t *testing.T, s *service) *wire {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return &wire{t, conn, bufio.NewReader(conn)}
-}
-
-// words is a command as all clients write it: an array of bulk strings.
-func words(args ...string) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	return text.String()
 }
 
 // send sends commands at once.
@@ -89,14 +82,14 @@ func (w *wire) array() (n int) {
 // do carries out a command, which is written as words with spaces between them.
 func (w *wire) do(command string) string {
 	w.t.Helper()
-	w.send(words(strings.Fields(command)...))
+	w.send(testredis.Command(strings.Fields(command)...))
 	return w.reply()
 }
 
 // expect carries out a command, whose reply is to match a pattern from its beginning to its end.
 func (w *wire) expect(command, pattern string) {
 	w.t.Helper()
-	w.send(words(strings.Fields(command)...))
+	w.send(testredis.Command(strings.Fields(command)...))
 	w.compare(said{command, pattern})
 }
 
@@ -158,65 +151,34 @@ func (w *wire) ended() bool {
 }
 
 func (w *wire) next() (string, error) {
-	line, err := w.read.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	line, whole := strings.CutSuffix(line, "\r\n")
-	if !whole || line == "" {
-		return "", fmt.Errorf("the line %q is no reply", line)
-	}
-	kind, rest := line[0], line[1:]
-	switch kind {
-	case '+', '-':
-		return rest, nil
-	case ':':
-		_, err = strconv.ParseInt(rest, 10, 64)
-		return rest, err
-	case '_':
-		return "null", nil
-	case '#':
-		return map[string]string{"t": "true", "f": "false"}[rest], nil
-	}
-	n, err := strconv.Atoi(rest)
-	if err != nil {
-		return "", fmt.Errorf("the line %q is no reply", line)
-	}
-	if n < 0 {
-		return "null", nil
-	}
-	switch kind {
-	case '$':
-		text := make([]byte, n+2)
-		_, err = io.ReadFull(w.read, text)
-		if err == nil && string(text[n:]) != "\r\n" {
-			err = fmt.Errorf("the text %q has no end", text)
-		}
-		return strconv.Quote(string(text[:n])), err
-	case '*':
-		items, err := w.items(n)
-		return "[" + strings.Join(items, " ") + "]", err
-	case '%':
-		items, err := w.items(2 * n)
-		var pairs []string
-		for i := 0; i+1 < len(items); i += 2 {
-			pairs = append(pairs, items[i]+": "+items[i+1])
-		}
-		return "{" + strings.Join(pairs, " ") + "}", err
-	default:
-		return "", fmt.Errorf("the line %q is no reply", line)
-	}
+	reply, err := testredis.ReadReply(w.read)
+	return textOf(reply), err
 }
 
-func (w *wire) items(n int) (items []string, err error) {
-	for range n {
-		item, err := w.next()
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, item)
+// textOf is a reply as text.
+func textOf(r testredis.Reply) string {
+	var items []string
+	for _, item := range r.Items {
+		items = append(items, textOf(item))
 	}
-	return items, nil
+	switch r.Kind {
+	case '_':
+		return "null"
+	case '#':
+		return map[string]string{"t": "true", "f": "false"}[r.Text]
+	case '$':
+		return strconv.Quote(r.Text)
+	case '*':
+		return "[" + strings.Join(items, " ") + "]"
+	case '%':
+		var pairs []string
+		for pair := range slices.Chunk(items, 2) {
+			pairs = append(pairs, strings.Join(pair, ": "))
+		}
+		return "{" + strings.Join(pairs, " ") + "}"
+	default:
+		return r.Text
+	}
 }
 
 // until waits for something that will come.
