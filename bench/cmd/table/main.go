@@ -22,8 +22,19 @@ func main() {
 	part := flag.String("part", "all", "which rows to print: "+allParts())
 	dir := flag.String("results", "results", "the folder whose *.txt files to read, unless files are named")
 	strict := flag.Bool("strict", false, "end with status 1 when something is missed or was not measured")
+	pages := flag.String("figures", "", "write the tables of figures into the pages in the `FOLDER` instead, by what results/machine.txt names")
+	name := flag.Bool("machine", false, "print a line that names this machine instead, for results/machine.txt")
 	flag.Parse()
-	missed, err := run(os.Stdout, *part, *dir, flag.Args())
+	var missed int
+	var err error
+	switch {
+	case *name:
+		fmt.Println("machine:", machine())
+	case *pages != "":
+		err = writePages(*pages, *dir)
+	default:
+		missed, err = run(os.Stdout, *part, *dir, flag.Args())
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "table:", err)
 		os.Exit(1)
@@ -92,7 +103,7 @@ const (
 type row struct {
 	what     string
 	atMost   bool    // whether the bounds are upper ones
-	must     float64 // the bound
+	must     float64 // the bound; NaN for none
 	aim      float64 // NaN for none
 	measured float64 // NaN when it was not
 	unit     string
@@ -106,7 +117,7 @@ func (r row) verdict() string {
 		return unknown
 	case r.wrong:
 		return wrong
-	case r.atMost && r.measured <= r.must, !r.atMost && r.measured >= r.must:
+	case math.IsNaN(r.must), r.atMost && r.measured <= r.must, !r.atMost && r.measured >= r.must:
 		return reached
 	default:
 		return notReached

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/bench/internal/results"
 )
 
-// loads are those of cmd/redis whose checks every implementation must pass, in the order
+// loads are those of BenchmarkRedis whose checks every implementation must pass, in the order
 // of the table.
 var loads = []struct{ name, title string }{
 	{"hot", "one hot key"},
@@ -25,22 +25,18 @@ var loads = []struct{ name, title string }{
 	{"exhausted", "many keys that want more, Zipf 1.1"},
 }
 
-// pair is a row that compares stint with redis_rate in the same cells, in decisions per
-// second or, if that is the unit, in latency.
-func pair(set *results.Set, what, name, unit string, must, aim float64) row {
-	own, peer := set.Median(name+"/impl=stint", unit), set.Median(name+"/impl=redis_rate", unit)
+// pair is a row that compares stint with a peer in the same cells, in decisions per second or, if that is the unit, in
+// latency.
+func pair(set *results.Set, peer, title, name, unit string, must, aim float64) row {
+	own, other := set.Median(name+"/impl=stint", unit), set.Median(name+"/impl="+peer, unit)
 	r := row{
-		what:     what,
-		must:     must,
-		aim:      aim,
-		measured: own / peer,
-		unit:     "x",
-		wrong:    set.Max(name+"/impl=stint", "wrong") > 0,
+		what: "x " + peer + ": " + title, must: must, aim: aim, measured: own / other, unit: "x",
+		wrong: set.Max(name+"/impl=stint", "wrong") > 0,
+		from:  fmt.Sprintf("%.0f/s, %s %.0f/s", own, peer, other),
 	}
 	if r.atMost = unit == "p99-sec"; r.atMost {
-		r.from = fmt.Sprintf("%.2f ms, redis_rate %.2f ms", own*1e3, peer*1e3)
-	} else {
-		r.from = fmt.Sprintf("%.0f/s, redis_rate %.0f/s", own, peer)
+		r.what = "x " + peer + "'s p99: " + title
+		r.from = fmt.Sprintf("%.2f ms, %s %.2f ms", own*1e3, peer, other*1e3)
 	}
 	return r
 }
@@ -56,7 +52,10 @@ func onRedis(set *results.Set) (all []row) {
 		load      string
 		must, aim float64
 	}{{"hot", 20, 30}, {"zipf", 7, 10}, {"uniform", 5, 8}, {"policy", 6, 15}, {"denied", 100, 200}} {
-		all = append(all, pair(set, "x redis_rate: "+title[b.load]+", 512 callers", crowd(b.load), "decisions/s", b.must, b.aim))
+		all = append(all, pair(set, "redis_rate", title[b.load]+", 512 callers", crowd(b.load), "decisions/s", b.must, b.aim))
+	}
+	for _, load := range []string{"hot", "zipf", "uniform", "denied"} {
+		all = append(all, pair(set, "rueidislimiter", title[load]+", 512 callers", crowd(load), "decisions/s", none, none))
 	}
 	denied, lease := crowd("denied")+"/impl=stint", crowd("lease")+"/impl=stint"
 	all = append(all, row{
@@ -69,10 +68,10 @@ func onRedis(set *results.Set) (all []row) {
 		from: fmt.Sprintf("%.0f Redis commands per second", set.Median(lease, "commands/s")),
 	})
 	for _, load := range []string{"hot", "zipf", "uniform"} {
-		all = append(all, pair(set, "x redis_rate: "+title[load]+", one caller alone", "Redis/callers=1/load="+load, "decisions/s", 0.9, 1))
+		all = append(all, pair(set, "redis_rate", title[load]+", one caller alone", "Redis/callers=1/load="+load, "decisions/s", 0.9, 1))
 	}
 	for _, load := range []string{"hot", "zipf", "uniform"} {
-		all = append(all, pair(set, "x redis_rate's p99: "+title[load]+", 64 callers", "Redis/callers=64/load="+load, "p99-sec", 0.5, 1.0/3))
+		all = append(all, pair(set, "redis_rate", title[load]+", 64 callers", "Redis/callers=64/load="+load, "p99-sec", 0.5, 1.0/3))
 	}
 	peer := fmt.Sprintf("redis_rate %.0f B", set.Median("RedisMemory/impl=redis_rate", "B/client"))
 	return append(all, row{
@@ -110,7 +109,7 @@ func onClusters(set *results.Set) (all []row) {
 		})
 	}
 	for _, n := range []string{"1 primary", "2 primaries", "3 primaries"} {
-		all = append(all, pair(set, "x redis_rate per second of Redis's CPU: "+n+", 64 callers", "RedisCluster/load=uniform/callers=64/primaries="+n[:1], unit, 1, none))
+		all = append(all, pair(set, "redis_rate", "per second of Redis's CPU, "+n+", 64 callers", "RedisCluster/load=uniform/callers=64/primaries="+n[:1], unit, 1, none))
 	}
 	return all
 }
@@ -122,8 +121,8 @@ func behindNetworks(set *results.Set) (all []row) {
 			name := "RedisNetwork/load=uniform/delay=" + delay + "/callers=" + callers
 			title := strings.TrimSuffix(delay, "ms") + " ms of network delay, " + callers + " callers"
 			all = append(all,
-				pair(set, "x redis_rate: "+title, name, "decisions/s", 0.9, 1),
-				pair(set, "x redis_rate's p99: "+title, name, "p99-sec", 1.1, 1))
+				pair(set, "redis_rate", title, name, "decisions/s", 0.9, 1),
+				pair(set, "redis_rate", title, name, "p99-sec", 1.1, 1))
 		}
 	}
 	return all
@@ -180,12 +179,12 @@ func printCell(out io.Writer, set *results.Set, name, title, callers, impl strin
 		of("p50-sec")*1e3, of("p99-sec")*1e3, of("commands/s"), of("decisions/cpu-s"), set.Max(own, "errors"), of("others-%"), strings.Join(checks, ", "), verdict)
 }
 
-// rank puts stint and redis_rate first.
+// rank puts stint and those that it is compared with first.
 func rank(impl string) int {
-	if i := slices.Index([]string{"stint", "redis_rate"}, impl); i >= 0 {
+	if i := slices.Index([]string{"stint", "redis_rate", "rueidislimiter"}, impl); i >= 0 {
 		return i
 	}
-	return 2
+	return 3
 }
 
 // number is what a text says, in a unit of its own; 0 if it is no number and no duration.

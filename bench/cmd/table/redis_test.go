@@ -68,7 +68,7 @@ func TestClustersAndNetworksAreComparedWithRedisRate(t *testing.T) {
 		"cluster": {
 			"Redis CPU per decision, 3 primaries, of that with 1":               {"<= 1.25x", " 1.50x", "MISSED", "40000 per CPU second, with 1 60000"},
 			"Redis CPU per decision, 2 primaries, of that with 1":               {"not measured"},
-			"x redis_rate per second of Redis's CPU: 3 primaries, 64 callers":   {">= 1x", " 2x", " ok ", "40000/s, redis_rate 20000/s"},
+			"x redis_rate: per second of Redis's CPU, 3 primaries, 64 callers":  {">= 1x", " 2x", " ok ", "40000/s, redis_rate 20000/s"},
 			"uniform, primaries=3  64       stint       9000         1.50x":     {" 40000 ", "books", "ok"},
 			"uniform, primaries=3  64       redis_rate  6000         1x       ": {" 20000 "},
 		},

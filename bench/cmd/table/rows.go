@@ -17,6 +17,9 @@ var parts = map[string]func(*results.Set) []row{
 	"memory":     size,
 	"service":    served,
 	"middleware": behind,
+	"traces":     traced,
+	"envoy":      asEnvoy,
+	"resp":       asRedis,
 	"redis":      onRedis,
 	"cluster":    onClusters,
 	"network":    behindNetworks,
@@ -111,6 +114,56 @@ func behind(set *results.Set) (all []row) {
 		})
 	}
 	return all
+}
+
+// traced is what 1 % of traces cost the service.
+func traced(set *results.Set) []row {
+	used := func(impl string) float64 { return set.Median("Traces/impl="+impl, cpu) * 1e6 }
+	return []row{{
+		what: "processor time of a check with 1 % of traces, of that without", atMost: true, must: none, aim: none,
+		measured: used("on") / used("off"), unit: "x", from: fmt.Sprintf("%.1f us, without %.1f us", used("on"), used("off")),
+	}}
+}
+
+// cpu is the processor time of an answer.
+const cpu = "cpu-sec/op"
+
+// floors compares implementations with the one that decides nothing, by answers per second and processor time.
+func floors(set *results.Set, title, name, floor string, impls ...string) (all []row) {
+	rate := func(impl string) float64 { return set.Median(name+"/impl="+impl, "req/s") }
+	used := func(impl string) float64 { return set.Median(name+"/impl="+impl, cpu) * 1e6 }
+	for _, impl := range impls {
+		from := fmt.Sprintf("%.0f/s, %s %.0f/s", rate(impl), floor, rate(floor))
+		if p99 := set.Median(name+"/impl="+impl, "p99-sec"); !math.IsNaN(p99) {
+			from += fmt.Sprintf("; p99 %.2f ms, %.2f ms", 1e3*p99, 1e3*set.Median(name+"/impl="+floor, "p99-sec"))
+		}
+		all = append(all, row{
+			what: title + ": " + impl + ", share of the answers per second of " + floor, must: none, aim: none,
+			measured: 100 * rate(impl) / rate(floor), unit: "%", from: from,
+		}, row{
+			what: title + ": " + impl + ", processor time, of that of " + floor, atMost: true, must: none, aim: none,
+			measured: used(impl) / used(floor), unit: "x", from: fmt.Sprintf("%.2f us, %s %.2f us", used(impl), floor, used(floor)),
+		})
+	}
+	return all
+}
+
+func asEnvoy(set *results.Set) []row {
+	impls := []string{"stint", "reference", "reference_pipelined"}
+	return slices.Concat(
+		floors(set, "Envoy, memory, 64 in flight", "Envoy/store=memory/in_flight=64", "bare", "stint"),
+		floors(set, "Envoy, memory, 512 in flight", "Envoy/store=memory/in_flight=512", "bare", "stint"),
+		floors(set, "Envoy, Redis, 64 in flight", "Envoy/store=redis/in_flight=64", "bare", impls...),
+		floors(set, "Envoy, Redis, 512 in flight", envoyOnRedis, "bare", impls...),
+		floors(set, "Envoy, Redis, at a rate", "Envoy/store=redis/offered=7000", "bare", impls...),
+	)
+}
+
+func asRedis(set *results.Set) []row {
+	return slices.Concat(
+		floors(set, "pipelines of 64", "RESP/pipeline=64", "redis_get", "stint_throttle", "redis_evalsha"),
+		floors(set, "one by one", "RESP/pipeline=1", "redis_incr", "stint_throttle"),
+	)
 }
 
 // served is what the running service reaches.

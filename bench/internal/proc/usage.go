@@ -11,7 +11,7 @@ import (
 
 // CPUTime is the user and system time that processes have taken; 0 for what the system
 // does not tell, as only Linux does.
-func CPUTime(pids []int) (sum time.Duration) {
+func CPUTime(pids ...int) (sum time.Duration) {
 	for _, pid := range pids {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
@@ -26,7 +26,7 @@ func CPUTime(pids []int) (sum time.Duration) {
 
 // Busy is the time for which processors were busy, whoever kept them so; 0 for what the
 // system does not tell.
-func Busy(cpus []int) (sum time.Duration) {
+func Busy(cpus ...int) (sum time.Duration) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0

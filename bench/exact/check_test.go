@@ -1,0 +1,108 @@
+package exact
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// dawn is a time at which windows of a second and a permit's turn begin.
+const dawn = stint.Instant(1_767_225_600_000_000)
+
+// answers are what two processes got about one client under a bucket of 3 that gains
+// one permit a second: after dawn 3 and a denial, after a second one more.
+func answers() []report {
+	second := dawn.Add(time.Second)
+	return []report{
+		{Elapsed: time.Second, Clients: []*account{{
+			Decided:  decided(moment{At: dawn, Admitted: 2}, moment{At: second, Admitted: 1, Denied: 2, Until: dawn.Add(2 * time.Second)}),
+			Recalled: map[stint.Instant]*span{dawn.Add(2 * time.Second): {First: second + 1, Last: second + 999_999, Hits: 7}},
+		}}},
+		{Elapsed: time.Second, Clients: []*account{{
+			Decided: decided(moment{At: dawn + 5, Admitted: 1, Denied: 1, Until: second}),
+		}}},
+	}
+}
+
+func decided(moments ...moment) map[stint.Instant]*moment {
+	byTime := map[stint.Instant]*moment{}
+	for _, m := range moments {
+		byTime[m.At] = &m
+	}
+	return byTime
+}
+
+// Each fault in the answers is found.
+func TestCheckFindsFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil  func(first, second *account)
+		wants  []string // in the faults, in this order
+		models int64
+	}{
+		"none": {func(_, _ *account) {}, nil, 4},
+		"one more is admitted": {
+			func(_, b *account) { b.Decided[dawn+5].Admitted++ },
+			[]string{"the model admits 1"},
+			4,
+		},
+		"a write is lost and no request before denied": {
+			func(_, b *account) { b.Decided = decided(moment{At: dawn + 5, Admitted: 2}) },
+			[]string{"the model admits 1"},
+			4,
+		},
+		"a permit is lost": {
+			func(a, _ *account) { a.Decided[dawn].Admitted-- },
+			[]string{"a permit was lost"},
+			4,
+		},
+		"a wait is too long": {
+			func(_, b *account) { b.Decided[dawn+5].Until++ },
+			[]string{"by the model until"},
+			4,
+		},
+		"memory keeps a denial that ended": {
+			func(a, _ *account) { a.Recalled[dawn.Add(2*time.Second)].Last++ },
+			[]string{"denied from memory"},
+			4,
+		},
+		"memory knows what another process was told": {
+			func(_, b *account) {
+				b.Recalled = map[stint.Instant]*span{dawn.Add(2 * time.Second): {dawn.Add(time.Second), dawn.Add(time.Second), 1}}
+			},
+			[]string{"denied from memory"},
+			4,
+		},
+		"a process noticed something": {
+			func(a, _ *account) { a.Faults = []string{"strange"} },
+			[]string{"strange"},
+			4,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy, err := stint.NewPolicy("", stint.TokenBucket(3, stint.PerSecond(1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reports := answers()
+			c.spoil(reports[0].Clients[0], reports[1].Clients[0])
+			got := check(1, policy, reports)
+			if len(c.wants) == 0 && (got.decisions != 14 || got.remembered != 7 || got.admitted != 4) {
+				t.Errorf("%d decisions, %d from memory, %d admitted; want 14, 7 and 4", got.decisions, got.remembered, got.admitted)
+			}
+			if got.model != c.models {
+				t.Errorf("the model admits %d, want %d", got.model, c.models)
+			}
+			for _, want := range c.wants {
+				if !slices.ContainsFunc(got.faults, func(fault string) bool { return strings.Contains(fault, want) }) {
+					t.Errorf("faults %q, want %q among them", got.faults, want)
+				}
+			}
+			if len(c.wants) == 0 && len(got.faults) > 0 {
+				t.Errorf("faults %q, want none", got.faults)
+			}
+		})
+	}
+}

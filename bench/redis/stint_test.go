@@ -1,0 +1,99 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+)
+
+func newStint(ctx context.Context, o options, quotas []quota) (*subject, error) {
+	limits := make([]stint.Limit, len(quotas))
+	for i, q := range quotas {
+		limits[i] = stint.TokenBucket(q.Permits, stint.Per(q.Refill, q.Period)).WithMaxDebt(stint.NoDebt)
+		if q.Leased {
+			limits[i] = limits[i].WithLease(stint.LeaseAuto)
+		}
+	}
+	return newStintOf(ctx, o, limits)
+}
+
+// newStintOf is stint with any limits in place of quotas. It decides one limit through a
+// Limiter, as most users do, and several at once in one operation with several claims.
+func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject, error) {
+	scheme := "redis://"
+	if o.Cluster {
+		scheme = "redis-cluster://"
+	}
+	store, err := rueidis.OpenBare(
+		rueidis.Connection{URL: scheme + strings.Join(o.Addrs, ",")},
+		redisstore.Options{Now: o.Now},
+	)
+	if err != nil {
+		return nil, err
+	}
+	claims, limiters := make([]stint.Claim, len(limits)), make([]*stint.Limiter, len(limits))
+	err = store.Ping(ctx)
+	for i, limit := range limits {
+		claims[i].Permits = 1
+		if err == nil {
+			claims[i].Policy, err = stint.NewPolicy("quota"+strconv.Itoa(i), limit)
+		}
+		if err == nil {
+			limiters[i], err = stint.NewLimiter(stint.Config{Store: store, Policy: claims[i].Policy})
+		}
+	}
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	claim := func(quota int, key string) stint.Claim {
+		c := claims[quota]
+		c.Key = key
+		return c
+	}
+	takeOne := func(ctx context.Context, quota int, key string) (answer, error) {
+		d, err := limiters[quota].Allow(ctx, key)
+		return answer{Allowed: d.Allowed, Remaining: d.Remaining, At: d.At}, err
+	}
+	return &subject{
+		TakeOne: takeOne,
+		Take: func(ctx context.Context, keys []string) (answer, error) {
+			if len(keys) == 1 {
+				return takeOne(ctx, 0, keys[0])
+			}
+			op := stint.Op{Verb: stint.Take, Claim: claim(0, keys[0]), And: make([]stint.Claim, len(keys)-1)}
+			for i := range op.And {
+				op.And[i] = claim(i+1, keys[i+1])
+			}
+			d, err := store.Decide(ctx, op)
+			return answer{Allowed: d.Allowed, Remaining: d.Remaining, At: d.At}, err
+		},
+		Fill: func(ctx context.Context, quota int, keys []string) error {
+			for batch := range slices.Chunk(keys, fillBatch) {
+				ops, results := make([]stint.Op, len(batch)), make([]stint.Result, len(batch))
+				for i, key := range batch {
+					ops[i] = stint.Op{Verb: stint.Take, Claim: claim(quota, key)}
+				}
+				store.DecideAll(ctx, ops, results)
+				for i, r := range results {
+					if r.Err != nil {
+						return r.Err
+					}
+					if !r.Decision.Allowed {
+						return errFull(batch[i])
+					}
+				}
+			}
+			return nil
+		},
+		Close: func() error {
+			store.Close()
+			return nil
+		},
+	}, nil
+}
