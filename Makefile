@@ -138,6 +138,10 @@ gate: ## compare the speed with that of the commits in bench/BASELINE, in ROUNDS
 bench: ## measure against other limiters and print the ratios
 	@$(MAKE) -C bench bench
 
+.PHONY: figures
+figures: ## measure everything and write it into the tables of figures of the pages (over an hour); QUICK=1 tries that on copies
+	@$(MAKE) -C bench figures
+
 .PHONY: bench-redis
 bench-redis: ## measure against other limiters in Redis and print the ratios
 	@$(MAKE) -C bench bench-redis

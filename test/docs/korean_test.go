@@ -14,8 +14,13 @@ import (
 // follows is the first line of a Korean page: the English page that it translates, and which revision of it.
 var follows = regexp.MustCompile(`^<!-- 원문: (\S+) ([0-9a-f]{12}) -->\n`)
 
-// revision names what a page says, whatever the commit.
-func revision(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:12] }
+// figures are what `make figures` writes, into the translation, too.
+var figures = regexp.MustCompile(`(?s)(<!-- figures:\S+ -->).*?<!-- /figures -->`)
+
+// revision names what a page says, whatever the commit, and whatever was measured.
+func revision(text string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(figures.ReplaceAllString(text, "$1"))))[:12]
+}
 
 // koreanPages are the pages in Korean that translate one in English. The index translates none.
 func koreanPages(t *testing.T) map[string]string {
