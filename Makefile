@@ -139,7 +139,7 @@ bench: ## measure against other limiters and print the ratios
 	@$(MAKE) -C bench bench
 
 .PHONY: figures
-figures: ## measure everything and write it into the tables of figures of the pages (over an hour); QUICK=1 tries that on copies
+figures: ## measure everything and write it into the tables of figures of the pages (two hours); QUICK=1 tries that on copies
 	@$(MAKE) -C bench figures
 
 .PHONY: bench-redis
