@@ -35,7 +35,7 @@ func incr(r *rig) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.addr}, DisableCache: true})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func incr(r *rig) (*work, error) {
 	op := func(caller, i int) error {
 		return client.Do(r.ctx, client.B().Incr().Key(keys[(caller*1000+i)%len(keys)]).Build()).Error()
 	}
-	return &work{callers: 64, op: op, redis: server.ID(), close: client.Close}, nil
+	return &work{callers: 64, op: op, redis: server.id(), close: client.Close}, nil
 }
 
 // serveBare is a process of its own: a handler that decides nothing, and writes what the service writes of a check.

@@ -32,7 +32,7 @@ func shuffled(n int) []uint32 {
 	for i := range order {
 		order[i] = uint32(i)
 	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
+	random := rand.New(rand.NewPCG(1, 2))
 	random.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 	return order
 }
@@ -45,7 +45,7 @@ func orderOf(load string, n int) []uint32 {
 		return []uint32{0}
 	case "zipf":
 		order, rank := make([]uint32, 2*n), shuffled(n)
-		ranks := rand.NewZipf(rand.New(rand.NewPCG(3, 4)), 1.1, 1, uint64(n-1)) //nolint:gosec // the same each time
+		ranks := rand.NewZipf(rand.New(rand.NewPCG(3, 4)), 1.1, 1, uint64(n-1))
 		for i := range order {
 			order[i] = rank[ranks.Uint64()]
 		}

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/stint-go/stint/bench/internal/proc"
 )
 
 // A row is one kind of work.
@@ -44,7 +42,7 @@ type rig struct {
 	ctx      context.Context //nolint:containedctx // the program's own
 	stint    string
 	duration time.Duration
-	redis    *proc.Process
+	redis    *process
 	limiters int // that were made
 	closing  []func()
 }
@@ -56,16 +54,16 @@ func (r *rig) close() {
 }
 
 // redisServer starts the server that all rows share, once.
-func (r *rig) redisServer() (*proc.Process, error) {
+func (r *rig) redisServer() (*process, error) {
 	if r.redis != nil {
 		return r.redis, nil
 	}
-	server, err := proc.StartRedis(r.ctx, -1)
+	server, err := startRedis(r.ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.redis = server
-	r.closing = append(r.closing, func() { _ = server.Stop() })
+	r.closing = append(r.closing, func() { server.stop() })
 	return server, nil
 }
 

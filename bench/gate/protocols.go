@@ -10,8 +10,6 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/stint-go/stint/bench/internal/proc"
 )
 
 func serviceRows() []row {
@@ -34,16 +32,16 @@ descriptors:
 
 // envoy is calls of Envoy's rate limit service, on memory.
 func envoy(r *rig) (*work, error) {
-	server, err := proc.Start(
+	server, err := start(
 		r.ctx, map[string]string{"domains.yaml": domains}, r.stint, "serve", "--store", "memory://",
-		"--listen", "127.0.0.1:0", "--admin-listen", "off", "--grpc-listen", proc.Addr, "--envoy-config", "domains.yaml",
+		"--listen", "127.0.0.1:0", "--admin-listen", "off", "--grpc-listen", procAddr, "--envoy-config", "domains.yaml",
 	)
 	if err != nil {
 		return nil, err
 	}
-	client, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	client, err := grpc.NewClient(server.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		_ = server.Stop()
+		server.stop()
 		return nil, err
 	}
 	service := pb.NewRateLimitServiceClient(client)
@@ -60,23 +58,23 @@ func envoy(r *rig) (*work, error) {
 		}
 		return err
 	}
-	stop := func() { _ = client.Close(); _ = server.Stop() }
-	return &work{callers: len(requests), op: op, server: server.ID(), close: stop}, nil
+	stop := func() { _ = client.Close(); server.stop() }
+	return &work{callers: len(requests), op: op, server: server.id(), close: stop}, nil
 }
 
 // throttle is CL.THROTTLE in pipelines of 64 commands, on memory.
 func throttle(r *rig) (*work, error) {
 	const pipeline, answerLines = 64, 6
-	server, err := proc.Start(
+	server, err := start(
 		r.ctx, nil, r.stint, "serve", "--store", "memory://", "--listen", "127.0.0.1:0", "--admin-listen", "off",
-		"--resp-listen", proc.Addr,
+		"--resp-listen", procAddr,
 	)
 	if err != nil {
 		return nil, err
 	}
-	conns, err := dial(r, server.Addr, 8)
+	conns, err := dial(r, server.addr, 8)
 	if err != nil {
-		_ = server.Stop()
+		server.stop()
 		return nil, err
 	}
 	var commands strings.Builder
@@ -101,6 +99,6 @@ func throttle(r *rig) (*work, error) {
 		}
 		return nil
 	}
-	stop := func() { conns.close(); _ = server.Stop() }
-	return &work{callers: len(conns), counts: pipeline, op: op, server: server.ID(), close: stop}, nil
+	stop := func() { conns.close(); server.stop() }
+	return &work{callers: len(conns), counts: pipeline, op: op, server: server.id(), close: stop}, nil
 }

@@ -7,12 +7,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-
-	"github.com/stint-go/stint/bench/internal/proc"
 )
 
 const (
-	procAddr     = proc.Addr
 	checkPath    = "/api/v1/rate-limit/check?key=user:42&algorithm=TOKEN_BUCKET"
 	evaluatePath = "/api/v1/rate-limit/evaluate"
 	evaluateBody = `{"method":"GET","path":"/items/7","ip":"192.0.2.7"}`
@@ -52,24 +49,24 @@ const httpCallers = 64
 
 // requests starts a server and is requests for a path to it: by POST of evaluateBody, or else GET.
 func (r *rig) requests(path string, status int, files map[string]string, program string, args ...string) (*work, error) {
-	server, err := proc.Start(r.ctx, files, program, args...)
+	server, err := start(r.ctx, files, program, args...)
 	if err != nil {
 		return nil, err
 	}
-	request := "GET " + path + " HTTP/1.1\r\nHost: " + server.Addr + "\r\n\r\n"
+	request := "GET " + path + " HTTP/1.1\r\nHost: " + server.addr + "\r\n\r\n"
 	if path == evaluatePath {
 		request = fmt.Sprintf(
 			"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-			path, server.Addr, len(evaluateBody), evaluateBody,
+			path, server.addr, len(evaluateBody), evaluateBody,
 		)
 	}
-	conns, err := dial(r, server.Addr, httpCallers)
+	conns, err := dial(r, server.addr, httpCallers)
 	if err != nil {
-		_ = server.Stop()
+		server.stop()
 		return nil, err
 	}
 	// The client has no more than it must: what it costs is not measured, but takes from the same processors.
-	w := &work{callers: httpCallers, server: server.ID(), close: func() { conns.close(); _ = server.Stop() }}
+	w := &work{callers: httpCallers, server: server.id(), close: func() { conns.close(); server.stop() }}
 	w.op = func(caller, _ int) error { return conns[caller].ask(request, status) }
 	if err := conns[0].ask(request, http.StatusOK); err != nil { // which spends a bucket of one permit
 		w.close()

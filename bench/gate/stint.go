@@ -80,11 +80,11 @@ func bare(r *rig) (stint.Store, int, func(), error) {
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: "redis://" + server.Addr}, redisstore.Options{})
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: "redis://" + server.addr}, redisstore.Options{})
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	return store, server.ID(), store.Close, store.Ready(r.ctx)
+	return store, server.id(), store.Close, store.Ready(r.ctx)
 }
 
 func protected(r *rig) (stint.Store, int, func(), error) {
@@ -93,12 +93,12 @@ func protected(r *rig) (stint.Store, int, func(), error) {
 		return nil, 0, nil, err
 	}
 	store, err := rueidis.Open(
-		rueidis.Connection{URL: "redis://" + server.Addr}, redisstore.Options{}, failover.Config{Timeout: 10 * time.Second},
+		rueidis.Connection{URL: "redis://" + server.addr}, redisstore.Options{}, failover.Config{Timeout: 10 * time.Second},
 	)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	return store, server.ID(), store.Close, store.Ready(r.ctx)
+	return store, server.id(), store.Close, store.Ready(r.ctx)
 }
 
 // memory is takes in memory.

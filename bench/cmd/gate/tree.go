@@ -26,7 +26,7 @@ type tree struct {
 }
 
 // shared are the files of bench/gate that measure; the rest is written for the library of its commit.
-var shared = []string{"main.go", "measure.go", "keys.go", "floor.go", "service.go"}
+var shared = []string{"main.go", "measure.go", "process.go", "keys.go", "floor.go", "service.go"}
 
 // build makes the tree's programs in a folder. A commit that had no bench/gate yet is given that of this tree, with what
 // bench/gate/testdata has for its library.

@@ -81,11 +81,11 @@ func bare(r *rig) (stint.Store, int, func(), error) {
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr}, redisstore.Options{})
+	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.addr}, redisstore.Options{})
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	return store, server.ID(), store.Close, store.Ping(r.ctx)
+	return store, server.id(), store.Close, store.Ping(r.ctx)
 }
 
 // memory is takes in memory.
