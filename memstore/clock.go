@@ -35,6 +35,9 @@ func (s *Store) decidedTogether(shards []uint64) (now stint.Instant) {
 		return s.now()
 	}
 	now = s.readClock()
+	if len(shards) == 1 { // all are of one client
+		return s.shards[shards[0]].notBefore(now)
+	}
 	for _, i := range shards {
 		now = max(now, stint.Instant(s.shards[i].latest.Load()))
 	}

@@ -351,6 +351,10 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 		tried = algorithm.Peek
 	}
 	allowed := true
+	last := len(ops) - 1 // which needs to be asked no more; -1 where ways are to be chosen among
+	if ways != nil {
+		last = -1
+	}
 	way, found := 0, false // where the way begins, and whether one before it admits
 	for i := range ops {
 		p := &ops[i]
@@ -363,7 +367,11 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 			outs[i].Limit = p.limit.capacity // nobody is told more but what is left
 			continue
 		}
-		ops.apply(i, tried, now, p.permits, &outs[i])
+		ask := tried
+		if i == last && allowed {
+			ask = action // all others admit, so that asking is deciding
+		}
+		ops.apply(i, ask, now, p.permits, &outs[i])
 		if action == algorithm.Settle && !p.limit.settles() {
 			outs[i].Applied = p.asked // nothing is settled of a limit with a cost of its own
 		}
@@ -380,6 +388,7 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 	for i := range ops {
 		p := &ops[i]
 		switch {
+		case i == last && allowed: // it was carried out above
 		case allowed && action == algorithm.Take && (taken == nil || taken[i]):
 			ops.apply(i, algorithm.Take, now, p.permits, &outs[i])
 		case op.Verb == stint.Take && !allowed && p.limit.countDenied:
