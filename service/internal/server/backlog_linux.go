@@ -7,23 +7,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropNew makes the kernel drop the segments that ask a listening socket for a connection. Handshakes that have begun
-// end as usual, so the backlog only shrinks, and closing the socket when it is empty resets no connection. Clients
-// send such a segment again after a second and learn then that nobody listens.
+// maxTTL is the largest time to live of a packet. Systems send with 64 or 128, and routers count it down.
+const maxTTL = 255
+
+// dropNew makes the kernel drop the packets that ask a listening socket for a connection, since their time to live is
+// too short. Handshakes that have begun end as usual, so the backlog only shrinks, and closing the socket when it is
+// empty resets no connection. Clients send such a packet again after a second and learn then that nobody listens.
 //
-// A connection whose handshake ends later inherits the filter, which lets everything else pass.
-func dropNew(socket syscall.Conn) error {
-	const flags, syn, all = 13, 0x02, 0xffffffff // the byte of the flags in the header of TCP, and the one of them
-	filter := [...]unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
-		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: syn, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
-		{Code: unix.BPF_RET | unix.BPF_K, K: all},
-	}
+// A filter (SO_ATTACH_FILTER) would do the same, but some kernels refuse it to everybody but root.
+//
+// A connection whose handshake ends later inherits the bound; [keepAll] takes it away. A neighbour that sends with 255
+// still connects.
+func dropNew(socket syscall.Conn) error { return minTTL(socket, maxTTL) }
+
+// keepAll makes the kernel keep all packets of a connection that was accepted after dropNew. Until then it drops them,
+// and the client sends them again.
+func keepAll(socket syscall.Conn) error { return minTTL(socket, 0) }
+
+// minTTL sets the least time to live of the packets that a socket takes. A socket of IPv6 takes those of IPv4, too.
+func minTTL(socket syscall.Conn, ttl int) error {
 	return control(socket, func(fd int) error {
-		return unix.SetsockoptSockFprog(
-			fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]},
-		)
+		family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+		if err == nil && family == unix.AF_INET6 {
+			err = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_MINHOPCOUNT, ttl)
+		}
+		return errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_MINTTL, ttl))
 	})
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A slowListener accepts nothing before it is opened, as a process without a processor does.
@@ -37,65 +40,198 @@ func (l *slowListener) SyscallConn() (syscall.RawConn, error) {
 	return l.TCPListener.SyscallConn()
 }
 
-// A connection that the kernel made and the process did not accept yet when the service is stopped has its request
-// answered. No connection is made after it.
-func TestBacklogIsAnswered(t *testing.T) {
-	t.Parallel()
+// A stopping is a service that is stopped while it accepts no connections.
+type stopping struct {
+	*drained
+	listener *slowListener
+}
+
+// stopSlow stops a service. A request waits in its backlog, on the connection that it returns.
+func stopSlow(t *testing.T, with ...func(*Server)) (*stopping, net.Conn) {
 	ln, err := listen(t.Context(), "listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &slowListener{TCPListener: ln.(*net.TCPListener), opened: make(chan struct{}), closed: make(chan struct{}), asked: make(chan struct{})}
+	l := &slowListener{
+		TCPListener: ln.(*net.TCPListener),
+		opened:      make(chan struct{}), closed: make(chan struct{}), asked: make(chan struct{}),
+	}
 	l.close = sync.OnceValue(func() error { close(l.closed); return ln.Close() })
-	d := newDrained(t, func(c *Config) { c.AdminListen = "" }, func(s *Server) {
+	with = append(with, func(s *Server) {
 		s.listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
 	})
+	patient := func(c *Config) { c.AdminListen, c.DrainKeepAlive, c.DrainTimeout = "", time.Hour, time.Hour }
+	s := &stopping{newDrained(t, patient, with...), l}
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, "GET /actuator/info HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	d.stop()
-	looks := func() bool { // reports whether the socket is looked at before it is closed
-		select {
-		case <-l.asked:
-			return true
-		case <-l.closed:
-			return false
-		}
-	}
-	// The first look is the filter's. The last one begins after the one before it found the connection.
+	t.Cleanup(func() { _ = conn.Close() })
+	s.ask(conn)
+	s.stop()
+	// The first look is the one that drops what is new, or the first at the backlog. The last one begins after the one
+	// before it found the connection.
 	for range 4 {
-		if !looks() {
+		if !s.looks() {
 			t.Fatal("the listener is closed with a connection in its backlog")
 		}
 	}
-	late, err := (&net.Dialer{Timeout: 50 * time.Millisecond}).DialContext(t.Context(), "tcp", ln.Addr().String())
+	return s, conn
+}
+
+// looks reports whether the socket is looked at before it is closed.
+func (s *stopping) looks() bool {
+	select {
+	case <-s.listener.asked:
+		return true
+	case <-s.listener.closed:
+		return false
+	}
+}
+
+// accept lets the service accept connections, and ends when its listener is closed.
+func (s *stopping) accept() {
+	close(s.listener.opened)
+	for s.looks() {
+	}
+}
+
+func (s *stopping) ask(conn net.Conn) {
+	s.Helper()
+	if _, err := io.WriteString(conn, "GET /actuator/info HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// answered fails the test unless the request of the connection is answered, as its last one.
+func (s *stopping) answered(conn net.Conn) {
+	s.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK || !response.Close {
+		s.Errorf("%s, Close %t; want 200 with Connection: close", response.Status, response.Close)
+	}
+}
+
+// A connection that the kernel made and the process did not accept yet when the service is stopped has its request
+// answered. No connection is made after it.
+func TestBacklogIsAnswered(t *testing.T) {
+	t.Parallel()
+	s, conn := stopSlow(t)
+	addr := s.listener.Addr()
+	late, err := (&net.Dialer{Timeout: 50 * time.Millisecond}).DialContext(t.Context(), "tcp", addr.String())
 	if err == nil {
 		_ = late.Close()
 		t.Error("a connection is made while the service stops to accept")
 	} else if !os.IsTimeout(err) {
 		t.Error(err)
 	}
-	close(l.opened)
-	go func() {
-		for looks() {
-		}
-	}()
-	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	s.accept()
+	s.answered(conn)
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+	s.refuses(addr)
+}
+
+// Where the system goes on making connections, those are answered, too, and the listener is closed when none is left.
+func TestBacklogIsAnsweredWithoutHelp(t *testing.T) {
+	t.Parallel()
+	s, conn := stopSlow(t, func(s *Server) { s.dropNew = func(syscall.Conn) error { return errors.ErrUnsupported } })
+	addr := s.listener.Addr()
+	late, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK || !response.Close {
-		t.Errorf("%s, Close %t; want 200 with Connection: close", response.Status, response.Close)
-	}
-	if err := <-d.ended; err != nil {
+	defer func() { _ = late.Close() }()
+	s.ask(late)
+	s.accept()
+	s.answered(conn)
+	s.answered(late)
+	if err := <-s.ended; err != nil {
 		t.Error(err)
 	}
-	d.refuses(ln.Addr())
+	s.refuses(addr)
+}
+
+// A listener whose backlog is never empty is closed all the same.
+func TestBacklogIsNotAwaitedForever(t *testing.T) {
+	t.Parallel()
+	for name, with := range map[string]func(*Server){
+		"dropped": func(*Server) {},
+		"refused": func(s *Server) { s.dropNew = func(syscall.Conn) error { return errors.ErrUnsupported } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := stopSlow(t, with)
+			looks := 4
+			for s.looks() {
+				looks++
+			}
+			if looks < mostLooks || looks > mostLooks+1 {
+				t.Errorf("the socket is looked at %d times; want %d", looks, mostLooks)
+			}
+			if err := <-s.ended; err != nil {
+				t.Error(err)
+			}
+			s.refuses(s.listener.Addr())
+		})
+	}
+}
+
+// A connection that comes about after the service stopped to accept new ones, as one does whose handshake had begun,
+// has all of its packets kept.
+func TestLateConnectionIsAnswered(t *testing.T) {
+	t.Parallel()
+	s, conn := stopSlow(t)
+	// The client's packets are kept while the connection is made, and dropped after that.
+	passes := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TTL, maxTTL) })
+		return errors.Join(err, failed)
+	}}
+	late, err := passes.DialContext(t.Context(), "tcp", s.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Close() }()
+	err = control(late.(syscall.Conn), func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TTL, 64) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ask(late)
+	s.accept()
+	s.answered(conn)
+	s.answered(late)
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A socket of IPv6 makes no more connections of either version.
+func TestNothingNewOverIPv6(t *testing.T) {
+	t.Parallel()
+	ln, err := listen(t.Context(), "listen", "[::]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	if err := dropNew(ln.(syscall.Conn)); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		d := net.Dialer{Timeout: 50 * time.Millisecond}
+		conn, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			_ = conn.Close()
+			t.Errorf("%s: a connection is made", host)
+		}
+	}
 }

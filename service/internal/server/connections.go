@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,8 @@ type idleTracker struct {
 	tick    time.Duration
 	limits  [streaming + 1]int64 // of each state, in ticks; 0 is none
 	limiter connLimiter
+
+	stopping atomic.Bool // the kernel was told to make no more connections for the listener
 
 	now   atomic.Int64
 	mu    sync.Mutex
@@ -218,6 +221,9 @@ func (l limitedListener) Accept() (net.Conn, error) {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
+		}
+		if socket, ok := conn.(syscall.Conn); ok && l.tracker.stopping.Load() {
+			_ = keepAll(socket) // where nothing is dropped, nothing is to be done
 		}
 		tracked := &trackedConn{Conn: conn}
 		if l.tracker.admit(tracked) {

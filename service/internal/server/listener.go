@@ -249,7 +249,7 @@ func (s httpServer) Shutdown(ctx context.Context) error {
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // Linux filters plain sockets only, see dropNew
+	config.SetMultipathTCP(false) // dropNew knows plain sockets only
 	ln, err := config.Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -34,6 +34,7 @@ type Server struct {
 	config    Config
 	service   *service
 	listen    func(ctx context.Context, param, address string) (net.Listener, error) // replaced by tests
+	dropNew   func(socket syscall.Conn) error                                        // replaced by tests
 	started   atomic.Bool
 	listening chan struct{}
 	addr      net.Addr // set before listening is closed
@@ -50,7 +51,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config.Logger = clipLog(config.Logger)
-	s := &Server{config: config, listen: listen, listening: make(chan struct{})}
+	s := &Server{config: config, listen: listen, dropNew: dropNew, listening: make(chan struct{})}
 	service, err := newService(&s.config)
 	if err != nil {
 		return nil, err
@@ -237,7 +238,7 @@ func (s *Server) drain(listeners []*openListener, wait bool) error {
 	defer cancel()
 	var failed error
 	if wait {
-		failed = stopAccepting(ctx, listeners)
+		failed = s.stopAccepting(ctx, listeners)
 		s.awaitKept(ctx, listeners)
 	}
 	stopped := make(chan error, len(listeners))
@@ -259,27 +260,40 @@ func (s *Server) drain(listeners []*openListener, wait bool) error {
 // handshake is the time that a connection has to come about after the service stopped to accept new ones.
 const handshake = 200 * time.Millisecond
 
-// stopAccepting closes the listeners when every connection that the kernel has made for them is accepted: it resets
-// those that it finds in the backlog of a socket that is closed. Systems other than Linux can't be kept from making
-// more of them, so there the listeners are closed at once.
-func stopAccepting(ctx context.Context, listeners []*openListener) (failed error) {
-	var sockets []syscall.Conn
+// mostLooks bounds how often a backlog is looked at where the system goes on making connections: for 5 seconds.
+const mostLooks = 500
+
+// stopAccepting closes each listener when every connection that the kernel has made for it is accepted: it resets
+// those that it finds in the backlog of a socket that is closed. Where a system can't be kept from making more of
+// them, a backlog that is found empty may have one again when the socket is closed. Systems other than Linux do not say
+// what is in the backlog, so there the listeners are closed at once.
+func (s *Server) stopAccepting(ctx context.Context, listeners []*openListener) (failed error) {
+	dropped := false
 	for _, f := range listeners {
-		if f.socket != nil && dropNew(f.socket) == nil {
-			sockets = append(sockets, f.socket)
+		f.tracker.stopping.Store(true)
+		if f.socket != nil && s.dropNew(f.socket) == nil {
+			dropped = true
 		}
 	}
-	if len(sockets) > 0 {
+	if dropped {
 		_ = sleep.For(ctx, handshake) // then, or when time is over, the listeners are closed
 	}
-	for _, socket := range sockets {
-		for n, err := backlog(socket); n > 0 && err == nil && sleep.For(ctx, drainGap) == nil; n, err = backlog(socket) {
-		}
-	}
 	for _, f := range listeners {
+		if f.socket != nil {
+			awaitBacklog(ctx, f.socket)
+		}
 		failed = errors.Join(failed, f.listener.Close())
 	}
 	return failed
+}
+
+// awaitBacklog waits until a listening socket has no connection that was not accepted, for mostLooks at most.
+func awaitBacklog(ctx context.Context, socket syscall.Conn) {
+	for range mostLooks {
+		if n, err := backlog(socket); n == 0 || err != nil || sleep.For(ctx, drainGap) != nil {
+			return
+		}
+	}
 }
 
 // awaitKept waits until the connections are gone, as each is after its next answer, for DrainKeepAlive at most.
