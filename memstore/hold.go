@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/keyhash"
 )
 
 // hold is a reservation, and after it has ended the memory of that. Its shard of ids is locked while it is used; what
@@ -73,7 +73,7 @@ type holdOp struct {
 
 // decideHold carries out a Reserve, a Commit or a Cancel: with the id locked, and the shards of all its states.
 func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
-	ids := &s.ids[maphash.String(s.seed, op.Hold.ID)%idShards]
+	ids := &s.ids[keyhash.String(s.seed, op.Hold.ID)%idShards]
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	known := ids.find(op.Hold.ID)

@@ -23,12 +23,12 @@ package memstore
 
 import (
 	"fmt"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/waiters"
 )
 
@@ -60,7 +60,7 @@ type Config struct {
 // closing.
 type Store struct {
 	shards [shardCount]shard
-	seed   maphash.Seed
+	seed   keyhash.Seed
 	now    func() stint.Instant
 	anchor time.Time // for the clock
 	origin stint.Instant
@@ -91,7 +91,7 @@ type Store struct {
 // New makes an empty store.
 func New(config Config) *Store {
 	s := &Store{
-		seed:     maphash.MakeSeed(),
+		seed:     keyhash.MakeSeed(),
 		now:      config.Now,
 		maxBytes: config.MaxBytes,
 		versions: map[versionKey]*limitVersion{},

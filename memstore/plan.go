@@ -1,12 +1,12 @@
 package memstore
 
 import (
-	"hash/maphash"
 	"strconv"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/keyhash"
 )
 
 // plan is a policy as this store decides it; it is kept with the policy.
@@ -70,7 +70,7 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		) + " " + strconv.Itoa(
 			len(limit.Name),
 		) + " " + limit.Name + policy.Name()
-		l.tag = maphash.String(s.seed, identity) >> shardBits
+		l.tag = keyhash.String(s.seed, identity) >> shardBits
 		s.register(limit, l)
 	}
 	if l := &p.limits[0]; len(p.limits) == 1 && l.log == nil && l.places == nil && p.fault == nil {

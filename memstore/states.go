@@ -1,10 +1,9 @@
 package memstore
 
 import (
-	"hash/maphash"
-
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/keyhash"
 )
 
 // hash identifies a key under a limit. Its upper bits choose the shard and are of
@@ -13,7 +12,7 @@ func (s *Store) hash(key string, l *limit) uint64 {
 	return l.stateHash(s.keyHash(key))
 }
 
-func (s *Store) keyHash(key string) uint64 { return maphash.String(s.seed, key) }
+func (s *Store) keyHash(key string) uint64 { return keyhash.String(s.seed, key) }
 
 // stateHash is hash, of a key whose hash is known. It is never 0, which an empty slot has.
 func (l *limit) stateHash(keyHash uint64) uint64 { return max(1, keyHash^l.tag) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waiters"
 )
@@ -36,7 +37,8 @@ import (
 // server would admit, until its RetryAfter at the latest. It is never the other way
 // round.
 type denialCache struct {
-	seed        maphash.Seed
+	seed        keyhash.Seed // of shards
+	claimsSeed  maphash.Seed
 	maxPerShard int
 	now         func() time.Duration
 
@@ -88,7 +90,8 @@ func (d *denial) covers(claim *stint.Claim, claimsHash uint64) bool {
 
 func newDenialCache(size int, now func() time.Duration) *denialCache {
 	return &denialCache{
-		seed:          maphash.MakeSeed(),
+		seed:          keyhash.MakeSeed(),
+		claimsSeed:    maphash.MakeSeed(),
 		maxPerShard:   max(1, size/denialShards),
 		now:           now,
 		onPolicyReset: func(string) {},
@@ -97,7 +100,7 @@ func newDenialCache(size int, now func() time.Duration) *denialCache {
 }
 
 func (c *denialCache) shard(client string) *denialShard {
-	return &c.shards[maphash.String(c.seed, client)%denialShards]
+	return &c.shards[keyhash.String(c.seed, client)%denialShards]
 }
 
 // denialCacheable reports whether an operation's denial may come from the cache or be kept.
@@ -159,7 +162,7 @@ func (c *denialCache) waysDenied(op *stint.Op, hash uint64, now time.Duration) (
 // hash hashes the claims of an operation of several.
 func (c *denialCache) hash(op *stint.Op) uint64 {
 	var h maphash.Hash
-	h.SetSeed(c.seed)
+	h.SetSeed(c.claimsSeed)
 	for i := range op.Claims() {
 		maphash.WriteComparable(&h, *op.NthClaim(i))
 	}

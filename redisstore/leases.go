@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"hash/maphash"
 	"iter"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keyhash"
 )
 
 // leases are the permits that this process has leased, by limit and client. docs/redis.md says
@@ -23,7 +23,7 @@ type leases struct {
 	store  *Store
 	time   time.Duration // V
 	clock  func() time.Duration
-	seed   maphash.Seed
+	seed   keyhash.Seed
 	shards [leaseShards]atomic.Pointer[[]*lease] // copied to be changed, so that finding takes no lock
 	count  atomic.Int64
 
@@ -58,7 +58,7 @@ func newLeases(s *Store) *leases {
 		store: s,
 		time:  s.options.LeaseTime,
 		clock: s.uptime(),
-		seed:  maphash.MakeSeed(),
+		seed:  keyhash.MakeSeed(),
 		stop:  make(chan struct{}),
 	}
 	ls.life, ls.end = context.WithCancel(s.life)
@@ -133,7 +133,7 @@ func (ls *leases) of(limit *limit, op *stint.Op) *lease {
 }
 
 func (ls *leases) shard(client string) *atomic.Pointer[[]*lease] {
-	return &ls.shards[maphash.String(ls.seed, client)%leaseShards]
+	return &ls.shards[keyhash.String(ls.seed, client)%leaseShards]
 }
 
 // find finds a lease without a lock.

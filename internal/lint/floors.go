@@ -146,6 +146,7 @@ var folders = []folder{
 	}},
 
 	{path: "internal/clip", floor: 0},
+	{path: "internal/keyhash", floor: -1},
 	{path: "internal/sleep", floor: -1},
 	{path: "internal/waitqueue", floor: -1},
 	{path: "internal/waiters", floor: -1},
@@ -157,6 +158,7 @@ var folders = []folder{
 	// Helpers of tests.
 	{path: "internal/lint", floor: 0, testsOnly: true},
 	{path: "internal/testredis", floor: 0, testsOnly: true},
+	{path: "internal/testseed", floor: 0, testsOnly: true},
 	{path: "internal/testconn", floor: 3, also: []string{"internal/testredis"}, testsOnly: true},
 	{path: "internal/testrules", floor: 1, also: []string{"rules"}, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "internal/testtraffic", floor: 0, testsOnly: true},

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/internal/testseed"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
@@ -271,7 +272,7 @@ func TestReserveExact(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.start(t)
 			s.TB = t
-			r := &reserveRun{T: t, url: s.url, seed: uint64(time.Now().UnixNano())}
+			r := &reserveRun{T: t, url: s.url, seed: testseed.Seed()}
 			t.Logf("seed %d", r.seed)
 			r.hammer(func() { c.strike(s) })
 			r.check(c.loses)

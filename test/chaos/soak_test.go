@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/internal/testseed"
 )
 
 // shortSoak is as long as the soak lasts beside all other tests. What those keep a call waiting for says nothing about the
@@ -27,7 +28,7 @@ func timed() bool { return *soakFor > shortSoak }
 
 var (
 	soakFor  = flag.Duration("soak", shortSoak, "how `long` the soak lasts; above 5s, how long calls take is checked")
-	soakSeed = flag.Uint64("seed", 0, "what the soak draws its faults and its load by; 0 draws a `number`")
+	soakSeed = flag.Uint64("seed", 0, "what the soak draws its faults and its load by; 0 is SEED of the environment, or draws a `number`")
 )
 
 // What may grow between the first rounds and any later one.
@@ -50,7 +51,7 @@ var soakFaults = []string{
 func TestSoak(t *testing.T) {
 	seed := *soakSeed
 	if seed == 0 {
-		seed = rand.Uint64()
+		seed = testseed.Seed()
 	}
 	t.Logf("a soak of %v; again with -soak %v -seed %d", *soakFor, *soakFor, seed)
 	s := soakSite(t)

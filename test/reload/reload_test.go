@@ -2,7 +2,6 @@ package reload_test
 
 import (
 	"flag"
-	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/internal/testseed"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -19,7 +19,7 @@ import (
 
 var (
 	length  = flag.Duration("for", 0, "how `long` the full size goes on; 0 is a small size, bounded by its decisions")
-	seed    = flag.Uint64("seed", 0, "what is drawn by; 0 draws a `number`")
+	seed    = flag.Uint64("seed", 0, "what is drawn by; 0 is SEED of the environment, or draws a `number`")
 	inRedis = flag.Bool("redis", false, "keep the state of the full size in a real Redis")
 )
 
@@ -36,7 +36,7 @@ func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	n := *seed
 	if n == 0 {
-		n = rand.Uint64()
+		n = testseed.Seed()
 	}
 	t.Logf("again with -seed %d", n)
 	return n

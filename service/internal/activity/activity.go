@@ -12,12 +12,12 @@ package activity
 
 import (
 	"context"
-	"hash/maphash"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/promlimit"
 )
@@ -88,7 +88,7 @@ const (
 // and 32 MiB more for recent decisions.
 type Recorder struct {
 	config Config
-	seed   maphash.Seed
+	seed   keyhash.Seed
 	secret [32]byte // by which clients are masked
 	hub    hub
 	shared shared
@@ -112,7 +112,7 @@ func New(config Config) *Recorder {
 	if config.KeyPrefix == "" {
 		config.KeyPrefix = "rate_limiter"
 	}
-	r := &Recorder{config: config, seed: maphash.MakeSeed()}
+	r := &Recorder{config: config, seed: keyhash.MakeSeed()}
 	r.identify()
 	r.rules.init()
 	r.heaviest.init()
@@ -128,8 +128,8 @@ func New(config Config) *Recorder {
 // texts of Rule, Class and Reason, and copies of the others.
 func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
 	client := e.Claim.Key[:min(len(e.Claim.Key), maxClient)]
-	hash := maphash.String(r.seed, client)
-	key := hash ^ maphash.String(r.seed, e.Rule)
+	hash := keyhash.String(r.seed, client)
+	key := hash ^ keyhash.String(r.seed, e.Rule)
 	second, outcome := uint32(e.At/1e6), outcomeOf(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,10 +2,10 @@ package activity
 
 import (
 	"encoding/binary"
-	"hash/maphash"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/keyhash"
 )
 
 const (
@@ -132,7 +132,7 @@ type Held struct {
 	// Sample says what the decisions are of.
 	Sample Sample
 
-	seed     maphash.Seed
+	seed     keyhash.Seed
 	segments []segment // to which is added behind what is held here
 }
 
@@ -159,7 +159,7 @@ func (h *Held) Each(yield func(Decision) bool) { h.each(h.sampled, yield) }
 
 // of yields the decisions of a client, as Each does, and reports whether it is sampled.
 func (h *Held) of(client string, yield func(Decision) bool) (sampled bool) {
-	hash := maphash.String(h.seed, client)
+	hash := keyhash.String(h.seed, client)
 	if sampled = h.sampled(hash); sampled {
 		h.each(
 			func(other uint64) bool { return other == hash },

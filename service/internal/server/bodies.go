@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"hash/maphash"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -47,7 +47,7 @@ func leastBodyMemory(size, head int64) int64 { return 4*size + 16*head + 4*bodyC
 type bodyBudget struct {
 	most    int64
 	fair    bool
-	seed    maphash.Seed
+	seed    keyhash.Seed
 	held    atomic.Int64 // at most most, plus charges that are about to be taken back
 	clients [bodyAccounts]atomic.Int64
 	chunks  sync.Pool // of *[bodyChunk]byte
@@ -59,7 +59,7 @@ type bodyBudget struct {
 
 func newBodyBudget(most int64, fair bool, refused prometheus.Counter, logger *slog.Logger) *bodyBudget {
 	return &bodyBudget{
-		most: most, fair: fair, seed: maphash.MakeSeed(), chunks: sync.Pool{New: func() any { return new([bodyChunk]byte) }},
+		most: most, fair: fair, seed: keyhash.MakeSeed(), chunks: sync.Pool{New: func() any { return new([bodyChunk]byte) }},
 		refused: refused, lines: logsampler.New(1, time.Minute, nil), logger: logger,
 	}
 }
@@ -115,13 +115,17 @@ func (b *bodyBudget) add(account *atomic.Int64, n int64) (held, own int64) {
 	return b.held.Add(n), account.Add(n)
 }
 
+func (b *bodyBudget) accountOf(client string) *atomic.Int64 {
+	return &b.clients[keyhash.String(b.seed, client)%bodyAccounts]
+}
+
 // errBodyMemory says that a body's memory can't be had.
 var errBodyMemory = errors.New("stint: no memory for a body")
 
 // read reads a body to its end and charges it to a client, with the memory that the request uses
 // besides. What it returns is released when the request is answered. The error is errBodyMemory, or from's.
 func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, error) {
-	read := body{budget: b, account: &b.clients[maphash.String(b.seed, client)%bodyAccounts]}
+	read := body{budget: b, account: b.accountOf(client)}
 	if !read.charge(besides) {
 		return body{}, b.refuse(&read)
 	}

@@ -8,7 +8,6 @@ package resp
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
@@ -108,7 +108,7 @@ func New(config Config) *Server {
 	s := &Server{config: config, conns: map[*conn]struct{}{}}
 	s.batches.New = func() any { return &batch{} }
 	s.replies.New = func() any { return new([]byte) }
-	s.throttles.seed = maphash.MakeSeed()
+	s.throttles.seed = keyhash.MakeSeed()
 	s.commands = s.table()
 	return s
 }

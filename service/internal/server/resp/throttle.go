@@ -2,13 +2,13 @@ package resp
 
 import (
 	"fmt"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -42,7 +42,7 @@ type throttles struct {
 	// seen is what keys were taken of with last: each slot has the hash of a key, but for its last bits, which are a
 	// throttle's number. TTL says by these how long a state lasts.
 	seen [seenSlots]atomic.Uint64
-	seed maphash.Seed
+	seed keyhash.Seed
 }
 
 // of finds a throttle. Their number is bounded, since anybody may ask with any parameters.
@@ -78,7 +78,7 @@ func (t *throttles) of(p parameters) (*throttle, error) {
 }
 
 func (t *throttles) slot(key string) (slot *atomic.Uint64, hash uint64) {
-	hash = maphash.String(t.seed, key)
+	hash = keyhash.String(t.seed, key)
 	return &t.seen[hash%seenSlots], hash &^ numberBits
 }
 
