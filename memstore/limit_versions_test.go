@@ -41,7 +41,7 @@ func (s *Store) counts() (versions, ids int) {
 // collected collects garbage until the condition holds.
 func collected(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); {
+	for deadline := time.Now().Add(5 * time.Minute); !condition(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)
 		}

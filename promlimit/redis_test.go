@@ -43,7 +43,7 @@ func askOnce(t *testing.T, c *promlimit.RedisCollector) map[string]float64 {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
 	series := map[string]float64{}
-	for deadline := time.Now().Add(10 * time.Second); len(series) == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); len(series) == 0 && time.Now().Before(deadline); {
 		for name, family := range families(t, registry) {
 			for _, metric := range family.GetMetric() {
 				labels := []string{name}

@@ -20,7 +20,7 @@ import (
 // until waits for a condition to come true.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	deadline, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -69,7 +69,7 @@ func (r *running) put(text string) {
 // waitFor waits for a line of the log, and returns the part of it in parentheses.
 func (r *running) waitFor(pattern string) string {
 	r.t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(5 * time.Minute)
 	for {
 		select {
 		case line := <-r.lines:

@@ -15,7 +15,7 @@ import (
 
 // What a program needs for production: a store that answers, by default by admitting, while Redis can't be reached.
 func ExampleOpen() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
@@ -56,7 +56,7 @@ func ExampleNew() {
 		return
 	}
 	defer store.Close()
-	ready, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ready, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := store.Ready(ready); err != nil {
 		fmt.Println(err)

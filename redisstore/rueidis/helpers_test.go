@@ -93,7 +93,7 @@ func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	wait(t, 20*time.Second, what, condition)
+	wait(t, 5*time.Minute, what, condition)
 }
 
 func wait(t *testing.T, patience time.Duration, what string, condition func() bool) {

@@ -85,7 +85,7 @@ func (c *crowd) take(key int) {
 // well waits until every key is decided again.
 func (c *crowd) well() {
 	c.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for i, key := range c.keys {
 		for {
 			ctx, cancel := context.WithTimeout(c.t.Context(), shortPatience)
@@ -105,7 +105,7 @@ func (c *crowd) well() {
 // seconds does nothing for 30.
 func takenOver(t *testing.T, has func() bool) {
 	t.Helper()
-	deadline, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	deadline, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

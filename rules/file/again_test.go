@@ -34,7 +34,7 @@ func TestSourceTakesAgain(t *testing.T) {
 	}()
 	expect := func(what, want string) {
 		t.Helper()
-		late, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		late, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		select {
 		case got := <-heard:

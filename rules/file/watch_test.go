@@ -48,7 +48,7 @@ func watch(t *testing.T, source file.Source) watched {
 // next waits for what the source tells next, which has to contain a text.
 func (w watched) next(want string) {
 	w.t.Helper()
-	deadline, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	deadline, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
 	select {
 	case got := <-w.told:
@@ -63,7 +63,7 @@ func (w watched) next(want string) {
 // until waits for rules, whatever is told of the moment in which there are none.
 func (w watched) until(want string) {
 	w.t.Helper()
-	deadline, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	deadline, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
 	for got := ""; got != want; {
 		select {

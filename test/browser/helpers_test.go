@@ -27,7 +27,7 @@ const (
 	reader = "fedcba9876543210fedcba9876543210"
 
 	// patience is how long a test waits for what should come at once.
-	patience = 60 * time.Second
+	patience = 5 * time.Minute
 )
 
 var program string // stint, built once

@@ -68,7 +68,7 @@ type site struct {
 }
 
 // patience is how long a condition may take to come true.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // until waits for a condition.
 func until(t testing.TB, what string, holds func() bool) {

@@ -83,7 +83,7 @@ func start(t *testing.T, patterns []string, program string, args ...string) []st
 }
 
 // patience is how long a test waits for what should come soon.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 const adminToken = "a-token-that-the-test-knows"
 

@@ -109,7 +109,7 @@ func nginx(t *testing.T, address, servers string) {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		<-ended
 	})
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for poll := time.NewTicker(5 * time.Millisecond); ; {
 		if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); err == nil {
 			_ = conn.Close()

@@ -61,7 +61,7 @@ func TestRedisConf(t *testing.T) {
 	}
 	server.Restart(t)
 	var decision stint.Decision
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(5 * time.Minute); ; {
 		if decision, err = limiter.Peek(t.Context(), "ann"); err == nil || time.Now().After(end) {
 			break
 		}
@@ -147,7 +147,7 @@ policies:
 	} {
 		expectLines(t, step.command, s.shell(t, step.command), step.answer)
 	}
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(5 * time.Minute); ; {
 		shared, err := redis.Do("EXISTS", "rate_limiter:activity")
 		if err != nil || time.Now().After(end) {
 			t.Fatal("the traffic is not shared: ", err)

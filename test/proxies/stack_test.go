@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a test waits for what should come at once.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // built is the folder with the programs, in the environment of the tests' own process.
 const built = "PROXIES_TEST_BIN"

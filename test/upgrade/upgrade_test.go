@@ -44,7 +44,7 @@ policies:
 var policyNames = []string{"bucket", "queue", "window", "log", "counter", "both"}
 
 // patience is how long a test waits for what should come soon.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // build builds the program of a folder.
 func build(t *testing.T, folder string) string {

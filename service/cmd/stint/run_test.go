@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what should come at once.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 var addrPattern = regexp.MustCompile(`level=INFO msg=listening service=http addr=(\S+)`)
 

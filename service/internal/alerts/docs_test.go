@@ -65,7 +65,7 @@ func TestInbox(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { sender.Run(ctx); close(ended) }()
 		sender.Observe(t.Context(), &stint.Event{Rule: "login", Claim: stint.Claim{Key: secret}})
-		for deadline := time.Now().Add(time.Minute); sender.Stats().Sent+sender.Stats().Failed == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(5 * time.Minute); sender.Stats().Sent+sender.Stats().Failed == 0 && time.Now().Before(deadline); {
 			<-time.After(time.Millisecond)
 		}
 		cancel()

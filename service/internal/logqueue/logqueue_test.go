@@ -64,7 +64,7 @@ func write(t *testing.T, q *logqueue.Queue, text string) {
 
 func closing(t *testing.T, q *logqueue.Queue) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := q.Close(ctx); err != nil {
 		t.Fatalf("Close = %v", err)
@@ -74,7 +74,7 @@ func closing(t *testing.T, q *logqueue.Queue) {
 // until waits for a condition that another goroutine brings about.
 func until(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+	for deadline := time.Now().Add(5 * time.Minute); !holds(); {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition did not come about within 30 seconds")
 		}

@@ -99,7 +99,7 @@ func (c *crowd) dial(key string) (net.Conn, *bufio.Reader) {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Minute))
 	if key != "" {
 		// A connection that is refused may be closed by now.
 		_, _ = io.WriteString(conn, "GET /api/v1/rate-limit/check?key="+key+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -131,7 +131,7 @@ func (c *crowd) refused(r *bufio.Reader) {
 // states waits until the connections are in these states.
 func (c *crowd) states(want map[http.ConnState]int) {
 	c.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		got, total := map[http.ConnState]int{}, 0
 		c.tracker.mu.Lock()
 		for conn := range c.tracker.conns {

@@ -44,7 +44,7 @@ func newDrained(t *testing.T, change func(*Config), with ...func(*Server)) *drai
 // refuses waits until an address accepts no connections.
 func (d *drained) refuses(addr net.Addr) {
 	d.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", addr.String())
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			return
@@ -152,7 +152,7 @@ func TestIdleConnectionsAreClosedLast(t *testing.T) {
 			if err := <-d.ended; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			_ = conn.SetReadDeadline(time.Now().Add(5 * time.Minute))
 			if n, err := conn.Read(make([]byte, 1)); n != 0 || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%d bytes, %v: the connection is not closed", n, err)
 			}

@@ -373,7 +373,8 @@ func TestGRPCFloodOfStreams(t *testing.T) {
 // A server that is stopped under load ends its connections by GOAWAY, and its clients, which have another server, lose
 // no request.
 func TestGRPCDrainUnderLoad(t *testing.T) {
-	first, second := runGRPC(t, nil), runGRPC(t, nil)
+	patient := func(c *server.Config) { c.DrainTimeout = patience } // if it passes, Run says so
+	first, second := runGRPC(t, patient), runGRPC(t, nil)
 	servers := manual.NewBuilderWithScheme("both")
 	servers.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: first.server.GRPCAddr().String()}, {Addr: second.server.GRPCAddr().String()}}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -400,13 +401,9 @@ func TestGRPCDrainUnderLoad(t *testing.T) {
 		eventually(t, func() bool { return answered.Load() > from+n || t.Failed() })
 	}
 	eventually(t, func() bool { return first.store.calls.Load() > 100 && second.store.calls.Load() > 100 })
-	began := time.Now()
 	first.stop()
 	if err := first.end(); err != nil {
 		t.Errorf("Run = %v", err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the drain took %v", took)
 	}
 	more(1000)
 	done.Store(true)
@@ -479,6 +476,7 @@ func healthOf(t *testing.T, conn *grpc.ClientConn, name string) (healthpb.Health
 func TestGRPCHealth(t *testing.T) {
 	r := run(t, func(c *server.Config) {
 		c.GRPCListen, c.RateLimitLoads, c.DrainDelay = "127.0.0.1:0", 1, 500*time.Millisecond
+		c.DrainTimeout = patience // if it passes, Run says so
 	})
 	conn := r.dial()
 	names := []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"}
@@ -512,7 +510,6 @@ func TestGRPCHealth(t *testing.T) {
 	if _, err := healthOf(t, conn, "other"); status.Code(err) != codes.NotFound {
 		t.Errorf("another name: %v", err)
 	}
-	began := time.Now()
 	r.stop()
 	told(healthpb.HealthCheckResponse_NOT_SERVING)
 	for i, watch := range watches {
@@ -522,9 +519,6 @@ func TestGRPCHealth(t *testing.T) {
 	}
 	if err := r.end(); err != nil {
 		t.Errorf("Run = %v", err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the drain took %v", took)
 	}
 }
 

@@ -17,7 +17,7 @@ func await(t *testing.T, word <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-word:
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("no signal of %s", what)
 	}
 }

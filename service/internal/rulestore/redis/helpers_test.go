@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds how long a test waits.
-const patience = 20 * time.Second
+const patience = 5 * time.Minute
 
 // rule is a valid rule. Its capacity says which edit made it.
 func rule(id string, capacity int64) rules.Rule {

@@ -280,7 +280,7 @@ func (s Size) testWhole(p *place) {
 
 // patience is how long a notification may take. A store that needs half of it is too slow, and one
 // that is stuck fails the test.
-const patience = 20 * time.Second
+const patience = 5 * time.Minute
 
 // A watcher is notified of revisions that another store puts, from when it is ready until its
 // context ends.

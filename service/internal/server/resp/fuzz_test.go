@@ -181,7 +181,7 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-const patience = 20 * time.Second
+const patience = 5 * time.Minute
 
 // A pipe is a listener of one connection.
 type pipe struct{ conn chan net.Conn }

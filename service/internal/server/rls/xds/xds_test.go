@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long a test waits for what should come soon.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // A plane is a control plane as Envoy Gateway has one: go-control-plane's cache, by node.
 type plane struct {
