@@ -31,7 +31,7 @@ each = for module in $(MODULES); do (cd "$$module" && $(1)); done$(if $(2),; for
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 # Without grpc's page of traces, which nobody serves, the linker leaves out 14 MB of methods that nobody calls.
 TAGS := -tags grpcnotrace
@@ -83,10 +83,25 @@ $(NODE_CLIENTS): test/resp/node/package-lock.json
 
 .PHONY: test-all
 test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, faults, attacks, the release, packages
-	@scripts/ensure curl nginx caddy php python3 python3-redis script prometheus amtool rpm systemd-analyze
+	@$(MAKE) test-rest
+
+.PHONY: test-rest
+test-rest: web ## run what test-all runs besides test
+	@scripts/ensure curl redis-server node npm chromium nginx caddy php python3 python3-redis script prometheus amtool rpm systemd-analyze
 	@$(MAKE) $(NODE_CLIENTS)
 	@scripts/test race
 	@scripts/test whole
+
+.PHONY: test-ordinary
+test-ordinary: ## run what test runs as a user who is not root, made for it
+	@scripts/ensure curl redis-server node npm chromium nginx python3
+	@$(MAKE) web
+	@scripts/ordinary scripts/test quick
+
+.PHONY: test-random
+test-random: ## run the tests that draw by a seed again and again for FOR (1h), each time by another one, which it prints
+	@scripts/ensure redis-server
+	@scripts/test random $(FOR)
 
 .PHONY: lint
 lint: $(LINTER)-$(GOLANGCI_VERSION) ## check the formatting and run the linters
