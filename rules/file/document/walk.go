@@ -59,10 +59,10 @@ type Kinds map[string]func(field any, args []string) Reader
 // Read fills what into points to, and records everything that is wrong with the value. What a mapping does not name
 // stays as it is. into is one of:
 //   - a [Reader];
-//   - a struct, read from a mapping. Each field with the tag doc is read under that name; the fields of one with doc:",inline" are
-//     read as if they stood in the struct itself. An unknown name is a fault;
-//   - a slice of structs or Readers, read from a list, of what the tag of:"NAME" says; a map of these or of what has a kind by
-//     name, of which an empty one stays nil;
+//   - a struct, read from a mapping. Each field with the tag doc is read under that name; the fields of
+//     one with doc:",inline" are read as if they stood in the struct itself. An unknown name is a fault;
+//   - a slice of structs or Readers, read from a list, of what the tag of:"NAME" says; a map of these or
+//     of what has a kind by name, of which an empty one stays nil;
 //   - what has a kind: a string of any text, a bool, int, int64 or duration, an [encoding.TextUnmarshaler], whose
 //     error says what is allowed, or what the tag is says.
 //
@@ -114,7 +114,10 @@ func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 		return
 	}
 	for _, given := range v.Fields {
-		at := slices.IndexFunc(fields, func(f taggedField) bool { return given.Name != "" && (f.name == given.Name || f.one == given.Name) })
+		at := slices.IndexFunc(fields, func(f taggedField) bool {
+			return given.Name != "" &&
+				(f.name == given.Name || f.one == given.Name)
+		})
 		if at < 0 {
 			faults.Unknown(path.name, given, names())
 			continue
@@ -205,7 +208,8 @@ func record(reader Reader, path Path, v Value, tag reflect.StructTag, faults *Fa
 	})
 }
 
-// A Setting is a field that has a kind and the tag help: what a flag and an environment variable can give too.
+// A Setting is a field that has a kind and one of the tags default and value: what a flag and an environment variable
+// can give too.
 type Setting struct {
 	// Name is its place in the document, such as store.timeout.
 	Name string
@@ -230,7 +234,7 @@ func (k Kinds) Settings(of any) []Setting { return k.settings(reflect.ValueOf(of
 func (k Kinds) settings(of reflect.Value, prefix string) (all []Setting) {
 	for _, f := range tagged(of) {
 		if reader := k.reader(f.value, f.tag); reader != nil {
-			if f.tag.Get("help") != "" {
+			if f.tag.Get("default")+f.tag.Get("value") != "" {
 				all = append(all, Setting{prefix + f.name, f.tag, reader, f.value})
 			}
 		} else if f.value.Kind() == reflect.Struct {
@@ -432,7 +436,10 @@ func oneOf(field reflect.Value, names []string, zero string) Setter {
 	}
 	return Scalar(choices(all), func(text string) bool {
 		field.SetZero()
-		at := slices.IndexFunc(names, func(name string) bool { return name == text || kind == KindBoolean && strings.EqualFold(name, text) })
+		at := slices.IndexFunc(names, func(name string) bool {
+			return name == text ||
+				kind == KindBoolean && strings.EqualFold(name, text)
+		})
 		switch {
 		case field.Kind() == reflect.String:
 			field.SetString(text)

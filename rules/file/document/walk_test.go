@@ -40,14 +40,14 @@ type part struct {
 }
 
 type shared struct {
-	Ratio int `doc:"ratio" is:"half" value:"N" help:"of two"`
+	Ratio int `doc:"ratio" is:"half" value:"N"`
 }
 
 type whole struct {
-	Text    string            `doc:"text" default:"a" value:"TEXT" help:"any"`
+	Text    string            `doc:"text" default:"a" value:"TEXT"`
 	Count   int               `doc:"count"`
 	Long    int64             `doc:"long" is:"integer -5 5"`
-	Wait    time.Duration     `doc:"wait" is:"duration 1ms 1m" value:"DURATION" help:"how long"`
+	Wait    time.Duration     `doc:"wait" is:"duration 1ms 1m" value:"DURATION"`
 	Pause   time.Duration     `doc:"pause"`
 	Format  string            `doc:"format" is:"one-of text json" zero:"default"`
 	Mode    uint8             `doc:"mode" is:"one-of open closed local"`
@@ -62,9 +62,9 @@ type whole struct {
 	Pairs   []pair            `doc:"pairs"`
 	Shared  shared            `doc:",inline"`
 	Section struct {
-		On   bool   `doc:"on" default:"true" help:"whether"`
+		On   bool   `doc:"on" default:"true"`
 		Deep part   `doc:"deep"`
-		Key  string `doc:"key" is:"one-of k" secret:"all" value:"KEY" help:"the key"`
+		Key  string `doc:"key" is:"one-of k" secret:"all" value:"KEY"`
 		URL  string `doc:"url" is:"one-of u" secret:"url"`
 		Off  string `doc:"off" is:"one-of x" zero:"off"`
 		Port int    `doc:"port" is:"integer 1 9" zero:"off"`

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/clientip"
@@ -20,6 +21,20 @@ func TestDefaultsSatisfyTheirSetters(t *testing.T) {
 	}
 	if err := clientip.Config(Default().ClientIP).Validate(); err != nil {
 		t.Errorf("client addresses by default: %v", err)
+	}
+}
+
+// Every setting has a help text, and every help text is a setting's.
+func TestHelp(t *testing.T) {
+	texts := strings.Count(help, ":\n  ")
+	for _, s := range Settings() {
+		if s.Help() == "" {
+			t.Errorf("%s has no text in help.txt", s.Name)
+		}
+		texts--
+	}
+	if texts != 0 {
+		t.Errorf("help.txt has %d texts more than there are settings", texts)
 	}
 }
 

@@ -17,22 +17,28 @@ import (
 // kinds are what settings may be besides what package document knows.
 var kinds = document.Kinds{
 	"address": text("HOST:PORT with a port from 0 to 65535", isAddress),
-	"grpc-address": text("HOST:PORT with a port from 0 to 65535, or unix: and the path of a socket", func(text string) bool {
+	"grpc-address": text("HOST:PORT with a port from 0 to 65535, or unix: and the path of a socket", func(
+		text string,
+	) bool {
 		path, local := strings.CutPrefix(text, "unix:")
 		return local && path != "" || isAddress(text)
 	}),
 	"accounting": text("atomic or reference", func(text string) bool {
 		return text == string(domains.Atomic) || text == string(domains.Reference)
 	}),
-	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(text string) bool {
+	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(
+		text string,
+	) bool {
 		return text == memoryURL || isURL(text, redisSchemes)
 	}),
 	"webhook": text("the URL of a webhook, by http:// or https://", func(text string) bool {
 		target, err := url.Parse(text)
 		return text == "" || err == nil && (target.Scheme == "http" || target.Scheme == "https") && target.Host != ""
 	}, document.KindNull),
-	"place": text("a file, a folder, "+RulesFromStore+", or a URL of one of the schemes "+strings.Join(slices.Concat(redisSchemes, mongoSchemes), ", "), func(text string) bool {
-		return isURL(text, redisSchemes) || isURL(text, mongoSchemes) || !strings.Contains(text, "://") && !mayHoldPassword(text)
+	"place": text("a file, a folder, "+RulesFromStore+", or a URL of one of the schemes "+
+		strings.Join(slices.Concat(redisSchemes, mongoSchemes), ", "), func(text string) bool {
+		return isURL(text, redisSchemes) || isURL(text, mongoSchemes) ||
+			!strings.Contains(text, "://") && !mayHoldPassword(text)
 	}, document.KindNull),
 	"key-prefix": text("1 to 64 letters, digits, or any of _ - . : /", func(text string) bool {
 		return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool {
@@ -54,9 +60,10 @@ var kinds = document.Kinds{
 		return attributeHeaders(field.(*map[string]string))
 	},
 	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
-		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
-			return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
-		})
+		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For",
+			func(text string) (string, bool) {
+				return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
+			})
 	},
 	"networks": func(field any, _ []string) document.Reader {
 		return document.List(
@@ -84,7 +91,8 @@ func text(allowed string, is func(text string) bool, others ...document.Kind) fu
 // attributeHeaders reads the names of headers by attributes: a mapping, or NAME=HEADER with commas between.
 func attributeHeaders(into *map[string]string) document.Setter {
 	return func(v document.Value, fault func(document.Value, string)) {
-		const allowed = "headers by the attributes that they hold, such as {plan: X-Plan}, or plan=X-Plan in a flag or a variable"
+		const allowed = "headers by the attributes that they hold, such as {plan: X-Plan}, " +
+			"or plan=X-Plan in a flag or a variable"
 		if v.Kind == document.KindUntyped {
 			items := v.Split().Items
 			v = document.Value{At: v.At, Kind: document.KindMapping}
@@ -94,7 +102,9 @@ func attributeHeaders(into *map[string]string) document.Setter {
 					fault(item, allowed)
 					continue
 				}
-				v.Fields = append(v.Fields, document.Field{At: v.At, Name: name, Value: document.Value{At: v.At, Kind: document.KindText, Text: header}})
+				v.Fields = append(v.Fields, document.Field{
+					At: v.At, Name: name, Value: document.Value{At: v.At, Kind: document.KindText, Text: header},
+				})
 			}
 		}
 		if v.Kind != document.KindMapping && v.Kind != document.KindNull {

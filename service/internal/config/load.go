@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -42,8 +43,18 @@ func (s Setting) Default() string { return s.Tag.Get("default") }
 // Value stands for the value in a help text, such as HOST:PORT; "" if the setting is true or false.
 func (s Setting) Value() string { return s.Tag.Get("value") }
 
+// help says of each setting what it does: the setting's name in the file and a colon, the text in indented lines, and
+// an empty line. Lines are wrapped for the reader of this table; a help text has them as one.
+//
+//go:embed help.txt
+var help string
+
 // Help says what the setting does.
-func (s Setting) Help() string { return s.Tag.Get("help") }
+func (s Setting) Help() string {
+	_, text, _ := strings.Cut("\n"+help, "\n"+s.Name+":\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	return strings.Join(strings.Fields(text), " ")
+}
 
 // Secret reports whether nobody may see the value. A secret has no flag, since the
 // machine's other users see the flags of a process.
@@ -53,8 +64,8 @@ func (s Setting) Secret() bool { return s.Tag.Get("secret") == "all" }
 // help shows it.
 func Settings() []Setting { return settings(new(Config)) }
 
-// Differing are the names of the settings that two configurations have different values of. Policies, defaults and rules are
-// none of them.
+// Differing are the names of the settings that two configurations have different values of. Policies,
+// defaults and rules are none of them.
 func Differing(a, b Config) (names []string) {
 	as := settings(&b)
 	for i, s := range settings(&a) {
