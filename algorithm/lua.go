@@ -54,8 +54,9 @@ func (s *schedule) Rate() (permits, period int64) { return s.permits, s.period }
 // TimeOf is how long n permits take at the rate, in microseconds, rounded up.
 func (s *schedule) TimeOf(n int64) int64 { return s.timeOf(n).ceil() }
 
-// TakeStoredArgs are what take_stored of the buckets' twins is given to take n permits, so that keep more are left: how
-// long they take, the rate's permits, and how long the capacity but for those takes, in microseconds each with its fraction.
+// TakeStoredArgs are what take_stored of the buckets' twins is given to take n permits, so that keep
+// more are left: how long they take, the rate's permits, and how long the capacity but for those takes,
+// in microseconds each with its fraction.
 func (s *schedule) TakeStoredArgs(n, keep int64) []int64 {
 	more, room := s.timeOf(min(n, s.capacity+1)), s.capacityTime // however many more, they don't fit
 	if keep > 0 {

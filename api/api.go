@@ -65,8 +65,9 @@ type Request struct {
 	// is the amount to charge (positive) or to refund (negative), and has no default. A reset
 	// has none.
 	Permits int64 `json:"permits,omitempty"`
-	// Keep is how many permits of each limit are left to others, who ask with a lower Keep: the request is admitted as if the
-	// limit were so much lower. 0 to the limit's capacity. Default: 0. A settlement, the end of a hold and a reset have none.
+	// Keep is how many permits of each limit are left to others, who ask with a lower Keep: the request is
+	// admitted as if the limit were so much lower. 0 to the limit's capacity. Default: 0. A settlement, the
+	// end of a hold and a reset have none.
 	Keep int64 `json:"keep,omitempty"`
 }
 
@@ -160,20 +161,22 @@ const (
 	AttributeAPIKey = "apiKey"
 )
 
-// An EvaluateResponse is the answer to an evaluation. Key is the client that the rule that decided counts, and the limit
-// fields are of the limit that did. If no limit was asked, Algorithm is "" and neither is on the wire. If a rule
-// denies without asking its limits, RetryAfterSeconds and RetryAfterMicros are -1.
+// An EvaluateResponse is the answer to an evaluation. Key is the client that the rule that decided
+// counts, and the limit fields are of the limit that did. If no limit was asked, Algorithm is "" and
+// neither is on the wire. If a rule denies without asking its limits, RetryAfterSeconds and
+// RetryAfterMicros are -1.
 type EvaluateResponse struct {
 	CheckResponse
 	// Rule is the ID of the rule that decided; "" when none did.
 	Rule string `json:"rule,omitempty"`
 	// Class is the request's class, if the rule has classes.
 	Class string `json:"class,omitempty"`
-	// Via is by what the rule charged an admitted request: guaranteed, borrowed, limits or otherwise; "" of a rule that has its
-	// own limits alone.
+	// Via is by what the rule charged an admitted request: guaranteed, borrowed, limits or otherwise; "" of
+	// a rule that has its own limits alone.
 	Via string `json:"via,omitempty"`
-	// Vias are the same of each rule that charges by one of several ways, by its ID, where Via does not say all; those in shadow
-	// too. Where a rule can lend from several others it reads borrowed:ID. Default: nil.
+	// Vias are the same of each rule that charges by one of several ways, by its ID, where Via does not say
+	// all; those in shadow too. Where a rule can lend from several others it reads borrowed:ID. Default:
+	// nil.
 	Vias map[string]string `json:"vias,omitempty"`
 	// Matched are the IDs of the rules that hold for the request, by priority and ID.
 	Matched []string `json:"matched"`
@@ -224,8 +227,8 @@ type SettleRulesRequest struct {
 	EvaluateRequest
 	// Permits are charged if positive, and refunded if negative.
 	Permits int64 `json:"permits"`
-	// Via and Vias are what the evaluation answered: by what rules with several ways charged the request. Via is of those that
-	// Vias does not name. Default: none, for rules without ways.
+	// Via and Vias are what the evaluation answered: by what rules with several ways charged the request.
+	// Via is of those that Vias does not name. Default: none, for rules without ways.
 	Via  string            `json:"via,omitempty"`
 	Vias map[string]string `json:"vias,omitempty"`
 }
@@ -247,13 +250,13 @@ type HoldRequest struct {
 	Request
 	// ID identifies the hold: 1 to 128 printable characters of ASCII, made by the caller.
 	ID string `json:"id"`
-	// TTL is for how long it lives, as a duration of 1s to 1h; in a commit the reserve's, which ExpiresAt goes with. Default:
-	// "", a minute.
+	// TTL is for how long it lives, as a duration of 1s to 1h; in a commit the reserve's, which ExpiresAt
+	// goes with. Default: "", a minute.
 	TTL string `json:"ttl,omitempty"`
 	// OnExpiry is release or keep: what becomes of what is held when the hold expires. Default: "", release.
 	OnExpiry string `json:"onExpiry,omitempty"`
-	// ExpiresAt is, in a commit, what the last reserve answered, so that a hold that the store has lost is charged. Default:
-	// 0, not known.
+	// ExpiresAt is, in a commit, what the last reserve answered, so that a hold that the store has lost is
+	// charged. Default: 0, not known.
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
 }
 
@@ -331,7 +334,8 @@ const ProblemType = "application/problem+json"
 // try again.
 const ProblemReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
-// The types of a [Problem] of a hold: it ended in another way (409), is live for another claim (409), or is not known (404).
+// The types of a [Problem] of a hold: it ended in another way (409), is live for another claim (409), or
+// is not known (404).
 const (
 	ProblemHoldResolved    = "urn:stint:hold:resolved"
 	ProblemHoldOtherClaims = "urn:stint:hold:other-claims"

@@ -224,7 +224,9 @@ func queryOf(request *api.Request) (url.Values, error) {
 		return nil, err
 	}
 	query := url.Values{}
-	for name, value := range map[string]string{"key": request.Key, "algorithm": request.Algorithm, "policy": request.Policy} {
+	for name, value := range map[string]string{
+		"key": request.Key, "algorithm": request.Algorithm, "policy": request.Policy,
+	} {
 		if value != "" {
 			query.Set(name, value)
 		}

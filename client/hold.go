@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/api"
 )
 
-// Reserve holds permits of a key, beyond those that it leaves to others (Keep), until a commit, a cancel or an expiry, or says
-// that they are not to be had. It may be sent again.
+// Reserve holds permits of a key, beyond those that it leaves to others (Keep), until a commit, a cancel
+// or an expiry, or says that they are not to be had. It may be sent again.
 func (c *Client) Reserve(ctx context.Context, request api.HoldRequest) (api.ReserveResponse, error) {
 	if err := checkKey(request.Key); err != nil {
 		return api.ReserveResponse{}, err
@@ -21,8 +21,9 @@ func (c *Client) Reserve(ctx context.Context, request api.HoldRequest) (api.Rese
 	return answer, err
 }
 
-// Commit ends a hold with what it cost, 0 or more, which is Permits. Keep is not sent. It may be sent again. The error wraps
-// [stint.ErrResolved], [stint.ErrOtherClaims] or [stint.ErrUnknownReservation] where those of a [stint.Reservation] do.
+// Commit ends a hold with what it cost, 0 or more, which is Permits. Keep is not sent. It may be sent
+// again. The error wraps [stint.ErrResolved], [stint.ErrOtherClaims] or [stint.ErrUnknownReservation]
+// where those of a [stint.Reservation] do.
 func (c *Client) Commit(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
 	request.Keep = 0
 	return c.endHold(ctx, api.PathCommit, request.ID, struct {
@@ -31,7 +32,8 @@ func (c *Client) Commit(ctx context.Context, request api.HoldRequest) (api.HoldE
 	}{request, request.Permits})
 }
 
-// Cancel ends a hold as if it had never been. Permits, Keep, TTL, OnExpiry and ExpiresAt are not sent. Errors are Commit's.
+// Cancel ends a hold as if it had never been. Permits, Keep, TTL, OnExpiry and ExpiresAt are not sent.
+// Errors are Commit's.
 func (c *Client) Cancel(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
 	request.Permits, request.Keep, request.TTL, request.OnExpiry, request.ExpiresAt = 0, 0, "", "", 0
 	return c.endHold(ctx, api.PathCancel, request.ID, request)
@@ -50,7 +52,9 @@ func (c *Client) endHold(ctx context.Context, path, id string, body any) (api.Ho
 }
 
 // hold carries out an operation on a hold, and tells op.Hold what became of it.
-func (c *Client) hold(ctx context.Context, op *stint.Op, request api.Request) (check api.CheckResponse, applied int64, err error) {
+func (c *Client) hold(
+	ctx context.Context, op *stint.Op, request api.Request,
+) (check api.CheckResponse, applied int64, err error) {
 	h := op.Hold
 	r := api.HoldRequest{Request: request, ID: h.ID}
 	if h.TTL != 0 {
@@ -82,7 +86,9 @@ func (c *Client) hold(ctx context.Context, op *stint.Op, request api.Request) (c
 	if err != nil {
 		return check, 0, err
 	}
-	*h = stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt, Replayed: answer.Replayed, Late: answer.Late, Reset: answer.Reset}
+	*h = stint.HoldOp{
+		Hold: h.Hold, ExpiresAt: h.ExpiresAt, Replayed: answer.Replayed, Late: answer.Late, Reset: answer.Reset,
+	}
 	return checkOfRest(answer.Rest), answer.Applied, nil
 }
 

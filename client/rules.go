@@ -147,8 +147,9 @@ func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api
 	})
 }
 
-// SettleRules charges Permits (above 0), refunds them (below 0) or does nothing (0) after the service's rules have decided a
-// request. Where they have several ways to charge it, Via and Vias say which it was, as the evaluation answered.
+// SettleRules charges Permits (above 0), refunds them (below 0) or does nothing (0) after the service's
+// rules have decided a request. Where they have several ways to charge it, Via and Vias say which it
+// was, as the evaluation answered.
 func (c *Client) SettleRules(ctx context.Context, request api.SettleRulesRequest) (api.SettleRulesResponse, error) {
 	request.Wait = nil
 	q := call{method: http.MethodPost, path: api.PathSettle, body: request}

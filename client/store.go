@@ -60,7 +60,8 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	case request.Policy == "" && (n > 1 || !slices.Contains(c.defaults, first)):
 		return request, stint.Invalid("policy", unnamed(op.Policy),
 			"a policy with the name that it has in the service, or the service's default limit of an algorithm")
-	case op.Verb == stint.Try && slices.ContainsFunc(op.Policy.Limits(), func(l stint.Limit) bool { return l.CountDenied }):
+	case op.Verb == stint.Try && slices.ContainsFunc(op.Policy.Limits(),
+		func(l stint.Limit) bool { return l.CountDenied }):
 		return request, stint.Invalid(
 			"verb", stint.Try,
 			"take, peek, reset or settle: the service has no try, and take counts denied requests of this policy",

@@ -31,7 +31,8 @@ func checkKey(key string) error {
 // every member is needed that a decision is made of.
 func plausible(a *api.CheckResponse) bool {
 	_, known := sourceNamed(a.Source)
-	return known && algorithmNamed(a.Algorithm) != 0 && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) && micros(a.DelayMicros) &&
+	return known && algorithmNamed(a.Algorithm) != 0 && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) &&
+		micros(a.DelayMicros) &&
 		(micros(a.RetryAfterMicros) || a.RetryAfterMicros == -1) && (!a.Allowed || a.RetryAfterMicros == 0)
 }
 

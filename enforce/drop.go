@@ -7,9 +7,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// DropHold lets expire now what a hold has of a client, as overrides name it, under all rules that can count the client: for
-// a holder that is stuck. It returns the rules of which anything was held. The error wraps stint.ErrUnknownReservation
-// if there is none.
+// DropHold lets expire now what a hold has of a client, as overrides name it, under all rules that can
+// count the client: for a holder that is stuck. It returns the rules of which anything was held. The
+// error wraps stint.ErrUnknownReservation if there is none.
 func (l *Limiter) DropHold(ctx context.Context, client, id string) (of []string, err error) {
 	set := l.set.Load()
 	for _, rule := range set.Rules() {

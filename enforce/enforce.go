@@ -166,8 +166,8 @@ type Verdict struct {
 	// Decision is the decision, whose Index counts the limits of Claim.Policy. Of a rule that
 	// denied without its limits it says that no wait will do.
 	Decision stint.Decision
-	// Via is what the deciding rule charged the request by, or would have: rules.ViaGuaranteed, say. "" are its own limits,
-	// or nothing was charged.
+	// Via is what the deciding rule charged the request by, or would have: rules.ViaGuaranteed, say. "" are
+	// its own limits, or nothing was charged.
 	Via string
 	// Class is the request's class, if the deciding rule has classes.
 	Class string
@@ -181,7 +181,8 @@ type Verdict struct {
 	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
 	// They must not be changed.
 	Undecided []Claimed
-	// Hold is what became of the hold of a Reserve: after a denial too, whether it had been lost, or the client has too many.
+	// Hold is what became of the hold of a Reserve: after a denial too, whether it had been lost, or the
+	// client has too many.
 	Hold stint.HoldOp
 	// Held is how long the request was held by rules that wait.
 	Held time.Duration
@@ -350,9 +351,13 @@ func (v *Verdict) claim(matched *rules.Matched) {
 		}
 		return ""
 	}
-	v.claims = append(v.claims, Claimed{matched.Rule, matched.Claim, via(0), matched.Named > 0, matched.Class, matched.Client})
+	v.claims = append(v.claims, Claimed{
+		matched.Rule, matched.Claim, via(0), matched.Named > 0, matched.Class, matched.Client,
+	})
 	for i, claim := range matched.And {
-		v.claims = append(v.claims, Claimed{matched.Rule, claim, via(i + 1), i+1 < matched.Named, matched.Class, matched.Client})
+		v.claims = append(v.claims, Claimed{
+			matched.Rule, claim, via(i + 1), i+1 < matched.Named, matched.Class, matched.Client,
+		})
 	}
 }
 

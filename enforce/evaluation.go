@@ -61,8 +61,8 @@ func (v *Verdict) DecidePlain(
 	return v.notePlain(limiter.AllowBefore(ctx, end, key, cost, v.Each))
 }
 
-// ReservePlain is DecidePlain for a request that holds its permits until its cost is known, by a running cost. Errors are
-// [stint.Limiter.Reserve]'s.
+// ReservePlain is DecidePlain for a request that holds its permits until its cost is known, by a running
+// cost. Errors are [stint.Limiter.Reserve]'s.
 func (v *Verdict) ReservePlain(
 	ctx context.Context,
 	limiter *stint.Limiter,

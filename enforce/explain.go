@@ -31,7 +31,8 @@ type Explained struct {
 	// failure policy answered for the store.
 	Each []stint.Outcome
 	bare []stint.Outcome // as Each, if nothing were kept for others; nil if nothing is
-	// Holds is what is held of the claim, the next to expire first, with the places of limits as in Each. Only of a client.
+	// Holds is what is held of the claim, the next to expire first, with the places of limits as in Each.
+	// Only of a client.
 	Holds []stint.HoldState
 	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
 	// It is nil where it lacks nothing.
@@ -214,7 +215,8 @@ func (v *Verdict) Tell(ctx context.Context, e *stint.Event, observe stint.Observ
 	e.Shadow = true
 	for i := range v.Shadows {
 		s := &v.Shadows[i]
-		e.Rule, e.Set, e.Claim, e.Decision, e.Reason, e.Class, e.Via = s.Rule, s.Set, s.Claim, s.Decision, s.Reason, s.Class, s.Via
+		e.Rule, e.Set, e.Claim, e.Decision, e.Reason, e.Class, e.Via = s.Rule, s.Set, s.Claim, s.Decision,
+			s.Reason, s.Class, s.Via
 		e.Claim.Key = cmp.Or(e.Claim.Key, address)
 		observe(ctx, e)
 	}

@@ -13,12 +13,13 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// Reserve decides a request as DecideNow does, and holds what it costs until [stint.Reservation.Commit] says what that was
-// in the end: of the limits whose cost requests may name, or of all if there is none. The others keep what they took. Rules
-// with a concurrency limit hold for it, and for nothing else. The reservation is nil if the request is denied, or no limit
-// holds for it. Where limits of several rules are equal, the deciding one is the first by the rules' IDs, not by priority. Rules in
-// shadow are decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's,
-// and those of [stint.Limiter.Reserve].
+// Reserve decides a request as DecideNow does, and holds what it costs until [stint.Reservation.Commit]
+// says what that was in the end: of the limits whose cost requests may name, or of all if there is none.
+// The others keep what they took. Rules with a concurrency limit hold for it, and for nothing else. The
+// reservation is nil if the request is denied, or no limit holds for it. Where limits of several rules
+// are equal, the deciding one is the first by the rules' IDs, not by priority. Rules in shadow are
+// decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's, and those of
+// [stint.Limiter.Reserve].
 func (l *Limiter) Reserve(
 	ctx context.Context,
 	r *rules.Request,
@@ -55,13 +56,14 @@ func (l *Limiter) Reserve(
 	return reservation, nil
 }
 
-// End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the reservation is not at
-// hand. The request has to match the rules that it matched then; of are their IDs in any order, such as the verdict's Matched of
-// the Reserve, so that rules which match only now don't count. nil stands for all that match now. A ban is no obstacle. actual is what it
-// cost, of the limits whose cost requests may name, or of all if there is none; below 0 it is what the rules say that this
+// End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the
+// reservation is not at hand. The request has to match the rules that it matched then; of are their IDs
+// in any order, such as the verdict's Matched of the Reserve, so that rules which match only now don't
+// count. nil stands for all that match now. A ban is no obstacle. actual is what it cost, of the limits
+// whose cost requests may name, or of all if there is none; below 0 it is what the rules say that this
 // request costs. The verdict tells what was applied, and hold what became of it. Errors are those of
-// [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and ErrOtherClaims if others do
-// than at the Reserve, since a rule came, went, or has other limits.
+// [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and
+// ErrOtherClaims if others do than at the Reserve, since a rule came, went, or has other limits.
 func (l *Limiter) End(
 	ctx context.Context,
 	r *rules.Request,
@@ -115,15 +117,16 @@ func (l *Limiter) end(
 	return v.note(d, err)
 }
 
-// sortClaims sorts by the rules' IDs, since a hold ends by the claims of its reserve in their order. Priorities may have changed
-// by then.
+// sortClaims sorts by the rules' IDs, since a hold ends by the claims of its reserve in their order.
+// Priorities may have changed by then.
 func (v *Verdict) sortClaims() {
 	slices.SortStableFunc(v.claims, func(a, b Claimed) int { return strings.Compare(a.Rule.ID, b.Rule.ID) })
 }
 
 // needsReserve reports whether only a Reserve can take of the operation's claims.
 func needsReserve(op *stint.Op) bool {
-	return op.Policy.NeedsReserve() || slices.ContainsFunc(op.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
+	return op.Policy.NeedsReserve() || slices.ContainsFunc(op.And,
+		func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
 }
 
 // describeHold completes a hold by what the rules say that hold for the request.

@@ -54,7 +54,9 @@ type Holder interface {
 }
 
 // Reserve decides a request by rules, and holds what it costs until End.
-func (c *RunningCost) Reserve(ctx context.Context, by Holder, r *rules.Request, hold stint.Hold, v *Verdict) (err error) {
+func (c *RunningCost) Reserve(
+	ctx context.Context, by Holder, r *rules.Request, hold stint.Hold, v *Verdict,
+) (err error) {
 	c.hold, err = by.Reserve(ctx, r, hold, v)
 	return err
 }
@@ -72,9 +74,9 @@ func (c *RunningCost) Begin(ctx context.Context) context.Context {
 // endTime is how long the end of a hold may take.
 const endTime = 5 * time.Second
 
-// End ends a request's hold, if it has one: with the cost that was said, or with what each limit holds. Of a request
-// whose handler did not begin nothing is charged. The client may be gone. A hold that the handler has ended by itself is
-// no error.
+// End ends a request's hold, if it has one: with the cost that was said, or with what each limit holds.
+// Of a request whose handler did not begin nothing is charged. The client may be gone. A hold that the
+// handler has ended by itself is no error.
 func (c *RunningCost) End(ctx context.Context) (err error) {
 	if c.hold == nil {
 		return nil

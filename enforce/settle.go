@@ -9,19 +9,22 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact: the limits
-// whose cost requests may name, or all if there is none; rules in shadow each by itself. What a client has no limits
-// for, since a rule bans it for example, is not settled. The verdict tells what was applied, of the limit with the
-// least. Errors are Decide's; a refund to a leaky bucket is one, and so is a rule with several ways to charge the request:
-// SettleVia is told which it was.
+// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact:
+// the limits whose cost requests may name, or all if there is none; rules in shadow each by itself. What
+// a client has no limits for, since a rule bans it for example, is not settled. The verdict tells what
+// was applied, of the limit with the least. Errors are Decide's; a refund to a leaky bucket is one, and
+// so is a rule with several ways to charge the request: SettleVia is told which it was.
 func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
 	return l.SettleVia(ctx, r, permits, nil, v)
 }
 
-// SettleVia is Settle by rules with ways, of each by the way that charged the request: vias are what [Verdict.Vias] said
-// when it was decided. Under "" is the way of rules that vias don't name. A rule in shadow has to be named: else it is not
-// settled if it has several ways. The error wraps stint.ErrInvalid where a rule has no such way, or several and none is said.
-func (l *Limiter) SettleVia(ctx context.Context, r *rules.Request, permits int64, vias map[string]string, v *Verdict) error {
+// SettleVia is Settle by rules with ways, of each by the way that charged the request: vias are what
+// [Verdict.Vias] said when it was decided. Under "" is the way of rules that vias don't name. A rule in
+// shadow has to be named: else it is not settled if it has several ways. The error wraps
+// stint.ErrInvalid where a rule has no such way, or several and none is said.
+func (l *Limiter) SettleVia(
+	ctx context.Context, r *rules.Request, permits int64, vias map[string]string, v *Verdict,
+) error {
 	err := l.match(r, v, stint.Settle)
 	if err == nil && v.Allowed {
 		err = v.choose(vias)
@@ -72,10 +75,10 @@ func (v *Verdict) setPermits(n int64) {
 	}
 }
 
-// Vias are by which way each rule with ways charged an admitted request, for [Limiter.SettleVia]: by the rule's ID, what the
-// verdict's Via is. Where a rule can lend from several others it is followed by a colon and the ID of the one that did. Rules
-// in shadow are there that would have admitted. It is nil if no rule charged by a way, and has to be asked before the verdict
-// is used again.
+// Vias are by which way each rule with ways charged an admitted request, for [Limiter.SettleVia]: by the
+// rule's ID, what the verdict's Via is. Where a rule can lend from several others it is followed by a
+// colon and the ID of the one that did. Rules in shadow are there that would have admitted. It is nil if
+// no rule charged by a way, and has to be asked before the verdict is used again.
 func (v *Verdict) Vias() (vias map[string]string) {
 	if v.Remote != nil {
 		return v.Remote.Vias
@@ -192,7 +195,8 @@ func chosen(claims []Claimed, param, via string) ([]Claimed, error) {
 			for i := range list {
 				names = append(names, list.name(i))
 			}
-			return nil, stint.Invalid(param, value, "by what rule "+claims[0].Rule.ID+" charged the request, as its decision said: "+strings.Join(names, " or "))
+			return nil, stint.Invalid(param, value, "by what rule "+claims[0].Rule.ID+
+				" charged the request, as its decision said: "+strings.Join(names, " or "))
 		}
 	}
 	way = slices.Clone(way)

@@ -264,8 +264,8 @@ func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 	return sleep.For(ctx, d)
 }
 
-// A client is one that a rule counts, with the class of its requests: those of a class that leaves less to others don't wait
-// behind those that leave more.
+// A client is one that a rule counts, with the class of its requests: those of a class that leaves less
+// to others don't wait behind those that leave more.
 type client struct{ rule, key, class string }
 
 // waitQueues are the queues of the clients that have requests waiting, of each rule its own. The zero value has none.

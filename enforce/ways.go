@@ -21,8 +21,9 @@ type ExplainedWay struct {
 	Why string
 }
 
-// Ways are the ways to charge the request, in the order in which they are tried: the first that is allowed is charged. They
-// are nil of a rule that has neither ways nor classes, of one that keeps nothing for others, and without Each.
+// Ways are the ways to charge the request, in the order in which they are tried: the first that is
+// allowed is charged. They are nil of a rule that has neither ways nor classes, of one that keeps
+// nothing for others, and without Each.
 func (x *Explained) Ways() (ways []ExplainedWay) {
 	if x.Each == nil || len(x.Vias) == 0 && x.Class == "" && !x.keeps() {
 		return nil
@@ -95,7 +96,8 @@ func bare(op stint.Op) stint.Op {
 	return op
 }
 
-// whyLimit says why a limit denies, which is at a place of Each and has a number in its claim's policy; "" if it does not.
+// whyLimit says why a limit denies, which is at a place of Each and has a number in its claim's policy;
+// "" if it does not.
 func (x *Explained) whyLimit(at int, claim *stint.Claim, number int, via string) string {
 	out, limit := &x.Each[at], claim.Policy.Limit(number)
 	if out.Allowed {
@@ -114,7 +116,8 @@ func (x *Explained) whyLimit(at int, claim *stint.Claim, number int, via string)
 	case free.Allowed && claim.Keep >= limit.Capacity:
 		return "the client is guaranteed nothing, and may not borrow"
 	case free.Allowed:
-		return fmt.Sprintf("%d of %d permits of %s are kept for %s", claim.Keep, limit.Capacity, what, x.keptFor(claim, limit.Capacity, via))
+		return fmt.Sprintf("%d of %d permits of %s are kept for %s", claim.Keep, limit.Capacity, what,
+			x.keptFor(claim, limit.Capacity, via))
 	case free.RetryAfter == stint.Never:
 		return fmt.Sprintf("the cost of %d is above the limit of %s, %d", claim.Permits, what, limit.Capacity)
 	case free.Remaining >= claim.Permits:

@@ -49,7 +49,10 @@ const (
 // UnaryClientInterceptor limits unary calls. With [ClientConfig.Retries] it makes
 // those again that the server refused with RetryInfo, once the time has passed.
 func (c *Client) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	return func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		options ...grpc.CallOption,
+	) error {
 		out, err := c.describe(ctx, conn, method, request)
 		if err != nil {
 			return err
@@ -71,7 +74,10 @@ func (c *Client) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 // server refuses is not started again; its RetryInfo is heeded by the calls after
 // it.
 func (c *Client) StreamClientInterceptor() grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	return func(
+		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
+		options ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
 		out, err := c.describe(ctx, conn, method, nil)
 		if err != nil {
 			return nil, err

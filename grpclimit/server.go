@@ -149,11 +149,12 @@ type Config struct {
 	Key KeyFunc
 	// Cost is what a call costs. Default: nil, 1.
 	Cost CostFunc
-	// Reserve holds what a call costs while its handler runs, in the place of taking it, and renews the hold: so a call
-	// takes a place of stint.Concurrency, or what it may cost at most. When the handler is done, or panics, the hold is
-	// committed with the cost that it has said by [Cost], or with what is held. The handler's context ends, with
-	// stint.ErrLost as its cause, when the hold is lost. Interceptors alone hold: a tap handle decides nothing then. It must
-	// have no ID. Default: nil, calls take. Not with Messages.
+	// Reserve holds what a call costs while its handler runs, in the place of taking it, and renews the
+	// hold: so a call takes a place of stint.Concurrency, or what it may cost at most. When the handler is
+	// done, or panics, the hold is committed with the cost that it has said by [Cost], or with what is
+	// held. The handler's context ends, with stint.ErrLost as its cause, when the hold is lost.
+	// Interceptors alone hold: a tap handle decides nothing then. It must have no ID. Default: nil, calls
+	// take. Not with Messages.
 	Reserve *stint.Hold
 	// Messages charges the client's messages on streams too, one by one as the handler
 	// receives them, besides the start of the stream. Default: false, the start alone.

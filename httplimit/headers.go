@@ -56,9 +56,10 @@ func HeadersOf(policy *stint.Policy, fields Fields) *Headers {
 	return h
 }
 
-// WriteHeaders sets the fields that a [Middleware] sets, for a handler that asks a limiter of the policy itself. each are
-// the outcomes of the policy's limits, as [stint.Limiter.AllowEach] tells them. Without them RateLimit does not say when
-// there will be more permits, and it and RateLimit-Policy are left out of a policy with several limits.
+// WriteHeaders sets the fields that a [Middleware] sets, for a handler that asks a limiter of the policy
+// itself. each are the outcomes of the policy's limits, as [stint.Limiter.AllowEach] tells them. Without
+// them RateLimit does not say when there will be more permits, and it and RateLimit-Policy are left out
+// of a policy with several limits.
 func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision, each ...stint.Outcome) {
 	fields := AllFields
 	if len(each) < policy.Len() {
@@ -133,8 +134,9 @@ func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outco
 	}
 }
 
-// retrySeconds is the value of Retry-After for a denial. A place may be free long before the holds expire, so one that a
-// concurrency limit denies may come again after a second, or when the other limits admit it.
+// retrySeconds is the value of Retry-After for a denial. A place may be free long before the holds
+// expire, so one that a concurrency limit denies may come again after a second, or when the other limits
+// admit it.
 func (h *Headers) retrySeconds(d *stint.Decision, each []stint.Outcome) int64 {
 	if !h.places[d.Index] {
 		return RetrySeconds(d.RetryAfter)

@@ -67,7 +67,9 @@ func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // admit is Admit, by a decision of any kind.
-func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, decide func(*http.Request, *enforce.Evaluation) error) bool {
+func (m *Middleware) admit(
+	w http.ResponseWriter, r *http.Request, decide func(*http.Request, *enforce.Evaluation) error,
+) bool {
 	e := m.evaluations.Get()
 	v := &e.Verdict
 	err := m.describe(r, e)
@@ -216,8 +218,8 @@ func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver,
 	return clients, err
 }
 
-// noCredentials is the challenge that RFC 9110, section 15.5.2, demands of a 401, by a scheme that no client knows: which
-// credentials the program takes is not known here.
+// noCredentials is the challenge that RFC 9110, section 15.5.2, demands of a 401, by a scheme that no
+// client knows: which credentials the program takes is not known here.
 var noCredentials = []string{"Stint-RateLimit"}
 
 // watchedRequests is among how many requests of a middleware one with a forwarded field is looked for.
@@ -262,11 +264,11 @@ type Config struct {
 	// Cost is how many permits a request takes. At 0, such as for health checks, it is admitted without
 	// asking for the key or the limiter, and the response gets no fields. Default: nil, 1.
 	Cost func(*http.Request) (int64, error)
-	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews the hold: so a
-	// request takes a place of stint.Concurrency, or what it may cost at most. When the handler returns, panics or is left
-	// by its client, the hold is committed with the cost that the handler has said by [Cost], or with what is held. The
-	// handler's context ends, with stint.ErrLost as its cause, when the hold is lost. Only Wrap and Begin hold. It must have no ID.
-	// Default: nil, requests take.
+	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews the
+	// hold: so a request takes a place of stint.Concurrency, or what it may cost at most. When the handler
+	// returns, panics or is left by its client, the hold is committed with the cost that the handler has
+	// said by [Cost], or with what is held. The handler's context ends, with stint.ErrLost as its cause,
+	// when the hold is lost. Only Wrap and Begin hold. It must have no ID. Default: nil, requests take.
 	Reserve *stint.Hold
 
 	// Fields are the header fields that responses get. Default: 0, which is AllFields;

@@ -27,9 +27,10 @@ type RulesConfig struct {
 	// is its peer.
 	Clients *clientip.Resolver
 
-	// Reserve holds what a request costs while its handler runs, in the place of taking it, as [Config.Reserve] says: by
-	// rules, the handler says the cost of the limits whose cost requests may name, or of all if there is none. Rules with a
-	// concurrency limit hold only so. Rules that wait deny at once. Only an enforce.Limiter holds. Default: nil, requests take.
+	// Reserve holds what a request costs while its handler runs, in the place of taking it, as
+	// [Config.Reserve] says: by rules, the handler says the cost of the limits whose cost requests may
+	// name, or of all if there is none. Rules with a concurrency limit hold only so. Rules that wait deny
+	// at once. Only an enforce.Limiter holds. Default: nil, requests take.
 	Reserve *stint.Hold
 
 	// Fields are the header fields that responses get, those of the rule that decided. Default: 0,
@@ -69,7 +70,8 @@ func (c RulesConfig) Validate() error {
 		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by enforce.New, or a client's Rules"))
 	}
 	if _, holds := c.Limiter.(enforce.Holder); c.Reserve != nil && !holds {
-		faults = append(faults, stint.Invalid("reserve", "set", "nil, as the limiter holds nothing, or a limiter made by enforce.New"))
+		faults = append(faults, stint.Invalid("reserve", "set",
+			"nil, as the limiter holds nothing, or a limiter made by enforce.New"))
 	}
 	if c.Reserve != nil && c.Reserve.ID != "" {
 		faults = append(faults, stint.Invalid("reserve.id", c.Reserve.ID, "none: each request has a hold of its own"))

@@ -164,7 +164,9 @@ func describe(
 
 // kindOf is an error without its text, in which a key may stand.
 func kindOf(err error) string {
-	for _, kind := range []error{stint.ErrOverloaded, stint.ErrUnavailable, stint.ErrInvalid, context.Canceled, context.DeadlineExceeded} {
+	for _, kind := range []error{
+		stint.ErrOverloaded, stint.ErrUnavailable, stint.ErrInvalid, context.Canceled, context.DeadlineExceeded,
+	} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}

@@ -126,7 +126,8 @@ func (d *durations) metric() prometheus.Metric {
 		}
 	}
 	return bothKinds{
-		prometheus.MustNewConstNativeHistogram(h.desc, total, sum, native, nil, zero, nativeSchema, prometheus.DefNativeHistogramZeroThreshold, h.created, d.labels...),
+		prometheus.MustNewConstNativeHistogram(h.desc, total, sum, native, nil, zero, nativeSchema,
+			prometheus.DefNativeHistogramZeroThreshold, h.created, d.labels...),
 		prometheus.MustNewConstHistogram(h.desc, total, sum, classic, d.labels...),
 	}
 }

@@ -152,9 +152,11 @@ func WithLabels(registerer prometheus.Registerer, labels map[string]string) (pro
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		switch {
 		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
-			faults = append(faults, stint.Invalid("metrics.labels", name, "names of letters, digits and _, which begin with neither a digit nor __"))
+			faults = append(faults, stint.Invalid("metrics.labels", name,
+				"names of letters, digits and _, which begin with neither a digit nor __"))
 		case slices.Contains(ownLabels, name):
-			faults = append(faults, stint.Invalid("metrics.labels", name, fmt.Sprintf("names other than those that metrics have themselves (%s)", strings.Join(ownLabels, ", "))))
+			faults = append(faults, stint.Invalid("metrics.labels", name,
+				fmt.Sprintf("names other than those that metrics have themselves (%s)", strings.Join(ownLabels, ", "))))
 		case !utf8.ValidString(labels[name]):
 			faults = append(faults, stint.Invalid("metrics.labels."+name, labels[name], "UTF-8"))
 		}

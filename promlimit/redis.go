@@ -171,8 +171,10 @@ func lag(figure, from string) func(map[string]string) (float64, bool) {
 func redisFigures() []redisFigure {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	network := redisDesc("rate_limiter_redis_network_bytes_total", "Bytes that the server received and sent.", "direction")
-	lookups := redisDesc("rate_limiter_redis_keyspace_lookups_total", "Lookups of keys by commands that read, by whether the key was there.", "outcome")
-	persistence := redisDesc("rate_limiter_redis_persistence_ok", "Whether the last snapshot, or write of the append-only file, succeeded.", "kind")
+	lookups := redisDesc("rate_limiter_redis_keyspace_lookups_total",
+		"Lookups of keys by commands that read, by whether the key was there.", "outcome")
+	persistence := redisDesc("rate_limiter_redis_persistence_ok",
+		"Whether the last snapshot, or write of the append-only file, succeeded.", "kind")
 	return []redisFigure{
 		{
 			redisDesc("rate_limiter_redis_uptime_seconds", "Time since the server was started."), gauge, "",
@@ -204,8 +206,12 @@ func redisFigures() []redisFigure {
 			scripts("usec", 1e-6),
 		},
 		{redisDesc("rate_limiter_redis_connected_replicas", "Replicas of the server."), gauge, "", field("connected_slaves")},
-		{redisDesc("rate_limiter_redis_replication_lag_bytes", "How far the slowest replica is behind."), gauge, "", lag("offset", "master_repl_offset")},
-		{redisDesc("rate_limiter_redis_replication_lag_seconds", "Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
+		{
+			redisDesc("rate_limiter_redis_replication_lag_bytes", "How far the slowest replica is behind."), gauge, "",
+			lag("offset", "master_repl_offset"),
+		},
+		{redisDesc("rate_limiter_redis_replication_lag_seconds",
+			"Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
 		{persistence, gauge, "rdb", succeeded("rdb_last_bgsave_status")},
 		{persistence, gauge, "aof", succeeded("aof_last_write_status", "aof_last_bgrewrite_status")},
 		{

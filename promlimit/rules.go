@@ -96,14 +96,18 @@ func waysOf(known map[string]*ways, rule *rules.Rule, old *tally) map[string]*wa
 func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 	r := &Rules{
 		decisions: prometheus.NewDesc("rate_limiter_rule_decisions_total",
-			"Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.", []string{"rule", "set", "outcome"}, nil),
+			"Requests by the rule that decided them, by what each rule in shadow would have decided, "+
+				"and by each rule that could not decide.", []string{"rule", "set", "outcome"}, nil),
 		ways: prometheus.NewDesc("rate_limiter_rule_ways_total",
-			"Requests that a rule with classes, within another one or with an otherwise decided: by class, and by what they were charged.",
+			"Requests that a rule with classes, within another one or with an otherwise decided: by class, "+
+				"and by what they were charged.",
 			[]string{"rule", "set", "class", "via", "outcome"}, nil),
 		near: prometheus.NewDesc("rate_limiter_rule_near_limit_total",
-			"Requests that the rule admitted and that left a client a fifth of the limit, or less.", []string{"rule", "set"}, nil),
-		none: prometheus.NewDesc("rate_limiter_default_denials_total", "Requests that were denied since no rule holds for them.", nil, nil),
-		all:  prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
+			"Requests that the rule admitted and that left a client a fifth of the limit, or less.",
+			[]string{"rule", "set"}, nil),
+		none: prometheus.NewDesc("rate_limiter_default_denials_total",
+			"Requests that were denied since no rule holds for them.", nil, nil),
+		all: prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
 	}
 	r.Set()
 	return r, register(registerer, r)

@@ -27,7 +27,9 @@ func NewStatsCollector[S any](read func() S) prometheus.Collector {
 		if label, value, labelled := strings.Cut(field.Tag.Get("label"), "="); labelled {
 			labels[label] = value
 		}
-		c.metrics = append(c.metrics, statsMetric{prometheus.NewDesc(name, field.Tag.Get("help"), nil, labels), kind, field.Index[0]})
+		c.metrics = append(c.metrics, statsMetric{
+			prometheus.NewDesc(name, field.Tag.Get("help"), nil, labels), kind, field.Index[0],
+		})
 	}
 	return c
 }

@@ -10,8 +10,8 @@ import (
 type Classes struct {
 	// By is where a request says its class.
 	By ClassBy `doc:"by"`
-	// Keep is how much of each limit a class leaves to the others: 0 % of the most important one. With floors it is of what
-	// no floor needs. 1 to 16 classes.
+	// Keep is how much of each limit a class leaves to the others: 0 % of the most important one. With
+	// floors it is of what no floor needs. 1 to 16 classes.
 	Keep map[string]Percent `doc:"keep" is:"percents"`
 	// Default is the class of a request that says none, or another one. It has no default.
 	Default string `doc:"default"`
@@ -37,7 +37,8 @@ func (r *Rule) validateClasses(f *faults) {
 		return
 	}
 	if c.By.Attribute == "" || len(c.By.Attribute) > maxText || !isPrintable(c.By.Attribute) {
-		f.invalid("classes.by.attribute", c.By.Attribute, fmt.Sprintf("the name of an attribute, 1 to %d bytes without control characters", maxText))
+		f.invalid("classes.by.attribute", c.By.Attribute,
+			fmt.Sprintf("the name of an attribute, 1 to %d bytes without control characters", maxText))
 	}
 	if n := len(c.Keep); n == 0 || n > maxClasses {
 		f.invalid("classes.keep", n, fmt.Sprintf("1 to %d classes", maxClasses))
@@ -79,8 +80,8 @@ func (c *compiled) classOf(request *Request) (keep Percent, class string) {
 	return c.Classes.Keep[class], class
 }
 
-// names are the classes' names by themselves, so that a request's class is the rule's text: who keeps it, as those do who
-// are told of events, keeps nothing of the request.
+// names are the classes' names by themselves, so that a request's class is the rule's text: who keeps
+// it, as those do who are told of events, keeps nothing of the request.
 func (c *Classes) names() map[string]string {
 	if !c.Has() {
 		return nil

@@ -49,16 +49,16 @@ type Matched struct {
 	And []stint.Claim
 	// Named is how many of the claims, Claim first, have costs that a request may name.
 	Named int
-	// Vias say of each claim, Claim first, what a request is charged by that takes of it, such as ViaBorrowed. Default: nil,
-	// the rule's own limits.
+	// Vias say of each claim, Claim first, what a request is charged by that takes of it, such as
+	// ViaBorrowed. Default: nil, the rule's own limits.
 	Vias []string
 	// Class is the request's class, if the rule has classes.
 	Class string
-	// Client is the key of the client that the rule counts, if Outcome is Limited. Of a rule with Within or Otherwise, claims
-	// on limits of another rule have the key of that rule's client.
+	// Client is the key of the client that the rule counts, if Outcome is Limited. Of a rule with Within or
+	// Otherwise, claims on limits of another rule have the key of that rule's client.
 	Client string
-	// By is the rule that decides, within this one's limits, if Outcome is Included and a request was matched. It must not be
-	// changed.
+	// By is the rule that decides, within this one's limits, if Outcome is Included and a request was
+	// matched. It must not be changed.
 	By *Rule
 }
 
@@ -68,8 +68,8 @@ func (h *Matched) NeedsReserve() bool {
 		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() }))
 }
 
-// NeedsReserve reports whether one of the rule's own limits is of concurrency, so that only a Reserve is decided by it. Overrides may
-// have other limits.
+// NeedsReserve reports whether one of the rule's own limits is of concurrency, so that only a Reserve is
+// decided by it. Overrides may have other limits.
 func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
 
 // At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
@@ -80,8 +80,8 @@ func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
 // its SHA-256, behind \sha256: ; a client counted by address, as Missing says, appears behind \ip: .
 func (m *Matches) At(i int) (Matched, error) { return m.match(i, false, true) }
 
-// AtSettle is At for what has been decided before, which a cost above the rule's MaxCost does not undo: a settlement or a
-// reset.
+// AtSettle is At for what has been decided before, which a cost above the rule's MaxCost does not undo:
+// a settlement or a reset.
 func (m *Matches) AtSettle(i int) (Matched, error) { return m.match(i, false, false) }
 
 // AtEnd is AtSettle for the end of what a client holds: one that an override bans by now has the rule's own limits.
@@ -125,7 +125,8 @@ func (m *Matches) matchWithin(h *Matched, c *compiled, key string, keep Percent,
 		return err
 	}
 	if bounded && c.MaxCost > 0 && permits > c.MaxCost {
-		return stint.Invalid(cmp.Or(c.Cost.Header, c.Cost.Attribute), permits, fmt.Sprintf("a cost of 1 to %d, the rule's max_cost", c.MaxCost))
+		return stint.Invalid(cmp.Or(c.Cost.Header, c.Cost.Attribute), permits,
+			fmt.Sprintf("a cost of 1 to %d, the rule's max_cost", c.MaxCost))
 	}
 	if h.Outcome = m.findLevels(c, key, ending); h.Outcome != Limited {
 		return nil
@@ -168,8 +169,8 @@ func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome O
 	return key, t, Limited
 }
 
-// decideBy makes the claims of a client, of which cost tells the permits, or says why there are none. What a class leaves
-// to others is kept, and what floors within the rule's limit need.
+// decideBy makes the claims of a client, of which cost tells the permits, or says why there are none.
+// What a class leaves to others is kept, and what floors within the rule's limit need.
 func (h *Matched) decideBy(c *compiled, t *terms, key string, cost func(*Cost) (int64, error), class Percent) error {
 	switch {
 	case t.unlimited:
@@ -273,9 +274,9 @@ func (m *Matches) partition(c *match) string {
 	return m.request.Attributes[c.PartitionBy]
 }
 
-// Lacks are the scopes of the i-th rule that the request has nothing for, in the rule's order, and the attribute of its
-// PartitionBy as a scope: nil if it lacks nothing. PerIP is the last of them also where the request would be counted by its address as Missing
-// says, and has none.
+// Lacks are the scopes of the i-th rule that the request has nothing for, in the rule's order, and the
+// attribute of its PartitionBy as a scope: nil if it lacks nothing. PerIP is the last of them also where
+// the request would be counted by its address as Missing says, and has none.
 func (m *Matches) Lacks(i int) []string {
 	c := &m.rules[i]
 	var lacks []string
@@ -284,7 +285,8 @@ func (m *Matches) Lacks(i int) []string {
 			lacks = append(lacks, scope)
 		}
 	}
-	if attribute := Custom(c.PartitionBy); c.PartitionBy != "" && m.partition(c) == "" && !slices.Contains(lacks, attribute) {
+	if attribute := Custom(c.PartitionBy); c.PartitionBy != "" && m.partition(c) == "" &&
+		!slices.Contains(lacks, attribute) {
 		lacks = append(lacks, attribute)
 	}
 	if len(lacks) > 0 && c.Missing == MissingIP && m.request.Address == "" && !slices.Contains(lacks, PerIP) {

@@ -18,9 +18,9 @@ type Floor struct {
 	Refill stint.Rate `doc:"refill" is:"rate"`
 }
 
-// floorNames is the rule as the names of its floors know it. They name clients as overrides do, or leave out the first parts of
-// the scope, those of the rule that it is within: then each client of that rule has these floors. Of names that differ, most
-// say how it is meant.
+// floorNames is the rule as the names of its floors know it. They name clients as overrides do, or leave
+// out the first parts of the scope, those of the rule that it is within: then each client of that rule
+// has these floors. Of names that differ, most say how it is meant.
 func (r *Rule) floorNames() *Rule {
 	most, count := len(r.Scope), make([]int, len(r.Scope)+1)
 	for _, names := range []iter.Seq[string]{maps.Keys(r.Guaranteed), maps.Keys(r.Weights)} {
@@ -96,7 +96,8 @@ func (r *Rule) validateFloorKey(f *faults, names *Rule, param, key string, seen 
 	parts, err := names.partsOf(param, key, shown, f.bits, false)
 	if n := len(r.Scope); n > 1 && err != nil {
 		if parts, fault := splitKey(param, key, shown); fault == nil && len(parts) != len(names.Scope) {
-			f.invalid(param, shown, fmt.Sprintf("%d parts joined by |, as the scope has, or in all clients here those behind the scope of rule %s", n, r.Within))
+			f.invalid(param, shown, fmt.Sprintf("%d parts joined by |, as the scope has, "+
+				"or in all clients here those behind the scope of rule %s", n, r.Within))
 			return
 		}
 	}

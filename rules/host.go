@@ -18,8 +18,10 @@ func parseHostPattern(text string) (hostPattern, error) {
 	name, below := strings.CutPrefix(text, "*.")
 	canonical := string(AppendHost(nil, name))
 	if canonical == "" || len(canonical) > maxText || canonical != strings.ToLower(strings.TrimSuffix(name, ".")) ||
-		!isPlainName(canonical) || strings.Contains(canonical, "*") || strings.HasPrefix(canonical, ".") || strings.Contains(canonical, "..") {
-		return hostPattern{}, stint.Invalid("host", text, "a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it")
+		!isPlainName(canonical) || strings.Contains(canonical, "*") || strings.HasPrefix(canonical, ".") ||
+		strings.Contains(canonical, "..") {
+		return hostPattern{}, stint.Invalid("host", text,
+			"a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it")
 	}
 	return hostPattern{canonical, below}, nil
 }
@@ -40,7 +42,8 @@ func AppendHost(to []byte, host string) []byte {
 }
 
 // plainHosts is what a request's host may be.
-const plainHosts = "a name such as api.example.com in ASCII and not percent-encoded, or an address, with or without a port"
+const plainHosts = "a name such as api.example.com in ASCII and not percent-encoded, or an address, " +
+	"with or without a port"
 
 // isHost reports whether all programs take a host for the same, with or without a port: they differ in whether they
 // decode percent-encoded bytes, in what they make of letters beyond ASCII, and in what ends a name (RFC 3986, section

@@ -41,8 +41,8 @@ func (r *Rule) partsOf(param, client, shown string, bits int, networks bool) ([]
 	return parts, nil
 }
 
-// readKey is the key of a client as the rule's text writes it, with its parts, or why the rule can have no such client. bits
-// are those by which IPv6 clients are counted; 0 stands for any number.
+// readKey is the key of a client as the rule's text writes it, with its parts, or why the rule can have
+// no such client. bits are those by which IPv6 clients are counted; 0 stands for any number.
 func (r *Rule) readKey(param, client string, bits int, networks bool) (key string, parts []keyPart, err error) {
 	parts, err = r.partsOf(param, client, r.shownKey(client), bits, networks)
 	if err != nil {
@@ -245,7 +245,8 @@ func addressFault(text string, bits int, networks bool) (allowed string) {
 	case ok:
 		return networkForm(bits) + ", by which clients are counted"
 	case networks:
-		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, a network such as 10.0.0.0/8 or 2001:db8::/32, or %s", networkForm(bits), noAddress)
+		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, a network such as 10.0.0.0/8 or 2001:db8::/32, or %s",
+			networkForm(bits), noAddress)
 	default:
 		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, or %s", networkForm(bits), noAddress)
 	}

@@ -45,8 +45,8 @@ func (m *Matches) own(h *Matched) {
 	m.vias, h.Vias = ended(m.vias, h.Vias)
 }
 
-// ended are a buffer with a part that was appended behind its end, and the part alone. A part that did not fit has a memory
-// of its own, and the buffer is a larger one for what follows.
+// ended are a buffer with a part that was appended behind its end, and the part alone. A part that did
+// not fit has a memory of its own, and the buffer is a larger one for what follows.
 func ended[T any](buffer, part []T) (rest, own []T) {
 	n := len(buffer) + len(part)
 	switch {
@@ -135,7 +135,8 @@ func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 }
 
 // unambiguousPaths are those of one variant.
-const unambiguousPaths = `a path that all programs take for the same, without //, \, #, ;, %2F, %3B, %5C, and segments . and ..`
+const unambiguousPaths = `a path that all programs take for the same, ` +
+	`without //, \, #, ;, %2F, %3B, %5C, and segments . and ..`
 
 // find adds the rules whose pattern matches a variant of the path.
 func (s *Set) find(path *variant, m *Matches) {

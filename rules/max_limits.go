@@ -139,7 +139,8 @@ func (lc *limitCounter) best(n *node) (best route) {
 	}
 	best = route{lc.best(n.only).limits, n.literal, n.only}
 	for text, child := range n.literals {
-		if limits := lc.best(child).limits; best.next == nil || limits > best.limits || limits == best.limits && text < best.text {
+		if limits := lc.best(child).limits; best.next == nil || limits > best.limits ||
+			limits == best.limits && text < best.text {
 			best = route{limits, text, child}
 		}
 	}
@@ -193,6 +194,7 @@ func (lc *limitCounter) fault(host string, roots []*node, limits int, index map[
 	}
 	request := strings.TrimSpace(fmt.Sprintf("%s %s%s", lc.method, host, cmp.Or(path, "/")))
 	return &Fault{Index: index[last.ID], ID: last.ID, Param: "limits", Err: stint.Invalid("limits",
-		plain(fmt.Sprintf("up to %d together, for a request such as %s: of %s and others", limits, request, strings.Join(ids, ", "))),
+		plain(fmt.Sprintf("up to %d together, for a request such as %s: of %s and others", limits, request,
+			strings.Join(ids, ", "))),
 		fmt.Sprintf("at most %d limits that hold for one request", stint.MaxOpLimits))}
 }

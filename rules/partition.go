@@ -11,8 +11,8 @@ import (
 // maxPartition bounds an attribute's value that is a partition's tag as it is.
 const maxPartition = 64
 
-// partitionTag is a value as Redis Cluster reads it from a key: in braces. One that is long, or has braces, backslashes or
-// control characters itself, is hashed, behind a backslash.
+// partitionTag is a value as Redis Cluster reads it from a key: in braces. One that is long, or has
+// braces, backslashes or control characters itself, is hashed, behind a backslash.
 func partitionTag(value string) string {
 	if len(value) > maxPartition || strings.ContainsAny(value, `{}\`) || !isPrintable(value) {
 		sum := sha256.Sum256([]byte(value))
@@ -36,7 +36,8 @@ func (r *Rule) cutPartition(client string) (tag, rest string, err error) {
 	}
 	value, rest, found := strings.Cut(client, "}")
 	if !found || len(value) < 2 || value[0] != '{' {
-		return "", "", stint.Invalid("key", r.shownKey(client), "a client behind the value of "+r.PartitionBy+" in braces, as in {VALUE}CLIENT")
+		return "", "", stint.Invalid("key", r.shownKey(client),
+			"a client behind the value of "+r.PartitionBy+" in braces, as in {VALUE}CLIENT")
 	}
 	return value + "}", rest, nil
 }

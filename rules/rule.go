@@ -66,42 +66,47 @@ type Rule struct {
 	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
-	// PartitionBy names an attribute by whose value a request's claims are placed in a cluster: those of all rules that have
-	// it are then decided, and held, in one partition. The key is the value in braces and the client's; the same client under
-	// another value has another state. A request without the attribute is treated as Missing says. Default: "", by the client.
+	// PartitionBy names an attribute by whose value a request's claims are placed in a cluster: those of
+	// all rules that have it are then decided, and held, in one partition. The key is the value in braces
+	// and the client's; the same client under another value has another state. A request without the
+	// attribute is treated as Missing says. Default: "", by the client.
 	PartitionBy string `doc:"partition_by"`
 	// Reserve says how a request's permits are held by package enforce's Reserve. Default: as stint.Hold's.
 	Reserve Reserve `doc:"reserve"`
-	// Within is the ID of a rule within whose limit, a token bucket, this rule's clients have floors: Guaranteed or Weights,
-	// and beside them what they Borrow. It has no limits of its own then. A request that both rules match is decided by this
-	// one, and charged to both; one that only the other matches leaves what the floors need. Default: "", none.
+	// Within is the ID of a rule within whose limit, a token bucket, this rule's clients have floors:
+	// Guaranteed or Weights, and beside them what they Borrow. It has no limits of its own then. A request
+	// that both rules match is decided by this one, and charged to both; one that only the other matches
+	// leaves what the floors need. Default: "", none.
 	Within string `doc:"within"`
-	// Guaranteed are the floors of clients, by their keys as overrides have them, without networks. Others have none. Where
-	// the scope begins with that of the rule in Within, all keys may leave those parts out: then each client of that rule has
-	// these floors.
-	// Together they have at most the capacity and the refill of the limit that they are within; within a rule that has
-	// floors itself, those of its smallest one. With Within only.
+	// Guaranteed are the floors of clients, by their keys as overrides have them, without networks. Others
+	// have none. Where the scope begins with that of the rule in Within, all keys may leave those parts
+	// out: then each client of that rule has these floors. Together they have at most the capacity and the
+	// refill of the limit that they are within; within a rule that has floors itself, those of its smallest
+	// one. With Within only.
 	Guaranteed map[string]Floor `doc:"guaranteed"`
 	// Weights share out nine tenths of the capacity and all of the refill among these clients, in place of Guaranteed: a
 	// client has so many parts of their sum.
 	Weights map[string]int64 `doc:"weights" is:"weights"`
-	// Borrow is what clients may use beyond their floors, as long as no floor needs it. With Within only. Default: nothing.
+	// Borrow is what clients may use beyond their floors, as long as no floor needs it. With Within only.
+	// Default: nothing.
 	Borrow Borrow `doc:"borrow" is:"borrow"`
-	// MaxCost is the largest cost that requests may name, 1 to stint.MaxPermits; a larger one is an error. With Borrow it has to
-	// fit beside the floors. It is for a Cost that requests name. Default: 0, which is no bound, and not allowed with Borrow.
+	// MaxCost is the largest cost that requests may name, 1 to stint.MaxPermits; a larger one is an error.
+	// With Borrow it has to fit beside the floors. It is for a Cost that requests name. Default: 0, which
+	// is no bound, and not allowed with Borrow.
 	MaxCost int64 `doc:"max_cost" is:"integer 1 1000000000"`
 	// Otherwise is the ID of a rule whose limits are charged, for its own client, when this rule's deny: a quota that is
 	// included, say, and what is paid beyond it. That rule does not hold by itself for requests that this one matches.
 	// Default: "", none.
 	Otherwise string `doc:"otherwise"`
-	// Classes are classes of requests, of which each leaves a part of every limit to the more important ones. Default: none.
+	// Classes are classes of requests, of which each leaves a part of every limit to the more important
+	// ones. Default: none.
 	Classes Classes `doc:"classes"`
 	// Overrides are clients with limits of their own. Default: none.
 	Overrides []Override `doc:"overrides" of:"overrides"`
 }
 
-// A Reserve says how permits are held until it is known what a request cost. Of several rules that hold for a request, the
-// longest TTL counts, and Keep if any has it.
+// A Reserve says how permits are held until it is known what a request cost. Of several rules that hold
+// for a request, the longest TTL counts, and Keep if any has it.
 type Reserve struct {
 	// TTL is for how long, if nobody renews, commits or cancels: 1s to 1h. Default: 0, stint.DefaultHoldTTL.
 	TTL time.Duration `doc:"ttl" is:"duration 1s 1h"`
@@ -312,11 +317,15 @@ func (r *Rule) Equal(o *Rule) bool {
 	return r.ID == o.ID && r.Name == o.Name && r.Set == o.Set && r.Disabled == o.Disabled && r.Priority == o.Priority &&
 		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
 		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.MissingStatus == o.MissingStatus && r.Cost == o.Cost &&
-		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
+		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited &&
+		r.Banned == o.Banned &&
 		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
-		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.PartitionBy == o.PartitionBy && r.Reserve == o.Reserve &&
-		r.Within == o.Within && maps.Equal(r.Guaranteed, o.Guaranteed) && maps.Equal(r.Weights, o.Weights) && r.Borrow == o.Borrow &&
-		r.MaxCost == o.MaxCost && r.Otherwise == o.Otherwise && r.Classes.By == o.Classes.By && r.Classes.Default == o.Classes.Default &&
+		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.PartitionBy == o.PartitionBy &&
+		r.Reserve == o.Reserve &&
+		r.Within == o.Within && maps.Equal(r.Guaranteed, o.Guaranteed) && maps.Equal(r.Weights, o.Weights) &&
+		r.Borrow == o.Borrow &&
+		r.MaxCost == o.MaxCost && r.Otherwise == o.Otherwise && r.Classes.By == o.Classes.By &&
+		r.Classes.Default == o.Classes.Default &&
 		maps.Equal(r.Classes.Keep, o.Classes.Keep) &&
 		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
 			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) &&

@@ -191,7 +191,8 @@ func Compile(list []Rule, options Options) (*Set, error) {
 			segments += s.index(c)
 		}
 		if segments > maxPlanted {
-			return nil, stint.Invalid("rules", plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
+			return nil, stint.Invalid("rules",
+				plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
 		}
 	}
 	if limits > stint.MaxOpLimits {
@@ -266,7 +267,8 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 	}
 	old := &compiled{}
 	if options.Previous != nil {
-		if was := options.Previous.byID[rule.ID]; was != nil && was.OnStoreFailure == rule.OnStoreFailure && was.Timeout == rule.Timeout {
+		if was := options.Previous.byID[rule.ID]; was != nil && was.OnStoreFailure == rule.OnStoreFailure &&
+			was.Timeout == rule.Timeout {
 			old = was
 		}
 	}
@@ -330,8 +332,8 @@ func (r *Rule) reserved(limits []stint.Limit) bool {
 	return r.Reserve != Reserve{} || hasPlaces(limits)
 }
 
-// asReserved are limits of the rule. Where they are there for a Reserve, a cost that the limit has as a number is its own:
-// the end of a hold leaves it as it was taken.
+// asReserved are limits of the rule. Where they are there for a Reserve, a cost that the limit has as a
+// number is its own: the end of a hold leaves it as it was taken.
 func (r *Rule) asReserved(limits []stint.Limit, costs []Cost) []stint.Limit {
 	if !r.reserved(limits) {
 		return limits
@@ -376,7 +378,8 @@ func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, 
 	}
 	for i := range t.groups {
 		g := &t.groups[i]
-		if at := slices.IndexFunc(old.groups, func(was group) bool { return slices.Equal(was.policy.Limits(), members[i]) }); at >= 0 {
+		if at := slices.IndexFunc(old.groups,
+			func(was group) bool { return slices.Equal(was.policy.Limits(), members[i]) }); at >= 0 {
 			g.policy = old.groups[at].policy
 			continue
 		}

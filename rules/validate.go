@@ -279,7 +279,8 @@ func (r *Rule) validateScope(f *faults) {
 // hasParameter reports whether the scope is a parameter of the rule's paths, which no request that matches lacks.
 func (r *Rule) hasParameter(scope string) bool {
 	name, custom := strings.CutPrefix(scope, CustomPrefix)
-	return custom && slices.ContainsFunc(parsePatterns(r.Match.Paths, true), func(p pattern) bool { _, ok := p.parameter(name); return ok })
+	return custom && slices.ContainsFunc(parsePatterns(r.Match.Paths, true),
+		func(p pattern) bool { _, ok := p.parameter(name); return ok })
 }
 
 // validateParameter reports the paths that lack a parameter that others have, and the scope names.
@@ -327,7 +328,8 @@ func (r *Rule) validateLimits(f *faults) {
 	case r.Unlimited || r.Banned:
 	case len(r.Limits) == 0 && r.Within != "":
 	case len(r.Limits) == 0:
-		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited, banned or within in their place", stint.MaxLimits))
+		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited, banned or within in their place",
+			stint.MaxLimits))
 	default:
 		r.validateLimitsAt(f, "limits", r.Limits, r.Costs)
 	}
@@ -386,7 +388,8 @@ func (r *Rule) validateOutcome(f *faults) {
 		f.invalid("timeout", r.Timeout, "1ms to 1m")
 	}
 	if len(r.PartitionBy) > maxText || !isPrintable(r.PartitionBy) {
-		f.invalid("partition_by", r.PartitionBy, fmt.Sprintf("the name of an attribute, up to %d bytes without control characters", maxText))
+		f.invalid("partition_by", r.PartitionBy,
+			fmt.Sprintf("the name of an attribute, up to %d bytes without control characters", maxText))
 	}
 	if ttl := r.Reserve.TTL; ttl != 0 && (ttl < stint.MinHoldTTL || ttl > stint.MaxHoldTTL || ttl%time.Microsecond != 0) {
 		f.invalid("reserve.ttl", ttl, "1s to 1h in whole microseconds")

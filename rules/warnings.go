@@ -50,7 +50,8 @@ func (s *Set) Warnings(id string, clustered bool) (list []Warning) {
 func (c *compiled) warnOfReserve(list []Warning) []Warning {
 	w := Warning{Kind: "is left out but for reserves"}
 	if c.NeedsReserve() {
-		w.Detail, w.Evident = "it has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out", true
+		w.Detail, w.Evident = "it has a concurrency limit: only reserves are decided by it, "+
+			"evaluate and forward-auth leave it out", true
 		return append(list, w)
 	}
 	first, n := 0, 0
@@ -68,30 +69,34 @@ func (c *compiled) warnOfReserve(list []Warning) []Warning {
 	case 1:
 		w.Detail = fmt.Sprintf("it has a concurrency limit in overrides[%d]: "+consequence, first, "it", "its client")
 	default:
-		w.Detail = fmt.Sprintf("it has a concurrency limit in %d overrides, overrides[%d] the first: "+consequence, n, first, "them", "their clients")
+		w.Detail = fmt.Sprintf("it has a concurrency limit in %d overrides, overrides[%d] the first: "+consequence, n, first,
+			"them", "their clients")
 	}
 	return append(list, w)
 }
 
-// warnOfHolds warns of buckets that are too small for what is held: estimates a second are at most the capacity divided by
-// how long they are held.
+// warnOfHolds warns of buckets that are too small for what is held: estimates a second are at most the
+// capacity divided by how long they are held.
 func (c *compiled) warnOfHolds(list []Warning) []Warning {
 	if !c.NeedsReserve() && c.Reserve == (Reserve{}) {
 		return list
 	}
 	ttl := cmp.Or(c.Reserve.TTL, stint.DefaultHoldTTL)
 	for i, l := range c.Limits {
-		if l.Algorithm == stint.AlgorithmTokenBucket && float64(l.Capacity)*float64(l.Rate.Period) < float64(l.Rate.Permits)*float64(ttl) {
+		if l.Algorithm == stint.AlgorithmTokenBucket &&
+			float64(l.Capacity)*float64(l.Rate.Period) < float64(l.Rate.Permits)*float64(ttl) {
 			list = append(list, Warning{Kind: "holds more than its bucket has", Detail: fmt.Sprintf(
-				"limits[%d], a bucket of %d, is less than what %s refills in reserve.ttl, %s, so holds of that length slow its clients down",
+				"limits[%d], a bucket of %d, is less than what %s refills in reserve.ttl, %s, "+
+					"so holds of that length slow its clients down",
 				i, l.Capacity, l.Rate, stint.FormatDuration(ttl))})
 		}
 	}
 	return list
 }
 
-// warnOfFloors warns of a limit of which little is left for borrowing, less than a tenth, and of floors that several clients of
-// the outermost rule have in common, so that one of them can use up what another is sure of.
+// warnOfFloors warns of a limit of which little is left for borrowing, less than a tenth, and of floors
+// that several clients of the outermost rule have in common, so that one of them can use up what another
+// is sure of.
 func (c *compiled) warnOfFloors(list []Warning) []Warning {
 	if c.parent == nil {
 		return list
@@ -112,7 +117,8 @@ func (c *compiled) warnOfFloors(list []Warning) []Warning {
 		list = append(list, Warning{
 			Kind:   "has floors that several clients share",
 			Detail: fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another", root.ID),
-			Change: fmt.Sprintf("tell them apart by the same partition_by in all of these rules, or begin its scope with %s", strings.Join(c.parent.Scope, ", ")),
+			Change: fmt.Sprintf("tell them apart by the same partition_by in all of these rules, or begin its scope with %s",
+				strings.Join(c.parent.Scope, ", ")),
 		})
 	}
 	return list
@@ -124,8 +130,9 @@ func (c *compiled) warnOfPartitions(list []Warning) []Warning {
 	for _, other := range []*compiled{c.parent, c.otherwise} {
 		if other != nil && !c.sharesPartition(other) {
 			return append(list, Warning{
-				Kind:   "can't be decided on a cluster",
-				Detail: fmt.Sprintf("its clients and those of rule %s are in different partitions of a cluster, so requests are errors", other.ID),
+				Kind: "can't be decided on a cluster",
+				Detail: fmt.Sprintf("its clients and those of rule %s are in different partitions of a cluster, "+
+					"so requests are errors", other.ID),
 				Change: "set the same partition_by in both, and in all rules that match the same requests",
 				Errors: true,
 			})

@@ -16,8 +16,8 @@ type level struct {
 // free is what no floor within the level needs of a policy.
 func (l *level) free(policy *stint.Policy) int64 { return policy.Limit(0).Capacity - l.rule.kept }
 
-// findLevels finds the levels of a rule that is within others, its own last. If the client of one is not limited, its outcome
-// says why.
+// findLevels finds the levels of a rule that is within others, its own last. If the client of one is not
+// limited, its outcome says why.
 func (m *Matches) findLevels(c *compiled, key string, ending bool) Outcome {
 	m.levels = append(m.levels[:0], level{c, key, c.floorOf(m.key)})
 	for p := c.parent; p != nil; p = p.parent {
@@ -31,8 +31,8 @@ func (m *Matches) findLevels(c *compiled, key string, ending bool) Outcome {
 	return Limited
 }
 
-// decideWithin makes the claims of a client within the limits of others: each way has a floor and all that it is within, or
-// the outermost limit alone, so that what others are sure of is left.
+// decideWithin makes the claims of a client within the limits of others: each way has a floor and all
+// that it is within, or the outermost limit alone, so that what others are sure of is left.
 func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 	last := len(levels) - 1
 	root := levels[0].rule.own.groups[0].policy

@@ -61,7 +61,8 @@ type family struct {
 func (r *Rule) validateFamily(f *faults) {
 	if r.Within == "" {
 		for param, given := range map[string]bool{
-			"guaranteed": len(r.Guaranteed) > 0, "weights": len(r.Weights) > 0, "borrow": r.Borrow != Borrow{}, "max_cost": r.MaxCost != 0,
+			"guaranteed": len(r.Guaranteed) > 0, "weights": len(r.Weights) > 0, "borrow": r.Borrow != Borrow{},
+			"max_cost": r.MaxCost != 0,
 		} {
 			if given {
 				f.invalid(param, plain("given"), "only with within, which names the rule whose limit is shared")
@@ -78,7 +79,8 @@ func (r *Rule) validateFamily(f *faults) {
 
 func (r *Rule) validateWithin(f *faults) {
 	if len(r.Limits) > 0 || r.Unlimited || r.Banned || r.Otherwise != "" || len(r.Overrides) > 0 {
-		f.invalid("within", r.Within, "only of a rule without limits, unlimited, banned, otherwise and overrides: what each client has stands in guaranteed and borrow")
+		f.invalid("within", r.Within, "only of a rule without limits, unlimited, banned, otherwise and overrides: "+
+			"what each client has stands in guaranteed and borrow")
 	}
 	if len(r.Guaranteed) > 0 && len(r.Weights) > 0 {
 		f.invalid("weights", len(r.Weights), "none with guaranteed")
@@ -112,8 +114,8 @@ func (b *Borrow) limit() stint.Limit {
 	return stint.TokenBucket(b.Rate.Permits, b.Rate).Named(borrowName)
 }
 
-// relate finds how the rules of the set stand to each other, and makes their floors. index is a rule's place in the list, by
-// ID.
+// relate finds how the rules of the set stand to each other, and makes their floors. index is a rule's
+// place in the list, by ID.
 func (s *Set) relate(index map[string]int, previous *Set) error {
 	var all []error
 	fault := func(c *compiled, param string, value any, allowed string) {
@@ -143,25 +145,32 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 			fault(c, param, name, "the ID of another rule of the set")
 			continue
 		case other.usedBy != nil:
-			fault(c, param, name, "a rule that no other one names: rule "+other.usedBy.ID+" does, and two rules that match one request can't share a limit")
+			fault(c, param, name, "a rule that no other one names: rule "+other.usedBy.ID+
+				" does, and two rules that match one request can't share a limit")
 			continue
 		case other.Unlimited || other.Banned || len(other.Overrides) > 0 || other.Disabled != c.Disabled:
-			fault(c, param, name, "a rule that limits all of its clients alike: without unlimited, banned and overrides, and enabled as this one is")
+			fault(c, param, name, "a rule that limits all of its clients alike: without unlimited, banned and overrides, "+
+				"and enabled as this one is")
 			continue
 		case slices.ContainsFunc(other.Scope, other.hasParameter):
-			fault(c, param, name, "a rule whose scope names no parameter of its paths, since its client must be known for every request")
+			fault(c, param, name, "a rule whose scope names no parameter of its paths, "+
+				"since its client must be known for every request")
 			continue
 		case (other.OnExceed == Shadow) != (c.OnExceed == Shadow):
-			fault(c, param, name, "a rule in shadow if this one is, since what is in shadow takes nothing of what others are decided by")
+			fault(c, param, name, "a rule in shadow if this one is, since what is in shadow takes nothing of what others "+
+				"are decided by")
 			continue
 		case param == "within" && other.PartitionBy != c.PartitionBy:
 			fault(c, param, name, "a rule with the same partition_by, since floors of several partitions can't share one limit")
 			continue
-		case c.outer > 0 && (!slices.Equal(c.Scope[:c.outer], other.Scope) || slices.ContainsFunc(other.Scope, c.hasParameter)):
+		case c.outer > 0 && (!slices.Equal(c.Scope[:c.outer], other.Scope) ||
+			slices.ContainsFunc(other.Scope, c.hasParameter)):
 			fault(c, c.floorsParam(), plain("of clients by the end of the scope"),
-				fmt.Sprintf("clients with all parts of the scope, or with those behind the scope of rule %s, if this one begins with it, and none of it is a parameter of a path", name))
+				fmt.Sprintf("clients with all parts of the scope, or with those behind the scope of rule %s, "+
+					"if this one begins with it, and none of it is a parameter of a path", name))
 			continue
-		case len(other.Costs) > 0 || len(c.Costs) > 0 || slices.ContainsFunc(c.Overrides, func(o Override) bool { return len(o.Costs) > 0 }):
+		case len(other.Costs) > 0 || len(c.Costs) > 0 ||
+			slices.ContainsFunc(c.Overrides, func(o Override) bool { return len(o.Costs) > 0 }):
 			fault(c, param, name, "rules whose limits have no costs of their own")
 			continue
 		}
@@ -234,12 +243,14 @@ func (s *Set) checkOtherwise(c *compiled, fault func(*compiled, string, any, str
 		differs = differs || len(c.Overrides[i].Limits) > 0 && hasPlaces(c.Overrides[i].Limits) != places
 	}
 	if differs {
-		fault(c, "otherwise", c.Otherwise, "two rules of which each has a concurrency limit, or neither: only a reserve decides by one")
+		fault(c, "otherwise", c.Otherwise,
+			"two rules of which each has a concurrency limit, or neither: only a reserve decides by one")
 	}
 	check := func(of *compiled, limits []stint.Limit, where string) {
 		for i, l := range limits {
 			if l.CountDenied || l.Lease != 0 || l.Algorithm == stint.AlgorithmLeakyBucket {
-				fault(c, "otherwise", c.Otherwise, fmt.Sprintf("rules whose limits count no denied requests, have no lease and are no leaky buckets, as %slimits[%d] of rule %s does or is", where, i, of.ID))
+				fault(c, "otherwise", c.Otherwise, fmt.Sprintf("rules whose limits count no denied requests, "+
+					"have no lease and are no leaky buckets, as %slimits[%d] of rule %s does or is", where, i, of.ID))
 			}
 		}
 	}
@@ -259,8 +270,10 @@ func hasPlaces(limits []stint.Limit) bool {
 func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *family) error {
 	capacity, rate := int64(stint.MaxPermits), stint.Rate{}
 	if c.parent.parent == nil {
-		if len(c.parent.Limits) != 1 || c.parent.Limits[0].Algorithm != stint.AlgorithmTokenBucket || c.parent.Limits[0].Lease != 0 {
-			fault(c, "within", c.Within, "a rule with one limit, a token bucket without a lease: in a window what one client leaves can't be lent to others")
+		if len(c.parent.Limits) != 1 || c.parent.Limits[0].Algorithm != stint.AlgorithmTokenBucket ||
+			c.parent.Limits[0].Lease != 0 {
+			fault(c, "within", c.Within, "a rule with one limit, a token bucket without a lease: "+
+				"in a window what one client leaves can't be lent to others")
 			return nil
 		}
 		capacity, rate = c.parent.Limits[0].Capacity, c.parent.Limits[0].Rate
@@ -274,7 +287,8 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 		}
 	}
 	if c.parent.parent != nil && len(c.parent.floors) == 0 && len(c.Guaranteed)+len(c.Weights) > 0 {
-		fault(c, c.floorsParam(), len(c.Guaranteed)+len(c.Weights), "none, since no client of rule "+c.Within+" has a floor that could hold them")
+		fault(c, c.floorsParam(), len(c.Guaranteed)+len(c.Weights),
+			"none, since no client of rule "+c.Within+" has a floor that could hold them")
 		return nil
 	}
 	names, floors := c.floorNames(), c.Guaranteed
@@ -316,7 +330,8 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 	case rate.Permits > 0 && rates.Cmp(scaled(rate)) > 0:
 		fault(c, param, plain("refills of "+perSecond(rates)+" together"), fmt.Sprintf("at most %s, %s", rate, holds))
 	case c.Borrow.Allowed() && capacity-sum < c.largestCost():
-		fault(c, "borrow", plain(fmt.Sprintf("of %d permits that no floor needs", capacity-sum)), fmt.Sprintf("at least %d, the largest cost, left beside the floors", c.largestCost()))
+		fault(c, "borrow", plain(fmt.Sprintf("of %d permits that no floor needs", capacity-sum)),
+			fmt.Sprintf("at least %d, the largest cost, left beside the floors", c.largestCost()))
 	}
 	return nil
 }
@@ -345,9 +360,11 @@ func (c *compiled) policyOf(l stint.Limit, old *stint.Policy) (*stint.Policy, er
 	return policy, nil
 }
 
-// shareOut makes floors of weights: nine tenths of the capacity, so that there is something to borrow, and all of the rate.
-// It returns nil if it has reported that a client's part of the rate is none.
-func (c *compiled) shareOut(capacity int64, rate stint.Rate, fault func(*compiled, string, any, string)) map[string]Floor {
+// shareOut makes floors of weights: nine tenths of the capacity, so that there is something to borrow,
+// and all of the rate. It returns nil if it has reported that a client's part of the rate is none.
+func (c *compiled) shareOut(
+	capacity int64, rate stint.Rate, fault func(*compiled, string, any, string),
+) map[string]Floor {
 	total := int64(0)
 	for _, w := range c.Weights {
 		total += w
@@ -359,10 +376,12 @@ func (c *compiled) shareOut(capacity int64, rate stint.Rate, fault func(*compile
 		share.Quo(share, big.NewInt(10*total))
 		part, ok := partOf(rate, w, total)
 		if least := max(1, c.Cost.Permits); !ok {
-			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s", rate, stint.FormatDuration(stint.MaxPeriod)))
+			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s",
+				rate, stint.FormatDuration(stint.MaxPeriod)))
 			return nil
 		} else if share.Int64() < least && least > 1 {
-			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the capacity of at least %d, what a request costs; it is %d", least, share))
+			fault(c, c.floorParam("weights", name), w,
+				fmt.Sprintf("a part of the capacity of at least %d, what a request costs; it is %d", least, share))
 			return nil
 		}
 		floors[name] = Floor{max(1, share.Int64()), part}
@@ -370,12 +389,13 @@ func (c *compiled) shareOut(capacity int64, rate stint.Rate, fault func(*compile
 	return floors
 }
 
-// partOf is w/total of a rate. If no rate is that, it is the nearest slower one of as many permits as a rate may have, or
-// of one permit; ok is false if there is none.
+// partOf is w/total of a rate. If no rate is that, it is the nearest slower one of as many permits as a
+// rate may have, or of one permit; ok is false if there is none.
 func partOf(rate stint.Rate, w, total int64) (part stint.Rate, ok bool) {
 	exact := new(big.Rat).Mul(ratio(rate), big.NewRat(w, total)) // permits a microsecond
 	permits, period := new(big.Int).Set(exact.Num()), new(big.Int).Set(exact.Denom())
-	shortest, longest, most := big.NewInt(stint.MinPeriod.Microseconds()), big.NewInt(stint.MaxPeriod.Microseconds()), big.NewInt(stint.MaxPermits)
+	shortest, longest, most := big.NewInt(stint.MinPeriod.Microseconds()), big.NewInt(stint.MaxPeriod.Microseconds()),
+		big.NewInt(stint.MaxPermits)
 	for period.Cmp(shortest) < 0 {
 		permits.Mul(permits, big.NewInt(10))
 		period.Mul(period, big.NewInt(10))
@@ -404,8 +424,9 @@ func partOf(rate stint.Rate, w, total int64) (part stint.Rate, ok bool) {
 // scaleBits are those behind the point of a scaled rate. An exact sum of 10,000 fractions may need half a million.
 const scaleBits = 128
 
-// scaled is a rate in permits a microsecond with scaleBits behind the point, rounded down. So of a sum that is above another
-// rate, the exact one is. One that is not may be above by less than a permit in the age of the universe.
+// scaled is a rate in permits a microsecond with scaleBits behind the point, rounded down. So of a sum
+// that is above another rate, the exact one is. One that is not may be above by less than a permit in
+// the age of the universe.
 func scaled(rate stint.Rate) *big.Int {
 	n := new(big.Int).Lsh(big.NewInt(rate.Permits), scaleBits)
 	return n.Quo(n, big.NewInt(max(1, rate.Period.Microseconds())))

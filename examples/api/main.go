@@ -42,7 +42,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:8081", "`HOST:PORT` to listen on")
 	from := flags.String("rules", "examples/api/rules.yaml", "`PATH` of the rules")
-	redis := flags.String("redis", "", "`URL` of a Redis to keep the state in, for several processes; by default it is kept in this one")
+	redis := flags.String("redis", "",
+		"`URL` of a Redis to keep the state in, for several processes; by default it is kept in this one")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -34,7 +34,10 @@ func upper(text *wrapperspb.StringValue) *wrapperspb.StringValue {
 	return wrapperspb.String(strings.ToUpper(text.GetValue()))
 }
 
-func translate(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc-go's order
+func translate(
+	_ any, ctx context.Context, decode func(any) error, //nolint:revive // grpc-go's order
+	interceptor grpc.UnaryServerInterceptor,
+) (any, error) {
 	text := new(wrapperspb.StringValue)
 	if err := decode(text); err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ func newExchange() *exchange {
 	return &exchange{header: http.Header{}, answer: answer{header: http.Header{}}}
 }
 
-// begin asks the limit, and writes what it has to say into the response. The rest is as of [httplimit.Middleware.Begin].
+// begin asks the limit, and writes what it has to say into the response. The rest is as of
+// [httplimit.Middleware.Begin].
 func (e *exchange) begin(limit *httplimit.Middleware, c fiber.Ctx) (r *http.Request, end func(), admitted bool) {
 	e.answer.c = c
 	r, end, admitted = limit.Begin(&e.answer, e.request(c))

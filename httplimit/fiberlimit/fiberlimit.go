@@ -24,9 +24,10 @@ import (
 // neither, fiber's status and body stand, 200 and none by default. The client's address is found by clientip, not by
 // fiber: proxies are trusted where the middleware's Clients does.
 //
-// A middleware with httplimit.Config.Reserve holds what a request costs until the handlers return, also by an error or a
-// panic. Handlers say the cost by httplimit.Cost(c.Context()); httplimit.Cost(c) has no effect. fiber sends a body of
-// SendStreamWriter after the handlers return, so the hold has ended by then: such a handler calls stint.Limiter.Reserve.
+// A middleware with httplimit.Config.Reserve holds what a request costs until the handlers return, also
+// by an error or a panic. Handlers say the cost by httplimit.Cost(c.Context()); httplimit.Cost(c) has no
+// effect. fiber sends a body of SendStreamWriter after the handlers return, so the hold has ended by
+// then: such a handler calls stint.Limiter.Reserve.
 func Handler(limit *httplimit.Middleware) fiber.Handler {
 	exchanges := &sync.Pool{New: func() any { return newExchange() }}
 	return func(c fiber.Ctx) error {

@@ -126,7 +126,8 @@ var folders = []folder{
 	{path: "service/internal/adminapi", floor: 3, not: stores},
 	{path: "service/internal/config", floor: 5},
 	{path: "service/cmd/stint", floor: 6, uses: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term", "golang.org/x/net/netutil",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
+		"golang.org/x/net/netutil",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus", "github.com/go-logr/logr",
 	}},
 	{path: "service/internal/clienttest", floor: 5, testsOnly: true},
@@ -142,7 +143,8 @@ var folders = []folder{
 	{path: "test/release", floor: 5, testsOnly: true, uses: []string{"github.com/CycloneDX/cyclonedx-go"}},
 
 	{path: "deploy", floor: 5, testsOnly: true, uses: []string{
-		"github.com/google/go-containerregistry", "github.com/goreleaser/nfpm/v2", "github.com/moby/buildkit", "helm.sh/helm/v3",
+		"github.com/google/go-containerregistry", "github.com/goreleaser/nfpm/v2",
+		"github.com/moby/buildkit", "helm.sh/helm/v3",
 	}},
 
 	{path: "internal/clip", floor: 0},
@@ -258,7 +260,8 @@ func checkOwn(self folder, dir string, test bool, target string) string {
 	case to.floor < self.floor:
 		return ""
 	}
-	return fmt.Sprintf("%s is on floor %d and may import lower floors only; %s is on floor %d", name(dir), self.floor, name(target), to.floor)
+	return fmt.Sprintf("%s is on floor %d and may import lower floors only; %s is on floor %d", name(dir), self.floor,
+		name(target), to.floor)
 }
 
 func name(dir string) string {

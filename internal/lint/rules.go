@@ -28,7 +28,9 @@ var (
 func checkLua(name string, lines []string) (found []Finding) {
 	for i, line := range lines {
 		if command := luaSearch.FindString(line); command != "" && !luaPage.MatchString(line) {
-			found = append(found, Finding{fmt.Sprintf("%s:%d", name, i+1), "lua: " + command + " takes as long as there are keys"})
+			found = append(found, Finding{
+				fmt.Sprintf("%s:%d", name, i+1), "lua: " + command + " takes as long as there are keys",
+			})
 		}
 	}
 	return found

@@ -99,8 +99,8 @@ func (p *Plan) pace(ctx context.Context, start time.Time, due chan<- int) {
 	}
 }
 
-// closed starts the callers of a closed loop, and waits for them. They look at a flag: for answers that take a tenth of a
-// microsecond, looking at the clock would cost as much.
+// closed starts the callers of a closed loop, and waits for them. They look at a flag: for answers that
+// take a tenth of a microsecond, looking at the clock would cost as much.
 func (p *Plan) closed(ctx context.Context, callers *sync.WaitGroup) {
 	if p.Length > 0 {
 		var cancel context.CancelFunc

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package measure lets a test count what a program runs through, in a build with -cover. Only programs that are built to
-// be measured import it.
+// Package measure lets a test count what a program runs through, in a build with -cover. Only programs
+// that are built to be measured import it.
 package measure
 
 import (
@@ -13,8 +13,9 @@ import (
 	"syscall"
 )
 
-// Listen has the counters of coverage cleared by SIGUSR1 and written by SIGUSR2, each time to a folder of $MEASURE, which
-// is named by the number of the clearing. It returns true, so that a program may call it before main.
+// Listen has the counters of coverage cleared by SIGUSR1 and written by SIGUSR2, each time to a folder
+// of $MEASURE, which is named by the number of the clearing. It returns true, so that a program may call
+// it before main.
 func Listen() bool {
 	dir := os.Getenv("MEASURE")
 	signals := make(chan os.Signal, 2)

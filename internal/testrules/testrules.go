@@ -17,8 +17,10 @@ func Rules() *rapid.Generator[rules.Rule] { return rapid.Custom(randomRule) }
 
 // Text is arbitrary, often with characters that have a meaning to a server.
 var Text = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
-	"", " ", "$", "$set", "$where", ".", "a.b", "..", "_id", "__proto__", "\x00", "\n", "\r\n", "\t", `"`, `'`, `\`, `\u0000`, "{}", "{tag}", "[1]", "%s", "%25",
-	"]]", "--", "<&>", "null", "0", "1e999", "ä", "日本", "\u2028", "\ufeff", "\ufffd", "🙂", "\x7f", strings.Repeat("long ", 1000),
+	"", " ", "$", "$set", "$where", ".", "a.b", "..", "_id", "__proto__", "\x00", "\n", "\r\n", "\t", `"`, `'`, `\`,
+	`\u0000`, "{}", "{tag}", "[1]", "%s", "%25",
+	"]]", "--", "<&>", "null", "0", "1e999", "ä", "日本", "\u2028", "\ufeff", "\ufffd", "🙂", "\x7f",
+	strings.Repeat("long ", 1000),
 }))
 
 func randomRule(t *rapid.T) rules.Rule {
@@ -37,12 +39,14 @@ func randomRule(t *rapid.T) rules.Rule {
 	some := Text.Filter(func(text string) bool { return text != "" })
 	list := func(name string) []string { return orNone(rapid.SliceOfN(some, 0, 3).Draw(t, name)) }
 	rule := rules.Rule{
-		ID:       rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.:-]{1,96}`), rapid.SampledFrom([]string{".", "..", ":", "-", "A", "a", "0", "_id"})).Draw(t, "id"),
+		ID: rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.:-]{1,96}`),
+			rapid.SampledFrom([]string{".", "..", ":", "-", "A", "a", "0", "_id"})).Draw(t, "id"),
 		Disabled: rapid.Bool().Draw(t, "disabled"),
 		Priority: rapid.Int().Draw(t, "priority"),
 		Labels:   texts("labels"),
 		Match: rules.Match{
-			Methods: list("methods"), Paths: list("paths"), Except: list("except"), Hosts: list("hosts"), Headers: texts("headers"),
+			Methods: list("methods"), Paths: list("paths"), Except: list("except"), Hosts: list("hosts"),
+			Headers:    texts("headers"),
 			Attributes: attributes(t),
 		},
 		Scope: orNone(rapid.SliceOfN(rapid.OneOf(
@@ -51,17 +55,20 @@ func randomRule(t *rapid.T) rules.Rule {
 			),
 			rapid.Map(some, rules.Custom),
 		), 0, 3).Draw(t, "scope")),
-		Missing:        rapid.SampledFrom([]rules.Missing{0, rules.MissingSkip, rules.MissingDeny, rules.MissingIP}).Draw(t, "missing"),
-		MissingStatus:  rapid.SampledFrom([]int{0, 0, 401}).Draw(t, "missing status"),
-		Cost:           randomCost(t),
-		Limits:         randomLimits(t),
-		Unlimited:      rapid.Bool().Draw(t, "unlimited"),
-		Banned:         rapid.Bool().Draw(t, "banned"),
-		OnExceed:       rapid.SampledFrom([]rules.OnExceed{rules.Reject, rules.Wait, rules.Shadow}).Draw(t, "on exceed"),
-		MaxWait:        between("max wait", rules.MaxWaitLimit),
-		MaxWaiters:     rapid.IntRange(0, 10_000).Draw(t, "max waiters"),
-		OnStoreFailure: rapid.SampledFrom([]rules.OnStoreFailure{"", rules.FailOpen, rules.FailClosed, rules.FailLocal}).Draw(t, "on store failure"),
-		Timeout:        between("timeout", time.Minute),
+		Missing: rapid.SampledFrom([]rules.Missing{0, rules.MissingSkip, rules.MissingDeny, rules.MissingIP}).Draw(t,
+			"missing"),
+		MissingStatus: rapid.SampledFrom([]int{0, 0, 401}).Draw(t, "missing status"),
+		Cost:          randomCost(t),
+		Limits:        randomLimits(t),
+		Unlimited:     rapid.Bool().Draw(t, "unlimited"),
+		Banned:        rapid.Bool().Draw(t, "banned"),
+		OnExceed:      rapid.SampledFrom([]rules.OnExceed{rules.Reject, rules.Wait, rules.Shadow}).Draw(t, "on exceed"),
+		MaxWait:       between("max wait", rules.MaxWaitLimit),
+		MaxWaiters:    rapid.IntRange(0, 10_000).Draw(t, "max waiters"),
+		OnStoreFailure: rapid.SampledFrom([]rules.OnStoreFailure{
+			"", rules.FailOpen, rules.FailClosed, rules.FailLocal,
+		}).Draw(t, "on store failure"),
+		Timeout: between("timeout", time.Minute),
 	}
 	if len(rule.Limits) > 0 && rapid.Bool().Draw(t, "costs") {
 		for range rule.Limits {
@@ -71,7 +78,8 @@ func randomRule(t *rapid.T) rules.Rule {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "overrides") {
 		rule.Overrides = append(rule.Overrides, rules.Override{
-			Key: some.Draw(t, "key"), Limits: randomLimits(t), Unlimited: rapid.Bool().Draw(t, "free"), Banned: rapid.Bool().Draw(t, "out"),
+			Key: some.Draw(t, "key"), Limits: randomLimits(t), Unlimited: rapid.Bool().Draw(t, "free"),
+			Banned: rapid.Bool().Draw(t, "out"),
 		})
 	}
 	return rule
@@ -104,15 +112,17 @@ func randomLimits(t *rapid.T) []stint.Limit {
 		var limits []stint.Limit
 		for range rapid.IntRange(0, 3).Draw(t, "limits") {
 			l := stint.Limit{
-				Name: rapid.StringMatching(`[ -~]{0,9}`).Draw(t, "name"), Algorithm: rapid.SampledFrom(stint.Algorithms()).Draw(t, "algorithm"),
-				Capacity: rapid.Int64Range(1, stint.MaxPermits).Draw(t, "capacity"),
-				MaxDebt:  rapid.Int64Range(stint.NoDebt, stint.MaxPermits).Draw(t, "debt"),
+				Name:      rapid.StringMatching(`[ -~]{0,9}`).Draw(t, "name"),
+				Algorithm: rapid.SampledFrom(stint.Algorithms()).Draw(t, "algorithm"),
+				Capacity:  rapid.Int64Range(1, stint.MaxPermits).Draw(t, "capacity"),
+				MaxDebt:   rapid.Int64Range(stint.NoDebt, stint.MaxPermits).Draw(t, "debt"),
 			}
 			switch l.Algorithm {
 			case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 				l.Rate = stint.Per(rapid.Int64Range(1, stint.MaxPermits).Draw(t, "rate"), period.Draw(t, "period"))
 			case stint.AlgorithmSlidingWindowLog:
-				l.Window, l.MinInterval, l.CountDenied = period.Draw(t, "window"), period.Draw(t, "interval"), rapid.Bool().Draw(t, "denied")
+				l.Window, l.MinInterval, l.CountDenied = period.Draw(t, "window"), period.Draw(t, "interval"),
+					rapid.Bool().Draw(t, "denied")
 			case stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowCounter:
 				l.Window = period.Draw(t, "window")
 			default:
@@ -120,7 +130,8 @@ func randomLimits(t *rapid.T) []stint.Limit {
 			}
 			if l.Algorithm == stint.AlgorithmFixedWindow && rapid.Bool().Draw(t, "by calendar") {
 				l.Window, l.TimeZone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin"}).Draw(t, "zone")
-				l.Calendar = rapid.Map(rapid.IntRange(1, 6), func(n int) stint.Calendar { return stint.Calendar(n) }).Draw(t, "calendar")
+				l.Calendar = rapid.Map(rapid.IntRange(1, 6),
+					func(n int) stint.Calendar { return stint.Calendar(n) }).Draw(t, "calendar")
 			}
 			if l.Algorithm == stint.AlgorithmTokenBucket || l.Algorithm == stint.AlgorithmFixedWindow {
 				l.Lease = rapid.Int64Range(stint.LeaseAuto, l.Capacity).Draw(t, "lease")

@@ -38,7 +38,8 @@ func Play(length time.Duration, callers []Caller, ask func(name string, now time
 	}
 }
 
-// Random has callers ask at random times, by a Poisson process that a seed draws. Those with Every ask as Play has them ask.
+// Random has callers ask at random times, by a Poisson process that a seed draws. Those with Every ask
+// as Play has them ask.
 func Random(seed uint64, length time.Duration, callers []Caller, ask func(name string, now time.Duration)) {
 	rng := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- must be repeatable
 	next := make([]time.Duration, len(callers))
@@ -73,9 +74,12 @@ func Random(seed uint64, length time.Duration, callers []Caller, ask func(name s
 	}
 }
 
-// WriteLog writes what Random makes as a log for `stint simulate`: the time, the caller as a column of a name, and 200 or
-// 429 as a rule decides. Each caller is of the organisation acme.
-func WriteLog(to io.Writer, seed uint64, column string, length time.Duration, callers []Caller, decide func(string, time.Duration) bool) error {
+// WriteLog writes what Random makes as a log for `stint simulate`: the time, the caller as a column of a
+// name, and 200 or 429 as a rule decides. Each caller is of the organisation acme.
+func WriteLog(
+	to io.Writer, seed uint64, column string, length time.Duration, callers []Caller,
+	decide func(string, time.Duration) bool,
+) error {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	out := bufio.NewWriter(to)
 	_, _ = fmt.Fprintf(out, "time,organisation,%s,status\n", column) // Flush has the error
@@ -89,9 +93,10 @@ func WriteLog(to io.Writer, seed uint64, column string, length time.Duration, ca
 	return out.Flush()
 }
 
-// Ceilings decides as LiteLLM's documentation says of dynamic_rate_limiter_v3: a counter of a minute for all, and one for each
-// client. While less than the threshold of the limit is used, all of it is anybody's. From then on a client is held to
-// its share. What was admitted stays counted until the minute ends.
+// Ceilings decides as LiteLLM's documentation says of dynamic_rate_limiter_v3: a counter of a minute for
+// all, and one for each client. While less than the threshold of the limit is used, all of it is
+// anybody's. From then on a client is held to its share. What was admitted stays counted until the
+// minute ends.
 func Ceilings(limit int, threshold float64, shares map[string]float64) func(name string, now time.Duration) bool {
 	used, of, minute := 0, map[string]int{}, time.Duration(0)
 	return func(name string, now time.Duration) bool {

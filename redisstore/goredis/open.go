@@ -7,13 +7,14 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// Open makes a store for production on a client: [OpenBare] within [failover.Protect]. It connects nothing and waits for
-// nothing. While Redis can't be reached a mode decides, by default one that admits; a call takes 100 ms at most. The
-// client stays the caller's: closing the store does not close it. Errors wrap stint.ErrInvalid.
+// Open makes a store for production on a client: [OpenBare] within [failover.Protect]. It connects
+// nothing and waits for nothing. While Redis can't be reached a mode decides, by default one that
+// admits; a call takes 100 ms at most. The client stays the caller's: closing the store does not close
+// it. Errors wrap stint.ErrInvalid.
 //
-// Of the configuration, Store must be nil: Open fills it in. It also fills in Local, by a memory store, and Instances, by
-// the number of processes that share the Redis, if they are nil. The other fields have the defaults that
-// [failover.Config] names.
+// Of the configuration, Store must be nil: Open fills it in. It also fills in Local, by a memory store,
+// and Instances, by the number of processes that share the Redis, if they are nil. The other fields have
+// the defaults that [failover.Config] names.
 func Open(client redis.UniversalClient, options redisstore.Options, config failover.Config) (*failover.Store, error) {
 	options.CountInstances = options.CountInstances || config.Instances == nil
 	bare, err := OpenBare(client, options)

@@ -236,7 +236,11 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 	var servers []redisstore.Server
 	var faults []error
 	for address, node := range client.Nodes() {
-		s := serverBy(address, func(ctx context.Context, build builder) rueidis.RedisResult { return node.Do(ctx, build(node.B())) })
+		s := serverBy(address, func(
+			ctx context.Context, build builder,
+		) rueidis.RedisResult {
+			return node.Do(ctx, build(node.B()))
+		})
 		info, err := s.Ask(ctx, "INFO", "replication")
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", address, err))

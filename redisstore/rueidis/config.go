@@ -64,9 +64,9 @@ type TLSFiles struct {
 // reached a mode decides, by default one that admits; a call takes 100 ms at most. It fails only for what is wrong with
 // its arguments or the files that they name, with an error that wraps stint.ErrInvalid.
 //
-// Of the configuration, Store must be nil: Open fills it in. It also fills in Local, by a memory store, and Instances, by
-// the number of processes that share the Redis, if they are nil. The other fields have the defaults that
-// [failover.Config] names.
+// Of the configuration, Store must be nil: Open fills it in. It also fills in Local, by a memory store,
+// and Instances, by the number of processes that share the Redis, if they are nil. The other fields have
+// the defaults that [failover.Config] names.
 func Open(c Connection, options redisstore.Options, config failover.Config) (*failover.Store, error) {
 	options.CountInstances = options.CountInstances || config.Instances == nil
 	bare, err := OpenBare(c, options)

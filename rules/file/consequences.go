@@ -82,7 +82,9 @@ func partAt(rule document.Value, at document.Position) string {
 	case !isParameter[rules.Rule](field.Name):
 		return unknown
 	case field.Name == "match" && field.Value.Kind == document.KindMapping:
-		if f := before(len(field.Value.Fields), at, func(i int) document.Position { return field.Value.Fields[i].At }); f >= 0 && isParameter[rules.Match](field.Value.Fields[f].Name) {
+		if f := before(len(field.Value.Fields), at,
+			func(i int) document.Position { return field.Value.Fields[i].At }); f >= 0 &&
+			isParameter[rules.Match](field.Value.Fields[f].Name) {
 			return part("match." + field.Value.Fields[f].Name)
 		}
 	case field.Name == "overrides" && field.Value.Kind == document.KindList:
@@ -103,7 +105,8 @@ func isParameter[T any](name string) bool {
 // before is the last of n places that is not behind another; -1 if there is none.
 func before(n int, at document.Position, place func(int) document.Position) int {
 	for i := n - 1; i >= 0; i-- {
-		if p := place(i); p.Source == at.Source && cmp.Or(cmp.Compare(p.Line, at.Line), cmp.Compare(p.Column, at.Column)) <= 0 {
+		if p := place(i); p.Source == at.Source &&
+			cmp.Or(cmp.Compare(p.Line, at.Line), cmp.Compare(p.Column, at.Column)) <= 0 {
 			return i
 		}
 	}

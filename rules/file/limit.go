@@ -247,7 +247,8 @@ func (r *limitReader) complete(v document.Value) {
 	}
 	for _, p := range parameters {
 		_, given := r.at[p.name]
-		if p.needed && p.belongs(r.limit.Algorithm) && !given && (p.name != "window" || !calendar) && written(p.field(&r.limit)).Kind == document.KindNull {
+		if p.needed && p.belongs(r.limit.Algorithm) && !given && (p.name != "window" || !calendar) &&
+			written(p.field(&r.limit)).Kind == document.KindNull {
 			r.bad[p.name] = true
 			r.faults.Add(v.At, "%s.%s is missing; a limit of %s needs it", r.path, p.name, r.limit.Algorithm)
 		}
@@ -292,7 +293,10 @@ func Unjoin[E error](err error) []E {
 func writeLimit(l *stint.Limit) document.Value {
 	const few = 5
 	v := document.Value{Kind: document.KindMapping, Fields: make([]document.Field, 0, few)}
-	v.Fields = append(v.Fields, document.Field{Name: "algorithm", Value: document.Value{Kind: document.KindText, Text: strings.ToLower(l.Algorithm.String())}})
+	v.Fields = append(v.Fields, document.Field{
+		Name:  "algorithm",
+		Value: document.Value{Kind: document.KindText, Text: strings.ToLower(l.Algorithm.String())},
+	})
 	for i := range parameters {
 		p := &parameters[i]
 		if !p.belongs(l.Algorithm) {

@@ -49,11 +49,13 @@ func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, 
 	return parse([]source{{name, data}}).set(nil, options)
 }
 
-// ParsePart is ParseSet for a document whose rules take the place of those with the same IDs in options.Previous, or are added
-// to it. A fault that they make of another rule of that set is told of the document.
+// ParsePart is ParseSet for a document whose rules take the place of those with the same IDs in
+// options.Previous, or are added to it. A fault that they make of another rule of that set is told of
+// the document.
 func ParsePart(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
 	d := parse([]source{{name, data}})
-	others := slices.DeleteFunc(cmp.Or(options.Previous, new(rules.Set)).Rules(), func(r rules.Rule) bool { _, given := d.first[r.ID]; return given })
+	others := slices.DeleteFunc(cmp.Or(options.Previous, new(rules.Set)).Rules(),
+		func(r rules.Rule) bool { _, given := d.first[r.ID]; return given })
 	return d.set(others, options)
 }
 
@@ -93,7 +95,8 @@ func parse(sources []source) *reading {
 				all.first[id] = at
 			}
 		}
-		all.rules, all.items, all.within = append(all.rules, d.rules...), append(all.items, d.items...), append(all.within, d.within...)
+		all.rules, all.items, all.within = append(all.rules, d.rules...), append(all.items, d.items...),
+			append(all.within, d.within...)
 		all.faults.Join(d.faults)
 	}
 	return all
@@ -121,7 +124,8 @@ func (d *reading) find(whole document.Value) (list document.Value, found bool) {
 	if whole.Kind == document.KindMapping {
 		if name := configured(whole); name != "" {
 			d.faults.Add(whole.At, "the document has %q, as a configuration of the service has; allowed: "+
-				"a list of rules, or a mapping with one under rules: those of a configuration are under its rules, or where its rules_from says", name)
+				"a list of rules, or a mapping with one under rules: those of a configuration are under its rules, "+
+				"or where its rules_from says", name)
 			return list, false
 		}
 		list = document.Value{At: whole.At}
@@ -164,8 +168,8 @@ func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 	return d.rules, positions, nil
 }
 
-// set makes a set of the rules and others, or tells all that is wrong: of rules that could be read also what does not make
-// sense.
+// set makes a set of the rules and others, or tells all that is wrong: of rules that could be read also
+// what does not make sense.
 func (d *reading) set(others []rules.Rule, options rules.Options) (*rules.Set, []rules.Rule, error) {
 	set, err := rules.Compile(slices.Concat(others, d.rules), options)
 	if err == nil && len(d.faults) == 0 {
@@ -177,7 +181,8 @@ func (d *reading) set(others []rules.Rule, options rules.Options) (*rules.Set, [
 			return document.Position{Source: d.names[0]}, len(d.within) > 0
 		}
 		item := d.items[fault.Index]
-		return place(item, fault.Param), hidden(fault) || fault.Param == "id" && fault.ID != "" && d.first[fault.ID] != item.At
+		return place(item, fault.Param), hidden(fault) ||
+			fault.Param == "id" && fault.ID != "" && d.first[fault.ID] != item.At
 	})
 	slices.SortStableFunc(d.faults[:min(len(d.faults), document.MaxFaults)], func(a, b document.Fault) int {
 		return slices.Index(d.names, a.Position.Source) - slices.Index(d.names, b.Position.Source)

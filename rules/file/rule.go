@@ -155,7 +155,8 @@ func write(of any) document.Value {
 			return v, true
 		case *map[string][]string:
 			for _, name := range slices.Sorted(maps.Keys(*of)) {
-				v.Kind, v.Fields = document.KindMapping, append(v.Fields, document.Field{Name: name, Value: writeTexts((*of)[name])})
+				v.Kind, v.Fields = document.KindMapping, append(v.Fields,
+					document.Field{Name: name, Value: writeTexts((*of)[name])})
 			}
 			return v, true
 		case *map[string]rules.Percent:
@@ -229,7 +230,9 @@ var kinds = document.Kinds{
 
 // percents reads a mapping of names to parts such as 15%.
 func percents(field *map[string]rules.Percent) document.ReaderFunc {
-	return byName(field, "a mapping of classes to what each leaves, such as batch: 40%", func(part *rules.Percent) document.Reader {
+	return byName(field, "a mapping of classes to what each leaves, such as batch: 40%", func(
+		part *rules.Percent,
+	) document.Reader {
 		return document.Scalar("0% to 99%", func(text string) bool {
 			digits, found := strings.CutSuffix(text, "%")
 			n, ok := document.ParseInteger(digits)

@@ -42,7 +42,9 @@ type Source struct {
 func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	var current *rules.Set
 	w, err := s.watch(func(texts []source) error {
-		set, list, err := parse(texts).set(nil, rules.Options{Previous: current, StrictSlash: s.StrictSlash, IPv6Prefix: s.IPv6Prefix})
+		set, list, err := parse(texts).set(nil, rules.Options{
+			Previous: current, StrictSlash: s.StrictSlash, IPv6Prefix: s.IPv6Prefix,
+		})
 		if err != nil {
 			return err
 		}

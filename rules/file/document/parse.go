@@ -37,9 +37,9 @@ var tooDeep = fmt.Sprintf("nested too deep; allowed: %d lists and mappings in ea
 var byteOrderMark = []byte("\ufeff")
 
 // Parse reads one document of at most so many bytes. A source whose name ends in .json is JSON, read by
-// [JSON]; every other one is YAML, of which JSON is a part. A text that is neither is one fault, without a value; so is
-// YAML that has more than 4 MiB, is nested deeper than 64, has more than 500,000 names and values, or of these more than 131,072
-// in one pair of brackets.
+// [JSON]; every other one is YAML, of which JSON is a part. A text that is neither is one fault, without
+// a value; so is YAML that has more than 4 MiB, is nested deeper than 64, has more than 500,000 names
+// and values, or of these more than 131,072 in one pair of brackets.
 func Parse(source string, data []byte, most int, faults *Faults) Value {
 	if len(data) > most {
 		faults.Add(Position{Source: source}, "the document has %d bytes; allowed: at most %d", len(data), most)
@@ -50,7 +50,8 @@ func Parse(source string, data []byte, most int, faults *Faults) Value {
 	case IsJSON(source), looksLikeJSON(data) && json.Valid(data):
 		return JSON(source, data, faults)
 	case len(data) > maxYAML:
-		faults.Add(Position{Source: source}, "the document has %d bytes; allowed: at most %d as YAML, %d as JSON", len(data), maxYAML, most)
+		faults.Add(Position{Source: source}, "the document has %d bytes; allowed: at most %d as YAML, %d as JSON",
+			len(data), maxYAML, most)
 		return Value{At: Position{Source: source, Line: 1, Column: 1}}
 	default:
 		return parseYAML(source, data, faults)
@@ -308,12 +309,12 @@ func (r *jsonReader) name() string {
 const (
 	// maxYAML bounds the bytes of a YAML document: a name of any length is cheap, but time is spent on each byte.
 	maxYAML = 4 << 20
-	// maxSigns bounds what separates the names and values: one of the signs comes before each, a colon between two. The parser
-	// and the values take some 700 bytes for a colon.
+	// maxSigns bounds what separates the names and values: one of the signs comes before each, a colon
+	// between two. The parser and the values take some 700 bytes for a colon.
 	maxSigns = 500_000
 	signs    = "[]{},:?&*!#'\"-"
-	// maxFlow bounds the signs in one pair of brackets or braces, with those inside. They may be a name, so the parser keeps all of
-	// them until the end, in 1.4 KB for each sign; only it knows where they end.
+	// maxFlow bounds the signs in one pair of brackets or braces, with those inside. They may be a name, so
+	// the parser keeps all of them until the end, in 1.4 KB for each sign; only it knows where they end.
 	maxFlow = 1 << 17
 )
 
@@ -412,8 +413,8 @@ func beginsLine(data []byte, at int) bool {
 	return at == 0 || strings.IndexByte("\n\r\x85\xa8\xa9\xbf", data[at-1]) >= 0
 }
 
-// A yamlReader hands a document to the parser, as long as no brackets in it are too long, and takes over what that makes
-// of it.
+// A yamlReader hands a document to the parser, as long as no brackets in it are too long, and takes over
+// what that makes of it.
 type yamlReader struct {
 	source string
 	data   []byte
@@ -538,7 +539,8 @@ func (r *yamlReader) mapping(nodes []*yaml.Node, depth int) []Field {
 		name, value := nodes[i], nodes[i+1]
 		at := r.start(name)
 		nodes[i], nodes[i+1] = nil, nil
-		if name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!" || name.Tag == "!!merge" || name.Style&yaml.TaggedStyle != 0 {
+		if name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!" || name.Tag == "!!merge" ||
+			name.Style&yaml.TaggedStyle != 0 {
 			r.faults.Add(at, "a name must be a plain text")
 			continue
 		}
@@ -577,6 +579,7 @@ func JSONFault(err error) string {
 	default:
 		allowed = "a number"
 	}
-	came := strings.NewReplacer("array", "a list", "object", "an object", "string", "a string", "bool", "true or false", "number", "a number").Replace(wrong.Value)
+	came := strings.NewReplacer("array", "a list", "object", "an object", "string", "a string", "bool", "true or false",
+		"number", "a number").Replace(wrong.Value)
 	return fmt.Sprintf("%s is %s; allowed: %s", wrong.Field, came, allowed)
 }

@@ -335,7 +335,8 @@ func write(of reflect.Value, tag reflect.StructTag, own func(any) (Value, bool))
 		return Value{Kind: KindText, Text: stint.FormatDuration(*field)}
 	case *map[string]string:
 		for _, name := range slices.Sorted(maps.Keys(*field)) {
-			v.Kind, v.Fields = KindMapping, append(v.Fields, Field{Name: name, Value: Value{Kind: KindText, Text: (*field)[name]}})
+			v.Kind, v.Fields = KindMapping, append(v.Fields,
+				Field{Name: name, Value: Value{Kind: KindText, Text: (*field)[name]}})
 		}
 		return v
 	}
