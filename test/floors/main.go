@@ -1,10 +1,12 @@
-// Command floors has several processes share the floors of docs/organisations.md on one Redis, and says what each team got.
+// Command floors has several processes share the floors of docs/organisations.md on one Redis, and says
+// what each team got.
 //
 //	go run ./test/floors -store redis://127.0.0.1:6379 -processes 8 -for 30s
 //
-// For the first half search asks alone, three times what there is. Then mail asks for what there is, too, and ads for a
-// little less than its floor, so that it has to be admitted always. It fails if ads is denied, if mail has less than its
-// floor, or if all together have more than C + R x (b - a) / P. The server is used as it is, under a prefix of its own.
+// For the first half search asks alone, three times what there is. Then mail asks for what there is,
+// too, and ads for a little less than its floor, so that it has to be admitted always. It fails if ads
+// is denied, if mail has less than its floor, or if all together have more than C + R x (b - a) / P. The
+// server is used as it is, under a prefix of its own.
 package main
 
 import (
@@ -29,7 +31,8 @@ import (
 	"github.com/stint-go/stint/rules/file"
 )
 
-// Counts are requests of a half, of one process or of all, and when the first and the last were admitted by the server's clock.
+// Counts are requests of a half, of one process or of all, and when the first and the last were admitted
+// by the server's clock.
 type counts struct {
 	Asked, Admitted, Borrowed int
 	First, Last               stint.Instant
@@ -80,7 +83,8 @@ func lead(processes int, runFor time.Duration) error {
 	var running sync.WaitGroup
 	for i := range processes {
 		running.Go(func() {
-			command := exec.Command(os.Args[0], append(os.Args[1:], fmt.Sprint("-begin=", begin))...) //nolint:noctx // itself, until it has ended
+			//nolint:noctx // itself, until it has ended
+			command := exec.Command(os.Args[0], append(os.Args[1:], fmt.Sprint("-begin=", begin))...)
 			command.Stderr = os.Stderr
 			answers[i], errs[i] = command.Output()
 		})
@@ -108,7 +112,8 @@ func lead(processes int, runFor time.Duration) error {
 		for _, team := range []string{"search", "ads", "mail"} {
 			n := sums[i][team]
 			all = all.and(n)
-			fmt.Printf("  %-6s asked %6d, admitted %6d (%4.0f a second), of these borrowed %6d\n", team, n.Asked, n.Admitted, float64(n.Admitted)/seconds, n.Borrowed)
+			fmt.Printf("  %-6s asked %6d, admitted %6d (%4.0f a second), of these borrowed %6d\n", team, n.Asked, n.Admitted,
+				float64(n.Admitted)/seconds, n.Borrowed)
 		}
 	}
 	lasted := all.Last.Time().Sub(all.First.Time())
@@ -127,7 +132,8 @@ func ask(url, page string, begin time.Time, processes int, runFor time.Duration)
 	if err != nil {
 		return err
 	}
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: url}, redisstore.Options{KeyPrefix: fmt.Sprint("floors-", begin.UnixMilli())})
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: url},
+		redisstore.Options{KeyPrefix: fmt.Sprint("floors-", begin.UnixMilli())})
 	if err != nil {
 		return err
 	}

@@ -192,12 +192,15 @@ func revisionsCommand(p process) *cobra.Command {
 }
 
 func rollbackCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "rollback NUMBER", "Make a service's rules, or one of them, what they were at a revision",
-		"Make the rules what they were at a revision, or with --rule one of them, which is removed if it was not there. This is a\n"+
+	command, a := administerCommand(p, "rollback NUMBER",
+		"Make a service's rules, or one of them, what they were at a revision",
+		"Make the rules what they were at a revision, or with --rule one of them, which is removed if it was not there. "+
+			"This is a\n"+
 			"new revision; 0 is before the first.")
 	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fmt.Errorf("there are %d revisions; allowed: the number of one, as `stint rules revisions` lists them", len(args))
+			return fmt.Errorf("there are %d revisions; allowed: the number of one, as `stint rules revisions` lists them",
+				len(args))
 		}
 		return nil
 	}
@@ -218,7 +221,8 @@ func rollbackCommand(p process) *cobra.Command {
 
 func resetAllCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "reset-all", "Clear the state of all clients of a service, or of a rule",
-		"Clear the state of all clients of everything that the service's store keeps under its key prefix, or with --rule of one\n"+
+		"Clear the state of all clients of everything that the service's store keeps under its key prefix, "+
+			"or with --rule of one\n"+
 			"rule. Rules stay. It needs --yes.")
 	rule := command.Flags().String("rule", "", "only the clients of the rule `ID`")
 	yes := command.Flags().Bool("yes", false, "say that this is meant")

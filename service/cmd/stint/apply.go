@@ -47,7 +47,8 @@ func applyCommand(p process) *cobra.Command {
 
 func diffCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "diff PATH", "Compare a file or folder of rules with a service's rules",
-		"Say what `stint rules apply` would change: + is added, - is removed, ~ is changed, with\neach parameter as it is and as it would be. It exits with 1 when the rules differ.")
+		"Say what `stint rules apply` would change: + is added, - is removed, ~ is changed, "+
+			"with\neach parameter as it is and as it would be. It exits with 1 when the rules differ.")
 	compare := compareFlags(p, command, a)
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := compare(args[0])

@@ -70,28 +70,38 @@ func benchCommand(p process) *cobra.Command {
 	}
 	b := &benchmark{apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
 	flags := command.Flags()
-	flags.StringArrayVar(&b.limits, "limit", nil, "`LIMIT` to verify: ALGORITHM:PERMITS:RATE, where windows have a DURATION; N/DURATION, a sliding log; or as rules write it; several have to admit together")
+	flags.StringArrayVar(&b.limits, "limit", nil,
+		"`LIMIT` to verify: ALGORITHM:PERMITS:RATE, where windows have a DURATION; N/DURATION, a sliding log; "+
+			"or as rules write it; several have to admit together")
 	flags.StringVar(&b.target, "target", "library", "`NAME` of what is asked: library (with --store), rest, rls, resp or http")
-	flags.StringVar(&b.named, "policy", "", "`NAME` of the service's policy, whose limits --limit repeats; without one, resp asks by CL.THROTTLE")
-	flags.StringVar(&b.rule, "rule", "", "`ID` of the service's rule, whose limits --limit repeats, in place of --policy with rest")
+	flags.StringVar(&b.named, "policy", "",
+		"`NAME` of the service's policy, whose limits --limit repeats; without one, resp asks by CL.THROTTLE")
+	flags.StringVar(&b.rule, "rule", "",
+		"`ID` of the service's rule, whose limits --limit repeats, in place of --policy with rest")
 	b.asked.register(flags)
 	for _, name := range descriptionFlags {
 		flags.Lookup(name).Usage += "; with --rule"
 	}
 	flags.StringVar(&b.addr, "addr", "", "`HOST:PORT` of the service's listener for rls or resp")
-	flags.BoolVar(&b.tls, "tls", false, "speak TLS with the listener at --addr; its certificate is of an authority of the system, or of the file in SSL_CERT_FILE")
-	flags.StringVar(&b.url, "url", "", "`URL` of a handler that a limit stands before, with http: 429 is a denial, and {key} in it the key")
+	flags.BoolVar(&b.tls, "tls", false, "speak TLS with the listener at --addr; "+
+		"its certificate is of an authority of the system, or of the file in SSL_CERT_FILE")
+	flags.StringVar(&b.url, "url", "",
+		"`URL` of a handler that a limit stands before, with http: 429 is a denial, and {key} in it the key")
 	flags.StringVar(&b.domain, "domain", "bench", "`NAME` of the domain, with rls")
 	flags.StringVar(&b.descriptor, "descriptor", "key", "`NAME` of the descriptor whose value is the key, with rls")
-	flags.StringVar(&b.rate, "rate", "", "`RATE` at which requests are due, such as 5000/s, whenever they are answered (default: each caller asks again when it is answered)")
+	flags.StringVar(&b.rate, "rate", "", "`RATE` at which requests are due, such as 5000/s, "+
+		"whenever they are answered (default: each caller asks again when it is answered)")
 	flags.IntVar(&b.load.Callers, "callers", 64, "`NUMBER` of requests that are in flight at most")
 	b.load.Length = 10 * time.Second
 	flags.Var((*timeoutFlag)(&b.load.Length), "for", "`DURATION` of the load")
-	flags.IntVar(&b.load.Requests, "requests", bench.MaxRequests, "`NUMBER` of requests after which the load ends before that")
+	flags.IntVar(&b.load.Requests, "requests", bench.MaxRequests,
+		"`NUMBER` of requests after which the load ends before that")
 	flags.IntVar(&b.load.Keys, "keys", 1000, "`NUMBER` of keys")
-	flags.StringVar(&b.load.Distribution, "distribution", "uniform", "`NAME` of how often each key is asked for: hot (one for all), uniform or zipf")
+	flags.StringVar(&b.load.Distribution, "distribution", "uniform",
+		"`NAME` of how often each key is asked for: hot (one for all), uniform or zipf")
 	flags.Int64Var(&b.permits, "permits", 1, "`N`, the cost of each request")
-	flags.StringVar(&b.against, "against", "", "compare with scripts of ours in the Redis at `URL`: redis_rate's algorithm, a GCRA as redis-cell's, a fixed window")
+	flags.StringVar(&b.against, "against", "",
+		"compare with scripts of ours in the Redis at `URL`: redis_rate's algorithm, a GCRA as redis-cell's, a fixed window")
 	flags.StringVar(&b.page, "report", "", "write a page with plots to `FILE`")
 	b.config = settingFlags(p, flags, append(storeSettings(), "on_store_failure")...)
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -116,7 +126,8 @@ func (b *benchmark) prepare() (err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(have)) {
 		if b.command.Flags().Changed(name) && !slices.Contains(have[name], b.target) {
-			return misused("--%s is given with --target %s; allowed: with --target %s", name, b.target, strings.Join(have[name], " or "))
+			return misused("--%s is given with --target %s; allowed: with --target %s", name, b.target,
+				strings.Join(have[name], " or "))
 		}
 	}
 	switch name, described := b.asked.given(b.command.Flags()); {
@@ -170,7 +181,8 @@ func (b *benchmark) prepareLimits() error {
 }
 
 // shortForms say how a limit may be written.
-const shortForms = "ALGORITHM:PERMITS:RATE such as token_bucket:100:10/s, ALGORITHM:PERMITS:DURATION for windows such as fixed_window:50:1s, " +
+const shortForms = "ALGORITHM:PERMITS:RATE such as token_bucket:100:10/s, " +
+	"ALGORITHM:PERMITS:DURATION for windows such as fixed_window:50:1s, " +
 	"N/DURATION for a sliding log, or a limit as rules write it"
 
 // spelledOut is ALGORITHM:PERMITS:RATE as rules write it; other texts stay.
@@ -249,7 +261,8 @@ func (b *benchmark) write(report *bench.Report) error {
 	if err := b.print(report); err != nil || b.page == "" {
 		return err
 	}
-	if err := os.WriteFile(b.page, []byte(report.HTML()), 0o666); err != nil { //nolint:gosec // as files that others may read
+	err := os.WriteFile(b.page, []byte(report.HTML()), 0o666) //nolint:gosec // as files that others may read
+	if err != nil {
 		return failed(fmt.Errorf("--report: %w", err))
 	}
 	return nil
@@ -292,7 +305,8 @@ func (b *benchmark) open(ctx context.Context) (_ bench.Target, closing func(), e
 	limit := b.policy.Limit(0)
 	seconds := limit.Algorithm == stint.AlgorithmTokenBucket && limit.Rate.Period%time.Second == 0 && b.policy.Len() == 1
 	if b.named == "" && !seconds {
-		return nil, nil, misused("--policy is missing; allowed: a policy of the service, or one token bucket with a period of whole seconds, which CL.THROTTLE takes")
+		return nil, nil, misused("--policy is missing; allowed: a policy of the service, " +
+			"or one token bucket with a period of whole seconds, which CL.THROTTLE takes")
 	}
 	at := url.URL{Scheme: "redis", Host: b.addr, User: url.UserPassword("", cmp.Or(b.token, b.env(b.tokenVariable)))}
 	if b.tls {
@@ -320,7 +334,8 @@ func (b *benchmark) within(ask bench.Target) bench.Target {
 // openREST asks a service by its REST API.
 func (b *benchmark) openREST() (bench.Target, func(), error) {
 	if b.named == "" && b.rule == "" {
-		return nil, nil, misused("--policy is missing; allowed: the name of the service's policy, or --rule with the ID of a rule, whose limits --limit repeats")
+		return nil, nil, misused("--policy is missing; allowed: the name of the service's policy, " +
+			"or --rule with the ID of a rule, whose limits --limit repeats")
 	}
 	described, err := b.asked.wire()
 	if err != nil {

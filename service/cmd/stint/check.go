@@ -61,7 +61,8 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
 	flags.StringVar(
 		&k.limit, "limit", "",
-		"`LIMIT` to use, with a shared store: N/DURATION, never more than N in any such time, or as rules write it, such as\n"+
+		"`LIMIT` to use, with a shared store: N/DURATION, never more than N in any such time, "+
+			"or as rules write it, such as\n"+
 			"'{algorithm: token_bucket, capacity: 10, refill: 1/m}'",
 	)
 	flags.StringVar(&k.name, "name", "default", "`NAME` under which the store keeps the state of --limit")
@@ -91,8 +92,8 @@ func (k *keyCommand) costFlags() {
 	flags.Int64Var(&k.keep, "keep", 0, "`N` permits of each limit to leave to others, as if the limits were so much lower")
 }
 
-// cost is the part of a query that the flags of the cost say. Parameters that an older service refuses are left out unless
-// they are given.
+// cost is the part of a query that the flags of the cost say. Parameters that an older service refuses
+// are left out unless they are given.
 func (k *keyCommand) cost(refused ...string) url.Values {
 	query := url.Values{"permits": {strconv.FormatInt(k.permits, 10)}, "keep": {strconv.FormatInt(k.keep, 10)}}
 	for _, name := range refused {
@@ -112,7 +113,8 @@ func (k *keyCommand) connect() (*service, error) {
 	}
 	if flags.Changed("store") || flags.Changed("limit") {
 		if flags.Changed("server") {
-			return nil, misused("--server is given beside --store or --limit; allowed: without these, as a service decides by its own limits")
+			return nil, misused("--server is given beside --store or --limit; allowed: without these, " +
+				"as a service decides by its own limits")
 		}
 		return k.connectStore()
 	}
@@ -135,7 +137,8 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 		return nil, err
 	}
 	if loaded.Store.Memory() && !k.command.Flags().Changed("store") {
-		return nil, misused("--limit is given without a store; allowed: with the URL of a shared one in --store or STINT_STORE")
+		return nil, misused("--limit is given without a store; allowed: with the URL of a shared one in --store or " +
+			"STINT_STORE")
 	}
 	if loaded.Store.Memory() {
 		return nil, misused(
@@ -406,7 +409,8 @@ func (k *keyCommand) decide(
 
 func peekCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(p, "peek", "Say what a key has left, taking nothing",
-		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. It exits with 0 in either case.")
+		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. "+
+			"It exits with 0 in either case.")
 	k.costFlags()
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		s, err := k.connect()

@@ -128,7 +128,8 @@ func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
 		if known, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with the key
 			err = known.Err
 		}
-		return nil, unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, or name another with --%s", s.base.Redacted(), err, s.flag))
+		return nil, unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, "+
+			"or name another with --%s", s.base.Redacted(), err, s.flag))
 	}
 	return response, nil
 }
@@ -173,13 +174,15 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 			return nil, unreachable(&problem)
 		}
 		if response.StatusCode == http.StatusNotFound && strings.HasPrefix(problem.Detail, "path is ") {
-			return nil, failed(fmt.Errorf("%s is another listener: --%s takes the URL of %s", s.base.Redacted(), s.flag, listenerOf[s.flag]))
+			return nil, failed(fmt.Errorf("%s is another listener: --%s takes the URL of %s", s.base.Redacted(), s.flag,
+				listenerOf[s.flag]))
 		}
 		return nil, failed(&problem)
 	}
 	// 401 is the denial of a rule with `missing_status: 401`.
 	denied := response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusUnauthorized
-	if media != "application/json" || response.StatusCode != http.StatusOK && !denied || json.Unmarshal(body, answer) != nil {
+	if media != "application/json" || response.StatusCode != http.StatusOK && !denied ||
+		json.Unmarshal(body, answer) != nil {
 		return nil, failed(fmt.Errorf("%s does not answer like stint: %s, %q", s.base.Redacted(), response.Status, media))
 	}
 	return body, nil

@@ -23,7 +23,8 @@ import (
 //go:embed demo.json
 var demoRules []byte
 
-const demoHelp = "make up rules and traffic, to see what stint shows: rules demo-*, users demo-user-* and addresses for documentation. " +
+const demoHelp = "make up rules and traffic, to see what stint shows: rules demo-*, " +
+	"users demo-user-* and addresses for documentation. " +
 	"It needs the store memory:// and no rules"
 
 // demonstrable reports why a configuration has no place for a demonstration, and gives one without an admin token one,
@@ -161,7 +162,9 @@ func (d *demo) burst() (requests []api.EvaluateRequest) {
 		request(http.MethodGet, "/api/orders", 7, 8)
 	}
 	if d.random.IntN(20) == 0 {
-		requests = append(requests, api.EvaluateRequest{Method: http.MethodGet, Path: "/", Host: "demo.example", IP: "203.0.113.66"})
+		requests = append(requests, api.EvaluateRequest{
+			Method: http.MethodGet, Path: "/", Host: "demo.example", IP: "203.0.113.66",
+		})
 	}
 	return requests
 }

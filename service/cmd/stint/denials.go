@@ -16,7 +16,8 @@ import (
 func denialsCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "denials", "List the last denials, or what rules in shadow would have denied",
 		"List the last denials of a service and of the processes that share its Redis, the newest first:\n"+
-			"when, by which rule, of which class, whom and why. With --shadow it lists what rules in shadow would have denied.\n\n"+
+			"when, by which rule, of which class, whom and why. With --shadow it lists what rules in shadow would have "+
+			"denied.\n\n"+
 			"Clients are shown by name to holders of a token only.")
 	flags := command.Flags()
 	shadow := flags.Bool("shadow", false, "what rules in shadow would have denied, and no denials")
@@ -45,7 +46,10 @@ func denialsCommand(p process) *cobra.Command {
 			rows = append(rows, row)
 		}
 		if len(answer.Denials) == 0 && !a.json {
-			return say(p.Out, "%s\n", map[bool]string{false: "no denials", true: "nothing would have been denied in shadow"}[*shadow])
+			return say(p.Out, "%s\n", map[bool]string{
+				false: "no denials",
+				true:  "nothing would have been denied in shadow",
+			}[*shadow])
 		}
 		return a.show(body, rows...)
 	}
@@ -59,7 +63,8 @@ func patchRuleCommand(p process) *cobra.Command {
 			"    stint rules patch login '{\"on_exceed\": \"reject\"}'     # enforced again")
 	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 2 {
-			return fmt.Errorf("there are %d arguments; allowed: the ID of a rule, and a patch such as '{\"enabled\": false}'", len(args))
+			return fmt.Errorf("there are %d arguments; allowed: the ID of a rule, and a patch such as '{\"enabled\": false}'",
+				len(args))
 		}
 		return nil
 	}

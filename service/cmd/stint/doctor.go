@@ -71,7 +71,8 @@ func doctorCommand(p process) *cobra.Command {
 		Use:   "doctor",
 		Short: "Look at a configuration, its rules and its store, and say what to change",
 		Long: "Look at a configuration, its rules and its store: versions, rights, settings, clocks and round\n" +
-			"trips of Redis. Run it with the file and the variables of the service. It changes nothing; it decides with a key of\n" +
+			"trips of Redis. Run it with the file and the variables of the service. It changes nothing; " +
+			"it decides with a key of\n" +
 			"its own, whose state expires within minutes.\n\n" +
 			"It exits with 0 when all is well, 1 with advice, 2 when something is configured wrongly, and 4\n" +
 			"when the store or the rules can't be reached.",
@@ -121,9 +122,11 @@ func (d *doctor) report(p process, asJSON bool) error {
 func (d *doctor) lookAtConfiguration() {
 	c := d.config
 	d.ok("configuration", "", "every setting is known and in range")
-	if len(c.ClientIP.TrustedProxies) == 0 && (cmp.Or(c.Identity.User, c.Identity.APIKey) != "" || len(c.Identity.Attributes) > 0) {
+	if len(c.ClientIP.TrustedProxies) == 0 && (cmp.Or(c.Identity.User, c.Identity.APIKey) != "" ||
+		len(c.Identity.Attributes) > 0) {
 		d.advise("identity", "", "identity names header fields, and no proxy is trusted",
-			"name the proxy in trusted_proxies: the fields are believed from there only, so nobody has a user or an attribute now")
+			"name the proxy in trusted_proxies: the fields are believed from there only, "+
+				"so nobody has a user or an attribute now")
 	}
 	if c.Store.Memory() {
 		d.ok("store", "", "memory://: each process decides alone, and forgets all when it ends")
@@ -291,7 +294,10 @@ type redisSetting struct {
 }
 
 var redisSettings = []redisSetting{
-	{"maxmemory-policy", "noeviction", "every other policy drops many clients at once, who may use their limits again", is("noeviction")},
+	{
+		"maxmemory-policy", "noeviction", "every other policy drops many clients at once, who may use their limits again",
+		is("noeviction"),
+	},
 	{"maxmemory", "2gb", "without a bound the server takes all memory, and is killed; leave room", isNot("0")},
 	{"appendonly", "yes", "without the file a restart forgets all limits, and rules that the store keeps", is("yes")},
 	{"appendfsync", "everysec", "no leaves it to the system when a crash loses admissions", isNot("no")},

@@ -21,8 +21,9 @@ type domainFollower struct {
 	logger  *slog.Logger
 }
 
-// followDomains puts the domains of files in force, and follows the files until the returned function is called. With strict
-// the first domains have to be good; else those with faults are refused, and there are none until they are mended.
+// followDomains puts the domains of files in force, and follows the files until the returned function is
+// called. With strict the first domains have to be good; else those with faults are refused, and there
+// are none until they are mended.
 func followDomains(
 	ctx context.Context,
 	from file.Texts,
@@ -58,7 +59,9 @@ func followPlane(
 	f := &domainFollower{path: loaded.XDS.Server, service: service, logger: logger}
 	more.Server, more.NodeID, more.MergeDomains, more.Logger = loaded.XDS.Server, loaded.XDS.NodeID, loaded.Merge, logger
 	t := loaded.XDS.TLS
-	more.TLS = xds.TLS{System: t.Enabled, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+	more.TLS = xds.TLS{
+		System: t.Enabled, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName,
+	}
 	client, err := xds.New(more)
 	if err != nil {
 		return nil, misconfigured(err)

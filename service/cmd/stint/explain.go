@@ -62,7 +62,8 @@ func explainCommand(p process) *cobra.Command {
 	)
 	e.register(flags)
 	domain := flags.String("domain", "", "the domain `NAME` of a request of Envoy's rate limit service")
-	descriptors := flags.StringArray("descriptor", nil, "one of its descriptors, `KEY=VALUE,...`; may be given several times")
+	descriptors := flags.StringArray("descriptor", nil,
+		"one of its descriptors, `KEY=VALUE,...`; may be given several times")
 	e.loadStore = settingFlags(p, flags, append(storeSettings(), "ipv6_prefix", "ambiguous_paths", "rules_default")...)
 	flags.Lookup("store").DefValue = "" // without it, clients have done nothing
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -189,7 +190,8 @@ func (e *example) explain(ctx context.Context) error {
 	if e.file != "" {
 		loaded.RulesFrom = e.file
 	}
-	if loaded.Store.Memory() && len(loaded.Rules) == 0 && (loaded.RulesFrom == "" || loaded.RulesFrom == config.RulesFromStore) {
+	if loaded.Store.Memory() && len(loaded.Rules) == 0 &&
+		(loaded.RulesFrom == "" || loaded.RulesFrom == config.RulesFromStore) {
 		return misused("no rules are named; allowed: the URL of a service with --admin or STINT_ADMIN, files with --rules, " +
 			"or a configuration or a shared store that has rules, with --config or --store")
 	}
@@ -295,7 +297,8 @@ func (e *example) print(x *adminapi.Explanation) error {
 	return say(e.Out, "path %s: allowed %s, %s\n", x.Path, yesOrNo(x.Allowed), x.Why)
 }
 
-// decidingLimits are those of the way that is charged, or of which the wait is the shortest, and all of a rule without ways.
+// decidingLimits are those of the way that is charged, or of which the wait is the shortest, and all of
+// a rule without ways.
 func decidingLimits(rule *adminapi.ExplainedRule) []adminapi.ExplainedLimit {
 	var best []adminapi.ExplainedLimit
 	shortest := uint64(0)

@@ -23,8 +23,9 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 	settings := failover.Config{
 		Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
 		ForPolicy: failureRules(c.OnStoreFailure),
-		Local:     memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory, MaxHolds: c.Store.MaxHolds}), // a rule may be local
-		Answered:  h.answered,
+		// a rule may be local
+		Local:    memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory, MaxHolds: c.Store.MaxHolds}),
+		Answered: h.answered,
 	}
 	if c.Instances > 0 {
 		settings.Instances = func() int { return c.Instances }

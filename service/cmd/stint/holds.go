@@ -13,10 +13,13 @@ import (
 )
 
 func holdsCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "holds CLIENT", "List what is held of a client of a service's rules, and end a hold that is stuck",
-		"List what is held of a client's permits by rule, the next to expire first. The client is named as an override names it.\n"+
+	command, a := administerCommand(p, "holds CLIENT",
+		"List what is held of a client of a service's rules, and end a hold that is stuck",
+		"List what is held of a client's permits by rule, the next to expire first. "+
+			"The client is named as an override names it.\n"+
 			"What is held by a key and a policy is not listed.\n"+
-			"With --drop end a hold whose holder is stuck: what it has of this client is free at once. With --key the client is the\n"+
+			"With --drop end a hold whose holder is stuck: what it has of this client is free at once. "+
+			"With --key the client is the\n"+
 			"key of a reserve by a policy.")
 	command.Args = cobra.ExactArgs(1)
 	id := command.Flags().String("drop", "", "end the hold `ID`")
@@ -39,7 +42,8 @@ func dropHold(a *apiCommand, id, client string, key bool) error {
 		query = url.Values{"key": {client}}
 	}
 	var answer adminapi.DroppedHold
-	body, _, err := a.do(call{method: http.MethodDelete, path: "/api/v1/holds/" + url.PathEscape(id), query: query}, &answer)
+	body, _, err := a.do(call{method: http.MethodDelete, path: "/api/v1/holds/" + url.PathEscape(id), query: query},
+		&answer)
 	if err != nil {
 		return err
 	}

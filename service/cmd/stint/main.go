@@ -32,7 +32,9 @@ func main() {
 	if filepath.Base(os.Args[0]) == dropInName { // a link with the name of the reference service's program
 		args = append([]string{dropInName}, args...)
 	}
-	os.Exit(run(signalContext(), args, process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ}))
+	os.Exit(run(signalContext(), args, process{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ,
+	}))
 }
 
 // signalContext returns a context that ends with the first SIGTERM or SIGINT. The
@@ -52,8 +54,10 @@ const (
 	exitUnreachable = 4 // the service or its store did not answer
 )
 
-const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ; doctor: advice; bench: decisions differ), 2 wrong usage or configuration,\n" +
-	"3 denied, 4 the service or its store is unreachable (bench: decided nothing). " + "`stint check KEY -- COMMAND` passes on the command's."
+const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ; doctor: advice; " +
+	"bench: decisions differ), 2 wrong usage or configuration,\n" +
+	"3 denied, 4 the service or its store is unreachable (bench: decided nothing). " +
+	"`stint check KEY -- COMMAND` passes on the command's."
 
 // A process is what the program knows of the world around it.
 type process struct {
@@ -118,7 +122,8 @@ func rootCommand(p process) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "stint",
 		Short: "A distributed rate limiter",
-		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one;\n`stint rules` checks and explains rules.\n\n" +
+		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one;\n`stint rules` checks " +
+			"and explains rules.\n\n" +
 			exitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -128,8 +133,10 @@ func rootCommand(p process) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
 	root.Version = versionText()
 	root.AddCommand(
-		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), holdsCommand(p), rulesCommand(p),
-		simulateCommand(p), benchCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), rateLimitCommand(p), versionCommand(p), manCommand(),
+		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p),
+		holdsCommand(p), rulesCommand(p),
+		simulateCommand(p), benchCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), rateLimitCommand(p),
+		versionCommand(p), manCommand(),
 	)
 	return root
 }

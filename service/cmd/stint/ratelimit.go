@@ -33,7 +33,8 @@ func rateLimitCommand(p process) *cobra.Command {
 	return &cobra.Command{
 		Use:   dropInName,
 		Short: "Run in the place of Envoy's reference rate limit service, by its environment variables",
-		Long: "Run in the place of Envoy's reference rate limit service (github.com/envoyproxy/ratelimit): by its environment\n" +
+		Long: "Run in the place of Envoy's reference rate limit service (github.com/envoyproxy/ratelimit): " +
+			"by its environment\n" +
 			"variables and their defaults, in its accounting. A link to this program with the name ratelimit does the same.\n" +
 			"Variables that begin with STINT_ beat them, such as STINT_ADMIN_LISTEN for the dashboard.",
 		Args: cobra.NoArgs,
@@ -153,7 +154,8 @@ func (d *dropIn) translate(p process) map[string]string {
 		d.metrics, d.metricsPath = address, path
 	}
 	d.maxAge = v.duration("GRPC_MAX_CONNECTION_AGE", 24*time.Hour)
-	forced, one := v.boolean("FORCE_START_WITHOUT_INITIAL_CONFIG", false), v.boolean("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", false)
+	forced, one := v.boolean("FORCE_START_WITHOUT_INITIAL_CONFIG", false),
+		v.boolean("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", false)
 	d.forced = forced && !one
 	headers := v.boolean("LIMIT_RESPONSE_HEADERS_ENABLED", false)
 	for name, setting := range map[string]string{
@@ -181,7 +183,8 @@ func (d *dropIn) translate(p process) map[string]string {
 
 // dropInPrefixes begin the names of the reference service's variables that may have no meaning here.
 var dropInPrefixes = []string{
-	"BACKEND_TYPE", "CONFIG_", "DISABLE_STATS", "EXPIRATION_JITTER", "EXTRA_TAGS", "GRPC_CLIENT_", "GRPC_MAX_", "GRPC_SERVER_", "LOCAL_CACHE", "MEMCACHE_",
+	"BACKEND_TYPE", "CONFIG_", "DISABLE_STATS", "EXPIRATION_JITTER", "EXTRA_TAGS", "GRPC_CLIENT_", "GRPC_MAX_",
+	"GRPC_SERVER_", "LOCAL_CACHE", "MEMCACHE_",
 	"PROMETHEUS_", "REDIS_", "RUNTIME_", "STATSD_", "STATS_", "TRACING_", "USE_DOG_STATSD", "USE_STATSD", "XDS_CLIENT_",
 }
 
@@ -345,7 +348,8 @@ func (v *variables) xds(settings map[string]string) {
 	used := v.boolean(begin+"SERVER_USE_TLS", false)
 	settings["STINT_ENVOY_XDS_TLS_ENABLED"] = strconv.FormatBool(used)
 	v.takeOver(settings, used, begin, "STINT_ENVOY_XDS_TLS_", map[string]string{
-		"CLIENT_TLS_CERT": "CERT_FILE", "CLIENT_TLS_KEY": "KEY_FILE", "SERVER_TLS_CACERT": "CA_FILE", "SERVER_TLS_SAN": "SERVER_NAME",
+		"CLIENT_TLS_CERT": "CERT_FILE", "CLIENT_TLS_KEY": "KEY_FILE", "SERVER_TLS_CACERT": "CA_FILE",
+		"SERVER_TLS_SAN": "SERVER_NAME",
 	})
 	x := &v.dropIn.xds
 	x.NodeMetadata = v.pairs(begin+"NODE_METADATA", "=")
@@ -400,7 +404,8 @@ const furtherConnections = 64
 // start logs what the environment has no effect on, and opens the further listeners until the returned function is
 // called.
 func (d *dropIn) start(ctx context.Context, s *server.Server, logger *slog.Logger) (stop func(), err error) {
-	logger.Warn("this is stint in the place of Envoy's reference rate limit service; there are no statsd, memcached and pprof, "+
+	logger.Warn("this is stint in the place of Envoy's reference rate limit service; there are no statsd, "+
+		"memcached and pprof, "+
 		"and metrics have the names of that service's own mapping", "no_effect", d.ignored)
 	figures := func(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = api.PathMetrics
@@ -434,7 +439,9 @@ func (d *dropIn) start(ctx context.Context, s *server.Server, logger *slog.Logge
 			return nil, failed(err)
 		}
 		logger.Info("listening", "service", l.service, "addr", ln.Addr().String())
-		own := &http.Server{Handler: l.handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+		own := &http.Server{
+			Handler: l.handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		}
 		stops = append(stops, background(ctx, func(context.Context) {
 			if err := own.Serve(netutil.LimitListener(ln, furtherConnections)); !errors.Is(err, http.ErrServerClosed) {
 				logger.Error("a listener has ended", "addr", l.address, "err", err)

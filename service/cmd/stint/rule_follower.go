@@ -47,7 +47,8 @@ func newRuleFollower(logger *slog.Logger, cache rulesCache) *ruleFollower {
 func (f *ruleFollower) collectors() []prometheus.Collector {
 	return []prometheus.Collector{f.refused, currentGauge(
 		"rate_limiter_rules_current",
-		"1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, and before any were read.",
+		"1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, "+
+			"and before any were read.",
 		func() bool { return f.known() == server.RulesCurrent },
 	)}
 }

@@ -44,7 +44,8 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 	case from == config.RulesFromStore && loaded.Store.Memory():
 		return managed(rulestore.NewMemory(), bits, "the process, which forgets them when it ends", nil)
 	case from == config.RulesFromStore || loaded.RulesInRedis() || loaded.RulesInMongo():
-		at, place, credentials := connection(loaded.Store), loaded.Store.URL, "store.username, store.password or store.password_file, or those in store.url"
+		at, place, credentials := connection(loaded.Store), loaded.Store.URL,
+			"store.username, store.password or store.password_file, or those in store.url"
 		if from != config.RulesFromStore {
 			at, place, credentials = rueidis.Connection{URL: from}, from, "the user and password in rules_from"
 		}

@@ -34,7 +34,8 @@ func rulesCommand(p process) *cobra.Command {
 	}
 	command.AddCommand(
 		validateCommand(p), explainCommand(p),
-		listRulesCommand(p), patchRuleCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p), rollbackCommand(p), importCommand(p),
+		listRulesCommand(p), patchRuleCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p),
+		rollbackCommand(p), importCommand(p),
 	)
 	return command
 }
@@ -137,8 +138,8 @@ func ruleWarnings(set *rules.Set, clustered bool) (warnings []string) {
 
 func isDomain(text file.Text) bool { return domains.Recognize(text.Data) }
 
-// validateDomains says of the domains of Envoy's rate limit service how many limits they have, and what has no effect, or
-// what is wrong with them.
+// validateDomains says of the domains of Envoy's rate limit service how many limits they have, and what
+// has no effect, or what is wrong with them.
 func validateDomains(path string, texts []file.Text, merge bool) (v validation, said string, err error) {
 	v.Path = path
 	list, warnings, err := readDomains(texts)
@@ -170,7 +171,9 @@ func ruleFaults(err error) (list []adminapi.RuleFault) {
 		return []adminapi.RuleFault{{Detail: prefix.Trim(err.Error())}}
 	}
 	for _, fault := range faults {
-		list = append(list, adminapi.RuleFault{Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message})
+		list = append(list, adminapi.RuleFault{
+			Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
+		})
 	}
 	return list
 }

@@ -35,7 +35,8 @@ type serveOptions struct {
 	dropIn *dropIn // nil unless it is in the place of Envoy's reference service
 }
 
-// followDomains follows the domains of Envoy's rate limit service where they are, until the returned function is called.
+// followDomains follows the domains of Envoy's rate limit service where they are, until the returned
+// function is called.
 func (o *serveOptions) followDomains(
 	ctx context.Context,
 	loaded config.Config,
@@ -214,7 +215,8 @@ func logHangups(logger *slog.Logger) (stop func()) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		for range hangups {
-			logger.Warn("SIGHUP changes nothing: rules, policies, defaults, certificates and passwords are reloaded without it; other settings are read at the start only")
+			logger.Warn("SIGHUP changes nothing: rules, policies, defaults, certificates and passwords are reloaded without " +
+				"it; other settings are read at the start only")
 		}
 	}()
 	return func() {
@@ -286,7 +288,8 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	}
 	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths
 	s.DenyByDefault = c.DenyByDefault
-	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
+	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout,
+		c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
 	s.MaxHeaderBytes, s.MaxBodyBytes = int(c.HTTP.MaxHeaderBytes), c.HTTP.MaxBodyBytes
 	s.MaxBodyMemory, s.MaxStreams = c.HTTP.MaxBodyMemory, c.HTTP.MaxStreams
 	s.MaxConnections, s.MaxConnectionsPerPeer = c.HTTP.MaxConnections, c.HTTP.MaxConnectionsPerPeer

@@ -54,21 +54,31 @@ func simulateCommand(p process) *cobra.Command {
 			"docs/simulate.md helps to choose a limit and says what logs hide, docs/reference/simulate.md explains the figures.",
 	}
 	flags := command.Flags()
-	flags.StringArrayVar(&s.limits, "limit", nil, "`LIMIT` to compare, each client's: 100/1m for all five algorithms, or {algorithm: token_bucket, capacity: 5, refill: 1/s}, or a list of such; may be given several times")
-	flags.StringArrayVar(&s.files, "candidate", nil, "`PATH` of a file of rules, or a folder of them, to compare; may be given several times")
-	flags.StringVar(&s.logged, "logged", "", "compare with the log, too, which denied what it says was answered with 429; `NAME` is what the report calls it")
+	flags.StringArrayVar(&s.limits, "limit", nil,
+		"`LIMIT` to compare, each client's: 100/1m for all five algorithms, or {algorithm: token_bucket, capacity: 5, "+
+			"refill: 1/s}, or a list of such; may be given several times")
+	flags.StringArrayVar(&s.files, "candidate", nil,
+		"`PATH` of a file of rules, or a folder of them, to compare; may be given several times")
+	flags.StringVar(&s.logged, "logged", "",
+		"compare with the log, too, which denied what it says was answered with 429; `NAME` is what the report calls it")
 	flags.Lookup("logged").NoOptDefVal = "as logged"
-	flags.StringVar(&s.config.By, "by", "", "`ATTRIBUTE` by whose values requests are counted and plotted, too, such as team")
-	flags.StringVar(&s.pattern.Name, "pattern", "", "simulate the traffic of a pattern, `NAME` of "+strings.Join(simulate.Patterns(), ", "))
+	flags.StringVar(&s.config.By, "by", "",
+		"`ATTRIBUTE` by whose values requests are counted and plotted, too, such as team")
+	flags.StringVar(&s.pattern.Name, "pattern", "",
+		"simulate the traffic of a pattern, `NAME` of "+strings.Join(simulate.Patterns(), ", "))
 	flags.Uint64Var(&s.pattern.Seed, "seed", 1, "`NUMBER` by which the pattern is drawn")
 	flags.Float64Var(
 		&s.pattern.Rate, "rate", 0,
 		"the pattern's requests per `SECOND` (default 10; boundary-burst: as many as fill twice the first limit)",
 	)
 	flags.IntVar(&s.pattern.Clients, "clients", 0, "`NUMBER` of the pattern's clients (default 100; boundary-burst: 1)")
-	flags.StringVar(&s.length, "length", "", "`DURATION` of the pattern (default 10m; diurnal: 1d; boundary-burst: two windows)")
-	flags.StringVar(&s.hold, "hold", "0s", "`DURATION` for which each of the pattern's requests holds what it takes, as concurrency limits need")
-	flags.StringVar(&s.pattern.Client, "client", "", "`NAME` of the pattern's clients, as address, user and API key (default client-1 and so on; with --clients 1 the name alone)")
+	flags.StringVar(&s.length, "length", "",
+		"`DURATION` of the pattern (default 10m; diurnal: 1d; boundary-burst: two windows)")
+	flags.StringVar(&s.hold, "hold", "0s",
+		"`DURATION` for which each of the pattern's requests holds what it takes, as concurrency limits need")
+	flags.StringVar(&s.pattern.Client, "client", "",
+		"`NAME` of the pattern's clients, as address, user and API key (default client-1 and so on; "+
+			"with --clients 1 the name alone)")
 	flags.StringVar(&s.pattern.Path, "path", "/", "`PATH` that the pattern's requests ask for")
 	flags.StringVar(&s.pattern.Method, "method", "GET", "`METHOD` of the pattern's requests")
 	flags.IntVar(
@@ -122,11 +132,13 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 		}
 		return nil
 	}
-	reading, making := []string{"format", "reorder"}, []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst", "hold"}
+	reading := []string{"format", "reorder"}
+	making := []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst", "hold"}
 	switch {
 	case s.replay:
 		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
-			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg", "suggest", "suggest-rate", "logged", "by",
+			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg",
+			"suggest", "suggest-rate", "logged", "by",
 		})...)
 	case s.suggestRate && s.share == "":
 		return misused("--suggest-rate is given; allowed: with --suggest only")
@@ -269,7 +281,8 @@ func (s *simulation) preparePattern() error {
 			l := rule.Limits[0]
 			limit, window = l.Capacity, l.Window
 			if l.IsBucket() {
-				window = time.Duration(float64(l.Rate.Period) * float64(l.Capacity) / float64(l.Rate.Permits)).Truncate(time.Microsecond)
+				fill := float64(l.Rate.Period) * float64(l.Capacity) / float64(l.Rate.Permits)
+				window = time.Duration(fill).Truncate(time.Microsecond)
 			}
 			break
 		}

@@ -100,7 +100,8 @@ func suggestionText(s *simulate.Suggestion) string {
 	}
 	if s.TooClose+s.BeyondRange > 0 {
 		fmt.Fprintf(
-			&b, "  Not counted: %s clients that come closer than min_interval, %s that no valid limit admits.\n", simulate.Group(s.TooClose),
+			&b, "  Not counted: %s clients that come closer than min_interval, %s that no valid limit admits.\n",
+			simulate.Group(s.TooClose),
 			simulate.Group(s.BeyondRange),
 		)
 	}
@@ -113,8 +114,8 @@ func suggestionText(s *simulate.Suggestion) string {
 	return b.String()
 }
 
-// curveText draws the share of clients that are never denied over the value of a limit, from 0 to twice the one that was
-// found, in one line of blocks.
+// curveText draws the share of clients that are never denied over the value of a limit, from 0 to twice
+// the one that was found, in one line of blocks.
 func curveText(curve []simulate.CurvePoint, found, clients int64) string {
 	const columns, blocks = 40, " ▁▂▃▄▅▆▇█"
 	heights := []rune(blocks)
@@ -129,7 +130,8 @@ func curveText(curve []simulate.CurvePoint, found, clients int64) string {
 		plot.WriteRune(height)
 	}
 	at := strings.Repeat(" ", columns/2-1)
-	return fmt.Sprintf("  share never denied  %s\n  limit               %s^ %s\n", plot.String(), at, simulate.Group(found))
+	return fmt.Sprintf("  share never denied  %s\n  limit               %s^ %s\n", plot.String(), at,
+		simulate.Group(found))
 }
 
 func percent(part, all int64) string {

@@ -191,7 +191,9 @@ func openStore(c config.Config, b *backend, h storeHooks) (*openedStore, error) 
 
 // healthOf asks a server whether it answers, but not one that is known to be unreachable: that would take until the
 // deadline.
-func healthOf(store *failover.Store, ping func(context.Context) error, timeout time.Duration) func(context.Context) error {
+func healthOf(
+	store *failover.Store, ping func(context.Context) error, timeout time.Duration,
+) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if outages := store.Down(); outages != nil {
 			return stint.ErrUnavailable
@@ -213,7 +215,10 @@ func detailsOf(c config.Config, b *backend, down func() int) map[string]any {
 		return facts
 	}
 	mode, _, _ := strings.Cut(c.Store.URL, "://")
-	facts["mode"], facts["key_prefix"] = map[string]string{"redis": "single", "unix": "single", "redis-sentinel": "sentinel", "redis-cluster": "cluster"}[strings.Replace(mode, "rediss", "redis", 1)], c.Store.KeyPrefix
+	facts["key_prefix"] = c.Store.KeyPrefix
+	facts["mode"] = map[string]string{
+		"redis": "single", "unix": "single", "redis-sentinel": "sentinel", "redis-cluster": "cluster",
+	}[strings.Replace(mode, "rediss", "redis", 1)]
 	if c.Instances == 0 {
 		facts["instances"] = b.instances()
 	}

@@ -21,13 +21,16 @@ import (
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
-const topKeys = "Keys: q quits; s sorts the rules by denied, by admitted or by name; / filters rules and clients by text, Enter ends it;\n" +
+const topKeys = "Keys: q quits; s sorts the rules by denied, by admitted or by name; " +
+	"/ filters rules and clients by text, Enter ends it;\n" +
 	"up and down select a rule, and e explains it."
 
 func topCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "top", "Watch a service live",
-		"Watch the rates of a service, its rules, the top and the top denied clients, the last denials and the state of the store.\n"+
-			"Where the output is no terminal, it prints a line per second; with --json, the events as they come.\n\n"+topKeys+"\n\n"+
+		"Watch the rates of a service, its rules, the top and the top denied clients, "+
+			"the last denials and the state of the store.\n"+
+			"Where the output is no terminal, it prints a line per second; with --json, the events as they come.\n\n"+topKeys+
+			"\n\n"+
 			"Clients are shown by name to holders of a token only.")
 	count := command.Flags().Int("count", 0, "end after `N` lines, where the output is no terminal; 0 is never")
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -99,7 +102,9 @@ func (w *watcher) emit(ctx context.Context, e sentEvent) bool {
 
 // read reads one stream of events to its end.
 func (w *watcher) read(ctx context.Context, s *service) error {
-	response, err := s.send(ctx, call{method: http.MethodGet, path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last}})
+	response, err := s.send(ctx, call{
+		method: http.MethodGet, path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last},
+	})
 	if err != nil {
 		return err
 	}
@@ -182,7 +187,8 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 		if err != nil {
 			return failed(err)
 		}
-		if _, err := io.WriteString(screen, "\x1b[H"+strings.ReplaceAll(b.draw(width, height), "\n", "\x1b[K\r\n")+"\x1b[J"); err != nil {
+		if _, err := io.WriteString(screen, "\x1b[H"+strings.ReplaceAll(b.draw(width, height), "\n", "\x1b[K\r\n")+
+			"\x1b[J"); err != nil {
 			return failed(err)
 		}
 		select {

@@ -96,8 +96,13 @@ func (b *board) apply(e sentEvent) (err error) {
 	case "snapshot":
 		var s activity.Snapshot
 		if err = json.Unmarshal(e.data, &s); err == nil {
-			*b = board{process: s.Stats.Process, denials: s.Denials, shared: s.Shared, rules: map[string]*boardRule{}, order: b.order, filter: b.filter}
-			b.tick(&activity.Tick{At: s.Stats.At, Totals: s.Stats.Totals, Rules: s.Stats.Rules, Store: s.Stats.Store, Changes: s.Stats.Changes})
+			*b = board{
+				process: s.Stats.Process, denials: s.Denials, shared: s.Shared, rules: map[string]*boardRule{},
+				order: b.order, filter: b.filter,
+			}
+			b.tick(&activity.Tick{
+				At: s.Stats.At, Totals: s.Stats.Totals, Rules: s.Stats.Rules, Store: s.Stats.Store, Changes: s.Stats.Changes,
+			})
 		}
 	case "second":
 		var tick activity.Tick
@@ -194,7 +199,8 @@ func (b *board) selected() string {
 func (b *board) line() string {
 	admitted, denied := b.totals.admitted[boardSeconds-1], b.totals.denied[boardSeconds-1]
 	text := fmt.Sprintf("%s process=%s admitted=%d denied=%d degraded=%d store=%s store_ms=%.1f processes=%d",
-		b.at.Time().Format(time.RFC3339), b.process, admitted, denied, b.degraded, b.store.State, float64(b.micros)/1000, len(b.shared.Processes.Processes))
+		b.at.Time().Format(time.RFC3339), b.process, admitted, denied, b.degraded, b.store.State, float64(b.micros)/1000,
+		len(b.shared.Processes.Processes))
 	if top := b.shared.Top.Denied; len(top) > 0 {
 		text += fmt.Sprintf(
 			" top_denied=%s top_denied_rule=%s top_denied_count=%d", strconv.Quote(top[0].Client), top[0].Rule, top[0].Count,
@@ -261,10 +267,12 @@ func (b *board) head() []string {
 		),
 	}
 	if all.Scope == activity.ScopeAll {
-		lines = append(lines, fmt.Sprintf("all %d processes: %.0f/s admitted, %.0f/s denied (%s)", len(all.Processes), allAdmitted, allDenied, share(allAdmitted, allDenied)))
+		lines = append(lines, fmt.Sprintf("all %d processes: %.0f/s admitted, %.0f/s denied (%s)", len(all.Processes),
+			allAdmitted, allDenied, share(allAdmitted, allDenied)))
 	}
 	if b.change.Seq > 0 {
-		lines = append(lines, fmt.Sprintf("last change %s: %s %s %s", b.change.At.Time().Local().Format("15:04:05"), b.change.Kind, b.change.State, b.change.Detail))
+		lines = append(lines, fmt.Sprintf("last change %s: %s %s %s", b.change.At.Time().Local().Format("15:04:05"),
+			b.change.Kind, b.change.State, b.change.Detail))
 	}
 	if b.lost != nil {
 		lines = append(lines, "NO CONNECTION, trying again: "+b.lost.Error())
@@ -312,7 +320,8 @@ func (b *board) table(most int) []string {
 		if r.shadow {
 			name = inShadow(r.id, 28)
 		}
-		lines = append(lines, fmt.Sprintf("%s %-28s %10.1f %10.1f %8s  %s", mark, name, admitted, denied, share(admitted, denied), sparkline(r.admitted[:], r.denied[:])))
+		lines = append(lines, fmt.Sprintf("%s %-28s %10.1f %10.1f %8s  %s", mark, name, admitted, denied,
+			share(admitted, denied), sparkline(r.admitted[:], r.denied[:])))
 	}
 	return lines
 }

@@ -75,7 +75,8 @@ func (q *denialQuery) matches(d *Denial) bool {
 	return (q.shadow == "" || (q.shadow == "true") == d.Shadow) && (q.rule == "" || d.Rule == q.rule) &&
 		(q.client == "" || d.Client == q.client) &&
 		(q.reason == "" || d.Reason == q.reason) &&
-		(q.text == "" || strings.Contains(d.Rule, q.text) || strings.Contains(d.RequestID, q.text) || !q.masked && strings.Contains(d.Client, q.text))
+		(q.text == "" || strings.Contains(d.Rule, q.text) || strings.Contains(d.RequestID, q.text) ||
+			!q.masked && strings.Contains(d.Client, q.text))
 }
 
 // find returns up to n denials and up to n of rules in shadow, the newest first, and whether there are more of either.

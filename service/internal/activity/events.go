@@ -141,7 +141,8 @@ func (r *Recorder) subscribe(last string) (stream, []*message, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended || len(h.streams) >= maxStreams {
-		return nil, nil, problem.ReducedCapacity(fmt.Sprintf("%d streams of events are open; allowed: %d, and none while the service stops", len(h.streams), maxStreams))
+		return nil, nil, problem.ReducedCapacity(fmt.Sprintf("%d streams of events are open; allowed: %d, "+
+			"and none while the service stops", len(h.streams), maxStreams))
 	}
 	now := r.config.Now()
 	if !h.isUsed(now) { // events begin here

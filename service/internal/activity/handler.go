@@ -28,9 +28,9 @@ var endpoints = map[string]endpoint{
 	PathProcesses: {nil, (*Recorder).serveProcesses},
 }
 
-// Handlers answer the paths of this package, by their patterns. Their callers are shown clients by name, or not: holders
-// of a token are. Else a name is replaced by a text that is the same for the same client, and a client can't be asked
-// for.
+// Handlers answer the paths of this package, by their patterns. Their callers are shown clients by name,
+// or not: holders of a token are. Else a name is replaced by a text that is the same for the same
+// client, and a client can't be asked for.
 func (r *Recorder) Handlers() map[string]problem.Handler[bool] {
 	handlers := map[string]problem.Handler[bool]{"GET " + PathEvents: r.serveEvents}
 	for path, e := range endpoints {

@@ -1,5 +1,5 @@
-// Package adminapi has the wire types of the administration of rules: what the admin listener answers and the command line
-// reads. admin-openapi.yaml describes them for others.
+// Package adminapi has the wire types of the administration of rules: what the admin listener answers
+// and the command line reads. admin-openapi.yaml describes them for others.
 package adminapi
 
 import (

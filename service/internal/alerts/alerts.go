@@ -13,7 +13,8 @@
 //	Stint-Timestamp: 1790000000
 //	Stint-Signature: sha256=HEX
 //
-//	{"events":[{"id":"…","kind":"denied","rule":"login","set":"web","client":"…","limit":5,"remaining":0,"reason":"limit","requestId":"…","at":1790000000123456}]}
+//	{"events":[{"id":"…","kind":"denied","rule":"login","set":"web","client":"…","limit":5,"remaining":0,
+//	  "reason":"limit","requestId":"…","at":1790000000123456}]}
 //
 // The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch whose answer is not
 // 2xx is sent again, with the same IDs, after a time that doubles from RetryMin to RetryMax; after MaxTries it is
@@ -150,11 +151,14 @@ type Sender struct {
 func New(config Config) (*Sender, error) {
 	target, err := url.Parse(config.URL)
 	if err != nil || target.Scheme != "http" && target.Scheme != "https" || target.Host == "" {
-		return nil, stint.Invalid("alerts.url", redacted(target), "an address by http or https, such as https://hooks.example.com/stint")
+		return nil, stint.Invalid("alerts.url", redacted(target),
+			"an address by http or https, such as https://hooks.example.com/stint")
 	}
 	for name, n := range map[string]int64{
-		"alerts.timeout": int64(config.Timeout), "alerts.max_queue": int64(config.MaxQueue), "alerts.max_batch": int64(config.MaxBatch),
-		"alerts.gather": int64(config.Gather), "alerts.linger": int64(config.Linger), "alerts.retry_min": int64(config.RetryMin), "alerts.retry_max": int64(config.RetryMax),
+		"alerts.timeout": int64(config.Timeout), "alerts.max_queue": int64(config.MaxQueue),
+		"alerts.max_batch": int64(config.MaxBatch),
+		"alerts.gather":    int64(config.Gather), "alerts.linger": int64(config.Linger),
+		"alerts.retry_min": int64(config.RetryMin), "alerts.retry_max": int64(config.RetryMax),
 		"alerts.max_tries": int64(config.MaxTries),
 	} {
 		if n < 0 {
@@ -173,7 +177,8 @@ func New(config Config) (*Sender, error) {
 		config.Now = time.Now
 	}
 	config.Timeout, config.Gather = cmp.Or(config.Timeout, 5*time.Second), cmp.Or(config.Gather, time.Second)
-	config.MaxQueue, config.MaxBatch, config.MaxTries = cmp.Or(config.MaxQueue, 10_000), cmp.Or(config.MaxBatch, 100), cmp.Or(config.MaxTries, 10)
+	config.MaxQueue, config.MaxBatch, config.MaxTries = cmp.Or(config.MaxQueue, 10_000), cmp.Or(config.MaxBatch, 100),
+		cmp.Or(config.MaxTries, 10)
 	config.RetryMin, config.RetryMax = cmp.Or(config.RetryMin, time.Second), cmp.Or(config.RetryMax, time.Minute)
 	s := &Sender{config: config, receiver: redacted(target), secrets: secretsOf(target)}
 	s.nearLimit.init(&s.config, NearLimit)
@@ -204,8 +209,9 @@ func (s *Sender) Observe(_ context.Context, e *stint.Event) {
 		return
 	}
 	alert := Alert{
-		Kind: kind, Rule: e.Rule, Set: e.Set, Class: e.Class, Via: e.Via, Client: e.Claim.Key, Limit: d.Limit, Remaining: d.Remaining,
-		Reason: e.Reason, RequestID: e.RequestID, At: e.At, window: windowWithoutLimit,
+		Kind: kind, Rule: e.Rule, Set: e.Set, Class: e.Class, Via: e.Via, Client: e.Claim.Key, Limit: d.Limit,
+		Remaining: d.Remaining,
+		Reason:    e.Reason, RequestID: e.RequestID, At: e.At, window: windowWithoutLimit,
 	}
 	if e.Claim.Policy != nil {
 		alert.window = max(e.Limit().Span(), time.Second)
@@ -375,7 +381,8 @@ func (s *Sender) send(ctx context.Context, body []byte) error {
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // so that the connection can be used again
 	if response.StatusCode/100 != 2 {
-		return errors.New(strings.TrimSpace(fmt.Sprintf("the receiver answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))))
+		return errors.New(strings.TrimSpace(fmt.Sprintf("the receiver answered %d %s", response.StatusCode,
+			http.StatusText(response.StatusCode))))
 	}
 	return nil
 }

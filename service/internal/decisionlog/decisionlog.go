@@ -53,8 +53,8 @@ func New(config Config) *Log {
 	return &Log{config: config, denials: sampler(), shadows: sampler()}
 }
 
-// Observe logs a decision, as a [stint.Observer]: each at debug, of denials a sample at info. Of rules in shadow it logs
-// denials alone. It allocates nothing for a decision that is not logged.
+// Observe logs a decision, as a [stint.Observer]: each at debug, of denials a sample at info. Of rules
+// in shadow it logs denials alone. It allocates nothing for a decision that is not logged.
 func (l *Log) Observe(ctx context.Context, e *stint.Event) {
 	message, sampler := "denied", l.denials
 	switch {

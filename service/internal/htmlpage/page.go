@@ -1,5 +1,6 @@
-// Package htmlpage makes one page of HTML that needs nothing else, and no script: it works under any content security policy
-// that admits style attributes. It is for light and dark, and for wide and narrow screens.
+// Package htmlpage makes one page of HTML that needs nothing else, and no script: it works under any
+// content security policy that admits style attributes. It is for light and dark, and for wide and
+// narrow screens.
 package htmlpage
 
 import (

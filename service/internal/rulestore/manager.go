@@ -172,10 +172,12 @@ func (m *Manager) Edit(ctx context.Context, author Author, change func(*Draft) e
 	return edited, err
 }
 
-// Rollback makes a revision with the rules of an older one, or with the one of an ID alone as it was there: removed, if it
-// was not. 0 is before the first. check, which may be nil, is called with the draft before it is
-// changed. The error is ErrNotKept if the older one is not kept.
-func (m *Manager) Rollback(ctx context.Context, author Author, number int64, id string, check func(*Draft) error) (Edited, error) {
+// Rollback makes a revision with the rules of an older one, or with the one of an ID alone as it was
+// there: removed, if it was not. 0 is before the first. check, which may be nil, is called with the
+// draft before it is changed. The error is ErrNotKept if the older one is not kept.
+func (m *Manager) Rollback(
+	ctx context.Context, author Author, number int64, id string, check func(*Draft) error,
+) (Edited, error) {
 	if number < 0 {
 		return Edited{}, stint.Invalid("revision", number, "0 or more")
 	}
@@ -270,7 +272,8 @@ func check(changes []rules.Change, author Author) error {
 				fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes),
 			)
 		}
-		if read, err := Decode("the edit", slices.Concat([]byte("["), text, []byte("]"))); err != nil || len(read) != 1 || !read[0].Equal(change.After) {
+		if read, err := Decode("the edit", slices.Concat([]byte("["), text, []byte("]"))); err != nil || len(read) != 1 ||
+			!read[0].Equal(change.After) {
 			return stint.Invalid(name, "a rule that would be read as another", "text in UTF-8")
 		}
 	}
@@ -281,7 +284,9 @@ func check(changes []rules.Change, author Author) error {
 func notBegun(err error) error { return prefix.Errorf("%w: %w", ErrNotBegun, err) }
 
 func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
-	return rules.Compile(list, rules.Options{Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix})
+	return rules.Compile(list, rules.Options{
+		Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix,
+	})
 }
 
 // InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands over now; 0 before the
@@ -352,7 +357,8 @@ const restoreWithin = time.Minute
 func (m *Manager) restore(ctx context.Context) error {
 	now := m.options.Now()
 	if now.Sub(m.seen) > max(restoreWithin, 3*m.options.Interval) {
-		m.fault = fmt.Errorf("the store has no rules any more, and revision %d was read too long ago to be restored; what is in force stays until the next edit, which begins without rules", m.current.Number)
+		m.fault = fmt.Errorf("the store has no rules any more, and revision %d was read too long ago to be restored; "+
+			"what is in force stays until the next edit, which begins without rules", m.current.Number)
 		m.current, m.pending = Revision{}, nil
 		return nil
 	}

@@ -155,16 +155,20 @@ func (a *admission) giveUp(w *waiter, why error) error {
 
 // enter waits until the request's work may begin.
 func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, error) {
-	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path, func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path,
+		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
 	if err == nil && ctx != r.Context() {
 		r = r.WithContext(ctx)
 	}
 	return r, t, err
 }
 
-// enterFor waits until a client's work may begin, which the log names by what was asked. Where overload admits, work that
-// may not begin gets a context that says so, by which the store decides without being asked.
-func (s *service) enterFor(ctx context.Context, cost int64, asked string, client func() string) (context.Context, ticket, error) {
+// enterFor waits until a client's work may begin, which the log names by what was asked. Where overload
+// admits, work that may not begin gets a context that says so, by which the store decides without being
+// asked.
+func (s *service) enterFor(
+	ctx context.Context, cost int64, asked string, client func() string,
+) (context.Context, ticket, error) {
 	t, err := s.admission.enter(ctx, cost, client)
 	switch {
 	case err == nil:

@@ -160,14 +160,18 @@ func (c *certificates) read() (p pemFiles, err error) {
 func (c *certificates) parse(p pemFiles) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(p.cert, p.key)
 	if err != nil {
-		return nil, c.invalid("cert_file", c.files.CertFile, "a certificate in PEM whose private key is in "+c.section+".key_file", err)
+		return nil, c.invalid("cert_file", c.files.CertFile,
+			"a certificate in PEM whose private key is in "+c.section+".key_file", err)
 	}
 	leaf, now := pair.Leaf, c.now()
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
-		return nil, c.invalid("cert_file", c.files.CertFile, "a certificate that is valid now", fmt.Errorf("it is valid from %s to %s",
-			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339)))
+		return nil, c.invalid("cert_file", c.files.CertFile, "a certificate that is valid now",
+			fmt.Errorf("it is valid from %s to %s",
+				leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339)))
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair}}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair},
+	}
 	if c.files.ClientCAFile != "" {
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 		if !config.ClientCAs.AppendCertsFromPEM(p.clientCA) {

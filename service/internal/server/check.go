@@ -500,8 +500,8 @@ func (t *target) keep(q *request) (int64, error) {
 	return n, nil
 }
 
-// policies are those by which keys are decided that callers name, with their names: the defaults by their algorithms, and
-// those of the configuration.
+// policies are those by which keys are decided that callers name, with their names: the defaults by
+// their algorithms, and those of the configuration.
 func (s *service) policies() iter.Seq2[string, *stint.Policy] {
 	return func(yield func(string, *stint.Policy) bool) {
 		for _, t := range s.targets.Load().all {

@@ -74,7 +74,8 @@ func denyStatus(query string) (int, error) {
 	case "deny_status=401":
 		return http.StatusUnauthorized, nil
 	default:
-		return 0, badRequest(fmt.Sprintf("the query is %q; allowed: none, or deny_status=401, deny_status=403 or deny_status=429", problem.Short(query)))
+		return 0, badRequest(fmt.Sprintf("the query is %q; allowed: none, or deny_status=401, "+
+			"deny_status=403 or deny_status=429", problem.Short(query)))
 	}
 }
 

@@ -91,14 +91,16 @@ func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) 
 		return nil, err
 	}
 	s.grpcAddr = ln.Addr()
-	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are is bounded here.
+	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are
+	// is bounded here.
 	tracker := newIdleTracker(0, 0, 0, connLimiter{
 		most: most, perPeer: c.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections[serviceGRPC], logger: c.Logger,
 	})
 	options := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes), grpc.ForceServerCodecV2(newCodec()),
-		grpc.ConnectionTimeout(grpcHandshake), grpc.InTapHandle((&arrivals{most: c.BodyTimeout, connections: tracker.open}).begin),
+		grpc.ConnectionTimeout(grpcHandshake),
+		grpc.InTapHandle((&arrivals{most: c.BodyTimeout, connections: tracker.open}).begin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: c.IdleTimeout, MaxConnectionAge: c.GRPCMaxAge, MaxConnectionAgeGrace: time.Hour,
 			Time: c.IdleTimeout, Timeout: c.WriteTimeout,
@@ -161,7 +163,10 @@ var rateLimitDesc = grpc.ServiceDesc{
 }
 
 // shouldRateLimit answers a call whose message has arrived.
-func shouldRateLimit(to any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // as grpc.MethodDesc has it
+func shouldRateLimit(
+	to any, ctx context.Context, decode func(any) error, //nolint:revive // as grpc.MethodDesc has it
+	_ grpc.UnaryServerInterceptor,
+) (any, error) {
 	service, _ := to.(*rls.Service)
 	m := &message{}
 	err := decode(m)
@@ -181,7 +186,8 @@ type message struct {
 	err     error // why it is none
 }
 
-// A codec is that of protobuf, but for a [message]: grpc-go would call it the server's fault, INTERNAL, if that is none.
+// A codec is that of protobuf, but for a [message]: grpc-go would call it the server's fault, INTERNAL,
+// if that is none.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -370,7 +376,8 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 func parseRateLimitRequest(text []byte) (*pb.RateLimitRequest, error) {
 	request := &pb.RateLimitRequest{}
 	if err := protojson.Unmarshal(text, request); err != nil {
-		return nil, problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s", problem.Short(err.Error()))
+		return nil, problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s",
+			problem.Short(err.Error()))
 	}
 	return request, nil
 }

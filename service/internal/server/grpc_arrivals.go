@@ -97,7 +97,8 @@ func arrived(ctx context.Context) context.Context {
 func (a *arrivals) watch(ctx context.Context) error {
 	if a.watches.Add(1) > grpcWatches {
 		a.watches.Add(-1)
-		return status.Errorf(codes.ResourceExhausted, "%d calls watch the health already, which is as many as may", grpcWatches)
+		return status.Errorf(codes.ResourceExhausted,
+			"%d calls watch the health already, which is as many as may", grpcWatches)
 	}
 	context.AfterFunc(ctx, func() { a.watches.Add(-1) })
 	return nil

@@ -47,7 +47,8 @@ func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, 
 		}
 		if errors.Is(err, stint.ErrUnknownReservation) && verb == stint.Commit && !q.has(expiresAtMember) {
 			known := *problem.Of(err)
-			known.Detail += fmt.Sprintf(": id %q. With the expiresAt of its reserve, a hold that the store has lost is charged", problem.Short(q.id))
+			known.Detail += fmt.Sprintf(": id %q. With the expiresAt of its reserve, a hold that the store has lost is charged",
+				problem.Short(q.id))
 			return &known
 		}
 		return err
@@ -73,7 +74,8 @@ func (q *request) holdOf() (*stint.HoldOp, error) {
 	if q.has(expiresAtMember) {
 		at, err := parseInteger(q.expiresAt)
 		if err != nil || at < 0 {
-			return nil, stint.Invalid("expiresAt", problem.Short(q.expiresAt), "microseconds since the Unix epoch, as the reserve answered")
+			return nil, stint.Invalid("expiresAt", problem.Short(q.expiresAt),
+				"microseconds since the Unix epoch, as the reserve answered")
 		}
 		h.ExpiresAt = stint.Instant(at)
 	}
@@ -133,7 +135,9 @@ func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request,
 }
 
 // answerReserve answers what became of a hold.
-func answerReserve(w http.ResponseWriter, r *http.Request, response *api.ReserveResponse, h *stint.HoldOp, denied int) error {
+func answerReserve(
+	w http.ResponseWriter, r *http.Request, response *api.ReserveResponse, h *stint.HoldOp, denied int,
+) error {
 	response.ID, response.Replayed, response.Lost = h.ID, h.Replayed, h.Lost
 	status := denied
 	if response.Allowed {
@@ -146,7 +150,9 @@ func answerReserve(w http.ResponseWriter, r *http.Request, response *api.Reserve
 	return nil
 }
 
-func (s *service) reserveByRules(w http.ResponseWriter, r *http.Request, e *evaluation, q *request, h *stint.HoldOp) error {
+func (s *service) reserveByRules(
+	w http.ResponseWriter, r *http.Request, e *evaluation, q *request, h *stint.HoldOp,
+) error {
 	if named := q.present & (permitsMember | keepMember); named != 0 {
 		return stint.Invalid("parameter", named.String(), "none beside a request, of which the rules say what it costs")
 	}

@@ -37,11 +37,13 @@ const (
 func newCountingHolds(store stint.Store, registry prometheus.Registerer) (*countingHolds, error) {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_holds_total",
-		Help: "Reserves, commits and cancels, by what became of them; one may have several outcomes. expired: holds of rate_limiter_holds_live whose time was over.",
+		Help: "Reserves, commits and cancels, by what became of them; one may have several outcomes. expired: " +
+			"holds of rate_limiter_holds_live whose time was over.",
 	}, []string{"outcome"})
 	s := &countingHolds{Store: store, total: total, outcomes: map[string]prometheus.Counter{}}
 	for _, outcome := range []string{
-		holdReserved, holdReplayed, holdDenied, holdLost, holdFull, holdDegraded, holdCommitted, holdLate, holdCancelled, holdReset,
+		holdReserved, holdReplayed, holdDenied, holdLost, holdFull, holdDegraded, holdCommitted, holdLate,
+		holdCancelled, holdReset,
 		holdResolved, holdUnknown, holdExpired,
 	} {
 		s.outcomes[outcome] = total.WithLabelValues(outcome)
@@ -56,7 +58,8 @@ func (s *countingHolds) Describe(descs chan<- *prometheus.Desc) {
 	descs <- s.live.desc
 }
 
-// Collect implements [prometheus.Collector]. A hold that is not live any more is among the expired ones of the same scrape.
+// Collect implements [prometheus.Collector]. A hold that is not live any more is among the expired ones
+// of the same scrape.
 func (s *countingHolds) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(s.live.desc, prometheus.GaugeValue, float64(s.live.count()))
 	s.total.Collect(metrics)

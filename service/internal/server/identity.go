@@ -23,7 +23,8 @@ type Identity struct {
 	User string
 	// APIKey is the field with the API key, such as X-Api-Key. Default: "", no key is known.
 	APIKey string
-	// Attributes are the fields with further attributes of the request, by attribute: {"plan": "X-Plan"}. Up to 16. Default: none.
+	// Attributes are the fields with further attributes of the request, by attribute: {"plan": "X-Plan"}.
+	// Up to 16. Default: none.
 	Attributes map[string]string
 }
 
@@ -43,8 +44,8 @@ func (i Identity) canonical() Identity {
 	return i
 }
 
-// Validate reports everything that is wrong with the identity, joined. The parameters carry the names of the configuration
-// file.
+// Validate reports everything that is wrong with the identity, joined. The parameters carry the names of
+// the configuration file.
 func (i Identity) Validate() error {
 	var faults []error
 	add := func(param string, value any, allowed string) {
@@ -72,7 +73,8 @@ func (i Identity) Validate() error {
 	}
 	for _, attribute := range slices.Sorted(maps.Keys(i.Attributes)) {
 		switch {
-		case attribute == "" || len(attribute) > maxAttributeName || !utf8.ValidString(attribute) || strings.ContainsFunc(attribute, unicode.IsControl):
+		case attribute == "" || len(attribute) > maxAttributeName || !utf8.ValidString(attribute) ||
+			strings.ContainsFunc(attribute, unicode.IsControl):
 			add("identity.attributes", problem.Short(attribute),
 				fmt.Sprintf("names of attributes, 1 to %d bytes without control characters", maxAttributeName))
 		case attribute == api.AttributeUserID:

@@ -45,7 +45,9 @@ func (s *service) observeCheck(
 }
 
 // observeVerdict tells of a request that rules decided, and then of each rule in shadow.
-func (s *service) observeVerdict(ctx context.Context, id string, e *evaluation, start time.Time, elapsed time.Duration) {
+func (s *service) observeVerdict(
+	ctx context.Context, id string, e *evaluation, start time.Time, elapsed time.Duration,
+) {
 	e.event = stint.Event{
 		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: stint.Claim{Key: e.request.Address},
 		Method: e.request.Method, Path: e.request.Path, RequestID: id,
@@ -114,7 +116,8 @@ type events struct {
 func newEvents(registry prometheus.Registerer, headers []string) (*events, error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_api_refused_total",
-		Help: "Requests to the REST API, and commands of the Redis protocol, without a token, with an unknown token, or that their callers may not make.",
+		Help: "Requests to the REST API, and commands of the Redis protocol, without a token, with an unknown token, " +
+			"or that their callers may not make.",
 	}, []string{"outcome"})
 	e := &events{
 		refused: map[string]prometheus.Counter{},
@@ -169,7 +172,8 @@ func outcomeOf(f *problem.Error) string {
 func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
 	if outcome := outcomeOf(f); outcome != "" {
 		s.noteRefused(
-			outcome, serviceHTTP, r.RemoteAddr, s.clients.Key(r.RemoteAddr, r.Header), path.Base(r.URL.Path), f.Detail, requestID(w),
+			outcome, serviceHTTP, r.RemoteAddr, s.clients.Key(r.RemoteAddr, r.Header), path.Base(r.URL.Path),
+			f.Detail, requestID(w),
 		)
 	}
 }
@@ -195,7 +199,8 @@ func (s *service) noteForwarded(r *http.Request) {
 		}
 		if !s.clients.TrustsPeer(r.RemoteAddr) {
 			s.events.untrusted.Inc()
-			warn(s.logger, s.events.untrustedLines, "a forwarded header is ignored: its peer is not in trusted_proxies. If the peer is your proxy, add its address there",
+			warn(s.logger, s.events.untrustedLines, "a forwarded header is ignored: its peer is not in trusted_proxies. "+
+				"If the peer is your proxy, add its address there",
 				"peer", r.RemoteAddr, "header", name)
 		}
 		return

@@ -57,7 +57,8 @@ const (
 
 // memberNames are the names of the members, in their order.
 var memberNames = [...]string{
-	"key", "algorithm", "policy", "permits", "keep", "details", "method", "path", "host", "ip", "headers", "attributes", "wait", "set",
+	"key", "algorithm", "policy", "permits", "keep", "details", "method", "path", "host", "ip", "headers",
+	"attributes", "wait", "set",
 	"id", "ttl", "expiresAt", "onExpiry", "rules", "via", "vias",
 }
 
@@ -87,8 +88,9 @@ type request struct {
 	key, algorithm, policy, permits, keep string
 	id, ttl, expiresAt, onExpiry          string
 	rules                                 []string
-	vias                                  map[string]string // by which ways rules charged, under "" of those that it does not name
-	details                               bool
+	// by which ways rules charged, under "" of those that it does not name
+	vias    map[string]string
+	details bool
 }
 
 // has reports whether the request says any of the members.
@@ -176,7 +178,8 @@ func parseQuery(query string, allowed member) (q request, err error) {
 			return q, err
 		}
 		q.set(m, value)
-		if q.details = q.details || m == detailsMember && value == "true"; m == detailsMember && !q.details && value != "false" {
+		if q.details = q.details || m == detailsMember && value == "true"; m == detailsMember &&
+			!q.details && value != "false" {
 			return q, stint.Invalid(name, problem.Short(value), "true or false")
 		}
 	}

@@ -108,7 +108,8 @@ func (s *service) noteHandshake(address string, err error) {
 			return
 		}
 	}
-	warn(s.logger, s.events.handshakeLines, "a TLS handshake on the listener of the Redis protocol failed", "peer", address, "err", err)
+	warn(s.logger, s.events.handshakeLines, "a TLS handshake on the listener of the Redis protocol failed", "peer",
+		address, "err", err)
 }
 
 // rawOf is the system's connection below one that is not TLS.
@@ -149,7 +150,8 @@ func (s *service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.
 		size += len(detail)
 	}
 	e := newEvaluation()
-	ctx, e.work, err = s.enterFor(ctx, costOf(1, size), serviceRESP, func() string { return s.clients.Key(q.Address, nil) })
+	ctx, e.work, err = s.enterFor(ctx, costOf(1, size), serviceRESP,
+		func() string { return s.clients.Key(q.Address, nil) })
 	if err != nil {
 		return r, err
 	}

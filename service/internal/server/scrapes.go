@@ -59,7 +59,8 @@ func newScrapes(gatherer prometheus.Gatherer, age time.Duration) *scrapes {
 // begin makes a handler that gathers once.
 func (s *scrapes) begin() {
 	once := prometheus.GathererFunc(sync.OnceValues(s.gatherer.Gather))
-	s.handler = promhttp.HandlerFor(once, promhttp.HandlerOpts{OfferedCompressions: []promhttp.Compression{promhttp.Identity, promhttp.Gzip}})
+	s.handler = promhttp.HandlerFor(once,
+		promhttp.HandlerOpts{OfferedCompressions: []promhttp.Compression{promhttp.Identity, promhttp.Gzip}})
 	s.began, s.pages = s.now(), map[pageKind]*page{}
 }
 

@@ -74,9 +74,10 @@ func (s *Server) Handler() http.Handler {
 // concurrent use.
 func (s *Server) SwapRules(set *rules.Set) rules.Changes { return s.service.swapRules(set) }
 
-// SwapLimits puts limits in the place of those by which checks are decided, or reports everything that is wrong with
-// them and changes nothing. What clients have used counts on under a limit of the same name and algorithm. Requests that
-// have begun are decided by the limits that they began with. It is safe for concurrent use.
+// SwapLimits puts limits in the place of those by which checks are decided, or reports everything that
+// is wrong with them and changes nothing. What clients have used counts on under a limit of the same
+// name and algorithm. Requests that have begun are decided by the limits that they began with. It is
+// safe for concurrent use.
 func (s *Server) SwapLimits(limits Limits) error {
 	limits = limits.withDefaults()
 	if err := prefix.Join(limits.validate()...); err != nil {
@@ -208,19 +209,22 @@ func (s *Server) announce() {
 		}
 	}
 	if s.grpcAddr != nil && !isLoopback(s.grpcAddr) && s.config.GRPCTLS.ClientCAFile == "" {
-		log.Warn("whoever reaches the gRPC listener may ask the rate limit service; let it ask for clients' certificates with grpc_tls.client_ca_file, or keep others away from it",
+		log.Warn("whoever reaches the gRPC listener may ask the rate limit service; "+
+			"let it ask for clients' certificates with grpc_tls.client_ca_file, or keep others away from it",
 			"addr", s.grpcAddr.String())
 	}
 }
 
 // warnOfCallers says who may manage by a listener that goes by api.tokens_file.
 func (s *Server) warnOfCallers(service string, addr net.Addr) {
-	warning := "explicit keys, reset, settle and evaluate are refused: no tokens are configured and the listener is not on loopback"
+	warning := "explicit keys, reset, settle and evaluate are refused: no tokens are configured and the listener is not " +
+		"on loopback"
 	switch {
 	case len(s.config.API.Tokens) > 0:
 		return
 	case s.config.API.Open:
-		warning = "anyone who can reach the service may name keys, reset, settle and evaluate: api.open is set and no tokens are configured"
+		warning = "anyone who can reach the service may name keys, reset, settle and evaluate: " +
+			"api.open is set and no tokens are configured"
 	case isLoopback(addr):
 		warning = "anyone on this machine may name keys, reset, settle and evaluate: no tokens are configured"
 	}

@@ -340,7 +340,10 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 		if kept != nil {
 			log = bytes.NewReader(kept)
 		}
-		reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) }})
+		reader, err := simulate.NewReader(simulate.ReaderOptions{
+			Format: request.Format, Headers: true,
+			IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) },
+		})
 		if err != nil {
 			return err
 		}
@@ -385,9 +388,12 @@ func (s *simulator) replay(t *traffic) error {
 			return fault == nil
 		})
 		if recent.Sample.OneIn > 1 {
-			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", recent.Sample.OneIn))
+			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.",
+				recent.Sample.OneIn))
 		}
-		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields. Nor is it known for how long one held: rules with a concurrency limit are left out.")
+		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. "+
+			"A client counts as one address, one user and one API key, and without header fields. "+
+			"Nor is it known for how long one held: rules with a concurrency limit are left out.")
 		if fault != nil {
 			return fault
 		}
@@ -478,7 +484,8 @@ func (s *simulator) suggest(
 	}
 	slices.SortStableFunc(list, func(a, b wanted) int { return cmp.Compare(asked(b), asked(a)) })
 	if len(list) > maxSuggestions {
-		answer.Notes = append(answer.Notes, fmt.Sprintf("Limits were looked for of the %d rules with the most requests; %d others have some.", maxSuggestions, len(list)-maxSuggestions))
+		answer.Notes = append(answer.Notes, fmt.Sprintf("Limits were looked for of the %d rules with the most requests; "+
+			"%d others have some.", maxSuggestions, len(list)-maxSuggestions))
 		list = list[:maxSuggestions]
 	}
 	for i, w := range list {
@@ -489,7 +496,8 @@ func (s *simulator) suggest(
 		made, err := simulate.Suggest(source, rule, s.options, goal)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			answer.Notes = append(answer.Notes, fmt.Sprintf("There was no time to look for the limits of %d rules.", len(list)-i))
+			answer.Notes = append(answer.Notes,
+				fmt.Sprintf("There was no time to look for the limits of %d rules.", len(list)-i))
 			return nil
 		case errors.Is(err, stint.ErrInvalid): // of this rule
 			answer.Notes = append(answer.Notes, fmt.Sprintf("Of rule %s no limit was found: %v.", rule.ID, err))

@@ -86,7 +86,9 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 
 // settle charges or refunds after the fact.
 func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
-	return s.manage(w, r, claimMembers|permitsMember|evaluationMembers|viaMembers, func(r *http.Request, e *evaluation, q *request) error {
+	return s.manage(w, r, claimMembers|permitsMember|evaluationMembers|viaMembers, func(
+		r *http.Request, e *evaluation, q *request,
+	) error {
 		permits, err := parseInteger(q.permits)
 		if err != nil {
 			return stint.Invalid("permits", problem.Short(q.permits), "any integer of 64 bits")

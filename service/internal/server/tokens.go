@@ -100,8 +100,8 @@ func (a *authority) mayNameKeys(r *http.Request) error {
 	return a.mayManage(r)
 }
 
-// mayNameKeysBy and mayManageBy report why a client that has shown a token, "" for none, may not do so, nil when it may. Its
-// listener is not one of HTTP, which a page in a browser could speak to.
+// mayNameKeysBy and mayManageBy report why a client that has shown a token, "" for none, may not do so,
+// nil when it may. Its listener is not one of HTTP, which a page in a browser could speak to.
 func (a *authority) mayNameKeysBy(token string, loopback bool) error {
 	if !a.explicit {
 		return errNoKeys
@@ -143,17 +143,20 @@ func (a *authority) mayManage(r *http.Request) error {
 
 var (
 	errNoKeys   = forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
-	errNoTokens = forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other machines can reach, and none is " +
+	errNoTokens = forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other " +
+		"machines can reach, and none is " +
 		"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
 )
 
-// mayNameSet reports why a request that may be evaluated may not choose the rules by which it is, nil when it may or does
-// not choose. Whoever may is known by a token: the rules of other sets, bans among them, do not hold for it.
+// mayNameSet reports why a request that may be evaluated may not choose the rules by which it is, nil
+// when it may or does not choose. Whoever may is known by a token: the rules of other sets, bans among
+// them, do not hold for it.
 func (a *authority) mayNameSet(r *rules.Request) error {
 	if r.Set == "" || len(a.tokens) > 0 {
 		return nil
 	}
-	return forbidden("the request names a set of rules, and no tokens are configured; allowed: with a token. Set api.tokens_file")
+	return forbidden("the request names a set of rules, and no tokens are configured; allowed: with a token. " +
+		"Set api.tokens_file")
 }
 
 func forbidden(detail string) error {

@@ -131,7 +131,8 @@ func (c *candidate) add(r *request) {
 		c.finish(r, &outcome{reason: r.reason, rule: r.denier, decision: stint.Decision{RetryAfter: stint.Never, At: r.time}})
 	case r.waits:
 		waiting := *r
-		waiting.claims, waiting.shadows, waiting.shadowed = slices.Clone(r.claims), slices.Clone(r.shadows), slices.Clone(r.shadowed)
+		waiting.claims, waiting.shadows, waiting.shadowed = slices.Clone(r.claims), slices.Clone(r.shadows),
+			slices.Clone(r.shadowed)
 		c.wait(&waiting)
 	case r.hold != nil:
 		o := c.decide(r, stint.Take, r.time)
@@ -199,7 +200,8 @@ func (r *request) match(c *candidate, ev *Event) {
 		case inShadow && why != "invalid":
 			rule.Shadow++
 			r.shadowed = append(r.shadowed, held.Rule.ID)
-		case !inShadow && (r.reason == "" || r.reason == "invalid" && why != "invalid"): // the first reason counts, but any counts before invalid
+		// the first reason counts, but any counts before invalid
+		case !inShadow && (r.reason == "" || r.reason == "invalid" && why != "invalid"):
 			r.denier, r.reason = rule, why
 		}
 	}
@@ -253,7 +255,8 @@ func (c *candidate) record(r *request, allowed bool, now stint.Instant) {
 
 // ofRule is where the limits end of the rule that one is of.
 func (c *candidate) ofRule(claims []claim, from int) (to int) {
-	for to = from + 1; to < len(c.store.ops) && claims[c.store.ops[to].claim].rule == claims[c.store.ops[from].claim].rule; to++ {
+	for to = from + 1; to < len(c.store.ops) &&
+		claims[c.store.ops[to].claim].rule == claims[c.store.ops[from].claim].rule; to++ {
 	}
 	return to
 }
@@ -268,8 +271,8 @@ func (c *candidate) via(claims []claim, from, to int, allowed bool) string {
 	return ""
 }
 
-// recordRule tells the tables of one rule: those that are charged of a request that is allowed, else those that deny, or
-// all. Several ways may have the same one.
+// recordRule tells the tables of one rule: those that are charged of a request that is allowed, else
+// those that deny, or all. Several ways may have the same one.
 func (c *candidate) recordRule(r *request, from, to int, allowed, all bool, now stint.Instant) {
 	for i := from; i < to; {
 		p, first := &c.store.ops[i], i
@@ -291,7 +294,8 @@ func (c *candidate) recordRule(r *request, from, to int, allowed, all bool, now 
 // hasTable reports whether a limit from one on is of the same client and table as another one.
 func (c *candidate) hasTable(from, of int) bool {
 	p := &c.store.ops[of]
-	return slices.ContainsFunc(c.store.ops[from:of], func(op limitOp) bool { return op.table == p.table && op.client == p.client })
+	return slices.ContainsFunc(c.store.ops[from:of],
+		func(op limitOp) bool { return op.table == p.table && op.client == p.client })
 }
 
 // finish decides the rules in shadow, counts the request, and tells its verdict.

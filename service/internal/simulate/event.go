@@ -27,12 +27,13 @@ type Event struct {
 	Request rules.Request
 }
 
-// A Hold says for how long a request holds its permits, from its time on. Its client renews it, so that it never expires.
+// A Hold says for how long a request holds its permits, from its time on. Its client renews it, so that
+// it never expires.
 type Hold struct {
 	// For is how long, 0 or more.
 	For time.Duration
-	// Actual is what the request cost in the end: of the limits whose cost a request may name, or of all if there are none.
-	// Below 0 it is what was held.
+	// Actual is what the request cost in the end: of the limits whose cost a request may name, or of all if
+	// there are none. Below 0 it is what was held.
 	Actual int64
 }
 
@@ -57,8 +58,8 @@ type Candidate struct {
 	Name string
 	// Set are the rules. It must not be nil, unless Logged.
 	Set *rules.Set
-	// Logged says that no rules decide but the log: what it says was answered with 429 is denied, and all else is admitted.
-	// Default: false.
+	// Logged says that no rules decide but the log: what it says was answered with 429 is denied, and all
+	// else is admitted. Default: false.
 	Logged bool
 }
 
@@ -79,8 +80,9 @@ type Config struct {
 	Proceed func() error
 	// DenyByDefault denies requests for which no rule holds. Default: false.
 	DenyByDefault bool
-	// NoHolds says that nobody knows for how long requests hold. Rules with a concurrency limit hold for none of them then,
-	// as for evaluate. Default: false, such a rule and a request without a Hold are an error.
+	// NoHolds says that nobody knows for how long requests hold. Rules with a concurrency limit hold for
+	// none of them then, as for evaluate. Default: false, such a rule and a request without a Hold are an
+	// error.
 	NoHolds bool
 	// By is an attribute, by whose values requests are counted, too. Default: "", none.
 	By string
@@ -100,8 +102,8 @@ type Verdict struct {
 	Time stint.Instant
 	// Allowed says whether the request is admitted.
 	Allowed bool
-	// Reason is why it is denied: limit, banned, missing, default, logged, or invalid, for a request that the service answers
-	// with 400.
+	// Reason is why it is denied: limit, banned, missing, default, logged, or invalid, for a request that
+	// the service answers with 400.
 	Reason string
 	// Rule is the ID of the rule that decided, "" if none did.
 	Rule string

@@ -438,7 +438,8 @@ func (r *Reader) parseJSON(line string, ev *Event) error {
 		return errors.New("more than one JSON value")
 	}
 	if c := l.Request; c != nil {
-		l.Time, l.IP, l.User, l.Method, l.Host, l.Path, l.Headers = l.TS, first(c.ClientIP, c.RemoteIP), l.UserID, c.Method, c.Host, c.URI, c.Headers
+		l.Time, l.IP, l.User, l.Method, l.Host, l.Path, l.Headers = l.TS, first(c.ClientIP, c.RemoteIP), l.UserID, c.Method,
+			c.Host, c.URI, c.Headers
 	} else {
 		hop, _, _ := strings.Cut(l.Forwarded, ",") // which a proxy before Envoy may have been told
 		l.IP, l.Host = first(l.IP, l.Downstream, strings.TrimSpace(hop)), first(l.Host, l.Authority)

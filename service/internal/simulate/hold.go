@@ -18,7 +18,8 @@ type holding struct {
 	parts []part // of the limits
 }
 
-// A part is what a request holds of a limit. The client is known by its key, since halving a sample numbers clients anew.
+// A part is what a request holds of a limit. The client is known by its key, since halving a sample
+// numbers clients anew.
 type part struct {
 	table  *table
 	limit  *limit
@@ -36,7 +37,8 @@ func (h *holding) bytes() int64 {
 func (c *candidate) requireHold(ev *Event, rule *rules.Rule) {
 	if ev.Hold == nil && c.store.fault == nil {
 		c.store.fault = stint.Invalid(
-			"hold", fmt.Sprintf("missing in line %d", ev.Line), fmt.Sprintf("a duration, in the column hold or as the hold of a "+
+			"hold", fmt.Sprintf("missing in line %d", ev.Line),
+			fmt.Sprintf("a duration, in the column hold or as the hold of a "+
 				"pattern, for each request of rule %s: only reserves take of its concurrency limit", rule.ID),
 		)
 	}
@@ -56,7 +58,9 @@ func (c *candidate) hold(r *request) (charges bool) {
 		}
 		op := &c.store.ops[i]
 		cl := &r.claims[op.claim]
-		h.parts = append(h.parts, part{table: op.table, limit: op.limit, key: cl.key, piece: op.limit.state.hold(op.client, op.permits), kept: op.permits})
+		h.parts = append(h.parts, part{
+			table: op.table, limit: op.limit, key: cl.key, piece: op.limit.state.hold(op.client, op.permits), kept: op.permits,
+		})
 		p := &h.parts[len(h.parts)-1]
 		if p.key.text = ""; p.key.last >= longMark {
 			p.key.text = strings.Clone(cl.key.text) // and not what was read around it

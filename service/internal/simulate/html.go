@@ -129,7 +129,8 @@ func (p *htmlPage) figures(r *Report) {
 				peak = map[bool]string{true: "≥ "}[l.AtLeast] + Group(l.ClientPeak) + " " + l.per("in ")
 			}
 			rows = append(rows, []string{
-				c.Name, rule.Rule, Group(rule.Requests), Group(rule.Admitted), Group(rule.Denied), percent(rule.Denied, rule.Requests),
+				c.Name, rule.Rule, Group(rule.Requests), Group(rule.Admitted), Group(rule.Denied),
+				percent(rule.Denied, rule.Requests),
 				clients, once, shut, peak, round(max(rule.LongestWait, rule.LongestDelay)),
 			})
 		}
@@ -182,7 +183,8 @@ func (p *htmlPage) hurt(r *Report) {
 				Group(rule.ClientsDenied), counted(rule.Clients, "client"), percent(rule.ClientsDenied, rule.Clients),
 				are, many, round(rule.LongestShut),
 			)
-			p.Raw("<div class=\"beside\">\n<figure><figcaption>Clients by the share of their requests that is denied</figcaption>\n")
+			p.Raw("<div class=\"beside\">\n<figure><figcaption>Clients by the share of their requests that is " +
+				"denied</figcaption>\n")
 			p.shares(rule)
 			p.Raw("</figure>\n<div>\n")
 			var rows [][]string

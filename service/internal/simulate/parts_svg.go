@@ -17,8 +17,8 @@ const (
 	columnLeft, columnEnd = 52, 14
 )
 
-// partsSVG draws a row of plots for all requests and for each part, with a column for each candidate. The plots of a row
-// have one scale.
+// partsSVG draws a row of plots for all requests and for each part, with a column for each candidate.
+// The plots of a row have one scale.
 func (r *Report) partsSVG() string {
 	columns := len(r.Candidates)
 	rows := 1 + len(r.Candidates[0].Parts)
@@ -77,8 +77,8 @@ func (c *CandidateReport) row(n int) (said string, steps []Step) {
 	return all.Name() + ": " + all.said() + " admitted", all.Steps
 }
 
-// unit is the time over which requests are told, such that there are ten or more at the busiest time, and how many of it
-// a step is.
+// unit is the time over which requests are told, such that there are ten or more at the busiest time,
+// and how many of it a step is.
 func (r *Report) unit() (name string, per float64) {
 	var most int64
 	for i := range r.Candidates {
@@ -87,7 +87,9 @@ func (r *Report) unit() (name string, per float64) {
 	step := r.Candidates[0].Step
 	for _, length := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		if per = float64(length.Microseconds()) / float64(step); float64(most)*per >= 10 {
-			return map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day"}[length], per
+			return map[time.Duration]string{
+				time.Second: "second", time.Minute: "minute", time.Hour: "hour", 24 * time.Hour: "day",
+			}[length], per
 		}
 	}
 	return stint.FormatDuration(micros(step)), 1

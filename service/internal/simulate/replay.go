@@ -78,7 +78,8 @@ type recordedOp struct {
 // byInstant orders operations by time. Of those of one client at one instant more remains of earlier ones, and a denial
 // comes behind the admission that left what it found; where denials count, each has to wait longer than the one before.
 func byInstant(a, b recordedOp) int {
-	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(clientOf(a), clientOf(b))); order != 0 || !a.takes() || !b.takes() {
+	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(clientOf(a), clientOf(b))); order != 0 ||
+		!a.takes() || !b.takes() {
 		return order
 	}
 	return cmp.Or(cmp.Compare(b.left(), a.left()), cmp.Compare(a.Retry, b.Retry))

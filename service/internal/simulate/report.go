@@ -83,8 +83,8 @@ type RuleReport struct {
 	// LongestShut is the longest time from a client's denial to its next admission, or to its last request if none
 	// follows.
 	LongestShut int64 `json:"longestShut,omitempty"`
-	// Ways are what became of the requests that the rule decided by their class and by what they were charged, by class, of
-	// rules that have classes or are related to others.
+	// Ways are what became of the requests that the rule decided by their class and by what they were
+	// charged, by class, of rules that have classes or are related to others.
 	Ways []WayReport `json:"ways,omitempty"`
 	// Limits have the peaks of each limit, those of overrides too.
 	Limits []LimitReport `json:"limits,omitempty"`
@@ -97,8 +97,8 @@ type RuleReport struct {
 	Heaviest []ClientReport `json:"heaviest,omitempty"`
 }
 
-// A WayReport is of the requests of one class that were charged in one way. Denied are those that this rule denied, with Via "";
-// of a rule in shadow, those that it would have.
+// A WayReport is of the requests of one class that were charged in one way. Denied are those that this
+// rule denied, with Via ""; of a rule in shadow, those that it would have.
 type WayReport struct {
 	Class    string `json:"class,omitempty"`
 	Via      string `json:"via,omitempty"`
@@ -106,12 +106,12 @@ type WayReport struct {
 	Denied   int64  `json:"denied"`
 }
 
-// A LimitReport has the most that a limit admitted within any span of a length. A request that holds counts with what it
-// holds until it ends, and then with what it cost.
+// A LimitReport has the most that a limit admitted within any span of a length. A request that holds
+// counts with what it holds until it ends, and then with what it cost.
 type LimitReport struct {
 	Limit string `json:"limit"`
-	// Span is the limit's window, or the time in which its bucket fills or drains; 0 of a concurrency limit, whose peaks are
-	// what was held at once.
+	// Span is the limit's window, or the time in which its bucket fills or drains; 0 of a concurrency
+	// limit, whose peaks are what was held at once.
 	Span int64 `json:"span"`
 	// Peak is of all clients together, at PeakAt, and ClientPeak of one.
 	Peak       int64         `json:"peak"`
@@ -140,7 +140,9 @@ const (
 )
 
 func (s *Simulation) report() *Report {
-	r := &Report{Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited, By: s.by}
+	r := &Report{
+		Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited, By: s.by,
+	}
 	rules := 1
 	for _, c := range s.candidates {
 		rules += len(c.rules)
@@ -204,7 +206,10 @@ func (t *tally) report(tables []*table, most int) RuleReport {
 		}
 		for i := range t.limits {
 			w := &t.limits[i].window
-			r.Limits = append(r.Limits, LimitReport{Limit: describe(t.limits[i].Limit), Span: int64(w.span), Peak: w.peak, PeakAt: w.at, ClientPeak: peaks[i], AtLeast: w.overflowed})
+			r.Limits = append(r.Limits, LimitReport{
+				Limit: describe(t.limits[i].Limit), Span: int64(w.span), Peak: w.peak,
+				PeakAt: w.at, ClientPeak: peaks[i], AtLeast: w.overflowed,
+			})
 		}
 	}
 	r.MostDenied, r.Heaviest = reports(cut(denied, mostDenied, byDenied)), reports(cut(heavy, most, byRequests))

@@ -81,9 +81,9 @@ func (s *store) table(policy *stint.Policy) *table {
 	return t
 }
 
-// decide carries out a verb on claims, all in one step. Claims of clients outside the sample are left out, and with them
-// those of all ways of their group; without any other, known is false. The outcomes are in s.outs, of the limits in s.ops,
-// until the next call.
+// decide carries out a verb on claims, all in one step. Claims of clients outside the sample are left
+// out, and with them those of all ways of their group; without any other, known is false. The outcomes
+// are in s.outs, of the limits in s.ops, until the next call.
 func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
 	s.ops, s.outs, s.ways, s.taken = s.ops[:0], s.outs[:0], s.ways[:0], s.taken[:0]
 	alternatives := false
@@ -215,7 +215,9 @@ type statesOf[S any] struct {
 	loaded     S // by prefetch
 }
 
-func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome) {
+func (s *statesOf[S]) apply(
+	action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome,
+) {
 	if action == algorithm.Settle {
 		n = algorithm.Amount(n)
 	}

@@ -208,7 +208,8 @@ func (s *suggestor) measure() error {
 		}
 		s.need(c.store, d.Allowed)
 		if d.Allowed && r.hold != nil && c.hold(r) {
-			return stint.Invalid("actual", r.hold.Actual, fmt.Sprintf("what line %d holds, or less, where limits are suggested", ev.Line))
+			return stint.Invalid("actual", r.hold.Actual,
+				fmt.Sprintf("what line %d holds, or less, where limits are suggested", ev.Line))
 		}
 		return nil
 	})
@@ -454,7 +455,8 @@ func (s *suggestor) curves(r *Suggestion) (curves [][]CurvePoint) {
 		} else {
 			values := slices.Clone(r.Values)
 			for n := int64(1); n <= 2*curvePoints; n++ {
-				if values[i] = found * n / curvePoints; values[i] > 0 && values[i] <= s.most[i] && values[i] != found && values[i] != found-1 {
+				if values[i] = found * n / curvePoints; values[i] > 0 && values[i] <= s.most[i] && values[i] != found &&
+					values[i] != found-1 {
 					curve = append(curve, CurvePoint{values[i], s.untouched(values, false)})
 				}
 			}

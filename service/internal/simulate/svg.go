@@ -25,14 +25,16 @@ const style = `<style>
 @media(prefers-color-scheme:dark){.ground{fill:#0f172a}.title{fill:#e2e8f0}text{fill:#a3b1c6}line{stroke:#334155}
 .admitted{fill:#94a3b8}.shadow{fill:#b79bff}.thin{fill:#4a2a1d}.thick{stroke:#fb8a5a}}
 </style>
-<defs><pattern id="hatch" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="thin" width="4" height="4"/><line class="thick" y2="4" stroke-width="2"/></pattern></defs>`
+<defs><pattern id="hatch" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
+	`<rect class="thin" width="4" height="4"/><line class="thick" y2="4" stroke-width="2"/></pattern></defs>`
 
 // A svg is a picture under work.
 type svg struct{ text strings.Builder }
 
 func newSVG(label string, width, height int) *svg {
 	p := &svg{}
-	p.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="%s">`,
+	p.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
+		`font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="%s">`,
 		width, height, width, height, html.EscapeString(label))
 	p.add("%s", style)
 	p.add(`<rect class="ground" width="%d" height="%d"/>`, width, height)
@@ -66,7 +68,8 @@ func (p *svg) legend(end, y int, shadow bool) {
 			said = class
 		}
 		x -= 8*len(said) + 18
-		p.add(`<rect class="%s" x="%d" y="%d" width="10" height="10"/><text x="%d" y="%d">%s</text>`, class, x, y-9, x+14, y, said)
+		p.add(`<rect class="%s" x="%d" y="%d" width="10" height="10"/><text x="%d" y="%d">%s</text>`, class, x,
+			y-9, x+14, y, said)
 	}
 }
 
@@ -106,8 +109,8 @@ func (p *svg) steps(f frame, steps []Step) {
 	p.area("admitted", f, steps, func(s Step) int64 { return s.Admitted - s.Shadow })
 }
 
-// area fills what is below a height in each step, over what was drawn before. Its outline is written in differences of tenths
-// of pixels, as short as possible.
+// area fills what is below a height in each step, over what was drawn before. Its outline is written in
+// differences of tenths of pixels, as short as possible.
 func (p *svg) area(class string, f frame, steps []Step, height func(Step) int64) {
 	tenths := func(at float64) int { return int(math.Round(at * 10)) }
 	base := tenths(f.y + f.height)
@@ -181,7 +184,8 @@ var ticks = [...]time.Duration{
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute,
-	time.Hour, 2 * time.Hour, 4 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 168 * time.Hour, 672 * time.Hour, 2184 * time.Hour,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 168 * time.Hour,
+	672 * time.Hour, 2184 * time.Hour,
 }
 
 // times writes the times under a frame, at most one more than so many.

@@ -82,8 +82,10 @@ func (r *RuleReport) row(w io.Writer, candidate string, coloured bool) {
 	if r.Clients > 0 {
 		clients, once, shut = Group(r.Clients), Group(r.ClientsDenied), round(r.LongestShut)
 	}
-	_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", candidate, r.Rule, Group(r.Requests),
-		paint(Group(r.Admitted), slate, coloured), paint(Group(r.Denied), vermilion, coloured), paint(Group(r.Shadow), violet, coloured),
+	_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", candidate,
+		r.Rule, Group(r.Requests),
+		paint(Group(r.Admitted), slate, coloured), paint(Group(r.Denied), vermilion, coloured),
+		paint(Group(r.Shadow), violet, coloured),
 		percent(r.Denied, r.Requests), clients, once, shut, peak, per, client, round(max(r.LongestWait, r.LongestDelay)))
 }
 
@@ -141,7 +143,8 @@ func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
 func (r *Report) Notes() (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if r.Limited > 0 {
-		note("%s requests of the log were answered with 429: it shows what another limit let through, and clients may have asked more often because of it.", Group(r.Limited))
+		note("%s requests of the log were answered with 429: it shows what another limit let through, "+
+			"and clients may have asked more often because of it.", Group(r.Limited))
 	}
 	if in := r.Input; in != nil && in.Malformed > 0 {
 		note(
@@ -162,7 +165,9 @@ func (r *Report) Notes() (notes []string) {
 				busiest = max(busiest, rule.Busiest)
 			}
 		}
-		note("the times of %s requests are whole seconds; they are spread evenly within their second. One client asks for up to %s permits in a second of the log: the log hides in what order and how close together, and a client's count in a window may be off by that much.", Group(r.WholeSeconds), Group(busiest))
+		note("the times of %s requests are whole seconds; they are spread evenly within their second. "+
+			"One client asks for up to %s permits in a second of the log: the log hides in what order and how close together, "+
+			"and a client's count in a window may be off by that much.", Group(r.WholeSeconds), Group(busiest))
 	}
 	for _, c := range r.Candidates {
 		if len(c.Unmet) > 0 {
@@ -218,7 +223,8 @@ func (v *Verdict) AppendJSON(to []byte) []byte {
 		Waited     int64    `json:"waited"`
 		Shadowed   []string `json:"shadowed,omitempty"`
 	}{
-		v.Line, int64(v.Time), v.Candidate, v.Allowed, v.Reason, v.Rule, v.Key, v.Permits, v.Decision.Limit, v.Decision.Remaining,
+		v.Line, int64(v.Time), v.Candidate, v.Allowed, v.Reason, v.Rule, v.Key, v.Permits, v.Decision.Limit,
+		v.Decision.Remaining,
 		microsOrNever(v.Decision.RetryAfter), v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed,
 	}
 	text, err := json.Marshal(line)

@@ -81,7 +81,8 @@ func (t *timeline) coarsen() {
 // smooth coarsens many steps of which none has many requests: their differences would say nothing.
 func (t *timeline) smooth() {
 	few := func(s Step) bool { return s.Admitted+s.Denied < 10 }
-	for len(t.steps) > 24 && t.width < len(widths)-1 && !slices.ContainsFunc(t.steps, func(s Step) bool { return !few(s) }) {
+	for len(t.steps) > 24 && t.width < len(widths)-1 &&
+		!slices.ContainsFunc(t.steps, func(s Step) bool { return !few(s) }) {
 		t.coarsen()
 	}
 }

@@ -48,7 +48,8 @@ func (c *candidate) wait(r *request) {
 		if rule.rule.OnExceed == rules.Wait && (i == 0 || r.claims[i-1].rule != rule) {
 			longest = min(longest, rule.rule.MaxWait)
 			w.Positions = append(w.Positions, waitqueue.Position[queueID]{
-				Key: queueID{rule, strings.Clone(r.claims[i].of), r.claims[i].class}, Room: cmp.Or(rule.rule.MaxWaiters, defaultWaiters),
+				Key:  queueID{rule, strings.Clone(r.claims[i].of), r.claims[i].class},
+				Room: cmp.Or(rule.rule.MaxWaiters, defaultWaiters),
 			})
 		}
 	}
@@ -183,7 +184,8 @@ func (c *candidate) deny(w *waiter, now stint.Instant, o *outcome, index int, re
 		}
 		out.Allowed = false
 		o.rule, o.key, o.permits = w.claims[p.claim].rule, w.claims[p.claim].of, p.permits
-		o.decision.Index, o.decision.Limit, o.decision.Remaining, o.decision.ResetAfter = int16(index), out.Limit, out.Remaining, out.ResetAfter
+		o.decision.Index, o.decision.Limit, o.decision.Remaining, o.decision.ResetAfter = int16(index), out.Limit,
+			out.Remaining, out.ResetAfter
 	}
 	o.decision.Allowed, o.decision.RetryAfter, o.decision.Delay = false, retry, 0
 	c.record(w.request, false, now)
@@ -202,7 +204,8 @@ func (q *waitQueues) wakeAt(w *waiter, at stint.Instant) {
 	heap.Push(&q.wakes, wake{at, 1, w.number, w, nil})
 }
 
-// A wake is when a waiter is to be woken, or a hold ends. At one instant all holds end first, and the older one is first.
+// A wake is when a waiter is to be woken, or a hold ends. At one instant all holds end first, and the
+// older one is first.
 type wake struct {
 	at      stint.Instant
 	kind    uint8 // 0: of a hold

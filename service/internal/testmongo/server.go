@@ -92,7 +92,8 @@ func New(dir string) (*Server, error) {
 
 // folder is where the program's module is.
 func folder() (string, error) {
-	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/stint-go/stint/service").Output()
+	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/stint-go/stint/service").Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
 		err = fmt.Errorf("%w\n%s", err, failed.Stderr)

@@ -98,7 +98,8 @@ func packagesOf(lock string) (components []cyclonedx.Component, err error) {
 		if p.License != "" {
 			c.Licenses = &cyclonedx.Licenses{{License: &cyclonedx.License{ID: p.License}}}
 		}
-		if digest, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(p.Integrity, "sha512-")); err == nil && len(digest) == 64 {
+		if digest, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(p.Integrity, "sha512-")); err == nil &&
+			len(digest) == 64 {
 			c.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA512, Value: hex.EncodeToString(digest)}}
 		}
 		components = append(components, c)

@@ -88,7 +88,8 @@ func (c *connection) database(ctx context.Context) (*mongo.Database, error) {
 	}
 	// A revision must not be in force before it is certain to survive a failover.
 	return a.client.Database(c.place.database, options.Database().
-		SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority()).SetReadPreference(readpref.Primary())), nil
+		SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority()).
+		SetReadPreference(readpref.Primary())), nil
 }
 
 func (c *connection) connect(a *attempt) {
@@ -131,7 +132,8 @@ func meaning(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, stint.ErrInvalid), errors.Is(err, rulestore.ErrConflict), errors.Is(err, rulestore.ErrNotKept), errors.Is(err, errors.ErrUnsupported):
+	case errors.Is(err, stint.ErrInvalid), errors.Is(err, rulestore.ErrConflict), errors.Is(err, rulestore.ErrNotKept),
+		errors.Is(err, errors.ErrUnsupported):
 		return err
 	default:
 		return fmt.Errorf("%w: MongoDB: %w", stint.ErrUnavailable, err)
@@ -140,7 +142,8 @@ func meaning(ctx context.Context, err error) error {
 
 const (
 	// urlForms describes the allowed URLs.
-	urlForms = "mongodb://host:port,host:port/database?options or mongodb+srv://name/database?options, with a user and a password before the host"
+	urlForms = "mongodb://host:port,host:port/database?options or mongodb+srv://name/database?options, " +
+		"with a user and a password before the host"
 	// defaultDatabase is the database of a URL that names none.
 	defaultDatabase = "stint"
 	// maxName bounds a collection's name, in bytes. MongoDB allows 255 together with the database.
@@ -180,10 +183,15 @@ func parse(address, collection string) (place, error) {
 		return place{}, stint.Invalid("the database of the URL", database, `1 to 63 bytes without any of /\. "$*<>:|?`)
 	}
 	collection, query = cutCollection(query, collection)
-	if collection == "" || len(collection) > maxName || strings.ContainsAny(collection, "$\x00") || strings.HasPrefix(collection, "system.") {
-		return place{}, stint.Invalid("the collection of the URL", collection, "1 to 120 bytes without $, and not system. at the beginning")
+	if collection == "" || len(collection) > maxName || strings.ContainsAny(collection, "$\x00") ||
+		strings.HasPrefix(collection, "system.") {
+		return place{}, stint.Invalid("the collection of the URL", collection,
+			"1 to 120 bytes without $, and not system. at the beginning")
 	}
-	p := place{url: scheme + "://" + strings.TrimSuffix(rest[:at]+hosts+"/"+path+"?"+query, "?"), database: database, collection: collection}
+	p := place{
+		url: scheme + "://" + strings.TrimSuffix(rest[:at]+hosts+"/"+path+"?"+query, "?"), database: database,
+		collection: collection,
+	}
 	if scheme == "mongodb" {
 		if err := options.Client().ApplyURI(p.url).Validate(); err != nil {
 			return place{}, invalidURL(hide(err.Error(), address))

@@ -283,7 +283,8 @@ func valueOf(at document.Position, raw bson.RawValue) document.Value {
 		v.Kind, v.Text = document.KindInteger, strconv.FormatInt(raw.AsInt64(), 10)
 	case bson.TypeDouble: // as mongosh writes 20
 		f := raw.Double()
-		if v.Kind, v.Text = document.KindFloat, strconv.FormatFloat(f, 'g', -1, 64); f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
+		if v.Kind, v.Text = document.KindFloat, strconv.FormatFloat(f, 'g', -1, 64); f == math.Trunc(f) &&
+			math.Abs(f) <= 1<<53 {
 			v.Kind, v.Text = document.KindInteger, strconv.FormatInt(int64(f), 10)
 		}
 	case bson.TypeArray:

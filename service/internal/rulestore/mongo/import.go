@@ -112,7 +112,8 @@ func (i *importer) add(doc bson.Raw) {
 		from.ID = fmt.Sprint(from.Key)
 	}
 	rule := rules.Rule{
-		ID: i.id(from.ID), Name: from.Name, Set: from.Set, Disabled: from.Enabled != nil && !*from.Enabled, Priority: from.Priority, Labels: i.labels(&from),
+		ID: i.id(from.ID), Name: from.Name, Set: from.Set, Disabled: from.Enabled != nil && !*from.Enabled,
+		Priority: from.Priority, Labels: i.labels(&from),
 		Match: rules.Match{Methods: from.Methods, Paths: from.Paths, Except: from.Except, Headers: from.Headers},
 	}
 	for _, name := range from.Present {
@@ -128,7 +129,8 @@ func (i *importer) add(doc bson.Raw) {
 	case "", "REJECT_REQUEST":
 	case "WAIT_FOR_REFILL":
 		rule.OnExceed, rule.MaxWait = rules.Wait, fluxgateMaxWait
-		i.note("rule %q: max_wait is set to 5s, FluxGate's default; FluxGate waits only if wait-for-refill.enabled is true", rule.ID)
+		i.note("rule %q: max_wait is set to 5s, FluxGate's default; FluxGate waits only if wait-for-refill.enabled is true",
+			rule.ID)
 	default:
 		faults = append(faults, stint.Invalid("onLimitExceedPolicy", from.Policy, "REJECT_REQUEST or WAIT_FOR_REFILL"))
 	}
@@ -153,7 +155,8 @@ func (i *importer) add(doc bson.Raw) {
 // id makes a valid and unique ID.
 func (i *importer) id(from string) string {
 	clean := strings.Map(func(c rune) rune {
-		if c < 0x80 && (strings.ContainsRune("-_.:", c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
+		if c < 0x80 && (strings.ContainsRune("-_.:", c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
+			'0' <= c && c <= '9') {
 			return c
 		}
 		return '-'
@@ -234,7 +237,9 @@ func (i *importer) limits(rule *rules.Rule, from *fluxRule) error {
 			continue
 		}
 		if band.Period != "" {
-			calendar, ok := map[string]stint.Calendar{"DAILY": stint.CalendarDay, "WEEKLY": stint.CalendarWeek, "MONTHLY": stint.CalendarMonth}[band.Period]
+			calendar, ok := map[string]stint.Calendar{
+				"DAILY": stint.CalendarDay, "WEEKLY": stint.CalendarWeek, "MONTHLY": stint.CalendarMonth,
+			}[band.Period]
 			if !ok || band.Algorithm != "FIXED_WINDOW" {
 				faults = append(faults, stint.Invalid("quotaPeriod", band.Period, "DAILY, WEEKLY or MONTHLY, with FIXED_WINDOW"))
 				continue

@@ -54,7 +54,8 @@ var (
 	//go:embed history.lua
 	historyLua string
 
-	putScript, loadScript, historyScript = redisstore.NewScript(putLua), redisstore.NewScript(loadLua), redisstore.NewScript(historyLua)
+	putScript, loadScript, historyScript = redisstore.NewScript(putLua), redisstore.NewScript(loadLua),
+		redisstore.NewScript(historyLua)
 )
 
 func (s *Store) run(ctx context.Context, script *redisstore.Script, args ...string) (string, error) {
@@ -133,7 +134,8 @@ func (s *Store) Put(ctx context.Context, expected rulestore.ID, next *rulestore.
 		return err
 	}
 	reply, err := s.run(ctx, putScript,
-		written(expected), strconv.FormatInt(next.Number, 10), written(next.ID), string(about), string(s.pack.EncodeAll(text, nil)),
+		written(expected), strconv.FormatInt(next.Number, 10), written(next.ID), string(about),
+		string(s.pack.EncodeAll(text, nil)),
 		strconv.Itoa(rulestore.KeptRevisions), strconv.Itoa(rulestore.KeptBytes), s.channel)
 	switch {
 	case err != nil && refused(err):
@@ -234,12 +236,16 @@ func (s *Store) failure(ctx context.Context, err error) error {
 func (s *Store) unreadable(field, value string) error {
 	const most = 200
 	return prefix.Errorf("%w: %w", rulestore.ErrUnreadable,
-		stint.Invalid(fmt.Sprintf("%s of %s", field, s.key), clip.To(most, value), fmt.Sprintf("what stint wrote; DEL %s begins anew without rules", s.key)))
+		stint.Invalid(fmt.Sprintf("%s of %s", field, s.key), clip.To(most, value),
+			fmt.Sprintf("what stint wrote; DEL %s begins anew without rules", s.key)))
 }
 
 var (
 	// unsent are replies to a command that the server did not execute.
-	unsent = []string{"NOAUTH ", "WRONGPASS ", "NOPERM ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ", "BUSY ", "MOVED ", "ASK ", "TRYAGAIN "}
+	unsent = []string{
+		"NOAUTH ", "WRONGPASS ", "NOPERM ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ", "BUSY ", "MOVED ",
+		"ASK ", "TRYAGAIN ",
+	}
 	// unwritten are replies to the first write of put.lua too, the only one that can fail. Redis 6 adds its own prefix.
 	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't "}
 )

@@ -50,12 +50,15 @@ var (
 // Run tests the stores of a place, which open makes anew for each subtest of t.
 func Run(t *testing.T, size Size, open func(t testing.TB) Place) {
 	for name, check := range map[string]func(p *place){
-		"Model": testModel, "ManyRules": size.testManyRules, "KeptRevisions": size.testKeptRevisions, "KeptBytes": size.testKeptBytes,
-		"Edits": size.testEdits, "Whole": size.testWhole, "Watch": testWatch, "Cancelled": testCancelled,
+		"Model": testModel, "ManyRules": size.testManyRules, "KeptRevisions": size.testKeptRevisions,
+		"KeptBytes": size.testKeptBytes,
+		"Edits":     size.testEdits, "Whole": size.testWhole, "Watch": testWatch, "Cancelled": testCancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := open(t)
-			check(&place{Place: at, tester: t, test: t, ctx: t.Context(), at: 1, stores: [2]rulestore.Store{at.Open(), at.Open()}})
+			check(&place{
+				Place: at, tester: t, test: t, ctx: t.Context(), at: 1, stores: [2]rulestore.Store{at.Open(), at.Open()},
+			})
 		})
 	}
 }
@@ -139,7 +142,8 @@ func (p *place) refuse(expected rulestore.ID, number int64) {
 		next := p.next(plain("other", "refused"))
 		next.Number, next.At = number, p.at+5
 		if err := s.Put(p.ctx, expected, &next); !errors.Is(err, rulestore.ErrConflict) {
-			p.Errorf("store %d: revision %d after %+v where %+v is the newest: %v, want ErrConflict", i, number, expected, p.head().ID, err)
+			p.Errorf("store %d: revision %d after %+v where %+v is the newest: %v, want ErrConflict", i, number,
+				expected, p.head().ID, err)
 		}
 	}
 }
@@ -413,7 +417,8 @@ func (p *place) check(n int) {
 func (p *place) same(s rulestore.Store, number int64, want rulestore.Revision) {
 	p.Helper()
 	got, err := s.Load(p.ctx, number)
-	if err != nil || got.Info != want.Info || !slices.EqualFunc(got.Rules, want.Rules, func(a, b rules.Rule) bool { return a.Equal(&b) }) {
+	if err != nil || got.Info != want.Info ||
+		!slices.EqualFunc(got.Rules, want.Rules, func(a, b rules.Rule) bool { return a.Equal(&b) }) {
 		p.Fatalf("revision %d is\n%+v, %v; want\n%+v", number, got, err, want)
 	}
 }

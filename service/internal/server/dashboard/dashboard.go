@@ -22,12 +22,14 @@ import (
 var embedded embed.FS
 
 // policy lets a page load nothing but what is embedded, talk to nobody but this service, and be framed by nobody.
-const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; " +
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; font-src 'self'; " +
+	"img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // notBuilt is what there is instead of a dashboard that was not built.
 const notBuilt = `<!doctype html><html lang="en"><meta charset="utf-8"><title>stint</title>
-<p>This program was built without its dashboard. Build it with <code>make build</code>, which needs Node.js 20.19 or later.
+<p>This program was built without its dashboard.
+Build it with <code>make build</code>, which needs Node.js 20.19 or later.
 `
 
 // A Handler serves the dashboard. It is safe for concurrent use; make it with [New].

@@ -41,7 +41,11 @@ func (s *Server) table() map[string]*command {
 		{name: "COMMAND", least: 1, most: -1, run: (*conn).describe},
 		{name: "CONFIG", least: 2, most: -1, run: (*conn).config},
 		{name: "INFO", least: 1, most: -1, run: (*conn).info},
-		{name: "CLUSTER", least: 2, most: -1, run: func(c *conn, _ [][]byte) { c.fail("ERR", "This instance has cluster support disabled") }},
+		{name: "CLUSTER", least: 2, most: -1, run: func(c *conn,
+			_ [][]byte,
+		) {
+			c.fail("ERR", "This instance has cluster support disabled")
+		}},
 		{name: "HELLO", least: 1, most: 7, free: true, run: (*conn).hello},
 		{name: "AUTH", least: 2, most: 3, free: true, run: (*conn).auth},
 		{name: "RESET", least: 1, most: 1, free: true, atOnce: true, run: (*conn).reset},
@@ -175,7 +179,8 @@ func (c *conn) client(args [][]byte) {
 		c.bulk(c.name)
 	case is(sub, "ID") && len(args) == 2:
 		c.integer(c.number)
-	case is(sub, "SETINFO") && len(args) == 4, is(sub, "NO-EVICT") && len(args) == 3, is(sub, "NO-TOUCH") && len(args) == 3,
+	case is(sub, "SETINFO") && len(args) == 4, is(sub, "NO-EVICT") && len(args) == 3,
+		is(sub, "NO-TOUCH") && len(args) == 3,
 		is(sub, "TRACKING") && len(args) >= 3: // nothing that a client could keep ever changes
 		c.ok()
 	default:
@@ -291,7 +296,8 @@ func (c *conn) info([][]byte) {
 	clients := len(s.conns)
 	s.mu.Unlock()
 	c.bulk("# Server\r\nredis_version:" + speaks + "\r\nserver_name:stint\r\nstint_version:" + s.config.Version +
-		"\r\nredis_mode:standalone\r\n\r\n# Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n" +
+		"\r\nredis_mode:standalone\r\n\r\n# Persistence\r\nloading:0\r\n\r\n# " +
+		"Replication\r\nrole:master\r\nconnected_slaves:0\r\n" +
 		"\r\n# Cluster\r\ncluster_enabled:0\r\n" +
 		fmt.Sprintf("\r\n# Clients\r\nconnected_clients:%d\r\nblocked_clients:%d\r\n\r\n# Memory\r\nused_memory:%d\r\n"+
 			"\r\n# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\n",
@@ -327,7 +333,8 @@ func (c *conn) hello(args [][]byte) {
 	}
 	if c.server.config.Tokens && c.token == "" {
 		c.server.config.Refused(c.address, c.unable)
-		c.fail("NOAUTH", "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <token> option can be used "+
+		c.fail("NOAUTH", "HELLO must be called with the client already authenticated, "+
+			"otherwise the HELLO <proto> AUTH <user> <token> option can be used "+
 			"to authenticate the client and select the RESP protocol version at the same time")
 		return
 	}
@@ -355,7 +362,8 @@ func (c *conn) hello(args [][]byte) {
 // auth is AUTH [user] token: any user has the service's tokens.
 func (c *conn) auth(args [][]byte) {
 	if len(args) == 2 && !c.server.config.Tokens {
-		c.fail("ERR", "AUTH <password> called without any password configured for the default user: api.tokens_file names none")
+		c.fail("ERR", "AUTH <password> called without any password configured for the default user: "+
+			"api.tokens_file names none")
 		return
 	}
 	if c.authenticate(args[len(args)-1]) {

@@ -84,7 +84,9 @@ func (p *pending) takes() bool { return p.verb == stint.Take && p.hold == nil &&
 func (p *pending) op() stint.Op { return stint.Op{Verb: p.verb, Claim: p.claim, Hold: p.hold} }
 
 func (s *Server) newConn(nc net.Conn) *conn {
-	c := &conn{Conn: nc, server: s, address: nc.RemoteAddr().String(), number: s.last.Add(1), in: make([]byte, smallBuffer)}
+	c := &conn{
+		Conn: nc, server: s, address: nc.RemoteAddr().String(), number: s.last.Add(1), in: make([]byte, smallBuffer),
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.box.emptied.L = &c.box.mu
 	if s.config.Raw != nil {
@@ -150,8 +152,9 @@ func (c *conn) rest() {
 	}
 }
 
-// makeRoom moves what is left to the front, after n bytes have come. There is more room for a command that does not fit, and
-// for a client that sends much at once, and little for one that does no more. It reports false if there is no memory.
+// makeRoom moves what is left to the front, after n bytes have come. There is more room for a command
+// that does not fit, and for a client that sends much at once, and little for one that does no more. It
+// reports false if there is no memory.
 func (c *conn) makeRoom(n int) bool {
 	left, size := c.in[c.begin:c.end], len(c.in)
 	c.scant++

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// memory is what all connections may have beyond what each has for itself: commands that are long, commands between MULTI
-// and EXEC, and answers that clients do not take.
+// memory is what all connections may have beyond what each has for itself: commands that are long,
+// commands between MULTI and EXEC, and answers that clients do not take.
 const memory = 64 << 20
 
 // A budget is memory that is left.
@@ -24,8 +24,8 @@ func (b *budget) take(n int) bool {
 
 func (b *budget) give(n int) { b.used.Add(-int64(n)) }
 
-// An outbox is what a client has not taken yet. It may send much before it reads anything, as it may to a server of Redis:
-// so the connection goes on reading, while another goroutine writes.
+// An outbox is what a client has not taken yet. It may send much before it reads anything, as it may to
+// a server of Redis: so the connection goes on reading, while another goroutine writes.
 type outbox struct {
 	mu      sync.Mutex
 	emptied sync.Cond

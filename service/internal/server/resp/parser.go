@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// The bounds of one command. Its arguments are keys, names and numbers, so that most are short; a DEL may name many keys.
+// The bounds of one command. Its arguments are keys, names and numbers, so that most are short; a DEL
+// may name many keys.
 const (
 	maxArguments   = 1 << 14
 	longCommand    = 1 << 20 // of those who may name keys, if there is memory
@@ -21,10 +22,10 @@ func malformed(format string, values ...any) error {
 	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, values...))
 }
 
-// parse reads the command at the beginning of text: an array of bulk strings, or a line of words, which people type and
-// load balancers send. It returns the arguments, in the place of those given, which are parts of text, and how long the
-// command is: 0 when more of it has to come, of which there is none beyond most bytes. A command without arguments is none,
-// and is skipped.
+// parse reads the command at the beginning of text: an array of bulk strings, or a line of words, which
+// people type and load balancers send. It returns the arguments, in the place of those given, which are
+// parts of text, and how long the command is: 0 when more of it has to come, of which there is none
+// beyond most bytes. A command without arguments is none, and is skipped.
 func parse(text []byte, args [][]byte, most int) (_ [][]byte, length int, err error) {
 	args = args[:0]
 	switch {

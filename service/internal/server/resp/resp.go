@@ -61,7 +61,8 @@ type Config struct {
 	Target func(policy string) (Target, error)
 	// CheckKey reports what is wrong with a key.
 	CheckKey func(key string) error
-	// MayAsk reports why a client that has shown a token, or none, may not ask at all, and MayName why it may not name keys.
+	// MayAsk reports why a client that has shown a token, or none, may not ask at all, and MayName why it
+	// may not name keys.
 	MayAsk, MayName func(token string) error
 	// Tokens says that a token is needed.
 	Tokens bool
@@ -113,8 +114,8 @@ func New(config Config) *Server {
 	return s
 }
 
-// Serve serves the listener's connections until it is closed, and returns its error. When the system has nothing left for
-// another connection, it tries again by and by.
+// Serve serves the listener's connections until it is closed, and returns its error. When the system has
+// nothing left for another connection, it tries again by and by.
 func (s *Server) Serve(ln net.Listener) error {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	for wait := shortest; ; {
@@ -165,7 +166,8 @@ func (s *Server) add(c *conn) bool {
 func (s *Server) serve(c *conn) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.config.Logger.Error("a connection of the Redis protocol panicked", "peer", c.address, "panic", v, "stack", string(debug.Stack()))
+			s.config.Logger.Error("a connection of the Redis protocol panicked", "peer", c.address, "panic", v, "stack",
+				string(debug.Stack()))
 		}
 		c.close()
 		s.mu.Lock()

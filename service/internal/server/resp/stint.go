@@ -38,7 +38,8 @@ func answerChecked(c *conn, p *pending, d *stint.Decision) {
 	c.decision(r, 0)
 }
 
-// decision begins an answer, which has so many more members, with what was decided, under the names that it has over HTTP.
+// decision begins an answer, which has so many more members, with what was decided, under the names that
+// it has over HTTP.
 func (c *conn) decision(r *api.CheckResponse, more int) {
 	if !r.Allowed {
 		more += 2
@@ -201,7 +202,8 @@ func (c *conn) endHold(verb stint.Verb, id []byte, n int64, says [][]byte) {
 			what.expiresAt = stint.Instant(at)
 		}
 	case !known:
-		c.fail("UNKNOWN", "this process has not reserved "+fmt.Sprintf("%.128q", id)+": name the policy and the key behind the id and n")
+		c.fail("UNKNOWN", "this process has not reserved "+fmt.Sprintf("%.128q", id)+
+			": name the policy and the key behind the id and n")
 		return
 	}
 	p := c.later()
@@ -219,7 +221,8 @@ func instant(to *int64, argument []byte) error {
 	n := int64(0)
 	for _, digit := range argument {
 		if digit < '0' || digit > '9' || len(argument) > 16 {
-			return stint.Invalid("expiresAt", fmt.Sprintf("%.32s", argument), "microseconds since the Unix epoch, as the reserve answered")
+			return stint.Invalid("expiresAt", fmt.Sprintf("%.32s", argument),
+				"microseconds since the Unix epoch, as the reserve answered")
 		}
 		n = n*10 + int64(digit-'0')
 	}

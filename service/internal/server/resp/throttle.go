@@ -90,8 +90,8 @@ func (t *throttles) see(key string, by *throttle) {
 	}
 }
 
-// seenBy is what a key was taken of with last, nil if this process does not know it. Where it is alone, and all keys are
-// asked about with the same parameters, it knows.
+// seenBy is what a key was taken of with last, nil if this process does not know it. Where it is alone,
+// and all keys are asked about with the same parameters, it knows.
 func (t *throttles) seenBy(key string, alone bool) *throttle {
 	slot, hash := t.slot(key)
 	says := slot.Load()
@@ -223,8 +223,8 @@ func digits(text []byte) (n int64) {
 	return n
 }
 
-// anyThrottle is a policy that reads each state of CL.THROTTLE as full if it is full, and as not full if it is not, whatever
-// parameters wrote it: no bucket is larger.
+// anyThrottle is a policy that reads each state of CL.THROTTLE as full if it is full, and as not full if
+// it is not, whatever parameters wrote it: no bucket is larger.
 var anyThrottle = func() *stint.Policy {
 	limit := stint.TokenBucket(stint.MaxPermits, stint.Per(stint.MaxPermits, time.Second))
 	limit.MaxDebt = stint.NoDebt
@@ -311,7 +311,8 @@ func (c *conn) ttl(args [][]byte) {
 	case results[0].Decision.Remaining == results[0].Decision.Limit:
 		c.integer(-2)
 	case by == nil:
-		c.fail("ERR", "the key has a state, and this process does not know by which parameters; EXISTS says whether it has one")
+		c.fail("ERR", "the key has a state, and this process does not know by which parameters; "+
+			"EXISTS says whether it has one")
 	case is(args[0], "PTTL"):
 		c.integer(int64((results[1].Decision.ResetAfter + time.Millisecond - 1) / time.Millisecond))
 	default: // rounded, as Redis does

@@ -165,8 +165,8 @@ func describe(given *common.RateLimitDescriptor) map[string]*structpb.Value {
 	return fields
 }
 
-// observe tells of the request, by the limit that decided it: the one with the longest wait if it is denied, else the one
-// with the least remaining; and of each limit in shadow mode.
+// observe tells of the request, by the limit that decided it: the one with the longest wait if it is
+// denied, else the one with the least remaining; and of each limit in shadow mode.
 func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLimitResponse_Code) {
 	tell := d.service.config.Observe
 	if tell == nil {

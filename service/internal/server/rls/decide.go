@@ -241,9 +241,9 @@ func (d *decision) exceeded() bool {
 	return quotas > 0 && left == 0
 }
 
-// decide has the store decide all checks. In the atomic accounting those that may deny the request are one operation, so
-// that it takes from all of them or from none; what else may deny the request comes before it, and what is given back
-// after.
+// decide has the store decide all checks. In the atomic accounting those that may deny the request are
+// one operation, so that it takes from all of them or from none; what else may deny the request comes
+// before it, and what is given back after.
 func (d *decision) decide(ctx context.Context) error {
 	d.begin()
 	together, looks, refunds := d.places[:0], []int(nil), []int(nil)

@@ -116,8 +116,9 @@ func (d *decision) checkHold(i int, k *check) error {
 // commits reports whether the check is about a stream that has ended.
 func (d *decision) commits(k *check) bool { return k.held && d.hold.verb == stint.Commit }
 
-// beginHold carries out what the request says of its hold. The checks that may deny the request are one hold, so that it
-// is admitted by all of them or takes from none; one in shadow or quota mode is a hold by itself.
+// beginHold carries out what the request says of its hold. The checks that may deny the request are one
+// hold, so that it is admitted by all of them or takes from none; one in shadow or quota mode is a hold
+// by itself.
 func (d *decision) beginHold(ctx context.Context) error {
 	var together []int
 	for i := range d.checks {
@@ -162,10 +163,11 @@ func holdID(id string) string {
 	return id
 }
 
-// carry has the store carry out an operation on a hold, and takes over what it says. A commit of a hold that the store
-// does not know is charged if the request says its hits: the stream was admitted while the store was unreachable, or was
-// denied and cost that much all the same. So is one whose hold was cancelled, as another limit denied the stream: under an
-// id of its own, since that one has ended. Without hits it is only told what is left, as of what has ended before.
+// carry has the store carry out an operation on a hold, and takes over what it says. A commit of a hold
+// that the store does not know is charged if the request says its hits: the stream was admitted while
+// the store was unreachable, or was denied and cost that much all the same. So is one whose hold was
+// cancelled, as another limit denied the stream: under an id of its own, since that one has ended.
+// Without hits it is only told what is left, as of what has ended before.
 func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) error {
 	h := stint.HoldOp{Hold: part.Hold}
 	if verb == stint.Commit && d.hold.explicit {
@@ -202,8 +204,8 @@ func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) e
 	return nil
 }
 
-// dropHold takes back what was reserved for a request that other limits deny. What the store can't take back expires: the
-// request is denied all the same.
+// dropHold takes back what was reserved for a request that other limits deny. What the store can't take
+// back expires: the request is denied all the same.
 func (d *decision) dropHold(ctx context.Context) {
 	if len(d.hold.parts) == 0 || !d.exceeded() {
 		return

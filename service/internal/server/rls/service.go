@@ -157,8 +157,9 @@ func (s *Service) Dump() string {
 	return strings.Join(lines, "")
 }
 
-// ShouldRateLimit implements [pb.RateLimitServiceServer]. Its errors have a code of gRPC: INVALID_ARGUMENT for a request
-// that is no good, UNAVAILABLE while nothing can be decided, RESOURCE_EXHAUSTED while this process is too busy.
+// ShouldRateLimit implements [pb.RateLimitServiceServer]. Its errors have a code of gRPC:
+// INVALID_ARGUMENT for a request that is no good, UNAVAILABLE while nothing can be decided,
+// RESOURCE_EXHAUSTED while this process is too busy.
 func (s *Service) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (_ *pb.RateLimitResponse, err error) {
 	start := time.Now()
 	d, _ := s.decisions.Get().(*decision)
@@ -181,7 +182,9 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (
 }
 
 // should decides a request.
-func (s *Service) should(ctx context.Context, r *pb.RateLimitRequest, d *decision, start time.Time) (*pb.RateLimitResponse, error) {
+func (s *Service) should(
+	ctx context.Context, r *pb.RateLimitRequest, d *decision, start time.Time,
+) (*pb.RateLimitResponse, error) {
 	t := s.tree.Load()
 	if err := s.check(r, t); err != nil {
 		return nil, err

@@ -155,14 +155,18 @@ var (
 	overLimit   = prometheus.NewDesc("ratelimit_service_rate_limit_over_limit", "Hits beyond a limit.", limitLabels, nil)
 	nearLimit   = prometheus.NewDesc("ratelimit_service_rate_limit_near_limit", "Hits near a limit.", limitLabels, nil)
 	withinLimit = prometheus.NewDesc("ratelimit_service_rate_limit_within_limit", "Hits within a limit.", limitLabels, nil)
-	shadowMode  = prometheus.NewDesc("ratelimit_service_rate_limit_shadow_mode", "Hits beyond a limit in shadow mode.", limitLabels, nil)
+	shadowMode  = prometheus.NewDesc("ratelimit_service_rate_limit_shadow_mode",
+		"Hits beyond a limit in shadow mode.", limitLabels, nil)
 
-	domainNotFound = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found", "Requests for a domain that there is not.", []string{"domain"}, nil)
+	domainNotFound = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found",
+		"Requests for a domain that there is not.", []string{"domain"}, nil)
 	configLoads    = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations put in force.", nil, nil)
 	configFailures = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations refused.", nil, nil)
-	errorsByType   = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were not decided.", []string{"err_type"}, nil)
-	globalShadows  = prometheus.NewDesc("ratelimit_service_global_shadow_mode", "Requests that were admitted by SHADOW_MODE alone.", nil, nil)
-	requests       = prometheus.NewDesc("ratelimit_service_total_requests", "Requests.", []string{"grpc_method"}, nil)
+	errorsByType   = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were not decided.",
+		[]string{"err_type"}, nil)
+	globalShadows = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
+		"Requests that were admitted by SHADOW_MODE alone.", nil, nil)
+	requests = prometheus.NewDesc("ratelimit_service_total_requests", "Requests.", []string{"grpc_method"}, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -56,7 +56,8 @@ type wildcard struct {
 // matches reports whether the parts are in a text in their order, the first at its beginning, the last at its end.
 func (w *wildcard) matches(text []byte) bool {
 	first, last := w.parts[0], w.parts[len(w.parts)-1]
-	if len(text) < len(first)+len(last) || string(text[:len(first)]) != first || string(text[len(text)-len(last):]) != last {
+	if len(text) < len(first)+len(last) || string(text[:len(first)]) != first ||
+		string(text[len(text)-len(last):]) != last {
 		return false
 	}
 	text = text[len(first) : len(text)-len(last)]
@@ -94,8 +95,8 @@ type limit struct {
 // reference reports whether each request counts, denied or not.
 func (l *limit) reference() bool { return l.Accounting == domains.Reference }
 
-// compile makes a tree of domains, of which each name is one domain. What of an older tree, which may be nil, stays as it
-// is keeps its policies, with what stores prepared for them.
+// compile makes a tree of domains, of which each name is one domain. What of an older tree, which may be
+// nil, stays as it is keeps its policies, with what stores prepared for them.
 func compile(list []*domains.Domain, accounting domains.Accounting, old *tree) (*tree, error) {
 	t := &tree{domains: map[string]*domain{}, list: list}
 	for _, given := range list {
@@ -130,7 +131,9 @@ func newDomain(name string) *domain {
 }
 
 // add adds descriptors below a node.
-func (d *domain) add(n *node, path string, list []domains.Descriptor, accounting domains.Accounting, was *domain) error {
+func (d *domain) add(
+	n *node, path string, list []domains.Descriptor, accounting domains.Accounting, was *domain,
+) error {
 	if n.children == nil {
 		n.children = make(map[string]*node, len(list))
 	}
@@ -299,8 +302,8 @@ func (f *lookup) nameMetric(e *common.RateLimitDescriptor_Entry, n *node, exact,
 	}
 }
 
-// appendDetailed writes the name of statistics as detailed_metric has it, by the request's own values. Where values share
-// a counter, their pattern stands for them.
+// appendDetailed writes the name of statistics as detailed_metric has it, by the request's own values.
+// Where values share a counter, their pattern stands for them.
 func (f *lookup) appendDetailed(name []byte, domain string, entries []*common.RateLimitDescriptor_Entry) []byte {
 	name = append(name, domain...)
 	for i, e := range entries {
@@ -315,8 +318,9 @@ func (f *lookup) appendDetailed(name []byte, domain string, entries []*common.Ra
 	return name
 }
 
-// appendKey writes the key of a descriptor's states. In the reference accounting it is what the reference service has, in
-// which the key a_b and the key a with a value that begins with b can't be told apart; else nothing reads alike.
+// appendKey writes the key of a descriptor's states. In the reference accounting it is what the
+// reference service has, in which the key a_b and the key a with a value that begins with b can't be
+// told apart; else nothing reads alike.
 func (f *lookup) appendKey(key []byte, entries []*common.RateLimitDescriptor_Entry, reference bool) []byte {
 	for i, e := range entries {
 		value := e.Value

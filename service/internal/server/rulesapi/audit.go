@@ -124,14 +124,16 @@ func (c *call) note(err error) {
 	c.api.metrics.edits.WithLabelValues(c.action, outcome).Inc()
 	c.api.audit(
 		c.r.Context(), c.caller, c.action, outcome, slog.String("rule", c.rule), slog.String("client", c.shown),
-		slog.String("hold", c.hold), slog.String("detail", detail), errorAttr(hidden(err)), slog.Int64("revision", c.revision),
+		slog.String("hold", c.hold), slog.String("detail", detail), errorAttr(hidden(err)),
+		slog.Int64("revision", c.revision),
 	)
 }
 
 // report logs why a read failed. If the store of rules is unreachable, it logs only a sample.
 func (c *call) report(err, cause error) {
 	attributes := []slog.Attr{
-		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", problem.Short(c.rule)), errorAttr(cause),
+		slog.String("who", c.caller.Name), slog.String("action", c.action),
+		slog.String("rule", problem.Short(c.rule)), errorAttr(cause),
 	}
 	if statusOf(err) == http.StatusServiceUnavailable {
 		leftOut, ok := c.api.unreachableLines.Admit()

@@ -23,7 +23,9 @@ const editTimeout = 10 * time.Second
 // edit makes the next revision of the rules, and sets the answer's header. change is called
 // as [rulestore.Manager.Edit] says. what is the author's action, such as "replace login".
 func (c *call) edit(what string, change func(*rulestore.Draft) error) (rulestore.Edited, error) {
-	return c.commit(what, func(ctx context.Context, m *rulestore.Manager, author rulestore.Author) (rulestore.Edited, error) {
+	return c.commit(what, func(
+		ctx context.Context, m *rulestore.Manager, author rulestore.Author,
+	) (rulestore.Edited, error) {
 		return m.Edit(ctx, author, func(d *rulestore.Draft) error {
 			if err := change(d); err != nil {
 				return err

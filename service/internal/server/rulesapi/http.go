@@ -47,8 +47,8 @@ func (c *call) body(most int64, types []string) (text, source string, err error)
 	return text, source, err
 }
 
-// parse reads the request's body, as body does, and calls do with it. Large bodies wait for each other, as those do that are
-// large together with what is compiled beside them, in bytes.
+// parse reads the request's body, as body does, and calls do with it. Large bodies wait for each other,
+// as those do that are large together with what is compiled beside them, in bytes.
 func (c *call) parse(most int64, types []string, beside int, do func(source string, text []byte) error) error {
 	text, source, err := c.body(most, types)
 	if err != nil {
@@ -105,8 +105,8 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 	return rule, nil
 }
 
-// document reads a document of rules, in the format of rule files, and compiles them: a whole set, or a part of the one in
-// force.
+// document reads a document of rules, in the format of rule files, and compiles them: a whole set, or a
+// part of the one in force.
 func (c *call) document(partial bool) (set *rules.Set, list []rules.Rule, err error) {
 	parse, options, beside := file.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}, 0
 	if partial {

@@ -130,8 +130,8 @@ func exposesKeys(change *rules.Change) bool {
 		(countsKeys(before) || countsKeys(after))
 }
 
-// refuseExposedKey refuses an edit that changes a rule's scope and keeps an override, a floor or a weight that names an API
-// key itself. Under the new scope readers would see the key.
+// refuseExposedKey refuses an edit that changes a rule's scope and keeps an override, a floor or a
+// weight that names an API key itself. Under the new scope readers would see the key.
 func refuseExposedKey(d *rulestore.Draft) error {
 	for _, change := range d.Changes() {
 		if !exposesKeys(&change) {
@@ -143,7 +143,8 @@ func refuseExposedKey(d *rulestore.Draft) error {
 				return nil
 			}
 			return invalid("scope", strings.Join(change.After.Scope, ", "), fmt.Sprintf(
-				"%s, as rule %s has it, while %s names the API key %s itself, which would be shown to all; remove the %s in the same edit",
+				"%s, as rule %s has it, while %s names the API key %s itself, which would be shown to all; "+
+					"remove the %s in the same edit",
 				strings.Join(change.Before.Scope, ", "), change.ID, place, was, remove))
 		}
 		for i := range change.After.Overrides {

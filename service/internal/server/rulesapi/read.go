@@ -137,7 +137,8 @@ func (c *call) filter() (filter, error) {
 
 // has reports whether a rule passes the filter. The limit does not count here.
 func (f *filter) has(rule *rules.Rule) bool {
-	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled || f.set != "" && f.set != rule.Set {
+	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled ||
+		f.set != "" && f.set != rule.Set {
 		return false
 	}
 	for _, label := range f.labels {
@@ -218,7 +219,9 @@ func Explanation(x *enforce.Explanation) adminapi.Explanation {
 }
 
 func explained(rule *enforce.Explained) adminapi.ExplainedRule {
-	shown := adminapi.ExplainedRule{Rule: rule.Rule.ID, Outcome: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
+	shown := adminapi.ExplainedRule{
+		Rule: rule.Rule.ID, Outcome: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String(),
+	}
 	if rule.Fault != nil {
 		shown.Allowed, shown.Error = true, prefix.Trim(rule.Fault.Error())
 		return shown
@@ -236,7 +239,9 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	}
 	shown.ByReserve = rule.NeedsReserve()
 	for _, h := range rule.Holds {
-		shown.Holds = append(shown.Holds, adminapi.LiveHold{ID: h.ID, Limit: h.Limit, Permits: h.Permits, ExpiresAt: int64(h.ExpiresAt)})
+		shown.Holds = append(shown.Holds, adminapi.LiveHold{
+			ID: h.ID, Limit: h.Limit, Permits: h.Permits, ExpiresAt: int64(h.ExpiresAt),
+		})
 	}
 	shown.Class = rule.Class
 	ways := rule.Ways()
@@ -259,7 +264,8 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 			key = ""
 		}
 		shown.Limits = append(shown.Limits, adminapi.ExplainedLimit{
-			Name: limit.Name, Way: way, Via: rule.ViaAt(i), Rule: of, Key: key, Keep: claim.Keep, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
+			Name: limit.Name, Way: way, Via: rule.ViaAt(i), Rule: of, Key: key, Keep: claim.Keep,
+			Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
 			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
 			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),
 		})

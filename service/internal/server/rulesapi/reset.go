@@ -111,7 +111,9 @@ func (c *call) resetMany(what string, scope stint.Scope) error {
 		return err
 	}
 	c.api.metrics.resets.WithLabelValues(outcomeDone).Inc()
-	return problem.Answer(c.w, c.r, http.StatusOK, adminapi.RuleReset{Rule: c.rule, By: c.caller.Name, State: adminapi.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
+	return problem.Answer(c.w, c.r, http.StatusOK, adminapi.RuleReset{
+		Rule: c.rule, By: c.caller.Name, State: adminapi.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC(),
+	})
 }
 
 func (c *call) resetStore(cannot string, scope stint.Scope) error {
@@ -121,5 +123,6 @@ func (c *call) resetStore(cannot string, scope stint.Scope) error {
 	if errors.Is(err, stint.ErrInvalid) {
 		return &problem.Error{Status: http.StatusNotImplemented, Detail: cannot, Cause: err}
 	}
-	return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
+	return stateUnreachable(err,
+		"the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
 }

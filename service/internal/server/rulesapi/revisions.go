@@ -150,7 +150,9 @@ func (c *call) getRevision() error {
 	}
 	tag := fmt.Sprintf(`"%d-%d-%d"`, now.Number, now.At, old.At)
 	return c.show(now.Number, tag, func() ([]byte, error) {
-		diff := adminapi.RuleRevisionDiff{RuleRevision: revisionOf(now.Info), Since: old.Number, Changes: []adminapi.RuleChange{}}
+		diff := adminapi.RuleRevisionDiff{
+			RuleRevision: revisionOf(now.Info), Since: old.Number, Changes: []adminapi.RuleChange{},
+		}
 		for _, change := range rules.Diff(old.Rules, now.Rules) {
 			shown, err := c.shownChange(change)
 			if err != nil {
@@ -175,10 +177,13 @@ func (c *call) rollback() error {
 	if id != "" {
 		what = fmt.Sprintf("roll back %s to revision %d", id, c.number)
 	}
-	e, err := c.commit(what, func(ctx context.Context, m *rulestore.Manager, author rulestore.Author) (rulestore.Edited, error) {
+	e, err := c.commit(what, func(
+		ctx context.Context, m *rulestore.Manager, author rulestore.Author,
+	) (rulestore.Edited, error) {
 		e, err := m.Rollback(ctx, author, c.number, id, c.checkList)
 		if errors.Is(err, rulestore.ErrNoRule) {
-			return e, problem.New(http.StatusNotFound, "there is no rule %s, neither now nor in revision %d", problem.Short(id), c.number)
+			return e, problem.New(http.StatusNotFound, "there is no rule %s, neither now nor in revision %d",
+				problem.Short(id), c.number)
 		}
 		return e, c.notKept(ctx, err, 0) // 0 is before the first
 	})

@@ -103,8 +103,8 @@ const (
 // A Unit is a time in which requests are counted. Its numbers are those of Envoy's protocol.
 type Unit uint8
 
-// The units. A month has 30 days and a year 365, unless the calendar is followed. Windows begin at multiples of the unit
-// since 1970 in UTC, so weeks on Thursdays.
+// The units. A month has 30 days and a year 365, unless the calendar is followed. Windows begin at
+// multiples of the unit since 1970 in UTC, so weeks on Thursdays.
 const (
 	UnitUnknown Unit = iota
 	Second
@@ -168,7 +168,8 @@ func (r *RateLimit) Limit(multiplier int64) (stint.Limit, error) {
 	}
 	length := r.Unit.Length() * time.Duration(multiplier)
 	if !r.Unit.Known() || length/time.Duration(multiplier) != r.Unit.Length() {
-		return stint.Limit{}, stint.Invalid("unit", r.Unit, "a unit, times a number that makes no more than "+stint.MaxPeriod.String())
+		return stint.Limit{}, stint.Invalid("unit", r.Unit,
+			"a unit, times a number that makes no more than "+stint.MaxPeriod.String())
 	}
 	var limit stint.Limit
 	switch {

@@ -17,8 +17,8 @@ const (
 	MaxDescriptors = 200_000 // on all levels
 )
 
-// Parse reads a document, which is one domain, and says what in it has no effect, with the place of each: a name that the
-// reference service knows, but not there. The error is [document.Faults].
+// Parse reads a document, which is one domain, and says what in it has no effect, with the place of
+// each: a name that the reference service knows, but not there. The error is [document.Faults].
 func Parse(source string, data []byte) (domain *Domain, warnings []string, err error) {
 	p := &parser{}
 	whole := document.Parse(source, data, MaxBytes, &p.faults)
@@ -97,7 +97,8 @@ func (p *parser) list(path string, v document.Value, depth int) []Descriptor {
 		return nil
 	}
 	if p.descriptors += len(v.Items); v.Kind != document.KindList || depth > MaxDepth || p.descriptors > MaxDescriptors {
-		p.faults.Invalid(path, v, fmt.Sprintf("a list of descriptors, %d in all and %d levels at most", MaxDescriptors, MaxDepth))
+		p.faults.Invalid(path, v, fmt.Sprintf("a list of descriptors, %d in all and %d levels at most",
+			MaxDescriptors, MaxDepth))
 		return nil
 	}
 	list := make([]Descriptor, len(v.Items))

@@ -28,7 +28,9 @@ func decode(resource *anypb.Any) (*domains.Domain, error) {
 		return nil, fmt.Errorf("%w: %w", stint.Invalid("a resource", clip.To(maxName, resource.GetTypeUrl()), TypeURL), err)
 	}
 	d := &decoder{}
-	domain := &domains.Domain{Name: given.Domain, From: "xds " + clip.To(maxName, given.Name), Descriptors: d.list(given.Descriptors, 1)}
+	domain := &domains.Domain{
+		Name: given.Domain, From: "xds " + clip.To(maxName, given.Name), Descriptors: d.list(given.Descriptors, 1),
+	}
 	return domain, d.err
 }
 

@@ -38,7 +38,8 @@ func (t TLS) load() (*tls.Config, error) {
 		return config, nil
 	}
 	if _, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile); err != nil {
-		return nil, prefix.Errorf("%w: %w", stint.Invalid("cert_file", t.CertFile, "a certificate in PEM, with its key in key_file"), err)
+		return nil, prefix.Errorf("%w: %w", stint.Invalid("cert_file", t.CertFile,
+			"a certificate in PEM, with its key in key_file"), err)
 	}
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)

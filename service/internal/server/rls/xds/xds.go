@@ -109,9 +109,9 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// Follow has take take over the domains of the control plane, and again whenever they change, until ctx is done. What take
-// refuses, or what makes no sense, is refused to the control plane, and told to refused; what was taken before stays. A
-// connection that is lost is made again.
+// Follow has take take over the domains of the control plane, and again whenever they change, until ctx
+// is done. What take refuses, or what makes no sense, is refused to the control plane, and told to
+// refused; what was taken before stays. A connection that is lost is made again.
 func (c *Client) Follow(ctx context.Context, take func([]*domains.Domain) error, refused func(error)) {
 	wait, down := c.config.Backoff, false
 	for ctx.Err() == nil {
@@ -165,7 +165,8 @@ func (c *Client) stream(
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(&discovery.DiscoveryRequest{Node: c.node(), TypeUrl: TypeURL}); err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.Send(&discovery.DiscoveryRequest{Node: c.node(), TypeUrl: TypeURL}); err != nil &&
+		!errors.Is(err, io.EOF) {
 		return false, err
 	}
 	version, refusal := "", "" // that was taken last, and why the last one was not
