@@ -118,20 +118,20 @@ type Config struct {
 // Stats is what a sender has done since the start.
 type Stats struct {
 	// Sent counts alerts that the receiver confirmed.
-	Sent uint64 `counter:"rate_limiter_alerts_sent_total" help:"Alerts that the receiver confirmed."`
+	Sent uint64 `counter:"rate_limiter_alerts_sent_total"`
 	// Repeated counts alerts left out, as their client was told of in the window.
-	Repeated uint64 `counter:"rate_limiter_alerts_repeated_total" help:"Alerts left out, since one of the same client, rule and window was sent, by this process or another."`
+	Repeated uint64 `counter:"rate_limiter_alerts_repeated_total"`
 	// Retries counts attempts after the first one.
-	Retries uint64 `counter:"rate_limiter_alert_retries_total" help:"Attempts to send alerts after the first one."`
+	Retries uint64 `counter:"rate_limiter_alert_retries_total"`
 	// Failed counts alerts dropped since the receiver did not confirm them, or at the end.
-	Failed uint64 `counter:"rate_limiter_alerts_failed_total" help:"Alerts dropped because the receiver did not confirm them."`
+	Failed uint64 `counter:"rate_limiter_alerts_failed_total"`
 	// Queued is how many alerts wait.
-	Queued int `gauge:"rate_limiter_alerts_queued" help:"Alerts that wait to be sent."`
+	Queued int `gauge:"rate_limiter_alerts_queued"`
 
 	// OverflowedNearLimit counts alerts of that kind dropped since its queue was full.
-	OverflowedNearLimit uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=near_limit" help:"Alerts dropped because too many of their kind waited."`
+	OverflowedNearLimit uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=near_limit"`
 	// OverflowedDenied counts those of the other kind.
-	OverflowedDenied uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=denied" help:"Alerts dropped because too many of their kind waited."`
+	OverflowedDenied uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=denied"`
 }
 
 // A Sender sends events. It is safe for concurrent use; make it with [New].

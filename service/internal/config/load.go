@@ -184,13 +184,16 @@ func (l *loader) untyped(s Setting, source, text string) {
 var others = []string{"STINT_CONFIG", "STINT_SERVER", "STINT_TOKEN", "STINT_ADMIN", "STINT_ADMIN_TOKEN"}
 
 // ofKubernetes are the variables that Kubernetes sets for services whose names are stint or begin with stint-.
-var ofKubernetes = regexp.MustCompile(`^STINT_(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$`)
+var ofKubernetes = regexp.MustCompile(`^STINT_(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|` +
+	`PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$`)
 
 // unknown records the environment variables that stand for nothing.
 func (l *loader) unknown(sources Sources) {
 	for _, name := range slices.Sorted(slices.Values(sources.Variables)) {
-		known := slices.Contains(others, name) || slices.ContainsFunc(l.settings, func(s Setting) bool { return s.Env() == name })
-		if text, _ := sources.Env(name); text == "" || known || !strings.HasPrefix(name, "STINT_") || ofKubernetes.MatchString(name) {
+		known := slices.Contains(others, name) ||
+			slices.ContainsFunc(l.settings, func(s Setting) bool { return s.Env() == name })
+		if text, _ := sources.Env(name); text == "" || known || !strings.HasPrefix(name, "STINT_") ||
+			ofKubernetes.MatchString(name) {
 			continue
 		}
 		l.faults.Add(
@@ -225,7 +228,8 @@ func (l *loader) together() {
 		l.pair("grpc_tls", c.GRPCTLS.TLS())
 	}
 	if c.GRPCTLS.ClientName != "" && c.GRPCTLS.ClientCAFile == "" {
-		l.faults.Add(l.from["grpc_tls.client_name"], "grpc_tls.client_name is given; allowed: only with grpc_tls.client_ca_file")
+		l.faults.Add(l.from["grpc_tls.client_name"],
+			"grpc_tls.client_name is given; allowed: only with grpc_tls.client_ca_file")
 	}
 	for name, given := range map[string]string{"envoy.config": c.Envoy.Config, "envoy.xds.server": c.Envoy.XDS.Server} {
 		if given != "" && c.GRPCListen == "" {
@@ -324,7 +328,8 @@ func (l *loader) pair(section string, files server.TLS) {
 		{files.CertFile == "" && files.ClientCAFile != "", "client_ca_file", "cert_file"},
 	} {
 		if lack.is {
-			l.faults.Add(l.from[section+"."+lack.given], "%s.%s is given; allowed: only with %s.%s", section, lack.given, section, lack.need)
+			l.faults.Add(l.from[section+"."+lack.given], "%s.%s is given; allowed: only with %s.%s", section, lack.given,
+				section, lack.need)
 		}
 	}
 }
@@ -394,7 +399,8 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 			}
 			faults.Add(at, "%s: %v", name, invalid)
 		}
-		concurrent := slices.ContainsFunc(limits, func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency })
+		concurrent := slices.ContainsFunc(limits,
+			func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency })
 		for i := range limits {
 			var invalid *stint.InvalidError
 			if concurrent && errors.As(limits[i].CanHold(), &invalid) {
@@ -436,7 +442,8 @@ func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
 	}
 	var faults []error
 	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
-		faults = append(faults, stint.Invalid(name+": mode", document.Verbatim(fmt.Sprintf("%#o", mode)), "one that only the owner can write, such as 0600"))
+		faults = append(faults, stint.Invalid(name+": mode", document.Verbatim(fmt.Sprintf("%#o", mode)),
+			"one that only the owner can write, such as 0600"))
 	}
 	var tokens []server.AdminToken
 	first := map[string]int{}
@@ -458,9 +465,11 @@ func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
 		case first[line] > 0 && roles:
 			faults = append(faults, fmt.Errorf("%s: the token of line %d again; allowed: each token once", at, first[line]))
 		case len(line) < minTokenBytes:
-			faults = append(faults, fmt.Errorf("%s: a token of %d characters; allowed: %d or more", at, utf8.RuneCountInString(line), minTokenBytes))
+			faults = append(faults, fmt.Errorf("%s: a token of %d characters; allowed: %d or more", at,
+				utf8.RuneCountInString(line), minTokenBytes))
 		case !server.IsBearerToken(line):
-			faults = append(faults, fmt.Errorf("%s: a token with other characters; allowed: letters, digits and -._~+/ with = at the end", at))
+			faults = append(faults,
+				fmt.Errorf("%s: a token with other characters; allowed: letters, digits and -._~+/ with = at the end", at))
 		default:
 			tokens, first[line] = append(tokens, token), i+1
 		}
