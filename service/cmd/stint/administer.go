@@ -20,7 +20,8 @@ import (
 // standardAdmin is the URL of the admin listener unless admin_listen moves it.
 const standardAdmin = "http://127.0.0.1:8079"
 
-// administerCommand makes a command that asks the admin API.
+// administerCommand makes a command that asks the admin API. It has the flags --admin, --token,
+// --token-file, --json and --timeout.
 func administerCommand(p process, use, short, long string) (*cobra.Command, *apiCommand) {
 	command := &cobra.Command{
 		Use:   use,
@@ -33,7 +34,8 @@ func administerCommand(p process, use, short, long string) (*cobra.Command, *api
 	return command, a
 }
 
-// A ruleRow is what a list shows of a rule. Parameters that it does not show are not decoded.
+// A ruleRow is what a list shows of a rule. Parameters that it does not show are not decoded. So a
+// newer service may have rules with parameters that this program does not know.
 type ruleRow struct {
 	ID       string `json:"id"`
 	Enabled  *bool  `json:"enabled"`
@@ -51,6 +53,7 @@ type ruleRow struct {
 	Banned    bool             `json:"banned"`
 }
 
+// state is disabled, shadow or enforced.
 func (r *ruleRow) state() string {
 	switch {
 	case r.Enabled != nil && !*r.Enabled:
@@ -62,6 +65,7 @@ func (r *ruleRow) state() string {
 	}
 }
 
+// matches shows methods, hosts and paths in one column.
 func (r *ruleRow) matches() string {
 	m := &r.Match
 	hosts, paths := append(m.Hosts, m.Host), append(m.Paths, m.Path)
@@ -110,6 +114,7 @@ func (r *ruleRow) scopeText() string {
 	return strings.Trim(string(r.Scope), `"`)
 }
 
+// listRulesCommand is `stint rules list`; the service does the filtering.
 func listRulesCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "list", "List a service's rules", "List the rules, sorted by ID.")
 	query := url.Values{}
@@ -147,6 +152,7 @@ func listRulesCommand(p process) *cobra.Command {
 	return command
 }
 
+// revisionsCommand is `stint rules revisions`: the list, or one revision's changes.
 func revisionsCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "revisions [NUMBER]", "List the revisions of a service's rules, or show one",
 		"List who changed which rules and when, the newest revision first. With a number, show what that revision changed.")
@@ -191,6 +197,8 @@ func revisionsCommand(p process) *cobra.Command {
 	return command
 }
 
+// rollbackCommand is `stint rules rollback`. It makes a new revision with old rules, so that it can
+// be undone the same way.
 func rollbackCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "rollback NUMBER",
 		"Make a service's rules, or one of them, what they were at a revision",
@@ -219,6 +227,8 @@ func rollbackCommand(p process) *cobra.Command {
 	return command
 }
 
+// resetAllCommand is `stint reset-all`. It gives all clients their limits anew, so it wants --yes,
+// also in scripts.
 func resetAllCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "reset-all", "Clear the state of all clients of a service, or of a rule",
 		"Clear the state of all clients of everything that the service's store keeps under its key prefix, "+
@@ -244,6 +254,7 @@ func resetAllCommand(p process) *cobra.Command {
 	return command
 }
 
+// commentQuery is the comment that is kept with a revision, if there is one.
 func commentQuery(comment string) url.Values {
 	if comment == "" {
 		return nil

@@ -17,6 +17,9 @@ import (
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
+// applyCommand is `stint rules apply`: compare, show, and put. The ETag of the rules that were
+// compared goes with the put (If-Match, RFC 9110, section 13.1.1), so an edit in between makes it
+// fail and nothing is lost.
 func applyCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "apply PATH", "Make a service's rules those of a file or folder",
 		"Make the service's rules those of a file, or of the files of a folder: rules that are not\n"+
@@ -45,6 +48,8 @@ func applyCommand(p process) *cobra.Command {
 	return command
 }
 
+// diffCommand is `stint rules diff`, apply without the put. Its exit code tells a script whether
+// there is a difference.
 func diffCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "diff PATH", "Compare a file or folder of rules with a service's rules",
 		"Say what `stint rules apply` would change: + is added, - is removed, ~ is changed, "+
@@ -78,6 +83,7 @@ type comparison struct {
 	parts    map[string][]string // of changed rules: lines that say what changed
 }
 
+// none reports whether there is no difference.
 func (c *comparison) none() bool {
 	return len(c.changes.Added)+len(c.changes.Removed)+len(c.changes.Changed) == 0
 }
@@ -104,6 +110,8 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 	}
 }
 
+// newComparison compares rules by their JSON as the service writes it, which file.JSON does, too:
+// the same rule has the same bytes.
 func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*comparison, error) {
 	c := &comparison{tag: tag, parts: map[string][]string{}}
 	before, after := map[string]json.RawMessage{}, map[string]json.RawMessage{}
@@ -169,6 +177,7 @@ func differences(was, is []byte) (lines []string) {
 	return lines
 }
 
+// valueText shows a parameter; one that is not written has its default.
 func valueText(text []byte) string {
 	if text == nil {
 		return "(default)"

@@ -150,7 +150,10 @@ func (b *benchmark) prepare() (err error) {
 	return b.prepareLimits()
 }
 
+// prepareLimits reads the limits that are verified. They must repeat those of the service, since
+// nothing else tells what it should have decided.
 func (b *benchmark) prepareLimits() error {
+	// Keys of a run begin anew, so that an earlier run takes nothing from it.
 	b.load.Prefix = "bench-" + strings.ToLower(rand.Text()[:8])
 	if len(b.limits) == 0 {
 		return misused("--limit is missing; allowed: %s", shortForms)
@@ -185,7 +188,8 @@ const shortForms = "ALGORITHM:PERMITS:RATE such as token_bucket:100:10/s, " +
 	"ALGORITHM:PERMITS:DURATION for windows such as fixed_window:50:1s, " +
 	"N/DURATION for a sliding log, or a limit as rules write it"
 
-// spelledOut is ALGORITHM:PERMITS:RATE as rules write it; other texts stay.
+// spelledOut is ALGORITHM:PERMITS:RATE as rules write it; other texts stay. So a shell needs no
+// quotes for the usual limits.
 func spelledOut(text string) string {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 || strings.Contains(text, "{") {
@@ -201,7 +205,9 @@ func spelledOut(text string) string {
 	return strings.NewReplacer("A", parts[0], "N", parts[1], "T", parts[2]).Replace(form)
 }
 
-// run asks the target, and those that it is compared with, one after the other.
+// run asks the target, and those that it is compared with, one after the other. The exit code is
+// that of the target's findings: 1 if decisions differ from what the limits admit, 4 if nothing was
+// decided by the store. Scripts to compare with are measured only.
 func (b *benchmark) run(ctx context.Context) error {
 	ask, closing, err := b.open(ctx)
 	if err != nil {
@@ -268,6 +274,7 @@ func (b *benchmark) write(report *bench.Report) error {
 	return nil
 }
 
+// print writes the report for people, or as JSON.
 func (b *benchmark) print(report *bench.Report) error {
 	if b.json {
 		return sayJSON(b.Out, report, "  ")

@@ -227,7 +227,8 @@ func parseLimit(text string) (limit stint.Limit, err error) {
 // maxLimitBytes bounds the text of a limit.
 const maxLimitBytes = 4096
 
-// inProcess is a transport that hands requests to a handler.
+// inProcess is a transport that hands requests to a handler. So --config asks a service that
+// listens nowhere: check decides by the same handlers.
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip implements [http.RoundTripper].
@@ -242,6 +243,8 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
+// checkCommand is `stint check`: of a key, or of a request that a service's rules decide, and
+// perhaps with a command that is run if it is allowed.
 func checkCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(
 		p, "check", "Check a key, or a request by the rules, taking permits; run a command if it is allowed",
@@ -407,6 +410,7 @@ func (k *keyCommand) decide(
 	return runCommand(ctx, k.process, words)
 }
 
+// peekCommand is `stint peek`, which takes nothing.
 func peekCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(p, "peek", "Say what a key has left, taking nothing",
 		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. "+
@@ -428,6 +432,7 @@ func peekCommand(p process) *cobra.Command {
 	return command
 }
 
+// resetCommand is `stint reset` of one key; that of a whole rule is [resetAllCommand].
 func resetCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(p, "reset", "Clear the state of a key",
 		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
@@ -454,6 +459,7 @@ func resetCommand(p process) *cobra.Command {
 	return command
 }
 
+// checkRows shows a decision as rows of a name and a value.
 func checkRows(c *api.CheckResponse) [][]string {
 	rows := [][]string{
 		{"allowed", yesOrNo(c.Allowed)},
@@ -494,6 +500,7 @@ func yesOrNo(b bool) string {
 	return "no"
 }
 
+// limitText names a limit, by its policy if it has one.
 func limitText(limit int64, policy, algorithm string) string {
 	if policy != "" {
 		return fmt.Sprintf("%d (%s of policy %s)", limit, algorithm, policy)

@@ -21,19 +21,26 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 )
 
-// maxAnswerBytes bounds what is read of an answer: 100,000 rules of 600 bytes.
+// maxAnswerBytes bounds what is read of an answer. The longest is a list of rules: 100,000 of 600
+// bytes.
 const maxAnswerBytes = 64 << 20
 
 // An apiCommand is a command that calls a running service: its REST API, or its admin API.
 type apiCommand struct {
 	process
+	// command is what the flags belong to.
 	command *cobra.Command
 
-	flag, standard   string // that names the service, and the URL without it
+	// flag names the service ("server" or "admin"); standard is the URL without it.
+	flag, standard string
+	// The token is that of --token, of the first line of --token-file, or of the variable
+	// tokenVariable, in this order. A flag is seen by other users of the machine.
 	token, tokenFile string
 	tokenVariable    string
-	json             bool
-	timeout          time.Duration
+	// json prints answers as they came, for scripts; without it they are tables for people.
+	json bool
+	// timeout bounds each call, from connecting to the end of the answer.
+	timeout time.Duration
 }
 
 // newAPICommand gives a command the flags that name the service, the token and the form of the answer. The standard URL
@@ -54,7 +61,8 @@ func newAPICommand(
 	return a
 }
 
-// listenerOf says whose URL a flag takes.
+// listenerOf says whose URL a flag takes. A client that takes one listener for the other is told
+// so.
 var listenerOf = map[string]string{
 	"admin":  "the admin listener, as admin_listen has it (127.0.0.1:8079)",
 	"server": "the REST API, as listen has it (127.0.0.1:8080)",
@@ -100,11 +108,13 @@ func (a *apiCommand) service() (*service, error) {
 		first, _, _ := strings.Cut(string(text), "\n")
 		token = strings.TrimSpace(first)
 	}
+	// A redirect is no answer of stint, and is shown as such.
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &service{base, a.flag, token, client, client.CloseIdleConnections}, nil
 }
 
-// send sends a request.
+// send sends a request. An error says how to go on; it does not show the query, which holds the
+// key.
 func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
 	target := s.base.JoinPath(c.path)
 	target.RawQuery = c.query.Encode()
@@ -158,6 +168,9 @@ func (a *apiCommand) do(c call, answer any) (body []byte, tag string, err error)
 }
 
 // read reads an answer and decodes it.
+//
+// Three kinds of answers are told apart: what was asked for (200, or the 429 and 401 of a denial),
+// a problem document, whose text is shown, and anything else, which is no answer of stint.
 func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))

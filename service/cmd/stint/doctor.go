@@ -19,7 +19,9 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// What a finding of the doctor is. Unknown is what it could not look at.
+// The doctor speaks if the server's clock is further away than clockTolerance, or if the median of
+// tripsTimed round trips is above 1/tripShare of the store's timeout: then a busy moment makes
+// decisions degraded.
 const (
 	findingUnknown     = "unknown"
 	findingOK          = "ok"
@@ -163,7 +165,8 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// lookAtStore asks the servers, and decides by them.
+// lookAtStore asks the servers, and decides by them. A server that can't be reached ends this part:
+// everything else about it would be a guess.
 func (d *doctor) lookAtStore(ctx context.Context, timeout time.Duration) error {
 	if d.config.Store.Memory() {
 		return nil
@@ -198,7 +201,8 @@ func refusesUser(err error) bool {
 	return replied && slices.Contains([]string{"NOPERM", "NOAUTH", "WRONGPASS"}, word)
 }
 
-// lookAtServer asks one server.
+// lookAtServer asks one server. A user whose rights end at what the service needs can't ask for
+// everything; what is not allowed is told as unknown, not as wrong.
 func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 	info, err := server.Info(ctx)
 	if err != nil {
@@ -249,7 +253,9 @@ const (
 	tripShare      = 4
 )
 
-// lookAtTime measures round trips, and by the shortest of them how far the server's clock is from this machine's.
+// lookAtTime measures round trips, and by the shortest of them how far the server's clock is from
+// this machine's. The server read its clock somewhere within the trip, so that the offset is off by
+// half of a trip at most: the shortest says it best.
 func (d *doctor) lookAtTime(ctx context.Context, server redisstore.Server) {
 	var trips []time.Duration
 	var offset time.Duration
@@ -315,6 +321,7 @@ func is(well ...string) func(string) bool {
 	return func(value string) bool { return slices.Contains(well, value) }
 }
 
+// isNot is for a setting of which only one value is unwise.
 func isNot(unwise string) func(string) bool {
 	return func(value string) bool { return value != unwise }
 }

@@ -19,6 +19,9 @@ const adviceTimeout = 10 * time.Second
 
 // newFailover makes a store that answers while the servers are unreachable, or this process overloaded, as the
 // configuration says, and tells of changes of its state.
+//
+// back is called when the whole store can be reached again; the servers may be configured
+// differently by then.
 func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, back func()) (*failover.Store, error) {
 	settings := failover.Config{
 		Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
@@ -68,7 +71,7 @@ func (s sharedBackend) Instances() int {
 func (sharedBackend) Close() {}
 
 // failureRules says what rules say of the time when the store is unreachable, where standard holds
-// for those that say nothing.
+// for those that say nothing. It is asked once for a policy, when that is bound.
 func failureRules(standard failover.Mode) func(*stint.Policy) (failover.PolicyOptions, bool) {
 	return func(policy *stint.Policy) (failover.PolicyOptions, bool) {
 		failure := rules.FailureOf(policy)
@@ -135,6 +138,7 @@ func adviser(advise func(context.Context) []string, logger *slog.Logger) (wake, 
 			bounded, cancel := context.WithTimeout(ctx, adviceTimeout)
 			for _, advice := range advise(bounded) {
 				if !told[advice] {
+					// The same advice at each reconnect would hide the others.
 					told[advice] = true
 					logger.Warn(advice)
 				}

@@ -17,8 +17,9 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// The exit codes of `stint check KEY -- COMMAND` if the command did not run, or was ended by a signal. 126, 127 and 128
-// are those of a shell.
+// The exit codes of `stint check KEY -- COMMAND` if the command did not run, or was ended by a
+// signal. They lie beside those of timeout(1); 126, 127
+// and 128 are those of a shell (POSIX, Shell Command Language, 2.8.2).
 const (
 	guardDenied      = 122 // denied, and not waited for, or not for that long
 	guardUnreachable = 123 // the service or its store did not answer
@@ -60,8 +61,10 @@ func guardCode(code int) int {
 // errStopped is that a signal ended a wait.
 var errStopped error = exit{guardStopped, "stopped by a signal; nothing was run"}
 
-// await repeats a denied check until it is allowed. It gives up when no wait will do, and when the check can't succeed
-// within most; 0 is no bound.
+// await repeats a denied check until it is allowed. It gives up when no wait will do, and when the
+// check can't succeed within most; 0 is no bound. The wait is what the answer says, and up to a
+// sixteenth more by chance, so that those that wait for one limit ask apart. A wait that would end
+// behind most is not begun.
 func await(
 	ctx context.Context,
 	most time.Duration,
@@ -86,8 +89,9 @@ func await(
 	return answer, nil
 }
 
-// runCommand runs a command with the program's own input and outputs, hands signals on to it, and returns its exit code
-// as an error; nil for 0.
+// runCommand runs a command with the program's own input and outputs, hands signals on to it, and
+// returns its exit code as an error; nil for 0. SIGTERM and SIGINT end ctx, but the command
+// outlives it: it gets the signal, and the program waits for its end.
 func runCommand(ctx context.Context, p process, words []string) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded...)

@@ -16,18 +16,25 @@ import (
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-// A limit follower puts policies and defaults in force as the configuration's file has them. All other settings are
-// those of the start.
+// A limitFollower puts policies and defaults in force as the configuration's file has them. All
+// other settings are those of the start: a change of one is logged once, as it needs a restart. run
+// calls everything else in one goroutine; only refusal is read by others.
 type limitFollower struct {
-	start   config.Config // which all other settings are of
-	config  config.Config // that the limits in force are of
-	others  []string      // settings that were told to need a restart
+	// start has the settings of the start.
+	start config.Config
+	// config is what the limits in force are of.
+	config config.Config
+	// others are settings that were told to need a restart.
+	others []string
+	// reload reads all sources again, flags and environment included.
 	reload  func() (config.Config, error)
 	logger  *slog.Logger
 	refused prometheus.Counter
-	refusal atomic.Pointer[string] // why newer limits are not in force, nil if they are
+	// refusal is why newer limits are not in force, nil if they are.
+	refusal atomic.Pointer[string]
 }
 
+// newLimitFollower makes one with the limits that were loaded in force.
 func newLimitFollower(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) *limitFollower {
 	return &limitFollower{
 		start: loaded, config: loaded, reload: reload, logger: logger,
@@ -55,7 +62,8 @@ func (f *limitFollower) run(ctx context.Context, s *server.Server) {
 	file.Follow(ctx, f.config.File, f.logger, func() error { return f.read(s) }, f.refuse)
 }
 
-// read puts the limits of the file in force.
+// read puts the limits of the file in force. Limits that are unchanged keep their clients' states;
+// a changed one adopts them, as a store does with any new version of a limit.
 func (f *limitFollower) read(s *server.Server) error {
 	loaded, err := f.reload()
 	if err == nil {
@@ -101,6 +109,7 @@ func (f *limitFollower) read(s *server.Server) error {
 	return nil
 }
 
+// sorted makes lines of the log the same for the same change, whatever the order of a map.
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // refuse counts and logs what could not be taken over.
@@ -114,6 +123,7 @@ func (f *limitFollower) refuse(err error) {
 	)
 }
 
+// isRefused reports whether the file has limits that are not in force.
 func (f *limitFollower) isRefused() bool { return f.refusal.Load() != nil }
 
 // details are facts for operators about the policies and defaults in force.

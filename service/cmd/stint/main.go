@@ -1,5 +1,21 @@
-// Command stint limits rates: it runs the service, and asks one from the command
-// line. Its documentation is `stint help`.
+// Command stint limits rates: it runs the service, and asks one from the command line. Its
+// documentation is `stint help`.
+//
+// It is the one place where parts are chosen and wired: which store, which rules, which listeners.
+// Nothing is decided here. To find a command, look for its constructor in [rootCommand]; the files
+// are
+//
+//   - serve.go, the service: store.go and failover.go (states), rule_source.go and rule_follower.go
+//     (rules), limit_follower.go (policies), observe.go, traces.go and record.go (what is told of
+//     decisions)
+//   - ratelimit.go, the service in the place of Envoy's reference one, and domain_follower.go, its
+//     domains
+//   - check.go and guard.go, which ask for one key; client.go, how a service is called
+//   - administer.go, apply.go, rules.go, holds.go, denials.go and top.go, which ask the admin API
+//   - simulate.go, bench.go, doctor.go and explain.go, which decide by themselves
+//
+// A command takes the world as a [process], so that tests run it whole; it returns an error that
+// may carry its exit code (an [exit]) and prints nothing on its own account.
 package main
 
 import (
@@ -45,7 +61,7 @@ func signalContext() context.Context {
 	return ctx
 }
 
-// The exit codes.
+// The exit codes. Scripts tell by them a denial, which is an answer, from a failure, which is none.
 const (
 	exitOK          = 0
 	exitFailed      = 1 // it did not work
@@ -118,6 +134,9 @@ func misused(format string, args ...any) error {
 }
 
 // rootCommand is the program, with all its commands below it.
+//
+// A command's flags are read by cobra; its faults, such as an unknown flag, end as [exitUsage] in
+// [run].
 func rootCommand(p process) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "stint",
@@ -160,6 +179,7 @@ func run(ctx context.Context, args []string, p process) int {
 	if known.text != "" {
 		p.tell(known.text)
 	}
+	// In front of a command the exit codes are others, so that they can't be taken for the command's.
 	if command.Name() == "check" && slices.Contains(args, "--") {
 		return guardCode(known.code)
 	}
@@ -185,6 +205,7 @@ func build() server.Build {
 	return b
 }
 
+// versionCommand says what is running, for bug reports.
 func versionCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",

@@ -26,9 +26,12 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
-// dropInName is the name of the reference service's program. Called by it, this one behaves as it does.
+// dropInName is the name of the reference service's program, github.com/envoyproxy/ratelimit.
+// Called by it, this one behaves as it does.
 const dropInName = "ratelimit"
 
+// rateLimitCommand is `stint ratelimit`: serve, with the settings translated from the reference
+// service's variables.
 func rateLimitCommand(p process) *cobra.Command {
 	return &cobra.Command{
 		Use:   dropInName,
@@ -56,18 +59,31 @@ func rateLimitCommand(p process) *cobra.Command {
 type dropIn struct {
 	process process // with tracing as this program's libraries want it
 
+	// The reference service listens at two addresses more: for debugging, and for Prometheus.
 	debug, metrics, metricsPath string // addresses of further listeners; "" for none
-	maxAge                      time.Duration
-	xds                         xds.Config // what settings do not say of the control plane
-	forced                      bool       // whether it is ready without a configuration
-	healthy                     bool       // whether it is ready while Redis is unreachable
-	hidden                      bool       // whether files with a dot before their name count
+	// maxAge is how long a connection of gRPC may last, so that a load balancer's clients spread
+	// again; 0 for ever.
+	maxAge time.Duration
+	// xds is what settings do not say of the control plane: metadata, headers, backoff.
+	xds xds.Config
+	// forced reports whether it is ready without a configuration.
+	forced bool
+	// healthy reports whether it is ready while Redis is unreachable.
+	healthy bool
+	// hidden reports whether files with a dot before their name count.
+	hidden bool
 
-	ignored []string // variables that are given and have no meaning here
+	// ignored are variables that are given and have no meaning here; they are logged at the start.
+	// faults are variables with texts that can't be read.
+	ignored []string
 	faults  []string
 }
 
 // newDropIn reads the environment.
+//
+// Settings are looked up in STINT_… variables first, then in what the reference service's variables
+// say. So the whole of config.Load, with its checks, holds for both; a fault names the variable
+// that the user wrote (see named).
 func newDropIn(p process) (*dropIn, config.Config, error) {
 	d := &dropIn{}
 	settings := d.translate(p)
@@ -119,7 +135,8 @@ func named(p process, faults string) string {
 	return faults
 }
 
-// translate makes settings of the reference service's variables.
+// translate makes settings of the reference service's variables. Defaults are the reference
+// service's, settings.go of its repository, not this program's: all addresses, warn, closed.
 func (d *dropIn) translate(p process) map[string]string {
 	v := variables{p: p, dropIn: d, known: map[string]bool{}}
 	settings := map[string]string{
@@ -195,20 +212,25 @@ var logLevels = map[string]string{
 
 // variables reads the environment, and notes what it reads.
 type variables struct {
+	// p is the environment; dropIn takes the faults.
 	p      process
 	dropIn *dropIn
-	known  map[string]bool
+	// known are all names that were asked for, so that the others can be told to be ignored.
+	known map[string]bool
 }
 
+// text is a variable's, or standard if it is empty or not there.
 func (v *variables) text(name, standard string) string {
 	v.known[name] = true
 	return cmp.Or(v.p.env(name), standard)
 }
 
+// fault records that a text can't be read; the service does not start then.
 func (v *variables) fault(name, text, allowed string) {
 	v.dropIn.faults = append(v.dropIn.faults, prefix.Trim(stint.Invalid(name, text, allowed).Error()))
 }
 
+// boolean takes what Go's strconv.ParseBool does, as the reference service does.
 func (v *variables) boolean(name string, standard bool) bool {
 	text := v.text(name, strconv.FormatBool(standard))
 	is, err := strconv.ParseBool(text)
@@ -218,6 +240,7 @@ func (v *variables) boolean(name string, standard bool) bool {
 	return is
 }
 
+// duration is of Go's form; below 0 is a fault.
 func (v *variables) duration(name string, standard time.Duration) time.Duration {
 	text := v.text(name, standard.String())
 	d, err := time.ParseDuration(text)
@@ -239,6 +262,7 @@ func (v *variables) ratio(name string, standard, least float64) float64 {
 	return ratio
 }
 
+// oneOf takes one of several words, whatever their case, for what each stands for.
 func (v *variables) oneOf(name, standard string, allowed map[string]string) string {
 	text := strings.ToLower(v.text(name, standard))
 	if allowed[text] == "" {
@@ -277,6 +301,10 @@ func (v *variables) takeOver(settings map[string]string, used bool, from, to str
 }
 
 // redis reads where counters are kept.
+//
+// The reference service has the forms HOST:PORT, several with commas between them, and a path;
+// which it is, REDIS_TYPE and REDIS_SOCKET_TYPE say. A single server with commas in its address is
+// a cluster there, too. A second Redis for limits per second (REDIS_PERSECOND) has no meaning here.
 func (v *variables) redis(settings map[string]string) {
 	if backend := v.text("BACKEND_TYPE", "redis"); backend != "redis" {
 		v.fault("BACKEND_TYPE", backend, "redis")
@@ -323,6 +351,9 @@ func (v *variables) redis(settings map[string]string) {
 }
 
 // domains reads where the configuration is.
+//
+// The reference service follows a folder by a link that is swapped (RUNTIME_ROOT); here both links
+// and files are followed.
 func (v *variables) domains(settings map[string]string) {
 	switch kind := v.text("CONFIG_TYPE", "FILE"); kind {
 	case "FILE":

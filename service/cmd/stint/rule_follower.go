@@ -20,19 +20,39 @@ import (
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-// A rule follower puts rules in force as their source has them, and knows whether they are.
+// A ruleFollower puts rules in force as their source has them, and knows whether they are. A set
+// that has faults, or can't be read, leaves the rules in force as they are; metrics and the health
+// say so.
+//
+// Its state is one of server's RulesStates:
+//
+//	unknown -> cached        at the start, from rules_cache
+//	unknown, cached -> current   the first set of the source itself
+//	current <-> refused      newer rules have faults
+//	current <-> unreachable  the source does not answer
+//
+// It is safe for concurrent use.
 type ruleFollower struct {
-	logger      *slog.Logger
-	place       string     // where the rules are
-	credentials string     // names the settings with the user and password for place
-	cache       rulesCache // of the last rules read
-	refused     prometheus.Counter
-	state       atomic.Int32 // a server.RulesState
+	logger *slog.Logger
+	// place says where the rules are, without secrets.
+	place string
+	// credentials names the settings with the user and password for place, for a log line that says
+	// what to check.
+	credentials string
+	// cache has the last rules read.
+	cache   rulesCache
+	refused prometheus.Counter
+	// state is a server.RulesState, read at each scrape without mu.
+	state atomic.Int32
 
-	mu     sync.Mutex // held while rules are put in force
-	reason error      // why the source's rules were not put in force since the last ones were taken; nil: they were
+	// mu is held while rules are put in force.
+	mu sync.Mutex
+	// reason is why the source's rules were not put in force since the last ones were taken; nil: they
+	// were.
+	reason error
 }
 
+// newRuleFollower makes one for which no rules are known. [ruleFollower.start] begins.
 func newRuleFollower(logger *slog.Logger, cache rulesCache) *ruleFollower {
 	return &ruleFollower{
 		logger: logger, cache: cache,
@@ -53,7 +73,8 @@ func (f *ruleFollower) collectors() []prometheus.Collector {
 	)}
 }
 
-// currentGauge is 1 while what is in force is current, else 0.
+// currentGauge is 1 while what is in force is current, else 0. An alert on it finds rules that were
+// edited and do not hold.
 func currentGauge(name, help string, current func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 		if current() {
@@ -86,14 +107,19 @@ func (f *ruleFollower) details(place string) map[string]any {
 	return facts
 }
 
-// firstRules bounds the wait for the first rules, which may be kept in a server that is unreachable.
+// firstRules bounds the wait for the first rules, which may be kept in a server that is
+// unreachable. The service must not hang at its start because the server with the rules is gone.
 const firstRules = 2 * time.Second
 
 // start puts the first rules in force and follows their source until the returned function is
 // called. It returns an error when that can't be followed; when the rules are merely not known
 // in time, it begins with those of the cache, or leaves them to come.
+//
+// The first set is awaited for firstRules at most. Then the service listens; whether it is ready
+// without rules is the server's to say (RulesRequired).
 func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.Server) (stop func(), err error) {
 	f.place, f.credentials = source.place, source.credentials
+	// fallBack runs once, for a source that refuses or for one that is slow.
 	first, ended := make(chan struct{}), make(chan error, 1)
 	fallBack := sync.OnceFunc(func() { f.applyCached(s, source.options) })
 	stop = background(ctx, func(ctx context.Context) {
@@ -122,7 +148,8 @@ func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.
 	return stop, nil
 }
 
-// apply puts a set in force, and reports whether it is the first of the source.
+// apply puts a set in force, and reports whether it is the first of the source. The log tells a
+// change from the first set, and says when a fault is over.
 func (f *ruleFollower) apply(s *server.Server, set *rules.Set) (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,7 +231,9 @@ func isUnreachable(err error) bool {
 // A rulesCache is the path of a file with the last rules that were read; "" is none.
 type rulesCache string
 
-// write puts rules into the file, whole or not at all. Only the service's user may read it, as rules can name API keys.
+// write puts rules into the file, whole or not at all. Only the service's user may read it, as
+// rules can name API keys. The file is replaced by a rename, so that a crash leaves the old one or
+// the new one.
 func (c rulesCache) write(set *rules.Set) error {
 	if c == "" {
 		return nil
@@ -227,7 +256,8 @@ func (c rulesCache) write(set *rules.Set) error {
 	return err
 }
 
-// read returns the rules of the file.
+// read returns the rules of the file. They are compiled again, since another version may have
+// written them.
 func (c rulesCache) read(options rules.Options) (*rules.Set, error) {
 	text, err := os.ReadFile(string(c))
 	if err != nil {

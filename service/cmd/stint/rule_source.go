@@ -18,6 +18,7 @@ import (
 
 // A ruleSource is where the configured rules come from.
 type ruleSource struct {
+	// Source calls with each set, and with what is wrong with the next one.
 	rules.Source
 	// place says where that is, without secrets.
 	place string
@@ -30,8 +31,10 @@ type ruleSource struct {
 	close   func()
 }
 
-// openRules opens the source of the rules. It does not ask a server for rules yet. With a nil logger nothing
-// is logged. Those of the configuration's own file are read again by reload, or are not followed if it is nil.
+// openRules opens the source of the rules. It does not ask a server for rules yet. With a nil
+// logger nothing is logged. Those of the configuration's own file are read again by reload, or are
+// not followed if it is nil. The place is, in this order: what rules_from says; the rules of the
+// configuration itself; the store of the states.
 func openRules(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) (*ruleSource, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {
@@ -86,7 +89,8 @@ func openRuleStore(at rueidis.Connection, prefix string) (rulestore.Store, error
 	}
 }
 
-// managed is the source of a store's rules. IPv6 clients are counted by so many bits.
+// managed is the source of a store's rules. IPv6 clients are counted by so many bits. Notifications
+// of edits make them hold within milliseconds; without them they are polled.
 func managed(opened rulestore.Store, bits int, place string, logger *slog.Logger) (*ruleSource, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)

@@ -136,6 +136,7 @@ func ruleWarnings(set *rules.Set, clustered bool) (warnings []string) {
 	return warnings
 }
 
+// isDomain reports whether a file has domains of Envoy's rate limit service rather than rules.
 func isDomain(text file.Text) bool { return domains.Recognize(text.Data) }
 
 // validateDomains says of the domains of Envoy's rate limit service how many limits they have, and what
@@ -178,6 +179,8 @@ func ruleFaults(err error) (list []adminapi.RuleFault) {
 	return list
 }
 
+// importCommand is `stint rules import`. It reads another program's documents and changes nothing,
+// neither there nor in a service.
 func importCommand(p process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import URL",

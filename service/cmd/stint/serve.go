@@ -31,8 +31,10 @@ import (
 
 // serveOptions are what besides its configuration says how the service runs. The zero value is as `stint serve` does.
 type serveOptions struct {
-	demo   bool
-	dropIn *dropIn // nil unless it is in the place of Envoy's reference service
+	// demo has rules and traffic made up, for a look at the dashboard (demo.go).
+	demo bool
+	// dropIn is nil unless the service is in the place of Envoy's reference one.
+	dropIn *dropIn
 }
 
 // followDomains follows the domains of Envoy's rate limit service where they are, until the returned
@@ -58,6 +60,13 @@ func (o *serveOptions) followDomains(
 }
 
 // serve runs the service until ctx is done. It reads the configuration again by reload when its file changes.
+//
+// The order is that of dependencies, and the ends are deferred in reverse: the log first, since
+// everything may write to it; states before what observes them; rules and limits before the
+// listeners accept, so that no request is decided without them; and the log's rest is written last.
+//
+// A fault of the configuration that only shows here, such as an address that is taken, has the exit
+// code of wrong usage; a store that can't be reached has none, since the service starts without it.
 func serve(
 	ctx context.Context,
 	p process,
@@ -70,6 +79,7 @@ func serve(
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
 	defer logHangups(logger)()
+	// The demonstration needs a token for its own edits, and may change the configuration.
 	token := ""
 	if options.demo {
 		var err error
@@ -77,6 +87,7 @@ func serve(
 			return err
 		}
 	}
+	// States, and what is told of decisions: activity, alerts, the log, spans.
 	states, err := openBackend(loaded)
 	if err != nil {
 		return err
@@ -98,6 +109,7 @@ func serve(
 		return err
 	}
 	defer traced.close()
+	// The store by which requests are decided, with failover, record and spans around the states.
 	store, err := openStore(loaded, states, storeHooks{
 		logger: logger, traces: traced, changed: recent.storeChanged, answered: observer.log.Degraded,
 	})
@@ -109,6 +121,7 @@ func serve(
 	if err := states.await(ctx); err != nil {
 		return err
 	}
+	// The service itself, with its observers.
 	service := serverConfig(loaded, store)
 	service.Logger, service.Observers, service.Activity = logger, observer.observers(), recent.Recorder
 	service.Middleware = traced.middleware()
@@ -119,6 +132,7 @@ func serve(
 			service.RateLimitLoads = 0
 		}
 	}
+	// Rules, policies and defaults are followed; how they are known is part of the health.
 	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, reload, logger)
 	if err != nil {
@@ -138,6 +152,7 @@ func serve(
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) }))
+	// A second service on one machine may do without the admin listener that nobody asked for.
 	if !loaded.AdminAsked && inUse(ctx, service.AdminListen) {
 		logger.Warn(
 			"no admin listener: another program listens on its default address; choose one with --admin-listen",
@@ -154,6 +169,7 @@ func serve(
 		return err
 	}
 	defer endMetrics()
+	// From here on things run; listeners accept only in s.Run.
 	announceStore(loaded, logger)
 	if states.health != nil {
 		defer background(ctx, states.health.Run)()
@@ -225,8 +241,9 @@ func logHangups(logger *slog.Logger) (stop func()) {
 	}
 }
 
-// inUse reports whether somebody listens at the address, such as another stint of
-// this machine.
+// inUse reports whether somebody listens at the address, such as another stint of this machine.
+// Another program may take the address between this look and the listener's own; then the start
+// fails.
 func inUse(ctx context.Context, address string) bool {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -255,6 +272,8 @@ func lostLine(log config.Log) func(lost int64) []byte {
 	}
 }
 
+// newLogger makes the log in the configured form. Errors lose their prefix `stint:`, which says
+// nothing in this program's own log.
 func newLogger(out io.Writer, log config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: log.Level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == "err" || a.Key == "cause" || a.Key == "detail" {
@@ -269,6 +288,8 @@ func newLogger(out io.Writer, log config.Log) *slog.Logger {
 }
 
 // serverConfig is the service's part of the configuration.
+//
+// Nothing is checked: [server.New] does, and names the parameter by its name in the configuration.
 func serverConfig(c config.Config, store *openedStore) server.Config {
 	s := server.DefaultConfig()
 	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.Admin.Tokens

@@ -21,21 +21,33 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// A backend is where states live: the memory of this process, or servers. What is nil the memory does not need.
+// A backend is where states live: the memory of this process, or servers. Fields that a process's
+// memory does not need are nil.
 type backend struct {
 	stint.Store
-	close      func()
-	ping       func(context.Context) error    // whether the server answers
-	ready      func(context.Context) error    // waits until it can decide
-	advise     func(context.Context) []string // what is unwise about the servers' configuration
-	servers    func(context.Context) []redisstore.Server
-	instances  func() int                // how many processes share the store
-	health     *promlimit.RedisCollector // nil too when the server is not asked for its health
+	// close ends the connections; states in memory end with it.
+	close func()
+	// ping reports whether the server answers.
+	ping func(context.Context) error
+	// ready waits until the server can decide.
+	ready func(context.Context) error
+	// advise says what is unwise about the servers' configuration, such as an eviction policy.
+	advise func(context.Context) []string
+	// servers are the single servers, for the doctor and for figures of each.
+	servers func(context.Context) []redisstore.Server
+	// instances is how many processes share the store; each counts with its heartbeats.
+	instances func() int
+	// health is nil too when the server is not asked for its health.
+	health *promlimit.RedisCollector
+	// figures are what the dashboard shows of the store.
 	figures    func() activity.StoreFigures
 	collectors []prometheus.Collector
 }
 
 // openBackend opens what the configuration names.
+//
+// A server is not asked for anything yet: connections are made in the background, so that a service
+// starts without it. An error is a fault of the configuration.
 func openBackend(loaded config.Config) (*backend, error) {
 	c := loaded.Store
 	if c.Memory() {
@@ -123,24 +135,36 @@ func (b *backend) await(ctx context.Context) error {
 
 // storeHooks are what a store tells others. The zero value tells nobody; a logger is needed.
 type storeHooks struct {
-	logger   *slog.Logger
-	traces   *traces
-	changed  func(failover.Change)                       // of changes of its state
-	answered func(key string, allowed bool, cause error) // of each answer in the store's place
+	// logger must not be nil; traces may be off.
+	logger *slog.Logger
+	traces *traces
+	// changed is called at each change of the store's state, in order.
+	changed func(failover.Change)
+	// answered is called for each answer that a failure policy gave in the store's place.
+	answered func(key string, allowed bool, cause error)
 }
 
 // An openedStore is the store by which a process decides: a backend with all that stands before it.
 type openedStore struct {
 	stint.Store
-	close      func()
-	health     func(context.Context) error // nil: always well
-	look       func()                      // looks, in the background, whether the server is there, and wisely configured
-	details    func() map[string]any       // facts for operators
+	close func()
+	// health is nil for a store that is always well.
+	health func(context.Context) error
+	// look asks in the background whether the server is there, and wisely configured.
+	look func()
+	// details are facts for operators, as /health shows them to those who may see them.
+	details    func() map[string]any
 	collectors []prometheus.Collector
 }
 
-// openStore makes the store of a configuration, from the outside in: spans of decisions, the record, failover, spans of
-// calls, the backend. The caller closes the backend after it.
+// openStore makes the store of a configuration. From the outside in, each layer wraps the next:
+//
+//	spans of decisions -> record -> failover -> spans of calls -> backend
+//
+// The record is outside failover so that it has the answers that clients got, degraded ones
+// included. Memory has no calls, and is never unreachable, so that it needs failover only to admit
+// under overload. What openStore started is closed in reverse order. The caller closes the backend
+// after it.
 func openStore(c config.Config, b *backend, h storeHooks) (*openedStore, error) {
 	o := &openedStore{Store: b.Store, health: b.ping, look: func() {}, collectors: b.collectors}
 	var down func() int

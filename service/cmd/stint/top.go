@@ -25,6 +25,8 @@ const topKeys = "Keys: q quits; s sorts the rules by denied, by admitted or by n
 	"/ filters rules and clients by text, Enter ends it;\n" +
 	"up and down select a rule, and e explains it."
 
+// topCommand is `stint top`. One goroutine reads the service's events and another the keys; the
+// board is only touched by the one that draws.
 func topCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "top", "Watch a service live",
 		"Watch the rates of a service, its rules, the top and the top denied clients, "+
@@ -61,6 +63,7 @@ type sentEvent struct {
 type watcher struct {
 	*apiCommand
 
+	// events are the service's, in order; keys are single bytes, arrows with their highest bit set.
 	events chan sentEvent
 	keys   chan byte
 	last   string // the ID of the last event
@@ -91,6 +94,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
+// emit hands an event to the one that draws. It reports false at the end.
 func (w *watcher) emit(ctx context.Context, e sentEvent) bool {
 	select {
 	case w.events <- e:
@@ -100,7 +104,9 @@ func (w *watcher) emit(ctx context.Context, e sentEvent) bool {
 	}
 }
 
-// read reads one stream of events to its end.
+// read reads one stream of events to its end. The form is that of server-sent events (WHATWG HTML,
+// section 9.2). The last ID goes with the next request, so that the service sends a snapshot or
+// what was missed.
 func (w *watcher) read(ctx context.Context, s *service) error {
 	response, err := s.send(ctx, call{
 		method: http.MethodGet, path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last},
@@ -169,7 +175,8 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 	return nil
 }
 
-// live draws the screen until a key ends it.
+// live draws the screen until a key ends it. The terminal is restored however it ends, since in raw
+// mode a shell is of no use.
 func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error) error {
 	before, err := term.MakeRaw(int(os.Stdin.Fd()))
 	if err != nil {
@@ -215,7 +222,8 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 	}
 }
 
-// readKeys reads what is typed. An arrow is the last byte of its sequence, with its highest bit set.
+// readKeys reads what is typed. An arrow is the last byte of its sequence, with its highest bit
+// set. It ends with the program: a read of a terminal can't be interrupted.
 func (w *watcher) readKeys(ctx context.Context) {
 	in := bufio.NewReader(os.Stdin)
 	for {

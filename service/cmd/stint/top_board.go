@@ -29,6 +29,7 @@ const (
 
 // A boardRule is a rule with its last seconds, the newest last.
 type boardRule struct {
+	// id is the rule's, "" for the totals.
 	id               string
 	until            int64 // the second that ends the last
 	admitted, denied [boardSeconds]uint32
@@ -55,6 +56,9 @@ func (r *boardRule) advance(second int64) {
 }
 
 // add adds a series.
+//
+// The board's last column is the second before until, so a second s stands at boardSeconds - until
+// + s; what is older is left out.
 func (r *boardRule) add(s *activity.Series) {
 	r.advance(s.From + int64(len(s.Admitted)))
 	for i := range s.Admitted {
@@ -67,18 +71,22 @@ func (r *boardRule) add(s *activity.Series) {
 
 // A board is what `stint top` shows. The zero value has nothing to show.
 type board struct {
+	// process, at, totals and store are of the last tick.
 	process  string
 	at       stint.Instant
 	totals   boardRule
 	degraded uint32 // in the last second
 	micros   uint32
 	store    activity.Store
-	rules    map[string]*boardRule
-	denials  []activity.Denial // of this process, the newest first
-	change   activity.Change   // the last
-	shared   activity.Shared
-	lost     error // why there is no connection
+	// rules are those that decided something in the last boardSeconds.
+	rules   map[string]*boardRule
+	denials []activity.Denial // of this process, the newest first
+	change  activity.Change   // the last
+	// shared is of all processes that share the store, if they do.
+	shared activity.Shared
+	lost   error // why there is no connection
 
+	// order, filter and cursor are the user's, and outlive a lost connection.
 	order       int
 	filter      string
 	filtering   bool
@@ -89,7 +97,7 @@ type board struct {
 
 var boardOrders = [...]string{"denied", "admitted", "name"}
 
-// apply takes an event over.
+// apply takes an event over. A snapshot replaces all that is of the service; a tick adds a second.
 func (b *board) apply(e sentEvent) (err error) {
 	b.lost = e.err
 	switch e.kind {
@@ -118,6 +126,8 @@ func (b *board) apply(e sentEvent) (err error) {
 	return nil
 }
 
+// tick adds a second's figures. Denials of the snapshot may come again in the tick that follows it;
+// their sequence numbers tell.
 func (b *board) tick(tick *activity.Tick) {
 	b.at, b.store = tick.At, tick.Store
 	clear(tick.Totals.ShadowDenied) // these are admitted

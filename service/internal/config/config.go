@@ -99,8 +99,8 @@ type Config struct {
 	Metrics  Metrics  `doc:"metrics"`
 	Alerts   Alerts   `doc:"alerts"`
 
-	// Record is "" for none. Recording costs a write a decision, buffered; with eight files of 128 MiB
-	// a record takes at most 1 GiB.
+	// Record is "" for none. A line a decision is queued, and dropped rather than slow decisions down.
+	// Eight files of 128 MiB take 1 GiB at most.
 	Record string `doc:"record" value:"FILE"`
 	// RecordPlainKeys keeps the clients' keys in the record as they are. Hashes, the default, still
 	// tell clients apart, so that a replay decides the same.
@@ -289,8 +289,7 @@ type Store struct {
 	// each for a batch.
 	LogEncoding string `doc:"log_encoding" is:"one-of packed zset stream" zero:"default" default:"default" value:"NAME"`
 	Partitions  int    `doc:"partitions" is:"partitions" zero:"default" default:"default" value:"N"`
-	// DenialCache saves the round trip for clients that are denied again and again. An entry takes
-	// about 200 bytes.
+	// DenialCache saves the round trip for clients that are denied again and again.
 	DenialCache int `doc:"denial_cache" is:"integer 0 10000000" default:"65536" value:"N"`
 	// MaxHolds bounds the list of holds that a decision has to walk over, and what a client can make
 	// Redis keep.
@@ -347,7 +346,7 @@ type Identity struct {
 
 // Headers are the rate limit header fields of an answer.
 type Headers struct {
-	// XRateLimit are the fields that most client libraries know; reset is in seconds from now.
+	// XRateLimit are the fields that most client libraries know; X-RateLimit-Reset is in Unix seconds.
 	XRateLimit bool `doc:"x_ratelimit" default:"true"`
 	// IETF are the fields of the IETF's draft, which say it for each limit that was asked.
 	IETF bool `doc:"ietf" default:"true"`
