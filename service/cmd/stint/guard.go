@@ -18,8 +18,8 @@ import (
 )
 
 // The exit codes of `stint check KEY -- COMMAND` if the command did not run, or was ended by a
-// signal. They lie beside those of timeout(1); 126, 127
-// and 128 are those of a shell (POSIX, Shell Command Language, 2.8.2).
+// signal. They lie beside those of timeout(1); 126, 127 and 128 are those of a shell (POSIX, Shell
+// Command Language, 2.8.2).
 const (
 	guardDenied      = 122 // denied, and not waited for, or not for that long
 	guardUnreachable = 123 // the service or its store did not answer

@@ -152,7 +152,7 @@ type openedStore struct {
 	health func(context.Context) error
 	// look asks in the background whether the server is there, and wisely configured.
 	look func()
-	// details are facts for operators, as /health shows them to those who may see them.
+	// details are facts for operators.
 	details    func() map[string]any
 	collectors []prometheus.Collector
 }

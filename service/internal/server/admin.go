@@ -33,11 +33,18 @@ import (
 // pages in the operator's own browser: a page may send requests there, and by
 // binding its name to 127.0.0.1 it may even read the answers. Elsewhere it always
 // has tokens.
+//
+// Requests are answered by role: read shows, write changes. Who asks is found in this order: the
+// session's cookie, the bearer token, the certificate, and on loopback nobody in particular. What
+// is refused is recorded in the audit with the caller, as far as known.
 type admin struct {
-	guarded      bool        // whether the listener is on loopback
-	tokens       adminTokens // one of which is needed; none: nothing is needed
-	bodyTimeout  time.Duration
-	writeTimeout time.Duration // for a request, a profile excepted
+	// guarded is whether the listener is on loopback.
+	guarded bool
+	// tokens are those of which one is needed; none: nothing is needed.
+	tokens      adminTokens
+	bodyTimeout time.Duration
+	// writeTimeout bounds a request, a profile excepted.
+	writeTimeout time.Duration
 	tracker      *idleTracker
 	rules        *rulesapi.API
 	mux          problem.Mux[rulesapi.Caller]
@@ -49,6 +56,7 @@ type admin struct {
 	streams      callerStreams
 }
 
+// ServeHTTP answers a request of the admin listener.
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	boundBody(w, r, a.bodyTimeout)
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.
@@ -145,10 +153,12 @@ const maxStreamsOfOne = 32
 
 // callerStreams count the streams of events by caller. The zero value has none. They are safe for concurrent use.
 type callerStreams struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// open has no entry for callers without streams.
 	open map[string]int
 }
 
+// enter counts one more stream of a caller, or refuses it.
 func (s *callerStreams) enter(who string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,6 +174,7 @@ func (s *callerStreams) enter(who string) error {
 	return nil
 }
 
+// leave counts one stream less.
 func (s *callerStreams) leave(who string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +183,8 @@ func (s *callerStreams) leave(who string) {
 	}
 }
 
-// identify returns the caller of a request and its role.
+// identify returns the caller of a request and its role. The guard comes first, since on loopback
+// there may be nothing else.
 func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error) {
 	if a.guarded {
 		if err := checkOrigin(r); err != nil {
@@ -210,6 +222,7 @@ func certificateName(certificate *x509.Certificate) string {
 	return clip.To(maxTokenName, name)
 }
 
+// pathProfiles is where net/http/pprof is.
 const pathProfiles = "/debug/pprof/"
 
 // profile takes as long as its caller asked it to.
@@ -241,8 +254,10 @@ func checkHost(r *http.Request) error {
 	return nil
 }
 
-// checkOrigin refuses a request that was not made to this machine by name, or that
-// was made by a page of another origin.
+// checkOrigin refuses a request that was not made to this machine by name, or that was made by a
+// page of another origin. Browsers send Origin with what changes something and Sec-Fetch-Site with
+// everything; programs send neither. Binding a page's name to 127.0.0.1 (DNS rebinding) is found by
+// the Host.
 func checkOrigin(r *http.Request) error {
 	if err := checkHost(r); err != nil {
 		return err
@@ -307,7 +322,8 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 	return err
 }
 
-// session tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE).
+// session tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE). A
+// session is a cookie sealed under the token's hash; see package session.
 func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 	if err := a.origin.Check(r); err != nil {
 		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")

@@ -15,6 +15,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
+// A client waits for admissionWait at most, so that it hears of the overload while its caller still
+// wants to know.
 const (
 	// admissionWait is how long a request waits at most until its work may begin.
 	admissionWait = 100 * time.Millisecond
@@ -41,23 +43,36 @@ const (
 //
 // It is safe for concurrent use.
 type admission struct {
-	most   int64        // operations under way
+	// most bounds active, the operations under way now: active <= most, unless one request alone is
+	// larger.
+	most   int64
 	active atomic.Int64 // now
 
-	waits   atomic.Int64 // requests that wait, to be read without the lock
-	mu      sync.Mutex
-	waiting []*waiter // by their finish tags, and those of one in the order of their coming
+	// waits is len(waiting), to be read without the lock.
+	waits atomic.Int64
+	mu    sync.Mutex
+	// waiting are sorted by their finish tags, and those of one tag in the order of their coming.
+	waiting []*waiter
+	// virtual is the virtual time: max over all requests that went of start. It never falls while
+	// somebody waits, and begins at 0 again when nobody does.
 	virtual int64
-	finish  map[string]int64 // tags, by client
-	kept    int              // how many there may be before old ones are dropped
+	// finish has the tag of each client's last request: start = max(virtual, finish[client]),
+	// finish[client] = start + cost.
+	finish map[string]int64
+	// kept is how many tags there may be before old ones are dropped.
+	kept int
 }
 
 // A waiter is a request that waits.
 type waiter struct {
+	// cost is in operations, as [costOf] has it; start is the start tag.
 	cost, start int64
-	answer      chan error // nil: it may begin
+	// answer receives nil when the request may begin, or why it may not. It has room for one, so that
+	// the sender never waits.
+	answer chan error
 }
 
+// finish is the request's finish tag, by which those that wait are sorted.
 func (w *waiter) finish() int64 { return w.start + w.cost }
 
 // A ticket is an admitted request's part of the work under way. The zero ticket has none.
@@ -74,15 +89,19 @@ func (t *ticket) leave() {
 	}
 }
 
+// newAdmission makes an admission for so many operations under way at once.
 func newAdmission(most int) *admission {
 	return &admission{most: int64(most), finish: map[string]int64{}, kept: keptClients}
 }
 
-// costOf is the work of so many operations and so much text.
+// costOf is the work of so many operations and so much text. The text counts since reading a long
+// body takes as long as many decisions.
 func costOf(operations, text int) int64 { return int64(max(operations, 1) + text/bytesPerOperation) }
 
-// enter waits until a client's work may begin. While less than half of the work that may be
-// under way is, nobody asks whose it is. An error wraps stint.ErrOverloaded, or is the context's.
+// enter waits until a client's work may begin. While less than half of the work that may be under
+// way is, nobody asks whose it is. An error wraps stint.ErrOverloaded, or is the context's. The
+// cost is bounded by most, so that the largest request can enter an idle process. The caller leaves
+// the ticket when its work is done.
 func (a *admission) enter(ctx context.Context, cost int64, client func() string) (ticket, error) {
 	cost = min(cost, a.most)
 	if a.waits.Load() == 0 && a.reserve(cost, a.most/2) {
@@ -91,7 +110,8 @@ func (a *admission) enter(ctx context.Context, cost int64, client func() string)
 	return a.queue(ctx, cost, client())
 }
 
-// reserve adds a cost to the active work, unless that would exceed most.
+// reserve adds a cost to the active work, unless that would exceed most. A cost enters alone
+// whatever its size.
 func (a *admission) reserve(cost, most int64) bool {
 	for {
 		active := a.active.Load()
@@ -104,7 +124,8 @@ func (a *admission) reserve(cost, most int64) bool {
 	}
 }
 
-// queue is enter for a client whose share counts.
+// queue is enter for a client whose share counts. It is the slow way: one lock, O(log n) to find
+// its place and O(n) to insert itself, n <= maxWaiting.
 func (a *admission) queue(ctx context.Context, cost int64, client string) (ticket, error) {
 	a.mu.Lock()
 	if len(a.waiting) == 0 && a.reserve(cost, a.most) {
@@ -140,7 +161,9 @@ func (a *admission) queue(ctx context.Context, cost int64, client string) (ticke
 	return ticket{a, cost}, nil
 }
 
-// giveUp no longer waits, for a reason, unless the answer comes at this moment.
+// giveUp no longer waits, for a reason, unless the answer comes at this moment. If it is not among
+// those that wait any more, its answer was sent, and is taken in the place of why: a turn that was
+// given is not lost.
 func (a *admission) giveUp(w *waiter, why error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,6 +208,8 @@ func (s *service) enterFor(
 	return ctx, ticket{}, nil
 }
 
+// errOverload is answered 503 with Retry-After. It wraps stint.ErrOverloaded, by which the other
+// protocols know it.
 func errOverload(why string) error {
 	overloaded := problem.ReducedCapacity("the service is overloaded, and " + why + "; nothing was consumed")
 	overloaded.Cause = stint.ErrOverloaded
@@ -214,7 +239,9 @@ func (a *admission) remove(at int) {
 	a.waits.Add(-1)
 }
 
-// begin admits waiting requests while their cost fits, in the order of their finish tags.
+// begin admits waiting requests while their cost fits, in the order of their finish tags. It is
+// called with the lock held whenever work ends or the queue changes. The first one is not passed by
+// a smaller one behind it, or a large request would starve.
 func (a *admission) begin() {
 	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
 		w := a.waiting[0]
@@ -228,7 +255,7 @@ func (a *admission) begin() {
 	}
 }
 
-// leave ends work, and lets other begin.
+// leave ends work, and lets other begin. Without anyone who waits it takes no lock.
 func (a *admission) leave(cost int64) {
 	a.active.Add(-cost)
 	if a.waits.Load() == 0 {

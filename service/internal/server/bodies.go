@@ -45,10 +45,15 @@ func leastBodyMemory(size, head int64) int64 { return 4*size + 16*head + 4*bodyC
 // may leave 1/(n+1) of it, and a client that holds little is refused only when hardly anything is
 // left. It is safe for concurrent use; make it with newBodyBudget.
 type bodyBudget struct {
-	most    int64
-	fair    bool
-	seed    keyhash.Seed
-	held    atomic.Int64 // at most most, plus charges that are about to be taken back
+	most int64
+	fair bool
+	// seed is this process's own, so that nobody can choose keys which share an account with another
+	// client's.
+	seed keyhash.Seed
+	// held is the memory of all bodies, in bytes: at most most, plus charges that are about to be
+	// taken back.
+	held atomic.Int64
+	// clients has what each account holds, of which held is the sum.
 	clients [bodyAccounts]atomic.Int64
 	chunks  sync.Pool // of *[bodyChunk]byte
 
@@ -57,6 +62,7 @@ type bodyBudget struct {
 	logger  *slog.Logger
 }
 
+// newBodyBudget makes a budget of so many bytes; refused counts what it refuses.
 func newBodyBudget(most int64, fair bool, refused prometheus.Counter, logger *slog.Logger) *bodyBudget {
 	return &bodyBudget{
 		most: most, fair: fair, seed: keyhash.MakeSeed(), chunks: sync.Pool{New: func() any { return new([bodyChunk]byte) }},
@@ -100,7 +106,9 @@ func (b *body) release() {
 	}
 }
 
-// charge charges n bytes more, or reports that they can't be had.
+// charge charges n bytes more, or reports that they can't be had. The condition of a fair budget is
+// own <= most - held, both with the charge: a client may hold no more than is free afterwards.
+// Charges are added first and taken back, so that two goroutines can't both take the last of it.
 func (b *body) charge(n int64) bool {
 	held, own := b.budget.add(b.account, n)
 	if held <= b.budget.most && (!b.budget.fair || own <= b.budget.most-held) {
@@ -111,6 +119,7 @@ func (b *body) charge(n int64) bool {
 	return false
 }
 
+// add changes both sums, and returns what they are then.
 func (b *bodyBudget) add(account *atomic.Int64, n int64) (held, own int64) {
 	return b.held.Add(n), account.Add(n)
 }
@@ -123,7 +132,10 @@ func (b *bodyBudget) accountOf(client string) *atomic.Int64 {
 var errBodyMemory = errors.New("stint: no memory for a body")
 
 // read reads a body to its end and charges it to a client, with the memory that the request uses
-// besides. What it returns is released when the request is answered. The error is errBodyMemory, or from's.
+// besides. What it returns is released when the request is answered. The error is errBodyMemory, or
+// from's. Chunks come from a pool and are charged as they are needed; in the end the text is copied
+// out of them, with its own length charged, and the chunks go back. So the memory of a body is at
+// most twice its length for a moment.
 func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, error) {
 	read := body{budget: b, account: b.accountOf(client)}
 	if !read.charge(besides) {
@@ -180,8 +192,9 @@ func (b *bodyBudget) refuse(read *body) error {
 	return errBodyMemory
 }
 
-// headOf is about how much memory a request's head uses on a connection of HTTP/2, which has many at once;
-// of HTTP/1 each connection has one, and 0 is returned.
+// headOf is about how much memory a request's head uses on a connection of HTTP/2, which has many
+// at once; of HTTP/1 each connection has one, and 0 is returned. net/http bounds a head by
+// MaxHeaderBytes, but not how many streams of one connection have one at once.
 func headOf(r *http.Request) (bytes int64) {
 	if r.ProtoMajor < 2 {
 		return 0
@@ -250,6 +263,7 @@ const (
 
 // enterBodyRead waits until a large body may be read. What it returns is called when the body was read.
 func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
+	// A body whose length is not known may be as long as any.
 	size := r.ContentLength
 	if size < 0 {
 		size = s.config.MaxBodyBytes

@@ -21,7 +21,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// checkOne answers a check, by a query or by a body, which may be a batch.
+// checkOne answers a check, by a query or by a body, which may be a batch. The cost of a query is
+// that of one operation and of reading it.
 func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
 		return s.checkBody(w, r)
@@ -38,6 +39,8 @@ func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
 	return s.check(w, r, &work, &q)
 }
 
+// checkBody answers a check whose members stand in a body. Its braces bound how many operations it
+// may have, so that it waits for its turn before it is parsed.
 func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 	details, err := detailsOf(r.URL.RawQuery, detailsMember)
 	if err != nil {

@@ -24,6 +24,8 @@ import (
 )
 
 // An API says which callers may name keys, reset, settle and evaluate.
+//
+// The zero value lets nobody name a key. [DefaultConfig] has ExplicitKeys, which the tokens narrow.
 type API struct {
 	// ExplicitKeys lets requests name a key. When it is false, any key is refused
 	// with 403 and every request is its client's own.
@@ -38,8 +40,9 @@ type API struct {
 	UnknownAlgorithm UnknownAlgorithm
 }
 
-// An UnknownAlgorithm says how a request is answered that names an algorithm that does not exist. The zero value is
-// RejectUnknown.
+// An UnknownAlgorithm says how a request is answered that names an algorithm that does not exist.
+// The zero value is RejectUnknown. FallBackOnUnknown is for clients of a service that did so; a
+// name that is only mistyped is then decided by a limit that nobody meant.
 type UnknownAlgorithm uint8
 
 // The ways to treat the name of an algorithm that does not exist.
@@ -56,6 +59,11 @@ type Build struct {
 
 // A Config says what a [Server] is made of. [DefaultConfig] returns one with every
 // default filled in; only Store has none.
+//
+// The fields stand in groups: listeners, what decides, who asks, who is told, and bounds. Durations
+// of 0 and sizes of 0 stand for the defaults that each field names; below 0 is a fault. A Config is
+// copied by [New] and not changed afterwards; what may change while a server runs is put in by
+// SwapRules and SwapLimits.
 type Config struct {
 	// Listen is the address of the REST API, metrics and health, as host:port; port
 	// 0 picks a free one. Default: "", which is 127.0.0.1:8080.
@@ -68,13 +76,16 @@ type Config struct {
 	// GRPCClientName is a name of which each client's certificate must have one, of a host, an address or a URI.
 	// Default: "", any name. Only with GRPCTLS.ClientCAFile.
 	GRPCClientName string
-	// GRPCMaxAge is how long a connection of GRPCListen is kept before its client is asked to make another one.
-	// Default: 0, as long as the client likes.
+	// GRPCMaxAge is how long a connection of GRPCListen is kept before its client is asked to make
+	// another one. Default: 0, as long as the client likes. Its calls may take an hour to end. A limit
+	// spreads clients of a load balancer again that has got more servers.
 	GRPCMaxAge time.Duration
 	// RateLimit says how that service decides. Its Store, Observe, Enter and Logger are the server's. It has no
 	// configuration of domains until [Server.RateLimit] is given one.
 	RateLimit rls.Config
-	// RateLimitLoads is how many configurations there have to have been for the server to be ready: 0 or 1.
+	// RateLimitLoads is how many configurations there have to have been for the server to be ready: 0
+	// or 1. With 0 Envoy gets answers of a service that does not know its domains yet, which limit
+	// nothing.
 	RateLimitLoads int
 	// OpenJSON lets anybody ask the rate limit service over HTTP, as over gRPC. Default: false, it needs what it
 	// needs to name a key.
@@ -98,10 +109,10 @@ type Config struct {
 	// AdminTLS is the same for AdminListen, and taken from nowhere else. Default: none.
 	AdminTLS TLS
 
-	// Store decides. It must not be nil. What it fails to decide is answered 503, so a
-	// store that may be unreachable belongs into one of package failover, which bounds each call
-	// in time and admits, or decides by itself, what is to be. The caller closes it after
-	// Run returns.
+	// Store decides. It must not be nil. What it fails to decide is answered 503, so a store that may
+	// be unreachable belongs into one of package failover, which bounds each call in time and admits,
+	// or decides by itself, what is to be. The caller closes it after Run returns. It is called by
+	// many goroutines at once.
 	Store stint.Store
 	// StoreHealth reports whether the store can be reached; it is asked by the health
 	// endpoints, with a deadline of a second. Default: nil, the store is always there.
@@ -113,9 +124,9 @@ type Config struct {
 	// Clustered says that the store has several partitions, which no operation on shared limits can span. The log then
 	// names rules that need one. Default: false.
 	Clustered bool
-	// StoreRequired makes the server not ready while the store can't be reached, as
-	// checks are not answered then. Default: false, health tells of the store, and the
-	// server stays ready.
+	// StoreRequired makes the server not ready while the store can't be reached, as checks are not
+	// answered then. Default: false, health tells of the store, and the server stays ready. True suits
+	// a store whose failures deny everything: another process may do better.
 	StoreRequired bool
 
 	// Limits are what checks decide by; [Server.SwapLimits] puts others in their place.
@@ -130,8 +141,8 @@ type Config struct {
 	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's path apart in
 	// different ways, as enforce.Config has it. Default: false, the rules of all its variants hold.
 	RejectAmbiguousPaths bool
-	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as enforce.Config has it.
-	// Default: false.
+	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as
+	// enforce.Config has it. Default: false. True finds the paths that no rule was made for.
 	DenyByDefault bool
 	// Manager edits rules for the admin listener. The server does not follow it: the program that runs it
 	// has Manager.Follow hand each set to [Server.SwapRules]. Default: nil, rules are read-only.
@@ -143,8 +154,9 @@ type Config struct {
 	// RulesState says how the rules in force are known, which may be kept in a server that is unreachable. The
 	// server is not ready while they are RulesUnknown. Default: nil, they are RulesCurrent.
 	RulesState func() RulesState
-	// RulesRequired answers 503 to evaluate and forward-auth while the rules are RulesUnknown. Default: false,
-	// they are admitted and marked as degraded.
+	// RulesRequired answers 503 to evaluate and forward-auth while the rules are RulesUnknown.
+	// Default: false, they are admitted and marked as degraded. True suits services that would rather
+	// fail than let a request by that a rule might have banned.
 	RulesRequired bool
 
 	// Identity says where forward-auth finds the user, the API key and attributes. Default: nowhere.
@@ -162,8 +174,10 @@ type Config struct {
 	// Activity is told of every decision, and shown on the admin listener. The program that runs the server runs it.
 	// Default: nil, none.
 	Activity *activity.Recorder
-	// Observers are told of every check and evaluation that was decided, before it is answered, and then of what each
-	// rule in shadow would have decided. Metrics and Activity are told anyway. Default: none.
+	// Observers are told of every check and evaluation that was decided, before it is answered, and
+	// then of what each rule in shadow would have decided. Metrics and Activity are told anyway.
+	// Default: none. They are called by the goroutine that answers, so they must be quick and safe for
+	// concurrent use.
 	Observers []stint.Observer
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
@@ -177,17 +191,21 @@ type Config struct {
 	// Build is what /actuator/info tells.
 	Build Build
 
-	// ReadHeaderTimeout bounds the time until a connection's first request has its
-	// head; a later request's counts as idle time. Default: 0, which is 5 seconds.
+	// ReadHeaderTimeout bounds the time until a connection's first request has its head; a later
+	// request's counts as idle time. Default: 0, which is 5 seconds. It bounds how long a client that
+	// sends nothing may keep a connection from others.
 	ReadHeaderTimeout time.Duration
-	// BodyTimeout bounds the reading of a request's body. Default: 0, which is 10
-	// seconds.
+	// BodyTimeout bounds the reading of a request's body. Default: 0, which is 10 seconds. It is a
+	// bound on all of the body, not on each read, so that a client can't prolong it by a byte now and
+	// then.
 	BodyTimeout time.Duration
-	// WriteTimeout bounds a request from its head to the end of the response. Default:
-	// 0, which is 30 seconds. Profiles of the admin listener have none.
+	// WriteTimeout bounds a request from its head to the end of the response. Default: 0, which is 30
+	// seconds. Profiles of the admin listener have none. What rules let requests wait has to fit into
+	// it; see Rules.
 	WriteTimeout time.Duration
-	// IdleTimeout is how long a connection is kept between requests. Default: 0,
-	// which is 2 minutes.
+	// IdleTimeout is how long a connection is kept between requests. Default: 0, which is 2 minutes.
+	// It should be longer than that of a proxy in front, which may otherwise send a request on a
+	// connection that is being closed.
 	IdleTimeout time.Duration
 	// MaxHeaderBytes bounds a request's head; one that is longer is answered 431.
 	// Default: 0, which is 64 KiB.
@@ -202,6 +220,8 @@ type Config struct {
 	// callers who were authorised, may use 32 MiB besides.
 	MaxBodyMemory int64
 	// MaxStreams bounds the requests under way on one connection of HTTP/2. Default: 0, which is 100.
+	// Many small requests of one connection are decided at once, so it also bounds what one connection
+	// can ask for.
 	MaxStreams int
 	// MaxConnections bounds the open connections of the service's listener. When they
 	// are that many, a new one takes the place of those that have waited longest
@@ -214,27 +234,30 @@ type Config struct {
 	// Default: 0, no bound, since one address may be a load balancer's. Of the admin listener one
 	// address has this many, 128 at most, on which no request was authorised yet.
 	MaxConnectionsPerPeer int
-	// MaxOperations bounds the operations that are read, decided and answered at once. What
-	// comes on top waits for its turn, up to 100 ms, which are fair between clients; then it is
-	// answered 503. Default: 0, which is 1024 for each processor.
+	// MaxOperations bounds the operations that are read, decided and answered at once. What comes on
+	// top waits for its turn, up to 100 ms, which are fair between clients; then it is answered 503.
+	// Default: 0, which is 1024 for each processor. It bounds what a moment of overload costs: about
+	// as much work as the processors can do within admissionWait.
 	MaxOperations int
-	// MetricsAge is how old the metrics may be that are served: they are gathered once in that time, for all who ask.
-	// Default: 0, which is one second; less than 0: gathered for each request.
+	// MetricsAge is how old the metrics may be that are served: they are gathered once in that time,
+	// for all who ask. Default: 0, which is one second; less than 0: gathered for each request. It
+	// keeps many scrapers from costing many times as much.
 	MetricsAge time.Duration
 	// OverloadAdmits says that a check for which there is no time is not answered 503, but
 	// handed to Store with a context that has ended because of stint.ErrOverloaded; package failover
 	// then admits it, if its configuration says so. Default: false.
 	OverloadAdmits bool
-	// DrainDelay is how long, when asked to stop, the server still accepts
-	// connections while it reports itself not ready, so that load balancers notice.
-	// Default: 0.
+	// DrainDelay is how long, when asked to stop, the server still accepts connections while it
+	// reports itself not ready, so that load balancers notice. Default: 0. It should be longer than
+	// the interval of the load balancers' health checks.
 	DrainDelay time.Duration
 	// DrainKeepAlive is how long, after DrainDelay, connections without a request are kept for their
 	// next one, whose answer ends them. A client that sends one later may get none. Default: 0, they are
 	// closed at once; DefaultConfig has 2 seconds.
 	DrainKeepAlive time.Duration
 	// DrainTimeout bounds the wait for requests in flight, DrainKeepAlive included. Default: 0, which
-	// is 30 seconds.
+	// is 30 seconds. The platform must not kill the process before DrainDelay and DrainTimeout are
+	// over.
 	DrainTimeout time.Duration
 }
 
@@ -250,6 +273,8 @@ func DefaultConfig() Config {
 // configuration says nothing else: 100 permits, refilled or drained at 10 per
 // second, or per 60 seconds.
 func DefaultLimits() map[stint.Algorithm]stint.Limit {
+	// The numbers are those of the REST API's contract: clients may rely on them without configuring
+	// anything.
 	const permits, window = 100, 60 * time.Second
 	limits := map[stint.Algorithm]stint.Limit{}
 	for _, limit := range []stint.Limit{
@@ -264,7 +289,8 @@ func DefaultLimits() map[stint.Algorithm]stint.Limit {
 	return limits
 }
 
-// withDefaults returns the configuration with what is missing filled in.
+// withDefaults returns the configuration with what is missing filled in. Only what is 0 is filled
+// in, so that Validate sees what was given.
 func (c Config) withDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:8080")
 	c.Build.Version = cmp.Or(c.Build.Version, "unknown")
@@ -289,7 +315,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// longestWait is how long a rule may hold a request so that it is answered in time.
+// longestWait is how long a rule may hold a request so that it is answered in time. A body may take
+// BodyTimeout before the rules are asked. What is left of WriteTimeout is for the wait, or half of
+// it if BodyTimeout leaves less.
 func (c *Config) longestWait() time.Duration {
 	return max(c.WriteTimeout-c.BodyTimeout, c.WriteTimeout/2)
 }
@@ -373,6 +401,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// validate reports all faults, sorted by name, so that the same configuration has the same error.
 func (l Limits) validate() (faults []error) {
 	for _, algorithm := range slices.Sorted(maps.Keys(l.Defaults)) {
 		if limit := l.Defaults[algorithm]; limit.Algorithm != algorithm {
@@ -394,6 +423,8 @@ func (l Limits) validate() (faults []error) {
 }
 
 // A RulesState says how the rules in force are known. The zero value is RulesUnknown.
+//
+//	RulesUnknown -> RulesCached -> RulesCurrent <-> RulesRefused, RulesUnreachable
 type RulesState int32
 
 // The states of the rules.

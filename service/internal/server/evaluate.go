@@ -18,6 +18,9 @@ import (
 )
 
 // evaluate decides a request that the body describes by the rules that match it.
+//
+// Describing a request is as much as naming a key: the caller says who the client is. So it needs a
+// token on listeners that others can reach.
 func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
@@ -80,7 +83,9 @@ func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Requ
 	return err
 }
 
-// enforce decides and counts.
+// enforce decides and counts. While the rules are unknown there is nothing to decide by: the
+// request is admitted and marked as degraded, or answered 503 if rules are required. The time that
+// it was kept waiting by a rule is not counted as the decision's.
 func (s *service) enforce(ctx context.Context, id string, e *evaluation) error {
 	v := &e.verdict
 	if s.rulesState() == RulesUnknown {
@@ -167,7 +172,8 @@ func (e *evaluation) vias() map[string]string {
 	return vias
 }
 
-// swapRules puts rules in force, of which nil are none.
+// swapRules puts rules in force, of which nil are none. Swaps are serialised; requests are not kept
+// waiting, as the limiter's set is swapped atomically.
 func (s *service) swapRules(set *rules.Set) rules.Changes {
 	if set == nil {
 		set = new(rules.Set)
@@ -185,8 +191,9 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 	return changes
 }
 
-// warnOfWaits says which rules that have come into force hold no request as long as they may, as
-// it has to be answered in time.
+// warnOfWaits says which rules that have come into force hold no request as long as they may, as it
+// has to be answered in time. A rule that was in force before with the same max_wait was warned of
+// then.
 func (s *service) warnOfWaits(set, old *rules.Set) {
 	most := s.config.longestWait()
 	for _, rule := range set.Rules() {
@@ -202,7 +209,9 @@ func (s *service) warnOfWaits(set, old *rules.Set) {
 	}
 }
 
-// warnOfRules says what may be other than was meant in rules that have come into force.
+// warnOfRules says what may be other than was meant in rules that have come into force. New rules
+// are warned of only where the fault is not evident from the rule itself; a warning that a change
+// brings about is always told.
 func (s *service) warnOfRules(set, old *rules.Set) {
 	for _, rule := range set.Rules() {
 		_, known := old.Rule(rule.ID)
@@ -220,16 +229,19 @@ func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == ru
 
 // An evaluation is what deciding one request by rules needs for a moment. One that is used again saves its allocations.
 type evaluation struct {
-	request    rules.Request
-	verdict    enforce.Verdict
-	event      stint.Event
+	request rules.Request
+	verdict enforce.Verdict
+	event   stint.Event
+	// header and attributes are the request's; lines has the values of header, so that one slice
+	// serves all fields.
 	header     http.Header
 	lines      []string // of the header
 	attributes map[string]string
-	now        bool // whether the request is denied rather than held
-	response   api.EvaluateResponse
-	body       []byte
-	work       ticket
+	// now denies the request at once rather than keep it waiting.
+	now      bool
+	response api.EvaluateResponse
+	body     []byte
+	work     ticket
 }
 
 // newEvaluation makes an evaluation, whose work is over when the request begins to be held.
@@ -239,7 +251,8 @@ func newEvaluation() *evaluation {
 	return e
 }
 
-// fewRules is how many rules and members an evaluation may have had whose memory is kept.
+// fewRules is how many rules and members an evaluation may have had whose memory is kept. A request
+// with more is rare, and its memory would stay in the pool for ever.
 const fewRules = 256
 
 // clear forgets the request. It reports whether the evaluation is worth keeping.

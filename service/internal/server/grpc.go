@@ -38,7 +38,9 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
-// The bounds on one connection of gRPC.
+// The bounds on one connection of gRPC: streams at once (further requests wait for these), bytes of
+// a request's message, and the time for a handshake. A descriptor list that Envoy sends has some
+// hundred bytes.
 const (
 	grpcStreams      = 256      // at once; further requests wait for these
 	grpcMessageBytes = 64 << 10 // of a request
@@ -48,10 +50,13 @@ const (
 // healthName is under which the rate limit service's health is asked for, as the reference service has it.
 const healthName = "ratelimit"
 
-// healthGap is the time between two looks at whether the service is ready.
+// healthGap is the time between two looks at whether the service is ready. Those who watch hear of
+// a change within it.
 const healthGap = 200 * time.Millisecond
 
-// addRateLimit makes the rate limit service, if there is a listener for it.
+// addRateLimit makes the rate limit service, if there is a listener for it. The store, the
+// observers and the admission are the service's, so that one overload and one event serve all
+// protocols.
 func (s *service) addRateLimit(registerer prometheus.Registerer) error {
 	if s.config.GRPCListen == "" {
 		return nil
@@ -69,7 +74,8 @@ func (s *service) addRateLimit(registerer prometheus.Registerer) error {
 // RateLimit is Envoy's rate limit service, which is given its domains; nil without a gRPC listener.
 func (s *Server) RateLimit() *rls.Service { return s.service.rateLimit }
 
-// enterRPC waits until the work of a request may begin.
+// enterRPC waits until the work of a request may begin. A peer is an Envoy, with all of its
+// clients: fairness is between proxies.
 func (s *service) enterRPC(ctx context.Context, cost int64) (leave func(), err error) {
 	work, err := s.admission.enter(ctx, cost, func() string {
 		if p, ok := rpcpeer.FromContext(ctx); ok {
@@ -135,7 +141,8 @@ type grpcServer struct {
 	health *rpcHealth
 }
 
-// Shutdown implements [connServer].
+// Shutdown implements [connServer]. Watchers of the health are ended first, since GracefulStop
+// would wait for them.
 func (s grpcServer) Shutdown(ctx context.Context) error {
 	s.health.tell(ctx)
 	close(s.health.ended)
@@ -162,7 +169,8 @@ var rateLimitDesc = grpc.ServiceDesc{
 	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
 }
 
-// shouldRateLimit answers a call whose message has arrived.
+// shouldRateLimit answers a call whose message has arrived. A message that is none is answered as
+// the reference service answers it, INVALID_ARGUMENT, and counted.
 func shouldRateLimit(
 	to any, ctx context.Context, decode func(any) error, //nolint:revive // as grpc.MethodDesc has it
 	_ grpc.UnaryServerInterceptor,
@@ -255,7 +263,9 @@ func (c grpcConn) Close() error {
 	return c.trackedConn.Close()
 }
 
-// withClientName has a handshake ask for a name in the client's certificate, "" for any.
+// withClientName has a handshake ask for a name in the client's certificate, "" for any. The chain
+// was verified by the authorities before; the name tells the proxies from others with certificates
+// of the same authority.
 func withClientName(config *tls.Config, name string) *tls.Config {
 	if name == "" {
 		return config
@@ -278,6 +288,8 @@ func withClientName(config *tls.Config, name string) *tls.Config {
 	return config
 }
 
+// hasName reports whether a certificate is for a host, an address or a URI, which may be a SPIFFE
+// ID.
 func hasName(certificate *x509.Certificate, name string) bool {
 	return certificate.VerifyHostname(name) == nil || slices.Contains(certificate.DNSNames, name) ||
 		slices.ContainsFunc(certificate.URIs, func(uri *url.URL) bool { return uri.String() == name })
@@ -290,13 +302,15 @@ type rpcHealth struct {
 	service *service
 }
 
+// newHealth makes a health service that knows its first answer.
 func (s *service) newHealth() *rpcHealth {
 	h := &rpcHealth{Server: health.NewServer(), ended: make(chan struct{}), service: s}
 	h.tell(context.Background())
 	return h
 }
 
-// tell says whether the service is ready.
+// tell says whether the service is ready. The names are "", the reference service's and the
+// service's full name, as health checkers are configured with any of them.
 func (h *rpcHealth) tell(ctx context.Context) {
 	status := healthpb.HealthCheckResponse_SERVING
 	if !h.service.ready(ctx) {
@@ -373,6 +387,7 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// parseRateLimitRequest reads a request by the rules of protobuf's JSON.
 func parseRateLimitRequest(text []byte) (*pb.RateLimitRequest, error) {
 	request := &pb.RateLimitRequest{}
 	if err := protojson.Unmarshal(text, request); err != nil {

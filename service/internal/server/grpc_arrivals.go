@@ -21,13 +21,21 @@ const (
 	grpcWatches = 256
 )
 
-// arrivals bounds how many calls of gRPC wait for their messages, and how long, which grpc-go does not. Those who watch
-// the health service ask once and wait; there may only be so many.
+// arrivals bounds how many calls of gRPC wait for their messages, and how long, which grpc-go does
+// not. Those who watch the health service ask once and wait; there may only be so many. A call
+// without a message costs memory for as long as its client likes. Beyond grpcAwaited calls a
+// connection may have its share only:
+//
+//	awaited of the connection < grpcAwaited / (1 + connections)
+//
+// It is safe for concurrent use.
 type arrivals struct {
-	most        time.Duration
-	connections func() int   // how many there are
-	awaited     atomic.Int64 // calls that wait now
-	watches     atomic.Int64
+	// most is how long a message may take after its header fields.
+	most time.Duration
+	// connections is how many there are.
+	connections func() int
+	awaited atomic.Int64 // calls that wait now
+	watches atomic.Int64
 }
 
 // An rpcAddr is the address at the other end of a connection of gRPC, by which its calls find the connection.
@@ -39,9 +47,11 @@ type rpcAddr struct {
 
 // A call is one whose message is awaited.
 type call struct {
-	ctx      context.Context //nolint:containedctx // its own, of any length
-	stop     context.CancelFunc
-	first    func() bool // whether the message came before the end
+	ctx  context.Context //nolint:containedctx // its own, of any length
+	stop context.CancelFunc
+	// first reports whether the message came before the end; it is context.AfterFunc's stop, so
+	// exactly one of arrived and the end counts the call down.
+	first    func() bool
 	arrivals *arrivals
 	from     *rpcAddr
 }

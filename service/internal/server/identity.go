@@ -44,8 +44,9 @@ func (i Identity) canonical() Identity {
 	return i
 }
 
-// Validate reports everything that is wrong with the identity, joined. The parameters carry the names of
-// the configuration file.
+// Validate reports everything that is wrong with the identity, joined. The parameters carry the
+// names of the configuration file. No field may hold two things, or one proxy's setting would
+// answer for both.
 func (i Identity) Validate() error {
 	var faults []error
 	add := func(param string, value any, allowed string) {
@@ -88,7 +89,8 @@ func (i Identity) Validate() error {
 	return prefix.Join(faults...)
 }
 
-// read takes from the header who asks. An empty field is as good as none.
+// read takes from the header who asks. An empty field is as good as none. A field that stands twice
+// is an error: a proxy that adds to what a client sent would let the client choose.
 func (i *Identity) read(e *evaluation, header http.Header) (err error) {
 	if e.request.User, err = single(header, i.User); err != nil {
 		return err

@@ -25,7 +25,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// observeCheck tells of a check without rules. The event is the caller's, to be used again.
+// observeCheck tells of a check without rules. The event is the caller's, to be used again. It is
+// called before the answer is written, by the same goroutine.
 func (s *service) observeCheck(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -55,7 +56,7 @@ func (s *service) observeVerdict(
 	e.verdict.Tell(ctx, &e.event, s.observe)
 }
 
-// observe tells all observers of an event.
+// observe tells all observers of an event. The order is that of the configuration, after metrics.
 func (s *service) observe(ctx context.Context, e *stint.Event) {
 	for _, observe := range s.observers {
 		observe(ctx, e)
@@ -79,8 +80,9 @@ func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
 	s.config.Activity.RulesChanged(s.revisionOf(set), strings.Join(words, "; "))
 }
 
-// revisionOf is the number of the rules' revision if they come from a store of revisions. Else it is the beginning of
-// their SHA-256, so that processes with the same rules have the same, wherever they have them from.
+// revisionOf is the number of the rules' revision if they come from a store of revisions. Else it
+// is the beginning of their SHA-256, so that processes with the same rules have the same, wherever
+// they have them from. 4 bytes of it are enough for people to compare.
 func (s *service) revisionOf(set *rules.Set) string {
 	if s.config.Manager != nil {
 		if number := s.config.Manager.InForce(); number > 0 {
@@ -105,7 +107,8 @@ const (
 // events counts what clients do wrong and what operators must know, and bounds the lines of the log about it: anybody
 // can cause as many events as they like.
 type events struct {
-	refused   map[string]prometheus.Counter // by outcome
+	refused map[string]prometheus.Counter // by outcome
+	// untrusted counts requests whose forwarded header was ignored.
 	untrusted prometheus.Counter
 
 	forwardHeaders []string // those in which a proxy names the client, as http.Header keeps them
@@ -113,6 +116,8 @@ type events struct {
 	tokenLines, overloadLines, untrustedLines, algorithmLines, handshakeLines *logsampler.Sampler
 }
 
+// newEvents makes the counters and samplers. headers are those in which proxies name clients; none
+// stands for the default.
 func newEvents(registry prometheus.Registerer, headers []string) (*events, error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_api_refused_total",
@@ -226,9 +231,12 @@ func (s *service) noteOverload(asked string, err error) {
 	)
 }
 
+// requestIDField is canonical, as http.Header keeps it.
 const requestIDField = "X-Request-Id"
 
 // requestIDs gives requests their IDs. It is safe for concurrent use; make it with newRequestIDs.
+// An ID is made of the process's part and a number in base 36, so that IDs of two processes never
+// meet but by a chance of 2^-65.
 type requestIDs struct {
 	process string // begins those that are made here
 	last    atomic.Uint64
@@ -250,8 +258,9 @@ func newRequestIDs() *requestIDs {
 	return ids
 }
 
-// of is the ID that a request came with, in X-Request-ID or as the trace of traceparent, else one of its own, as a
-// header's lines.
+// of is the ID that a request came with, in X-Request-ID or as the trace of traceparent, else one
+// of its own, as a header's lines. An ID of the client's is kept if it is printable and not too
+// long, as it goes into logs.
 func (ids *requestIDs) of(header http.Header) []string {
 	lines := header[requestIDField]
 	if len(lines) > 0 || len(header["Traceparent"]) > 0 {
@@ -272,6 +281,7 @@ func (ids *requestIDs) of(header http.Header) []string {
 	}
 }
 
+// make makes the next idsAtOnce IDs as parts of one text: one allocation for all.
 func (ids *requestIDs) make() *madeIDs {
 	var text []byte
 	var ends [idsAtOnce]int

@@ -1,11 +1,31 @@
-// Package server is the rate limiter as a service: the REST API, its metrics and
-// its health, over HTTP.
+// Package server is the rate limiter as a service: the REST API, Envoy's rate limit service over
+// gRPC, the Redis protocol, metrics and health, and the admin listener.
 //
 //	config := server.DefaultConfig()
 //	config.Store = memstore.New(memstore.Config{})
 //	s, err := server.New(config)
 //	...
 //	err = s.Run(ctx) // until ctx is done and the requests in flight have ended
+//
+// A [Server] is made of a [Config], which has the store and everything else that decides: the
+// package opens no store and reads no file but certificates. Its parts:
+//
+//   - service.go routes requests of the REST API to endpoints: check.go and hold.go (a key and a
+//     limit), evaluate.go and forward.go (rules), state.go (reset, settle, remaining), health.go,
+//     scrapes.go
+//   - request.go reads queries and bodies; package api has what is answered, package problem the
+//     errors
+//   - admission.go, bodies.go and the connection limiter bound what clients can make the process do
+//   - grpc.go and resp.go put the listeners of other protocols around the packages rls and resp
+//   - admin.go is the admin listener; the packages rulesapi, dashboard and activity answer for it
+//   - observe.go makes one event of each decision, for everybody who wants to know
+//
+// A request's way: connection limiter, admission (its turn), reading, authority (may it name a
+// key), the store or the rules, observers, answer. The work under way ends before the answer is
+// written, since a client may read it slowly.
+//
+// Everything exported is safe for concurrent use. Rules and limits are swapped whole: a request is
+// decided by those that it began with.
 package server
 
 import (
@@ -26,18 +46,21 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// collectorFloor is the heap that the garbage collector reckons with at the least.
+// collectorFloor is the heap that the garbage collector reckons with at the least. With less, a
+// service that answers much and keeps little collects many times a second.
 const collectorFloor = 32 << 20
 
 // A Server is the service as a value: made by [New], run by [Server.Run].
 type Server struct {
-	config    Config
-	service   *service
-	listen    func(ctx context.Context, param, address string) (net.Listener, error) // replaced by tests
-	dropNew   func(socket syscall.Conn) error                                        // replaced by tests
+	config  Config
+	service *service
+	// listen and dropNew are replaced by tests.
+	listen    func(ctx context.Context, param, address string) (net.Listener, error)
+	dropNew   func(socket syscall.Conn) error
 	started   atomic.Bool
 	listening chan struct{}
-	addr      net.Addr // set before listening is closed
+	// The addresses are set before listening is closed, and not changed afterwards.
+	addr      net.Addr
 	grpcAddr  net.Addr
 	respAddr  net.Addr
 	adminAddr net.Addr
@@ -110,6 +133,8 @@ func (s *Server) RESPAddr() net.Addr { return s.known(&s.respAddr) }
 // and when there is none.
 func (s *Server) AdminAddr() net.Addr { return s.known(&s.adminAddr) }
 
+// known is an address once there is one. The closing of listening orders the write of it before the
+// read.
 func (s *Server) known(addr *net.Addr) net.Addr {
 	select {
 	case <-s.listening:
@@ -155,6 +180,9 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // serve serves until ctx is done or a listener fails, then drains.
+//
+// The servers of all listeners end together: when one fails, the others drain, since a service
+// without one of its listeners should be restarted.
 func (s *Server) serve(ctx context.Context, listeners []*openListener) error {
 	ended := make(chan error, len(listeners))
 	for _, f := range listeners {
@@ -231,8 +259,13 @@ func (s *Server) warnOfCallers(service string, addr net.Addr) {
 	s.config.Logger.Warn(warning, "service", service, "addr", addr.String())
 }
 
-// drain stops the servers. It waits for load balancers, and for the next requests of connections that are
-// kept alive, only when the servers are still fine.
+// drain stops the servers. It waits for load balancers, and for the next requests of connections
+// that are kept alive, only when the servers are still fine. In order:
+//
+//  1. answers end their connections, and the health says not ready, for DrainDelay;
+//  2. the listeners are closed, once what the kernel has accepted for them is accepted;
+//  3. idle connections are kept for one more request, for DrainKeepAlive;
+//  4. what is left is shut down, and cut off when DrainTimeout is over.
 func (s *Server) drain(listeners []*openListener, wait bool) error {
 	s.service.draining.Store(true) // from now on answers end their connections
 	if wait && s.config.DrainDelay > 0 {
@@ -316,7 +349,8 @@ func (s *Server) awaitKept(ctx context.Context, listeners []*openListener) {
 // drainGap is the time between two counts of the connections that are left.
 const drainGap = 10 * time.Millisecond
 
-// isLoopback reports whether the address is reached from this machine only.
+// isLoopback reports whether the address is reached from this machine only. A socket of the file
+// system is not: who may use it is a matter of permissions, and gRPC's alone.
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

@@ -35,7 +35,8 @@ var (
 	noStore  = []string{"no-store"}
 )
 
-// A service is the handler of the REST API, metrics and health.
+// A service is the handler of the REST API, metrics and health. Fields are set by newService and
+// not changed, but for what is atomic or a pool. It is safe for concurrent use.
 type service struct {
 	config    *Config
 	targets   atomic.Pointer[targets]
@@ -43,14 +44,19 @@ type service struct {
 	admission *admission
 	clients   *clientip.Resolver
 	rules     *enforce.Limiter
-	swapping  sync.Mutex // held while rules are swapped
-	metrics   *promlimit.Metrics
-	observers []stint.Observer // those of the configuration, and the service's own
+	// swapping is held while rules are swapped, so that metrics, warnings and the limiter see the same
+	// order.
+	swapping sync.Mutex
+	metrics  *promlimit.Metrics
+	// observers are those of the configuration, and the service's own: metrics first.
+	observers []stint.Observer
 	registry  *prometheus.Registry
 	scrapes   *scrapes
 	logger    *slog.Logger
 	draining  atomic.Bool
-	scratches sync.Pool // of *scratch
+	// The pools have *scratch and *evaluation, what one request needs for a moment: a check allocates
+	// next to nothing.
+	scratches sync.Pool
 
 	requestIDs *requestIDs
 
@@ -73,12 +79,15 @@ func (s *service) readRequest(text string) (*rules.Request, error) {
 
 // A scratch is what answering one check needs for a moment.
 type scratch struct {
+	// each has an outcome for each limit, if the answer needs them.
 	each  []stint.Outcome
 	event stint.Event
 	body  []byte
 	api.CheckResponse
 }
 
+// newService makes the parts in the order of what they need. Metrics that can't be registered, such
+// as under a label that is one of their own, are faults of the configuration.
 func newService(config *Config) (*service, error) {
 	ts, err := newTargets(config, config.Limits)
 	if err != nil {
@@ -177,6 +186,7 @@ func newService(config *Config) (*service, error) {
 	return s, nil
 }
 
+// register registers several collectors, or reports the first that can't be.
 func register(registry prometheus.Registerer, collectors ...prometheus.Collector) error {
 	for _, collector := range collectors {
 		if err := registry.Register(collector); err != nil {
@@ -186,7 +196,9 @@ func register(registry prometheus.Registerer, collectors ...prometheus.Collector
 	return nil
 }
 
-// ServeHTTP routes by the path, and answers a panic as a mistake of the server.
+// ServeHTTP routes by the path, and answers a panic as a mistake of the server. An endpoint returns
+// an error as long as it has written nothing; the error becomes a problem document here, in one
+// place.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
 	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
@@ -217,6 +229,8 @@ func boundBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	}
 }
 
+// recover answers 500 for a panic, and logs it with its stack: one request's mistake is not to end
+// the others. Header fields that the endpoint had set are taken back.
 func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
@@ -236,7 +250,8 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 	problem.Write(w, errors.New("a panic"))
 }
 
-// An endpoint answers the requests to one path.
+// An endpoint answers the requests to one path. Other methods are answered 405 with Allow (RFC
+// 9110, section 15.5.6).
 type endpoint struct {
 	methods []string
 	serve   func(*service, http.ResponseWriter, *http.Request) error
@@ -245,7 +260,7 @@ type endpoint struct {
 // readMethods are the methods of endpoints that change nothing.
 var readMethods = []string{"GET", "HEAD"}
 
-// endpoints are those of the paths.
+// endpoints are those of the paths. Paths are matched whole; none has a parameter in it.
 var endpoints = map[string]endpoint{
 	api.PathCheck:        {[]string{"GET", "POST"}, (*service).checkOne},
 	api.PathReset:        {[]string{"DELETE"}, (*service).reset},
@@ -265,6 +280,8 @@ var endpoints = map[string]endpoint{
 	api.PathOpenAPI:      {readMethods, (*service).describeAPI},
 }
 
+// route finds the endpoint of the path. Those of the rate limit service are there with its listener
+// only.
 func (s *service) route(w http.ResponseWriter, r *http.Request) error {
 	e, known := endpoints[r.URL.Path]
 	if !known && s.rateLimit != nil {

@@ -31,7 +31,10 @@ import (
 // pathSimulate is where the dashboard has candidates simulated.
 const pathSimulate = "/api/v1/simulate"
 
-// Bounds of a simulation on the admin listener.
+// Bounds of a simulation on the admin listener. The service goes on deciding meanwhile, so a
+// simulation may have a minute, one at a time, and memory that a process with a small limit can
+// spare. What is bounded by counts is bounded before it is allocated; the heap as a whole is looked
+// at every 256 requests.
 const (
 	maxSimulatedEvents  = 5_000_000
 	maxSimulatedClients = 200_000
@@ -47,16 +50,24 @@ const (
 
 // A simulator simulates candidates, one request at a time.
 type simulator struct {
-	busy    chan struct{}
-	most    int             // events
-	heap    func() uint64   // heapBytes
-	before  uint64          // what heap was when the simulation began
-	checked uint64          // what it was after the last collection that proceed asked for
-	stop    context.Context // done when the process is to stop
-	rules   func() *rules.Set
-	recent  *activity.Recorder // nil: nothing is known
+	// busy has room for one: who is in it simulates.
+	busy chan struct{}
+	// most is how many events a simulation may have.
+	most int
+	// heap is heapBytes, replaced by tests.
+	heap func() uint64 // heapBytes
+	// before is what heap was when the simulation began.
+	before uint64
+	// checked is what it was after the last collection that proceed asked for.
+	checked uint64
+	// stop is done when the process is to stop.
+	stop  context.Context
+	rules func() *rules.Set
+	// recent is nil if nothing is known of recent traffic.
+	recent  *activity.Recorder
 	options rules.Options
-	deny    bool // rules_default
+	// deny is rules_default.
+	deny bool
 }
 
 // A simulationRequest says what is simulated, on what.
@@ -105,7 +116,9 @@ type simulationAnswer struct {
 	Suggestions []suggestion `json:"suggestions,omitempty"`
 }
 
-// serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the log.
+// serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the
+// log. The parts are read in order: the request, then the log, which is read as a stream unless
+// suggestions need it several times.
 func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
 	select {
@@ -176,6 +189,8 @@ func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http
 	return problem.Answer(w, r, http.StatusOK, answer)
 }
 
+// readSimulation reads the part with the request. An unknown member is a fault, as a misspelled
+// bound would be left out in silence.
 func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	part, err := parts.NextPart()
 	if err != nil || part.FormName() != "request" {
@@ -198,7 +213,8 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	return request, nil
 }
 
-// candidates are those of a request.
+// candidates are those of a request. Each of a budget's algorithms is one. Names are those that the
+// report shows.
 func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate, error) {
 	var candidates []simulate.Candidate
 	if request.Budget != "" {
@@ -257,8 +273,9 @@ func (s *simulator) within(ctx context.Context, source simulate.Source) simulate
 	}
 }
 
-// proceed ends a simulation whose time is over, or that takes the memory of the process. It lets others have the
-// processor.
+// proceed ends a simulation whose time is over, or that takes the memory of the process. It lets
+// others have the processor. A collection is asked for only when the heap has grown by
+// maxUnchecked, as it costs the service's own requests processor time.
 func (s *simulator) proceed(ctx context.Context) error {
 	runtime.Gosched()
 	if err := ctx.Err(); err != nil {
@@ -450,7 +467,9 @@ type suggestion struct {
 	*simulate.Suggestion
 }
 
-// suggest adds to an answer what suits the clients of rules, with notes about what could not be found.
+// suggest adds to an answer what suits the clients of rules, with notes about what could not be
+// found. A search replays the traffic again and again, so the rules with the most requests come
+// first, and time decides how many are looked at.
 func (s *simulator) suggest(
 	ctx context.Context,
 	request *suggestionRequest,
