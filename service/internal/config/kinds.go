@@ -17,20 +17,20 @@ import (
 // kinds are what settings may be besides what package document knows.
 var kinds = document.Kinds{
 	"address": text("HOST:PORT with a port from 0 to 65535", isAddress),
-	"grpc-address": text("HOST:PORT with a port from 0 to 65535, or unix: and the path of a socket", func(
-		text string,
-	) bool {
-		path, local := strings.CutPrefix(text, "unix:")
-		return local && path != "" || isAddress(text)
-	}),
+	"grpc-address": text(
+		"HOST:PORT with a port from 0 to 65535, or unix: and the path of a socket",
+		func(text string) bool {
+			path, local := strings.CutPrefix(text, "unix:")
+			return local && path != "" || isAddress(text)
+		},
+	),
 	"accounting": text("atomic or reference", func(text string) bool {
 		return text == string(domains.Atomic) || text == string(domains.Reference)
 	}),
-	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(
-		text string,
-	) bool {
-		return text == memoryURL || isURL(text, redisSchemes)
-	}),
+	"store-url": text(
+		"memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "),
+		func(text string) bool { return text == memoryURL || isURL(text, redisSchemes) },
+	),
 	"webhook": text("the URL of a webhook, by http:// or https://", func(text string) bool {
 		target, err := url.Parse(text)
 		return text == "" || err == nil && (target.Scheme == "http" || target.Scheme == "https") && target.Host != ""

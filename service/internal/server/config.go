@@ -236,8 +236,8 @@ type Config struct {
 	MaxConnectionsPerPeer int
 	// MaxOperations bounds the operations that are read, decided and answered at once. What comes on
 	// top waits for its turn, up to 100 ms, which are fair between clients; then it is answered 503.
-	// Default: 0, which is 1024 for each processor. It bounds what a moment of overload costs: about
-	// as much work as the processors can do within admissionWait.
+	// Default: 0, which is 1024 for each processor. It bounds the
+	// memory that a moment of overload costs, and how long what is decided takes.
 	MaxOperations int
 	// MetricsAge is how old the metrics may be that are served: they are gathered once in that time,
 	// for all who ask. Default: 0, which is one second; less than 0: gathered for each request. It

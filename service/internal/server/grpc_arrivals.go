@@ -34,8 +34,8 @@ type arrivals struct {
 	most time.Duration
 	// connections is how many there are.
 	connections func() int
-	awaited atomic.Int64 // calls that wait now
-	watches atomic.Int64
+	awaited     atomic.Int64 // calls that wait now
+	watches     atomic.Int64
 }
 
 // An rpcAddr is the address at the other end of a connection of gRPC, by which its calls find the connection.

@@ -10,16 +10,23 @@ import (
 
 // A command is one that clients may send.
 type command struct {
-	name        string
-	least, most int  // arguments, its name included; most is below 0 for any number
-	free        bool // whether it needs no token
-	keyed, asks bool // whether it is for those who may name keys, or ask at all
-	atOnce      bool // whether MULTI does not queue it
-	batched     bool // whether it is decided with those beside it
-	run         func(c *conn, args [][]byte)
+	name string
+	// least and most are how many arguments there are, the name included; most is below 0 for any
+	// number.
+	least, most int
+	// free needs no token, as what shows one.
+	free bool
+	// keyed is for those who may name keys, asks for those who may ask at all.
+	keyed, asks bool
+	// atOnce is not queued by MULTI.
+	atOnce bool
+	// batched is decided with those beside it.
+	batched bool
+	run     func(c *conn, args [][]byte)
 }
 
-// table is the commands by their names.
+// table is the commands by their names. What Redis has and is not here is an unknown command, as of
+// a Redis that is older.
 func (s *Server) table() map[string]*command {
 	named := map[string]*command{}
 	for _, d := range []command{
@@ -41,9 +48,7 @@ func (s *Server) table() map[string]*command {
 		{name: "COMMAND", least: 1, most: -1, run: (*conn).describe},
 		{name: "CONFIG", least: 2, most: -1, run: (*conn).config},
 		{name: "INFO", least: 1, most: -1, run: (*conn).info},
-		{name: "CLUSTER", least: 2, most: -1, run: func(c *conn,
-			_ [][]byte,
-		) {
+		{name: "CLUSTER", least: 2, most: -1, run: func(c *conn, _ [][]byte) {
 			c.fail("ERR", "This instance has cluster support disabled")
 		}},
 		{name: "HELLO", least: 1, most: 7, free: true, run: (*conn).hello},
@@ -65,7 +70,7 @@ func (s *Server) table() map[string]*command {
 	return named
 }
 
-// find finds a command by its name in any case.
+// find finds a command by its name in any case. It allocates nothing.
 func (s *Server) find(name []byte) *command {
 	var upper [16]byte
 	if len(name) > len(upper) {
@@ -83,7 +88,8 @@ func (s *Server) find(name []byte) *command {
 // is reports whether a word is a name, in any case.
 func is(word []byte, name string) bool { return strings.EqualFold(text(word), name) }
 
-// do carries out a command, which came as some text, or queues it.
+// do carries out a command, which came as some text, or queues it. The checks come in Redis's
+// order: known, token, arguments, rights, MULTI.
 func (c *conn) do(args [][]byte, came []byte) {
 	c.done++
 	cmd := c.command
@@ -92,6 +98,8 @@ func (c *conn) do(args [][]byte, came []byte) {
 		c.command = cmd
 	}
 	switch {
+	// This is the protection of Redis itself from cross-protocol requests (POST and Host: as
+	// commands).
 	case cmd == nil && came[0] != '*':
 		// What is no array may be the head of a request of HTTP, which a page in a browser can have sent here.
 		c.refuse("ERR", fmt.Sprintf("unknown command '%.32s', in a line that is no array; the connection is closed", args[0]))
@@ -124,12 +132,14 @@ func (c *conn) refuse(code, why string) {
 	c.fail(code, why)
 }
 
+// mayNot refuses a command that the client has no right to.
 func (c *conn) mayNot(why error) {
 	c.decide()
 	c.broken()
 	c.explain(why)
 }
 
+// broken makes EXEC refuse what was queued.
 func (c *conn) broken() {
 	if c.queue != nil {
 		c.queue.broken = true
@@ -149,6 +159,7 @@ func unknown(args [][]byte) string {
 	return said.String()
 }
 
+// ping answers PING [text].
 func (c *conn) ping(args [][]byte) {
 	if len(args) == 2 {
 		c.bulk(text(args[1]))
@@ -157,6 +168,7 @@ func (c *conn) ping(args [][]byte) {
 	c.simple("PONG")
 }
 
+// selectDB answers SELECT: there is one database.
 func (c *conn) selectDB(args [][]byte) {
 	if text(args[1]) != "0" {
 		c.fail("ERR", "DB index is out of range")
@@ -193,6 +205,7 @@ func (c *conn) noSub(sub []byte, allowed string) {
 	c.fail("ERR", fmt.Sprintf("unknown subcommand or wrong number of arguments for '%.32s'; allowed: %s", sub, allowed))
 }
 
+// setName is checked as Redis does it, since names stand in lists with spaces between.
 func (c *conn) setName(name []byte) {
 	if len(name) > 64 || slices.ContainsFunc(name, func(b byte) bool { return b < '!' || b > '~' }) {
 		c.fail("ERR", "Client names cannot contain spaces, newlines or special characters, and have at most 64 bytes.")
@@ -221,6 +234,8 @@ func (c *conn) describe(args [][]byte) {
 	}
 }
 
+// describeAll answers COMMAND and COMMAND INFO: name, arity (negative if there may be more), flags,
+// and the places of the first and the last key and the step between.
 func (c *conn) describeAll(args [][]byte) {
 	var names [][]byte
 	if len(args) > 2 {
@@ -255,11 +270,13 @@ func (c *conn) describeAll(args [][]byte) {
 	}
 }
 
-// settings are those that programs ask for before they begin.
+// settings are those that programs ask for before they begin. They say that there is no bound, no
+// snapshot and no file.
 var settings = []struct{ name, value string }{
 	{"appendonly", "no"}, {"databases", "1"}, {"maxmemory", "0"}, {"save", ""}, {"timeout", "0"},
 }
 
+// config answers CONFIG GET with the settings that match any of the patterns.
 func (c *conn) config(args [][]byte) {
 	if !is(args[1], "GET") || len(args) < 3 {
 		c.noSub(args[1], "GET")
@@ -285,7 +302,8 @@ func (c *conn) config(args [][]byte) {
 	}
 }
 
-// speaks is the version of Redis whose first words are answered.
+// speaks is the version of Redis whose first words are answered. Clients choose by it what they
+// send; this one has the first words of Redis 7.
 const speaks = "7.2.0"
 
 // info tells what programs ask for, and what redis-cli --stat shows. The commands of what has just come are not among
@@ -304,7 +322,8 @@ func (c *conn) info([][]byte) {
 			clients, s.evaluating.Load(), s.config.Memory(), s.last.Load(), s.done.Load()))
 }
 
-// hello is HELLO [2|3 [AUTH user token] [SETNAME name]].
+// hello is HELLO [2|3 [AUTH user token] [SETNAME name]]. It changes nothing if any part of it is
+// wrong.
 func (c *conn) hello(args [][]byte) {
 	three := c.three
 	if len(args) > 1 {
@@ -371,7 +390,8 @@ func (c *conn) auth(args [][]byte) {
 	}
 }
 
-// maxGuesses is how many tokens a connection may try that are not known.
+// maxGuesses is how many tokens a connection may try that are not known. A program that guesses has
+// to connect anew, which the limits of connections slow down.
 const maxGuesses = 8
 
 // authenticate takes a token. Where none is needed, any user is let in with any, as the default user of Redis is.
@@ -391,6 +411,7 @@ func (c *conn) authenticate(token []byte) bool {
 	return true
 }
 
+// reset answers RESET: the connection is as new, without a token.
 func (c *conn) reset([][]byte) {
 	c.discard()
 	c.name, c.three = "", false
@@ -398,6 +419,7 @@ func (c *conn) reset([][]byte) {
 	c.simple("RESET")
 }
 
+// quit answers QUIT, and ends the connection.
 func (c *conn) quit([][]byte) {
 	c.ok()
 	c.ending = true

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/api"
 )
 
+// What is silent takes smallBuffer bytes and a goroutine.
 const (
 	smallBuffer = 1 << 10 // of a connection that is silent
 	fullReply   = 16 << 10
@@ -28,7 +29,8 @@ const (
 	lingering = 500 * time.Millisecond
 )
 
-// A conn is a connection: what has come of it, what is to be decided, and what is to be sent.
+// A conn is a connection: what has come of it, what is to be decided, and what is to be sent. Its
+// fields are of the connection's own goroutine, but for box and idle.
 type conn struct {
 	net.Conn
 	reply
@@ -41,22 +43,32 @@ type conn struct {
 
 	token           string
 	refused, unable error // why it may not name keys, and not ask at all
-	guesses         int   // of tokens
+	// guesses counts tokens that were not known.
+	guesses int
 
-	raw  syscall.RawConn // nil: another goroutine writes
-	box  outbox
-	idle atomic.Bool // whether nothing of a command has come
+	// raw lets the goroutine that decides write what the kernel takes at once; nil: another goroutine
+	// writes everything.
+	raw syscall.RawConn
+	box outbox
+	// idle is whether nothing of a command has come, which net/http's states call so, too.
+	idle atomic.Bool
 
-	in         []byte
-	begin, end int // of what has not been carried out
-	scant      int // reads in a row that needed little of it
-	args       [][]byte
-	batch      *batch
-	command    *command  // the last one
-	throttle   *throttle // the last one
-	done       int64     // commands that the server has not counted yet
-	ending     bool      // with the answers so far
-	queue      *queue    // of MULTI
+	in []byte
+	// in[begin:end] has not been carried out yet.
+	begin, end int
+	// scant counts reads in a row that needed little of the buffer.
+	scant int
+	args  [][]byte
+	batch *batch
+	// command and throttle are the last ones: a client mostly repeats itself.
+	command  *command
+	throttle *throttle // the last one
+	// done counts commands that the server has not counted yet.
+	done int64
+	// ending ends the connection with the answers so far.
+	ending bool
+	// queue is what came since MULTI, nil without it.
+	queue *queue
 }
 
 // A batch is what is to be decided.
@@ -68,21 +80,25 @@ type batch struct {
 	response api.CheckResponse
 }
 
-// A pending operation is answered by a function.
+// A pending operation is answered by a function. answer is called with the decision, in the order
+// of the commands.
 type pending struct {
 	claim  stint.Claim
 	target Target
 	answer func(c *conn, p *pending, d *stint.Decision)
 	hold   *stint.HoldOp
-	policy string // the name of the target, where it is remembered
+	// policy is the name of the target, where it is remembered (holds).
+	policy string
 	verb   stint.Verb
 }
 
 // takes reports whether it is a take of one policy, with nothing else.
 func (p *pending) takes() bool { return p.verb == stint.Take && p.hold == nil && p.claim.Keep == 0 }
 
+// op is the operation for the store.
 func (p *pending) op() stint.Op { return stint.Op{Verb: p.verb, Claim: p.claim, Hold: p.hold} }
 
+// newConn makes a connection that has shown no token.
 func (s *Server) newConn(nc net.Conn) *conn {
 	c := &conn{
 		Conn: nc, server: s, address: nc.RemoteAddr().String(), number: s.last.Add(1), in: make([]byte, smallBuffer),
@@ -115,7 +131,8 @@ func (c *conn) close() {
 	_ = c.Close() // nobody is left to hear of it
 }
 
-// serve answers until the client or the server ends the connection.
+// serve answers until the client or the server ends the connection. The order of its steps per
+// read: take over what came, answer all of it, make room, yield if the buffer was full.
 func (c *conn) serve() {
 	if secure, ok := c.Conn.(interface {
 		HandshakeContext(ctx context.Context) error
@@ -152,9 +169,12 @@ func (c *conn) rest() {
 	}
 }
 
-// makeRoom moves what is left to the front, after n bytes have come. There is more room for a command
-// that does not fit, and for a client that sends much at once, and little for one that does no more. It
-// reports false if there is no memory.
+// makeRoom moves what is left to the front, after n bytes have come. There is more room for a
+// command that does not fit, and for a client that sends much at once, and little for one that does
+// no more. It reports false if there is no memory. The buffer's sizes, of a client that needs them:
+//
+//	smallBuffer -> 4x ... -> commonCommand -> 4x ... -> most()
+//	back to smallBuffer after manyScant reads that needed little
 func (c *conn) makeRoom(n int) bool {
 	left, size := c.in[c.begin:c.end], len(c.in)
 	c.scant++
@@ -188,6 +208,7 @@ func (c *conn) most() int {
 }
 
 // resize gets a buffer of a size. What is beyond the usual is of all connections' memory.
+// Invariant: budget.used >= sum over connections of max(0, len(in) - commonCommand).
 func (c *conn) resize(size int) bool {
 	if more := max(size-commonCommand, 0) - max(len(c.in)-commonCommand, 0); more > 0 && !c.server.budget.take(more) {
 		return false
@@ -198,7 +219,9 @@ func (c *conn) resize(size int) bool {
 	return true
 }
 
-// answerAll carries out the commands that have come, and sends the answers. It reports whether the connection goes on.
+// answerAll carries out the commands that have come, and sends the answers. It reports whether the
+// connection goes on. The batch and the reply's memory come from pools and go back here, so a
+// connection that waits has neither.
 func (c *conn) answerAll() (goOn bool) {
 	if _, n, err := parse(c.in[c.begin:c.end], c.args, c.most()); n == 0 && err == nil {
 		c.begun()
@@ -262,7 +285,8 @@ func (c *conn) carryOut() error {
 	return nil
 }
 
-// goOn makes room for the next command, and reports whether it is to be carried out.
+// goOn makes room for the next command, and reports whether it is to be carried out. A pipeline of
+// any length takes no more memory than one batch and one reply.
 func (c *conn) goOn() bool {
 	if c.batch != nil && len(c.batch.pending) >= batchSize {
 		c.decide()
@@ -275,7 +299,8 @@ func (c *conn) goOn() bool {
 	return !c.ending
 }
 
-// text is an argument as a string. It changes with the connection's memory, so whoever keeps it has to copy it.
+// text is an argument as a string. It changes with the connection's memory, so whoever keeps it has
+// to copy it. The string shares the argument's bytes, which the next read overwrites.
 func text(argument []byte) string {
 	return unsafe.String(unsafe.SliceData(argument), len(argument)) //nolint:gosec // G103: it saves a copy of each key
 }
@@ -315,10 +340,12 @@ func (c *conn) release() {
 	}
 }
 
-// anotherPolicy is what it costs more to decide by another policy than the operation before.
+// anotherPolicy is what it costs more to decide by another policy than the operation before. A
+// batch of one policy is one lookup of everything that a store prepared for it.
 const anotherPolicy = 3
 
-// decide decides what is pending, and answers it.
+// decide decides what is pending, and answers it. The whole batch waits for one turn, with the cost
+// of all of its limits; the time that it waited is not counted as the decision's.
 func (c *conn) decide() {
 	b := c.batch
 	if b == nil || len(b.pending) == 0 {
@@ -355,7 +382,8 @@ func (c *conn) decide() {
 	b.pending = b.pending[:0]
 }
 
-// decideAll decides what is pending: by the store, or, where the store is in the process, the short way.
+// decideAll decides what is pending: by the store, or, where the store is in the process, the short
+// way. A failure of the short way is repeated by the store, whose error has its words.
 func (s *Server) decideAll(ctx context.Context, b *batch, leave func()) {
 	defer leave()
 	short := s.config.Take != nil
@@ -379,6 +407,7 @@ func (s *Server) decideAll(ctx context.Context, b *batch, leave func()) {
 	clear(b.ops)
 }
 
+// undecided answers an operation that came to nothing, and counts it if it was to take.
 func (c *conn) undecided(p *pending, err error) {
 	if p.verb == stint.Take || p.verb == stint.Reserve {
 		c.server.config.Undecided(p.target, err)
@@ -400,7 +429,8 @@ func (c *conn) observe(ctx context.Context, p *pending, d *stint.Decision, start
 	c.server.config.Observe(ctx, e)
 }
 
-// explain answers with an error.
+// explain answers with an error. The codes are words that clients of Redis know (NOAUTH, NOPERM) or
+// may tell apart.
 func (c *conn) explain(err error) {
 	status, detail := c.server.config.Refused(c.address, err)
 	code := "ERR"

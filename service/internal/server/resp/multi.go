@@ -6,11 +6,13 @@ const maxQueued = 1 << 20
 // A queue is what has come since MULTI. It is carried out at EXEC: each command alone and in order, like any other
 // pipeline, since there is nothing to be undone.
 type queue struct {
-	text   []byte
-	count  int
-	broken bool // a command was not taken up, so EXEC carries out none
+	text  []byte
+	count int
+	// broken is set when a command was not taken up, so that EXEC carries out none.
+	broken bool
 }
 
+// multi answers MULTI.
 func (c *conn) multi([][]byte) {
 	if c.queue != nil {
 		c.refuse("ERR", "MULTI calls can not be nested")
@@ -20,6 +22,8 @@ func (c *conn) multi([][]byte) {
 	c.ok()
 }
 
+// enqueue keeps a command's text for EXEC. It was parsed before, so that a fault shows here and not
+// there.
 func (c *conn) enqueue(came []byte) {
 	q := c.queue
 	if q.broken {
@@ -46,6 +50,8 @@ func (c *conn) discard() bool {
 	return true
 }
 
+// exec answers EXEC with an array of all answers. Other connections' commands may be decided
+// between them, as there is no transaction to be atomic: each is an operation of its own.
 func (c *conn) exec([][]byte) {
 	q := c.queue
 	if q == nil {

@@ -7,7 +7,8 @@ import (
 )
 
 // memory is what all connections may have beyond what each has for itself: commands that are long,
-// commands between MULTI and EXEC, and answers that clients do not take.
+// commands between MULTI and EXEC, and answers that clients do not take. When it is used up, long
+// commands are refused and answers are written before the next command is read.
 const memory = 64 << 20
 
 // A budget is memory that is left.
@@ -22,15 +23,18 @@ func (b *budget) take(n int) bool {
 	return false
 }
 
+// give gives back what was taken.
 func (b *budget) give(n int) { b.used.Add(-int64(n)) }
 
-// An outbox is what a client has not taken yet. It may send much before it reads anything, as it may to
-// a server of Redis: so the connection goes on reading, while another goroutine writes.
+// An outbox is what a client has not taken yet. It may send much before it reads anything, as it
+// may to a server of Redis: so the connection goes on reading, while another goroutine writes. Only
+// text, writing and failed are shared; mu guards them.
 type outbox struct {
 	mu      sync.Mutex
 	emptied sync.Cond
 	text    []byte
-	spare   []byte // what was written last, to be used again
+	// spare is the memory of what was written last, to be used again.
+	spare   []byte
 	writing bool
 	failed  bool
 }
@@ -56,6 +60,7 @@ func (c *conn) send() bool {
 	return ok
 }
 
+// empty reports whether nothing is being written, so that the caller may write itself.
 func (b *outbox) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,6 +111,7 @@ func (c *conn) write() {
 	}
 }
 
+// writeAll writes in pieces, each of which tells that the client still takes something.
 func (c *conn) writeAll(text []byte) bool {
 	for len(text) > 0 {
 		c.server.config.State(c.Conn, http.StateActive)

@@ -18,6 +18,7 @@ const (
 // errProtocol is a connection's last answer: what follows can't be told apart any more.
 var errProtocol = errors.New("Protocol error") //nolint:staticcheck // the text is Redis's
 
+// malformed is the protocol's error with its cause.
 func malformed(format string, values ...any) error {
 	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, values...))
 }
@@ -42,6 +43,8 @@ func parse(text []byte, args [][]byte, most int) (_ [][]byte, length int, err er
 	return args, length, err
 }
 
+// parseArray reads *COUNT and then COUNT times $LENGTH and the bytes. Numbers are bounded before
+// anything is reserved for them.
 func parseArray(text []byte, args [][]byte, most int) (_ [][]byte, length int, err error) {
 	count, at, err := header(text, 0, '*')
 	if at == 0 || err != nil {

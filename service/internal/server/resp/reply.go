@@ -11,12 +11,14 @@ type reply struct {
 	three bool
 }
 
+// line adds a type, a text and the end of the line.
 func (r *reply) line(kind byte, text string) {
 	r.out = append(r.out, kind)
 	r.out = append(r.out, text...)
 	r.out = append(r.out, '\r', '\n')
 }
 
+// number adds a type and a number; most numbers have one digit.
 func (r *reply) number(kind byte, n int64) {
 	if 0 <= n && n < 10 {
 		r.out = append(r.out, kind, byte('0'+n), '\r', '\n')
@@ -31,6 +33,7 @@ func (r *reply) number(kind byte, n int64) {
 func (r *reply) simple(text string) { r.line('+', text) }
 func (r *reply) ok()                { r.simple("OK") }
 
+// integer answers with a number.
 func (r *reply) integer(n int64) { r.number(':', n) }
 
 // array begins an array of n elements.
@@ -45,12 +48,14 @@ func (r *reply) mapping(n int) {
 	r.array(2 * n)
 }
 
+// bulk answers with a text of any bytes.
 func (r *reply) bulk(text string) {
 	r.number('$', int64(len(text)))
 	r.out = append(r.out, text...)
 	r.out = append(r.out, '\r', '\n')
 }
 
+// null answers that there is nothing: in RESP 2 a bulk string of length -1.
 func (r *reply) null() {
 	if r.three {
 		r.out = append(r.out, "_\r\n"...)
@@ -59,6 +64,7 @@ func (r *reply) null() {
 	r.out = append(r.out, "$-1\r\n"...)
 }
 
+// boolean answers with true or false, in RESP 2 as 1 or 0.
 func (r *reply) boolean(b bool) {
 	switch {
 	case r.three && b:

@@ -1,8 +1,17 @@
-// Package resp serves the Redis protocol, so that every client of Redis is one of stint: CL.THROTTLE as redis-cell has
-// it, and STINT.CHECK, STINT.EVALUATE, STINT.RESERVE, STINT.COMMIT and STINT.CANCEL. What a client sends at once is
-// decided as one batch, each command alone and in order, between MULTI and EXEC too.
+// Package resp serves the Redis protocol, so that every client of Redis is one of stint:
+// CL.THROTTLE as redis-cell has it, and STINT.CHECK, STINT.EVALUATE, STINT.RESERVE, STINT.COMMIT
+// and STINT.CANCEL. What a client sends at once is decided as one batch, each command alone and in
+// order, between MULTI and EXEC too.
 //
-// The protocol is that of https://redis.io/docs/latest/develop/reference/protocol-spec/.
+// The protocol is that of https://redis.io/docs/latest/develop/reference/protocol-spec/. parser.go
+// reads it and reply.go writes it; commands.go has the table of commands and the first words of
+// clients; throttle.go and stint.go have the commands that decide; conn.go is a connection,
+// outbox.go what its client has not read yet.
+//
+// A connection has one goroutine, which reads, decides and answers; a second one writes only while
+// the client takes less than it is sent. A client that sends much at once gets batches of up to
+// batchSize operations, and yields to others between them. The package knows nothing of HTTP's
+// service but the functions of its [Config].
 package resp
 
 import (
@@ -24,6 +33,8 @@ import (
 )
 
 // A Target is what a policy's name stands for.
+//
+// It is looked up by each command, so that a policy that changed decides from the next one on.
 type Target interface {
 	Policy() *stint.Policy
 	Rule() string // that an event names
@@ -33,7 +44,8 @@ type Target interface {
 	Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision)
 }
 
-// A Question is a request that rules are asked about.
+// A Question is a request that rules are asked about. All but Details may be changed once Evaluate
+// has returned.
 type Question struct {
 	Address      string // of the client
 	Method, Path string
@@ -42,6 +54,9 @@ type Question struct {
 }
 
 // Config is what a [Server] needs of the service. Each function is safe for concurrent use.
+//
+// KeepKeys, Bind and Raw are what makes a command cheap where state is in this process: no copy of
+// the key, no operation, one system call for the answer.
 type Config struct {
 	// Take takes of a store in this process, which keeps no keys. Default: nil, DecideAll decides everything.
 	Take func(ctx context.Context, policy *stint.Policy, key string, permits int64) (stint.Decision, error)
@@ -52,6 +67,8 @@ type Config struct {
 	// Evaluate decides by rules. It may take as long as rules hold requests.
 	Evaluate func(ctx context.Context, q *Question) (api.EvaluateResponse, error)
 	// Enter waits until so much work of a client at an address may begin. Its context is the work's.
+	//
+	// Its cost is in operations. leave is called once.
 	Enter func(ctx context.Context, address string, cost int64) (begun context.Context, leave func(), err error)
 	// Undecided is told of each check that came to nothing.
 	Undecided func(by Target, err error)
@@ -85,23 +102,27 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// A Server serves connections of a listener. It is safe for concurrent use; make it with [New].
+// A Server serves connections of a listener. It is safe for concurrent use; make it with [New]. A
+// server has memory for all connections together (budget) besides what each has for itself.
 type Server struct {
 	config    Config
 	commands  map[string]*command
 	throttles throttles
 	holds     holds
 	budget    budget
-	batches   sync.Pool    // of *batch
-	replies   sync.Pool    // of *[]byte
-	last      atomic.Int64 // the number of the newest connection
-	closing   atomic.Bool
+	// batches has *batch and replies *[]byte: connections that are silent have neither.
+	batches sync.Pool
+	replies sync.Pool // of *[]byte
+	// last is the number of the newest connection, which is how many there have been.
+	last    atomic.Int64
+	closing atomic.Bool
 
 	done, evaluating atomic.Int64 // commands so far, and connections that wait for an evaluation
 
-	mu      sync.Mutex
-	conns   map[*conn]struct{}
-	serving sync.WaitGroup // the connections
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	// serving counts the connections' goroutines.
+	serving sync.WaitGroup
 }
 
 // New makes a server.
@@ -117,6 +138,7 @@ func New(config Config) *Server {
 // Serve serves the listener's connections until it is closed, and returns its error. When the system has
 // nothing left for another connection, it tries again by and by.
 func (s *Server) Serve(ln net.Listener) error {
+	// A shortage ends when connections do, so that trying at once again would only burn the processor.
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	for wait := shortest; ; {
 		nc, err := ln.Accept()
@@ -151,6 +173,7 @@ func isShortage(err error) bool {
 	return false
 }
 
+// add counts a connection, unless the server is closing.
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,6 +224,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
+// each calls do for all connections, with the lock held.
 func (s *Server) each(do func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,6 +32,7 @@ func (c *conn) claim(p *pending, policy, key []byte) (err error) {
 	return c.server.config.CheckKey(p.claim.Key)
 }
 
+// answerChecked answers with the decision.
 func answerChecked(c *conn, p *pending, d *stint.Decision) {
 	r := &c.batch.response
 	p.target.Fill(r, &p.claim, d)
@@ -103,7 +104,8 @@ type holds struct {
 	turned    time.Time
 }
 
-// held is what an end has to say of a hold.
+// held is what an end has to say of a hold. expiresAt lets the store charge a hold that it has
+// lost.
 type held struct {
 	policy, key string
 	expiresAt   stint.Instant
@@ -116,6 +118,7 @@ const (
 	keptHolds = stint.MaxHoldTTL
 )
 
+// put remembers a hold. A generation that is full, or old, becomes the previous one.
 func (h *holds) put(id string, what held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,6 +128,7 @@ func (h *holds) put(id string, what held) {
 	h.cur[id] = what
 }
 
+// find is what was remembered of a hold in either generation.
 func (h *holds) find(id string) (held, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,6 +160,8 @@ func (c *conn) reserveHold(args [][]byte) {
 	c.decide()
 }
 
+// answerReserved answers with the decision and the hold. A degraded one is not remembered: no store
+// has it.
 func answerReserved(c *conn, p *pending, d *stint.Decision) {
 	r, h := &c.batch.response, p.hold
 	d.Full = h.Full
@@ -183,6 +189,7 @@ func (c *conn) commitHold(args [][]byte) {
 // cancelHold is STINT.CANCEL id [policy key].
 func (c *conn) cancelHold(args [][]byte) { c.endHold(stint.Cancel, args[1], 0, args[2:]) }
 
+// endHold ends a hold by what its command says, or else by what is remembered.
 func (c *conn) endHold(verb stint.Verb, id []byte, n int64, says [][]byte) {
 	what, known := c.server.holds.find(text(id))
 	switch {
@@ -230,6 +237,7 @@ func instant(to *int64, argument []byte) error {
 	return nil
 }
 
+// answerEnded answers what was charged, and how the end came about.
 func answerEnded(c *conn, p *pending, d *stint.Decision) {
 	h := p.hold
 	c.mapping(8)

@@ -16,17 +16,24 @@ import (
 // about with.
 const throttlePolicy = "cl.throttle"
 
-// parameters are those of CL.THROTTLE: a token bucket of burst + 1 permits, of which count come in a period.
+// parameters are those of CL.THROTTLE: a token bucket of burst + 1 permits, of which count come in
+// a period. They are the identity of a throttle: the same numbers are the same policy.
 type parameters struct{ burst, count, seconds int64 }
 
 // A throttle is what CL.THROTTLE with certain parameters asks.
 type throttle struct {
 	parameters
-	number uint64 // from 1 on
+	// number is its place in throttles.all, from 1 on; 0 in a slot of seen is nobody.
+	number uint64
 	policy *stint.Policy
-	gone   atomic.Bool // its number may be another's by now
+	// gone says that its number may be another's by now.
+	gone atomic.Bool
 }
 
+// A slot of seen has 64 bits: 54 of a key's hash, 10 of a throttle's number.
+//
+//	maxThrottles = 2^10 - 1, since 0 is nobody
+//	seenSlots    x 8 bytes = 512 KiB
 const (
 	maxThrottles = 1023
 	seenSlots    = 1 << 16
@@ -45,7 +52,9 @@ type throttles struct {
 	seed keyhash.Seed
 }
 
-// of finds a throttle. Their number is bounded, since anybody may ask with any parameters.
+// of finds a throttle. Their number is bounded, since anybody may ask with any parameters. When
+// maxThrottles are known, all are forgotten and begun anew: states go on, as they belong to keys.
+// Only TTL is at a loss for a while.
 func (t *throttles) of(p parameters) (*throttle, error) {
 	t.mu.RLock()
 	found := t.known[p]
@@ -77,12 +86,14 @@ func (t *throttles) of(p parameters) (*throttle, error) {
 	return found, nil
 }
 
+// slot is the place of a key, and its hash without the bits of the number.
 func (t *throttles) slot(key string) (slot *atomic.Uint64, hash uint64) {
 	hash = keyhash.String(t.seed, key)
 	return &t.seen[hash%seenSlots], hash &^ numberBits
 }
 
-// see notes what a key was taken of with.
+// see notes what a key was taken of with. It is not written when it says the same already, so that
+// a hot key does not move a cache line between processors.
 func (t *throttles) see(key string, by *throttle) {
 	slot, hash := t.slot(key)
 	if says := hash | by.number; slot.Load() != says {
@@ -187,6 +198,8 @@ func answerThrottled(c *conn, p *pending, d *stint.Decision) {
 
 func answerLooked(c *conn, _ *pending, d *stint.Decision) { c.throttleReply(0, d, -1) }
 
+// throttleReply answers with redis-cell's five integers: limited, limit, remaining, retry after,
+// reset after, the last two in seconds.
 func (c *conn) throttleReply(limited int64, d *stint.Decision, retry int64) {
 	c.out = append(c.out, "*5\r\n"...)
 	c.integer(limited)
@@ -209,7 +222,8 @@ func integer(to *int64, name string, argument []byte, least, most int64) error {
 	return nil
 }
 
-// digits reads a decimal number of up to ten digits; anything else is -1.
+// digits reads a decimal number of up to ten digits; anything else is -1. Ten digits are enough for
+// every bound, and can't overflow.
 func digits(text []byte) (n int64) {
 	if len(text) == 0 || len(text) > 10 {
 		return -1
@@ -235,6 +249,7 @@ var anyThrottle = func() *stint.Policy {
 	return policy
 }()
 
+// throttleOp is an operation of one permit under a throttle's policy.
 func throttleOp(verb stint.Verb, key string, policy *stint.Policy) stint.Op {
 	return stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
 }
@@ -249,6 +264,8 @@ func (c *conn) exists(args [][]byte) {
 	c.countKeys(args[1:], false)
 }
 
+// countKeys counts the keys that have states, and resets them if they are to be removed. Each is
+// two operations of one batch; another client may come between.
 func (c *conn) countKeys(keys [][]byte, remove bool) {
 	var ops []stint.Op
 	for _, key := range keys {

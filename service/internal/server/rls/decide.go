@@ -13,26 +13,36 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A check is one descriptor of a request, with what becomes of it.
+// A check is one descriptor of a request, with its limit, what the store said of it, and what
+// becomes of it. It passes through three stages: matched (limit, key, hits), decided (over,
+// remaining, after), told (wait, reset).
 type check struct {
-	limit     *limit // nil if none holds, or another replaces it
+	// limit is nil if none holds, or another one replaces it.
+	limit     *limit
 	unlimited bool
 	key       string
-	hits      int64 // 0 is a look; below 0 they are given back
-	counters  *counters
-	look      bool // whether its hits are not counted
-	held      bool // whether the request's hold decides it
-	full      bool // denied, since the client has as many holds as the store allows
-	claim     int  // of the operation that decides it
+	// hits is the cost; 0 is a look, and below 0 they are given back.
+	hits     int64
+	counters *counters
+	// look leaves its hits uncounted, since the request is denied by another one (KeepDenied).
+	look bool
+	// held has the request's hold decide it.
+	held bool
+	// full says that it is denied since the client has as many holds as the store allows.
+	full bool
+	// claim is its place among the claims of the operation that decides it.
+	claim int
 
-	over      bool // the limit is exceeded
+	// over says that the limit is exceeded, whether or not that denies the request.
+	over      bool
 	remaining int64
-	after     int64 // hits that are counted now, as far as they are known
-	wait      time.Duration
-	reset     time.Duration
-	at        stint.Instant
-	degraded  bool
-	source    stint.Source
+	// after is how many hits are counted now, as far as they are known.
+	after    int64
+	wait     time.Duration
+	reset    time.Duration
+	at       stint.Instant
+	degraded bool
+	source   stint.Source
 }
 
 // asks reports whether a store is asked about the check.
@@ -47,19 +57,21 @@ func (k *check) counted() bool { return k.limit != nil && k.limit.counter != nil
 type decision struct {
 	service *Service
 	request *pb.RateLimitRequest
-	looks   bool // whether nothing is taken
-	hold    hold
-	checks  []check
-	lookup  lookup
-	key     []byte
+	// looks takes nothing: an explanation.
+	looks  bool
+	hold   hold
+	checks []check
+	lookup lookup
+	key    []byte
 
 	ops     []stint.Op
 	results []stint.Result
 	each    []stint.Outcome
 	and     []stint.Claim
-	parts   [][]int // of each operation: the places of its checks, in the order of its claims
-	places  []int
-	event   stint.Event
+	// parts has for each operation the places of its checks, in the order of its claims.
+	parts  [][]int
+	places []int
+	event  stint.Event
 }
 
 // clear forgets the request.
@@ -76,7 +88,8 @@ func (d *decision) begin() {
 	d.ops, d.and, d.each, d.parts, d.places = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0], d.places[:0]
 }
 
-// match finds the limit of each descriptor.
+// match finds the limit of each descriptor. Limits that another one replaces are known only when
+// all are found.
 func (d *decision) match(t *tree) error {
 	r := d.request
 	of := t.domains[r.Domain]
@@ -241,9 +254,17 @@ func (d *decision) exceeded() bool {
 	return quotas > 0 && left == 0
 }
 
-// decide has the store decide all checks. In the atomic accounting those that may deny the request are
-// one operation, so that it takes from all of them or from none; what else may deny the request comes
-// before it, and what is given back after.
+// decide has the store decide all checks. In the atomic accounting those that may deny the request
+// are one operation, so that it takes from all of them or from none; what else may deny the request
+// comes before it, and what is given back after. In order, for a request with everything:
+//
+//  1. looks at counters of KeepDenied, which decide what is counted;
+//  2. checks that are decided by themselves: the reference accounting, and limits in shadow;
+//  3. looks (hits of 0), which may deny;
+//  4. all others in one operation;
+//  5. what is given back, if the request is admitted.
+//
+// Without 1 to 3 there is one call of the store.
 func (d *decision) decide(ctx context.Context) error {
 	d.begin()
 	together, looks, refunds := d.places[:0], []int(nil), []int(nil)
@@ -317,8 +338,9 @@ func (k *check) untilEnd() {
 	k.reset = time.Duration(end-k.at) * time.Microsecond
 }
 
-// takeTogether takes from all limits of these checks, or from none. One in quota mode that denies is left out while
-// another in quota mode admits.
+// takeTogether takes from all limits of these checks, or from none. One in quota mode that denies
+// is left out while another in quota mode admits. Each round leaves out at least one, so there are
+// at most as many rounds as limits.
 func (d *decision) takeTogether(ctx context.Context, live []int) error {
 	for len(live) > 0 {
 		verb := stint.Take
@@ -351,7 +373,8 @@ func (d *decision) mayDenyAlone() bool {
 	return false
 }
 
-// manyHits at once may be more than a counter has room for. They are charged, which fills it; taking would leave it.
+// manyHits at once may be more than a counter has room for. They are charged, which fills it;
+// taking would leave it. A counter of the reference accounting has room for stint.MaxPermits.
 const manyHits = 1_000_000
 
 // queueAlone queues the checks that are decided by themselves.
@@ -372,7 +395,9 @@ func (d *decision) queueAlone() {
 	}
 }
 
-// lookAhead leaves counted only the checks of the reference accounting that deny the request, if any does.
+// lookAhead leaves counted only the checks of the reference accounting that deny the request, if
+// any does. Between the look and the count other requests may come: like the reference service,
+// this is not atomic.
 func (d *decision) lookAhead(ctx context.Context) error {
 	for i := range d.checks {
 		if d.checks[i].counted() {
@@ -402,7 +427,8 @@ func (d *decision) place(i int) []int {
 	return d.places[len(d.places)-1 : len(d.places) : len(d.places)]
 }
 
-// queue adds an operation for the checks in these places. Checks of one state are one claim.
+// queue adds an operation for the checks in these places. Checks of one state are one claim. So a
+// request that names one state twice takes the sum of both from it, or nothing.
 func (d *decision) queue(verb stint.Verb, places []int) {
 	op := stint.Op{Verb: verb}
 	first := len(d.and)
@@ -476,7 +502,12 @@ func (d *decision) flush(ctx context.Context) error {
 	return nil
 }
 
-// note takes over what the store said. What is only looked for counts as if it were taken.
+// note takes over what the store said. What is only looked for counts as if it were taken. Of the
+// reference accounting a counter of stint.MaxPermits counts whatever the limit is:
+//
+//	after     = MaxPermits - remaining of the counter
+//	over      = after > limit
+//	remaining = max(0, limit - after)
 func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	o := stint.Outcome{
 		Allowed: decided.Allowed, Remaining: decided.Remaining,

@@ -58,6 +58,7 @@ func (s *Service) Domains() []Domain {
 	return list
 }
 
+// shown is the limit for people.
 func (l *limit) shown() Limit {
 	shown := Limit{
 		ID: l.id, Rule: l.rule, Name: l.Name, Requests: l.RequestsPerUnit, Calendar: l.Calendar, TimeZone: l.TimeZone,

@@ -36,6 +36,9 @@ import (
 const MaxDescriptors = 256
 
 // A Config says how a [Service] is made. Store has no default.
+//
+// The fields but Store, Observe, Enter and Logger are the reference service's settings, with its
+// defaults. A Config is not changed after [New].
 type Config struct {
 	// Store decides. It must not be nil, and must not touch an operation's slices once it has returned.
 	Store stint.Store
@@ -57,7 +60,8 @@ type Config struct {
 	// NearRatio is the part of a limit from which on hits count as near it, 0 to 1. Default: 0, which is 0.8.
 	NearRatio float32
 
-	// Observe is told of every request that a limit decided, and of each limit in shadow. Default: nil, nobody.
+	// Observe is told of every request that a limit decided, and of each limit in shadow. Default:
+	// nil, nobody. It is called by the goroutine that answers.
 	Observe stint.Observer
 	// Enter waits until the work of a request may begin, and returns what ends it. An error that wraps
 	// stint.ErrOverloaded refuses the request. Default: nil, at once.
@@ -70,6 +74,9 @@ type Config struct {
 type Headers struct{ Limit, Remaining, Reset string }
 
 // A Service decides requests by domains. It is safe for concurrent use; make it with [New].
+//
+// A request's way: check, match (its limits by descriptor), Enter, decide (by the store), answer,
+// observe. The tree of domains is replaced whole by [Service.Swap].
 type Service struct {
 	pb.UnimplementedRateLimitServiceServer
 
@@ -209,6 +216,8 @@ func (s *Service) should(
 }
 
 // check reports why a request can't be decided, whatever its descriptors are.
+//
+// Entries are checked when their limits are looked for.
 func (s *Service) check(r *pb.RateLimitRequest, t *tree) error {
 	switch n := len(r.GetDescriptors()); {
 	case r.GetDomain() == "":
@@ -240,6 +249,7 @@ func costOf(r *pb.RateLimitRequest) int64 {
 	return cost
 }
 
+// Envoy decides by its failure_mode_deny what becomes of requests until then.
 var errNotLoaded = prefix.Errorf("%w: no configuration of domains is loaded yet", stint.ErrUnavailable)
 
 // failed is an error with a code of gRPC. It counts, and logs what is wrong with a request.

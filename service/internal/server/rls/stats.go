@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxSeries bounds the statistics with values in their names. What is beyond is counted together as other.
+// maxSeries bounds the statistics with values in their names. What is beyond is counted together as
+// other. Values are the clients' to choose, so without a bound they could fill the memory.
 const maxSeries = 10_000
 
 // maxName bounds the bytes of a name with values in it. A request has up to 256 KiB of them, which would be kept, and
@@ -24,6 +25,8 @@ const other = "other"
 
 // counters are the statistics of a limit, in hits, as the reference service has them: a request of 3 hits counts 3.
 type counters struct {
+	// labels are the domain and the first two keys, as the reference service's statsd mapping has
+	// them.
 	labels                                                 [3]string // domain, key1, key2
 	name                                                   string    // the reference service's
 	totalHits, overLimit, nearLimit, withinLimit, shadowed atomic.Uint64
@@ -31,7 +34,8 @@ type counters struct {
 
 // statistics are those of a service, under the reference service's names. It is safe for concurrent use.
 type statistics struct {
-	mu      sync.RWMutex
+	mu sync.RWMutex
+	// byName and unknown only grow, up to maxSeries and a tenth of it.
 	byName  map[string]*counters
 	unknown map[string]*atomic.Uint64 // requests for domains that there are not, by their names
 
@@ -41,6 +45,7 @@ type statistics struct {
 	elapsed prometheus.Histogram
 }
 
+// newStatistics makes statistics in which nothing was counted.
 func newStatistics() *statistics {
 	return &statistics{
 		byName: map[string]*counters{}, unknown: map[string]*atomic.Uint64{},
@@ -53,6 +58,7 @@ func newStatistics() *statistics {
 	}
 }
 
+// method is the one that is measured.
 const method = "ShouldRateLimit"
 
 // of is the counters of a name, which is the caller's to change again.
@@ -90,6 +96,7 @@ func (s *statistics) of(name []byte) *counters {
 	return c
 }
 
+// addresses are IPv4 addresses, whose dots would be taken for those between keys.
 var addresses = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
 // newCounters makes the counters of a name. Its labels are what the reference service's own mapping makes of it.
@@ -122,7 +129,12 @@ func (s *statistics) domainUnknown(name string) {
 	n.Add(1)
 }
 
-// count counts hits of a limit, after which so many of it are used, as far as that is known.
+// count counts hits of a limit, after which so many of it are used, as far as that is known. With L
+// the limit, a what is counted after the request and h its hits:
+//
+//	within: near gets min(h, a - L x near), if that is above 0
+//	beyond: over gets h, or a - L if the request crossed the limit,
+//	        near then gets the part from L x near to L
 func (c *counters) count(k *check, near float32) {
 	hits, after := uint64(k.hits), uint64(k.after)
 	c.totalHits.Add(hits)

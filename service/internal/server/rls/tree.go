@@ -21,7 +21,8 @@ import (
 // PolicyPrefix begins the names of descriptors' policies; the domain follows.
 const PolicyPrefix = "envoy/"
 
-// A tree is domains ready to be asked. It is immutable.
+// A tree is domains ready to be asked: each limit found by a walk over the entries of a descriptor,
+// with its policies made. It is immutable; a new configuration is a new tree.
 type tree struct {
 	domains map[string]*domain
 	list    []*domains.Domain // as they were given
@@ -32,19 +33,24 @@ type tree struct {
 type domain struct {
 	name string
 	root node
-	made map[string]*limit // by ID
+	// made has all limits by ID, for the next tree to take over what is unchanged.
+	made map[string]*limit
 	// kept is what domains of one name have in common, before and after they are changed.
 	kept *kept
 }
 
 // A node is a level of a domain: what holds for the entries that led to it, and what comes next.
 type node struct {
-	children  map[string]*node // by KEY_VALUE, or by KEY for any value
-	wildcards []wildcard       // of the children, in the order of the file
-	limit     *limit           // nil if none
-	pattern   string           // KEY_VALUE, if that is a wildcard
-	shared    bool             // whether all that the wildcard matches have one counter
-	metric    bool             // whether statistics are named by the value
+	// children are by KEY_VALUE, or by KEY for any value.
+	children map[string]*node
+	// wildcards are those of the children with stars, in the order of the file.
+	wildcards []wildcard
+	limit     *limit // nil if none
+	pattern   string // KEY_VALUE, if that is a wildcard
+	// shared gives all that the wildcard matches one counter.
+	shared bool
+	// metric names statistics by the value.
+	metric bool
 }
 
 // A wildcard is a child whose KEY_VALUE has stars.
@@ -74,22 +80,27 @@ func (w *wildcard) matches(text []byte) bool {
 // A limit is what a descriptor that ends at a node is decided by.
 type limit struct {
 	domains.RateLimit
-	id     string // DOMAIN.KEY_VALUE.KEY, as the reference service calls it
-	rule   string // that events name
+	// id is DOMAIN.KEY_VALUE.KEY, as the reference service calls it.
+	id string
+	// rule is what events name.
+	rule   string
 	domain string
 
 	shadow, quota, detailed bool
 	metadata                map[string]*structpb.Value
 
-	current *pb.RateLimitResponse_RateLimit // of answers; nil if unlimited
+	// current is the limit as answers have it; nil if unlimited.
+	current *pb.RateLimitResponse_RateLimit
 	// policy is the limit itself; nil if there is nothing to decide, as with a limit of 0.
 	policy *stint.Policy
 	// counter counts for the reference accounting, whatever the limit is; nil if policy does.
 	counter *stint.Policy
 	// window tells when the window ends; nil if the algorithm has none of a fixed length.
-	window   *algorithm.FixedWindow
-	counters atomic.Pointer[counters] // of statistics; nil until it is used
-	brought  override                 // by a request; the zero value if it is configured
+	window *algorithm.FixedWindow
+	// counters are the limit's statistics; nil until they are used.
+	counters atomic.Pointer[counters]
+	// brought is what a request brought; the zero value if the limit is configured.
+	brought override
 }
 
 // reference reports whether each request counts, denied or not.
@@ -124,6 +135,7 @@ func compile(list []*domains.Domain, accounting domains.Accounting, old *tree) (
 	return t, nil
 }
 
+// newDomain makes a domain without limits.
 func newDomain(name string) *domain {
 	return &domain{name: name, made: map[string]*limit{}, kept: &kept{
 		overrides: map[override]*limit{}, counters: map[stint.Limit]*stint.Policy{},
@@ -164,7 +176,8 @@ func (d *domain) add(
 	return nil
 }
 
-// same reports whether two limits decide alike, and tell the same of it.
+// same reports whether two limits decide alike, and tell the same of it. Then the old one is kept,
+// with its policies and what stores prepared for them.
 func (l *limit) same(o *limit) bool {
 	a, b := l.RateLimit, o.RateLimit
 	sameReplaces := slices.Equal(a.Replaces, b.Replaces)
@@ -173,6 +186,7 @@ func (l *limit) same(o *limit) bool {
 		l.detailed == o.detailed && fmt.Sprint(l.metadata) == fmt.Sprint(o.metadata)
 }
 
+// newLimit makes the limit of a descriptor, with its policies.
 func (d *domain) newLimit(id string, given *domains.Descriptor, accounting domains.Accounting) (*limit, error) {
 	l := &limit{
 		RateLimit: *given.RateLimit, id: id, rule: PolicyPrefix + id, domain: d.name,
@@ -222,7 +236,8 @@ func (d *domain) prepare(l *limit, multiplier int64, name string) error {
 	return err
 }
 
-// policyName is the name of the policies of a domain, whatever its own is.
+// policyName is the name of the policies of a domain, whatever its own is. A name that is too long
+// for a policy stands as its SHA-256.
 func policyName(domain string) string {
 	name := PolicyPrefix + domain
 	if _, err := stint.NewPolicy(name, stint.FixedWindow(1, stint.MaxPeriod)); err != nil {

@@ -1,5 +1,15 @@
 // Package rulesapi is the administration of rules over HTTP, on the admin listener: reading and
 // editing them, their revisions, explaining their decisions, and resets.
+//
+// [API.Register] puts all routes on a mux; api.go has their table. A request is one [call]: prepare
+// reads the path, the query and the conditions, a method of the route serves it, and note records
+// what changed in the audit. edit.go changes rules, under the ETags that http.go reads;
+// revisions.go has the history; overrides.go one client's limits; read.go lists and explains;
+// reset.go and holds.go change the state of clients.
+//
+// Edits are made by the rulestore.Manager, which repeats them if another one came first: so the
+// function that edits may be called several times, and must have no effect but on its draft. An
+// edit that was not confirmed may have been made; the answer says so.
 package rulesapi
 
 import (
@@ -24,6 +34,8 @@ import (
 
 // A Config says what an [API] is made of. Limiter, Store, ReadRequest, ReadBody, Logger and Registerer have no
 // defaults.
+//
+// All functions are called by many goroutines at once.
 type Config struct {
 	// Manager edits the rules. Default: nil, the rules of Limiter are shown and can't be edited.
 	Manager *rulestore.Manager
@@ -57,11 +69,14 @@ type Config struct {
 // An API answers the administrators' requests. It is safe for concurrent use; make it with
 // [New].
 type API struct {
-	config           Config
-	metrics          *metrics
-	unknownCallers   *logsampler.Sampler // records of refused callers without a name
-	unreachableLines *logsampler.Sampler // lines about requests for rules that could not be read
-	parsing          chan struct{}       // holds one while a large document is parsed
+	config  Config
+	metrics *metrics
+	// unknownCallers samples records of refused callers without a name.
+	unknownCallers *logsampler.Sampler
+	// unreachableLines samples lines about requests for rules that could not be read.
+	unreachableLines *logsampler.Sampler
+	// parsing holds one while a large document is parsed, since that takes many times its bytes.
+	parsing chan struct{}
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -79,12 +94,15 @@ func New(config Config) (*API, error) {
 	}, nil
 }
 
-// A route is one method of a path.
+// A route is one method of a path. action names it in the audit and in metrics; query are the
+// parameters that it takes.
 type route struct {
 	pattern, action string
 	serve           func(*call) error
-	changes         bool // rules, or the state of clients
-	query           []string
+	// changes says that it changes rules or the state of clients: it needs role write, and is
+	// recorded.
+	changes bool
+	query   []string
 }
 
 // routes are all routes. Their patterns are net/http's, below /api/v1/.
@@ -148,27 +166,34 @@ type Caller struct {
 	Fault error
 }
 
-// A call serves one request.
+// A call serves one request. It is of one goroutine.
 type call struct {
 	*route
-	api        *API
-	w          http.ResponseWriter
-	r          *http.Request
-	caller     Caller
-	rule       string // the ID in the path; "" is none
-	client     string // as overrides name it
-	number     int64  // of a revision
+	api    *API
+	w      http.ResponseWriter
+	r      *http.Request
+	caller Caller
+	// rule is the ID in the path; "" is none.
+	rule string
+	// client is named as overrides name it.
+	client     string
+	number     int64 // of a revision
 	query      problem.Query
 	conditions conditions
 
-	action   string
-	shown    string // the client as the audit names it
-	hold     string // the ID of one
+	action string
+	// shown is the client as the audit names it.
+	shown string
+	// hold is the ID of one.
+	hold     string
 	revision int64
 	outcome  string
-	release  func() // of the body; nil is nothing
+	// release gives back the body's memory; nil is nothing.
+	release func()
 }
 
+// run refuses the caller, or serves the request and records it. A refused change is counted with
+// its action.
 func (c *call) run() error {
 	err := c.caller.Fault
 	if err == nil && c.changes && !c.caller.Writes {
@@ -276,6 +301,7 @@ func stateUnreachable(err error, detail string) error {
 	return err
 }
 
+// noRule is answered 404.
 func noRule(id string) error {
 	return problem.New(http.StatusNotFound, "there is no rule %q", problem.Short(id))
 }

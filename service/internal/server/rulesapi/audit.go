@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// The outcomes of calls that change something.
+// The outcomes of calls that change something. unconfirmed is an edit that may have been made.
 const (
 	outcomeDone        = "done"
 	outcomeUnchanged   = "unchanged"
@@ -24,7 +24,8 @@ const (
 	outcomeUnconfirmed = "unconfirmed"
 )
 
-// outcomes are the outcomes of failed calls by their status.
+// outcomes are the outcomes of failed calls by their status. They are labels of metrics, so there
+// are few of them.
 var outcomes = map[int]string{
 	http.StatusUnauthorized:       "unauthenticated",
 	http.StatusForbidden:          "forbidden",
@@ -63,8 +64,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// hidden is the cause that the answer does not show. It is nil if the answer shows all, or if the caller
-// is gone.
+// hidden is the cause that the answer does not show. It is nil if the answer shows all, or if the
+// caller is gone. What is hidden goes to the log: it may name servers, files and users.
 func hidden(err error) error {
 	var known *problem.Error
 	switch {
@@ -185,6 +186,7 @@ type metrics struct {
 	edits, refusals, resets *prometheus.CounterVec
 }
 
+// newMetrics registers the metrics.
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		edits: prometheus.NewCounterVec(prometheus.CounterOpts{

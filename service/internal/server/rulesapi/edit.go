@@ -17,7 +17,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// editTimeout bounds the reading and the editing of rules.
+// editTimeout bounds the reading and the editing of rules. An edit reads and writes once, or
+// several times if others edit, too.
 const editTimeout = 10 * time.Second
 
 // edit makes the next revision of the rules, and sets the answer's header. change is called
@@ -35,7 +36,8 @@ func (c *call) edit(what string, change func(*rulestore.Draft) error) (rulestore
 	})
 }
 
-// commit has the manager make a revision.
+// commit has the manager make a revision. The revision goes into the audit and into the answer's
+// header.
 func (c *call) commit(
 	what string,
 	do func(context.Context, *rulestore.Manager, rulestore.Author) (rulestore.Edited, error),
@@ -67,7 +69,8 @@ func (c *call) commit(
 // errUnconfirmed says that an edit may have been made.
 var errUnconfirmed = errors.New("not confirmed")
 
-// editFault turns the error of an edit into one with a status.
+// editFault turns the error of an edit into one with a status. Of an edit that failed, three cases
+// have to be told apart for who repeats it: nothing was changed; others came first; nobody knows.
 func editFault(err error) error {
 	switch {
 	case errors.Is(err, rulestore.ErrUnreadable):
@@ -179,7 +182,8 @@ func (c *call) patch() error {
 	})
 }
 
-// patched returns a rule with a patch applied.
+// patched returns a rule with a patch applied. An ID can't be changed by a patch, as it names the
+// clients' states.
 func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 	written, err := file.Written(rule)
 	if err != nil {
@@ -392,7 +396,8 @@ func (c *call) validate() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, validation)
 }
 
-// checkList checks the conditions against the list of all rules of the draft.
+// checkList checks the conditions against the list of all rules of the draft. The tag is the
+// revision's; before the first one it is made of the rules themselves.
 func (c *call) checkList(d *rulestore.Draft) error {
 	var list []rules.Rule
 	if d.ID() == (rulestore.ID{}) {
