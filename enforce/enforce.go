@@ -35,22 +35,25 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A Config says how a [Limiter] is made. Store has no default.
+// A Config says how a [Limiter] is made. Store has no default. The rules themselves are swapped
+// while it runs; what stands here does not change.
 type Config struct {
 	// Store decides. It must not be nil, and must not touch an operation's slices once it has
 	// returned.
 	Store stint.Store
 	// Set are the rules to begin with. Default: nil, none.
 	Set *rules.Set
-	// MaxWait bounds how long any request is held, whatever its rules say: one that would have to
-	// wait longer is denied at once. Default: 0, no bound but the rules'.
+	// MaxWait bounds how long any request is held, whatever its rules say: one that would have to wait
+	// longer is denied at once. Default: 0, no bound but the rules'. A server sets it to what its own
+	// time for an answer leaves.
 	MaxWait time.Duration
 	// RejectAmbiguousPaths refuses a request whose path programs take apart in different ways, as
 	// rules.Set.MatchUnambiguous says, with an error that wraps stint.ErrInvalid. Default: false, the rules of all its
 	// variants hold for it. Set it where no application needs such paths.
 	RejectAmbiguousPaths bool
-	// DenyByDefault denies requests for which no rule holds, of which those in shadow do not count. Default: false, they
-	// are admitted.
+	// DenyByDefault denies requests for which no rule holds, of which those in shadow do not count.
+	// Default: false, they are admitted. True finds requests that no rule was made for, at the price
+	// that a rule which is forgotten denies.
 	DenyByDefault bool
 }
 
@@ -63,14 +66,16 @@ type Decider interface {
 	DecideNow(ctx context.Context, r *rules.Request, v *Verdict) error
 }
 
-// A Limiter decides requests by rules. It is safe for concurrent use; make it with [New].
+// A Limiter decides requests by rules. It is safe for concurrent use; make it with [New]. Its state
+// is in the store, but for the queues of requests that wait, which are this process's.
 type Limiter struct {
 	store   stint.Store
 	maxWait time.Duration
 	set     atomic.Pointer[rules.Set]
 	waiting waitQueues
-	begun   time.Time // from which the queues' time counts
-	holds   *stint.Reserver
+	// begun is from when the queues' time counts, so that a step of the wall clock moves nothing.
+	begun time.Time
+	holds *stint.Reserver
 
 	rejectAmbiguous bool // whether ambiguous paths are refused
 	denyByDefault   bool // whether requests without a rule are denied
@@ -117,10 +122,13 @@ type Claimed struct {
 	Rule  *rules.Rule
 	Claim stint.Claim
 	// Via is what a request that takes of the claim is charged by, as rules.Matched says; "" are the rule's limits.
-	Via   string
-	named bool // whether a request may name the cost
+	Via string
+	// named says that a request may name the cost.
+	named bool
 	class string
-	key   string // of the rule's client
+	// key is the rule's client, by which verdicts name it: the claim's own may be of a limit that
+	// several rules share.
+	key string
 }
 
 // A Remote is what a service says of a request that it decided by its own rules.
@@ -139,11 +147,13 @@ type shadow struct {
 	rule  *rules.Rule
 	op    stint.Op
 	named int // of its claims have costs that a request may name
+	// vias are what each claim is charged by, as rules.Matched has them.
 	vias  []string
 	class string
 	key   string // of the rule's client
 
-	charged bool  // whether it would have admitted
+	// charged says that it would have admitted, and way by which.
+	charged bool
 	way     uint8 // by which
 }
 
@@ -197,9 +207,12 @@ type Verdict struct {
 	// Claim no policy, and Each is empty. Default: nil, decided here.
 	Remote *Remote
 
+	// byDefault says that it is denied since no rule holds for it.
 	byDefault bool // whether it is denied since no rule holds for it
 
 	matches rules.Matches
+	// claims are those of the rules that decide, in the order of their rules. The slices below are
+	// kept from request to request.
 	claims  []Claimed // of the rules that decide, in order
 	shadows []shadow
 	and     []stint.Claim
@@ -210,6 +223,7 @@ type Verdict struct {
 	ways    []stint.Way   // of decisionOf
 }
 
+// reset makes it the verdict of a request that nothing was asked about yet: admitted.
 func (v *Verdict) reset() {
 	v.byDefault, v.Remote, v.Hold = false, nil, stint.HoldOp{}
 	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
@@ -276,9 +290,11 @@ func (v *Verdict) clearOnError(err error) error {
 	return err
 }
 
-// match finds the rules that hold, and decides what can be without the store.
-// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it.
-// For the end of a hold a client that is banned by now has the limits that it had.
+// match finds the rules that hold, and decides what can be without the store. A rule with a
+// concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. For
+// the end of a hold a client that is banned by now has the limits that it had. The order of what
+// decides without the store: the first rule that bans or lacks something; then a fault of the
+// request; then DenyByDefault.
 func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
 	at := (*rules.Matches).At
@@ -447,7 +463,8 @@ func contextOf(ctx context.Context, err error) error {
 	return nil
 }
 
-// op is the claims as one operation.
+// op is the claims as one operation. Limits of all claims are counted through: claim i's limits are
+// those from the sum of the lengths before it on.
 func (v *Verdict) op(verb stint.Verb) stint.Op {
 	op := stint.Op{Verb: verb, Claim: v.claims[0].Claim}
 	v.and = v.and[:0]
@@ -496,7 +513,8 @@ func (v *Verdict) decideBy(index int16) {
 	}
 }
 
-// noteVia notes by which way the deciding rule was charged, or would be.
+// noteVia notes by which way the deciding rule was charged, or would be. Ways are counted by their
+// first claims: way k begins at the k-th claim with Way Else behind the group's first.
 func (v *Verdict) noteVia(decider int) {
 	via := v.Decision.Via
 	v.Via, v.Decision.Via = "", 0
@@ -551,8 +569,8 @@ func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error
 	return l.adjust(ctx, v, l.match(r, v, stint.Reset), stint.Reset, 0)
 }
 
-// ResetClient clears the states of a client of one rule, as overrides name it, under the rule's limits and under its
-// override's.
+// ResetClient clears the states of a client of one rule, as overrides name it, under the rule's
+// limits and under its override's. A degraded answer is an error: nothing was cleared.
 func (l *Limiter) ResetClient(ctx context.Context, rule, client string) error {
 	claims, err := l.set.Load().ClientClaims(rule, client)
 	if err != nil || len(claims) == 0 {

@@ -19,8 +19,9 @@ type Evaluation struct {
 	Header http.Header
 }
 
-// Evaluations keep evaluations to be used again, which saves their allocations. The zero value is ready
-// to use, and safe for concurrent use.
+// Evaluations keep evaluations to be used again, which saves their allocations. The zero value is
+// ready to use, and safe for concurrent use. An evaluation of an error should not be put back, as
+// the store may still write to it.
 type Evaluations struct{ pool sync.Pool }
 
 // Get returns an evaluation with an empty request. Its verdict is that of another request until it is decided.
@@ -32,6 +33,8 @@ func (p *Evaluations) Get() *Evaluation {
 }
 
 // Put forgets the request. The evaluation must not be used afterwards.
+//
+// Those that grew large are left to the garbage collector.
 func (p *Evaluations) Put(e *Evaluation) {
 	const few = 256 // rules and fields whose memory is kept
 	if len(e.Header)+len(e.Verdict.Matched) > few {
@@ -111,7 +114,8 @@ func (v *Verdict) claimPlain(limiter *stint.Limiter, key string, cost int64, eac
 	return true
 }
 
-// notePlain makes a limiter's answer the verdict.
+// notePlain makes a limiter's answer the verdict. A limiter's ErrDeadline is a denial here: the
+// turn would come too late.
 func (v *Verdict) notePlain(d stint.Decision, err error) error {
 	if errors.Is(err, stint.ErrDeadline) {
 		v.Turn, d.Allowed, d.RetryAfter, err = d.Delay, false, d.Delay, nil

@@ -43,7 +43,8 @@ type Explained struct {
 }
 
 // ExplainEach tells what Decide would, and what each rule that matches says by itself. It takes
-// nothing. The store is asked twice: in between, others may take permits. Errors are Decide's.
+// nothing. The store is asked twice: in between, others may take permits. Errors are Decide's. So
+// the verdict and what single rules say may differ by what others took in between.
 func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanation, error) {
 	x := &Explanation{}
 	v := &x.Verdict
@@ -102,7 +103,9 @@ func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
 	return nil
 }
 
-// peek asks the store what the claims of rules would be told, each rule's by themselves.
+// peek asks the store what the claims of rules would be told, each rule's by themselves. Where
+// permits are kept for others, the claim is asked a second time as if nothing were, which tells the
+// two reasons of a denial apart.
 func (l *Limiter) peek(ctx context.Context, list []Explained) error {
 	var ops []stint.Op
 	for i := range list {

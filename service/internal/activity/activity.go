@@ -8,6 +8,18 @@
 //	recorder.Observe(ctx, event)
 //
 // Its Handlers answer [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
+//
+// What a [Recorder] keeps, each part with its own bound:
+//
+//   - totals and rules by the second and minute (series.go), maxRules rules at most
+//   - the heaviest and the most denied clients of the last minutes (top.go, by package topk)
+//   - the last denials and changes in rings (denials.go)
+//   - recent decisions in a ring of segments, of a sample of clients if there are too many
+//     (recent.go)
+//
+// Observe is on the way of every decision, so it takes one lock for a moment, allocates next to
+// nothing, and formats nothing. Everything that is shown is made by those who ask: the admin API
+// (handler.go), streams of events (events.go) and the summary that processes share (share.go).
 package activity
 
 import (
@@ -65,6 +77,8 @@ func (o Outcome) String() string {
 }
 
 // outcomeOf is what came of an event.
+//
+// ShadowAdmitted and ShadowDenied follow Admitted and Denied, so that adding suffices.
 func outcomeOf(e *stint.Event) Outcome {
 	outcome := Admitted
 	if !e.Decision.Allowed {
@@ -84,12 +98,13 @@ const (
 	maxRequestID = 48
 )
 
-// A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It uses at most 16 MiB,
-// and 32 MiB more for recent decisions.
+// A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It
+// uses at most 16 MiB, and 32 MiB more for recent decisions. The lock order is hub.mu, then mu.
 type Recorder struct {
 	config Config
 	seed   keyhash.Seed
-	secret [32]byte // by which clients are masked
+	// secret is what clients are masked by, for those who may not see names.
+	secret [32]byte
 	hub    hub
 	shared shared
 
@@ -170,6 +185,7 @@ func (r *Recorder) RulesChanged(revision, detail string) {
 	r.changed(Change{Kind: "rules", State: revision, Detail: detail})
 }
 
+// changed keeps a change, with its texts shortened.
 func (r *Recorder) changed(c Change) {
 	const most = 512
 	c.At, c.Detail, c.State = r.now(), clip.To(most, c.Detail), clip.To(maxClient, c.State)
@@ -178,6 +194,7 @@ func (r *Recorder) changed(c Change) {
 	r.changes.add(c)
 }
 
+// now is the time by the recorder's clock.
 func (r *Recorder) now() stint.Instant { return stint.Instant(r.config.Now().UnixMicro()) }
 
 // Run counts and publishes what was observed, each second, until ctx is done; then it ends all streams. Without it only

@@ -8,6 +8,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
+// How many of each are kept: a denial takes some 400 bytes of a place of its own, so the rings take
+// 4 MB.
 const (
 	maxDenials = 10_000
 	// maxShadowDenials bounds those of rules in shadow, which have places of their own and push out no other.
@@ -17,11 +19,14 @@ const (
 
 // A denial is one of the last, in a place of its own.
 type denial struct {
-	number         uint64
-	at             int64
-	rule, reason   string
-	class          string
-	client, extent uint16 // where the client ends, and the request ID
+	// number is its place in the order of all denials, which clients of the API name.
+	number       uint64
+	at           int64
+	rule, reason string
+	class        string
+	// The texts stand one after the other: text[:client] is the client, text[client:extent] the
+	// request ID.
+	client, extent uint16
 	text           [maxClient + maxRequestID]byte
 }
 
@@ -37,10 +42,12 @@ type denials struct {
 	made         uint64
 }
 
+// init makes the places.
 func (d *denials) init() {
 	d.real.slots, d.shadow.slots = make([]denial, maxDenials), make([]denial, maxShadowDenials)
 }
 
+// add overwrites the oldest.
 func (d *denials) add(e *stint.Event, client string) {
 	ring := &d.real
 	if e.Shadow {
@@ -54,6 +61,7 @@ func (d *denials) add(e *stint.Event, client string) {
 	s.extent = s.client + uint16(copy(s.text[s.client:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
 }
 
+// show is the denial as the API has it; its texts are copies.
 func (s *denial) show() Denial {
 	return Denial{
 		Seq: s.number, At: stint.Instant(s.at), Rule: s.rule, Class: s.class, Reason: s.reason,
@@ -71,6 +79,7 @@ type denialQuery struct {
 	masked               bool   // the text is not looked for in clients
 }
 
+// matches reports whether a denial is wanted.
 func (q *denialQuery) matches(d *Denial) bool {
 	return (q.shadow == "" || (q.shadow == "true") == d.Shadow) && (q.rule == "" || d.Rule == q.rule) &&
 		(q.client == "" || d.Client == q.client) &&
@@ -115,10 +124,13 @@ type changes struct {
 	slots       []Change
 	made        uint64
 	unreachable map[int]bool // shards of the store
-	since       stint.Instant
-	revision    string // of the rules
+	// since is when the store as a whole last became unreachable, or could be reached again.
+	since    stint.Instant
+	revision string // of the rules
 }
 
+// add keeps a change and what it led to. Shards that are already known to be unreachable change
+// nothing.
 func (c *changes) add(change Change) {
 	c.made++
 	change.Seq = c.made
@@ -154,6 +166,7 @@ func (c *changes) list(after uint64) []Change {
 	return list
 }
 
+// store is the state of the store by its last changes.
 func (c *changes) store() Store {
 	s := Store{State: "up", Since: c.since, UnreachableShards: len(c.unreachable)}
 	if s.UnreachableShards > 0 {

@@ -42,23 +42,30 @@ type stream chan *message
 
 // A hub hands events to the streams.
 type hub struct {
-	mu       sync.Mutex
-	boot     string // begins the events' IDs, so that those of another process are told apart
+	mu sync.Mutex
+	// boot begins the events' IDs, so that those of another process are told apart.
+	boot     string
 	streams  map[stream]bool
 	ended    bool
 	lastUsed time.Time
 	made     uint64
-	kept     []*message // the newest
-	size     int        // of what is kept
-	snapshot *message   // as of the event made last; nil is not made
+	// kept are the newest messages, for readers who come back, up to keptBytes.
+	kept []*message // the newest
+	size int        // of what is kept
+	// snapshot is as of the event made last, and shared by all who subscribe until the next; nil is
+	// not made.
+	snapshot *message
 
-	second         uint32 // up to which events tell
+	// second is up to which events tell; denial and change are the numbers of the last that were told.
+	second         uint32
 	denial, change uint64
 }
 
+// init makes a hub without readers.
 func (h *hub) init() { h.boot, h.streams = rand.Text()[:10], map[stream]bool{} }
 
-// used reports whether anybody reads events, or may soon again.
+// used reports whether anybody reads events, or may soon again. While nobody does, no event is
+// made.
 func (h *hub) used(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,6 +115,7 @@ func (h *hub) send(kind string, of func(names bool) any) {
 	}
 }
 
+// drop ends a stream. Its reader reconnects, and gets what it missed or a snapshot.
 func (h *hub) drop(s stream) {
 	if h.streams[s] {
 		delete(h.streams, s)
@@ -125,7 +133,8 @@ func (h *hub) end() {
 	}
 }
 
-// resume is what follows an event, if all of it is kept.
+// resume is what follows an event, if all of it is kept. The ID is BOOT-NUMBER, so that one of
+// another process or of an earlier start is not taken for one of these.
 func (h *hub) resume(last string) (missed []*message, ok bool) {
 	text, ok := strings.CutPrefix(last, h.boot+"-")
 	number, err := strconv.ParseUint(text, 10, 64)
@@ -177,6 +186,7 @@ func (r *Recorder) takeSnapshot() func(names bool) any {
 	}
 }
 
+// sharedOf is what all processes say together, for readers with or without names.
 func (r *Recorder) sharedOf(v *view, names bool) Shared {
 	const few = 20
 	clientOf := r.mask(names)
@@ -195,7 +205,8 @@ func (r *Recorder) lastDenials(names bool, after uint64, n int) ([]Denial, bool)
 	return found, more
 }
 
-// publish counts what was observed, and tells the streams of the seconds that have ended.
+// publish counts what was observed, and tells the streams of the seconds that have ended. One event
+// is made for all readers, and covers the seconds since the last one, a minute at most.
 func (r *Recorder) publish() {
 	h := &r.hub
 	h.mu.Lock()
@@ -237,6 +248,7 @@ func (r *Recorder) active(from uint32, seconds int) []RuleSeries {
 	return list
 }
 
+// publishShared tells the streams what all processes say together.
 func (r *Recorder) publishShared(v *view) {
 	r.shared.last.Store(v)
 	r.hub.mu.Lock()

@@ -13,10 +13,12 @@ import (
 
 // An endpoint answers one path with a document. names says that clients are shown by name.
 type endpoint struct {
+	// query are the parameters that it knows; others are refused.
 	query []string // the parameters that it knows
 	serve func(r *Recorder, ctx context.Context, q problem.Query, names bool) (any, error)
 }
 
+// endpoints are those of the paths; all of them only read.
 var endpoints = map[string]endpoint{
 	PathStats: {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
 	PathTop:   {[]string{"limit"}, (*Recorder).serveTop},
@@ -85,6 +87,7 @@ func (r *Recorder) storeFigures() *StoreFigures {
 	return &figures
 }
 
+// serveStats answers with totals and rules.
 func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ bool) (any, error) {
 	seconds, err := q.Integer("seconds", totalSeconds, 1, totalSeconds)
 	if err != nil {
@@ -99,6 +102,7 @@ func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ bool) (any
 	return s, nil
 }
 
+// serveTop answers with the heaviest clients of all processes.
 func (r *Recorder) serveTop(ctx context.Context, q problem.Query, names bool) (any, error) {
 	n, err := q.Integer("limit", 20, 1, topItems)
 	if err != nil {
@@ -107,6 +111,7 @@ func (r *Recorder) serveTop(ctx context.Context, q problem.Query, names bool) (a
 	return r.view(ctx).top(int(n), r.mask(names)), nil
 }
 
+// errNames refuses to look for a client by name, which would confirm a guess.
 func errNames() error {
 	return problem.New(
 		http.StatusForbidden,
@@ -114,6 +119,7 @@ func errNames() error {
 	)
 }
 
+// serveDenials answers with the last denials: of all processes, or page by page of this one.
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool) (any, error) {
 	wanted := denialQuery{
 		rule:   q.Get("rule"),
@@ -163,6 +169,8 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool
 	return d, nil
 }
 
+// serveTimeline answers with what one client did lately, if it is in the sample, and with its
+// denials.
 func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool) (any, error) {
 	if !names {
 		return nil, errNames()
@@ -196,6 +204,7 @@ func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool)
 	return t, nil
 }
 
+// serveProcesses answers with the processes that share the store.
 func (r *Recorder) serveProcesses(ctx context.Context, _ problem.Query, _ bool) (any, error) {
 	return r.view(ctx).processes(), nil
 }

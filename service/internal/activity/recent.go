@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint/internal/keyhash"
 )
 
+// The ring has 128 segments of 256 KiB, of which each is overwritten as a whole.
 const (
 	segmentBytes = 256 << 10
 	segments     = 128 // 32 MiB together
@@ -26,15 +27,18 @@ const (
 // segment has one share.
 type recent struct {
 	segments [segments]segment
-	made     int // segments that were begun
+	// made is how many segments were begun; the current one is (made - 1) mod segments.
+	made int
 }
 
 type segment struct {
+	// share is the power of two that clients are divided by; only a segment's own records are of it.
 	share       uint8
 	first, last int64 // times
 	text        []byte
 }
 
+// init begins with all clients.
 func (r *recent) init() { r.begin(0, 0) }
 
 // begin begins the next segment.
@@ -43,10 +47,14 @@ func (r *recent) begin(at int64, share uint8) {
 	r.made++
 }
 
+// current is the segment that is written to.
 func (r *recent) current() *segment { return &r.segments[(r.made-1)%segments] }
 
-// nextShare is the least share with which all segments together cover the span, if they fill as fast as the last few
-// did. It falls only when there is room to spare.
+// nextShare is the least share with which all segments together cover the span, if they fill as
+// fast as the last few did. It falls only when there is room to spare. With f segments filled in
+// time t, each by a share 2^-s of the clients, all clients would fill sum(2^s) in t; the least s
+// for which 2^s >= sum(2^s) x recentSpan / (t x segments) is taken. It falls again only with half
+// as much room to spare, so that it does not go to and fro.
 func (r *recent) nextShare() uint8 {
 	share := r.current().share
 	if r.made < fewSegments {
@@ -66,6 +74,7 @@ func (r *recent) nextShare() uint8 {
 	return share
 }
 
+// sampled reports whether a client is in a share, by the low bits of its hash.
 func sampled(hash uint64, share uint8) bool { return hash&(1<<share-1) == 0 }
 
 // add writes a record, if the client is sampled: hash; time since the first, zigzag; outcome and degraded; permits,
@@ -152,6 +161,7 @@ func (r *Recorder) Hold() *Held {
 	return h
 }
 
+// sampled reports whether a client is in the share of all segments that are held.
 func (h *Held) sampled(hash uint64) bool { return hash&(h.Sample.OneIn-1) == 0 }
 
 // Each yields the decisions until yield returns false. Their order is that of time, give or take a second.

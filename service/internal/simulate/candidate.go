@@ -9,38 +9,46 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A candidate is one at work.
+// A candidate is one at work: its rules, the states of its clients, the requests that wait, and
+// what is counted. Candidates share nothing but the bound on memory.
 type candidate struct {
-	name    string
-	set     *rules.Set
-	denies  bool // requests without a rule
-	store   *store
-	rules   map[*rules.Rule]*tally
-	total   tally
-	logged  bool // the log decides, not the rules
+	name string
+	set  *rules.Set
+	// denies is whether requests without a rule are denied.
+	denies bool
+	store  *store
+	rules  map[*rules.Rule]*tally
+	total  tally
+	// logged has the log decide, not the rules.
+	logged  bool
 	plot    timeline
 	parts   *parts
 	waiting waitQueues
 	matches rules.Matches
-	block   [blockSize]request // those that are decided together, unless they wait
+	// block has those that are decided together; those that wait are copied out of it.
+	block   [blockSize]request
 	verdict Verdict
 	outcome outcome
 	decided func(*Verdict) error
-	fault   error        // of decided
+	// fault is the error of decided; nothing is decided after it.
+	fault   error
 	noHolds bool         // as of Config
 	asked   stint.HoldOp // with which a Reserve is checked
-	loaded  int64        // by prefetch, which the compiler would leave out otherwise
+	// loaded is a sum of what prefetch read, which the compiler would leave out otherwise.
+	loaded int64
 }
 
 // A tally counts what a rule did, or all of a candidate's together.
 type tally struct {
 	Counts
 
-	rule    *rules.Rule
-	refused error // why the first of its requests can't hold
+	rule *rules.Rule
+	// refused is why the first of its requests can't hold.
+	refused error
 	ways    map[wayOf]*WayReport
 }
 
+// A wayOf is what requests of a rule are counted by: their class, and by what they were charged.
 type wayOf struct{ class, via string }
 
 // way counts a request of a rule with classes or ways.
@@ -64,6 +72,7 @@ func (t *tally) way(class, via string, allowed bool) {
 	}
 }
 
+// newCandidate makes a candidate whose clients have used nothing.
 func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
 	made := &candidate{
 		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided, noHolds: config.NoHolds,
@@ -76,16 +85,21 @@ func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
 
 // A request is one on its way to a verdict.
 type request struct {
-	time     stint.Instant
-	line     int64
-	claims   []claim
-	shadows  []claim // of rules in shadow, each by itself
+	time   stint.Instant
+	line   int64
+	claims []claim
+	// shadows are the claims of rules in shadow, each rule decided by itself.
+	shadows  []claim
 	shadowed []string
-	waits    bool // whether a rule may have it wait
-	hold     *Hold
-	part     int    // of parts
-	reason   string // why it is denied without a limit, "" if limits decide
-	denier   *tally // that denies it so
+	// waits says that a rule may have it wait.
+	waits bool
+	hold  *Hold
+	// part is its place in parts, -1 for the rest.
+	part int
+	// reason is why it is denied without a limit, "" if limits decide.
+	reason string
+	// denier is the rule that denies it so.
+	denier *tally
 }
 
 // tally is that of a rule.
@@ -98,8 +112,10 @@ func (c *candidate) tally(rule *rules.Rule) *tally {
 	return t
 }
 
-// prepare finds what is to be decided about events, which depends on no state, and loads the clients' keys and states,
-// many at once.
+// prepare finds what is to be decided about events, which depends on no state, and loads the
+// clients' keys and states, many at once. Three passes, each over the whole block: the requests'
+// texts, the rules and keys, the places of clients in their tables. Each pass asks memory for what
+// the next one needs.
 func (c *candidate) prepare(events []Event) {
 	for i := range events {
 		if address := events[i].Request.Address; address != "" {
@@ -123,7 +139,8 @@ func (c *candidate) prepare(events []Event) {
 	}
 }
 
-// add decides a prepared event, or has it wait.
+// add decides a prepared event, or has it wait. Requests that wait and whose time has come by then
+// are decided first.
 func (c *candidate) add(r *request) {
 	c.advance(r.time)
 	switch {
@@ -146,6 +163,8 @@ func (c *candidate) add(r *request) {
 }
 
 // match finds what is to be decided about an event, or why and by which rule it is denied without.
+// It follows package enforce: a rule that bans or denies for what is missing decides before any
+// limit, and rules in shadow change nothing.
 func (r *request) match(c *candidate, ev *Event) {
 	r.time, r.line, r.claims, r.shadows, r.shadowed = ev.Time, ev.Line, r.claims[:0], r.shadows[:0], r.shadowed[:0]
 	r.waits, r.reason, r.denier, r.hold = false, "", nil, ev.Hold
@@ -214,10 +233,11 @@ func (r *request) match(c *candidate, ev *Event) {
 type outcome struct {
 	decision stint.Decision
 	reason   string // "": the limits decided
-	rule     *tally // that decided
-	key      string
-	permits  int64
-	waited   int64
+	// rule is the one that decided.
+	rule    *tally
+	key     string
+	permits int64
+	waited  int64
 }
 
 // decide asks the limits.
@@ -237,7 +257,8 @@ func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outc
 	return o
 }
 
-// record tells the tables how the request ended that the limits decided last.
+// record tells the tables how the request ended that the limits decided last. A rule is counted as
+// denying only if its own limits would have denied.
 func (c *candidate) record(r *request, allowed bool, now stint.Instant) {
 	for from, to := 0, 0; from < len(c.store.ops); from = to { // a rule may have several claims
 		to = c.ofRule(r.claims, from)
@@ -298,7 +319,8 @@ func (c *candidate) hasTable(from, of int) bool {
 		func(op limitOp) bool { return op.table == p.table && op.client == p.client })
 }
 
-// finish decides the rules in shadow, counts the request, and tells its verdict.
+// finish decides the rules in shadow, counts the request, and tells its verdict. Rules in shadow
+// are asked last, at the time when the request was let through.
 func (c *candidate) finish(r *request, o *outcome) {
 	allowed := o.decision.Allowed
 	if o.reason == "" {
@@ -366,6 +388,7 @@ func (t *tally) end(allowed bool, o *outcome) {
 	}
 }
 
+// tell hands the verdict to Config.Decided, whose error ends the simulation.
 func (c *candidate) tell(r *request, o *outcome) {
 	v := &c.verdict
 	*v = Verdict{

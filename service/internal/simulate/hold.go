@@ -29,6 +29,7 @@ type part struct {
 	charge int64 // beyond it, at the end
 }
 
+// bytes is about how much memory it takes, its place among those that wake included.
 func (h *holding) bytes() int64 {
 	return int64(unsafe.Sizeof(*h)) + 2*int64(unsafe.Sizeof(wake{})) + int64(len(h.parts))*int64(unsafe.Sizeof(part{}))
 }

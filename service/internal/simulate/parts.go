@@ -23,6 +23,7 @@ type parts struct {
 	rest      partCounts     // of the values that came later
 }
 
+// A partCounts counts the requests with one value.
 type partCounts struct {
 	value            string
 	plot             timeline
@@ -41,6 +42,7 @@ type PartReport struct {
 	Steps []Step `json:"steps"`
 }
 
+// newParts makes parts of an attribute; nil of "", which counts nothing.
 func newParts(attribute string) *parts {
 	if attribute == "" {
 		return nil
@@ -67,6 +69,7 @@ func (p *parts) of(ev *Event) int {
 	return i
 }
 
+// add counts a request of a part.
 func (p *parts) add(number int, at stint.Instant, admitted, shadow bool) {
 	if p == nil {
 		return

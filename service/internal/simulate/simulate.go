@@ -26,15 +26,22 @@ import (
 )
 
 // A Simulation decides events by candidates. It is not safe for concurrent use; make it with [New].
+//
+// Events come in blocks: what does not depend on a state (which rules match, which clients they
+// count) is prepared for a block at once, so that the memory of many clients is loaded side by
+// side; then each event is decided in its order.
 type Simulation struct {
-	candidates  []*candidate
-	memory      memory
-	proceed     func() error
-	block       []Event // up to blockSize that are not decided yet
-	events      int64
-	whole       int64 // events whose time is known to the second
-	late        int64 // events earlier than one before
-	limited     int64 // events that were answered with 429
+	candidates []*candidate
+	memory     memory
+	proceed    func() error
+	block      []Event // up to blockSize that are not decided yet
+	events     int64
+	// whole counts events whose time is known to the second only.
+	whole int64
+	// late counts events earlier than one before; they are decided at the time of that one.
+	late int64
+	// limited counts events that were answered with 429 when they happened.
+	limited     int64
 	first, last stint.Instant
 	by          string
 }
@@ -66,7 +73,8 @@ func New(config Config) (*Simulation, error) {
 	return s, nil
 }
 
-// blockSize is how many events are prepared together.
+// blockSize is how many events are prepared together. It hides the latency of memory, which is most
+// of what a decision costs with many clients.
 const blockSize = 64
 
 // Add has all candidates decide an event, now or with some of those that follow. Its strings and maps must not be
@@ -80,7 +88,8 @@ func (s *Simulation) Add(ev *Event) error {
 	return s.decide()
 }
 
-// decide decides the block.
+// decide decides the block. Virtual time never goes back: an event that is late is decided at the
+// latest time so far.
 func (s *Simulation) decide() error {
 	if err := s.proceed(); err != nil {
 		return err

@@ -10,16 +10,22 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A store has the states of all clients under the policies of one candidate, in virtual time.
+// A store has the states of all clients under the policies of one candidate, in virtual time. It
+// decides as package memstore does, by the same transitions, but keeps every client, and tells of
+// each limit what it said.
 type store struct {
-	tables     map[*stint.Policy]*table
-	maxClients int // clients of a table
+	tables map[*stint.Policy]*table
+	// maxClients is how many clients a table has at most; then it keeps a sample of them.
+	maxClients int
 	memory     *memory
 	ops        []limitOp
-	fault      error // why a limit can't be decided; nil: all can
-	outs       []stint.Outcome
-	ways       []stint.Way // of the limits in ops; nil: all have to admit
-	taken      []bool      // which limits of ways are charged, or would be; nil without ways
+	// fault is why a limit can't be decided; nil: all can.
+	fault error
+	outs  []stint.Outcome
+	// ways are those of the limits in ops; nil: all have to admit.
+	ways []stint.Way
+	// taken says which limits of ways are charged, or would be; nil without ways.
+	taken []bool
 }
 
 // A limitOp is an operation as one of its limits decides it.
@@ -32,6 +38,7 @@ type limitOp struct {
 	keep    int64
 }
 
+// newStore makes a store without clients.
 func newStore(maxClients int, memory *memory) *store {
 	return &store{tables: map[*stint.Policy]*table{}, maxClients: maxClients, memory: memory}
 }
@@ -43,11 +50,14 @@ type claim struct {
 	rule  *tally
 	table *table
 	key   key
-	guess int32 // the client, by table.guess
-	named bool  // whether the request may name the cost
+	// guess is the client, by table.guess.
+	guess int32
+	// named says that the request may name the cost.
+	named bool
 	class string
 	via   string // as of rules.Matched
-	of    string // the rule's client
+	// of is the rule's client, by which reports name it.
+	of string // the rule's client
 }
 
 // claims makes those of a rule, each key prepared once. They are added to a list.
@@ -138,7 +148,8 @@ func (s *store) combine(from, to int, now stint.Instant) stint.Decision {
 // charged reports whether a limit is charged if the operation is admitted.
 func (s *store) charged(i int) bool { return len(s.taken) == 0 || s.taken[i] }
 
-// apply first asks all limits, then carries the operation out on all. It reports whether they admit it.
+// apply first asks all limits, then carries the operation out on all. It reports whether they admit
+// it. As in a store: with several limits each is asked first, and charged only if all admit.
 func (s *store) apply(verb stint.Verb, now stint.Instant) (allowed bool) {
 	action := algorithm.ActionOf(verb)
 	tried := action
@@ -196,6 +207,7 @@ type limit struct {
 // states are those of all clients under a limit.
 type states interface {
 	apply(action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome)
+	// hold takes note of n permits that were just taken, to be ended by end.
 	hold(client int32, n int64) algorithm.Piece // of what was just taken
 	end(client int32, now stint.Instant, held algorithm.Piece, kept int64)
 	reset(client int32)
@@ -215,6 +227,7 @@ type statesOf[S any] struct {
 	loaded     S // by prefetch
 }
 
+// apply runs the transition on a client's state. A settlement is bounded as stores bound it.
 func (s *statesOf[S]) apply(
 	action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome,
 ) {

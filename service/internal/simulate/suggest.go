@@ -78,6 +78,11 @@ type CurvePoint struct {
 //
 // Until a client's first denial its state does not depend on the limit: what it needs is the most that was used at any
 // time under the largest limit.
+//
+// So for a client and a limit, need = max over its requests of (limit - remaining) under the
+// largest limit, and the least value for a share of the clients is a quantile of the needs. A rate
+// has no such need, and a log only between two bounds once it has more than maxInstants; there
+// replays bisect.
 func Suggest(source Source, rule rules.Rule, options rules.Options, goal Goal) (*Suggestion, error) {
 	if !(goal.Share > 0 && goal.Share <= 1) {
 		return nil, stint.Invalid("share", goal.Share, "above 0, up to 1")
@@ -112,24 +117,36 @@ func Suggest(source Source, rule rules.Rule, options rules.Options, goal Goal) (
 	return s.prove(values)
 }
 
+// A suggestor looks for the values of one rule. The fields are filled by measure, then search and
+// prove read them.
 type suggestor struct {
 	source  Source
 	rule    rules.Rule
 	options rules.Options
 	goal    Goal
-	split   stint.Instant // the end of the fit
-	most    []int64       // the largest values
-	needs   []int64       // of each client and limit
-	lows    map[int]int64 // what needs at least are where they are brackets, by their place
-	told    []apart       // of each client
-	asked   int64         // clients with a value to be found
-	wanted  int64         // how many of them are to be untouched
-	probes  []CurvePoint  // of replays that looked for a value
+	// split is the end of the fit: three quarters of the time.
+	split stint.Instant
+	// most are the largest values that are valid.
+	most []int64
+	// needs has what each client needs of each limit: client x limits + limit.
+	needs []int64
+	// lows has, by the same places, what needs are at least where they are brackets.
+	lows map[int]int64
+	// told says of each client whether a value suits it.
+	told []apart
+	// asked counts clients with a value to be found, wanted how many of them are to be untouched.
+	asked int64
+	// wanted is share x asked, rounded up.
+	wanted int64
+	// probes are of replays that looked for a value; they are points of the curve.
+	probes []CurvePoint
 }
 
 // apart says why no value suits a client.
 type apart uint8
 
+// The reasons for which no value suits a client: it breaks min_interval, or asks for more than the
+// largest value.
 const (
 	suited apart = iota
 	tooClose
@@ -145,6 +162,8 @@ func (s *suggestor) with(values []int64) rules.Rule {
 	return rule
 }
 
+// set gives a limit a value: its capacity, or its rate. A lease depends on the capacity, and is
+// left out.
 func (s *suggestor) set(l *stint.Limit, value int64) {
 	if s.goal.Rate {
 		l.Rate.Permits = value
@@ -159,7 +178,8 @@ func (s *suggestor) valid(l stint.Limit, value int64) bool {
 	return l.Validate() == nil
 }
 
-// measure finds the end of the fit, and what clients need.
+// measure finds the end of the fit, and what clients need. The source is read twice: for its first
+// and last instant, and through the rule with its largest limits.
 func (s *suggestor) measure() error {
 	first, last := stint.Instant(math.MaxInt64), stint.Instant(0)
 	err := s.source(func(ev *Event) error {
@@ -283,7 +303,8 @@ func (s *suggestor) untouched(values []int64, least bool) (n int64) {
 	return n
 }
 
-// search finds the values.
+// search finds the values. The first limit is reduced as far as the others at their largest allow,
+// then the second, and so on.
 func (s *suggestor) search() (values []int64, err error) {
 	values = slices.Clone(s.most)
 	if s.goal.Rate {
@@ -311,7 +332,8 @@ func (s *suggestor) least(values []int64, i int, low bool) int64 {
 	}))
 }
 
-// bisect finds the least of one of the values by replays, between two.
+// bisect finds the least of one of the values by replays, between two. The count of untouched
+// clients grows with the value, so that halving finds the least.
 func (s *suggestor) bisect(values []int64, i int, low, high int64) (int64, error) {
 	values = slices.Clone(values)
 	for low < high {
@@ -331,6 +353,7 @@ func (s *suggestor) bisect(values []int64, i int, low, high int64) (int64, error
 }
 
 // replay counts the clients that several lists of values leave untouched in the time of the fit.
+// All lists are candidates of one simulation, so that the source is read once.
 func (s *suggestor) replay(lists ...[]int64) (counts []int64, err error) {
 	sim, err := s.simulation(lists...)
 	if err != nil {
@@ -351,6 +374,7 @@ func (s *suggestor) replay(lists ...[]int64) (counts []int64, err error) {
 	return counts, err
 }
 
+// simulation makes a simulation of the rule with several lists of values.
 func (s *suggestor) simulation(lists ...[]int64) (*Simulation, error) {
 	config := Config{MaxClients: s.goal.MaxClients, MaxMemory: s.goal.MaxMemory, Proceed: s.goal.Proceed}
 	for _, values := range lists {
@@ -386,7 +410,9 @@ func (c *candidate) untouched(rule string) (untouched, asked int64) {
 	return untouched, asked
 }
 
-// prove replays the values, one less of each, and what came after the fit.
+// prove replays the values, one less of each, and what came after the fit. What was found must
+// hold, and one less of each must not; otherwise the search is wrong, and says so instead of
+// suggesting.
 func (s *suggestor) prove(values []int64) (*Suggestion, error) {
 	r := &Suggestion{
 		Rule:    s.rule.ID,
@@ -467,7 +493,8 @@ func (s *suggestor) curves(r *Suggestion) (curves [][]CurvePoint) {
 	return curves
 }
 
-// rest replays all of the time, and counts in its last quarter.
+// rest replays all of the time, and counts in its last quarter. A limit that fits the past may not
+// fit the future: the last quarter was not looked at when it was found.
 func (s *suggestor) rest(values []int64) (untouched, asked int64, err error) {
 	sim, err := s.simulation(values)
 	if err != nil {

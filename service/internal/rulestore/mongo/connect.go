@@ -29,22 +29,26 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-// A connection is made on first use, so the server may be unreachable before.
+// A connection is made on first use, so the server may be unreachable before. It is safe for
+// concurrent use.
 type connection struct {
 	place place
 
-	mu      sync.Mutex // guards what follows
-	attempt *attempt   // to connect; nil before the first, and after one that failed
+	mu sync.Mutex // guards what follows
+	// attempt is under way or has succeeded; nil before the first, and after one that failed.
+	attempt *attempt
 	closed  bool
 }
 
 // An attempt to connect. Nothing can cancel it, because the driver asks DNS without a context.
+// Those who call meanwhile wait for it, each no longer than its own context.
 type attempt struct {
 	done   chan struct{} // closed when what follows is set
 	client *mongo.Client
 	err    error
 }
 
+// errClosed is what calls after Close get.
 var errClosed = errors.New("the store is closed")
 
 // Close closes the connections. Calls after it fail; closing again does nothing.
@@ -92,6 +96,8 @@ func (c *connection) database(ctx context.Context) (*mongo.Database, error) {
 		SetReadPreference(readpref.Primary())), nil
 }
 
+// connect makes the client. The driver connects in the background, so an error is one of the URL or
+// of DNS.
 func (c *connection) connect(a *attempt) {
 	defer close(a.done)
 	o := options.Client().ApplyURI(c.place.url)
@@ -114,7 +120,9 @@ func (c *connection) connect(a *attempt) {
 	c.attempt = nil // the next call tries again
 }
 
-// call runs one call of the store within a timeout, and converts its error.
+// call runs one call of the store within a timeout, and converts its error. Each call has
+// callTimeout even if its caller waits longer, so that a server that hangs does not keep
+// goroutines.
 func (c *connection) call(ctx context.Context, do func(context.Context, *mongo.Database) error) error {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -125,7 +133,9 @@ func (c *connection) call(ctx context.Context, do func(context.Context, *mongo.D
 	return meaning(ctx, err)
 }
 
-// meaning converts an error of the driver to an error of this package.
+// meaning converts an error of the driver to an error of this package. The caller's own context is
+// told apart from the bound of the call: the former is the caller's error, the latter an
+// unreachable server.
 func meaning(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

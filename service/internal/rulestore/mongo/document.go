@@ -20,8 +20,9 @@ import (
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
-// A head is the document of a revision. It names the chunks with its rules, or, if it was made by hand, holds the rules
-// itself.
+// A head is the document of a revision. It names the chunks with its rules, or, if it was made by
+// hand, holds the rules itself. Chunks are written before the head that names them, so a head is
+// whole or not there.
 type head struct {
 	Number  int64  `bson:"_id" doc:"_id"`
 	At      int64  `bson:"at" doc:"at"`
@@ -30,6 +31,7 @@ type head struct {
 	Comment string `bson:"comment" doc:"comment"`
 	Count   int    `bson:"count" doc:"count"`
 	Bytes   int64  `bson:"bytes" doc:"bytes"`
+	// Chunks and Attempt name the chunks; without them the rules stand in the head.
 	Chunks  int    `bson:"chunks"`
 	Attempt string `bson:"attempt"`
 	Rules   inline `bson:"-" doc:"rules"`
@@ -64,6 +66,8 @@ func textOf(doc bson.Raw, name string) string {
 // chunkPrefix is the start of the _id of all chunks of a revision's number. Chunks are ordered by that number.
 func chunkPrefix(number int64) string { return fmt.Sprintf("%019d/", number) }
 
+// chunkID is the _id of a chunk: number, attempt and place, so that two processes that try the same
+// number do not write the same chunks.
 func chunkID(number int64, attempt string, i int) string {
 	return fmt.Sprintf("%s%s/%05d", chunkPrefix(number), attempt, i)
 }
@@ -74,7 +78,8 @@ func chunksOf(number int64, attempt string) bson.D {
 	return byID(bson.D{{Key: "$gt", Value: prefix + "/"}, {Key: "$lt", Value: prefix + "0"}}) // 0 follows /
 }
 
-// chunkRules and chunkBytes bound a chunk. One rule may be larger.
+// chunkRules and chunkBytes bound a chunk. One rule may be larger. MongoDB's documents have at most
+// 16 MiB.
 const (
 	chunkRules = 1000
 	chunkBytes = 4 << 20
@@ -171,6 +176,7 @@ func (s *Store) unreadable(number int64, format string, args ...any) error {
 	return unreadable(faults)
 }
 
+// unreadable wraps rulestore.ErrUnreadable, so that nobody takes it for an outage.
 func unreadable(err error) error { return prefix.Errorf("%w: %w", rulestore.ErrUnreadable, err) }
 
 // at is the place of a head for error messages.
@@ -189,6 +195,7 @@ func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
 	return read, nil
 }
 
+// inline is the rules of a head that was made by hand.
 type inline []rules.Rule
 
 // ReadDocument reads the rules.

@@ -94,9 +94,11 @@ func Import(ctx context.Context, url string) (list []rules.Rule, notes []string,
 type importer struct {
 	rules []rules.Rule
 	notes []string
-	ids   map[string]bool
+	// ids are those that are taken.
+	ids map[string]bool
 }
 
+// note tells what is lost or changed.
 func (i *importer) note(format string, args ...any) {
 	i.notes = append(i.notes, fmt.Sprintf(format, args...))
 }

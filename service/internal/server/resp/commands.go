@@ -88,7 +88,7 @@ func (s *Server) find(name []byte) *command {
 // is reports whether a word is a name, in any case.
 func is(word []byte, name string) bool { return strings.EqualFold(text(word), name) }
 
-// do carries out a command, which came as some text, or queues it. The checks come in Redis's
+// do carries out a command, which came as some text, or queues it. The checks come in this
 // order: known, token, arguments, rights, MULTI.
 func (c *conn) do(args [][]byte, came []byte) {
 	c.done++
