@@ -1,16 +1,28 @@
-// Package algorithm holds the five algorithms as pure integer transitions: a
-// state, a limit, a time and a cost go in, the new state and an outcome come out.
-// There is no clock, lock, log or I/O here; stores bring those.
+// Package algorithm holds the algorithms as pure integer transitions: a state, a limit, a time and
+// a cost go in, the new state and an outcome come out. There is no clock, lock, log or I/O here;
+// stores bring those.
 //
-// Each algorithm stands in Go and, beside it, in Lua with the same structure, for
-// Redis to run. Transcripts in testdata hold the two to each other.
+// Begin with fixed_window.go, the simplest. Each type (TokenBucket, LeakyBucket, FixedWindow,
+// SlidingWindowLog, SlidingWindowCounter) is made of a limit by its New function, is immutable, and
+// has the same methods on its state:
 //
-// Times are whole microseconds since the Unix epoch, of the store's clock. A
-// state's time never runs back: a transition uses the later of now and the newest
-// time that the state records, while the waits it answers count from now.
+//	Apply        one action of n permits, with its outcome
+//	Admit        n permits k times in one step, as often as they fit
+//	Grows        how long until Remaining grows
+//	RefundTaken  gives back what was taken at an instant
+//	Adopt        takes over a state that another limit wrote
 //
-// Inside the ranges that [stint.Limit] accepts, every intermediate value is exact:
-// products are taken in 128 bits in Go and in steps below 2^53 in Lua.
+// Concurrency has no such state: what is held is the state (hold.go).
+//
+// Each algorithm stands in Go and, beside it, in Lua with the same structure, for Redis to run.
+// Transcripts in testdata hold the two to each other.
+//
+// Times are whole microseconds since the Unix epoch, of the store's clock. A state's time never
+// runs back: a transition uses the later of now and the newest time that the state records, while
+// the waits it answers count from now.
+//
+// Inside the ranges that [stint.Limit] accepts, every intermediate value is exact: products are
+// taken in 128 bits in Go and in steps below 2^53 in Lua.
 package algorithm
 
 import (
@@ -20,7 +32,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// An Action is what a transition does.
+// An Action is what a transition does. Everything that a store does with a state but holds is one
+// of these.
 type Action uint8
 
 const (
@@ -65,8 +78,8 @@ func Margin(life int64) int64 { return max(life/10, int64(time.Second/time.Micro
 // micros turns microseconds into a duration.
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// mulDivCeil is a*b/c rounded up. The operands are not negative, c is positive and
-// the quotient fits.
+// mulDivCeil is a*b/c rounded up. The operands are not negative, c is positive and the quotient
+// fits. It is exact, as the product has 128 bits.
 func mulDivCeil(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, r := bits.Div64(hi, lo, uint64(c))

@@ -18,10 +18,13 @@ type calendar struct {
 	last atomic.Pointer[window] // the window used last: nearly always the next one too
 }
 
+// A window is [start, end).
 type window struct{ start, end stint.Instant }
 
+// holds reports whether an instant is in the window.
 func (w *window) holds(t stint.Instant) bool { return w.start <= t && t < w.end }
 
+// newCalendar divides time by a unit in a zone.
 func newCalendar(unit stint.Calendar, zone string) *calendar {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -40,6 +43,7 @@ func (c *calendar) window(t stint.Instant) (start, end stint.Instant) {
 	return w.start, w.end
 }
 
+// find computes the window that holds t.
 func (c *calendar) find(t stint.Instant) window {
 	at := time.UnixMicro(int64(t)).In(c.zone)
 	if c.unit == stint.CalendarMinute {

@@ -13,10 +13,16 @@ type WindowState struct {
 	Count      int64
 }
 
-// FixedWindow admits at most limit permits per window. Windows start at multiples
-// of their length since the Unix epoch, or follow a calendar. Its known weakness:
-// up to twice the limit can pass within one length around a boundary. It is safe
-// for concurrent use.
+// FixedWindow admits at most limit permits per window. Windows start at multiples of their length
+// since the Unix epoch, or follow a calendar. Its known weakness: up to twice the limit can pass
+// within one length around a boundary. It is safe for concurrent use. With count c, limit L and
+// cost n a request is admitted if c + n <= L - keep, and until the window's end nothing comes back:
+//
+//	permits
+//	  L |    ______|    ______
+//	    |   /      |   /        count per window
+//	  0 |__/_______|__/_______  time
+//	    start     end
 type FixedWindow struct {
 	limit    int64
 	debt     int64

@@ -2,15 +2,17 @@ package algorithm
 
 import "github.com/stint-go/stint"
 
-// A Piece is what a hold took of a limit at one time, so that it comes back to where it counts: of a fixed window
-// the window, from At until Until; of a sliding window counter the window's start; of a log the time of the entry. A
-// bucket's has no time.
+// A Piece is what a hold took of a limit at one time, so that it comes back to where it counts: of
+// a fixed window the window, from At until Until; of a sliding window counter the window's start;
+// of a log the time of the entry. A bucket's has no time. Without the time, a hold that ends in a
+// later window would give back permits of others.
 type Piece struct {
 	At, Until stint.Instant
 	N         int64
 }
 
-// maxPieces bounds the pieces of one hold, which grows by one with each time that the hold does.
+// maxPieces bounds the pieces of one hold, which grows by one with each time that the hold does. A
+// hold grows when its holder renews it with more.
 const maxPieces = 16
 
 // AddPiece adds a piece to a hold's, which are in order of time. Once there are too many, the oldest two become one, at
@@ -27,7 +29,9 @@ func AddPiece(pieces []Piece, p Piece) []Piece {
 	return append(pieces, p)
 }
 
-// EndHold ends a hold of n permits, of which kept stay charged, and returns how many came back.
+// EndHold ends a hold of n permits, of which kept stay charged, and returns how many came back. In
+// times of the schedule, backlog' = max(0, backlog - time(back)): what has refilled meanwhile is
+// not refilled twice.
 func (b *TokenBucket) EndHold(state *BucketState, now stint.Instant, n, kept int64) int64 {
 	t, backlog := b.backlog(state, now)
 	back, shrunk := n-kept, state.Held > b.capacity+b.debt

@@ -11,9 +11,17 @@ import (
 // BucketState is the state of a token bucket or a leaky bucket: an instant on a
 // schedule where each permit takes period/permits. The zero value is untouched.
 //
-// For a token bucket the instant is when the bucket is full again; for a leaky
-// bucket, when its queue has drained. The form is that of the generic cell rate
-// algorithm (ITU-T I.371), kept exact by the fraction.
+// For a token bucket the instant is when the bucket is full again; for a leaky bucket, when its
+// queue has drained. The form is that of the generic cell rate algorithm (ITU-T I.371), kept exact
+// by the fraction. So a token bucket with capacity C holds, at a time t, C - ceil((Due +
+// Frac/permits - t) x permits / period) permits:
+//
+//	permits
+//	C |\            _____
+//	  | \  take n  /     refills at permits/period
+//	  |  \________/
+//	  |__________________ time
+//	        now    Due
 type BucketState struct {
 	// Due is the instant in microseconds, rounded down.
 	Due stint.Instant
@@ -27,8 +35,8 @@ type BucketState struct {
 	Held int64
 }
 
-// schedule is what the two buckets have in common: permits that take
-// period/permits each, at most capacity of them outstanding.
+// schedule is what the two buckets have in common: permits that take period/permits each, at most
+// capacity of them outstanding. It is immutable; both buckets embed it.
 type schedule struct {
 	capacity     int64
 	debt         int64
@@ -42,6 +50,7 @@ type schedule struct {
 // span is a length of time: us + frac/permits microseconds, 0 <= frac < permits.
 type span struct{ us, frac int64 }
 
+// newSchedule prepares a limit: the rate is reduced, and what every request needs is computed once.
 func newSchedule(limit stint.Limit) schedule {
 	permits, period := limit.Rate.Permits, limit.Rate.Period.Microseconds()
 	if d := gcd(permits, period); d > 1 {
@@ -56,6 +65,7 @@ func newSchedule(limit stint.Limit) schedule {
 	return s
 }
 
+// gcd is Euclid's.
 func gcd(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -102,6 +112,7 @@ func (s *schedule) periods(x uint64) int64 {
 	return int64(n)
 }
 
+// add and sub keep 0 <= frac < permits.
 func (s *schedule) add(a, b span) span {
 	sum := span{a.us + b.us, a.frac + b.frac}
 	if sum.frac >= s.permits {
@@ -150,6 +161,7 @@ func (b *BucketState) backlog(now stint.Instant) (t stint.Instant, backlog span)
 	return t, backlog
 }
 
+// atLeastHeld is the backlog, or what is held if that takes longer: what is held never refills.
 func (s *schedule) atLeastHeld(backlog span, b *BucketState) span {
 	if least := s.heldTime(b); backlog.less(least) {
 		return least
@@ -170,8 +182,12 @@ func (b *BucketState) due(t stint.Instant, backlog span) {
 	b.Due, b.Frac, b.Last = t+stint.Instant(backlog.us), backlog.frac, t
 }
 
-// apply is the transition of both buckets. It returns the backlog that a taken or
-// asked-for request found before it, from now, which is a leaky bucket's delay.
+// apply is the transition of both buckets. It returns the backlog that a taken or asked-for request
+// found before it, from now, which is a leaky bucket's delay. A request of n permits is admitted if
+//
+//	backlog + time(n) + time(keep) <= time(capacity)
+//
+// and a denied one waits for the difference. All terms are exact spans.
 func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n, keep int64, out *stint.Outcome) span {
 	t, backlog := state.backlog(now)
 	if state.Held > 0 {
@@ -219,8 +235,8 @@ func (s *schedule) fitsBesideHeld(state *BucketState, n int64) bool {
 	return !s.capacityTime.less(s.add(s.heldTime(state), s.timeOf(n)))
 }
 
-// settle charges or refunds n on a backlog, and returns it with what was applied. A refund
-// leaves what is held.
+// settle charges or refunds n on a backlog, and returns it with what was applied. A refund leaves
+// what is held. So debt is bounded: backlog <= time(capacity + debt).
 func (s *schedule) settle(backlog span, n int64, held span) (span, int64) {
 	if n > 0 {
 		n = clamp(n, s.capacity+s.debt-s.permitsIn(backlog))

@@ -13,10 +13,17 @@ type CounterState struct {
 	Previous, Current int64
 }
 
-// SlidingWindowCounter estimates a sliding window from two fixed ones: with e of
-// the current window elapsed, previous x (window - e) / window + current. It
-// admits when the estimate plus the cost is at most the limit, in integers, so the
-// estimate never exceeds the limit. It is immutable and safe for concurrent use.
+// SlidingWindowCounter estimates a sliding window from two fixed ones: with e of the current window
+// elapsed, previous x (window - e) / window + current. It admits when the estimate plus the cost is
+// at most the limit, in integers, so the estimate never exceeds the limit. It is immutable and safe
+// for concurrent use. The previous window's count fades in a line, as if its requests had been
+// evenly spread:
+//
+//	weight of the previous window
+//	1 |\
+//	  | \
+//	0 |__\___ elapsed of the current window
+//	  0   window
 type SlidingWindowCounter struct {
 	limit  int64
 	debt   int64

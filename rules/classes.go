@@ -7,6 +7,9 @@ import (
 )
 
 // Classes are classes of requests that leave different parts of the rule's limits to others.
+//
+// A request of a class is admitted only while more than Keep of the limit is left. So the class
+// with the largest part is denied first, and the most important one has the whole limit.
 type Classes struct {
 	// By is where a request says its class.
 	By ClassBy `doc:"by"`
@@ -29,8 +32,10 @@ type Percent int64
 // of is the part of n.
 func (p Percent) of(n int64) int64 { return max(0, n) * int64(p) / 100 }
 
+// maxClasses bounds the labels of metrics that classes make.
 const maxClasses = 16
 
+// validateClasses reports what is wrong with the rule's classes.
 func (r *Rule) validateClasses(f *faults) {
 	c := &r.Classes
 	if c.By == (ClassBy{}) && len(c.Keep) == 0 && c.Default == "" {

@@ -11,6 +11,9 @@ import (
 )
 
 // A Floor is what a client is sure of within the limit of another rule: a token bucket.
+//
+// Its client may use it whatever others use; what it does not use others may borrow, as the rule's
+// Borrow says.
 type Floor struct {
 	// Capacity is the burst, 1 to stint.MaxPermits.
 	Capacity int64 `doc:"capacity" is:"integer 1 1000000000"`
@@ -129,4 +132,5 @@ func (r *Rule) floorsParam() string {
 	return "guaranteed"
 }
 
+// limit is the floor as a bucket of its own, with a state for each client.
 func (f *Floor) limit() stint.Limit { return stint.TokenBucket(f.Capacity, f.Refill).Named(floorName) }

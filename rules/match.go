@@ -18,8 +18,9 @@ type Matches struct {
 	path    variant  // canonical
 	other   variant  // one after another
 	at      *variant // the one whose rules are looked for
-	host    []byte   // canonical
-	named   []byte   // the host that a variant's authority names, canonical
+	// host is the request's host in its canonical form.
+	host    []byte // canonical
+	named   []byte // the host that a variant's authority names, canonical
 	key     []byte
 	address int         // where the client's address is in key, if it is there
 	network []byte      // key with a network in its place

@@ -16,9 +16,10 @@ import (
 //
 //	best(n) = below(n) + max(here(n), best(any of n) + max over literals l of best(n behind l))
 //
-// A rule counts once for each of its paths and hosts that lead to a node, with the override that has the most limits,
-// as if no path were excepted and all header fields were there. Hosts are tried one by one, and so are methods unless
-// there are many.
+// A rule counts once for each of its paths and hosts that lead to a node, with the override that
+// has the most limits, as if no path were excepted and all header fields were there. Hosts are
+// tried one by one, and so are methods unless there are many. It may be too high and is never too
+// low: a set that passes has no request with more limits than a store takes.
 type limitCounter struct {
 	method string // a rule's; "" is whatever method each rule asks for
 	memo   map[*node]route
@@ -34,8 +35,9 @@ type route struct {
 // triedMethods is how many methods are tried one by one at most.
 const triedMethods = 32
 
-// checkLimitCount returns the fault of rules of which one request may meet more limits than stint.MaxOpLimits, or nil.
-// index is a rule's index in the list, by ID.
+// checkLimitCount returns the fault of rules of which one request may meet more limits than
+// stint.MaxOpLimits, or nil. index is a rule's index in the list, by ID. First all methods
+// together, in one visit of each tree; only hosts that exceed the bound so are looked at by method.
 func (s *Set) checkLimitCount(index map[string]int) error {
 	const most = stint.MaxOpLimits
 	hosts := append(slices.Sorted(maps.Keys(s.hosts)), "")
@@ -116,6 +118,7 @@ func (lc *limitCounter) eachRule(l *leaf, do func(*compiled)) {
 	}
 }
 
+// atLeaf is the limits of a leaf's rules together.
 func (lc *limitCounter) atLeaf(l *leaf) (limits int) {
 	lc.eachRule(l, func(c *compiled) { limits += c.maxLimits })
 	return limits

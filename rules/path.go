@@ -36,11 +36,14 @@ const (
 
 // A decoded path is what all of its variants have in common: its text, and where it may be cut.
 type decoded struct {
-	text     []byte        // percent-encoded bytes are decoded, once; no query
-	pieces   []piece       // between two of them there is one byte of the text
-	rooted   bool          // whether it began with a slash, which the text lacks
-	features normalisation // for which of its bits a normalisation makes a difference
-	coded    bool          // whether a semicolon was percent-encoded
+	// text has percent-encoded bytes decoded, once, and no query.
+	text   []byte
+	pieces []piece // between two of them there is one byte of the text
+	rooted bool    // whether it began with a slash, which the text lacks
+	// features has the bits for which a normalisation makes a difference to this path; most paths have
+	// none.
+	features normalisation
+	coded    bool // whether a semicolon was percent-encoded
 }
 
 // A piece lies between what may separate segments. A segment is one, or several with the bytes
@@ -65,7 +68,8 @@ const (
 	atEnd // of the path: its query, or nothing
 )
 
-// plain takes a path of which there is one variant, as of most, and reports whether it is such a path.
+// plain takes a path of which there is one variant, as of most, and reports whether it is such a
+// path. It is the way of nearly all requests: one pass, no decoding.
 func (p *decoded) plain(path string, r *variant) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -130,7 +134,9 @@ func (p *decoded) decode(path string, bounded bool) error {
 	return nil
 }
 
-// exceeds reports whether the path so far has several variants and is too long for them.
+// exceeds reports whether the path so far has several variants and is too long for them. The number
+// of variants grows with the features: twice with an authority, six times with parameters, for
+// which an eighth of the cuts are allowed.
 func (p *decoded) exceeds(path string) bool {
 	cuts := MaxOddPathCuts
 	if p.features&anyAuthority != 0 {
@@ -142,6 +148,7 @@ func (p *decoded) exceeds(path string) bool {
 	return p.features != canonical && (len(path) > MaxOddPathBytes || len(p.pieces)-1 > cuts)
 }
 
+// errTooAmbiguous says by what a path could be shorter; it is the client's to change.
 func errTooAmbiguous(path string) error {
 	return stint.Invalid("path", fmt.Sprintf("%d bytes that can be read in several ways", len(path)),
 		fmt.Sprintf("up to %d bytes, and %d slashes of any kind, half of them where two are first, an eighth with ;, "+
@@ -268,8 +275,10 @@ const (
 	groupStarts = keepSlashes | keepCodedBackslashes | keepCodedDots | keepRuns | leaveAuthority | cutParams | rawParams
 )
 
-// after is the next of the normalisations that give a path with these features different variants, each
-// once; canonical follows the last. There are 1,524 at most, and 252 of a path without parameters.
+// after is the next of the normalisations that give a path with these features different variants,
+// each once; canonical follows the last. There are 1,524 at most, and 252 of a path without
+// parameters. (as - features) & features counts through the subsets of features, as adding 1 does
+// through all numbers.
 func (as normalisation) after(features normalisation) normalisation {
 	for {
 		as = (as - features) & features // the next of the subsets
@@ -330,7 +339,9 @@ type variant struct {
 // A span is a part of a text.
 type span struct{ start, end int }
 
-// read takes a decoded path apart.
+// read takes a decoded path apart. A variant is made of pieces in one pass: pieces are joined where
+// what separates them does not separate for this normalisation, and dots are resolved as segments
+// are added. What is late is done at the end, over the segments that are left.
 func (r *variant) read(p *decoded, as normalisation) {
 	r.as, r.text, r.segments, r.slash, r.authority = as, p.text, r.segments[:0], false, span{}
 	separators, start, first := as.separators(), 0, 0
@@ -418,6 +429,7 @@ func (p *decoded) rawFrom(as normalisation) (from int) {
 }
 
 // resolve leaves segments if the one that follows them is made of dots, and reports whether it did.
+// RFC 3986, section 5.2.4, in one pass: .. takes the last segment away, if there is one.
 func (r *variant) resolve(s span, codedDot bool) bool {
 	n := s.end - s.start
 	if n == 0 || n > 2 || r.text[s.start] != '.' || r.text[s.end-1] != '.' ||

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// maxSegments bounds the segments of a pattern.
+// maxSegments bounds the segments of a pattern, and with it the depth of the tree.
 const maxSegments = 64
 
 // maxPattern bounds a pattern's length in bytes.
@@ -16,6 +16,7 @@ const maxPattern = 1024
 
 // A pattern is a path's pattern taken apart.
 type pattern struct {
+	// segments are the pattern's, without /** at its end.
 	segments []segment
 	rest     bool // whether any number of segments may follow
 }
@@ -24,7 +25,8 @@ type pattern struct {
 type segment struct {
 	literal string
 	any     bool
-	name    string // of a parameter
+	// name is that of a parameter, "" of * and of literals.
+	name string
 }
 
 const paths = "a path such as /users/{id}/posts or /static/**: *, {name} and ** stand for whole segments, ** at the end"

@@ -23,9 +23,10 @@ type Rule struct {
 	Set string `doc:"set"`
 	// Disabled rules are checked like others, and hold for no request.
 	Disabled bool `doc:"enabled" is:"one-of true false"`
-	// Priority orders the rules that match: the highest first, and by ID where it is
-	// the same. It decides which of several is named as the deciding rule when their answers
-	// are alike, and never stops a rule. Default: 0.
+	// Priority orders the rules that match: the highest first, and by ID where it is the same. It
+	// decides which of several is named as the deciding rule when their answers are alike, and never
+	// stops a rule. Default: 0. So two rules never stand in an order by chance: the same requests name
+	// the same rule on all processes.
 	Priority int `doc:"priority"`
 	// Labels are for people and their tools. Default: none.
 	Labels map[string]string `doc:"labels"`
@@ -57,8 +58,9 @@ type Rule struct {
 	// MaxWait bounds how long a request is held: 1ms to MaxWaitLimit. With Wait only, where it
 	// has no default.
 	MaxWait time.Duration `doc:"max_wait" is:"duration 1ms 5m"`
-	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next
-	// one is denied. With Wait only. Default: 0, which is 100.
+	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next one is
+	// denied. With Wait only. Default: 0, which is 100. It bounds what a client can make the process
+	// keep, for one rule.
 	MaxWaiters int `doc:"max_waiters" is:"integer 1 10000"`
 	// OnStoreFailure is the failure policy while the store is unreachable. Default: "", that of the service. The service
 	// does what it says; a program's store does if it is one of package failover, whose
@@ -71,7 +73,9 @@ type Rule struct {
 	// and the client's; the same client under another value has another state. A request without the
 	// attribute is treated as Missing says. Default: "", by the client.
 	PartitionBy string `doc:"partition_by"`
-	// Reserve says how a request's permits are held by package enforce's Reserve. Default: as stint.Hold's.
+	// Reserve says how a request's permits are held by package enforce's Reserve. Default: as
+	// stint.Hold's. It only matters to those who reserve; requests that are decided and taken at once
+	// do not hold.
 	Reserve Reserve `doc:"reserve"`
 	// Within is the ID of a rule within whose limit, a token bucket, this rule's clients have floors:
 	// Guaranteed or Weights, and beside them what they Borrow. It has no limits of its own then. A request
@@ -260,6 +264,7 @@ type Override struct {
 	Banned bool `doc:"banned"`
 }
 
+// The names are those of documents; a name's place is the value.
 var (
 	missingNames  = []string{"", "skip", "deny", "ip"}
 	onExceedNames = []string{"reject", "wait", "shadow"}
@@ -281,6 +286,7 @@ func (m *Missing) UnmarshalText(name []byte) error {
 // String is reject, wait or shadow.
 func (o OnExceed) String() string { return nameOf(onExceedNames, uint8(o)) }
 
+// nameOf is a value's name, or unknown for one that no rule can have.
 func nameOf(names []string, i uint8) string {
 	if int(i) >= len(names) {
 		return "unknown"
@@ -288,7 +294,8 @@ func nameOf(names []string, i uint8) string {
 	return names[i]
 }
 
-// Clone is the rule with slices and maps of its own.
+// Clone is the rule with slices and maps of its own. Who changes a rule that others may read
+// changes a clone.
 func (r *Rule) Clone() Rule {
 	c := *r
 	c.Labels = maps.Clone(r.Labels)
@@ -333,6 +340,7 @@ func (r *Rule) Equal(o *Rule) bool {
 		})
 }
 
+// same reports whether two matches say the same, in the same order.
 func (m *Match) same(o *Match) bool {
 	return slices.Equal(m.Methods, o.Methods) && slices.Equal(m.Paths, o.Paths) && slices.Equal(m.Except, o.Except) &&
 		slices.Equal(m.Hosts, o.Hosts) && maps.Equal(m.Headers, o.Headers) &&

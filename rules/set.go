@@ -74,12 +74,16 @@ type Options struct {
 // A Set is rules ready to be matched. It is immutable and safe for concurrent use; make it
 // with [Compile]. The zero value has no rule.
 type Set struct {
-	rules  []*compiled // by rank
+	// rules are by rank: by priority, the highest first, and by ID.
+	rules  []*compiled
 	byID   map[string]*compiled
 	strict bool
-	bits   int // by which IPv6 clients are counted
+	// bits are those by which IPv6 clients are counted.
+	bits int
 
-	hosts  map[string]*node // of a host's own rules
+	// hosts has the trees of a host's own rules, below those of the hosts below a name, and always
+	// that of rules for any host.
+	hosts  map[string]*node
 	below  map[string]*node // of the hosts below a name
 	always *node            // of any host
 }
@@ -87,15 +91,20 @@ type Set struct {
 // A compiled rule is a rule with what can be known before a request comes.
 type compiled struct {
 	Rule
-	rank       int
-	maxLimits  int // how many limits the rule adds at most to the operation of a request
-	own        terms
-	paths      []pattern
-	except     []pattern
-	strict     bool // as the set
+	// rank is its place in the set's rules.
+	rank      int
+	maxLimits int // how many limits the rule adds at most to the operation of a request
+	// own is what clients without an override have.
+	own terms
+	// paths and except are the patterns of Match; fields its header fields.
+	paths  []pattern
+	except []pattern
+	// strict is the set's.
+	strict     bool
 	fields     []field
-	parameters []bool            // which parts of the scope are parameters of the paths
-	overrides  map[string]*terms // by the client's key
+	parameters []bool // which parts of the scope are parameters of the paths
+	// overrides are by the client's key, as [compiled.readKey] writes it.
+	overrides  map[string]*terms
 	classNames map[string]string
 	family
 	// lengths of those that overrides have in the place of an address, the longest first: of IPv4, and of IPv6
@@ -112,9 +121,10 @@ type terms struct {
 // A group is limits of one cost. All groups of a rule have the rule's policy name, so that a limit's state is the same
 // in each.
 type group struct {
-	policy   *stint.Policy
-	cost     Cost
-	capacity int64 // of each of them where classes leave a part of it; else 0
+	policy *stint.Policy
+	cost   Cost
+	// capacity is that of each of them where classes leave a part of it; else 0.
+	capacity int64
 }
 
 // named reports whether a request may name the cost.
@@ -132,8 +142,14 @@ func (t *terms) limits() (n int) {
 }
 
 // Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
-// joined; each is a [*Fault], except faults of all rules together. Rules of which one request may meet more than
-// stint.MaxOpLimits limits are a fault as well.
+// joined; each is a [*Fault], except faults of all rules together. Rules of which one request may
+// meet more than stint.MaxOpLimits limits are a fault as well. Rules that Previous has unchanged
+// are taken over with everything that was computed for them, so that one edit of a set of 100,000
+// rules costs what comparing them does.
+//
+// In order: each rule by itself; how rules stand to each other; their order; the trees; the number
+// of limits that one request can meet. Each step reports all of its faults, and a later one is not
+// begun with faults of an earlier one.
 func Compile(list []Rule, options Options) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, stint.Invalid("rules", len(list), fmt.Sprintf("at most %d rules", MaxRules))
@@ -217,7 +233,9 @@ func (s *Set) unchanged(rule *Rule, next *Set) *compiled {
 	return &c
 }
 
-// maxPlanted bounds what the trees have, as a rule has each of its paths in the tree of each of its hosts.
+// maxPlanted bounds what the trees have, as a rule has each of its paths in the tree of each of its
+// hosts. 4 million segments take some hundreds of MB, so a set with more is refused rather than the
+// process killed.
 const maxPlanted = 1 << 22
 
 // index adds a rule to the trees in which requests find it, and returns its number of segments.
@@ -258,6 +276,8 @@ func (s *Set) root(text string) *node {
 	return (*trees)[host.name]
 }
 
+// compile prepares one rule that is valid. What the rule of the same ID had in the previous set is
+// looked at, since a limit that stayed keeps its policy and what stores prepared for it.
 func compile(rule *Rule, options Options) (c *compiled, err error) {
 	c = &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), strict: options.StrictSlash}
 	c.classNames = c.Classes.names()

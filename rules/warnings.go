@@ -9,7 +9,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A Warning is something in a rule that is allowed, and may be other than was meant.
+// A Warning is something in a rule that is allowed, and may be other than was meant. Warnings are
+// told by the log, by `stint rules validate` and by the admin API; none keeps a rule from being in
+// force.
 type Warning struct {
 	// Kind says it in a few words that are the same for all rules, behind "a rule", such as "leaves little to borrow".
 	Kind string
@@ -75,8 +77,10 @@ func (c *compiled) warnOfReserve(list []Warning) []Warning {
 	return append(list, w)
 }
 
-// warnOfHolds warns of buckets that are too small for what is held: estimates a second are at most the
-// capacity divided by how long they are held.
+// warnOfHolds warns of buckets that are too small for what is held: estimates a second are at most
+// the capacity divided by how long they are held. In formulas, a bucket of capacity C refilled at
+// R/P holds n requests of one permit for a time T each only if n <= C, and n = R/P x T at the rate
+// of the refill: C x P < R x T is warned of.
 func (c *compiled) warnOfHolds(list []Warning) []Warning {
 	if !c.NeedsReserve() && c.Reserve == (Reserve{}) {
 		return list

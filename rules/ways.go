@@ -31,8 +31,17 @@ func (m *Matches) findLevels(c *compiled, key string, ending bool) Outcome {
 	return Limited
 }
 
-// decideWithin makes the claims of a client within the limits of others: each way has a floor and all
-// that it is within, or the outermost limit alone, so that what others are sure of is left.
+// decideWithin makes the claims of a client within the limits of others: each way has a floor and
+// all that it is within, or the outermost limit alone, so that what others are sure of is left.
+// With levels 0 (the outermost) to n, and floors known down to level k, the ways are tried in this
+// order:
+//
+//	way of k:  floors k … 1 and the limit, of which the children's floors stay
+//	…
+//	way of 0:  the limit alone, and all of its floors stay
+//
+// A way below the client's own level is borrowing; it is there only if every level between may
+// borrow, and charges their ceilings too.
 func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 	last := len(levels) - 1
 	root := levels[0].rule.own.groups[0].policy
@@ -76,6 +85,7 @@ func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 	}
 }
 
+// viaOf is what a way is told as: the client's own floor is guaranteed, everything else borrowed.
 func viaOf(at, last int) string {
 	if at == last {
 		return ViaGuaranteed

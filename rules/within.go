@@ -23,6 +23,8 @@ type Borrow struct {
 // Allowed reports whether clients may borrow.
 func (b Borrow) Allowed() bool { return b.Any || b.Rate.Permits > 0 }
 
+// maxFloors bounds the clients with floors of one rule, each of which is a policy; maxLevels how
+// deep rules may be within each other, as each level adds its limits to every request.
 const (
 	maxFloors = 10_000
 	maxLevels = 8
@@ -47,17 +49,32 @@ const (
 )
 
 // A family is how a rule stands to others of its set.
+//
+// A limit of capacity C with floors F1, …, Fn within it holds
+//
+//	F1 + … + Fn <= C                        (validated)
+//	a client's own floor admits: charge its floor and the limit
+//	otherwise, if it may borrow: charge the limit alone, and leave F1 + … + Fn of it
+//
+// so that whoever borrows never takes what a floor promises.
 type family struct {
 	parent, child *compiled // by Within
 	otherwise     *compiled
 	usedBy        *compiled // whose Within or Otherwise names the rule
 
-	outer  int                      // how many parts of a client's key the names of its floors leave out
-	floors map[string]*stint.Policy // by the client's key behind those
-	borrow *stint.Policy            // nil: no ceiling
-	kept   int64                    // the sum of the child's floors
+	// outer is how many parts of a client's key the names of its floors leave out: those of the
+	// parent's scope.
+	outer int
+	// floors are by the client's key behind those.
+	floors map[string]*stint.Policy
+	// borrow is the ceiling on what a client borrows; nil: there is none.
+	borrow *stint.Policy
+	// kept is the sum of the child's floors, which the rule's limit keeps free of others.
+	kept int64
 }
 
+// validateFamily reports what is wrong in the rule itself about how it stands to others; the others
+// are not known yet.
 func (r *Rule) validateFamily(f *faults) {
 	if r.Within == "" {
 		for param, given := range map[string]bool{
@@ -77,6 +94,7 @@ func (r *Rule) validateFamily(f *faults) {
 	r.validateClasses(f)
 }
 
+// validateWithin does so for a rule within another one.
 func (r *Rule) validateWithin(f *faults) {
 	if len(r.Limits) > 0 || r.Unlimited || r.Banned || r.Otherwise != "" || len(r.Overrides) > 0 {
 		f.invalid("within", r.Within, "only of a rule without limits, unlimited, banned, otherwise and overrides: "+
@@ -110,12 +128,14 @@ func (r *Rule) validateWithin(f *faults) {
 	}
 }
 
+// limit is the ceiling as a bucket, with a state for each client.
 func (b *Borrow) limit() stint.Limit {
 	return stint.TokenBucket(b.Rate.Permits, b.Rate).Named(borrowName)
 }
 
-// relate finds how the rules of the set stand to each other, and makes their floors. index is a rule's
-// place in the list, by ID.
+// relate finds how the rules of the set stand to each other, and makes their floors. index is a
+// rule's place in the list, by ID. A rule is named by one other at most, so that rules form chains:
+// outermost limit, rules within it, and so on inwards.
 func (s *Set) relate(index map[string]int, previous *Set) error {
 	var all []error
 	fault := func(c *compiled, param string, value any, allowed string) {
@@ -266,7 +286,8 @@ func hasPlaces(limits []stint.Limit) bool {
 	return slices.ContainsFunc(limits, func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency })
 }
 
-// makeFloors makes the floors of a rule that is within another, whose own floors are there.
+// makeFloors makes the floors of a rule that is within another, whose own floors are there. Sums
+// are exact: capacities in integers, rates scaled to fractions of a permit.
 func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *family) error {
 	capacity, rate := int64(stint.MaxPermits), stint.Rate{}
 	if c.parent.parent == nil {
@@ -389,8 +410,9 @@ func (c *compiled) shareOut(
 	return floors
 }
 
-// partOf is w/total of a rate. If no rate is that, it is the nearest slower one of as many permits as a
-// rate may have, or of one permit; ok is false if there is none.
+// partOf is w/total of a rate. If no rate is that, it is the nearest slower one of as many permits
+// as a rate may have, or of one permit; ok is false if there is none. The nearest slower one, since
+// a sum of parts may not exceed the whole.
 func partOf(rate stint.Rate, w, total int64) (part stint.Rate, ok bool) {
 	exact := new(big.Rat).Mul(ratio(rate), big.NewRat(w, total)) // permits a microsecond
 	permits, period := new(big.Int).Set(exact.Num()), new(big.Int).Set(exact.Denom())
@@ -444,4 +466,5 @@ func ratio(rate stint.Rate) *big.Rat {
 	return big.NewRat(rate.Permits, max(1, rate.Period.Microseconds()))
 }
 
+// slower compares two rates exactly.
 func slower(a, b stint.Rate) bool { return ratio(a).Cmp(ratio(b)) < 0 }

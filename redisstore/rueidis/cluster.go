@@ -50,8 +50,10 @@ type clusterConn struct {
 
 	mu     sync.Mutex
 	closed bool
-	calls  sync.WaitGroup // under way
-	conns  map[*socket]struct{}
+	// calls counts those under way, so that Close can wait for them.
+	calls sync.WaitGroup // under way
+	// conns are the open connections of the own client, to give them up when their nodes leave.
+	conns map[*socket]struct{}
 }
 
 // New makes a connection of a rueidis client, which should have been made with
@@ -73,7 +75,8 @@ func newClusterConn(d *dialConfig) *clusterConn {
 	return c
 }
 
-// make makes the client, which needs a node that answers.
+// make makes the client, which needs a node that answers. It tries again and again until the
+// connection is closed; each attempt has a context that ends what it began.
 func (c *clusterConn) make() {
 	for c.life.Err() == nil {
 		ctx, end := context.WithCancel(c.life)
@@ -162,7 +165,8 @@ func (c *clusterConn) enter(ctx context.Context) (rueidis.Client, error) {
 	return *c.client.Load(), nil
 }
 
-// send implements sender. rueidis follows MOVED and ASK.
+// send implements sender. rueidis follows MOVED and ASK. A command that a node answers TRYAGAIN was
+// not executed.
 func (c *clusterConn) send(ctx context.Context, build builder) rueidis.RedisResult {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		client, err := c.enter(ctx)
@@ -236,11 +240,8 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 	var servers []redisstore.Server
 	var faults []error
 	for address, node := range client.Nodes() {
-		s := serverBy(address, func(
-			ctx context.Context, build builder,
-		) rueidis.RedisResult {
-			return node.Do(ctx, build(node.B()))
-		})
+		ask := func(ctx context.Context, build builder) rueidis.RedisResult { return node.Do(ctx, build(node.B())) }
+		s := serverBy(address, ask)
 		info, err := s.Ask(ctx, "INFO", "replication")
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", address, err))

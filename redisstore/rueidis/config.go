@@ -18,7 +18,8 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// A Connection says where a store's servers are, and who the store is to them.
+// A Connection says where a store's servers are, and who the store is to them. The zero value names
+// no server, and is a fault.
 type Connection struct {
 	// URL names the servers:
 	//
@@ -99,8 +100,8 @@ func OpenBare(c Connection, options redisstore.Options) (*redisstore.Store, erro
 // now and whenever it was lost, and servers may be away. Until it is there calls wait for
 // the attempt under way as long as their contexts last, and fail with why there is none.
 //
-// Dial fails only for what is wrong with c or the files that it names, with an error that
-// wraps stint.ErrInvalid. No error shows a password.
+// Dial fails only for what is wrong with c or the files that it names, with an error that wraps
+// stint.ErrInvalid. No error shows a password. It is safe for concurrent use, and has to be closed.
 func Dial(c Connection) (redisstore.Conn, error) {
 	d, err := c.dialConfig()
 	if err != nil {

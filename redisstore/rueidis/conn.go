@@ -1,8 +1,17 @@
-// Package rueidis connects a store of package redisstore to its servers by the client
-// rueidis: to one server, to the primary that sentinels name, or to a cluster.
+// Package rueidis connects a store of package redisstore to its servers by the client rueidis: to
+// one server, to the primary that sentinels name, or to a cluster. Most programs call [Open];
+// [Dial] and [New] are for those who put the parts together themselves.
 //
-// Connections are made in the background, again and again while servers are unreachable, and
-// never on a caller's context. A command that may have been executed is not sent again.
+// Connections are made in the background, again and again while servers are unreachable, and never
+// on a caller's context. A command that may have been executed is not sent again.
+//
+//	single.go    one connection to one server, kept by a loop
+//	sentinel.go  the same to the primary that a quorum of sentinels names
+//	cluster.go   rueidis' own client for all nodes
+//	socket.go    a net.Conn that knows when it was last read and whether it is behind
+//	url.go, config.go  where servers are, and who the store is to them
+//
+// Everything is safe for concurrent use.
 package rueidis
 
 import (
@@ -17,6 +26,8 @@ import (
 )
 
 // A sender sends commands to one server, or to those of a cluster.
+//
+// Three types implement it: singleConn, sentinelConn and clusterConn.
 type sender interface {
 	Ready(ctx context.Context) error
 	Servers(ctx context.Context) ([]redisstore.Server, error)
@@ -30,6 +41,7 @@ type sender interface {
 	send(ctx context.Context, build builder) rueidis.RedisResult
 }
 
+// A builder puts a command together for a client, which recycles its memory after each sending.
 type builder func(rueidis.Builder) rueidis.Completed
 
 // conn is a redisstore.Conn.
@@ -38,13 +50,15 @@ type conn struct {
 	loads *atomic.Uint64 // of scripts
 }
 
+// connOf makes what the store needs of a sender.
 func connOf(s sender) conn { return conn{s, new(atomic.Uint64)} }
 
 // ScriptLoads implements [redisstore.Conn].
 func (c conn) ScriptLoads() uint64 { return c.loads.Load() }
 
-// Eval implements [redisstore.Conn]. It runs the script by its digest, and by its source
-// if the server answers NOSCRIPT, in which case it has not run.
+// Eval implements [redisstore.Conn]. It runs the script by its digest, and by its source if the
+// server answers NOSCRIPT, in which case it has not run. NOSCRIPT comes before anything was run, so
+// sending the source cannot charge twice.
 func (c conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
 	n := int64(len(keys))
 	reply, err := c.send(ctx, func(b rueidis.Builder) rueidis.Completed {

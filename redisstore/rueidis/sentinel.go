@@ -22,7 +22,8 @@ var (
 	errReplaced = errors.New("the sentinels name another primary")
 )
 
-// sentinelConn is a connection to the primary that sentinels name.
+// sentinelConn is a connection to the primary that sentinels name. Its loop is singleConn's; only
+// dialling asks the sentinels, and followPrimary asks them again and again.
 type sentinelConn struct {
 	singleConn
 
@@ -71,8 +72,10 @@ func (c *sentinelConn) followPrimary(ctx context.Context, conn *socket) {
 	}
 }
 
-// primaryAddress is the address that more than half of the sentinels name. A server that only says itself
-// that it is the primary is not believed: it may be an old one that was started again.
+// primaryAddress is the address that more than half of the sentinels name. A server that only says
+// itself that it is the primary is not believed: it may be an old one that was started again. With
+// 2 x votes > sentinels two halves can't name two primaries. Sentinels that do not answer count as
+// if they named nobody.
 func (c *sentinelConn) primaryAddress(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -122,6 +125,7 @@ func (c *sentinelConn) Close() {
 	c.closeSentinels()
 }
 
+// closeSentinels closes the connections to the sentinels side by side.
 func (c *sentinelConn) closeSentinels() {
 	var group sync.WaitGroup
 	for _, sentinel := range c.sentinels {

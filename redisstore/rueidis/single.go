@@ -62,7 +62,8 @@ func (d *dialConfig) clientOptions(credentials credentials) rueidis.ClientOption
 }
 
 // singleConn is one connection to one server at a time, by rueidis' single client. A loop keeps it
-// made; nobody else dials, so that no caller's context spoils an attempt.
+// made; nobody else dials, so that no caller's context spoils an attempt. States of a connection:
+// dialled (it exists), up (commands go by it), gone. keep makes the next one when it is gone.
 type singleConn struct {
 	*attempts
 

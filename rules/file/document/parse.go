@@ -28,9 +28,11 @@ import (
 	"github.com/stint-go/stint/internal/clip"
 )
 
-// maxDepth bounds how deep lists and mappings are in each other. Rules need 5.
+// maxDepth bounds how deep lists and mappings are in each other. Rules need 5. It also bounds the
+// recursion of everything that walks over values.
 const maxDepth = 64
 
+// tooDeep is the fault of a text beyond maxDepth.
 var tooDeep = fmt.Sprintf("nested too deep; allowed: %d lists and mappings in each other", maxDepth)
 
 // byteOrderMark begins what some editors write.
@@ -98,13 +100,16 @@ func (f *fields) add(field Field, faults *Faults) {
 	}
 }
 
-// maxValues bounds the values of a JSON text, of so many bytes: each takes 104 bytes, and 152 with a name. Rules have
-// one in 9 bytes.
+// maxValues bounds the values of a JSON text, of so many bytes: each takes 104 bytes, and 152 with
+// a name. Rules have one in 9 bytes. So a text of 32 MiB has 4 million values at most, in 600 MB:
+// the bound of bytes alone would allow 16 million.
 func maxValues(bytes int) int { return 1<<17 + bytes/8 }
 
-// JSON reads one JSON text (RFC 8259) with the places of its values. A name that is
-// given twice in an object is a fault. A text that is not JSON is one fault, without a value; so is a text
-// that is nested deeper than 64, or has more than 131,072 values and one for each 8 bytes.
+// JSON reads one JSON text (RFC 8259) with the places of its values. A name that is given twice in
+// an object is a fault. A text that is not JSON is one fault, without a value; so is a text that is
+// nested deeper than 64, or has more than 131,072 values and one for each 8 bytes. Three passes:
+// values are counted, so that each list gets its memory at once; encoding/json says whether the
+// text is JSON; the reader then needs no checks.
 func JSON(source string, data []byte, faults *Faults) Value {
 	r := jsonReader{
 		data:   data,
@@ -217,6 +222,7 @@ func (r *jsonReader) begin() (n int32) {
 	return n
 }
 
+// value reads the value that comes next. The text is known to be JSON.
 func (r *jsonReader) value() Value {
 	first := r.skip()
 	v := Value{At: r.at}
@@ -283,8 +289,10 @@ func (r *jsonReader) quoted() []byte {
 	return r.data[begin:r.next]
 }
 
+// text reads a text.
 func (r *jsonReader) text() string { return unquote(r.quoted()) }
 
+// unquote is the text of a string in its quotes.
 func unquote(quoted []byte) (text string) {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
@@ -318,7 +326,9 @@ const (
 	maxFlow = 1 << 17
 )
 
-// parseYAML counts the names and values of a YAML document, and reads it.
+// parseYAML counts the names and values of a YAML document, and reads it. The parser is bounded
+// from outside: by the signs of the whole text before it begins, and by those in brackets while it
+// reads, since it keeps them.
 func parseYAML(source string, data []byte, faults *Faults) Value {
 	r := yamlReader{source: source, data: data, faults: faults}
 	empty := Value{At: r.position(1, 1)}
@@ -424,6 +434,7 @@ type yamlReader struct {
 	left   int  // the signs that may follow in those; less than none: they were too long
 }
 
+// tooLong is the fault of too much in one pair of brackets.
 var tooLong = fmt.Sprintf("too many names and values in brackets or braces; allowed: %d, "+
 	"counted by the signs %s: write the items of a long list in lines of their own, each behind a -", maxFlow, signs)
 
@@ -486,10 +497,12 @@ func (r *yamlReader) syntax(err error) {
 	r.faults.Add(at, "not YAML: %s", clip.To(most, says))
 }
 
+// position is a place in the source; a place that the parser does not know is the beginning.
 func (r *yamlReader) position(line, column int) Position {
 	return Position{Source: r.source, Line: max(1, line), Column: max(1, column)}
 }
 
+// start is where a node begins.
 func (r *yamlReader) start(n *yaml.Node) Position { return r.position(n.Line, n.Column) }
 
 // value takes a node over, and forgets those in it.

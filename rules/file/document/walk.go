@@ -37,6 +37,9 @@ func (p Path) Item(i int) Path {
 }
 
 // A Reader takes a value over by itself, where no tag can say how.
+//
+// It is implemented by what has several forms, such as a limit, or forms that depend on other
+// fields.
 type Reader interface {
 	ReadDocument(path Path, v Value, faults *Faults)
 }
@@ -78,6 +81,7 @@ func (k Kinds) Read(path Path, v Value, into any, faults *Faults) {
 	k.read(path, v, reflect.ValueOf(into).Elem(), "", faults)
 }
 
+// read chooses by what the field is: its own Reader, a kind, or its parts.
 func (k Kinds) read(path Path, v Value, into reflect.Value, tag reflect.StructTag, faults *Faults) {
 	if reader, own := into.Addr().Interface().(Reader); own {
 		reader.ReadDocument(path, v, faults)
@@ -115,8 +119,7 @@ func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 	}
 	for _, given := range v.Fields {
 		at := slices.IndexFunc(fields, func(f taggedField) bool {
-			return given.Name != "" &&
-				(f.name == given.Name || f.one == given.Name)
+			return given.Name != "" && (f.name == given.Name || f.one == given.Name)
 		})
 		if at < 0 {
 			faults.Unknown(path.name, given, names())
@@ -174,7 +177,7 @@ type taggedField struct {
 	value     reflect.Value
 }
 
-// tagged lists a struct's fields that have a name.
+// tagged lists a struct's fields that have a name. Embedding is not looked at: ,inline says it.
 func tagged(of reflect.Value) []taggedField {
 	fields := make([]taggedField, 0, of.NumField())
 	for i := range of.NumField() {
@@ -190,7 +193,8 @@ func tagged(of reflect.Value) []taggedField {
 	return fields
 }
 
-// record takes a value over, or records what is wrong with it.
+// record takes a value over, or records what is wrong with it. A secret is hidden here and nowhere
+// else, so that no reader can forget it.
 func record(reader Reader, path Path, v Value, tag reflect.StructTag, faults *Faults) {
 	set, is := reader.(Setter)
 	if !is || tag.Get("secret") == "" {
@@ -208,8 +212,8 @@ func record(reader Reader, path Path, v Value, tag reflect.StructTag, faults *Fa
 	})
 }
 
-// A Setting is a field that has a kind and one of the tags default and value: what a flag and an environment variable
-// can give too.
+// A Setting is a field that has a kind and one of the tags default and value: what a flag and an
+// environment variable can give too. It is bound to the struct that it was listed of.
 type Setting struct {
 	// Name is its place in the document, such as store.timeout.
 	Name string
@@ -231,6 +235,7 @@ func (s Setting) Set(v Value, faults *Faults) { record(s.reader, Root(s.Name, ""
 // Settings lists the settings of the struct that of points to, and of those in it, in their order.
 func (k Kinds) Settings(of any) []Setting { return k.settings(reflect.ValueOf(of).Elem(), "") }
 
+// settings walks over the struct; prefix is the name of what it is in, and a dot.
 func (k Kinds) settings(of reflect.Value, prefix string) (all []Setting) {
 	for _, f := range tagged(of) {
 		if reader := k.reader(f.value, f.tag); reader != nil {
@@ -308,8 +313,9 @@ func plain(field reflect.Value) Setter {
 	}
 }
 
-// A Setter takes a value over into a field. It calls fault for each value (the one
-// given, or an item of it) that is not allowed.
+// A Setter takes a value over into a field. It calls fault for each value (the one given, or an
+// item of it) that is not allowed. An untyped value (KindUntyped) is a text of a flag or of the
+// environment, which every setter takes.
 type Setter func(v Value, fault func(v Value, allowed string))
 
 // Scalar makes a setter of a function that takes the text of a value over, or
@@ -437,8 +443,7 @@ func oneOf(field reflect.Value, names []string, zero string) Setter {
 	return Scalar(choices(all), func(text string) bool {
 		field.SetZero()
 		at := slices.IndexFunc(names, func(name string) bool {
-			return name == text ||
-				kind == KindBoolean && strings.EqualFold(name, text)
+			return name == text || kind == KindBoolean && strings.EqualFold(name, text)
 		})
 		switch {
 		case field.Kind() == reflect.String:
