@@ -7,11 +7,10 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// calendar divides time into units of the calendar in one zone. A unit starts at
-// the first instant at which the zone's wall clock reaches or passes the unit's
-// start: an hour that the zone repeats is one window, one that it skips is none.
-// Minutes are the exception, since a repeated one comes an hour later: they follow
-// the offset in force.
+// calendar divides time into units of the calendar in one zone. A unit starts at the first instant
+// at which the zone's wall clock reaches or passes the unit's start: an hour that the zone repeats
+// is one window, one that it skips is none. Minutes are the exception, since a repeated one comes
+// an hour later: they follow the offset in force.
 type calendar struct {
 	unit stint.Calendar
 	zone *time.Location

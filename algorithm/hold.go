@@ -15,8 +15,9 @@ type Piece struct {
 // hold grows when its holder renews it with more.
 const maxPieces = 16
 
-// AddPiece adds a piece to a hold's, which are in order of time. Once there are too many, the oldest two become one, at
-// the time of the older: of a log less may come back then, and never more.
+// AddPiece adds a piece to a hold's, which are in order of time. Once there are too many, the
+// oldest two become one, at the time of the older: of a log less may come back then, and never
+// more.
 func AddPiece(pieces []Piece, p Piece) []Piece {
 	if last := len(pieces) - 1; last >= 0 && pieces[last].At == p.At && pieces[last].Until == p.Until {
 		pieces[last].N += p.N
@@ -98,8 +99,9 @@ func (w *SlidingWindowLog) Piece(log *Log, n int64) Piece {
 	return Piece{At: log.records[len(log.records)-1].at, N: n}
 }
 
-// GiveBack brings the log up to now and gives back the permits of a piece, as the oldest that are active, if it is
-// active itself. It returns how many. It leaves the records as they are, and the time of the newest request.
+// GiveBack brings the log up to now and gives back the permits of a piece, as the oldest that are
+// active, if it is active itself. It returns how many. It leaves the records as they are, and the
+// time of the newest request.
 func (w *SlidingWindowLog) GiveBack(log *Log, now stint.Instant, p Piece) int64 {
 	t := max(now, log.newest())
 	log.gone = log.until(t - stint.Instant(w.window))

@@ -30,8 +30,9 @@ type BucketState struct {
 	Frac int64
 	// Last is the time of the last change.
 	Last stint.Instant
-	// Held is how many of a token bucket's permits are held. They still stand in the bucket, which refills up to
-	// capacity - Held: what came back of a hold beside a bucket that had refilled meanwhile would be there twice.
+	// Held is how many of a token bucket's permits are held. They still stand in the bucket, which
+	// refills up to capacity - Held: what came back of a hold beside a bucket that had refilled
+	// meanwhile would be there twice.
 	Held int64
 }
 
@@ -276,9 +277,8 @@ func (s *schedule) RefundTaken(state *BucketState, now stint.Instant, n int64, _
 	return true
 }
 
-// adopt takes over a state that writer, the schedule of another limit, wrote: the
-// permits outstanding there, a part counted whole, are outstanding here; shift is
-// added to them.
+// adopt takes over a state that writer, the schedule of another limit, wrote: the permits
+// outstanding there, a part counted whole, are outstanding here; shift is added to them.
 func (s *schedule) adopt(state BucketState, writer *schedule, now stint.Instant, shift int64) BucketState {
 	t, backlog := writer.backlog(&state, now)
 	if backlog == (span{}) {
@@ -307,7 +307,8 @@ func (s *schedule) same(o *schedule) bool {
 	return s.capacity == o.capacity && s.permits == o.permits && s.period == o.period
 }
 
-// grows is how long after now one more whole permit is there; stint.Never if that takes the end of a hold.
+// grows is how long after now one more whole permit is there; stint.Never if that takes the end of
+// a hold.
 func (s *schedule) grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
 	t, backlog := s.backlog(state, now)
 	outstanding := s.permitsIn(backlog)

@@ -143,9 +143,8 @@ func (c *SlidingWindowCounter) settle(s *CounterState, used, n int64) int64 {
 	return -n
 }
 
-// wait is how long after the elapsed time n permits are there, when they are not
-// now: within this window once enough of the previous one has passed out, else in
-// the next.
+// wait is how long after the elapsed time n permits are there, when they are not now: within this
+// window once enough of the previous one has passed out, else in the next.
 func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, n int64) int64 {
 	free := c.limit - n - s.Current
 	if free >= 0 && s.Previous > 0 {

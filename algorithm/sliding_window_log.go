@@ -110,9 +110,8 @@ func (l *Log) Coarsen() bool {
 	return true
 }
 
-// SlidingWindowLog admits at most limit permits over every half-open span
-// (t - window, t], exactly: an entry leaves at exactly its time plus the window. It
-// is immutable and safe for concurrent use.
+// SlidingWindowLog admits at most limit permits over every half-open span (t - window, t], exactly:
+// an entry leaves at exactly its time plus the window. It is immutable and safe for concurrent use.
 type SlidingWindowLog struct {
 	limit       int64
 	debt        int64
@@ -165,8 +164,7 @@ func (w *SlidingWindowLog) spaced(log *Log, t stint.Instant) bool {
 	return w.minInterval == 0 || log.request == 0 || int64(t-log.request) >= w.minInterval
 }
 
-// write readies the log for being written by this limit: what has left has left
-// for good.
+// write readies the log for being written by this limit: what has left has left for good.
 func (w *SlidingWindowLog) write(log *Log, gone int64) {
 	log.gone, log.floor = gone, 0
 	log.compact()

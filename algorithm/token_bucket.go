@@ -6,10 +6,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// TokenBucket holds up to a capacity of permits, starts full and refills
-// continuously. Over every interval [a, b] it admits at most
-// capacity + permits x (b - a) / period, and it denies only what the exact
-// rational bucket could not pay. It is immutable and safe for concurrent use.
+// TokenBucket holds up to a capacity of permits, starts full and refills continuously. Over every
+// interval [a, b] it admits at most capacity + permits x (b - a) / period, and it denies only what
+// the exact rational bucket could not pay. It is immutable and safe for concurrent use.
 type TokenBucket struct{ schedule }
 
 // NewTokenBucket prepares a valid limit.

@@ -60,10 +60,9 @@ type Request struct {
 	Algorithm string `json:"algorithm,omitempty"`
 	// Policy is the name of a configured policy.
 	Policy string `json:"policy,omitempty"`
-	// Permits is the cost of a check, or of the check that a look at what remains asks about: 1
-	// to the limit's capacity. Default: 0, which is left out and means 1. For a settlement it
-	// is the amount to charge (positive) or to refund (negative), and has no default. A reset
-	// has none.
+	// Permits is the cost of a check, or of the check that a look at what remains asks about: 1 to the
+	// limit's capacity. Default: 0, which is left out and means 1. For a settlement it is the amount
+	// to charge (positive) or to refund (negative), and has no default. A reset has none.
 	Permits int64 `json:"permits,omitempty"`
 	// Keep is how many permits of each limit are left to others, who ask with a lower Keep: the request is
 	// admitted as if the limit were so much lower. 0 to the limit's capacity. Default: 0. A settlement, the
@@ -71,8 +70,7 @@ type Request struct {
 	Keep int64 `json:"keep,omitempty"`
 }
 
-// A CheckResponse is the answer to a check. Its limit fields are the deciding
-// limit's.
+// A CheckResponse is the answer to a check. Its limit fields are the deciding limit's.
 type CheckResponse struct {
 	Allowed bool `json:"allowed"`
 	// Degraded says that a failure policy answered instead of the store. Then nothing
@@ -97,12 +95,14 @@ type CheckResponse struct {
 	At int64 `json:"at"`
 	// Source is store, denial-cache, lease or failure-policy.
 	Source string `json:"source"`
-	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit, or above what Keep
-	// leaves of it), and of an evaluation also banned, missing or default; "" of one that is not.
+	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit, or
+	// above what Keep leaves of it), and of an evaluation also banned, missing or default; "" of one
+	// that is not.
 	Reason string `json:"reason,omitempty"`
 	// LimitName is the name of the deciding limit, if it has one.
 	LimitName string `json:"limitName,omitempty"`
-	// Details are the decisions of the single limits, in order. Default: nil; the query ?details=true asks for them.
+	// Details are the decisions of the single limits, in order. Default: nil; the query ?details=true
+	// asks for them.
 	Details []LimitDetails `json:"details,omitempty"`
 }
 
@@ -114,12 +114,14 @@ type LimitDetails struct {
 	Allowed   bool  `json:"allowed"`
 	Limit     int64 `json:"limit"`
 	Remaining int64 `json:"remaining"`
-	// Used is Limit less Remaining: the permits that count against the limit now, rounded up, with those of Keep.
+	// Used is Limit less Remaining: the permits that count against the limit now, rounded up, with
+	// those of Keep.
 	Used int64 `json:"used"`
 	// QueueSize is the permits that a leaky bucket holds. Only of a leaky bucket, and not with Keep.
 	QueueSize *int64 `json:"queueSize,omitempty"`
-	// WindowStart is where the window of a window algorithm begins, in Unix microseconds: of a sliding window counter
-	// the current one of its two, of a sliding window log a window before the decision. 0 of a bucket.
+	// WindowStart is where the window of a window algorithm begins, in Unix microseconds: of a sliding
+	// window counter the current one of its two, of a sliding window log a window before the decision.
+	// 0 of a bucket.
 	WindowStart int64 `json:"windowStart,omitempty"`
 	// ResetAfterMicros and RetryAfterMicros are as in [CheckResponse]. GrowsAfterMicros is how long until Remaining
 	// grows if nobody takes permits; 0 if nothing is used.
@@ -148,7 +150,8 @@ type EvaluateRequest struct {
 	// others are for rules that name them. The service reads an integer as its decimal text.
 	// Default: none.
 	Attributes map[string]string `json:"attributes,omitempty"`
-	// Set names the set whose rules alone decide, which needs a token. Default: "", the rules of all sets.
+	// Set names the set whose rules alone decide, which needs a token. Default: "", the rules of all
+	// sets.
 	Set string `json:"set,omitempty"`
 	// Wait says whether rules that wait hold the request. If false, they deny a request that would
 	// have to wait. Default: nil, true.
@@ -222,7 +225,8 @@ type SettleResponse struct {
 	Applied int64 `json:"applied"`
 }
 
-// A SettleRulesRequest is the body of a settlement of a request that rules decided. Its Wait is not sent.
+// A SettleRulesRequest is the body of a settlement of a request that rules decided. Its Wait is not
+// sent.
 type SettleRulesRequest struct {
 	EvaluateRequest
 	// Permits are charged if positive, and refunded if negative.
@@ -253,18 +257,21 @@ type HoldRequest struct {
 	// TTL is for how long it lives, as a duration of 1s to 1h; in a commit the reserve's, which ExpiresAt
 	// goes with. Default: "", a minute.
 	TTL string `json:"ttl,omitempty"`
-	// OnExpiry is release or keep: what becomes of what is held when the hold expires. Default: "", release.
+	// OnExpiry is release or keep: what becomes of what is held when the hold expires. Default: "",
+	// release.
 	OnExpiry string `json:"onExpiry,omitempty"`
 	// ExpiresAt is, in a commit, what the last reserve answered, so that a hold that the store has lost is
 	// charged. Default: 0, not known.
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
 }
 
-// A ReserveResponse is the answer to a reserve: of a key as to a check, of a request as to an evaluation.
+// A ReserveResponse is the answer to a reserve: of a key as to a check, of a request as to an
+// evaluation.
 type ReserveResponse struct {
 	EvaluateResponse
 	ID string `json:"id"`
-	// ExpiresAt is when the hold expires unless it is renewed or ends, in Unix microseconds; 0 if nothing is held.
+	// ExpiresAt is when the hold expires unless it is renewed or ends, in Unix microseconds; 0 if
+	// nothing is held.
 	ExpiresAt int64 `json:"expiresAt"`
 	// Replayed says that the hold was there before.
 	Replayed bool `json:"replayed"`
@@ -272,7 +279,8 @@ type ReserveResponse struct {
 	Lost bool `json:"lost"`
 }
 
-// A HoldEndResponse is the answer to a commit or a cancel. Rest is of the limit with the fewest permits left.
+// A HoldEndResponse is the answer to a commit or a cancel. Rest is of the limit with the fewest
+// permits left.
 type HoldEndResponse struct {
 	*Rest
 	// Rule and Matched are of a request that rules decided, as in [SettleRulesResponse].
@@ -309,7 +317,8 @@ type Component struct {
 	Status string `json:"status"`
 	// Detail says more than the status. Default: "", nothing.
 	Detail string `json:"detail,omitempty"`
-	// Details are facts for operators, by name. Default: nil; the query ?details=true asks for them, with a token.
+	// Details are facts for operators, by name. Default: nil; the query ?details=true asks for them,
+	// with a token.
 	Details map[string]any `json:"details,omitempty"`
 }
 

@@ -1,5 +1,4 @@
-// Package client asks a running stint service, as a stint.Store or by its plain
-// verbs.
+// Package client asks a running stint service, as a stint.Store or by its plain verbs.
 //
 // A [Client] is a [stint.Store], so a program chooses by one line whether it
 // asks Redis itself or goes through the service:
@@ -10,19 +9,19 @@
 //
 // # Whose limits
 //
-// The limits are the service's. A policy goes over the wire as a name: one with a
-// name is asked for by that name, and one without, of a single limit, by that limit's
-// algorithm, if the limit is what the service has as its default
-// ([Options.Defaults]). What the service has configured under the name decides, and a
-// [stint.Decision] carries that limit's capacity, whatever the program's own policy
-// says. Its Index is the first limit of the program's policy with the algorithm and
-// capacity that the answer names, else the first with the algorithm, else 0.
+// The limits are the service's. A policy goes over the wire as a name: one with a name is asked for
+// by that name, and one without, of a single limit, by that limit's algorithm, if the limit is what
+// the service has as its default ([Options.Defaults]). What the service has configured under the
+// name decides, and a [stint.Decision] carries that limit's capacity, whatever the program's own
+// policy says. Its Index is the first limit of the program's policy with the algorithm and capacity
+// that the answer names, else the first with the algorithm, else 0.
 //
 // So the limits that a program makes up, and rules, whose policies the service does not have,
 // can't be decided through a client: package enforce gets an error that wraps [stint.ErrInvalid].
 //
 // The service's own rules are another way: [Client.Rules] has it decide a request by all rules that
-// match, for middleware of packages httplimit and grpclimit, and [Client.Evaluate] is the plain verb.
+// match, for middleware of packages httplimit and grpclimit, and [Client.Evaluate] is the plain
+// verb.
 //
 // # What the service can be asked
 //
@@ -103,16 +102,16 @@ func Open(url string, options Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the idle connections, unless they are those of [Options.HTTPClient].
-// Call it when no request is under way any more; a later one opens a connection
-// again.
+// Close closes the idle connections, unless they are those of [Options.HTTPClient]. Call it when no
+// request is under way any more; a later one opens a connection again.
 func (c *Client) Close() {
 	if c.own {
 		c.http.CloseIdleConnections()
 	}
 }
 
-// Check takes permits of a key, beyond those that it leaves to others (Keep), and says whether they were had.
+// Check takes permits of a key, beyond those that it leaves to others (Keep), and says whether they
+// were had.
 func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckResponse, error) {
 	if err := checkKey(request.Key); err != nil {
 		return api.CheckResponse{}, err
@@ -124,10 +123,9 @@ func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckRespo
 	return answer, err
 }
 
-// CheckAll is Check for any number of requests, decided in order, each alone, up to
-// [api.MaxBatch] of them in one request. If one of a batch is at fault, nothing of that
-// batch is consumed, and its error names the place within the batch. With an error come the
-// answers of the batches before.
+// CheckAll is Check for any number of requests, decided in order, each alone, up to [api.MaxBatch]
+// of them in one request. If one of a batch is at fault, nothing of that batch is consumed, and its
+// error names the place within the batch. With an error come the answers of the batches before.
 func (c *Client) CheckAll(ctx context.Context, requests []api.Request) ([]api.CheckResponse, error) {
 	answers := make([]api.CheckResponse, 0, len(requests))
 	for len(requests) > 0 {

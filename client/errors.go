@@ -29,9 +29,8 @@ func (c *Client) refused(status int, problem *api.Problem) error {
 	}
 }
 
-// noAnswer is the error of a request that was not answered: the caller's context has
-// ended, or the service is unreachable or silent. bounded is the context with the
-// client's own timeout.
+// noAnswer is the error of a request that was not answered: the caller's context has ended, or the
+// service is unreachable or silent. bounded is the context with the client's own timeout.
 func (c *Client) noAnswer(ctx, bounded context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // a dialler's own timer may be a moment ahead

@@ -21,17 +21,15 @@ import (
 // longest keys, has about 1.2 MB.
 const maxAnswerBytes = 4 << 20
 
-// idleTimeout is how long a connection is kept between requests: shorter than the
-// service keeps it, so that it is the client that lets go and no request meets a
-// connection that is being closed.
+// idleTimeout is how long a connection is kept between requests: shorter than the service keeps it,
+// so that it is the client that lets go and no request meets a connection that is being closed.
 const idleTimeout = 30 * time.Second
 
 // errSilent says why a request was given up when its context had not ended.
 var errSilent = errors.New("no answer in time")
 
-// newTransport makes the client's own connections. They speak HTTP/1.1: net/http
-// sends a POST whose body can't be had again at most once on them, while HTTP/2 has
-// refusals after which it does.
+// newTransport makes the client's own connections. They speak HTTP/1.1: net/http sends a POST whose
+// body can't be had again at most once on them, while HTTP/2 has refusals after which it does.
 func newTransport(o *Options) *http.Transport {
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -144,7 +142,8 @@ func (c *Client) decode(response *http.Response, text []byte, denial bool, answe
 			return c.refused(response.StatusCode, &problem)
 		}
 	}
-	// A denial is 429, or 401 of a rule whose missing_status is that; a token that is not known is a problem.
+	// A denial is 429, or 401 of a rule whose missing_status is that; a token that is not known is a
+	// problem.
 	known := response.StatusCode == http.StatusOK ||
 		denial && (response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusUnauthorized)
 	if media != "application/json" || !known || json.Unmarshal(text, answer) != nil {

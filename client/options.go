@@ -16,16 +16,13 @@ import (
 // DefaultTimeout bounds a request unless the Options say otherwise.
 const DefaultTimeout = 5 * time.Second
 
-// DefaultMaxIdleConns is how many idle connections are kept unless the Options say
-// otherwise.
+// DefaultMaxIdleConns is how many idle connections are kept unless the Options say otherwise.
 const DefaultMaxIdleConns = 64
 
-// Options say how a [Client] asks. The zero value is a good choice for a service on
-// loopback.
+// Options say how a [Client] asks. The zero value is a good choice for a service on loopback.
 type Options struct {
-	// Token is the bearer token that lets the client name keys: printable ASCII without
-	// spaces. It is sent as it is, so it should travel by https. No error repeats it.
-	// Default: "", none.
+	// Token is the bearer token that lets the client name keys: printable ASCII without spaces. It is
+	// sent as it is, so it should travel by https. No error repeats it. Default: "", none.
 	Token string
 	// Timeout bounds each request, from the dialling to the end of the answer. A context
 	// may end sooner. Default: 0, which is DefaultTimeout.

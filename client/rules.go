@@ -27,9 +27,10 @@ type Rules struct {
 	headers []string
 }
 
-// Rules returns the service's rules. The service is told a request's method, host, path, address, user, API
-// key and attributes, and those of its header fields that headers names, in any case: name the fields
-// that rules match or take a cost from. Of a field that stands several times it is told one value, with commas between.
+// Rules returns the service's rules. The service is told a request's method, host, path, address,
+// user, API key and attributes, and those of its header fields that headers names, in any case:
+// name the fields that rules match or take a cost from. Of a field that stands several times it is
+// told one value, with commas between.
 func (c *Client) Rules(headers ...string) *Rules {
 	r := &Rules{client: c}
 	for _, name := range headers {

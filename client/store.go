@@ -11,8 +11,7 @@ import (
 	"github.com/stint-go/stint/api"
 )
 
-// Decide implements [stint.Store]; the package's documentation says what can be
-// asked.
+// Decide implements [stint.Store]; the package's documentation says what can be asked.
 func (c *Client) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	request, err := c.requestOf(&op)
 	if err != nil {

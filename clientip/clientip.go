@@ -1,13 +1,12 @@
 // Package clientip finds the client of a request: its address, when there may be
 // reverse proxies in between, and the key by which a limit counts it.
 //
-// Only what trusted proxies wrote is believed. If the peer is no trusted proxy, its
-// address is the client's. Otherwise the header field that the proxies maintain is
-// read from its end, past the addresses of trusted proxies, to the first other
-// address. Addresses further left may come from the client itself, and are ignored.
-// If an element is empty or no address, the proxy that wrote it is the client, for all
-// of its own clients together. A peer without an address, as on a Unix socket, is no
-// trusted proxy, and all such peers are one client, "unknown".
+// Only what trusted proxies wrote is believed. If the peer is no trusted proxy, its address is the
+// client's. Otherwise the header field that the proxies maintain is read from its end, past the
+// addresses of trusted proxies, to the first other address. Addresses further left may come from
+// the client itself, and are ignored. If an element is empty or no address, the proxy that wrote it
+// is the client, for all of its own clients together. A peer without an address, as on a Unix
+// socket, is no trusted proxy, and all such peers are one client, "unknown".
 package clientip
 
 import (
@@ -16,14 +15,12 @@ import (
 	"strings"
 )
 
-// A Resolver finds clients. It is immutable and safe for concurrent use; make it
-// with [New].
+// A Resolver finds clients. It is immutable and safe for concurrent use; make it with [New].
 type Resolver struct {
 	config Config
 }
 
-// New makes a resolver, or reports everything that is wrong with the
-// configuration.
+// New makes a resolver, or reports everything that is wrong with the configuration.
 func New(config Config) (*Resolver, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -31,9 +28,8 @@ func New(config Config) (*Resolver, error) {
 	return &Resolver{config: config.withDefaults()}, nil
 }
 
-// Key is the client's address as a key: an IPv4 address as it is, an IPv6 address
-// as its network, such as 2001:db8:1:2::/64. It is "unknown" when the peer has no
-// address, as on a Unix socket.
+// Key is the client's address as a key: an IPv4 address as it is, an IPv6 address as its network,
+// such as 2001:db8:1:2::/64. It is "unknown" when the peer has no address, as on a Unix socket.
 func (r *Resolver) Key(peer string, header http.Header) string {
 	host, addr := ipv4Of(peer)
 	if host == "" {
@@ -89,18 +85,16 @@ func (r *Resolver) KeyOf(client netip.Addr) string {
 	}
 }
 
-// Parse reads an address that somebody else than a proxy tells, in the forms that a proxy
-// writes: with or without a port and a zone, which are left out. It reports false for
-// anything else.
+// Parse reads an address that somebody else than a proxy tells, in the forms that a proxy writes:
+// with or without a port and a zone, which are left out. It reports false for anything else.
 func Parse(text string) (netip.Addr, bool) {
 	addr := parseHop(text)
 	return addr, addr.IsValid()
 }
 
-// Client is the address that a request comes from, given the peer (host:port, as
-// in http.Request.RemoteAddr) and the request's header. IPv4-mapped addresses come
-// out as IPv4, and no address has a zone. The zero Addr means that the peer has no
-// address.
+// Client is the address that a request comes from, given the peer (host:port, as in
+// http.Request.RemoteAddr) and the request's header. IPv4-mapped addresses come out as IPv4, and no
+// address has a zone. The zero Addr means that the peer has no address.
 func (r *Resolver) Client(peer string, header http.Header) netip.Addr {
 	last := parseHop(peer)
 	if !r.trusts(last) {

@@ -18,8 +18,7 @@ const DefaultIPv6Prefix = 64
 // when nothing else is said: X-Forwarded-For.
 func DefaultHeaders() []string { return []string{"X-Forwarded-For"} }
 
-// A Config says whom to believe. The zero value believes nobody: a client is its
-// peer address.
+// A Config says whom to believe. The zero value believes nobody: a client is its peer address.
 type Config struct {
 	// TrustedProxies are the networks of one's own reverse proxies. Only a peer in
 	// one of them is believed. Default: none.

@@ -116,12 +116,14 @@ func (l *Limiter) Swap(set *rules.Set) (old *rules.Set) {
 	return l.set.Swap(set)
 }
 
-// A Claimed is a rule that holds for a request, with what it asks of the store. A rule whose limits have costs of their
-// own is claimed several times, one after another. The rule must not be changed.
+// A Claimed is a rule that holds for a request, with what it asks of the store. A rule whose limits
+// have costs of their own is claimed several times, one after another. The rule must not be
+// changed.
 type Claimed struct {
 	Rule  *rules.Rule
 	Claim stint.Claim
-	// Via is what a request that takes of the claim is charged by, as rules.Matched says; "" are the rule's limits.
+	// Via is what a request that takes of the claim is charged by, as rules.Matched says; "" are the
+	// rule's limits.
 	Via string
 	// named says that a request may name the cost.
 	named bool
@@ -170,8 +172,9 @@ type Verdict struct {
 	Rule *rules.Rule
 	// Outcome is Banned or Lacking when the rule denied without its limits, Limited otherwise.
 	Outcome rules.Outcome
-	// Claim is what was decided by the deciding rule's limits. Its policy is nil when no limit
-	// was asked. Its key is the client that the rule counts, even if a limit decided that the rule shares with others.
+	// Claim is what was decided by the deciding rule's limits. Its policy is nil when no limit was
+	// asked. Its key is the client that the rule counts, even if a limit decided that the rule shares
+	// with others.
 	Claim stint.Claim
 	// Decision is the decision, whose Index counts the limits of Claim.Policy. Of a rule that
 	// denied without its limits it says that no wait will do.
@@ -185,8 +188,9 @@ type Verdict struct {
 	Each []stint.Outcome
 	// Shadowed are the IDs of rules in shadow that would have denied.
 	Shadowed []string
-	// Shadows are what the rules in shadow would have decided, those of them whose limits were asked and those that
-	// deny without: their Rule, Class, Via, Claim, Decision and Reason. Default: none, decided by a service.
+	// Shadows are what the rules in shadow would have decided, those of them whose limits were asked
+	// and those that deny without: their Rule, Class, Via, Claim, Decision and Reason. Default: none,
+	// decided by a service.
 	Shadows []stint.Event
 	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
 	// They must not be changed.
@@ -238,10 +242,11 @@ func (v *Verdict) reset() {
 // was too busy to have it decide in time, or is the context's; the verdict then tells only what matched, and what was
 // to decide.
 //
-// Where rules don't wait, an admitted request is the caller's to hold for Decision.Delay, the turn of a leaky bucket.
-// One whose turn comes after the context's deadline is denied, and takes no turn: it is looked for first, by a call of
-// the store more, which there is neither without a deadline nor without a leaky bucket. When others take turns between
-// that look and the taking, a request may be denied for a turn that it has taken, and that stays taken.
+// Where rules don't wait, an admitted request is the caller's to hold for Decision.Delay, the turn
+// of a leaky bucket. One whose turn comes after the context's deadline is denied, and takes no
+// turn: it is looked for first, by a call of the store more, which there is neither without a
+// deadline nor without a leaky bucket. When others take turns between that look and the taking, a
+// request may be denied for a turn that it has taken, and that stays taken.
 func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
 	longest := rules.MaxWaitLimit
 	if l.maxWait > 0 {
@@ -279,7 +284,8 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 	return v.clearOnError(err)
 }
 
-// clearOnError leaves only what matched and what was to decide, if there is an error, which it returns.
+// clearOnError leaves only what matched and what was to decide, if there is an error, which it
+// returns.
 func (v *Verdict) clearOnError(err error) error {
 	if err != nil {
 		v.byDefault = false
@@ -542,7 +548,8 @@ func (v *Verdict) noteVia(decider int) {
 	v.Via = v.claims[i].Via
 }
 
-// ofRule is how many claims there are of the rule of claim i, from there on, and how many limits they have.
+// ofRule is how many claims there are of the rule of claim i, from there on, and how many limits
+// they have.
 func (v *Verdict) ofRule(i int) (claims, limits int) {
 	for j := i; j < len(v.claims) && v.claims[j].Rule == v.claims[i].Rule; j++ {
 		claims, limits = claims+1, limits+v.claims[j].Claim.Policy.Len()

@@ -24,7 +24,8 @@ type Evaluation struct {
 // the store may still write to it.
 type Evaluations struct{ pool sync.Pool }
 
-// Get returns an evaluation with an empty request. Its verdict is that of another request until it is decided.
+// Get returns an evaluation with an empty request. Its verdict is that of another request until it
+// is decided.
 func (p *Evaluations) Get() *Evaluation {
 	if e, ok := p.pool.Get().(*Evaluation); ok {
 		return e
@@ -47,9 +48,10 @@ func (p *Evaluations) Put(e *Evaluation) {
 	p.pool.Put(e)
 }
 
-// DecidePlain decides a client's request by plain limits in the place of rules: the verdict has no Rule,
-// and Each only if it is asked for. At a cost of 0 the request is admitted and no limit is asked. A turn of a
-// leaky bucket that comes after end, if that is not the zero time, is denied. Errors are [stint.Limiter.AllowN]'s.
+// DecidePlain decides a client's request by plain limits in the place of rules: the verdict has no
+// Rule, and Each only if it is asked for. At a cost of 0 the request is admitted and no limit is
+// asked. A turn of a leaky bucket that comes after end, if that is not the zero time, is denied.
+// Errors are [stint.Limiter.AllowN]'s.
 func (v *Verdict) DecidePlain(
 	ctx context.Context,
 	limiter *stint.Limiter,

@@ -202,9 +202,10 @@ func (v *Verdict) why() string {
 	}
 }
 
-// Tell tells an observer of the verdict, and then of what each rule in shadow would have decided. The event says what
-// the verdict does not know: when it was asked for, and of which request. Its Claim.Key stands for a client whom no
-// limit counts, such as one that is banned: the client's address.
+// Tell tells an observer of the verdict, and then of what each rule in shadow would have decided.
+// The event says what the verdict does not know: when it was asked for, and of which request. Its
+// Claim.Key stands for a client whom no limit counts, such as one that is banned: the client's
+// address.
 func (v *Verdict) Tell(ctx context.Context, e *stint.Event, observe stint.Observer) {
 	address := e.Claim.Key
 	e.Claim, e.Decision, e.Reason, e.Class, e.Via = v.Claim, v.Decision, v.Reason(), v.Class, v.Via
@@ -271,7 +272,8 @@ func (v *Verdict) Unauthenticated() bool {
 	return !v.Allowed && v.Outcome == rules.Lacking && v.Rule.MissingStatus == 401
 }
 
-// Missing are the parts of the deciding rule's scope that the request lacks; nil but with stint.ReasonMissing.
+// Missing are the parts of the deciding rule's scope that the request lacks; nil but with
+// stint.ReasonMissing.
 func (v *Verdict) Missing() []string {
 	if v.Remote != nil {
 		return v.Remote.Missing

@@ -33,8 +33,9 @@ func (p *Pauses) Left(key string) time.Duration {
 	return left
 }
 
-// Await waits until the key's pause is over. It returns at once, with what is left of it and an error that
-// wraps stint.ErrDeadline, when the context's deadline comes before; and the context's error when it ends.
+// Await waits until the key's pause is over. It returns at once, with what is left of it and an
+// error that wraps stint.ErrDeadline, when the context's deadline comes before; and the context's
+// error when it ends.
 func (p *Pauses) Await(ctx context.Context, key string) (left time.Duration, err error) {
 	for {
 		if left = p.Left(key); left == 0 {
@@ -49,7 +50,8 @@ func (p *Pauses) Await(ctx context.Context, key string) (left time.Duration, err
 	}
 }
 
-// Add makes the key pause so long from now on. A pause that lasts longer stays: answers come in any order.
+// Add makes the key pause so long from now on. A pause that lasts longer stays: answers come in any
+// order.
 func (p *Pauses) Add(key string, pause time.Duration) {
 	now := time.Now()
 	until := now.Add(min(pause, p.Longest))

@@ -57,11 +57,12 @@ func (l *Limiter) Reserve(
 }
 
 // End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the
-// reservation is not at hand. The request has to match the rules that it matched then; of are their IDs
-// in any order, such as the verdict's Matched of the Reserve, so that rules which match only now don't
-// count. nil stands for all that match now. A ban is no obstacle. actual is what it cost, of the limits
-// whose cost requests may name, or of all if there is none; below 0 it is what the rules say that this
-// request costs. The verdict tells what was applied, and hold what became of it. Errors are those of
+// reservation is not at hand. The request has to match the rules that it matched then; of are their
+// IDs in any order, such as the verdict's Matched of the Reserve, so that rules which match only
+// now don't count. nil stands for all that match now. A ban is no obstacle. actual is what it cost,
+// of the limits whose cost requests may name, or of all if there is none; below 0 it is what the
+// rules say that this request costs. The verdict tells what was applied, and hold what became of
+// it. Errors are those of
 // [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and
 // ErrOtherClaims if others do than at the Reserve, since a rule came, went, or has other limits.
 func (l *Limiter) End(

@@ -30,7 +30,8 @@ func CostOf(ctx context.Context) *RunningCost {
 	return new(RunningCost)
 }
 
-// Set says what the request costs, 0 or more; what was said last counts. Limits with a cost of their own keep that.
+// Set says what the request costs, 0 or more; what was said last counts. Limits with a cost of
+// their own keep that.
 func (c *RunningCost) Set(permits int64) {
 	c.permits.Store(max(0, permits))
 	c.said.Store(true)
@@ -61,8 +62,9 @@ func (c *RunningCost) Reserve(
 	return err
 }
 
-// Begin keeps a request's hold alive while its handler runs, by the context that it returns: that carries the cost, and
-// ends, with [stint.ErrLost] as its cause, when the hold is lost. Without a hold it is the context as it was.
+// Begin keeps a request's hold alive while its handler runs, by the context that it returns: that
+// carries the cost, and ends, with [stint.ErrLost] as its cause, when the hold is lost. Without a
+// hold it is the context as it was.
 func (c *RunningCost) Begin(ctx context.Context) context.Context {
 	if c.hold == nil {
 		return ctx

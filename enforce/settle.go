@@ -9,11 +9,12 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact:
-// the limits whose cost requests may name, or all if there is none; rules in shadow each by itself. What
-// a client has no limits for, since a rule bans it for example, is not settled. The verdict tells what
-// was applied, of the limit with the least. Errors are Decide's; a refund to a leaky bucket is one, and
-// so is a rule with several ways to charge the request: SettleVia is told which it was.
+// Settle charges, or refunds with negative permits, what rules decided about a request, after the
+// fact: the limits whose cost requests may name, or all if there is none; rules in shadow each by
+// itself. What a client has no limits for, since a rule bans it for example, is not settled. The
+// verdict tells what was applied, of the limit with the least. Errors are Decide's; a refund to a
+// leaky bucket is one, and so is a rule with several ways to charge the request: SettleVia is told
+// which it was.
 func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
 	return l.SettleVia(ctx, r, permits, nil, v)
 }
@@ -54,7 +55,8 @@ func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.
 	return v.clearOnError(err)
 }
 
-// setPermits gives all claims so many permits, and leaves only those whose cost requests may name if there are any.
+// setPermits gives all claims so many permits, and leaves only those whose cost requests may name
+// if there are any.
 func (v *Verdict) setPermits(n int64) {
 	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named }) ||
 		slices.ContainsFunc(v.shadows, func(s shadow) bool { return s.named > 0 })
@@ -75,10 +77,11 @@ func (v *Verdict) setPermits(n int64) {
 	}
 }
 
-// Vias are by which way each rule with ways charged an admitted request, for [Limiter.SettleVia]: by the
-// rule's ID, what the verdict's Via is. Where a rule can lend from several others it is followed by a
-// colon and the ID of the one that did. Rules in shadow are there that would have admitted. It is nil if
-// no rule charged by a way, and has to be asked before the verdict is used again.
+// Vias are by which way each rule with ways charged an admitted request, for [Limiter.SettleVia]:
+// by the rule's ID, what the verdict's Via is. Where a rule can lend from several others it is
+// followed by a colon and the ID of the one that did. Rules in shadow are there that would have
+// admitted. It is nil if no rule charged by a way, and has to be asked before the verdict is used
+// again.
 func (v *Verdict) Vias() (vias map[string]string) {
 	if v.Remote != nil {
 		return v.Remote.Vias

@@ -84,10 +84,11 @@ func (v *Verdict) patience() time.Duration {
 	return longest
 }
 
-// isLate looks whether the request's turn comes in time where limits give out turns: a turn, once taken, is kept. If
-// not, that is the verdict. A turn that has come is in time, however late the store was to say so. While the store is
-// unreachable there is no look, and the failure policy decides. Of a caller that can't wait it is not known how long it
-// would, so that it is to come back when the turn would have come.
+// isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
+// taken, is kept. If not, that is the verdict. A turn that has come is in time, however late the
+// store was to say so. While the store is unreachable there is no look, and the failure policy
+// decides. Of a caller that can't wait it is not known how long it would, so that it is to come
+// back when the turn would have come.
 func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time, waits bool) (bool, error) {
 	if !v.hasTurns() {
 		return false, nil
@@ -116,8 +117,9 @@ func (v *Verdict) lateness(deadline time.Time) time.Duration {
 	return v.Decision.Delay - time.Until(deadline)
 }
 
-// takeNow decides at once by rules of which none waits. A turn that comes after the context's deadline is
-// not taken, unless others take turns between the look and the taking: then it stays taken.
+// takeNow decides at once by rules of which none waits. A turn that comes after the context's
+// deadline is not taken, unless others take turns between the look and the taking: then it stays
+// taken.
 func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	deadline, bounded := ctx.Deadline()
 	if bounded {
@@ -268,7 +270,8 @@ func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 // to others don't wait behind those that leave more.
 type client struct{ rule, key, class string }
 
-// waitQueues are the queues of the clients that have requests waiting, of each rule its own. The zero value has none.
+// waitQueues are the queues of the clients that have requests waiting, of each rule its own. The
+// zero value has none.
 type waitQueues struct {
 	mu     sync.Mutex
 	queues waitqueue.Queues[client]

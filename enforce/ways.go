@@ -11,7 +11,8 @@ import (
 
 // An ExplainedWay is one way to charge a request by a rule.
 type ExplainedWay struct {
-	// Via is by what it charges, as [Claimed] has it; "" of the rule's own limits where there is no other way.
+	// Via is by what it charges, as [Claimed] has it; "" of the rule's own limits where there is no
+	// other way.
 	Via string
 	// Allowed says whether all of its limits admit.
 	Allowed bool
@@ -54,7 +55,8 @@ func (x *Explained) Ways() (ways []ExplainedWay) {
 	return ways
 }
 
-// ViaAt is by what a request is charged that takes of the limit at a place of Each; "" by the rule's own limits.
+// ViaAt is by what a request is charged that takes of the limit at a place of Each; "" by the
+// rule's own limits.
 func (x *Explained) ViaAt(limit int) string {
 	op := x.op()
 	for i := range op.Claims() {

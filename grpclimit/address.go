@@ -10,11 +10,10 @@ import (
 	"github.com/stint-go/stint/clientip"
 )
 
-// ByAddress names clients by their addresses, as clientip does: the peer's, or,
-// where the peer is a trusted proxy, the one that the incoming metadata of the
-// configured names tell, x-forwarded-for when none are configured. An IPv6 client
-// is its network. All peers that have no address, as on a Unix socket, are the
-// client "unknown".
+// ByAddress names clients by their addresses, as clientip does: the peer's, or, where the peer is a
+// trusted proxy, the one that the incoming metadata of the configured names tell, x-forwarded-for
+// when none are configured. An IPv6 client is its network. All peers that have no address, as on a
+// Unix socket, are the client "unknown".
 func ByAddress(config clientip.Config) (KeyFunc, error) {
 	resolver, err := clientip.New(config)
 	if err != nil {

@@ -29,8 +29,7 @@ type Client struct {
 	pauses      enforce.Pauses
 }
 
-// NewClient makes a client's limits, or reports everything that is wrong with the
-// configuration.
+// NewClient makes a client's limits, or reports everything that is wrong with the configuration.
 func NewClient(config ClientConfig) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -42,7 +41,8 @@ func NewClient(config ClientConfig) (*Client, error) {
 const (
 	// maxPause is how long a server is believed at most.
 	maxPause = 24 * time.Hour
-	// maxPauses bounds how many keys pause at a time; of more, those whose pause ends first are forgotten.
+	// maxPauses bounds how many keys pause at a time; of more, those whose pause ends first are
+	// forgotten.
 	maxPauses = 10_000
 )
 
@@ -70,9 +70,8 @@ func (c *Client) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClientInterceptor limits streams, each where it starts. A stream that the
-// server refuses is not started again; its RetryInfo is heeded by the calls after
-// it.
+// StreamClientInterceptor limits streams, each where it starts. A stream that the server refuses is
+// not started again; its RetryInfo is heeded by the calls after it.
 func (c *Client) StreamClientInterceptor() grpc.StreamClientInterceptor {
 	return func(
 		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
@@ -220,8 +219,7 @@ func (c *Client) notePause(key string, err error) (wait time.Duration, asked boo
 	return wait, asked
 }
 
-// DefaultMaxWait is how long a client's call waits at most when nothing else is
-// said.
+// DefaultMaxWait is how long a client's call waits at most when nothing else is said.
 const DefaultMaxWait = time.Minute
 
 // A TargetKeyFunc names what an outgoing call is charged to. target is that of the
@@ -244,13 +242,13 @@ type ClientConfig struct {
 	// deny fails at once, and waits only where a rule says so (rules.Wait). One that a leaky bucket
 	// admits waits for its turn, whatever the rule says. Default: nil.
 	Rules enforce.Decider
-	// Describe completes what Rules know of a call, such as its user and further attributes. There is a map of attributes,
-	// with "target", to which it may add; in one that it puts in its place "target" is added where it is missing, to a
-	// copy. It must be nil without Rules. Its errors are as those of a KeyFunc. Default: nil.
+	// Describe completes what Rules know of a call, such as its user and further attributes. There is
+	// a map of attributes, with "target", to which it may add; in one that it puts in its place
+	// "target" is added where it is missing, to a copy. It must be nil without Rules. Its errors are
+	// as those of a KeyFunc. Default: nil.
 	Describe TargetDescribeFunc
-	// Key names what a call is charged to; what a server asks of one call its key's
-	// other calls heed as well. With Rules it is for the latter alone. Default: nil, the
-	// connection's target.
+	// Key names what a call is charged to; what a server asks of one call its key's other calls heed
+	// as well. With Rules it is for the latter alone. Default: nil, the connection's target.
 	Key TargetKeyFunc
 	// Cost is what a call costs; a stream is charged where it starts, with no request.
 	// A cost of 0 does not ask the limiter. It must be nil with Rules, which say what a call costs.

@@ -12,10 +12,9 @@
 //
 // None of their messages carries a key, or anything about the store.
 //
-// An admitted call gets the metadata x-ratelimit-limit, x-ratelimit-remaining and
-// x-ratelimit-reset in its header, a denied one the same and retry-after in its
-// trailer, as package httplimit writes them. A decision that a failure policy made
-// says nothing about the limits and gets none.
+// An admitted call gets the metadata x-ratelimit-limit, x-ratelimit-remaining and x-ratelimit-reset
+// in its header, a denied one the same and retry-after in its trailer, as package httplimit writes
+// them. A decision that a failure policy made says nothing about the limits and gets none.
 //
 // For the other side, a [Client] limits the calls that a program makes, and heeds
 // the RetryInfo of servers.

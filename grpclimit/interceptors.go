@@ -31,11 +31,10 @@ func (c *call) end(ctx context.Context) {
 	}
 }
 
-// StreamServerInterceptor limits streams: each at its start, and with
-// [Config.Messages] each message of the client as well. A stream ends with the
-// first message that is refused, whatever the handler makes of the error that its
-// RecvMsg returns. A stream or message that a leaky bucket admits is held until its
-// turn, or denied when the stream's deadline is nearer.
+// StreamServerInterceptor limits streams: each at its start, and with [Config.Messages] each
+// message of the client as well. A stream ends with the first message that is refused, whatever the
+// handler makes of the error that its RecvMsg returns. A stream or message that a leaky bucket
+// admits is held until its turn, or denied when the stream's deadline is nearer.
 func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		c, err := s.admit(stream.Context(), info.FullMethod, nil)
@@ -58,7 +57,8 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-// admit charges a call that the tap handle has not decided, tells its client, and holds it until its turn.
+// admit charges a call that the tap handle has not decided, tells its client, and holds it until
+// its turn.
 func (s *Server) admit(ctx context.Context, method string, request any) (*call, error) {
 	c, tapped := tappedCall(ctx, s, method)
 	if !tapped {
@@ -100,8 +100,7 @@ type limitedStream struct {
 // A refusal is the error that a stream ends with.
 type refusal struct{ err error }
 
-// RecvMsg receives a message and charges it. Once a message was refused no other
-// is received.
+// RecvMsg receives a message and charges it. Once a message was refused no other is received.
 func (l *limitedStream) RecvMsg(message any) error {
 	if refusal := l.refusal.Load(); refusal != nil {
 		return refusal.err
@@ -121,21 +120,19 @@ func (l *limitedStream) RecvMsg(message any) error {
 	return err
 }
 
-// TapHandle limits calls before grpc-go sets up their streams: a refused call costs
-// no goroutine and its request is never read. Pass it to grpc.InTapHandle. It calls
-// [Config.Cost] without a request, and also for methods that the server does not
-// have.
+// TapHandle limits calls before grpc-go sets up their streams: a refused call costs no goroutine
+// and its request is never read. Pass it to grpc.InTapHandle. It calls [Config.Cost] without a
+// request, and also for methods that the server does not have.
 //
-// grpc-go runs it in the goroutine that reads the connection, under the
-// connection's lock. While it waits for the store nothing else happens on that
-// connection, so it suits stores in the process; wrap one that is far away by package failover, which bounds
-// a decision in time, or use the interceptors. It can't hold a call until the turn that
-// a leaky bucket gave: the interceptors of the same Server do that, and write the
-// metadata, when they are installed besides. A call whose deadline is nearer than the turn is
-// refused at once, and takes none. A call that rules would hold (rules.Wait) is refused at once,
-// with RetryInfo; where such rules are to hold calls, use the interceptors alone. A refused call carries its details in
-// the status and no metadata. Package tap is experimental, and a server that serves
-// by grpc.Server.ServeHTTP does not call the handle.
+// grpc-go runs it in the goroutine that reads the connection, under the connection's lock. While it
+// waits for the store nothing else happens on that connection, so it suits stores in the process;
+// wrap one that is far away by package failover, which bounds a decision in time, or use the
+// interceptors. It can't hold a call until the turn that a leaky bucket gave: the interceptors of
+// the same Server do that, and write the metadata, when they are installed besides. A call whose
+// deadline is nearer than the turn is refused at once, and takes none. A call that rules would hold
+// (rules.Wait) is refused at once, with RetryInfo; where such rules are to hold calls, use the
+// interceptors alone. A refused call carries its details in the status and no metadata. Package tap
+// is experimental, and a server that serves by grpc.Server.ServeHTTP does not call the handle.
 //
 // In grpc-go 1.85 a refused call that has a deadline leaves its timer in memory until
 // then. Prefer the interceptors where clients can't be trusted to set near deadlines.
@@ -152,8 +149,7 @@ func (s *Server) TapHandle() tap.ServerInHandle {
 	}
 }
 
-// tappedBy is under which key a context carries the call that a Server's tap handle
-// has admitted.
+// tappedBy is under which key a context carries the call that a Server's tap handle has admitted.
 type tappedBy struct{ server *Server }
 
 // tappedCall is the call that the tap handle has decided, if it did: one that was free

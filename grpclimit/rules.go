@@ -54,10 +54,11 @@ func (c RulesConfig) Validate() error {
 
 // NewRules makes a server's limits by rules, or reports everything that is wrong with the
 // configuration. A call is decided by all rules that match it; one that matches none is admitted.
-// The interceptors hold a call as long as rules that wait do; the tap handle refuses it instead. A call whose
-// turn of a leaky bucket comes after its deadline is denied. A denied call's QuotaFailure
-// names the rule that denied: rule:ID, or rule:ID/LIMIT when the limit has a name. A call that is
-// denied by no limit, since a rule bans it or it lacks what a rule asks for, gets no RetryInfo.
+// The interceptors hold a call as long as rules that wait do; the tap handle refuses it instead. A
+// call whose turn of a leaky bucket comes after its deadline is denied. A denied call's
+// QuotaFailure names the rule that denied: rule:ID, or rule:ID/LIMIT when the limit has a name. A
+// call that is denied by no limit, since a rule bans it or it lacks what a rule asks for, gets no
+// RetryInfo.
 func NewRules(config RulesConfig) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

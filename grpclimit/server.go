@@ -31,8 +31,7 @@ type Server struct {
 	evaluations enforce.Evaluations
 }
 
-// New makes a server's plain limits, or reports everything that is wrong with the
-// configuration.
+// New makes a server's plain limits, or reports everything that is wrong with the configuration.
 func New(config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -134,18 +133,16 @@ func sleepWithin(ctx context.Context, d time.Duration) error {
 // UNAVAILABLE, any other with INTERNAL.
 type KeyFunc func(ctx context.Context, fullMethod string) (string, error)
 
-// A CostFunc says how many permits a call costs. request is the request of a unary
-// call and the message of a message; it is nil where a stream starts and in a tap
-// handle, which comes before the request. A cost of 0 admits without asking the
-// limiter. Errors are as those of a KeyFunc.
+// A CostFunc says how many permits a call costs. request is the request of a unary call and the
+// message of a message; it is nil where a stream starts and in a tap handle, which comes before the
+// request. A cost of 0 admits without asking the limiter. Errors are as those of a KeyFunc.
 type CostFunc func(ctx context.Context, fullMethod string, request any) (int64, error)
 
 // A Config says what a [Server] of plain limits is made of.
 type Config struct {
 	// Limiter decides. It must not be nil.
 	Limiter *stint.Limiter
-	// Key names the client. Default: nil, the address of the peer, no proxy believed;
-	// see [ByAddress].
+	// Key names the client. Default: nil, the address of the peer, no proxy believed; see [ByAddress].
 	Key KeyFunc
 	// Cost is what a call costs. Default: nil, 1.
 	Cost CostFunc

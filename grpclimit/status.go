@@ -97,7 +97,8 @@ func denial(v *enforce.Verdict) error {
 	}
 }
 
-// deniedBy is the status of a call that is denied without a rule's limits, or by those of a service.
+// deniedBy is the status of a call that is denied without a rule's limits, or by those of a
+// service.
 func deniedBy(v *enforce.Verdict) error {
 	subject, description := "rules", "no rule holds for the call"
 	if v.Rule != nil {

@@ -86,10 +86,9 @@ const (
 	values
 )
 
-// Write sets the fields that describe a decision of the policy. each holds the
-// outcome of every limit, in order, as [stint.Op.Each] receives it; it is used only
-// when NeedsEach, and may be nil otherwise. A degraded decision says nothing about
-// the limits, so nothing is written for it.
+// Write sets the fields that describe a decision of the policy. each holds the outcome of every
+// limit, in order, as [stint.Op.Each] receives it; it is used only when NeedsEach, and may be nil
+// otherwise. A degraded decision says nothing about the limits, so nothing is written for it.
 func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outcome) {
 	if d.Degraded || h.fields == 0 {
 		return
@@ -197,8 +196,7 @@ func RetrySeconds(d time.Duration) int64 {
 	return Seconds(d)
 }
 
-// unixCeil is the Unix second in which the instant after at is reached, rounded
-// up.
+// unixCeil is the Unix second in which the instant after at is reached, rounded up.
 func unixCeil(at stint.Instant, after time.Duration) int64 {
 	const second = 1_000_000
 	micros := int64(at.Add(after))
@@ -232,9 +230,8 @@ func secondsOrNone(d time.Duration) int64 {
 	return Seconds(d)
 }
 
-// displayNames are the names under which the limits appear: their own, "default"
-// for none. A name that several would share gets the algorithm appended, and a
-// number where that does not do.
+// displayNames are the names under which the limits appear: their own, "default" for none. A name
+// that several would share gets the algorithm appended, and a number where that does not do.
 func displayNames(limits []stint.Limit) []string {
 	count := map[string]int{}
 	names := make([]string, len(limits))
@@ -281,10 +278,9 @@ type Fields uint8
 
 // The header fields that a response can carry.
 const (
-	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
-	// of the deciding limit; the last is the time, in Unix seconds, at which its client will be as
-	// new. Where Remaining is 0 there may be permits again long before; RateLimit and
-	// Retry-After tell when.
+	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset of the deciding
+	// limit; the last is the time, in Unix seconds, at which its client will be as new. Where
+	// Remaining is 0 there may be permits again long before; RateLimit and Retry-After tell when.
 	XRateLimit Fields = 1 << iota
 	// IETF is RateLimit and RateLimit-Policy of the IETF's httpapi draft, revision
 	// 11, with one item per limit.

@@ -129,8 +129,9 @@ func (m *Middleware) carryOut(
 	return nil
 }
 
-// PerAddress makes a middleware that limits each client's address, as [New] does by default. Without a limiter every
-// request gets status 500. Behind a proxy use New: it is told by Config.Clients whose forwarded fields to believe.
+// PerAddress makes a middleware that limits each client's address, as [New] does by default.
+// Without a limiter every request gets status 500. Behind a proxy use New: it is told by
+// Config.Clients whose forwarded fields to believe.
 func PerAddress(limiter *stint.Limiter) *Middleware {
 	m, err := New(Config{Limiter: limiter})
 	if err != nil { // the limiter is nil
@@ -222,11 +223,13 @@ func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver,
 // client knows: which credentials the program takes is not known here.
 var noCredentials = []string{"Stint-RateLimit"}
 
-// watchedRequests is among how many requests of a middleware one with a forwarded field is looked for.
+// watchedRequests is among how many requests of a middleware one with a forwarded field is looked
+// for.
 const watchedRequests = 1000
 
-// addresses finds the addresses of clients. If no proxy is trusted, and one of the first requests has a field in which
-// proxies name the client, it says so once, by the default logger: behind a proxy all clients count as one.
+// addresses finds the addresses of clients. If no proxy is trusted, and one of the first requests
+// has a field in which proxies name the client, it says so once, by the default logger: behind a
+// proxy all clients count as one.
 func addresses(clients *clientip.Resolver, trustsNobody bool) func(*http.Request) string {
 	if !trustsNobody {
 		return func(r *http.Request) string { return clients.Key(r.RemoteAddr, r.Header) }
@@ -264,11 +267,12 @@ type Config struct {
 	// Cost is how many permits a request takes. At 0, such as for health checks, it is admitted without
 	// asking for the key or the limiter, and the response gets no fields. Default: nil, 1.
 	Cost func(*http.Request) (int64, error)
-	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews the
-	// hold: so a request takes a place of stint.Concurrency, or what it may cost at most. When the handler
-	// returns, panics or is left by its client, the hold is committed with the cost that the handler has
-	// said by [Cost], or with what is held. The handler's context ends, with stint.ErrLost as its cause,
-	// when the hold is lost. Only Wrap and Begin hold. It must have no ID. Default: nil, requests take.
+	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews
+	// the hold: so a request takes a place of stint.Concurrency, or what it may cost at most. When the
+	// handler returns, panics or is left by its client, the hold is committed with the cost that the
+	// handler has said by [Cost], or with what is held. The handler's context ends, with stint.ErrLost
+	// as its cause, when the hold is lost. Only Wrap and Begin hold. It must have no ID. Default: nil,
+	// requests take.
 	Reserve *stint.Hold
 
 	// Fields are the header fields that responses get. Default: 0, which is AllFields;
@@ -282,10 +286,9 @@ type Config struct {
 	// Unavailable answers a request that could not be decided, or whose context ended
 	// while it was held. Default: nil, a problem document of status 503.
 	Unavailable http.Handler
-	// Unfit answers a request without a key or a cost: the error is that of Key or Cost,
-	// or wraps stint.ErrInvalid for a value that no limit takes. Default: nil, a problem
-	// document of status 400, which shows the text of an error that wraps
-	// stint.ErrInvalid and of no other.
+	// Unfit answers a request without a key or a cost: the error is that of Key or Cost, or wraps
+	// stint.ErrInvalid for a value that no limit takes. Default: nil, a problem document of status
+	// 400, which shows the text of an error that wraps stint.ErrInvalid and of no other.
 	Unfit func(http.ResponseWriter, *http.Request, error)
 
 	// Failed is told the error of each request that Unavailable or Unfit answers, before that: for logs

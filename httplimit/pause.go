@@ -68,7 +68,8 @@ func exhausted(field string) (wait time.Duration, ok bool) {
 // there will be more. An unknown number is -1.
 type quota struct{ remaining, grows int64 }
 
-// item is a bare item of RFC 9651, section 3.3: decimal, integer, string, token, bytes, boolean, date, display string.
+// item is a bare item of RFC 9651, section 3.3: decimal, integer, string, token, bytes, boolean,
+// date, display string.
 var item = regexp.MustCompile(`^(?:-?[0-9]{1,12}\.[0-9]{1,3}|-?[0-9]{1,15}|"(?:[ !#-\[\]-~]|\\["\\])*"` +
 	"|[A-Za-z*][!#$%&'*+.^_|~0-9A-Za-z:/`-]*" +
 	`|:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?:|\?[01]|@-?[0-9]{1,15}` +

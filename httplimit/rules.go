@@ -54,11 +54,10 @@ type RulesConfig struct {
 	// Unavailable answers a request that could not be decided, or whose context ended
 	// while it was held. Default: nil, a problem document of status 503.
 	Unavailable http.Handler
-	// Unfit answers a request that could not be described: the error is that of Describe, or
-	// wraps stint.ErrInvalid for a cost that is none, or a path that is too long for all that it
-	// can be read as (rules.MaxOddPathBytes, rules.MaxOddPathCuts). Default: nil, a problem
-	// document of status 400, which shows the text of an error that wraps
-	// stint.ErrInvalid and of no other.
+	// Unfit answers a request that could not be described: the error is that of Describe, or wraps
+	// stint.ErrInvalid for a cost that is none, or a path that is too long for all that it can be read
+	// as (rules.MaxOddPathBytes, rules.MaxOddPathCuts). Default: nil, a problem document of status
+	// 400, which shows the text of an error that wraps stint.ErrInvalid and of no other.
 	Unfit func(http.ResponseWriter, *http.Request, error)
 }
 
@@ -79,11 +78,12 @@ func (c RulesConfig) Validate() error {
 	return prefix.Join(append(faults, c.Fields.validate())...)
 }
 
-// NewRules makes a middleware by rules, or reports everything that is wrong with the configuration. A request is
-// decided by all rules that match it; one that matches none is admitted, unless the limiter denies by default. It is
-// held before its handler as long as rules that wait hold it, and until a leaky bucket's turn whether its rule waits or
-// not. The response gets the fields of the rule that decided. A request that is denied by no limit, since a rule bans
-// it or it lacks what a rule asks for, gets none of them, Retry-After neither.
+// NewRules makes a middleware by rules, or reports everything that is wrong with the configuration.
+// A request is decided by all rules that match it; one that matches none is admitted, unless the
+// limiter denies by default. It is held before its handler as long as rules that wait hold it, and
+// until a leaky bucket's turn whether its rule waits or not. The response gets the fields of the
+// rule that decided. A request that is denied by no limit, since a rule bans it or it lacks what a
+// rule asks for, gets none of them, Retry-After neither.
 func NewRules(config RulesConfig) (*Middleware, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

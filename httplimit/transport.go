@@ -39,9 +39,10 @@ type TransportConfig struct {
 	// A call has the attribute "host", which is what Key is by default, and no client
 	// address: a rule that counts addresses denies it. Default: nil.
 	Rules enforce.Decider
-	// Describe completes what Rules know of a call, such as its user and further attributes. There is a
-	// map of attributes, with "host", to which it may add; in one that it puts in its place "host" is added
-	// where it is missing, to a copy. It must be nil without Rules, and safe for concurrent use. Default: nil.
+	// Describe completes what Rules know of a call, such as its user and further attributes. There is
+	// a map of attributes, with "host", to which it may add; in one that it puts in its place "host"
+	// is added where it is missing, to a copy. It must be nil without Rules, and safe for concurrent
+	// use. Default: nil.
 	Describe func(*http.Request, *rules.Request) error
 	// Refuse returns a [RefusedError] for a call that may not be made at once. Default:
 	// false, the call waits, and gets the error when its context's deadline is nearer
@@ -140,8 +141,7 @@ type Transport struct {
 	evaluations enforce.Evaluations
 }
 
-// NewTransport makes a transport, or reports everything that is wrong with the
-// configuration.
+// NewTransport makes a transport, or reports everything that is wrong with the configuration.
 func NewTransport(config TransportConfig) (*Transport, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

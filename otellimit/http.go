@@ -46,7 +46,8 @@ func (a *answer) WriteHeader(status int) {
 // Unwrap lets http.ResponseController find the response below.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// Transport sends with each request the trace of its context, so that the server's spans belong to it.
+// Transport sends with each request the trace of its context, so that the server's spans belong to
+// it.
 func Transport(next http.RoundTripper, propagator propagation.TextMapPropagator) http.RoundTripper {
 	return transport{next, propagator}
 }

@@ -1,12 +1,14 @@
-// Package otellimit makes spans of decisions, on OpenTelemetry's API alone: the program brings the SDK, or none.
+// Package otellimit makes spans of decisions, on OpenTelemetry's API alone: the program brings the
+// SDK, or none.
 //
 //	limited := otellimit.Decisions(failing, provider)            // a span per decision
 //	shared := otellimit.Calls(redis, provider)                   // below it, the call of the store
 //	handler := otellimit.Handler(mux, provider, propagator)      // a server's span, continued from traceparent
 //	transport := otellimit.Transport(http.DefaultTransport, propagator) // sends traceparent
 //
-// Spans of decisions and calls are made only in a trace that is recorded: without one, or where it was not sampled,
-// they cost a look at the context and allocate nothing. No attribute carries a key. They are
+// Spans of decisions and calls are made only in a trace that is recorded: without one, or where it
+// was not sampled, they cost a look at the context and allocate nothing. No attribute carries a
+// key. They are
 //
 //	stint.rule       the rule's ID, of a decision by a rule
 //	stint.policy     the policy's name, of another one with a name
@@ -36,7 +38,8 @@ import (
 
 const scope = "github.com/stint-go/stint/otellimit"
 
-// A Store makes spans of what another one decides. It is safe for concurrent use; make it with [Decisions].
+// A Store makes spans of what another one decides. It is safe for concurrent use; make it with
+// [Decisions].
 type Store struct {
 	store  stint.Store
 	tracer trace.Tracer

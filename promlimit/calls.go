@@ -51,7 +51,8 @@ func (c *Calls) Done(elapsed time.Duration, operations, coalesced int, err error
 	}
 }
 
-// histogram describes a histogram with classic buckets, and native ones for servers that scrape them.
+// histogram describes a histogram with classic buckets, and native ones for servers that scrape
+// them.
 func histogram(name, help string, buckets ...float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,

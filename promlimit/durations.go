@@ -12,22 +12,25 @@ import (
 )
 
 const (
-	// nativeSchema says how wide native buckets are: there are 2^nativeSchema from a power of two to the next one.
+	// nativeSchema says how wide native buckets are: there are 2^nativeSchema from a power of two to
+	// the next one.
 	nativeSchema = 3
 	// firstNative is the native bucket of one nanosecond: log2(10^-9) * 2^nativeSchema, rounded up.
 	firstNative = -239
 )
 
-// A durationHistogram is a histogram of durations with classic and native buckets, for what is observed of each check:
-// [prometheus.Histogram] takes several times as long (BenchmarkDurations). It is safe for concurrent use.
+// A durationHistogram is a histogram of durations with classic and native buckets, for what is
+// observed of each check: [prometheus.Histogram] takes several times as long (BenchmarkDurations).
+// It is safe for concurrent use.
 type durationHistogram struct {
 	desc    *prometheus.Desc
 	created time.Time
 	bounds  []float64 // of the classic buckets, seconds
 	series  []*durations
 
-	// The bounds of both kinds of buckets divide durations into cells, so that one count serves both. A cell holds the
-	// durations up to its bound, in nanoseconds, that are beyond the cell before it. The first one holds 0 and less.
+	// The bounds of both kinds of buckets divide durations into cells, so that one count serves both.
+	// A cell holds the durations up to its bound, in nanoseconds, that are beyond the cell before it.
+	// The first one holds 0 and less.
 	cells   []int64
 	octaves [64]int // the cell of 2^(i-1) ns, which durations of i bits are not before
 }
@@ -40,7 +43,8 @@ type durations struct {
 	sum    atomic.Int64    // ns
 }
 
-// newDurationHistogram makes a histogram without series. The bounds of its classic buckets are whole nanoseconds.
+// newDurationHistogram makes a histogram without series. The bounds of its classic buckets are
+// whole nanoseconds.
 func newDurationHistogram(name, help string, bounds []float64, labels ...string) *durationHistogram {
 	h := &durationHistogram{
 		desc:    prometheus.NewDesc(name, help, labels, nil),
@@ -132,7 +136,8 @@ func (d *durations) metric() prometheus.Metric {
 	}
 }
 
-// bothKinds is a histogram with native buckets, and the same one with classic buckets, as one metric.
+// bothKinds is a histogram with native buckets, and the same one with classic buckets, as one
+// metric.
 type bothKinds struct{ native, classic prometheus.Metric }
 
 func (b bothKinds) Desc() *prometheus.Desc { return b.native.Desc() }

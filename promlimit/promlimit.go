@@ -8,8 +8,9 @@
 //	rate_limiter_store_errors_total                 operations that the store could not decide
 //	rate_limiter_overloaded_total                   requests that this process was too busy to have decided in time
 //
-// The algorithm is the deciding limit's; allowed is true or false. Histograms have native buckets beside the classic
-// ones. docs/reference/metrics.md lists the metrics of all types of this package.
+// The algorithm is the deciding limit's; allowed is true or false. Histograms have native buckets
+// beside the classic ones. docs/reference/metrics.md lists the metrics of all types of this
+// package.
 package promlimit
 
 import (
@@ -117,9 +118,10 @@ func (m *Metrics) StoreFailed() { m.storeErrors.Inc() }
 // Overloaded counts a request that this process was too busy to have decided in time.
 func (m *Metrics) Overloaded() { m.overloaded.Inc() }
 
-// Observe counts an event, as a [stint.Observer]: each Take and Try as a check, each failure of the store, whether a
-// failure policy answered or not. Peeks, resets and settlements are no checks. Input errors, operations that the caller
-// gave up, and decisions that asked no limit are not counted.
+// Observe counts an event, as a [stint.Observer]: each Take and Try as a check, each failure of the
+// store, whether a failure policy answered or not. Peeks, resets and settlements are no checks.
+// Input errors, operations that the caller gave up, and decisions that asked no limit are not
+// counted.
 func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
 	switch {
 	case errors.Is(event.Err, stint.ErrOverloaded):

@@ -30,8 +30,9 @@ type RedisConfig struct {
 	Interval time.Duration
 }
 
-// A RedisCollector reads the health of a store's own Redis or Valkey from INFO, and serves what it read last; a scrape
-// asks nobody. A figure that a server does not tell is left out. docs/reference/metrics.md lists them.
+// A RedisCollector reads the health of a store's own Redis or Valkey from INFO, and serves what it
+// read last; a scrape asks nobody. A figure that a server does not tell is left out.
+// docs/reference/metrics.md lists them.
 type RedisCollector struct {
 	config  RedisConfig
 	up      *prometheus.Desc // of every node; the figures are of those that answered
@@ -104,7 +105,8 @@ func pairs(text, between, within string) map[string]string {
 	return fields
 }
 
-// redisFigure is one metric, and how it is found in an INFO. value is the second label's; "" without one.
+// redisFigure is one metric, and how it is found in an INFO. value is the second label's; ""
+// without one.
 type redisFigure struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -152,7 +154,8 @@ func scripts(figure string, unit float64) func(map[string]string) (float64, bool
 	}
 }
 
-// lag is the largest figure of the replicas; if the server tells its own as from, how far that is ahead.
+// lag is the largest figure of the replicas; if the server tells its own as from, how far that is
+// ahead.
 func lag(figure, from string) func(map[string]string) (float64, bool) {
 	return func(info map[string]string) (worst float64, known bool) {
 		for i := 0; info["slave"+strconv.Itoa(i)] != ""; i++ {

@@ -48,9 +48,8 @@ const nearLimit = 5
 //	rate_limiter_default_denials_total                   requests denied since no rule holds for them
 //	rate_limiter_rules                                   rules that there are, disabled ones included
 //
-// There are series of the rules that [Rules.Set] named last, and of what has come about;
-// a rule that goes takes its series with it. It is safe for concurrent use; make it with
-// [NewRules].
+// There are series of the rules that [Rules.Set] named last, and of what has come about; a rule
+// that goes takes its series with it. It is safe for concurrent use; make it with [NewRules].
 type Rules struct {
 	tallies   atomic.Pointer[tallies]
 	byDefault atomic.Uint64
@@ -142,7 +141,8 @@ func (r *Rules) Set(sets ...*rules.Set) {
 	r.tallies.Store(&now)
 }
 
-// Near reports whether a decision admits a request and leaves its client a fifth of the limit, or less.
+// Near reports whether a decision admits a request and leaves its client a fifth of the limit, or
+// less.
 func Near(d *stint.Decision) bool {
 	return d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit
 }

@@ -8,13 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// NewStatsCollector makes a collector of figures, such as the Stats of memstore, redisstore and failover are. It calls
-// read at each scrape; read must be safe for concurrent use. A field of the struct is a metric if its tags name one:
+// NewStatsCollector makes a collector of figures, such as the Stats of memstore, redisstore and
+// failover are. It calls read at each scrape; read must be safe for concurrent use. A field of the
+// struct is a metric if its tags name one:
 //
 //	Probes uint64 `counter:"rate_limiter_failover_probes_total" help:"Probes of a store that was unreachable."`
 //
-// The tag is counter or gauge; label:"name=value" gives it a label. The metrics of stint's own structs have no help in
-// their tags, since statsHelp below has it. The caller registers the collector.
+// The tag is counter or gauge; label:"name=value" gives it a label. The metrics of stint's own
+// structs have no help in their tags, since statsHelp below has it. The caller registers the
+// collector.
 func NewStatsCollector[S any](read func() S) prometheus.Collector {
 	c := &statsCollector{read: func() reflect.Value { return reflect.ValueOf(read()) }}
 	for field := range reflect.TypeFor[S]().Fields() {

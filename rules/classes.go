@@ -20,7 +20,8 @@ type Classes struct {
 	Default string `doc:"default"`
 }
 
-// ClassBy is where a request says its class: the program, or a proxy that is trusted, knows it for certain.
+// ClassBy is where a request says its class: the program, or a proxy that is trusted, knows it for
+// certain.
 type ClassBy struct {
 	// Attribute names an attribute. It has no default.
 	Attribute string `doc:"attribute"`

@@ -62,7 +62,8 @@ type Matched struct {
 	By *Rule
 }
 
-// NeedsReserve reports whether only a Reserve can take of the rule's limits, as one of them is of concurrency.
+// NeedsReserve reports whether only a Reserve can take of the rule's limits, as one of them is of
+// concurrency.
 func (h *Matched) NeedsReserve() bool {
 	return h.Outcome == Limited && (h.Claim.Policy.NeedsReserve() ||
 		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() }))
@@ -75,16 +76,18 @@ func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
 // At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
 // that the request names and that is none, or above the rule's MaxCost.
 //
-// The claim's key is the client as an [Override] names it, with these exceptions, none of which can be the
-// key of another client: an API key, and what is no printable text or longer than a key may be, appears as
-// its SHA-256, behind \sha256: ; a client counted by address, as Missing says, appears behind \ip: .
+// The claim's key is the client as an [Override] names it, with these exceptions, none of which can
+// be the key of another client: an API key, and what is no printable text or longer than a key may
+// be, appears as its SHA-256, behind \sha256: ; a client counted by address, as Missing says,
+// appears behind \ip: .
 func (m *Matches) At(i int) (Matched, error) { return m.match(i, false, true) }
 
 // AtSettle is At for what has been decided before, which a cost above the rule's MaxCost does not undo:
 // a settlement or a reset.
 func (m *Matches) AtSettle(i int) (Matched, error) { return m.match(i, false, false) }
 
-// AtEnd is AtSettle for the end of what a client holds: one that an override bans by now has the rule's own limits.
+// AtEnd is AtSettle for the end of what a client holds: one that an override bans by now has the
+// rule's own limits.
 func (m *Matches) AtEnd(i int) (Matched, error) { return m.match(i, true, false) }
 
 // match is At. If the cost is bounded, one above the rule's MaxCost is an error.
@@ -138,7 +141,8 @@ func (m *Matches) matchWithin(h *Matched, c *compiled, key string, keep Percent,
 	return nil
 }
 
-// client is the key of the client that a rule counts, and its terms, or the outcome if there are none to be decided by.
+// client is the key of the client that a rule counts, and its terms, or the outcome if there are
+// none to be decided by.
 func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome Outcome) {
 	address := m.request.Address
 	t = &c.own
@@ -227,7 +231,8 @@ func (m *Matches) cost(c *Cost) (int64, error) {
 	return n, nil
 }
 
-// appendClient writes the client's key into m.key, as long as it may be. It reports whether the request lacks a part.
+// appendClient writes the client's key into m.key, as long as it may be. It reports whether the
+// request lacks a part.
 func (m *Matches) appendClient(c *match) (lacks bool) {
 	m.key = m.key[:0]
 	for i, scope := range c.Scope {
@@ -266,7 +271,8 @@ func (m *Matches) value(c *match, i int) string {
 	}
 }
 
-// partition is what the request has for the rule's PartitionBy; "" without one, whatever attributes it has.
+// partition is what the request has for the rule's PartitionBy; "" without one, whatever attributes
+// it has.
 func (m *Matches) partition(c *match) string {
 	if c.PartitionBy == "" {
 		return ""
@@ -302,7 +308,8 @@ func (m *Matches) Lacks(i int) []string {
 // clients are counted a [Set] knows.
 func (r *Rule) ClientKey(client string) (string, error) { return r.clientKey(client, 0, false) }
 
-// OverrideKey is ClientKey for the key of an override, which may also name a network: a text that holds no API key.
+// OverrideKey is ClientKey for the key of an override, which may also name a network: a text that
+// holds no API key.
 func (r *Rule) OverrideKey(key string) (string, error) { return r.clientKey(key, 0, true) }
 
 // clientKey is ClientKey where IPv6 clients are counted by so many bits; 0 stands for any number.

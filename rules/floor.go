@@ -44,7 +44,8 @@ func (r *Rule) floorNames() *Rule {
 	return &Rule{Scope: r.Scope[len(r.Scope)-most:]}
 }
 
-// floorOf is the floor of a client, by its key as long as it may be and without its partition; nil if it has none.
+// floorOf is the floor of a client, by its key as long as it may be and without its partition; nil
+// if it has none.
 func (c *compiled) floorOf(key []byte) *stint.Policy {
 	if len(c.floors) == 0 {
 		return nil
@@ -90,7 +91,8 @@ func (r *Rule) validateFloors(f *faults) {
 	}
 }
 
-// validateFloorKey reports a client that the rule can't have, or that is there already under another spelling.
+// validateFloorKey reports a client that the rule can't have, or that is there already under
+// another spelling.
 func (r *Rule) validateFloorKey(f *faults, names *Rule, param, key string, seen map[string]bool) {
 	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
 		return // a fault of its own
@@ -116,7 +118,8 @@ func (r *Rule) validateFloorKey(f *faults, names *Rule, param, key string, seen 
 	seen[client] = true
 }
 
-// floorParam is the part of a rule in which a client's floor is. More people read it than an API key.
+// floorParam is the part of a rule in which a client's floor is. More people read it than an API
+// key.
 func (r *Rule) floorParam(param, key string) string {
 	if r.counts(PerAPIKey) {
 		return param

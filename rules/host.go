@@ -45,9 +45,10 @@ func AppendHost(to []byte, host string) []byte {
 const plainHosts = "a name such as api.example.com in ASCII and not percent-encoded, or an address, " +
 	"with or without a port"
 
-// isHost reports whether all programs take a host for the same, with or without a port: they differ in whether they
-// decode percent-encoded bytes, in what they make of letters beyond ASCII, and in what ends a name (RFC 3986, section
-// 3.2.2; the URL Standard's host parser). A zone may be percent-encoded in an address in brackets (RFC 6874).
+// isHost reports whether all programs take a host for the same, with or without a port: they differ
+// in whether they decode percent-encoded bytes, in what they make of letters beyond ASCII, and in
+// what ends a name (RFC 3986, section 3.2.2; the URL Standard's host parser). A zone may be
+// percent-encoded in an address in brackets (RFC 6874).
 func isHost(host string) bool {
 	literal, found := strings.CutPrefix(host, "[")
 	if !found {
@@ -58,7 +59,8 @@ func isHost(host string) bool {
 	return closed && (port == "" || port[0] == ':') && isPlainName(address) && isPlainName(zone) && isPlainName(port)
 }
 
-// isPlainName reports whether the text has only letters, digits and signs that end no name anywhere.
+// isPlainName reports whether the text has only letters, digits and signs that end no name
+// anywhere.
 func isPlainName(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; !isAlphanumeric(rune(c)) && strings.IndexByte("-._~!$&'()*+,;=:", c) < 0 {

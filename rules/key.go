@@ -12,8 +12,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// partsOf takes a client of the rule apart, or reports why the rule can have no such client. With networks a part may
-// stand for the addresses of several clients. A fault shows the client as shown.
+// partsOf takes a client of the rule apart, or reports why the rule can have no such client. With
+// networks a part may stand for the addresses of several clients. A fault shows the client as
+// shown.
 func (r *Rule) partsOf(param, client, shown string, bits int, networks bool) ([]keyPart, error) {
 	parts, err := splitKey(param, client, shown)
 	switch {
@@ -118,7 +119,8 @@ func cutPart(key string) (part keyPart, after string, ok bool) {
 	return keyPart{text: string(text)}, "", true
 }
 
-// cutHash takes a part that stands for an API key off a client; "" if there is none at its beginning.
+// cutHash takes a part that stands for an API key off a client; "" if there is none at its
+// beginning.
 func cutHash(client string) (hash, after string) {
 	digits, found := strings.CutPrefix(client, hashPrefix)
 	if !found || len(client) < hashBytes || len(client) > hashBytes && client[hashBytes] != '|' {
@@ -145,7 +147,8 @@ func (r *Rule) keyOf(parts []keyPart) (key []byte, address int) {
 	return key, address
 }
 
-// appendPart appends a part of a client's key: as an override writes it, or its hash if it can't be shown.
+// appendPart appends a part of a client's key: as an override writes it, or its hash if it can't be
+// shown.
 func appendPart(key []byte, scope string, p keyPart) []byte {
 	switch {
 	case p.hashed:
@@ -203,7 +206,8 @@ func escape(key []byte, part string) []byte {
 }
 
 const (
-	// defaultIPv6Prefix is by how many bits of their address IPv6 clients are counted, as package clientip has it.
+	// defaultIPv6Prefix is by how many bits of their address IPv6 clients are counted, as package
+	// clientip has it.
 	defaultIPv6Prefix = 64
 	// noAddress is the key of clients without an address, as on a Unix socket.
 	noAddress = "unknown"
@@ -252,7 +256,8 @@ func addressFault(text string, bits int, networks bool) (allowed string) {
 	}
 }
 
-// isAddressKey reports whether the text is the key of an address, with any number of bits if that is 0.
+// isAddressKey reports whether the text is the key of an address, with any number of bits if that
+// is 0.
 func isAddressKey(text string, bits int) bool {
 	address, length, ok := readAddress(text)
 	if !ok || address.Is4() || bits != 0 {

@@ -79,17 +79,19 @@ type match struct {
 	as normalisation
 }
 
-// Match finds the rules that match the request, which must not change until the matches are
-// used no more. The error wraps stint.ErrInvalid: the path has several variants, and more than
-// MaxOddPathBytes or MaxOddPathCuts; or a rule asks for a host, and Host has a byte that a program may take for
-// another one, or for the end of the name: percent-encoded ones, those that are not ASCII, and signs that no name has,
-// such as @. There are no matches then, though there are rules: whoever goes on lets the request pass them by.
+// Match finds the rules that match the request, which must not change until the matches are used no
+// more. The error wraps stint.ErrInvalid: the path has several variants, and more than
+// MaxOddPathBytes or MaxOddPathCuts; or a rule asks for a host, and Host has a byte that a program
+// may take for another one, or for the end of the name: percent-encoded ones, those that are not
+// ASCII, and signs that no name has, such as @. There are no matches then, though there are rules:
+// whoever goes on lets the request pass them by.
 func (s *Set) Match(r *Request, m *Matches) error { return s.match(r, m, false) }
 
-// MatchUnambiguous is Match for programs without need of ambiguous paths: it refuses those, whatever the rules are,
-// with an error that wraps stint.ErrInvalid. A path is ambiguous if it has more than one variant, that is, if there is
-// any of these in it, before its query: an empty segment (//), a backslash, a %2F or %5C, a #, a ; or %3B, or a segment
-// . or .. of dots that may be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
+// MatchUnambiguous is Match for programs without need of ambiguous paths: it refuses those,
+// whatever the rules are, with an error that wraps stint.ErrInvalid. A path is ambiguous if it has
+// more than one variant, that is, if there is any of these in it, before its query: an empty
+// segment (//), a backslash, a %2F or %5C, a #, a ; or %3B, or a segment . or .. of dots that may
+// be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
 func (s *Set) MatchUnambiguous(r *Request, m *Matches) error { return s.match(r, m, true) }
 
 func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {

@@ -96,7 +96,8 @@ func (s *Set) methods() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// eachRule calls a function with each rule of a leaf, which may be nil, that the method meets and that has limits.
+// eachRule calls a function with each rule of a leaf, which may be nil, that the method meets and
+// that has limits.
 func (lc *limitCounter) eachRule(l *leaf, do func(*compiled)) {
 	if l == nil {
 		return
@@ -132,7 +133,8 @@ func (lc *limitCounter) sum(nodes []*node) (limits int) {
 	return limits
 }
 
-// best is the route with the most limits from a node, which may be nil. Of equal ones it is that of the first text.
+// best is the route with the most limits from a node, which may be nil. Of equal ones it is that of
+// the first text.
 func (lc *limitCounter) best(n *node) (best route) {
 	if n == nil {
 		return best

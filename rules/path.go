@@ -28,9 +28,10 @@ func AppendPath(to []byte, path string) []byte {
 const (
 	// MaxOddPathBytes is how long such a path may be, without its query.
 	MaxOddPathBytes = 8 << 10
-	// MaxOddPathCuts is how many of its bytes may separate segments: slashes, backslashes, percent-encoded
-	// ones as well, and #. A path that may begin with an authority has twice the variants, and may have half as many;
-	// one with parameters has six times the variants, and may have an eighth.
+	// MaxOddPathCuts is how many of its bytes may separate segments: slashes, backslashes,
+	// percent-encoded ones as well, and #. A path that may begin with an authority has twice the
+	// variants, and may have half as many; one with parameters has six times the variants, and may
+	// have an eighth.
 	MaxOddPathCuts = 512
 )
 
@@ -221,7 +222,8 @@ func (p *decoded) cut(start int, next piece) {
 	p.pieces = append(p.pieces, next)
 }
 
-// noteEmpty notes an empty piece, which means that an authority may follow if there are only such before it.
+// noteEmpty notes an empty piece, which means that an authority may follow if there are only such
+// before it.
 func (p *decoded) noteEmpty() {
 	if !p.rooted || len(p.text) > len(p.pieces) {
 		return
@@ -232,8 +234,9 @@ func (p *decoded) noteEmpty() {
 	}
 }
 
-// A normalisation is one way in which programs split a path into segments. Its bits say what is not done, and that
-// parameters are cut. The zero value is the canonical variant. Two bits in one group exclude each other.
+// A normalisation is one way in which programs split a path into segments. Its bits say what is not
+// done, and that parameters are cut. The zero value is the canonical variant. Two bits in one group
+// exclude each other.
 type normalisation uint16
 
 const (
@@ -291,9 +294,10 @@ func (as normalisation) after(features normalisation) normalisation {
 	}
 }
 
-// isDistinct reports whether no other normalisation gives the same variant: none is late if no dots are resolved.
-// Parsers that know an authority all end a path at #, and those that skip any number of slashes before it take \ for a
-// slash. Who decodes before parameters are cut has decoded %2F as well.
+// isDistinct reports whether no other normalisation gives the same variant: none is late if no dots
+// are resolved. Parsers that know an authority all end a path at #, and those that skip any number
+// of slashes before it take \ for a slash. Who decodes before parameters are cut has decoded %2F as
+// well.
 func (as normalisation) isDistinct(features normalisation) bool {
 	if as&leaveLead != 0 && as&keepBackslashes != 0 || as&anyAuthority != 0 && as&keepHash != 0 {
 		return false
@@ -403,7 +407,8 @@ func (r *variant) read(p *decoded, as normalisation) {
 	}
 }
 
-// paramsOf is where parameters begin in a piece, if they are cut before dots are resolved; -1: nowhere.
+// paramsOf is where parameters begin in a piece, if they are cut before dots are resolved; -1:
+// nowhere.
 func (p *piece) paramsOf(as normalisation) int {
 	if as&rawParams != 0 {
 		return p.written

@@ -78,7 +78,8 @@ func takePattern(text string) (p pattern, ok bool) {
 	return p, len(p.segments) <= maxSegments
 }
 
-// parsePatterns reads the sound ones of several patterns. Unless strict, a slash at their end does not matter.
+// parsePatterns reads the sound ones of several patterns. Unless strict, a slash at their end does
+// not matter.
 func parsePatterns(texts []string, strict bool) (patterns []pattern) {
 	for _, text := range texts {
 		p, err := parsePattern(text)

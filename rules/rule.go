@@ -19,7 +19,8 @@ type Rule struct {
 	ID string `doc:"id"`
 	// Name is what people call the rule, up to MaxTextBytes. Default: "", none.
 	Name string `doc:"name"`
-	// Set is a group of rules that people and their tools select by, up to MaxTextBytes. Default: "", none.
+	// Set is a group of rules that people and their tools select by, up to MaxTextBytes. Default: "",
+	// none.
 	Set string `doc:"set"`
 	// Disabled rules are checked like others, and hold for no request.
 	Disabled bool `doc:"enabled" is:"one-of true false"`
@@ -32,12 +33,12 @@ type Rule struct {
 	Labels map[string]string `doc:"labels"`
 	// Match says which requests the rule holds for. Default: all.
 	Match Match `doc:"match"`
-	// Scope says what a client is: [Global], [PerIP], [PerUser], [PerAPIKey] or
-	// [Custom] with an attribute's name; several are one composite key, and global stands
-	// alone. It has no default.
+	// Scope says what a client is: [Global], [PerIP], [PerUser], [PerAPIKey] or [Custom] with an
+	// attribute's name; several are one composite key, and global stands alone. It has no default.
 	Scope []string `doc:"scope" one:"scope" is:"scope"`
-	// Missing is how requests that lack a part of Scope, or PartitionBy's attribute, are treated. It has no default where
-	// the scope has a user, an API key or an attribute, or with PartitionBy; elsewhere it is MissingDeny.
+	// Missing is how requests that lack a part of Scope, or PartitionBy's attribute, are treated. It
+	// has no default where the scope has a user, an API key or an attribute, or with PartitionBy;
+	// elsewhere it is MissingDeny.
 	Missing Missing `doc:"missing"`
 	// MissingStatus is the HTTP status of a request that MissingDeny denies: 401, which asks its sender who it is, and
 	// is UNAUTHENTICATED in gRPC. Default: 0, as other denials: 429.
@@ -46,8 +47,9 @@ type Rule struct {
 	Cost Cost `doc:"cost" is:"cost"`
 	// Limits are what each client may do, 1 to 64 of them; none with Unlimited and Banned.
 	Limits []stint.Limit `doc:"limits" is:"limits"`
-	// Costs are what a request takes of each of Limits, in the same order: requests count 1, say, and tokens as many as
-	// there are. A zero Cost stands for the rule's. Default: nil, all take the rule's.
+	// Costs are what a request takes of each of Limits, in the same order: requests count 1, say, and
+	// tokens as many as there are. A zero Cost stands for the rule's. Default: nil, all take the
+	// rule's.
 	Costs []Cost
 	// Unlimited rules match and limit nobody but those with an override.
 	Unlimited bool `doc:"unlimited"`
@@ -66,7 +68,8 @@ type Rule struct {
 	// does what it says; a program's store does if it is one of package failover, whose
 	// Config.ForPolicy asks [FailureOf].
 	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
-	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
+	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for
+	// all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
 	// PartitionBy names an attribute by whose value a request's claims are placed in a cluster: those of
 	// all rules that have it are then decided, and held, in one partition. The key is the value in braces
@@ -112,7 +115,8 @@ type Rule struct {
 // A Reserve says how permits are held until it is known what a request cost. Of several rules that hold
 // for a request, the longest TTL counts, and Keep if any has it.
 type Reserve struct {
-	// TTL is for how long, if nobody renews, commits or cancels: 1s to 1h. Default: 0, stint.DefaultHoldTTL.
+	// TTL is for how long, if nobody renews, commits or cancels: 1s to 1h. Default: 0,
+	// stint.DefaultHoldTTL.
 	TTL time.Duration `doc:"ttl" is:"duration 1s 1h"`
 	// OnExpiry is what becomes of them then. Default: "", Release.
 	OnExpiry OnExpiry `doc:"on_expiry" is:"one-of release keep"`
@@ -205,16 +209,14 @@ const (
 	MissingIP
 )
 
-// OnExceed says how a request that a rule's limits deny is treated. The zero value is
-// Reject.
+// OnExceed says how a request that a rule's limits deny is treated. The zero value is Reject.
 type OnExceed uint8
 
 // What may become of such a request.
 const (
 	// Reject denies it.
 	Reject OnExceed = iota
-	// Wait holds it until the limits admit it, at most the rule's MaxWait, in the order of
-	// arrival.
+	// Wait holds it until the limits admit it, at most the rule's MaxWait, in the order of arrival.
 	Wait
 	// Shadow admits it, and tells that the rule would have denied.
 	Shadow
@@ -246,13 +248,14 @@ type Cost struct {
 // An Override is what holds for one client of a rule in place of the rule's limits: exactly
 // one of Limits, Unlimited and Banned.
 type Override struct {
-	// Key is the client: the address, the user, the API key, or the attribute's value; * for a global rule. An address is
-	// written as clientip.Resolver.KeyOf does: 192.0.2.1, an IPv6 network such as 2001:db8:1:2::/64 of as many bits as
-	// [Options] say, or unknown. In its place there may be a network of IPv4 or, with fewer bits, of IPv6: each client in
-	// it has limits of its own then. A client's own override comes before those of networks, and the longest of these
-	// before others. A composite one's parts are joined by | and one that itself has | or \ is written with a \ before
-	// them. In the place of an API key there may be \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key
-	// itself is kept nowhere.
+	// Key is the client: the address, the user, the API key, or the attribute's value; * for a global
+	// rule. An address is written as clientip.Resolver.KeyOf does: 192.0.2.1, an IPv6 network such as
+	// 2001:db8:1:2::/64 of as many bits as [Options] say, or unknown. In its place there may be a
+	// network of IPv4 or, with fewer bits, of IPv6: each client in it has limits of its own then. A
+	// client's own override comes before those of networks, and the longest of these before others. A
+	// composite one's parts are joined by | and one that itself has | or \ is written with a \ before
+	// them. In the place of an API key there may be \sha256: and the 64 hexadecimal digits of its
+	// SHA-256, so that the key itself is kept nowhere.
 	Key string `doc:"key"`
 	// Limits are what the client may do.
 	Limits []stint.Limit `doc:"limits" is:"limits"`

@@ -9,19 +9,17 @@
 //		...
 //	}
 //
-// Every rule that matches a request holds for it; none hides another. Package enforce decides
-// all of their limits in one step of a store: the request is admitted when all admit,
-// and takes nothing when one does not. Rules in shadow are decided each by itself, and
-// never deny.
+// Every rule that matches a request holds for it; none hides another. Package enforce decides all
+// of their limits in one step of a store: the request is admitted when all admit, and takes nothing
+// when one does not. Rules in shadow are decided each by itself, and never deny.
 //
 // # Whom a rule counts
 //
-// A rule has a state for each client, and its scope says what a client is: everybody
-// together, an address, a user, an API key, an attribute, or several of them at once. A
-// request that lacks what the scope asks for is not counted with others that lack it, but
-// is treated as the rule's [Missing] says. State belongs to the rule's ID and to the
-// client: it survives every change of the rule but that of its ID, by the rules for a changed
-// limit in docs/internals/semantics.md.
+// A rule has a state for each client, and its scope says what a client is: everybody together, an
+// address, a user, an API key, an attribute, or several of them at once. A request that lacks what
+// the scope asks for is not counted with others that lack it, but is treated as the rule's
+// [Missing] says. State belongs to the rule's ID and to the client: it survives every change of the
+// rule but that of its ID, by the rules for a changed limit in docs/internals/semantics.md.
 //
 // # Which requests a rule matches
 //
@@ -107,7 +105,8 @@ type compiled struct {
 	overrides  map[string]*terms
 	classNames map[string]string
 	family
-	// lengths of those that overrides have in the place of an address, the longest first: of IPv4, and of IPv6
+	// lengths of those that overrides have in the place of an address, the longest first: of IPv4, and
+	// of IPv6
 	networks [2][]int
 }
 
@@ -347,7 +346,8 @@ func (c *compiled) addNetwork(parts []keyPart) {
 // the same store must not let their names begin with it.
 const PolicyPrefix = "rule/"
 
-// reserved reports whether limits of the rule are there for a Reserve: the rule says how it holds, or they have places.
+// reserved reports whether limits of the rule are there for a Reserve: the rule says how it holds,
+// or they have places.
 func (r *Rule) reserved(limits []stint.Limit) bool {
 	return r.Reserve != Reserve{} || hasPlaces(limits)
 }
@@ -514,14 +514,14 @@ func FailureOf(policy *stint.Policy) Failure {
 	return failure
 }
 
-// A Source is where rules come from, and where they change: files, or a store that processes
-// share.
+// A Source is where rules come from, and where they change: files, or a store that processes share.
 type Source interface {
-	// Follow makes a set of the rules that are there and hands it to take, and again whenever
-	// they have changed, until ctx is done; then it returns nil. What can't be used, or not be read,
-	// is told to refused, as a whole and with all its faults, and taken by nobody: the set from before
-	// stays in force. When that is over take is called again, perhaps with the same set or with one that is equal:
-	// so the set in force is what the source has, as far as is known, if take was called after refused. Both are
-	// called by one goroutine at a time. An error is returned when the source can't be followed at all.
+	// Follow makes a set of the rules that are there and hands it to take, and again whenever they
+	// have changed, until ctx is done; then it returns nil. What can't be used, or not be read, is
+	// told to refused, as a whole and with all its faults, and taken by nobody: the set from before
+	// stays in force. When that is over take is called again, perhaps with the same set or with one
+	// that is equal: so the set in force is what the source has, as far as is known, if take was
+	// called after refused. Both are called by one goroutine at a time. An error is returned when the
+	// source can't be followed at all.
 	Follow(ctx context.Context, take func(*Set), refused func(error)) error
 }

@@ -129,8 +129,7 @@ func isPrintable(text string) bool {
 	return true
 }
 
-// isToken reports whether the text can name a method or a header field (RFC 9110, section
-// 5.6.2).
+// isToken reports whether the text can name a method or a header field (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	return text != "" && len(text) <= maxText && !strings.ContainsFunc(text, func(c rune) bool {
 		return !isAlphanumeric(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)

@@ -13,7 +13,8 @@ import (
 // told by the log, by `stint rules validate` and by the admin API; none keeps a rule from being in
 // force.
 type Warning struct {
-	// Kind says it in a few words that are the same for all rules, behind "a rule", such as "leaves little to borrow".
+	// Kind says it in a few words that are the same for all rules, behind "a rule", such as "leaves
+	// little to borrow".
 	Kind string
 	// Detail says what is the matter, and names no client, which may be an API key.
 	Detail string
@@ -21,7 +22,8 @@ type Warning struct {
 	Change string
 	// Errors says that requests for which the rule holds are errors.
 	Errors bool
-	// Evident says that the rule's own text says so: that is news only where the rule was another before.
+	// Evident says that the rule's own text says so: that is news only where the rule was another
+	// before.
 	Evident bool
 }
 

@@ -145,7 +145,8 @@ func (m *Matches) decideOtherwise(h *Matched, c *compiled, ending bool) error {
 	return nil
 }
 
-// includedBy is the rule that holds for the request and decides it within another one's limits; nil if none does.
+// includedBy is the rule that holds for the request and decides it within another one's limits; nil
+// if none does.
 func (m *Matches) includedBy(c *compiled, ending bool) *compiled {
 	for by := c.usedBy; by != nil; by = by.usedBy {
 		at := slices.IndexFunc(m.rules, func(other match) bool { return other.compiled == by })
@@ -159,7 +160,8 @@ func (m *Matches) includedBy(c *compiled, ending bool) *compiled {
 	return nil
 }
 
-// decides reports whether a rule decides the request: it has a client there, and in each rule that it is within.
+// decides reports whether a rule decides the request: it has a client there, and in each rule that
+// it is within.
 func (m *Matches) decides(c *match, ending bool) bool {
 	_, _, outcome := m.client(c, ending)
 	for p := c.parent; p != nil && outcome == Limited; p = p.parent {

@@ -12,11 +12,13 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 )
 
-// Borrow says how much clients may use of a limit beyond what they are sure of. The zero value is nothing.
+// Borrow says how much clients may use of a limit beyond what they are sure of. The zero value is
+// nothing.
 type Borrow struct {
 	// Any is all that no floor needs.
 	Any bool
-	// Rate is a ceiling besides, a token bucket for each client, of a capacity of its permits. Default: none.
+	// Rate is a ceiling besides, a token bucket for each client, of a capacity of its permits.
+	// Default: none.
 	Rate stint.Rate
 }
 
@@ -238,7 +240,8 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 	return prefix.Join(all...)
 }
 
-// familyOf is what the set, which may be nil, has of a rule, if its policies say the same of failures.
+// familyOf is what the set, which may be nil, has of a rule, if its policies say the same of
+// failures.
 func (s *Set) familyOf(r *Rule) *family {
 	if s != nil {
 		if was := s.byID[r.ID]; was != nil && was.OnStoreFailure == r.OnStoreFailure && was.Timeout == r.Timeout {
@@ -381,8 +384,9 @@ func (c *compiled) policyOf(l stint.Limit, old *stint.Policy) (*stint.Policy, er
 	return policy, nil
 }
 
-// shareOut makes floors of weights: nine tenths of the capacity, so that there is something to borrow,
-// and all of the rate. It returns nil if it has reported that a client's part of the rate is none.
+// shareOut makes floors of weights: nine tenths of the capacity, so that there is something to
+// borrow, and all of the rate. It returns nil if it has reported that a client's part of the rate
+// is none.
 func (c *compiled) shareOut(
 	capacity int64, rate stint.Rate, fault func(*compiled, string, any, string),
 ) map[string]Floor {
@@ -443,7 +447,8 @@ func partOf(rate stint.Rate, w, total int64) (part stint.Rate, ok bool) {
 	return stint.Per(permits.Int64(), time.Duration(period.Int64())*time.Microsecond), true
 }
 
-// scaleBits are those behind the point of a scaled rate. An exact sum of 10,000 fractions may need half a million.
+// scaleBits are those behind the point of a scaled rate. An exact sum of 10,000 fractions may need
+// half a million.
 const scaleBits = 128
 
 // scaled is a rate in permits a microsecond with scaleBits behind the point, rounded down. So of a sum

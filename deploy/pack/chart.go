@@ -14,7 +14,8 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 )
 
-// chart writes the chart, and what it makes with its default values as manifests, for use without Helm.
+// chart writes the chart, and what it makes with its default values as manifests, for use without
+// Helm.
 func (b build) chart() error {
 	chart, err := loader.Load(filepath.Join(b.deploy, "helm"))
 	if err != nil {

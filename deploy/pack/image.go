@@ -45,7 +45,8 @@ func (b build) image(context, architecture string) error {
 	return tarball.WriteToFile(filepath.Join(b.out, file), tag, image)
 }
 
-// push publishes the images of a release as one, of which each machine gets that of its architecture.
+// push publishes the images of a release as one, of which each machine gets that of its
+// architecture.
 func push(version, out, to string) error {
 	tag, err := name.NewTag(to + ":" + version)
 	if err != nil {

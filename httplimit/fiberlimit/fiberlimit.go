@@ -17,12 +17,13 @@ import (
 // answered and reaches none of the handlers that come after. One that is held is held as long as its context
 // (c.Context) lasts; fiber does not end it when the client goes away.
 //
-// The functions and handlers of the middleware's configuration get the request in net/http's form, without its body;
-// they must not keep it, and [Context] leads from it to fiber's context. Its path is the one that fiber routes: where
-// that leaves letter case out of account (fiber.Config.CaseSensitive), the path is in lower case, and so have to be the
-// paths of rules. A handler of the configuration answers by what it is given or by fiber's context; of one that uses
-// neither, fiber's status and body stand, 200 and none by default. The client's address is found by clientip, not by
-// fiber: proxies are trusted where the middleware's Clients does.
+// The functions and handlers of the middleware's configuration get the request in net/http's form,
+// without its body; they must not keep it, and [Context] leads from it to fiber's context. Its path
+// is the one that fiber routes: where that leaves letter case out of account
+// (fiber.Config.CaseSensitive), the path is in lower case, and so have to be the paths of rules. A
+// handler of the configuration answers by what it is given or by fiber's context; of one that uses
+// neither, fiber's status and body stand, 200 and none by default. The client's address is found by
+// clientip, not by fiber: proxies are trusted where the middleware's Clients does.
 //
 // A middleware with httplimit.Config.Reserve holds what a request costs until the handlers return, also
 // by an error or a panic. Handlers say the cost by httplimit.Cost(c.Context()); httplimit.Cost(c) has no
@@ -61,9 +62,10 @@ func Handler(limit *httplimit.Middleware) fiber.Handler {
 // Context returns fiber's context of a request that a [Handler] decides, with what earlier handlers have set in it. It
 // reports false for any other request.
 //
-// What fiber's context returns, such as c.Get, c.Params and c.IP, is memory that fiber uses again for the next request,
-// unless fiber.Config.Immutable is set. A store may keep a key for longer, so what becomes a key, or a field of a
-// rules.Request, has to be cloned (strings.Clone). The request's own header needs no clone.
+// What fiber's context returns, such as c.Get, c.Params and c.IP, is memory that fiber uses again
+// for the next request, unless fiber.Config.Immutable is set. A store may keep a key for longer, so
+// what becomes a key, or a field of a rules.Request, has to be cloned (strings.Clone). The
+// request's own header needs no clone.
 func Context(r *http.Request) (fiber.Ctx, bool) {
 	c, ok := r.Context().Value(contextKey{}).(fiber.Ctx)
 	return c, ok

@@ -16,9 +16,11 @@ import (
 // answered and reaches none of the handlers that come after. The client's address is found by clientip, not by gin:
 // proxies are trusted where the middleware's Clients does.
 //
-// With a middleware that holds what requests cost, httplimit.Cost of the request's context says what that was.
+// With a middleware that holds what requests cost, httplimit.Cost of the request's context says
+// what that was.
 //
-// In the functions of the middleware's configuration, [Context] leads from the request to gin's context.
+// In the functions of the middleware's configuration, [Context] leads from the request to gin's
+// context.
 func Handler(limit *httplimit.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		before := c.Request

@@ -1,4 +1,5 @@
-// Package clip shortens texts that others wrote before they are repeated, in an answer or in the log.
+// Package clip shortens texts that others wrote before they are repeated, in an answer or in the
+// log.
 package clip
 
 import "unicode/utf8"

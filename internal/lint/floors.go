@@ -31,9 +31,8 @@ const program = "service/cmd/stint"
 // stores are chosen and wired in the program alone.
 var stores = []string{"memstore", "redisstore", "failover"}
 
-// folders is the floor table of ARCHITECTURE.md. A folder's code may import the
-// folders of lower floors, and those above it in the tree. Its tests may import any
-// folder but the programs.
+// folders is the floor table of ARCHITECTURE.md. A folder's code may import the folders of lower
+// floors, and those above it in the tree. Its tests may import any folder but the programs.
 var folders = []folder{
 	// The library's module, and those below it.
 	{path: "", floor: 0},

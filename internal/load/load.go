@@ -1,5 +1,6 @@
-// Package load asks questions, for load tests: in a closed loop, in which each caller asks again as soon as it is
-// answered, or in an open loop, in which questions are due at a rate, whatever is answered and when.
+// Package load asks questions, for load tests: in a closed loop, in which each caller asks again as
+// soon as it is answered, or in an open loop, in which questions are due at a rate, whatever is
+// answered and when.
 package load
 
 import (
@@ -23,10 +24,12 @@ type Plan struct {
 	Rate stint.Rate
 	// Length is for how long questions are due. 0: no end. Those that are late are still asked then.
 	Length time.Duration
-	// Questions is how many are asked in all. A closed loop gives each caller an equal share. 0: no end.
+	// Questions is how many are asked in all. A closed loop gives each caller an equal share. 0: no
+	// end.
 	Questions int
-	// Ask asks one question. In a closed loop i counts the caller's own questions, and due is zero; in an open loop i
-	// counts those of all callers. Both start with 0. A question that finds no caller free is asked late.
+	// Ask asks one question. In a closed loop i counts the caller's own questions, and due is zero; in
+	// an open loop i counts those of all callers. Both start with 0. A question that finds no caller
+	// free is asked late.
 	Ask func(caller, i int, due time.Time)
 	// Sleep waits for a question to be due. nil: [sleep.Thread]. It may return early.
 	Sleep func(time.Duration)
@@ -40,7 +43,8 @@ const yieldEvery = 64
 // longestNap is for how long an open loop doesn't look whether its context has ended.
 const longestNap = 50 * time.Millisecond
 
-// Run lets the callers ask until the plan is done, or the context ends; it waits for their last answers.
+// Run lets the callers ask until the plan is done, or the context ends; it waits for their last
+// answers.
 func (p *Plan) Run(ctx context.Context) {
 	var callers sync.WaitGroup
 	defer callers.Wait()

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// For waits for d and returns nil, or the context's error once that has ended. A d of 0 or less does not wait.
+// For waits for d and returns nil, or the context's error once that has ended. A d of 0 or less
+// does not wait.
 func For(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -36,7 +37,8 @@ func Until(ctx context.Context, d time.Duration, woken <-chan struct{}) error {
 	}
 }
 
-// Every calls a function each d, more than 0, until the context ends. A call that takes longer delays the next one.
+// Every calls a function each d, more than 0, until the context ends. A call that takes longer
+// delays the next one.
 func Every(ctx context.Context, d time.Duration, do func()) {
 	ticker := time.NewTicker(d)
 	defer ticker.Stop()

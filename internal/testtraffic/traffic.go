@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A Caller asks for PerSecond requests a second, of one permit each, from From until Until. Until 0 is without end.
+// A Caller asks for PerSecond requests a second, of one permit each, from From until Until. Until 0
+// is without end.
 type Caller struct {
 	Name        string
 	PerSecond   float64

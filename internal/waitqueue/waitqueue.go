@@ -1,6 +1,7 @@
-// Package waitqueue orders requests that wait for permits: which of them may try, and which wait for others. It is a
-// state machine without a clock, a lock or a channel. Times are arguments, in the unit of its user, and a waiter whose
-// turn comes is told by a function of its own. So requests in real time and those of a simulation wait alike.
+// Package waitqueue orders requests that wait for permits: which of them may try, and which wait
+// for others. It is a state machine without a clock, a lock or a channel. Times are arguments, in
+// the unit of its user, and a waiter whose turn comes is told by a function of its own. So requests
+// in real time and those of a simulation wait alike.
 //
 // A waiter is a request that counts in one or more queues, such as those of the rules that may hold it, for the client
 // whom each counts. A queue has the waiters that were denied on its behalf, until it would admit them, and the waiters
@@ -27,7 +28,8 @@ type Queues[K comparable] struct {
 	byKey   map[K][]*Position[K]
 }
 
-// A Waiter is a request in queues, or on its way there. It must not be copied once it was compared with others.
+// A Waiter is a request in queues, or on its way there. It must not be copied once it was compared
+// with others.
 type Waiter[K comparable] struct {
 	// Positions are its places in the queues that it counts in. They don't change.
 	Positions []Position[K]
@@ -58,9 +60,10 @@ func (p *Position[K]) compare(number uint64) int { return cmp.Compare(p.waiter.n
 // Len is how many queues have waiters.
 func (q *Queues[K]) Len() int { return len(q.byKey) }
 
-// Ahead is a position in whose queue an older waiter is the first, by its index; -1 if there is none. Of several it is
-// the one whose first has the longest to wait, so that nobody uses room in a queue that is about to move while another
-// one holds it up. It is by the first look that a waiter arrives.
+// Ahead is a position in whose queue an older waiter is the first, by its index; -1 if there is
+// none. Of several it is the one whose first has the longest to wait, so that nobody uses room in a
+// queue that is about to move while another one holds it up. It is by the first look that a waiter
+// arrives.
 func (q *Queues[K]) Ahead(w *Waiter[K]) int {
 	if w.number == 0 {
 		q.arrived++
@@ -130,7 +133,8 @@ func (q *Queues[K]) Deny(w *Waiter[K], now int64) bool {
 	return true
 }
 
-// Release has a denied waiter leave the queues that admit it by now, and returns when the next one will.
+// Release has a denied waiter leave the queues that admit it by now, and returns when the next one
+// will.
 func (q *Queues[K]) Release(w *Waiter[K], now int64) (next int64) {
 	next = w.Until
 	for i := range w.Positions {

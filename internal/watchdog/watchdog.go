@@ -1,5 +1,4 @@
-// Package watchdog tells a server that does not answer from a process that is too busy
-// to hear it.
+// Package watchdog tells a server that does not answer from a process that is too busy to hear it.
 //
 // A caller's deadline can't tell the two apart: it passes as well when the answer has
 // long arrived and no processor was free to read it. A [Watchdog] therefore counts
@@ -45,12 +44,14 @@ type Config struct {
 	// caller left early, since there may be no other call that could tell. The context
 	// ends when the server is unreachable or the watchdog is closed.
 	Try func(ctx context.Context)
-	// Connection tells how far this process has come with its connection. Default: nil, it is not known.
+	// Connection tells how far this process has come with its connection. Default: nil, it is not
+	// known.
 	Connection Connection
 }
 
-// A Connection tells how far this process has come with it, so that what it has not written, or not read, is not held
-// against the server. It must be safe for concurrent use, and not call the watchdog.
+// A Connection tells how far this process has come with it, so that what it has not written, or not
+// read, is not held against the server. It must be safe for concurrent use, and not call the
+// watchdog.
 type Connection interface {
 	// Reads is how often something was read. Every call of the server asks for it.
 	Reads() uint64
@@ -247,7 +248,8 @@ func (w *Watchdog) Unanswered() time.Duration {
 	return longest
 }
 
-// unanswered is Unanswered with the mutex held, and whether it was a call, not a connection, that was missed.
+// unanswered is Unanswered with the mutex held, and whether it was a call, not a connection, that
+// was missed.
 func (w *Watchdog) unanswered() (longest time.Duration, silent bool) {
 	if w.lost != nil {
 		longest = w.now() - w.lostAt
@@ -261,8 +263,7 @@ func (w *Watchdog) unanswered() (longest time.Duration, silent bool) {
 	return longest, silent
 }
 
-// silence is the credited time for which nothing was heard of the server since a call
-// began.
+// silence is the credited time for which nothing was heard of the server since a call began.
 func (w *Watchdog) silence(c *Call) time.Duration {
 	w.follow(c)
 	return w.now() - max(c.began, c.behind, c.read)

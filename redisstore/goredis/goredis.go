@@ -128,7 +128,8 @@ func (c *conn) Do(ctx context.Context, args ...string) (string, error) {
 	return reply, err
 }
 
-// firstPause and lastPause bound the pauses of a command that a node asks to send again, while a slot moves.
+// firstPause and lastPause bound the pauses of a command that a node asks to send again, while a
+// slot moves.
 const (
 	firstPause = 2 * time.Millisecond
 	lastPause  = 50 * time.Millisecond
@@ -211,8 +212,7 @@ func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 		}
 		switch event := event.(type) {
 		case *redis.Subscription:
-			// The first confirms. Another one is of a renewal after all, by a dialer that
-			// heeds no context.
+			// The first confirms. Another one is of a renewal after all, by a dialer that heeds no context.
 			if subscribed {
 				return errUnsubscribed
 			}

@@ -56,12 +56,11 @@ type clusterConn struct {
 	conns map[*socket]struct{}
 }
 
-// New makes a connection of a rueidis client, which should have been made with
-// DisableRetry, so that a command that may have been executed is not sent again.
-// cluster says whether it talks to a Redis Cluster. Closing the connection closes
-// the client, and waits for what is under way, which for a client that is dialling
-// lasts until that is over. The connection is always [redisstore.Conn] Ready, as
-// the client connects by itself.
+// New makes a connection of a rueidis client, which should have been made with DisableRetry, so
+// that a command that may have been executed is not sent again. cluster says whether it talks to a
+// Redis Cluster. Closing the connection closes the client, and waits for what is under way, which
+// for a client that is dialling lasts until that is over. The connection is always
+// [redisstore.Conn] Ready, as the client connects by itself.
 func New(client rueidis.Client, cluster bool) redisstore.Conn {
 	c := &clusterConn{attempts: newAttempts(), cluster: cluster}
 	c.client.Store(&client)

@@ -61,9 +61,10 @@ type TLSFiles struct {
 	ServerName string
 }
 
-// Open makes a store for production: [OpenBare] within [failover.Protect]. It waits for nothing. While Redis can't be
-// reached a mode decides, by default one that admits; a call takes 100 ms at most. It fails only for what is wrong with
-// its arguments or the files that they name, with an error that wraps stint.ErrInvalid.
+// Open makes a store for production: [OpenBare] within [failover.Protect]. It waits for nothing.
+// While Redis can't be reached a mode decides, by default one that admits; a call takes 100 ms at
+// most. It fails only for what is wrong with its arguments or the files that they name, with an
+// error that wraps stint.ErrInvalid.
 //
 // Of the configuration, Store must be nil: Open fills it in. It also fills in Local, by a memory store,
 // and Instances, by the number of processes that share the Redis, if they are nil. The other fields have

@@ -18,9 +18,8 @@ import (
 
 // How connections are made and watched.
 const (
-	// connectTimeout bounds finding a server's address and connecting to it, and, once more,
-	// being let in. An attempt
-	// made while the server can't be reached is over this soon after it can be, and the
+	// connectTimeout bounds finding a server's address and connecting to it, and, once more, being let
+	// in. An attempt made while the server can't be reached is over this soon after it can be, and the
 	// next one reaches it. A server half a second away has time enough.
 	connectTimeout = time.Second
 
@@ -28,10 +27,9 @@ const (
 	// load nothing is asked.
 	pingGap = 200 * time.Millisecond
 
-	// replyTimeout is how long a connection may stay silent after it was asked, so that one
-	// that leads nowhere is given up after 2 seconds, and how long the handshake of TLS may
-	// take. A server that is half a second away and runs a script for a second keeps its
-	// connections.
+	// replyTimeout is how long a connection may stay silent after it was asked, so that one that leads
+	// nowhere is given up after 2 seconds, and how long the handshake of TLS may take. A server that
+	// is half a second away and runs a script for a second keeps its connections.
 	replyTimeout = 1600 * time.Millisecond
 )
 

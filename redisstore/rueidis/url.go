@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// urlForms is what a store URL may be, in words. It has no @, which would have it taken for one with a password.
+// urlForms is what a store URL may be, in words. It has no @, which would have it taken for one
+// with a password.
 const urlForms = "redis://host:port/db, redis-sentinel://host:port,host:port/NAME, " +
 	"redis-cluster://host:port,host:port, each with TLS as rediss…, or unix:///path?db=N; " +
 	"with a user and a password before the host or path"

@@ -57,7 +57,8 @@ func place(rule document.Value, param string) document.Position {
 // unknown stands for a name that a rule can't have.
 const unknown = "?"
 
-// part is the parameter that a place in a rule is of: one of the rule, of its match, or one of its overrides.
+// part is the parameter that a place in a rule is of: one of the rule, of its match, or one of its
+// overrides.
 func part(param string) string {
 	if rest, in := strings.CutPrefix(param, "match."); in {
 		name, _, _ := strings.Cut(rest, "[")

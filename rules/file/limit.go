@@ -54,7 +54,8 @@ var parameters = []parameter{
 	{"cost", nil, false, func(l *stint.Limit) any { return &l.Cost }},
 }
 
-// setter reads a parameter into its field. [stint.Limit.Validate] checks the ranges of all but max_debt.
+// setter reads a parameter into its field. [stint.Limit.Validate] checks the ranges of all but
+// max_debt.
 func setter(field any) document.Setter {
 	switch field := field.(type) {
 	case *string:
@@ -93,7 +94,8 @@ func written(field any) document.Value {
 	})
 }
 
-// belongs reports whether a limit of an algorithm may have the parameter, or of any algorithm for 0.
+// belongs reports whether a limit of an algorithm may have the parameter, or of any algorithm for
+// 0.
 func (p *parameter) belongs(algorithm stint.Algorithm) bool {
 	return algorithm == 0 || p.of == nil || slices.Contains(p.of, algorithm)
 }
@@ -139,9 +141,8 @@ func readLimits(path string, v document.Value, besides string, faults *document.
 	return limits, len(limits) == len(v.Items)
 }
 
-// Limit reads a limit over a built-in one, or over none: then algorithm has to
-// name its kind, and nothing has a default that its algorithm needs. It reports
-// whether the limit is sound.
+// Limit reads a limit over a built-in one, or over none: then algorithm has to name its kind, and
+// nothing has a default that its algorithm needs. It reports whether the limit is sound.
 func Limit(path string, v document.Value, builtin stint.Limit, faults *document.Faults) (stint.Limit, bool) {
 	return readLimit(path, v, builtin, "", faults)
 }

@@ -1,10 +1,12 @@
-// Package file reads rules as people write them, in files and folders of YAML and JSON, and writes them again.
+// Package file reads rules as people write them, in files and folders of YAML and JSON, and writes
+// them again.
 //
 //	set, err := file.ReadSet("/etc/stint/rules", rules.Options{})
 //
-// A document is a list of rules, or a mapping with such a list under the name rules. Reading is strict: an unknown
-// name, a wrong type and a value out of range are faults. All of them are reported at once, as [document.Faults] with
-// line and column. [Limit], [Limits], [Rule] and [Rules] read parts of other documents.
+// A document is a list of rules, or a mapping with such a list under the name rules. Reading is
+// strict: an unknown name, a wrong type and a value out of range are faults. All of them are
+// reported at once, as [document.Faults] with line and column. [Limit], [Limits], [Rule] and
+// [Rules] read parts of other documents.
 //
 // A [Source] follows a path, and keeps the rules that it has while what is there can't be used. [JSON] writes a rule in
 // the form that is read back as the same rule.
@@ -36,7 +38,8 @@ const MaxBytes = 32 << 20
 // with one under the name rules; an empty document is not taken for an empty list,
 // since it may be half of a file. The error is [document.Faults].
 //
-// What is returned is well written. Whether it makes sense [rules.Compile] says, and [ParseSet] both.
+// What is returned is well written. Whether it makes sense [rules.Compile] says, and [ParseSet]
+// both.
 func Parse(name string, data []byte) ([]rules.Rule, []document.Position, error) {
 	return parse([]source{{name, data}}).list()
 }
@@ -156,7 +159,8 @@ func configured(whole document.Value) string {
 	return ""
 }
 
-// list returns the rules and where they begin, or everything that is wrong with how they are written.
+// list returns the rules and where they begin, or everything that is wrong with how they are
+// written.
 func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 	if err := d.faults.Err(); err != nil {
 		return nil, nil, err
@@ -208,8 +212,9 @@ func tell(
 	}
 }
 
-// Check records what does not make sense in the rules that [Rules] made of a document's field rules, each fault at its
-// place. It records nothing that may follow from a fault that is there already.
+// Check records what does not make sense in the rules that [Rules] made of a document's field
+// rules, each fault at its place. It records nothing that may follow from a fault that is there
+// already.
 func Check(whole document.Value, list []rules.Rule, options rules.Options, faults *document.Faults) {
 	field := slices.IndexFunc(whole.Fields, func(f document.Field) bool { return f.Name == "rules" })
 	if field < 0 || len(whole.Fields[field].Value.Items) != len(list) {
@@ -355,8 +360,7 @@ func cause(err error) error {
 	return err
 }
 
-// Bytes reads a regular file of at most so many bytes. The error does not repeat the
-// name.
+// Bytes reads a regular file of at most so many bytes. The error does not repeat the name.
 func Bytes(name string, most int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {

@@ -283,7 +283,8 @@ func borrow(field *rules.Borrow) document.Setter {
 	}, document.KindText, document.KindBoolean)
 }
 
-// readAttributes reads a mapping of names to a text or a list of texts. Of an empty mapping it makes none.
+// readAttributes reads a mapping of names to a text or a list of texts. Of an empty mapping it
+// makes none.
 func readAttributes(field *map[string][]string, path document.Path, v document.Value, faults *document.Faults) {
 	if v.Kind != document.KindMapping && v.Kind != document.KindNull {
 		faults.Invalid(path.String(), v, "a mapping of attributes to a value or a list of values")

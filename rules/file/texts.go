@@ -21,7 +21,8 @@ type Text struct {
 type Texts struct {
 	// Path names the file or the folder.
 	Path string
-	// All reads every file of a folder and of those in it, whatever its name. Default: false, those that [Read] does.
+	// All reads every file of a folder and of those in it, whatever its name. Default: false, those
+	// that [Read] does.
 	All bool
 	// Hidden reads with All those whose names begin with a dot, too.
 	Hidden bool
@@ -47,7 +48,8 @@ func (t Texts) Watch(logger *slog.Logger, take func([]Text) error) (Watch, error
 	return Watch{w}, nil
 }
 
-// A Watch takes files over when they have changed. Make it with [Texts.Watch]. One goroutine at a time may use it.
+// A Watch takes files over when they have changed. Make it with [Texts.Watch]. One goroutine at a
+// time may use it.
 type Watch struct{ watch *watch }
 
 // Read has the files taken over if they are others than the last time. The error is what that returned, or that a file

@@ -23,7 +23,8 @@ type Source struct {
 	Path string
 	// StrictSlash tells /users from /users/, as in [rules.Options]. Default: false.
 	StrictSlash bool
-	// IPv6Prefix is by how many bits IPv6 clients are counted, as in [rules.Options]. Default: 0, which is 64.
+	// IPv6Prefix is by how many bits IPv6 clients are counted, as in [rules.Options]. Default: 0,
+	// which is 64.
 	IPv6Prefix int
 	// Interval is how often the files are read even when the system reports no change,
 	// as on network drives: 10ms to 1h. Default: 0, which is 30s.
@@ -63,8 +64,9 @@ func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(
 	return nil
 }
 
-// Follow calls read, and again whenever the text of the file or the folder of a path is another, until ctx is done. Its
-// errors, and those of files that can't be read, are told to refused, once for each text. A nil logger is told nothing.
+// Follow calls read, and again whenever the text of the file or the folder of a path is another,
+// until ctx is done. Its errors, and those of files that can't be read, are told to refused, once
+// for each text. A nil logger is told nothing.
 func Follow(ctx context.Context, path string, logger *slog.Logger, read func() error, refused func(error)) {
 	s := Source{Path: path, Logger: logger}
 	w, err := s.watch(func([]source) error { return read() })

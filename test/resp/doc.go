@@ -3,5 +3,6 @@
 // of Jedis, Lettuce and StackExchange.Redis as their sources have them. It also compares CL.THROTTLE
 // with the documented examples of redis-cell.
 //
-// `make test/resp/node/node_modules` installs the two clients that run in Node.js. There is nothing in it but tests.
+// `make test/resp/node/node_modules` installs the two clients that run in Node.js. There is nothing
+// in it but tests.
 package resp

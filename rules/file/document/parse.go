@@ -315,14 +315,16 @@ func (r *jsonReader) name() string {
 }
 
 const (
-	// maxYAML bounds the bytes of a YAML document: a name of any length is cheap, but time is spent on each byte.
+	// maxYAML bounds the bytes of a YAML document: a name of any length is cheap, but time is spent on
+	// each byte.
 	maxYAML = 4 << 20
 	// maxSigns bounds what separates the names and values: one of the signs comes before each, a colon
 	// between two. The parser and the values take some 700 bytes for a colon.
 	maxSigns = 500_000
 	signs    = "[]{},:?&*!#'\"-"
-	// maxFlow bounds the signs in one pair of brackets or braces, with those inside. They may be a name, so
-	// the parser keeps all of them until the end, in 1.4 KB for each sign; only it knows where they end.
+	// maxFlow bounds the signs in one pair of brackets or braces, with those inside. They may be a
+	// name, so the parser keeps all of them until the end, in 1.4 KB for each sign; only it knows
+	// where they end.
 	maxFlow = 1 << 17
 )
 

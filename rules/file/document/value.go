@@ -198,7 +198,8 @@ const (
 	maxName    = 128
 )
 
-// Add records a fault in free words, of which it keeps the first 1,024 bytes. It hides the user and password of a URL.
+// Add records a fault in free words, of which it keeps the first 1,024 bytes. It hides the user and
+// password of a URL.
 func (f *Faults) Add(at Position, format string, args ...any) { f.AddOf("", at, format, args...) }
 
 // AddOf is Add for a fault of the rule with an ID.
@@ -276,8 +277,7 @@ func Redact(text string) string {
 	return credentials.ReplaceAllString(text, "://redacted@")
 }
 
-// RedactURL hides the user and the password of one URL, also when it is
-// malformed.
+// RedactURL hides the user and the password of one URL, also when it is malformed.
 func RedactURL(url string) string {
 	at := strings.LastIndexByte(url, '@')
 	if at < 0 {
@@ -313,9 +313,10 @@ func (f *Faults) Unknown(path string, field Field, names []string) {
 	f.Add(field.At, "%q is not a name in %s; allowed: %s", clip.To(maxName, field.Name), path, strings.Join(names, ", "))
 }
 
-// Write is the counterpart of [Kinds.Read] for a struct or a part of one that of points to: a value without places that
-// is read as the same. Equal ones give equal values: names are in the order of the fields, and there is none for what
-// is zero. own is asked for what the tags don't say, by a pointer to it, and reports whether it wrote it.
+// Write is the counterpart of [Kinds.Read] for a struct or a part of one that of points to: a value
+// without places that is read as the same. Equal ones give equal values: names are in the order of
+// the fields, and there is none for what is zero. own is asked for what the tags don't say, by a
+// pointer to it, and reports whether it wrote it.
 func Write(of any, own func(of any) (Value, bool)) Value {
 	return write(reflect.ValueOf(of).Elem(), "", own)
 }

@@ -55,8 +55,9 @@ func (set Setter) ReadDocument(path Path, v Value, faults *Faults) {
 	set(v, func(v Value, allowed string) { faults.Invalid(path.name, v, allowed) })
 }
 
-// Kinds are kinds of fields by the name that the tag "is" has for them, besides those of [Kinds.Read]: a [Setter] for
-// scalars and lists of them, or another Reader. field points to the field, args are the words behind the name.
+// Kinds are kinds of fields by the name that the tag "is" has for them, besides those of
+// [Kinds.Read]: a [Setter] for scalars and lists of them, or another Reader. field points to the
+// field, args are the words behind the name.
 type Kinds map[string]func(field any, args []string) Reader
 
 // Read fills what into points to, and records everything that is wrong with the value. What a mapping does not name
@@ -74,9 +75,10 @@ type Kinds map[string]func(field any, args []string) Reader
 //   - one-of NAMES: a string, or a number or bool that stands for the name's place, counted from 0;
 //   - a kind of k.
 //
-// zero:"WORD" is a word for the field's zero value; if it is off, nothing at all says the same. secret:"all" keeps the
-// value out of messages, secret:"url" what may be secret in a URL. one:"NAME" is another name of a list, for one with a
-// single item; if it is the list's own, such an item may stand there by itself.
+// zero:"WORD" is a word for the field's zero value; if it is off, nothing at all says the same.
+// secret:"all" keeps the value out of messages, secret:"url" what may be secret in a URL.
+// one:"NAME" is another name of a list, for one with a single item; if it is the list's own, such
+// an item may stand there by itself.
 func (k Kinds) Read(path Path, v Value, into any, faults *Faults) {
 	k.read(path, v, reflect.ValueOf(into).Elem(), "", faults)
 }
@@ -433,7 +435,8 @@ func choices(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// oneOf reads one of several names: into a string as it is, else as its place. zero, if it is not "", is allowed too.
+// oneOf reads one of several names: into a string as it is, else as its place. zero, if it is not
+// "", is allowed too.
 func oneOf(field reflect.Value, names []string, zero string) Setter {
 	all := slices.DeleteFunc(append(slices.Clone(names), zero), func(name string) bool { return name == "" })
 	kind := KindText
@@ -498,8 +501,7 @@ func size(field *int64, bounds []string) Setter {
 	}, KindText, KindInteger)
 }
 
-// parseSize reads a number of bytes with one of the units KiB, MiB, GiB and TiB,
-// or with none.
+// parseSize reads a number of bytes with one of the units KiB, MiB, GiB and TiB, or with none.
 func parseSize(text string) (int64, bool) {
 	digits, shift := text, 0
 	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {

@@ -262,7 +262,8 @@ func (b *benchmark) describe() string {
 	)
 }
 
-// write prints the report, and then writes the page: what was measured is told, even if the page can't be written.
+// write prints the report, and then writes the page: what was measured is told, even if the page
+// can't be written.
 func (b *benchmark) write(report *bench.Report) error {
 	if err := b.print(report); err != nil || b.page == "" {
 		return err

@@ -27,7 +27,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-// A keyCommand is check, peek or reset: a command about one key, which calls a service or opens a store itself.
+// A keyCommand is check, peek or reset: a command about one key, which calls a service or opens a
+// store itself.
 type keyCommand struct {
 	*apiCommand
 	algorithm, policy string
@@ -375,7 +376,8 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 	})
 }
 
-// decide asks once, waits if it is asked to, and runs the command, if there is one; else it shows the answer.
+// decide asks once, waits if it is asked to, and runs the command, if there is one; else it shows
+// the answer.
 func (k *keyCommand) decide(
 	what string,
 	once func() (api.CheckResponse, error),

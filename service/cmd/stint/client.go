@@ -85,7 +85,8 @@ type call struct {
 	header       map[string]string // fields that are not ""
 }
 
-// service is the one that the flag names, or the environment if the flag is not given. It has to be closed.
+// service is the one that the flag names, or the environment if the flag is not given. It has to be
+// closed.
 func (a *apiCommand) service() (*service, error) {
 	flag, variable := a.command.Flags().Lookup(a.flag), "STINT_"+strings.ToUpper(a.flag)
 	from, text := "--"+a.flag, flag.Value.String()

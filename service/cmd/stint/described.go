@@ -76,7 +76,8 @@ func (d *description) request(loaded config.Config) (*rules.Request, error) {
 	return r, nil
 }
 
-// withoutAddress is the request but for the client's address, of which the configuration makes a key.
+// withoutAddress is the request but for the client's address, of which the configuration makes a
+// key.
 func (d *description) withoutAddress() (*rules.Request, error) {
 	r := &rules.Request{
 		Method: d.method, Path: d.path, Host: d.host, User: d.user, APIKey: d.apiKey, Set: d.set,

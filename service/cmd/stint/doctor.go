@@ -42,7 +42,8 @@ type finding struct {
 	Change string `json:"change,omitempty"` // what it would change, and why
 }
 
-// A doctor looks at a configuration and its store. It changes nothing but a key of its own, which soon expires.
+// A doctor looks at a configuration and its store. It changes nothing but a key of its own, which
+// soon expires.
 type doctor struct {
 	config   config.Config
 	findings []finding
@@ -246,7 +247,8 @@ func (d *doctor) lookAtVersion(name string, info map[string]string) {
 	d.ok("version", name, found)
 }
 
-// The clock may differ by so much, and a round trip may take so much of the store's timeout, before the doctor speaks.
+// The clock may differ by so much, and a round trip may take so much of the store's timeout, before
+// the doctor speaks.
 const (
 	clockTolerance = time.Second
 	tripsTimed     = 9
@@ -326,7 +328,8 @@ func isNot(unwise string) func(string) bool {
 	return func(value string) bool { return value != unwise }
 }
 
-// lookAtRights decides by each algorithm, as the service would, so that a command that the user may not use is named.
+// lookAtRights decides by each algorithm, as the service would, so that a command that the user may
+// not use is named.
 func (d *doctor) lookAtRights(ctx context.Context, states *backend) {
 	const key = "doctor"
 	for _, limit := range []stint.Limit{

@@ -14,7 +14,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
-// A domainFollower puts the domains of files, or of a control plane, in force for the rate limit service.
+// A domainFollower puts the domains of files, or of a control plane, in force for the rate limit
+// service.
 type domainFollower struct {
 	path    string
 	service *rls.Service

@@ -83,7 +83,8 @@ func explainCommand(p process) *cobra.Command {
 	return command
 }
 
-// flagBeside names a given flag that is none of these and does not say how a service is asked, "" if there is none.
+// flagBeside names a given flag that is none of these and does not say how a service is asked, ""
+// if there is none.
 func flagBeside(flags *pflag.FlagSet, names ...string) (other string) {
 	known := append([]string{"json", "admin", "timeout", "token", "token-file"}, names...)
 	flags.Visit(func(f *pflag.Flag) {

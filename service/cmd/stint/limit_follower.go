@@ -134,7 +134,8 @@ func (f *limitFollower) details() map[string]any {
 	return map[string]any{"state": "current"}
 }
 
-// configuredRules are those of the configuration's own file. They are followed if there is one that can be read again.
+// configuredRules are those of the configuration's own file. They are followed if there is one that
+// can be read again.
 type configuredRules struct {
 	config config.Config
 	reload func() (config.Config, error)

@@ -109,7 +109,8 @@ func (p process) tell(text string) {
 	_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(text), "\n", "\nstint: "))
 }
 
-// An exit is an error that knows the exit code. Its text is written by [process.tell]; nothing is if it is "".
+// An exit is an error that knows the exit code. Its text is written by [process.tell]; nothing is
+// if it is "".
 type exit struct {
 	code int
 	text string
@@ -223,8 +224,9 @@ func versionCommand(p process) *cobra.Command {
 	return command
 }
 
-// versionText says what this is, in lines, behind "stint version". A template of our own for --version would have the
-// linker keep every method of every type, which are 14 MB of commands of Redis.
+// versionText says what this is, in lines, behind "stint version". A template of our own for
+// --version would have the linker keep every method of every type, which are 14 MB of commands of
+// Redis.
 func versionText() string {
 	b := build()
 	return fmt.Sprintf("%s\ncommit %s\n%s %s/%s", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -64,7 +64,8 @@ func prepareTelemetry(p process, logger *slog.Logger) error {
 	return nil
 }
 
-// aboutService is what receivers are told of the service. What the variables say beats the name that is given here.
+// aboutService is what receivers are told of the service. What the variables say beats the name
+// that is given here.
 func aboutService(ctx context.Context) (*resource.Resource, error) {
 	about, err := resource.New(
 		ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "stint")),
@@ -76,8 +77,9 @@ func aboutService(ctx context.Context) (*resource.Resource, error) {
 	return about, nil
 }
 
-// startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the variables say so, until the
-// returned function is called, which sends them once more. The interval, headers and the rest are read by the SDK.
+// startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the
+// variables say so, until the returned function is called, which sends them once more. The
+// interval, headers and the rest are read by the SDK.
 func startMetrics(
 	ctx context.Context,
 	p process,

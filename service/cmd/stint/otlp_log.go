@@ -28,7 +28,8 @@ func logTelemetry(logger *slog.Logger) {
 // telemetryInterval is how often one message is logged.
 const telemetryInterval = time.Minute
 
-// telemetryLines is a [slog.Handler] for the SDK, which logs each message of it once per interval, as a warning.
+// telemetryLines is a [slog.Handler] for the SDK, which logs each message of it once per interval,
+// as a warning.
 type telemetryLines struct {
 	logger *slog.Logger
 

@@ -108,7 +108,8 @@ func newDropIn(p process) (*dropIn, config.Config, error) {
 	return d, loaded, nil
 }
 
-// settingNames are settings that have the text of one variable, or of the last that is given of several.
+// settingNames are settings that have the text of one variable, or of the last that is given of
+// several.
 var settingNames = map[string][]string{
 	"STINT_LISTEN": {"HOST", "PORT"}, "STINT_GRPC_LISTEN": {"GRPC_HOST", "GRPC_PORT", "GRPC_UDS"},
 	"STINT_STORE_KEY_PREFIX": {"CACHE_KEY_PREFIX"}, "STINT_STORE_TIMEOUT": {"REDIS_TIMEOUT"}, "STINT_STORE": {"REDIS_URL"},
@@ -198,7 +199,8 @@ func (d *dropIn) translate(p process) map[string]string {
 	return settings
 }
 
-// dropInPrefixes begin the names of the reference service's variables that may have no meaning here.
+// dropInPrefixes begin the names of the reference service's variables that may have no meaning
+// here.
 var dropInPrefixes = []string{
 	"BACKEND_TYPE", "CONFIG_", "DISABLE_STATS", "EXPIRATION_JITTER", "EXTRA_TAGS", "GRPC_CLIENT_", "GRPC_MAX_",
 	"GRPC_SERVER_", "LOCAL_CACHE", "MEMCACHE_",
@@ -291,7 +293,8 @@ func (v *variables) tls(settings map[string]string) {
 	})
 }
 
-// takeOver makes settings of the texts of variables, both by what is behind their prefix, if they are used.
+// takeOver makes settings of the texts of variables, both by what is behind their prefix, if they
+// are used.
 func (v *variables) takeOver(settings map[string]string, used bool, from, to string, names map[string]string) {
 	for name, setting := range names {
 		if text := v.text(from+name, ""); used {

@@ -70,7 +70,8 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 	}
 }
 
-// openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its server yet.
+// openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its
+// server yet.
 func openRuleStore(at rueidis.Connection, prefix string) (rulestore.Store, error) {
 	switch scheme, _, _ := strings.Cut(at.URL, "://"); scheme {
 	case "mongodb", "mongodb+srv":

@@ -68,7 +68,8 @@ type validation struct {
 	adminapi.Validation
 }
 
-// validateRules says of each file or folder how many rules or limits it has, or what is wrong with them.
+// validateRules says of each file or folder how many rules or limits it has, or what is wrong with
+// them.
 func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Config) error {
 	options := rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix}
 	var faults []string

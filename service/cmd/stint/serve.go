@@ -29,7 +29,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
-// serveOptions are what besides its configuration says how the service runs. The zero value is as `stint serve` does.
+// serveOptions are what besides its configuration says how the service runs. The zero value is as
+// `stint serve` does.
 type serveOptions struct {
 	// demo has rules and traffic made up, for a look at the dashboard (demo.go).
 	demo bool
@@ -59,7 +60,8 @@ func (o *serveOptions) followDomains(
 	return followDomains(ctx, from, service, logger, o.dropIn == nil)
 }
 
-// serve runs the service until ctx is done. It reads the configuration again by reload when its file changes.
+// serve runs the service until ctx is done. It reads the configuration again by reload when its
+// file changes.
 //
 // The order is that of dependencies, and the ends are deferred in reverse: the log first, since
 // everything may write to it; states before what observes them; rules and limits before the

@@ -52,7 +52,8 @@ func topCommand(p process) *cobra.Command {
 	return command
 }
 
-// A sentEvent is an event of the service; an empty kind says that the connection was lost for a cause.
+// A sentEvent is an event of the service; an empty kind says that the connection was lost for a
+// cause.
 type sentEvent struct {
 	kind string
 	data []byte

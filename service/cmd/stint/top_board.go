@@ -401,7 +401,8 @@ func sparkline(admitted, denied []uint32) string {
 	return text.String()
 }
 
-// clipText shortens a text of somebody else's to so many characters, without any that would do something to a terminal.
+// clipText shortens a text of somebody else's to so many characters, without any that would do
+// something to a terminal.
 func clipText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

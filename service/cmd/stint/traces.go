@@ -51,7 +51,8 @@ func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, 
 	return &traces{provider, logger, recordedBelow(p)}, nil
 }
 
-// recordedBelow is the SDK's bound for what the variables say: it compares 63 bits of a trace's ID with it.
+// recordedBelow is the SDK's bound for what the variables say: it compares 63 bits of a trace's ID
+// with it.
 func recordedBelow(p process) uint64 {
 	const all = 1 << 63
 	sampler := strings.ToLower(strings.TrimSpace(p.env("OTEL_TRACES_SAMPLER")))
@@ -121,8 +122,9 @@ func (t *traces) decisions(store stint.Store) stint.Store {
 	return otellimit.Decisions(store, t.provider)
 }
 
-// middleware makes spans of requests, in the trace that they name; nil without traces. Most requests that name no trace
-// are not recorded. This is decided before the SDK does any work, by the number that becomes the end of the trace's ID.
+// middleware makes spans of requests, in the trace that they name; nil without traces. Most
+// requests that name no trace are not recorded. This is decided before the SDK does any work, by
+// the number that becomes the end of the trace's ID.
 func (t *traces) middleware() func(http.Handler) http.Handler {
 	if t == nil {
 		return nil

@@ -1,13 +1,15 @@
-// Package activity is what a service knows of its recent traffic, in bounded memory: totals and rules over time, the
-// heaviest and the most denied clients, the last denials, a sample of recent decisions, and changes of the store and of
-// rules; and the admin API that shows it. Processes share summaries of it through Redis.
+// Package activity is what a service knows of its recent traffic, in bounded memory: totals and
+// rules over time, the heaviest and the most denied clients, the last denials, a sample of recent
+// decisions, and changes of the store and of rules; and the admin API that shows it. Processes
+// share summaries of it through Redis.
 //
 //	recorder := activity.New(activity.Config{})
 //	go recorder.Run(ctx)
 //	...
 //	recorder.Observe(ctx, event)
 //
-// Its Handlers answer [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
+// Its Handlers answer [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and
+// [PathEvents].
 //
 // What a [Recorder] keeps, each part with its own bound:
 //
@@ -55,7 +57,8 @@ type Process struct {
 	Host      string        `json:"host"`
 	Version   string        `json:"version"`
 	StartedAt stint.Instant `json:"startedAt"` // default: when the recorder is made
-	// API is where its REST API listens, such as http://0.0.0.0:8080, as configured. Default: "", not known.
+	// API is where its REST API listens, such as http://0.0.0.0:8080, as configured. Default: "", not
+	// known.
 	API string `json:"api,omitempty"`
 }
 
@@ -197,8 +200,9 @@ func (r *Recorder) changed(c Change) {
 // now is the time by the recorder's clock.
 func (r *Recorder) now() stint.Instant { return stint.Instant(r.config.Now().UnixMicro()) }
 
-// Run counts and publishes what was observed, each second, until ctx is done; then it ends all streams. Without it only
-// those who ask have it counted, there are no events, and other processes are told nothing.
+// Run counts and publishes what was observed, each second, until ctx is done; then it ends all
+// streams. Without it only those who ask have it counted, there are no events, and other processes
+// are told nothing.
 func (r *Recorder) Run(ctx context.Context) {
 	var sharing sync.WaitGroup
 	sharing.Go(func() { r.share(ctx) })

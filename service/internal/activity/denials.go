@@ -12,7 +12,8 @@ import (
 // 4 MB.
 const (
 	maxDenials = 10_000
-	// maxShadowDenials bounds those of rules in shadow, which have places of their own and push out no other.
+	// maxShadowDenials bounds those of rules in shadow, which have places of their own and push out no
+	// other.
 	maxShadowDenials = 1_000
 	maxChanges       = 1_000
 )
@@ -88,7 +89,8 @@ func (q *denialQuery) matches(d *Denial) bool {
 			!q.masked && strings.Contains(d.Client, q.text))
 }
 
-// find returns up to n denials and up to n of rules in shadow, the newest first, and whether there are more of either.
+// find returns up to n denials and up to n of rules in shadow, the newest first, and whether there
+// are more of either.
 func (d *denials) find(q denialQuery, n int) (found []Denial, more bool) {
 	found, more = d.real.find(nil, q, n, false)
 	found, moreInShadow := d.shadow.find(found, q, n, true)

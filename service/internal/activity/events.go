@@ -31,7 +31,8 @@ const (
 	snapshotRules = 50
 )
 
-// A message is an event. It is encoded twice at most, whatever the number of readers: without and with clients' names.
+// A message is an event. It is encoded twice at most, whatever the number of readers: without and
+// with clients' names.
 type message struct {
 	number uint64
 	text   [2][]byte
@@ -193,7 +194,8 @@ func (r *Recorder) sharedOf(v *view, names bool) Shared {
 	return Shared{Processes: v.processes(), Top: v.top(few, clientOf), Denials: v.denials(denialQuery{}, few, clientOf)}
 }
 
-// lastDenials are up to n after a number, and up to n of rules in shadow, and whether there are more.
+// lastDenials are up to n after a number, and up to n of rules in shadow, and whether there are
+// more.
 func (r *Recorder) lastDenials(names bool, after uint64, n int) ([]Denial, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +239,8 @@ func (r *Recorder) publish() {
 	h.second, h.denial = second, made
 }
 
-// active are the rules that decided something in so many seconds, the busiest first, maxRules at most; mu is held.
+// active are the rules that decided something in so many seconds, the busiest first, maxRules at
+// most; mu is held.
 func (r *Recorder) active(from uint32, seconds int) []RuleSeries {
 	list := []RuleSeries{}
 	for _, rule := range r.rules.busiest(from / 60) {

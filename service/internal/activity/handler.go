@@ -51,7 +51,8 @@ func (r *Recorder) Handlers() map[string]problem.Handler[bool] {
 	return handlers
 }
 
-// stats are the totals of the last seconds that have ended, and the busiest rules, or the one that is named.
+// stats are the totals of the last seconds that have ended, and the busiest rules, or the one that
+// is named.
 func (r *Recorder) stats(seconds, most int, rule string) Stats {
 	now, figures := r.now(), r.storeFigures()
 	second := uint32(now / 1e6)

@@ -136,7 +136,8 @@ type Sample struct {
 	OneIn uint64 `json:"oneIn"`
 }
 
-// A Held is the recent decisions of one moment, which can be read again and again. It is safe for concurrent use.
+// A Held is the recent decisions of one moment, which can be read again and again. It is safe for
+// concurrent use.
 type Held struct {
 	// Sample says what the decisions are of.
 	Sample Sample
@@ -164,7 +165,8 @@ func (r *Recorder) Hold() *Held {
 // sampled reports whether a client is in the share of all segments that are held.
 func (h *Held) sampled(hash uint64) bool { return hash&(h.Sample.OneIn-1) == 0 }
 
-// Each yields the decisions until yield returns false. Their order is that of time, give or take a second.
+// Each yields the decisions until yield returns false. Their order is that of time, give or take a
+// second.
 func (h *Held) Each(yield func(Decision) bool) { h.each(h.sampled, yield) }
 
 // of yields the decisions of a client, as Each does, and reports whether it is sampled.

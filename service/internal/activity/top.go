@@ -13,8 +13,9 @@ const (
 	topCounters = 500
 )
 
-// A sliding counts (rule, client) over the last minutes, each in a sketch of its own. Keys are 64-bit hashes by a
-// secret seed; of 100 million clients one takes another one's place in the top with a probability below 10^-8.
+// A sliding counts (rule, client) over the last minutes, each in a sketch of its own. Keys are
+// 64-bit hashes by a secret seed; of 100 million clients one takes another one's place in the top
+// with a probability below 10^-8.
 type sliding [topMinutes]minute
 
 type minute struct {
@@ -48,7 +49,8 @@ func (s *sliding) count(number uint32, key uint64, rule, client string) {
 	}
 }
 
-// top are the n heaviest of the minutes until one; a client that is not among them has at most least requests.
+// top are the n heaviest of the minutes until one; a client that is not among them has at most
+// least requests.
 func (s *sliding) top(until uint32, n int) (items []TopItem, least int64) {
 	merged := topk.New[uint64](topMinutes * topCounters) // so that no minute's flood drops what another one counted
 	live := make([]*minute, 0, topMinutes)

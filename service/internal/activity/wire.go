@@ -18,7 +18,8 @@ const (
 	ScopeAll     = "all"     // of all processes that share a Redis
 )
 
-// A Series counts requests in steps of Step seconds, the first of which begins at From, in Unix seconds.
+// A Series counts requests in steps of Step seconds, the first of which begins at From, in Unix
+// seconds.
 type Series struct {
 	From         int64    `json:"from"`
 	Step         int64    `json:"step"`
@@ -35,7 +36,8 @@ type Totals struct {
 	StoreMicros []uint32 `json:"storeMicros"` // how long the store took on average
 }
 
-// A RuleSeries counts the requests that a rule decided. Of a rule in shadow, Admitted are those that it would admit.
+// A RuleSeries counts the requests that a rule decided. Of a rule in shadow, Admitted are those
+// that it would admit.
 type RuleSeries struct {
 	Rule    string `json:"rule"`
 	Seconds Series `json:"seconds"`
@@ -92,7 +94,8 @@ type StoreFigures struct {
 	DenialHits uint64 `json:"denialHits"`
 }
 
-// A Change is one of the store's state, up or unreachable, or of the rules, whose State is their revision.
+// A Change is one of the store's state, up or unreachable, or of the rules, whose State is their
+// revision.
 type Change struct {
 	Seq    uint64        `json:"seq"`
 	At     stint.Instant `json:"at"`
@@ -151,7 +154,8 @@ type Timeline struct {
 	Sample  Sample `json:"sample"`
 	// Decisions are the last ones, the newest first.
 	Decisions []Decision `json:"decisions"`
-	// Denials are the last ones of this process, whether or not the client is sampled, the newest first.
+	// Denials are the last ones of this process, whether or not the client is sampled, the newest
+	// first.
 	Denials []Denial `json:"denials"`
 }
 

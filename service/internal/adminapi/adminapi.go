@@ -19,7 +19,8 @@ const HeaderRevision = "X-Stint-Revision"
 
 // A RuleList is some of the rules of a revision, by ID.
 type RuleList struct {
-	// Revision counts the edits from 1. It is 0 before the first edit, and if rules can't be edited here.
+	// Revision counts the edits from 1. It is 0 before the first edit, and if rules can't be edited
+	// here.
 	Revision int64 `json:"revision"`
 	// At is the time of the revision. It is left out if Revision is 0.
 	At    time.Time         `json:"at,omitzero"`
@@ -108,14 +109,16 @@ type ExplainedRule struct {
 	OnExceed string `json:"onExceed"`
 	// Allowed says whether the rule alone would admit the request.
 	Allowed bool `json:"allowed"`
-	// Key is the client that the rule counts, and Cost the permits that it takes. Only if Outcome is limited.
+	// Key is the client that the rule counts, and Cost the permits that it takes. Only if Outcome is
+	// limited.
 	Key    string           `json:"key,omitempty"`
 	Cost   int64            `json:"cost,omitempty"`
 	Limits []ExplainedLimit `json:"limits,omitempty"`
 	// Ways are the ways to charge the request, in the order in which they are tried: the first that is allowed is charged.
 	// Default: none, all limits have to admit.
 	Ways []ExplainedWay `json:"ways,omitempty"`
-	// Holds is what is held of the client's permits, the next to expire first; at most 100 of each limit.
+	// Holds is what is held of the client's permits, the next to expire first; at most 100 of each
+	// limit.
 	Holds []LiveHold `json:"holds,omitempty"`
 	// ByReserve says that only a reserve is decided by the rule, as it has a concurrency limit.
 	ByReserve bool `json:"byReserve,omitempty"`
@@ -125,7 +128,8 @@ type ExplainedRule struct {
 
 // An ExplainedWay is one way to charge a request by a rule.
 type ExplainedWay struct {
-	// Via is guaranteed, borrowed, limits or otherwise; "" of the rule's own limits where there is no other way.
+	// Via is guaranteed, borrowed, limits or otherwise; "" of the rule's own limits where there is no
+	// other way.
 	Via string `json:"via,omitempty"`
 	// Allowed says whether all of its limits admit, which are those with its number.
 	Allowed bool `json:"allowed"`
@@ -140,7 +144,8 @@ type ExplainedLimit struct {
 	Way int `json:"way,omitempty"`
 	// Via is by what a request is charged that takes of it, of a client and of a way.
 	Via string `json:"via,omitempty"`
-	// Rule is the rule whose limit it is, and Key the client that it counts, where they are others than the rule's.
+	// Rule is the rule whose limit it is, and Key the client that it counts, where they are others
+	// than the rule's.
 	Rule string `json:"rule,omitempty"`
 	Key  string `json:"key,omitempty"`
 	// Keep is how many permits of it the request leaves to others.
@@ -169,7 +174,8 @@ type LiveHold struct {
 // A DroppedHold is the answer to ending a hold that is stuck.
 type DroppedHold struct {
 	ID string `json:"id"`
-	// Rules and Policies are those of which it held anything. The policies of defaults are their algorithms.
+	// Rules and Policies are those of which it held anything. The policies of defaults are their
+	// algorithms.
 	Rules    []string `json:"rules,omitempty"`
 	Policies []string `json:"policies,omitempty"`
 }
@@ -189,7 +195,8 @@ type RuleRevision struct {
 	By      string    `json:"by,omitempty"`
 	Action  string    `json:"action,omitempty"`
 	Comment string    `json:"comment,omitempty"`
-	// Rules is how many rules it has, and Bytes their size as the store writes them before it compresses them.
+	// Rules is how many rules it has, and Bytes their size as the store writes them before it
+	// compresses them.
 	Rules int   `json:"rules"`
 	Bytes int64 `json:"bytes"`
 }
@@ -206,7 +213,8 @@ type RuleRevisionDiff struct {
 // A RuleChange is one rule that differs.
 type RuleChange struct {
 	ID string `json:"id"`
-	// Before and After are the rule before and after. Before is left out of an added rule, After of a removed one.
+	// Before and After are the rule before and after. Before is left out of an added rule, After of a
+	// removed one.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 }

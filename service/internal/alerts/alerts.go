@@ -16,10 +16,11 @@
 //	{"events":[{"id":"…","kind":"denied","rule":"login","set":"web","client":"…","limit":5,"remaining":0,
 //	  "reason":"limit","requestId":"…","at":1790000000123456}]}
 //
-// The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch whose answer is not
-// 2xx is sent again, with the same IDs, after a time that doubles from RetryMin to RetryMax; after MaxTries it is
-// dropped. So an event may arrive twice; its ID tells the receiver. Dropped events are counted and logged. The address
-// may hold a token: no line and no error shows more of it than the scheme and the host.
+// The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch
+// whose answer is not 2xx is sent again, with the same IDs, after a time that doubles from RetryMin
+// to RetryMax; after MaxTries it is dropped. So an event may arrive twice; its ID tells the
+// receiver. Dropped events are counted and logged. The address may hold a token: no line and no
+// error shows more of it than the scheme and the host.
 package alerts
 
 import (
@@ -85,7 +86,8 @@ type Config struct {
 	NearLimit int64
 	// Secret signs. Default: nil, no signature.
 	Secret []byte
-	// HashClients sends the HMAC-SHA256 of clients under Secret, in hexadecimal, in their place. Default: false.
+	// HashClients sends the HMAC-SHA256 of clients under Secret, in hexadecimal, in their place.
+	// Default: false.
 	HashClients bool
 	// Claim reports whether this process is the first of all to claim a name, and keeps it so for the time: SET name 1 NX
 	// PX life. A name that can't be claimed for an error is taken as claimed, so that an alert comes twice rather than
@@ -95,7 +97,8 @@ type Config struct {
 	Client *http.Client
 	// Timeout bounds each attempt. Default: 0, which is 5 seconds.
 	Timeout time.Duration
-	// MaxQueue bounds the events of each kind that wait; further ones are dropped. Default: 0, which is 10,000.
+	// MaxQueue bounds the events of each kind that wait; further ones are dropped. Default: 0, which
+	// is 10,000.
 	MaxQueue int
 	// MaxBatch bounds the events of one request. Default: 0, which is 100.
 	MaxBatch int
@@ -103,13 +106,15 @@ type Config struct {
 	Gather time.Duration
 	// Linger is how long Run still sends after its context has ended. Default: 0, not at all.
 	Linger time.Duration
-	// RetryMin and RetryMax bound the time between two attempts. Default: 0, which is 1 second and 1 minute.
+	// RetryMin and RetryMax bound the time between two attempts. Default: 0, which is 1 second and 1
+	// minute.
 	RetryMin, RetryMax time.Duration
 	// MaxTries bounds the attempts for one batch. Default: 0, which is 10.
 	MaxTries int
-	// Logger receives a line when sending starts, when the receiver fails and when it works again, for each batch that is
-	// dropped, and at once, then each minute and at the end of Run for events that found the queue full. Of URL it
-	// receives the scheme and the host only. Default: nil, slog.Default.
+	// Logger receives a line when sending starts, when the receiver fails and when it works again, for
+	// each batch that is dropped, and at once, then each minute and at the end of Run for events that
+	// found the queue full. Of URL it receives the scheme and the host only. Default: nil,
+	// slog.Default.
 	Logger *slog.Logger
 	// Now is the time. Default: nil, the process's clock.
 	Now func() time.Time
@@ -186,15 +191,18 @@ func New(config Config) (*Sender, error) {
 	return s, nil
 }
 
-// windowWithoutLimit is how often there is an alert of a client that a rule denies without its limits.
+// windowWithoutLimit is how often there is an alert of a client that a rule denies without its
+// limits.
 const windowWithoutLimit = time.Hour
 
-// Observe has a decision's alert sent, if there is one, as a [stint.Observer]. It does not block: if the queue of its
-// kind is full, the alert is dropped and counted. There is none of rules in shadow, and none of degraded decisions: of
-// those the store's failure is the reason, of which others alert.
+// Observe has a decision's alert sent, if there is one, as a [stint.Observer]. It does not block:
+// if the queue of its kind is full, the alert is dropped and counted. There is none of rules in
+// shadow, and none of degraded decisions: of those the store's failure is the reason, of which
+// others alert.
 //
-// The same client is told of again in the limit's next window, or the next hour if no limit was asked; windows are at
-// least a second long and begin at multiples of their length since the Unix epoch, so that all processes have the same.
+// The same client is told of again in the limit's next window, or the next hour if no limit was
+// asked; windows are at least a second long and begin at multiples of their length since the Unix
+// epoch, so that all processes have the same.
 func (s *Sender) Observe(_ context.Context, e *stint.Event) {
 	d := &e.Decision
 	if e.Shadow || d.Degraded {
@@ -302,7 +310,8 @@ func (s *Sender) gather(ctx, sending context.Context) (batch []Alert, open bool)
 	return batch, true
 }
 
-// claimSlack is how long a claim outlives its window, since another process may come to claim later than it was told.
+// claimSlack is how long a claim outlives its window, since another process may come to claim later
+// than it was told.
 const claimSlack = time.Minute
 
 // claim reports whether the event is this process's to send.
@@ -387,7 +396,8 @@ func (s *Sender) send(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// Sign returns the signature of a body that was sent at a timestamp, for receivers to compare with hmac.Equal.
+// Sign returns the signature of a body that was sent at a timestamp, for receivers to compare with
+// hmac.Equal.
 func Sign(secret []byte, timestamp string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(hmacOf(secret, append([]byte(timestamp+"."), body...)))
 }
@@ -406,7 +416,8 @@ func redacted(target *url.URL) string {
 	return target.Scheme + "://" + target.Host
 }
 
-// secretsOf are the parts of an address that redacted leaves out, in each way that an error may show them.
+// secretsOf are the parts of an address that redacted leaves out, in each way that an error may
+// show them.
 func secretsOf(target *url.URL) (secrets []string) {
 	password, _ := target.User.Password()
 	for _, part := range []string{target.Path, target.EscapedPath(), target.RawQuery, target.User.String(), password} {

@@ -126,7 +126,8 @@ func (e *Alert) left(now time.Time) time.Duration {
 	return time.Duration(window-now.UnixMilli()%window) * time.Millisecond
 }
 
-// name is what processes claim: a hash of the kind, the rule, the client, whom the store need not know, and the window.
+// name is what processes claim: a hash of the kind, the rule, the client, whom the store need not
+// know, and the window.
 func (e *Alert) name() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", e.Kind, e.Rule, e.ends.UnixMilli(), e.Client))
 	return "alert:" + hex.EncodeToString(sum[:16])

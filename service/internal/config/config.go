@@ -34,9 +34,10 @@ import (
 // A Config is everything that `stint serve` can be told, checked. [Default] makes one with the built-in values, [Load]
 // one with what the sources say.
 //
-// The tags say what a setting is: doc is its name in the file, default the built-in value as a flag would give it, is
-// what it may be (see [document.Kinds]), and value stands for the value in a help text. help.txt says what the setting
-// does, under its name in the file; the comments here say what it trades off.
+// The tags say what a setting is: doc is its name in the file, default the built-in value as a flag
+// would give it, is what it may be (see [document.Kinds]), and value stands for the value in a help
+// text. help.txt says what the setting does, under its name in the file; the comments here say what
+// it trades off.
 type Config struct {
 	// Listen is the address of the REST API, which also serves /metrics and the health checks. On
 	// another address than loopback callers need tokens (see API) to name keys, since everybody on the
@@ -106,8 +107,7 @@ type Config struct {
 	// tell clients apart, so that a replay decides the same.
 	RecordPlainKeys bool `doc:"record_keys" is:"one-of hash plain" default:"hash" value:"FORM"`
 
-	// Defaults holds the limit of each algorithm that a check without a policy is
-	// decided by.
+	// Defaults holds the limit of each algorithm that a check without a policy is decided by.
 	Defaults defaults `doc:"defaults"`
 	// Policies are what a check may name.
 	Policies policies `doc:"policies"`
@@ -299,7 +299,8 @@ type Store struct {
 	MaxMemory int64 `doc:"max_memory" is:"size 1MiB" zero:"default" default:"default" value:"SIZE"`
 }
 
-// StoreTLS names the files that TLS is spoken with to the store, all in PEM, and "" where there is none.
+// StoreTLS names the files that TLS is spoken with to the store, all in PEM, and "" where there is
+// none.
 type StoreTLS struct {
 	// CAFile is "" for the authorities of the system; CertFile and KeyFile are for a Redis that asks
 	// for certificates.

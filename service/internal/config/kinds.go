@@ -88,7 +88,8 @@ func text(allowed string, is func(text string) bool, others ...document.Kind) fu
 	}
 }
 
-// attributeHeaders reads the names of headers by attributes: a mapping, or NAME=HEADER with commas between.
+// attributeHeaders reads the names of headers by attributes: a mapping, or NAME=HEADER with commas
+// between.
 func attributeHeaders(into *map[string]string) document.Setter {
 	return func(v document.Value, fault func(document.Value, string)) {
 		const allowed = "headers by the attributes that they hold, such as {plan: X-Plan}, " +

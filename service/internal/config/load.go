@@ -43,8 +43,9 @@ func (s Setting) Default() string { return s.Tag.Get("default") }
 // Value stands for the value in a help text, such as HOST:PORT; "" if the setting is true or false.
 func (s Setting) Value() string { return s.Tag.Get("value") }
 
-// help says of each setting what it does: the setting's name in the file and a colon, the text in indented lines, and
-// an empty line. Lines are wrapped for the reader of this table; a help text has them as one.
+// help says of each setting what it does: the setting's name in the file and a colon, the text in
+// indented lines, and an empty line. Lines are wrapped for the reader of this table; a help text
+// has them as one.
 //
 //go:embed help.txt
 var help string
@@ -60,8 +61,7 @@ func (s Setting) Help() string {
 // machine's other users see the flags of a process.
 func (s Setting) Secret() bool { return s.Tag.Get("secret") == "all" }
 
-// Settings lists what flags and the environment can set, in the order in which
-// help shows it.
+// Settings lists what flags and the environment can set, in the order in which help shows it.
 func Settings() []Setting { return settings(new(Config)) }
 
 // Differing are the names of the settings that two configurations have different values of. Policies,
@@ -101,18 +101,17 @@ type Sources struct {
 	// File names the YAML file; "" is none. FileFrom is what named it, such as
 	// --config, for the message when it can't be read.
 	File, FileFrom string
-	// Env looks up an environment variable. An empty one counts as absent. nil is
-	// none.
+	// Env looks up an environment variable. An empty one counts as absent. nil is none.
 	Env func(name string) (text string, found bool)
-	// Variables are the names of all environment variables. One that begins with STINT_ and stands for nothing is a fault.
+	// Variables are the names of all environment variables. One that begins with STINT_ and stands for
+	// nothing is a fault.
 	Variables []string
 	// Flags holds what flags were given, by [Setting.Flag].
 	Flags map[string]string
 }
 
-// Load reads a configuration: the built-in values, then the file, the
-// environment and the flags over them. The error is [document.Faults] with everything that
-// is wrong.
+// Load reads a configuration: the built-in values, then the file, the environment and the flags
+// over them. The error is [document.Faults] with everything that is wrong.
 func Load(sources Sources) (Config, error) {
 	config := Default()
 	config.File = sources.File
@@ -183,7 +182,8 @@ func (l *loader) untyped(s Setting, source, text string) {
 // others are the environment variables of the program that are no settings.
 var others = []string{"STINT_CONFIG", "STINT_SERVER", "STINT_TOKEN", "STINT_ADMIN", "STINT_ADMIN_TOKEN"}
 
-// ofKubernetes are the variables that Kubernetes sets for services whose names are stint or begin with stint-.
+// ofKubernetes are the variables that Kubernetes sets for services whose names are stint or begin
+// with stint-.
 var ofKubernetes = regexp.MustCompile(`^STINT_(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|` +
 	`PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$`)
 
@@ -248,7 +248,8 @@ func (l *loader) together() {
 	l.alerts()
 }
 
-// identity checks the headers of attributes. Those of the user and the key are checked where they are read.
+// identity checks the headers of attributes. Those of the user and the key are checked where they
+// are read.
 func (l *loader) identity() {
 	for _, fault := range file.Unjoin[*stint.InvalidError](server.Identity(l.config.Identity).Validate()) {
 		if setting := "identity.attributes"; strings.HasPrefix(fault.Param, setting) {
@@ -294,7 +295,8 @@ func (l *loader) alerts() {
 	}
 }
 
-// key reads the file with a key that the setting names, if it names one: all of it but line ends at its end.
+// key reads the file with a key that the setting names, if it names one: all of it but line ends at
+// its end.
 func (l *loader) key(setting, name string) []byte {
 	if name == "" {
 		return nil

@@ -28,7 +28,8 @@ type Config struct {
 	Denials bool
 	// ShowClients logs clients as they are. Default: false, by an HMAC.
 	ShowClients bool
-	// Secret is the HMAC's key: processes with one secret log a client alike. Default: nil, one of this process alone.
+	// Secret is the HMAC's key: processes with one secret log a client alike. Default: nil, one of
+	// this process alone.
 	Secret []byte
 	// Now is the time for sampling. Default: nil, the process's clock.
 	Now func() stint.Instant
@@ -103,7 +104,8 @@ func (l *Log) write(ctx context.Context, level slog.Level, message string, e *st
 	l.config.Logger.LogAttrs(ctx, level, message, attributes...)
 }
 
-// Client is a client as lines show it: the first 16 digits of its HMAC-SHA256, unless Config.ShowClients is set.
+// Client is a client as lines show it: the first 16 digits of its HMAC-SHA256, unless
+// Config.ShowClients is set.
 func (l *Log) Client(key string) string {
 	if l.config.ShowClients || key == "" {
 		return key
@@ -155,8 +157,9 @@ func (l *Log) summarize() {
 
 const maxRequestID = 128
 
-// RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of printable ASCII
-// without a space, else the trace ID of traceparent (W3C Trace Context, section 3.2.2), else "".
+// RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of
+// printable ASCII without a space, else the trace ID of traceparent (W3C Trace Context, section
+// 3.2.2), else "".
 func RequestID(header http.Header) string {
 	id := header.Get("X-Request-Id")
 	if id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -1,2 +1,3 @@
-// Package errortest tests how the errors of all packages begin, those of the service's own packages among them.
+// Package errortest tests how the errors of all packages begin, those of the service's own packages
+// among them.
 package errortest

@@ -84,7 +84,8 @@ const (
 	plotLeft, plotUnder   = 44, 20
 )
 
-// Bars are a plot of what was admitted, admitted in shadow and denied, each on top of the one before.
+// Bars are a plot of what was admitted, admitted in shadow and denied, each on top of the one
+// before.
 type Bars struct {
 	Label    string     // for those who don't see it
 	Most     int64      // the height of the plot

@@ -14,11 +14,10 @@ import (
 // MaxBytes is how much waits to be written at the most.
 const MaxBytes = 1 << 20
 
-// A Queue is a writer of lines that never waits. A goroutine of its own hands them on in
-// order. Lines that come while MaxBytes are waiting are dropped, and so are lines that the writer
-// behind it fails to write; once it works again, a line in the place of those that are
-// missing says how many. It is safe for concurrent use; each call of Write must be of
-// whole lines.
+// A Queue is a writer of lines that never waits. A goroutine of its own hands them on in order.
+// Lines that come while MaxBytes are waiting are dropped, and so are lines that the writer behind
+// it fails to write; once it works again, a line in the place of those that are missing says how
+// many. It is safe for concurrent use; each call of Write must be of whole lines.
 type Queue struct {
 	out  io.Writer
 	note func(lost int64) []byte

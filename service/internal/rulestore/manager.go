@@ -37,12 +37,14 @@ type Options struct {
 	// Now is the clock. It dates revisions and measures how long ago the store was read.
 	// Default: nil, time.Now.
 	Now func() time.Time
-	// Cut is called with the reason when the store answers but does not notify, for example without the right to
-	// subscribe. Edits of others are then in force only after Interval. It is called once, until notifications are back,
-	// and not at the same time as Follow's functions. Default: nil.
+	// Cut is called with the reason when the store answers but does not notify, for example without
+	// the right to subscribe. Edits of others are then in force only after Interval. It is called
+	// once, until notifications are back, and not at the same time as Follow's functions. Default:
+	// nil.
 	Cut func(error)
-	// Restored is called after the manager restored the revision was, as [Manager.Follow] says. The store's history is
-	// gone. It is not called at the same time as Follow's functions, and must not call the manager. Default: nil.
+	// Restored is called after the manager restored the revision was, as [Manager.Follow] says. The
+	// store's history is gone. It is not called at the same time as Follow's functions, and must not
+	// call the manager. Default: nil.
 	Restored func(made Info, was ID)
 }
 
@@ -289,8 +291,9 @@ func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
 	})
 }
 
-// InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands over now; 0 before the
-// first. Unlike the other methods it may be called by the functions of Follow.
+// InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands
+// over now; 0 before the first. Unlike the other methods it may be called by the functions of
+// Follow.
 func (m *Manager) InForce() int64 { return m.inForce.Load() }
 
 // enforce puts a set in force, that of the current revision.
@@ -460,8 +463,9 @@ func find(list []rules.Rule, id string) (at int, found bool) {
 
 func byID(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }
 
-// Follow puts every revision in force until ctx is done, as [rules.Source] says: an edit of this manager before it
-// returns, other edits when the store notifies of them, at the latest after the options' Interval.
+// Follow puts every revision in force until ctx is done, as [rules.Source] says: an edit of this
+// manager before it returns, other edits when the store notifies of them, at the latest after the
+// options' Interval.
 //
 // While the store is unreachable, or its rules can't be read or enforced, the rules stay in force, and refused is
 // called when that begins and for each other reason. When that is over, take is called again, also with unchanged

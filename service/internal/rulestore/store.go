@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// KeptRevisions is the number of revisions that a store keeps at least, as far as they fit into KeptBytes.
+	// KeptRevisions is the number of revisions that a store keeps at least, as far as they fit into
+	// KeptBytes.
 	KeptRevisions = 1000
 	// KeptBytes bounds the size of the revisions that a store keeps, in the form in which it keeps them. The newest is
 	// kept even if it is larger.
@@ -82,11 +83,12 @@ type Store interface {
 	// Load returns a revision; number 0 is the newest. If there is none, number 0 returns the zero
 	// Revision. The error is ErrNotKept if the revision is not kept.
 	Load(ctx context.Context, number int64) (Revision, error)
-	// Put makes next the newest revision if expected still is the newest, by its number and its time. Otherwise, or if
-	// next.Number is not expected.Number + 1, the error is ErrConflict. The caller sets next.At, to later than
-	// expected.At, and sorts next.Rules by ID, which it must not change afterwards; Put sets next.Count and next.Bytes. An
-	// error that wraps ErrRefused, ErrConflict or stint.ErrInvalid says that nothing was stored; after any other error the
-	// revision may have been stored. Watchers are notified.
+	// Put makes next the newest revision if expected still is the newest, by its number and its time.
+	// Otherwise, or if next.Number is not expected.Number + 1, the error is ErrConflict. The caller
+	// sets next.At, to later than expected.At, and sorts next.Rules by ID, which it must not change
+	// afterwards; Put sets next.Count and next.Bytes. An error that wraps ErrRefused, ErrConflict or
+	// stint.ErrInvalid says that nothing was stored; after any other error the revision may have been
+	// stored. Watchers are notified.
 	Put(ctx context.Context, expected ID, next *Revision) error
 	// History returns at most n revisions with numbers below before, the newest first; with before 0
 	// it starts at the newest of all. Revisions that are not kept are left out.

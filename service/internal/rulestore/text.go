@@ -14,7 +14,8 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 )
 
-// MaxBytes bounds the rules of a revision, as Encode writes them. 100,000 rules of 200 bytes use a third.
+// MaxBytes bounds the rules of a revision, as Encode writes them. 100,000 rules of 200 bytes use a
+// third.
 const MaxBytes = 64 << 20
 
 // Encode writes rules as a JSON array, one rule on each line. Equal rules give equal text. The
@@ -32,8 +33,9 @@ func Decode(source string, text []byte) ([]rules.Rule, error) {
 	return list, nil
 }
 
-// A Codec encodes and decodes lists of rules. Each list has most rules in common with the one before, so only changed
-// rules are encoded and decoded. The zero value is ready to use. It is safe for concurrent use.
+// A Codec encodes and decodes lists of rules. Each list has most rules in common with the one
+// before, so only changed rules are encoded and decoded. The zero value is ready to use. It is safe
+// for concurrent use.
 type Codec struct {
 	last atomic.Pointer[map[string]written]
 }
@@ -94,7 +96,8 @@ func (c *Codec) Known(text []byte, list []rules.Rule) {
 	c.last.Store(&last)
 }
 
-// linesOf returns the rules' lines of a text. It reports whether the text has the form that Encode writes.
+// linesOf returns the rules' lines of a text. It reports whether the text has the form that Encode
+// writes.
 func linesOf(text []byte) (lines []string, ok bool) {
 	rest, begins := strings.CutPrefix(string(text), "[\n")
 	rest, ends := strings.CutSuffix(rest, "]\n")

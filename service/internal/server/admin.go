@@ -29,10 +29,9 @@ import (
 	"github.com/stint-go/stint/service/internal/server/session"
 )
 
-// An admin is the handler of the admin listener. On loopback it guards against the
-// pages in the operator's own browser: a page may send requests there, and by
-// binding its name to 127.0.0.1 it may even read the answers. Elsewhere it always
-// has tokens.
+// An admin is the handler of the admin listener. On loopback it guards against the pages in the
+// operator's own browser: a page may send requests there, and by binding its name to 127.0.0.1 it
+// may even read the answers. Elsewhere it always has tokens.
 //
 // Requests are answered by role: read shows, write changes. Who asks is found in this order: the
 // session's cookie, the bearer token, the certificate, and on loopback nobody in particular. What
@@ -151,7 +150,8 @@ func (a *admin) handle(pattern string, needs AdminRole, serve problem.Handler[ru
 // its tabs.
 const maxStreamsOfOne = 32
 
-// callerStreams count the streams of events by caller. The zero value has none. They are safe for concurrent use.
+// callerStreams count the streams of events by caller. The zero value has none. They are safe for
+// concurrent use.
 type callerStreams struct {
 	mu sync.Mutex
 	// open has no entry for callers without streams.
@@ -269,7 +269,8 @@ func checkOrigin(r *http.Request) error {
 			)
 		}
 	}
-	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section 2.3).
+	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section
+	// 2.3).
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
 			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", problem.Short(site)))

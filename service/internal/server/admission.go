@@ -33,12 +33,13 @@ const (
 // An admission bounds the work under way: operations to be decided, and text to be read, of
 // which [bytesPerOperation] count as one. What exceeds it waits for its turn.
 //
-// Turns are fair between clients, by fair queueing (Demers, Keshav, Shenker, SIGCOMM 1989) with the virtual time
-// of start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): a request's start tag is the later of the virtual
-// time and the finish tag of its client's previous one, its finish tag is its start tag and its cost, the smallest
-// finish tag goes first, and the virtual time is the largest start tag that went. So a client that asks for little
-// goes before all that ask for much: in the order of start tags it waited, for its second request while the virtual
-// time stood still, for one of each of them. When too many wait, the largest finish tag, the heaviest client's, is
+// Turns are fair between clients, by fair queueing (Demers, Keshav, Shenker, SIGCOMM 1989) with the
+// virtual time of start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): a request's start tag
+// is the later of the virtual time and the finish tag of its client's previous one, its finish tag
+// is its start tag and its cost, the smallest finish tag goes first, and the virtual time is the
+// largest start tag that went. So a client that asks for little goes before all that ask for much:
+// in the order of start tags it waited, for its second request while the virtual time stood still,
+// for one of each of them. When too many wait, the largest finish tag, the heaviest client's, is
 // refused.
 //
 // It is safe for concurrent use.

@@ -24,8 +24,9 @@ const (
 	bodyChunk = 8 << 10
 	// defaultBodyMemory is the least that Config.MaxBodyMemory is by default.
 	defaultBodyMemory = 64 << 20
-	// adminBodyMemory is what bodies of the admin listener may use besides, all of which are of callers
-	// who were authorised: room to read one document of rules of the greatest length at a time, or many short ones.
+	// adminBodyMemory is what bodies of the admin listener may use besides, all of which are of
+	// callers who were authorised: room to read one document of rules of the greatest length at a
+	// time, or many short ones.
 	adminBodyMemory = 2 * file.MaxBytes
 	// bodyAccounts is how many accounts clients share, by a hash of this process's own. Two clients of
 	// one account count as one.
@@ -209,8 +210,9 @@ func headOf(r *http.Request) (bytes int64) {
 	return bytes
 }
 
-// readBounded reads a body of at most so many bytes, unless its length says already that it has more. begin, unless it
-// is nil, waits for its turn. What it returns is released when the request is answered.
+// readBounded reads a body of at most so many bytes, unless its length says already that it has
+// more. begin, unless it is nil, waits for its turn. What it returns is released when the request
+// is answered.
 func (b *bodyBudget) readBounded(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -261,7 +263,8 @@ const (
 	bodyReadTurn = 50 * time.Millisecond
 )
 
-// enterBodyRead waits until a large body may be read. What it returns is called when the body was read.
+// enterBodyRead waits until a large body may be read. What it returns is called when the body was
+// read.
 func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
 	// A body whose length is not known may be as long as any.
 	size := r.ContentLength

@@ -83,8 +83,7 @@ func openCertificates(section string, files TLS, logger *slog.Logger, now func()
 	return c, nil
 }
 
-// Config is for a listener: each handshake gets what the files hold. TLS 1.2 is the
-// least version.
+// Config is for a listener: each handshake gets what the files hold. TLS 1.2 is the least version.
 func (c *certificates) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},

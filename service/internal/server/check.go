@@ -141,8 +141,9 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	return nil
 }
 
-// limitsAtOnce is how many limits of a batch go to the store in one call, which has the time of a call: all of a batch,
-// up to 64,000 by the bounds of its elements and of a policy, would not be decided in it.
+// limitsAtOnce is how many limits of a batch go to the store in one call, which has the time of a
+// call: all of a batch, up to 64,000 by the bounds of its elements and of a policy, would not be
+// decided in it.
 const limitsAtOnce = 1024
 
 // checkAll decides a batch in order, each element alone. All elements are judged
@@ -478,8 +479,7 @@ func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 	}
 }
 
-// cost is the permits that a check asks for, which its limits must be able to
-// grant.
+// cost is the permits that a check asks for, which its limits must be able to grant.
 func (t *target) cost(q *request) (int64, error) {
 	if !q.has(permitsMember) {
 		return 1, nil

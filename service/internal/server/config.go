@@ -131,15 +131,17 @@ type Config struct {
 
 	// Limits are what checks decide by; [Server.SwapLimits] puts others in their place.
 	Limits
-	// LimitsRefused reports whether newer limits than those in force were refused. Default: nil, they never are.
+	// LimitsRefused reports whether newer limits than those in force were refused. Default: nil, they
+	// never are.
 	LimitsRefused func() bool
 
 	// Rules are what evaluate and forward-auth decide by; [Server.SwapRules] puts others in their
 	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
 	// half of it if that is more. Default: nil, none.
 	Rules *rules.Set
-	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's path apart in
-	// different ways, as enforce.Config has it. Default: false, the rules of all its variants hold.
+	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's
+	// path apart in different ways, as enforce.Config has it. Default: false, the rules of all its
+	// variants hold.
 	RejectAmbiguousPaths bool
 	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as
 	// enforce.Config has it. Default: false. True finds the paths that no rule was made for.
@@ -151,8 +153,9 @@ type Config struct {
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesFrom string
 
-	// RulesState says how the rules in force are known, which may be kept in a server that is unreachable. The
-	// server is not ready while they are RulesUnknown. Default: nil, they are RulesCurrent.
+	// RulesState says how the rules in force are known, which may be kept in a server that is
+	// unreachable. The server is not ready while they are RulesUnknown. Default: nil, they are
+	// RulesCurrent.
 	RulesState func() RulesState
 	// RulesRequired answers 503 to evaluate and forward-auth while the rules are RulesUnknown.
 	// Default: false, they are admitted and marked as degraded. True suits services that would rather
@@ -181,12 +184,12 @@ type Config struct {
 	Observers []stint.Observer
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
-	// Middleware stands before the handler of Listen, such as one that traces requests. Default: nil, none.
+	// Middleware stands before the handler of Listen, such as one that traces requests. Default: nil,
+	// none.
 	Middleware func(http.Handler) http.Handler
 	// MetricLabels are labels that every metric has, such as application. Default: none.
 	MetricLabels map[string]string
-	// Logger receives a line per listener and per recovered panic. Default: nil,
-	// slog.Default.
+	// Logger receives a line per listener and per recovered panic. Default: nil, slog.Default.
 	Logger *slog.Logger
 	// Build is what /actuator/info tells.
 	Build Build
@@ -213,21 +216,21 @@ type Config struct {
 	// MaxBodyBytes bounds a request's body; one that is longer is answered 413.
 	// Default: 0, which is 1 MiB.
 	MaxBodyBytes int64
-	// MaxBodyMemory bounds the memory of all bodies that are read, or whose requests are under way, in bytes. Of it one
-	// client may use as much as is left: one alone half. Further requests with a body are answered 503 with Retry-After.
-	// With HTTP/2, a request's head counts with its body. Default: 0, which is 64 MiB, or the least that may be set if
-	// that is more: 4 times MaxBodyBytes, 16 times MaxHeaderBytes and 32 KiB together. Bodies on the admin listener, of
-	// callers who were authorised, may use 32 MiB besides.
+	// MaxBodyMemory bounds the memory of all bodies that are read, or whose requests are under way, in
+	// bytes. Of it one client may use as much as is left: one alone half. Further requests with a body
+	// are answered 503 with Retry-After. With HTTP/2, a request's head counts with its body. Default:
+	// 0, which is 64 MiB, or the least that may be set if that is more: 4 times MaxBodyBytes, 16 times
+	// MaxHeaderBytes and 32 KiB together. Bodies on the admin listener, of callers who were
+	// authorised, may use 32 MiB besides.
 	MaxBodyMemory int64
 	// MaxStreams bounds the requests under way on one connection of HTTP/2. Default: 0, which is 100.
 	// Many small requests of one connection are decided at once, so it also bounds what one connection
 	// can ask for.
 	MaxStreams int
-	// MaxConnections bounds the open connections of the service's listener. When they
-	// are that many, a new one takes the place of those that have waited longest
-	// between two requests or, for a while, for their first head; it is refused when
-	// all of them are about a request. The process's bound on open files lowers it.
-	// Default: 0, which is 16384. The admin listener admits 256.
+	// MaxConnections bounds the open connections of the service's listener. When they are that many, a
+	// new one takes the place of those that have waited longest between two requests or, for a while,
+	// for their first head; it is refused when all of them are about a request. The process's bound on
+	// open files lowers it. Default: 0, which is 16384. The admin listener admits 256.
 	MaxConnections int
 	// MaxConnectionsPerPeer bounds the open connections of one address, or of one IPv6
 	// network as in ClientIP; further ones are refused. Trusted proxies are exempt.
@@ -261,17 +264,15 @@ type Config struct {
 	DrainTimeout time.Duration
 }
 
-// DefaultConfig returns the configuration of a service on loopback that lacks
-// nothing but a store.
+// DefaultConfig returns the configuration of a service on loopback that lacks nothing but a store.
 func DefaultConfig() Config {
 	return Config{
 		Headers: httplimit.AllFields, API: API{ExplicitKeys: true}, DrainKeepAlive: 2 * time.Second,
 	}.withDefaults()
 }
 
-// DefaultLimits returns the limits that the algorithms' names stand for when the
-// configuration says nothing else: 100 permits, refilled or drained at 10 per
-// second, or per 60 seconds.
+// DefaultLimits returns the limits that the algorithms' names stand for when the configuration says
+// nothing else: 100 permits, refilled or drained at 10 per second, or per 60 seconds.
 func DefaultLimits() map[stint.Algorithm]stint.Limit {
 	// The numbers are those of the REST API's contract: clients may rely on them without configuring
 	// anything.

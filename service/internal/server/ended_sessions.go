@@ -63,7 +63,8 @@ func (e *endedSessions) op(verb stint.Verb, id string) stint.Op {
 // sessionCheck is how often it is looked whether the session of a stream goes on.
 const sessionCheck = 5 * time.Second
 
-// streaming is a request for a stream that ends within two sessionChecks of its session, until done is called.
+// streaming is a request for a stream that ends within two sessionChecks of its session, until done
+// is called.
 func (a *admin) streaming(r *http.Request) (stream *http.Request, done func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stream = r.WithContext(ctx)

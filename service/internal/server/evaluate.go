@@ -227,7 +227,8 @@ func (s *service) warnOfRules(set, old *rules.Set) {
 // waits reports whether the rule may hold requests.
 func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == rules.Wait }
 
-// An evaluation is what deciding one request by rules needs for a moment. One that is used again saves its allocations.
+// An evaluation is what deciding one request by rules needs for a moment. One that is used again
+// saves its allocations.
 type evaluation struct {
 	request rules.Request
 	verdict enforce.Verdict
@@ -278,7 +279,8 @@ func (e *evaluation) read(text string, allowed member, clients *clientip.Resolve
 	return q, err
 }
 
-// set notes a member that is a text of the request that is described, and makes a key of the client's address.
+// set notes a member that is a text of the request that is described, and makes a key of the
+// client's address.
 func (e *evaluation) set(m member, value string, clients *clientip.Resolver) (err error) {
 	q := &e.request
 	switch m {

@@ -9,9 +9,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// The header fields in which proxies say what they were asked, as http.Header keeps them. A
-// proxy has one set of them: those of Traefik and Caddy, or those that nginx is configured to
-// send.
+// The header fields in which proxies say what they were asked, as http.Header keeps them. A proxy
+// has one set of them: those of Traefik and Caddy, or those that nginx is configured to send.
 const (
 	forwardedMethod = "X-Forwarded-Method"
 	forwardedURI    = "X-Forwarded-Uri"

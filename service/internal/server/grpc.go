@@ -47,7 +47,8 @@ const (
 	grpcHandshake    = 5 * time.Second
 )
 
-// healthName is under which the rate limit service's health is asked for, as the reference service has it.
+// healthName is under which the rate limit service's health is asked for, as the reference service
+// has it.
 const healthName = "ratelimit"
 
 // healthGap is the time between two looks at whether the service is ready. Those who watch hear of
@@ -161,7 +162,8 @@ func (s grpcServer) Shutdown(ctx context.Context) error {
 	}
 }
 
-// rateLimitDesc describes the rate limit service as the generated code does, but for messages that are none.
+// rateLimitDesc describes the rate limit service as the generated code does, but for messages that
+// are none.
 var rateLimitDesc = grpc.ServiceDesc{
 	ServiceName: pb.RateLimitService_ServiceDesc.ServiceName,
 	HandlerType: pb.RateLimitService_ServiceDesc.HandlerType,
@@ -239,8 +241,9 @@ func (l grpcListener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// A grpcConn is forgotten when it is closed. What requests are under way on it is grpc-go's to know; when there are as
-// many connections as may be, the one that has been silent longest is closed for another.
+// A grpcConn is forgotten when it is closed. What requests are under way on it is grpc-go's to
+// know; when there are as many connections as may be, the one that has been silent longest is
+// closed for another.
 type grpcConn struct {
 	*trackedConn
 	tracker *idleTracker
@@ -349,7 +352,8 @@ type endingStream struct {
 // Context implements [grpc.ServerStream].
 func (s endingStream) Context() context.Context { return s.ctx }
 
-// rateLimitEndpoints are those of the rate limit service over HTTP, as the reference service has them.
+// rateLimitEndpoints are those of the rate limit service over HTTP, as the reference service has
+// them.
 var rateLimitEndpoints = map[string]endpoint{
 	"/json":        {[]string{"POST"}, (*service).rateLimitJSON},
 	"/healthcheck": {readMethods, (*service).healthcheck},
@@ -438,7 +442,8 @@ func (a *admin) listDomains(w http.ResponseWriter, r *http.Request, _ rulesapi.C
 	return problem.Answer(w, r, http.StatusOK, list)
 }
 
-// explainDomain tells what a request of the rate limit service would be answered, and takes nothing.
+// explainDomain tells what a request of the rate limit service would be answered, and takes
+// nothing.
 func (a *admin) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 	if a.rateLimit == nil {
 		return problem.New(http.StatusNotFound, "there are no domains: the service has no grpc_listen")

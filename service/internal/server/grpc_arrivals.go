@@ -38,7 +38,8 @@ type arrivals struct {
 	watches     atomic.Int64
 }
 
-// An rpcAddr is the address at the other end of a connection of gRPC, by which its calls find the connection.
+// An rpcAddr is the address at the other end of a connection of gRPC, by which its calls find the
+// connection.
 type rpcAddr struct {
 	net.Addr
 	conn    *trackedConn // nil in tests
@@ -91,7 +92,8 @@ func (c *call) ended() {
 	c.from.awaited.Add(-1)
 }
 
-// arrived ends the wait for a call's message, and is the call's own context: deciding has another bound.
+// arrived ends the wait for a call's message, and is the call's own context: deciding has another
+// bound.
 func arrived(ctx context.Context) context.Context {
 	if awaited, ok := ctx.Value(callKey{}).(*call); ok {
 		if awaited.first() {

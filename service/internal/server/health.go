@@ -20,7 +20,8 @@ func (s *service) liveness(w http.ResponseWriter, r *http.Request) error {
 // healthTimeout bounds the asking for the store's health.
 const healthTimeout = time.Second
 
-// mayAskDetails reports whether a request of a health endpoint asks for details, and why it may not.
+// mayAskDetails reports whether a request of a health endpoint asks for details, and why it may
+// not.
 func (s *service) mayAskDetails(r *http.Request) (bool, error) {
 	switch text := r.URL.Query().Get("details"); text {
 	case "", "false":

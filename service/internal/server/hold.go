@@ -202,7 +202,8 @@ func (s *service) endKey(w http.ResponseWriter, r *http.Request, q *request, ver
 	return problem.Answer(w, r, http.StatusOK, endResponse(&rest, d.Applied, h))
 }
 
-// endByRules ends a hold of a request. A commit without permits costs what the rules say that the request does.
+// endByRules ends a hold of a request. A commit without permits costs what the rules say that the
+// request does.
 func (s *service) endByRules(
 	w http.ResponseWriter,
 	r *http.Request,

@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// countingHolds is a store that counts the outcomes of operations on holds, and the holds that are live.
+// countingHolds is a store that counts the outcomes of operations on holds, and the holds that are
+// live.
 type countingHolds struct {
 	stint.Store
 	total    *prometheus.CounterVec
@@ -17,7 +18,8 @@ type countingHolds struct {
 	live     *liveHolds
 }
 
-// The outcomes of a Reserve, a Commit or a Cancel, which may have several; and holdExpired, which is of no operation.
+// The outcomes of a Reserve, a Commit or a Cancel, which may have several; and holdExpired, which
+// is of no operation.
 const (
 	holdReserved  = "reserved"
 	holdReplayed  = "replayed"  // the same was asked before

@@ -148,7 +148,8 @@ func newEvents(registry prometheus.Registerer, headers []string) (*events, error
 	return e, register(registry, refused, e.untrusted)
 }
 
-// warn writes a line, if the sampler admits it, with the number of lines that were skipped before it.
+// warn writes a line, if the sampler admits it, with the number of lines that were skipped before
+// it.
 func warn(logger *slog.Logger, lines *logsampler.Sampler, message string, attributes ...any) {
 	skipped, ok := lines.Admit()
 	if !ok {
@@ -243,7 +244,8 @@ type requestIDs struct {
 	made    atomic.Pointer[madeIDs]
 }
 
-// idsAtOnce is how many IDs are made at once, so that a request allocates next to nothing for its own.
+// idsAtOnce is how many IDs are made at once, so that a request allocates next to nothing for its
+// own.
 const idsAtOnce = 64
 
 // madeIDs are IDs, of which the first ones are given.

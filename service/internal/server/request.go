@@ -195,7 +195,8 @@ func unescape(text string) (string, error) {
 	return decoded, nil
 }
 
-// detailsOf reads the query of a request whose other parameters are members of the body. A settlement has no details.
+// detailsOf reads the query of a request whose other parameters are members of the body. A
+// settlement has no details.
 func detailsOf(query string, allowed member) (details bool, err error) {
 	if query == "" {
 		return false, nil
@@ -320,7 +321,8 @@ func (s *scanner) object() (q request, err error) {
 	return q, err
 }
 
-// member reads a member's value. A settlement is of a key or of a described request, as its first members say.
+// member reads a member's value. A settlement is of a key or of a described request, as its first
+// members say.
 func (s *scanner) member(q *request, name string) error {
 	m, err := q.add(name, s.allowed)
 	switch {
@@ -444,8 +446,7 @@ func (e *evaluation) addAttribute(name, value string) error {
 	return nil
 }
 
-// members reads an object, whose brace comes next, and calls read where a member's value
-// does.
+// members reads an object, whose brace comes next, and calls read where a member's value does.
 func (s *scanner) members(read func(name string) error) error {
 	s.at++ // the brace
 	if s.accept('}') {

@@ -100,8 +100,9 @@ func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
 	}
 }
 
-// noteHandshake logs that a client has no TLS, no certificate that is needed, or does not trust the service's: it hears
-// less of that than one of HTTP. One that is gone, or was too slow, is none of these.
+// noteHandshake logs that a client has no TLS, no certificate that is needed, or does not trust the
+// service's: it hears less of that than one of HTTP. One that is gone, or was too slow, is none of
+// these.
 func (s *service) noteHandshake(address string, err error) {
 	for _, gone := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, context.Canceled, syscall.ECONNRESET} {
 		if errors.Is(err, gone) {

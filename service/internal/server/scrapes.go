@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	// metricsAge is how old metrics may be that are served, unless a configuration says otherwise: shorter than
-	// any scrape interval, and long enough that a flood of requests costs what one a second does.
+	// metricsAge is how old metrics may be that are served, unless a configuration says otherwise:
+	// shorter than any scrape interval, and long enough that a flood of requests costs what one a
+	// second does.
 	metricsAge = time.Second
-	// scrapeOperations is how much work it is to answer a scrape by a page at hand, in operations: it is copied.
+	// scrapeOperations is how much work it is to answer a scrape by a page at hand, in operations: it
+	// is copied.
 	scrapeOperations = 8
 	// protobufAccept asks for the format that carries native histograms, as Prometheus does.
 	protobufAccept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"

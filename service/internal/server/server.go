@@ -66,8 +66,7 @@ type Server struct {
 	adminAddr net.Addr
 }
 
-// New makes a server, or reports everything that is wrong with the configuration.
-// It opens nothing.
+// New makes a server, or reports everything that is wrong with the configuration. It opens nothing.
 func New(config Config) (*Server, error) {
 	config = config.withDefaults()
 	if err := config.Validate(); err != nil {
@@ -123,10 +122,12 @@ func (s *Server) Listening() <-chan struct{} { return s.listening }
 // Addr is the service's real address, nil before Listening is closed.
 func (s *Server) Addr() net.Addr { return s.known(&s.addr) }
 
-// GRPCAddr is the gRPC listener's real address, nil before Listening is closed and when there is none.
+// GRPCAddr is the gRPC listener's real address, nil before Listening is closed and when there is
+// none.
 func (s *Server) GRPCAddr() net.Addr { return s.known(&s.grpcAddr) }
 
-// RESPAddr is the Redis protocol's real address, nil before Listening is closed and when there is none.
+// RESPAddr is the Redis protocol's real address, nil before Listening is closed and when there is
+// none.
 func (s *Server) RESPAddr() net.Addr { return s.known(&s.respAddr) }
 
 // AdminAddr is the admin listener's real address, nil before Listening is closed
@@ -144,12 +145,14 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 	}
 }
 
-// Run listens and serves until ctx is done; then it reports itself not ready, ends each connection with its next answer
-// (by Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and returns nil. After DrainDelay no
-// connections are made, and the listeners are closed when those that were are accepted. Connections that no request
-// comes on are closed after DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error
-// when it can't listen, when the admin listener would be open to others or a certificate can't be used (ErrInvalid),
-// when a listener fails, and when requests had to be cut off at the DrainTimeout. It can be called once.
+// Run listens and serves until ctx is done; then it reports itself not ready, ends each connection
+// with its next answer (by Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight
+// end and returns nil. After DrainDelay no connections are made, and the listeners are closed when
+// those that were are accepted. Connections that no request comes on are closed after
+// DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error when it
+// can't listen, when the admin listener would be open to others or a certificate can't be used
+// (ErrInvalid), when a listener fails, and when requests had to be cut off at the DrainTimeout. It
+// can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.started.Swap(true) {
 		return errors.New("stint: Run was called before")
@@ -161,9 +164,8 @@ func (s *Server) Run(ctx context.Context) error {
 	s.announce()
 	close(s.listening)
 
-	// Many short-lived requests over a small heap keep the collector at work; so much
-	// memory, which is never touched and so never used, lets it run when there is
-	// something to collect.
+	// Many short-lived requests over a small heap keep the collector at work; so much memory, which is
+	// never touched and so never used, lets it run when there is something to collect.
 	ballast := make([]byte, collectorFloor)
 	defer runtime.KeepAlive(ballast)
 	var watching sync.WaitGroup
@@ -294,7 +296,8 @@ func (s *Server) drain(listeners []*openListener, wait bool) error {
 	return failed
 }
 
-// handshake is the time that a connection has to come about after the service stopped to accept new ones.
+// handshake is the time that a connection has to come about after the service stopped to accept new
+// ones.
 const handshake = 200 * time.Millisecond
 
 // mostLooks bounds how often a backlog is looked at where the system goes on making connections: for 5 seconds.

@@ -455,7 +455,8 @@ const maxSuggestions = 20
 type suggestionRequest struct {
 	// Share is which part of the clients is to be left alone: above 0, up to 1.
 	Share float64 `json:"share"`
-	// Rule is the ID of the one rule whose limits are looked for. Default: "", the rules with the most requests.
+	// Rule is the ID of the one rule whose limits are looked for. Default: "", the rules with the most
+	// requests.
 	Rule string `json:"rule"`
 	// Rate looks for the rate of a bucket, in the place of its capacity.
 	Rate bool `json:"rate"`

@@ -133,7 +133,8 @@ func (s *scanner) viaOf(q *request, m member, name string) error {
 	})
 }
 
-// manage reads a body about a key or a request that is described, of whoever may manage, and has do answer it.
+// manage reads a body about a key or a request that is described, of whoever may manage, and has do
+// answer it.
 func (s *service) manage(
 	w http.ResponseWriter,
 	r *http.Request,

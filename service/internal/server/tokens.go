@@ -122,8 +122,7 @@ func (a *authority) mayManageBy(token string, loopback bool) error {
 	}
 }
 
-// mayManage reports why the request may not reset, settle or speak for others, nil
-// when it may.
+// mayManage reports why the request may not reset, settle or speak for others, nil when it may.
 func (a *authority) mayManage(r *http.Request) error {
 	switch {
 	case len(a.tokens) > 0:

@@ -14,7 +14,8 @@ type Event struct {
 	// Time is when it came. Events are in order of time; one that is earlier than the one before counts as of the same
 	// time.
 	Time stint.Instant
-	// Whole says that Time is known to the second only. [Order] spreads such events within their second.
+	// Whole says that Time is known to the second only. [Order] spreads such events within their
+	// second.
 	Whole bool
 	// Status is how the log says it was answered, 0 if it does not.
 	Status int
@@ -71,9 +72,10 @@ type Config struct {
 	// it the clients of every other hash are left out, again and again, and the report says so. Default: 0, which is
 	// 10,000,000.
 	MaxClients int
-	// MaxMemory bounds, in bytes, what the tables of all candidates take. Past it, clients are left out as past
-	// MaxClients, and peaks are those of a part of a limit's span; what does not fit even then is an error that wraps
-	// stint.ErrInvalid. What logs of single clients and waiting requests take is not counted. Default: 0, no bound.
+	// MaxMemory bounds, in bytes, what the tables of all candidates take. Past it, clients are left
+	// out as past MaxClients, and peaks are those of a part of a limit's span; what does not fit even
+	// then is an error that wraps stint.ErrInvalid. What logs of single clients and waiting requests
+	// take is not counted. Default: 0, no bound.
 	MaxMemory int64
 	// Proceed, if not nil, is asked for each block of some events, and by Finish. Its error ends the simulation. Default:
 	// nil.
@@ -86,8 +88,9 @@ type Config struct {
 	NoHolds bool
 	// By is an attribute, by whose values requests are counted, too. Default: "", none.
 	By string
-	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, except those
-	// that wait, which come later. The verdict must not be kept. An error ends the simulation.
+	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of
+	// events, except those that wait, which come later. The verdict must not be kept. An error ends
+	// the simulation.
 	Decided func(*Verdict) error
 }
 
@@ -111,7 +114,8 @@ type Verdict struct {
 	Key string
 	// Permits is what the request takes of the deciding limit.
 	Permits int64
-	// Decision is that of the rules' limits. Its Index counts the limits of all rules that decided, in order.
+	// Decision is that of the rules' limits. Its Index counts the limits of all rules that decided, in
+	// order.
 	Decision stint.Decision
 	// Waited is how long rules held the request.
 	Waited time.Duration

@@ -21,7 +21,8 @@ import (
 // errNoEvent says that a line is none, and not malformed.
 var errNoEvent = errors.New("no event")
 
-// combined is the log format of nginx and Apache of that name, and the common one, without its last two fields.
+// combined is the log format of nginx and Apache of that name, and the common one, without its last
+// two fields.
 type combined struct {
 	reader *Reader
 	full   bool // whether a line had the last two fields: one without is cut
@@ -389,7 +390,8 @@ func (ev *Event) held() *Hold {
 	return ev.Hold
 }
 
-// A jsonLine is what lines of Caddy and Envoy, and our own, have: the first of several names that is there counts.
+// A jsonLine is what lines of Caddy and Envoy, and our own, have: the first of several names that
+// is there counts.
 type jsonLine struct {
 	// Caddy's.
 	TS       any `json:"ts"`

@@ -12,7 +12,8 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A holding is what an admitted request holds until it ends. Nothing of it expires, as its client renews.
+// A holding is what an admitted request holds until it ends. Nothing of it expires, as its client
+// renews.
 type holding struct {
 	since stint.Instant
 	parts []part // of the limits
@@ -34,7 +35,8 @@ func (h *holding) bytes() int64 {
 	return int64(unsafe.Sizeof(*h)) + 2*int64(unsafe.Sizeof(wake{})) + int64(len(h.parts))*int64(unsafe.Sizeof(part{}))
 }
 
-// requireHold refuses a request that does not hold, for which a rule with a concurrency limit holds.
+// requireHold refuses a request that does not hold, for which a rule with a concurrency limit
+// holds.
 func (c *candidate) requireHold(ev *Event, rule *rules.Rule) {
 	if ev.Hold == nil && c.store.fault == nil {
 		c.store.fault = stint.Invalid(

@@ -15,7 +15,8 @@ type memory struct {
 
 const (
 	limitBytes = 512 // of a limit, with its states and its window, beside its clients
-	// leastSample is how many clients a sample has before half of them are left out for want of memory.
+	// leastSample is how many clients a sample has before half of them are left out for want of
+	// memory.
 	leastSample = 1 << 10
 )
 

@@ -20,7 +20,8 @@ type Order struct {
 	flushed stint.Instant // what is earlier comes too late to be put in order
 }
 
-// maxHeld bounds the events that are held. When there are so many, all are handed on, and a second is spread in parts.
+// maxHeld bounds the events that are held. When there are so many, all are handed on, and a second
+// is spread in parts.
 const maxHeld = 1 << 20
 
 const second = stint.Instant(time.Second / time.Microsecond)

@@ -88,7 +88,8 @@ func (p *parts) add(number int, at stint.Instant, admitted, shadow bool) {
 
 func (p *partCounts) requests() int64 { return p.admitted + p.denied }
 
-// report has the parts with the most requests, in the order in which their values came, and what is left.
+// report has the parts with the most requests, in the order in which their values came, and what is
+// left.
 func (p *parts) report(total *timeline) (made []PartReport) {
 	if p == nil {
 		return nil

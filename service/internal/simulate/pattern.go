@@ -24,7 +24,8 @@ type Pattern struct {
 	// Rate is how many requests there are per second on average; of boundary-burst in a burst; of spike and retry-storm in
 	// calm.
 	Rate float64
-	// Clients is how many clients there are, the heaviest first by Zipf's law with exponent 1.1. 1 to [MaxPatternClients].
+	// Clients is how many clients there are, the heaviest first by Zipf's law with exponent 1.1. 1 to
+	// [MaxPatternClients].
 	Clients int
 	// Length is how long it lasts.
 	Length time.Duration

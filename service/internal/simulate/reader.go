@@ -37,12 +37,14 @@ type ReaderOptions struct {
 	// Headers says that rules ask for header fields, of which logs have User-Agent and Referer. Default: false, which is
 	// faster.
 	Headers bool
-	// MaxBytes bounds each input, unpacked; a longer one is an error that wraps stint.ErrInvalid. Default: 0, no bound.
+	// MaxBytes bounds each input, unpacked; a longer one is an error that wraps stint.ErrInvalid.
+	// Default: 0, no bound.
 	MaxBytes int64
 	// Proceed, if not nil, is asked for each block of an input, of up to 1 MiB, unpacked. Its error ends the reading.
 	// Default: nil.
 	Proceed func() error
-	// IPv6Prefix is by how many bits of their address IPv6 clients are counted. Default: 0, which is 64.
+	// IPv6Prefix is by how many bits of their address IPv6 clients are counted. Default: 0, which is
+	// 64.
 	IPv6Prefix int
 }
 
@@ -79,8 +81,9 @@ func NewReader(options ReaderOptions) (*Reader, error) {
 // Input tells what was read so far.
 func (r *Reader) Input() Input { return r.input }
 
-// Read reads one file to its end, which may be compressed by gzip or zstd, and hands its requests on. Files that are
-// read one after another are of one format. An error is the input's own, or that of add; no line causes one.
+// Read reads one file to its end, which may be compressed by gzip or zstd, and hands its requests
+// on. Files that are read one after another are of one format. An error is the input's own, or that
+// of add; no line causes one.
 func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 	in, done, err := decompress(in)
 	if err != nil {
@@ -155,7 +158,8 @@ func (b *bounded) Read(text []byte) (int, error) {
 	return n, err
 }
 
-// maxWindow bounds the memory that zstd may ask for: what its tools write by default has up to 8 MiB.
+// maxWindow bounds the memory that zstd may ask for: what its tools write by default has up to 8
+// MiB.
 const maxWindow = 128 << 20
 
 // decompress looks at how the input begins.
@@ -250,7 +254,8 @@ func (r *Reader) use(format string) error {
 	return nil
 }
 
-// address is the key of a client's address as logs write it, with or without a port; another text is itself.
+// address is the key of a client's address as logs write it, with or without a port; another text
+// is itself.
 func (r *Reader) address(text string) string {
 	addr, err := netip.ParseAddr(text)
 	switch {

@@ -27,10 +27,12 @@ type Recorder struct {
 	known atomic.Int64
 }
 
-// RecorderOptions say how a [Recorder] records. The zero value is for a store that several processes share.
+// RecorderOptions say how a [Recorder] records. The zero value is for a store that several
+// processes share.
 type RecorderOptions struct {
-	// Memory says that the store is in this process, where it was empty at the begin. Decisions are made one after another
-	// then, so that the record has them in order, as otherwise nobody could tell.
+	// Memory says that the store is in this process, where it was empty at the begin. Decisions are
+	// made one after another then, so that the record has them in order, as otherwise nobody could
+	// tell.
 	Memory bool
 	// PlainKeys keeps keys as they are. Default: false, their SHA-256 stands for them.
 	PlainKeys bool

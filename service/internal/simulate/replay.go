@@ -19,19 +19,22 @@ import (
 type Comparison struct {
 	// Decisions are those that the record has, without peeks.
 	Decisions int64 `json:"decisions"`
-	// Answered were made without the store, by a denial cache; they change nothing and are not compared.
+	// Answered were made without the store, by a denial cache; they change nothing and are not
+	// compared.
 	Answered int64 `json:"answered"`
 	// Different decisions are other ones in the replay; FirstDifference words the first.
 	Different       int64  `json:"different"`
 	FirstDifference string `json:"firstDifference,omitempty"`
-	// Unfit says why nobody can claim that the record replays, "" if that can be claimed: lines are missing, for example.
+	// Unfit says why nobody can claim that the record replays, "" if that can be claimed: lines are
+	// missing, for example.
 	Unfit string `json:"unfit,omitempty"`
 }
 
-// Replay decides what a record has once more, from an empty store, and compares. Each record is of one process, its
-// files from the oldest to the newest. A record of a store in the process is compared line by line. Of several, or of a
-// store that is shared, decisions are put in the order of the store's time; those of one instant have no order that is
-// known, and are taken as what remained tells.
+// Replay decides what a record has once more, from an empty store, and compares. Each record is of
+// one process, its files from the oldest to the newest. A record of a store in the process is
+// compared line by line. Of several, or of a store that is shared, decisions are put in the order
+// of the store's time; those of one instant have no order that is known, and are taken as what
+// remained tells.
 func Replay(records ...io.Reader) (*Comparison, error) {
 	r := &replay{store: newStore(MaxClients, new(memory)), made: map[string]*stint.Policy{}}
 	for i, in := range records {
@@ -75,8 +78,9 @@ type recordedOp struct {
 	number int64
 }
 
-// byInstant orders operations by time. Of those of one client at one instant more remains of earlier ones, and a denial
-// comes behind the admission that left what it found; where denials count, each has to wait longer than the one before.
+// byInstant orders operations by time. Of those of one client at one instant more remains of
+// earlier ones, and a denial comes behind the admission that left what it found; where denials
+// count, each has to wait longer than the one before.
 func byInstant(a, b recordedOp) int {
 	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(clientOf(a), clientOf(b))); order != 0 ||
 		!a.takes() || !b.takes() {

@@ -12,7 +12,8 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A Report is what candidates made of the events. Durations are in microseconds, times too, since the Unix epoch.
+// A Report is what candidates made of the events. Durations are in microseconds, times too, since
+// the Unix epoch.
 type Report struct {
 	// Events is how many there were, from First to Last.
 	Events int64         `json:"events"`
@@ -73,7 +74,8 @@ type RuleReport struct {
 	// Clients asked, and ClientsDenied of them were denied at least once.
 	Clients       int64 `json:"clients,omitempty"`
 	ClientsDenied int64 `json:"clientsDenied,omitempty"`
-	// Sample is 1 if all clients were simulated, else 1 client of so many was; Unsampled are the requests of others.
+	// Sample is 1 if all clients were simulated, else 1 client of so many was; Unsampled are the
+	// requests of others.
 	Sample    int64 `json:"sample,omitempty"`
 	Unsampled int64 `json:"unsampled,omitempty"`
 	// Refused is why the service refuses requests of the rule that hold, "" if it does not.
@@ -117,7 +119,8 @@ type LimitReport struct {
 	Peak       int64         `json:"peak"`
 	PeakAt     stint.Instant `json:"peakAt"`
 	ClientPeak int64         `json:"clientPeak"`
-	// AtLeast says that there were too many admissions in the span to keep, so that peaks may have been higher.
+	// AtLeast says that there were too many admissions in the span to keep, so that peaks may have
+	// been higher.
 	AtLeast bool `json:"atLeast,omitempty"`
 }
 
@@ -135,7 +138,8 @@ type ClientReport struct {
 const (
 	mostDenied = 10
 	heaviest   = 1000
-	// allHeaviest is how many heaviest clients all rules together list, unless each lists fewer than mostDenied.
+	// allHeaviest is how many heaviest clients all rules together list, unless each lists fewer than
+	// mostDenied.
 	allHeaviest = 20_000
 )
 
@@ -287,7 +291,8 @@ func byRequests(a, b ranked) int {
 	return cmp.Or(cmp.Compare(y.admitted+y.denied, x.admitted+x.denied), a.compareKey(b))
 }
 
-// shareEdges are the highest shares of denied requests that Shares count together; all below 1 have the next place.
+// shareEdges are the highest shares of denied requests that Shares count together; all below 1 have
+// the next place.
 var shareEdges = [...]float64{0, 0.01, 0.1, 0.25, 0.5, 0.75, math.Nextafter(1, 0), 1}
 
 // shareOf is the place in Shares of a client.

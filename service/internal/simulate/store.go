@@ -185,7 +185,8 @@ func (s *store) apply(verb stint.Verb, now stint.Instant) (allowed bool) {
 	return allowed
 }
 
-// lookAside says of the limits that were asked, and not charged, what they have left after the others were.
+// lookAside says of the limits that were asked, and not charged, what they have left after the
+// others were.
 func (s *store) lookAside(now stint.Instant) {
 	for i := range s.ops {
 		if op := &s.ops[i]; !s.taken[i] {

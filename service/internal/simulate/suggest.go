@@ -20,8 +20,9 @@ type Goal struct {
 	// Share is which part of the clients is to be untouched: above 0, up to 1. A client is untouched if all of its
 	// requests are admitted, whatever their delay.
 	Share float64
-	// Rate looks for the least rate of a bucket, its permits per period, at the capacity that it has. The rule must have
-	// one limit then. Default: false, the least capacity of a bucket at the rate that it has, the least limit of a window.
+	// Rate looks for the least rate of a bucket, its permits per period, at the capacity that it has.
+	// The rule must have one limit then. Default: false, the least capacity of a bucket at the rate
+	// that it has, the least limit of a window.
 	Rate bool
 	// MaxClients bounds the clients of the rule, up to [MaxClients]; more are an error that wraps stint.ErrInvalid.
 	// Default: 0, which is MaxClients.
@@ -36,7 +37,8 @@ func (g Goal) Suits(rule *rules.Rule) bool {
 	return !rule.Disabled && len(rule.Limits) > 0 && (!g.Rate || len(rule.Limits) == 1 && rule.Limits[0].IsBucket())
 }
 
-// A Suggestion is what suits the clients of a rule. Its fit is on the first three quarters of the time.
+// A Suggestion is what suits the clients of a rule. Its fit is on the first three quarters of the
+// time.
 type Suggestion struct {
 	Rule string `json:"rule"`
 	// Goal is the share that was asked for.
@@ -55,12 +57,14 @@ type Suggestion struct {
 	// limit; -1 where it is 1 already.
 	Untouched      int64   `json:"untouched"`
 	UntouchedBelow []int64 `json:"untouchedBelow"`
-	// Curves say for each limit how many clients other values of it leave untouched, in the order of values, by what the
-	// clients need; for a rate, by the replays that looked for it. What was found is among them.
+	// Curves say for each limit how many clients other values of it leave untouched, in the order of
+	// values, by what the clients need; for a rate, by the replays that looked for it. What was found
+	// is among them.
 	Curves [][]CurvePoint `json:"curves"`
 	// Maximum says that there are too few clients for the share: all of them are to be untouched.
 	Maximum bool `json:"maximum"`
-	// RestClients asked in the last quarter of the time, and RestUntouched of them are untouched by a replay of all of it.
+	// RestClients asked in the last quarter of the time, and RestUntouched of them are untouched by a
+	// replay of all of it.
 	RestClients   int64 `json:"restClients"`
 	RestUntouched int64 `json:"restUntouched"`
 }
@@ -71,10 +75,11 @@ type CurvePoint struct {
 	Untouched int64 `json:"untouched"`
 }
 
-// Suggest finds the least values of a rule's limits under which a share of its clients is untouched, and proves it by a
-// replay. Several limits are reduced in their order, each to the least at which all hold together. The rule is taken by
-// itself, rejects, and does not count clients with overrides. The source is read four times, more often for a rate, or
-// where clients have more instants in a log's window than are kept.
+// Suggest finds the least values of a rule's limits under which a share of its clients is
+// untouched, and proves it by a replay. Several limits are reduced in their order, each to the
+// least at which all hold together. The rule is taken by itself, rejects, and does not count
+// clients with overrides. The source is read four times, more often for a rate, or where clients
+// have more instants in a log's window than are kept.
 //
 // Until a client's first denial its state does not depend on the limit: what it needs is the most that was used at any
 // time under the largest limit.
@@ -284,7 +289,8 @@ func (s *suggestor) coarsen(p *limitOp, at int) {
 	logs.at(p.client).Coarsen()
 }
 
-// untouched is how many clients need no more than values, at most or, of those in brackets, at least.
+// untouched is how many clients need no more than values, at most or, of those in brackets, at
+// least.
 func (s *suggestor) untouched(values []int64, least bool) (n int64) {
 	for client, told := range s.told {
 		suits := told == suited

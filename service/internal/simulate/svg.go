@@ -76,7 +76,8 @@ func (p *svg) legend(end, y int, shadow bool) {
 // A frame is where steps are drawn, in pixels, and how many pixels one of what they count is.
 type frame struct{ x, y, width, height, scale float64 }
 
-// axis draws a scale of at most so many parts from 0 to at least most, with lines, and returns the frame with it.
+// axis draws a scale of at most so many parts from 0 to at least most, with lines, and returns the
+// frame with it.
 func (p *svg) axis(f frame, most float64, parts float64) frame {
 	step := math.Pow(10, math.Floor(math.Log10(max(most, 1))))
 	for _, times := range []float64{0.2, 0.5, 1, 2, 5} {
@@ -98,7 +99,8 @@ func (p *svg) axis(f frame, most float64, parts float64) frame {
 // px writes pixels, with a tenth.
 func px(at float64) string { return strconv.FormatFloat(math.Round(at*10)/10, 'f', -1, 64) }
 
-// steps draws what was admitted over time, in shadow or not, and what was denied on top: together what was offered.
+// steps draws what was admitted over time, in shadow or not, and what was denied on top: together
+// what was offered.
 func (p *svg) steps(f frame, steps []Step) {
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Denied > 0 }) {
 		p.area("denied", f, steps, func(s Step) int64 { return s.Admitted + s.Denied })
@@ -164,7 +166,8 @@ func busiest(steps []Step) (most int64) {
 	return most
 }
 
-// SVG draws the plots of all candidates, one below the other; by the parts of the requests beside each other.
+// SVG draws the plots of all candidates, one below the other; by the parts of the requests beside
+// each other.
 func (r *Report) SVG() string {
 	if r.By != "" {
 		return r.partsSVG()

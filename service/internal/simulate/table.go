@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// pages are values of clients by number. They grow by pages, so that nothing is copied and little is kept in reserve.
+// pages are values of clients by number. They grow by pages, so that nothing is copied and little
+// is kept in reserve.
 type pages[T any] struct {
 	list []*[page]T
 	used int32
@@ -41,8 +42,9 @@ func (p *pages[T]) keep(clients []int32) {
 	}
 }
 
-// A key is a client's, ready to be looked up: up to 15 bytes as they are, with their number as the last; of longer ones
-// where they are among a table's texts, with part of the hash and 255 as the last.
+// A key is a client's, ready to be looked up: up to 15 bytes as they are, with their number as the
+// last; of longer ones where they are among a table's texts, with part of the hash and 255 as the
+// last.
 type key struct {
 	first, last uint64
 	hash        uint64
@@ -106,8 +108,9 @@ func (k *texts) get(key uint64) []byte {
 	return k.pieces[at/piece][at%piece : at%piece+n]
 }
 
-// A client is what a table knows of one, beside its states: 40 bytes and its key. With its place in the index, 11 bytes
-// at most, and 8 in each limit's window it takes less than 64 beside its states and its key.
+// A client is what a table knows of one, beside its states: 40 bytes and its key. With its place in
+// the index, 11 bytes at most, and 8 in each limit's window it takes less than 64 beside its states
+// and its key.
 type client struct {
 	first, last      uint64 // of its key; first of a long one is where its text is
 	admitted, denied int64
@@ -175,7 +178,8 @@ func entry(h uint64, n int32) uint32 { return uint32(h>>32)<<numberBits | uint32
 
 func numberOf(entry uint32) int32 { return int32(entry&(1<<numberBits-1)) - 1 }
 
-// sampled reports whether the client of a hash is in the sample, by the bits that the index uses last.
+// sampled reports whether the client of a hash is in the sample, by the bits that the index uses
+// last.
 func (t *table) sampled(h uint64) bool { return h>>(64-t.level) == 0 }
 
 // find is the number of a client, made if it is new; -1 if it is outside the sample.
@@ -253,8 +257,9 @@ func (t *table) is(c *client, k *key) bool {
 	return c.last == k.last && (c.first == k.first || k.last >= longMark && string(t.texts.get(c.first)) == k.text)
 }
 
-// guess is the client whose place in the index a hash points to, -1 if there is none: mostly it is the one that find
-// will find. The processor loads the index for many guesses at once, and for find one after another.
+// guess is the client whose place in the index a hash points to, -1 if there is none: mostly it is
+// the one that find will find. The processor loads the index for many guesses at once, and for find
+// one after another.
 func (t *table) guess(hash uint64) int32 { return numberOf(t.index[hash&uint64(len(t.index)-1)]) }
 
 // prefetch loads what a guessed client has. It changes nothing, and what it returns says nothing.
@@ -382,7 +387,8 @@ type admission struct {
 	permits uint32
 }
 
-// windowCounts are what a client was admitted in a window: of every algorithm twice its limit at most, which fits.
+// windowCounts are what a client was admitted in a window: of every algorithm twice its limit at
+// most, which fits.
 type windowCounts struct{ now, peak uint32 }
 
 // leastQueue is the room that a window has at first.

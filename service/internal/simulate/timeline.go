@@ -7,8 +7,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A timeline counts over time, in steps that grow with the time that they cover. Steps begin at multiples of their
-// width, of those of a day and more since the Unix epoch. The zero value is empty.
+// A timeline counts over time, in steps that grow with the time that they cover. Steps begin at
+// multiples of their width, of those of a day and more since the Unix epoch. The zero value is
+// empty.
 type timeline struct {
 	width int // of widths
 	first stint.Instant

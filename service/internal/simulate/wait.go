@@ -19,7 +19,8 @@ type waitQueues struct {
 	wakes   upcoming[wake]
 }
 
-// defaultWaiters is how many requests of a client wait at once unless its rule says otherwise, as in package enforce.
+// defaultWaiters is how many requests of a client wait at once unless its rule says otherwise, as
+// in package enforce.
 const defaultWaiters = 100
 
 // A queueID names a queue: a rule, the client that it counts, and the class.

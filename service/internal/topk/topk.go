@@ -64,9 +64,10 @@ func New[K comparable](k int) *Sketch[K] {
 	}
 }
 
-// Add counts a key with a weight. It returns the index of the key's counter, 0 to k-1, so that a caller can keep
-// something beside each counter, and whether the key has just got it, from another key or none. A weight below 1 is
-// ignored: the index is -1. It does not allocate once all counters are in use.
+// Add counts a key with a weight. It returns the index of the key's counter, 0 to k-1, so that a
+// caller can keep something beside each counter, and whether the key has just got it, from another
+// key or none. A weight below 1 is ignored: the index is -1. It does not allocate once all counters
+// are in use.
 func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
 	if weight < 1 {
 		return -1, false
@@ -170,8 +171,9 @@ func (s *Sketch[K]) item(index int) Item[K] {
 // Total is the weight of the whole stream.
 func (s *Sketch[K]) Total() int64 { return s.total }
 
-// Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first: by what they weigh
-// at least, Count - Error. A flood of keys that come once each drives up all counts alike, but not that.
+// Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first:
+// by what they weigh at least, Count - Error. A flood of keys that come once each drives up all
+// counts alike, but not that.
 func (s *Sketch[K]) Top(n int) []Item[K] {
 	items := make([]Item[K], len(s.counters))
 	for i := range s.counters {

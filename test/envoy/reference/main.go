@@ -1,8 +1,9 @@
 // Command reference is Envoy's reference rate limit service, github.com/envoyproxy/ratelimit, for tests:
 // the server that `stint ratelimit` is compared with.
 //
-// It takes what that one takes, environment variables alone, and ends when its input does, so that it does not outlive
-// the process that started it. It is a module of its own so that users of stint do not download it.
+// It takes what that one takes, environment variables alone, and ends when its input does, so that
+// it does not outlive the process that started it. It is a module of its own so that users of stint
+// do not download it.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Bill prints the bill of materials of a program, in CycloneDX: the Go modules that it was built of, which it says
-// itself, and the packages of npm that its dashboard is made of, by their lock file.
+// Bill prints the bill of materials of a program, in CycloneDX: the Go modules that it was built
+// of, which it says itself, and the packages of npm that its dashboard is made of, by their lock
+// file.
 //
 //	bill PROGRAM package-lock.json VERSION
 package main

@@ -63,7 +63,8 @@ func textOf(doc bson.Raw, name string) string {
 	return text
 }
 
-// chunkPrefix is the start of the _id of all chunks of a revision's number. Chunks are ordered by that number.
+// chunkPrefix is the start of the _id of all chunks of a revision's number. Chunks are ordered by
+// that number.
 func chunkPrefix(number int64) string { return fmt.Sprintf("%019d/", number) }
 
 // chunkID is the _id of a chunk: number, attempt and place, so that two processes that try the same
@@ -277,7 +278,8 @@ func toValue(at document.Position, doc bson.Raw) document.Value {
 	return v
 }
 
-// valueOf converts one value of a document. Types that rules can't have get a kind that no reader accepts.
+// valueOf converts one value of a document. Types that rules can't have get a kind that no reader
+// accepts.
 func valueOf(at document.Position, raw bson.RawValue) document.Value {
 	v := document.Value{At: at}
 	switch raw.Type {

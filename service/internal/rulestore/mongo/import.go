@@ -258,7 +258,8 @@ func (i *importer) limits(rule *rules.Rule, from *fluxRule) error {
 	return prefix.Join(faults...)
 }
 
-// limitName is a band's label if it is a valid name of a limit. Of several limits each needs a name.
+// limitName is a band's label if it is a valid name of a limit. Of several limits each needs a
+// name.
 func (i *importer) limitName(id string, band fluxBand, several bool) string {
 	name := strings.TrimSpace(band.Label)
 	if len(name) > stint.MaxNameBytes || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {

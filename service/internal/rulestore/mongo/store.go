@@ -46,9 +46,10 @@ type Store struct {
 
 var _ rulestore.Store = (*Store)(nil)
 
-// New makes a store in the database that a URL names, stint if it names none, and in the
-// collection rate_limit_revisions or the one of the option collection. The other options are the driver's.
-// It does not connect, so the server may be unreachable. The error wraps stint.ErrInvalid, and does not show the URL.
+// New makes a store in the database that a URL names, stint if it names none, and in the collection
+// rate_limit_revisions or the one of the option collection. The other options are the driver's. It
+// does not connect, so the server may be unreachable. The error wraps stint.ErrInvalid, and does
+// not show the URL.
 func New(url string) (*Store, error) {
 	p, err := parse(url, defaultCollection)
 	if err != nil {
@@ -69,7 +70,8 @@ func byID(id any) bson.D { return bson.D{{Key: "_id", Value: id}} }
 // anyHead matches every head. Heads are ordered by their numbers.
 var anyHead = byID(bson.D{{Key: "$gt", Value: 0}})
 
-// newest is the newest head with the named fields, or with all if none is named; nil if there is no head.
+// newest is the newest head with the named fields, or with all if none is named; nil if there is no
+// head.
 func (s *Store) newest(ctx context.Context, db *mongo.Database, fields ...string) (bson.Raw, error) {
 	o := options.FindOne().SetSort(byID(-1))
 	if len(fields) > 0 {
@@ -247,8 +249,9 @@ func (s *Store) list(ctx context.Context, db *mongo.Database, most int64) (heads
 	return heads, cursor.All(ctx, &heads)
 }
 
-// kept lists the revisions that are kept, the newest first: the newest 1,000, as far as they fit into 64 MiB.
-// It depends only on the heads, so that all processes agree, whatever was removed already.
+// kept lists the revisions that are kept, the newest first: the newest 1,000, as far as they fit
+// into 64 MiB. It depends only on the heads, so that all processes agree, whatever was removed
+// already.
 func kept(heads []bson.Raw) (list []rulestore.Info) {
 	size := int64(0)
 	for _, head := range heads[:min(len(heads), rulestore.KeptRevisions)] {

@@ -5,7 +5,8 @@
 //	s, err := redis.New(conn, redis.Options{})
 //
 // All revisions are fields of one hash, so that they are lost together or not at all. One script
-// compares the newest one, writes the next and publishes that it did. docs/internals/layout.md describes the fields.
+// compares the newest one, writes the next and publishes that it did. docs/internals/layout.md
+// describes the fields.
 package redis
 
 import (
@@ -246,7 +247,8 @@ var (
 		"NOAUTH ", "WRONGPASS ", "NOPERM ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ", "BUSY ", "MOVED ",
 		"ASK ", "TRYAGAIN ",
 	}
-	// unwritten are replies to the first write of put.lua too, the only one that can fail. Redis 6 adds its own prefix.
+	// unwritten are replies to the first write of put.lua too, the only one that can fail. Redis 6
+	// adds its own prefix.
 	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't "}
 )
 

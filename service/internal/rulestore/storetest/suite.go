@@ -397,7 +397,8 @@ func (p *place) put(next rulestore.Revision) {
 	p.revisions, p.at = append(p.revisions, next), next.At
 }
 
-// check compares the newest revision, and those before it up to n of all, with what both stores have.
+// check compares the newest revision, and those before it up to n of all, with what both stores
+// have.
 func (p *place) check(n int) {
 	p.Helper()
 	for i, s := range p.stores {

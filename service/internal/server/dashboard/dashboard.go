@@ -21,7 +21,8 @@ import (
 //go:embed all:dist
 var embedded embed.FS
 
-// policy lets a page load nothing but what is embedded, talk to nobody but this service, and be framed by nobody.
+// policy lets a page load nothing but what is embedded, talk to nobody but this service, and be
+// framed by nobody.
 const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; font-src 'self'; " +
 	"img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

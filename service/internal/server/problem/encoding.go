@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// AcceptsGzip reports whether an answer to the request may be compressed by gzip: if Accept-Encoding names it, or all
-// codings by a star, with a weight above 0 (RFC 9110, section 12.5.3). Its own weight counts before the star's.
+// AcceptsGzip reports whether an answer to the request may be compressed by gzip: if
+// Accept-Encoding names it, or all codings by a star, with a weight above 0 (RFC 9110, section
+// 12.5.3). Its own weight counts before the star's.
 func AcceptsGzip(r *http.Request) bool {
 	named, star := -1.0, -1.0
 	for _, list := range r.Header["Accept-Encoding"] {

@@ -8,8 +8,9 @@ import (
 // A Handler answers a request of a caller, unless it returns an error, which has a status by [Of].
 type Handler[C any] func(w http.ResponseWriter, r *http.Request, caller C) error
 
-// A Mux finds the handler of a request, by the patterns of [http.ServeMux], and hands it the caller. What no handler is
-// for is an error, too. The zero value has no handlers. It is safe for concurrent use once all are there.
+// A Mux finds the handler of a request, by the patterns of [http.ServeMux], and hands it the
+// caller. What no handler is for is an error, too. The zero value has no handlers. It is safe for
+// concurrent use once all are there.
 type Mux[C any] struct{ patterns http.ServeMux }
 
 // Handle has a handler answer what matches a pattern.
@@ -37,7 +38,8 @@ func (m *Mux[C]) Serve(w http.ResponseWriter, r *http.Request, caller C) error {
 	return c.err
 }
 
-// Check is the error of a request that no handler is for: 404, or 405 with the methods that there are.
+// Check is the error of a request that no handler is for: 404, or 405 with the methods that there
+// are.
 func (m *Mux[C]) Check(r *http.Request) error {
 	if m.has(r) {
 		return nil

@@ -80,7 +80,8 @@ func TooLarge(most int64) *Error {
 	return New(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes; allowed: up to %d bytes", most, most)
 }
 
-// Short is a text of a request as a detail or a line of the log repeats it: 128 bytes of it at most.
+// Short is a text of a request as a detail or a line of the log repeats it: 128 bytes of it at
+// most.
 func Short(text string) string {
 	const most = 128
 	return clip.To(most, text)
@@ -165,7 +166,8 @@ func AnswerJSON(w http.ResponseWriter, r *http.Request, status int, text []byte)
 // A Query is the parameters of a request's query.
 type Query struct{ url.Values }
 
-// ParseQuery reads a query, of which only the names may be there, each once. label may be there several times.
+// ParseQuery reads a query, of which only the names may be there, each once. label may be there
+// several times.
 func ParseQuery(text string, names []string) (Query, error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {

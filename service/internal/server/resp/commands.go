@@ -101,7 +101,8 @@ func (c *conn) do(args [][]byte, came []byte) {
 	// This is the protection of Redis itself from cross-protocol requests (POST and Host: as
 	// commands).
 	case cmd == nil && came[0] != '*':
-		// What is no array may be the head of a request of HTTP, which a page in a browser can have sent here.
+		// What is no array may be the head of a request of HTTP, which a page in a browser can have sent
+		// here.
 		c.refuse("ERR", fmt.Sprintf("unknown command '%.32s', in a line that is no array; the connection is closed", args[0]))
 		c.ending = true
 	case cmd == nil:
@@ -394,7 +395,8 @@ func (c *conn) auth(args [][]byte) {
 // to connect anew, which the limits of connections slow down.
 const maxGuesses = 8
 
-// authenticate takes a token. Where none is needed, any user is let in with any, as the default user of Redis is.
+// authenticate takes a token. Where none is needed, any user is let in with any, as the default
+// user of Redis is.
 func (c *conn) authenticate(token []byte) bool {
 	if !c.server.config.Tokens {
 		return true

@@ -42,7 +42,8 @@ type outbox struct {
 // piece is how much of an outbox is written at once. Each has http.write_timeout.
 const piece = 64 << 10
 
-// send sends the answers, or what the kernel does not take by and by. It reports false if the client is gone.
+// send sends the answers, or what the kernel does not take by and by. It reports false if the
+// client is gone.
 func (c *conn) send() bool {
 	rest := c.out
 	if len(rest) == 0 {
@@ -67,7 +68,8 @@ func (b *outbox) empty() bool {
 	return !b.writing
 }
 
-// post has answers written by and by. When too much is not taken yet, of all clients together, it waits for this one.
+// post has answers written by and by. When too much is not taken yet, of all clients together, it
+// waits for this one.
 func (c *conn) post(text []byte) bool {
 	b := &c.box
 	if !c.server.budget.take(len(text)) {

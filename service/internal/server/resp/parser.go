@@ -77,7 +77,8 @@ func parseArray(text []byte, args [][]byte, most int) (_ [][]byte, length int, e
 // maxHeader bounds the text of a number.
 const maxHeader = 20
 
-// header reads a number behind a type at a place. It returns what is behind its line: 0 when more of it has to come.
+// header reads a number behind a type at a place. It returns what is behind its line: 0 when more
+// of it has to come.
 func header(text []byte, at int, kind byte) (n int64, next int, err error) {
 	if at >= len(text) {
 		return 0, 0, nil

@@ -96,8 +96,9 @@ func (c *conn) evaluate(args [][]byte) {
 	c.listOf("missing", answer.Missing)
 }
 
-// holds remembers of the holds that were reserved here what their ends have to say, in two generations, so that
-// STINT.COMMIT needs the id alone. An end by another process, or after a restart, says it all.
+// holds remembers of the holds that were reserved here what their ends have to say, in two
+// generations, so that STINT.COMMIT needs the id alone. An end by another process, or after a
+// restart, says it all.
 type holds struct {
 	mu        sync.Mutex
 	cur, prev map[string]held

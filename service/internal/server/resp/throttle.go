@@ -259,7 +259,8 @@ func (c *conn) remove(args [][]byte) {
 	c.countKeys(args[1:], true)
 }
 
-// exists is EXISTS: it says how many of the keys have states, those with all their permits have none.
+// exists is EXISTS: it says how many of the keys have states, those with all their permits have
+// none.
 func (c *conn) exists(args [][]byte) {
 	c.countKeys(args[1:], false)
 }
@@ -287,7 +288,8 @@ func (c *conn) countKeys(keys [][]byte, remove bool) {
 	c.integer(n)
 }
 
-// ask has the store carry out operations of keys that the command names. If it can't, it answers the client.
+// ask has the store carry out operations of keys that the command names. If it can't, it answers
+// the client.
 func (c *conn) ask(ops []stint.Op) (results []stint.Result, ok bool) {
 	for i := range ops {
 		if err := c.server.config.CheckKey(ops[i].Key); err != nil {
@@ -312,7 +314,8 @@ func (c *conn) ask(ops []stint.Op) (results []stint.Result, ok bool) {
 	return results, true
 }
 
-// ttl is TTL and PTTL: how long until a key has all its permits, by what it was taken of with last; -2 if it has.
+// ttl is TTL and PTTL: how long until a key has all its permits, by what it was taken of with last;
+// -2 if it has.
 func (c *conn) ttl(args [][]byte) {
 	key := string(args[1])
 	by := c.server.throttles.seenBy(key, c.server.config.Take != nil)

@@ -65,7 +65,8 @@ func (d *decision) answer() *pb.RateLimitResponse {
 	return response
 }
 
-// until is how long a client has to wait: of what is denied for its turn, else until the limit is as before.
+// until is how long a client has to wait: of what is denied for its turn, else until the limit is
+// as before.
 func (k *check) until() time.Duration {
 	if k.over && k.limit.window == nil && k.wait != stint.Never {
 		return k.wait
@@ -76,7 +77,8 @@ func (k *check) until() time.Duration {
 // seconds are whole seconds, rounded up, so that nobody comes back too early.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// headers tell of the limit that is exceeded, the last of several, or else of the one with the least remaining.
+// headers tell of the limit that is exceeded, the last of several, or else of the one with the
+// least remaining.
 func (d *decision) headers() []*core.HeaderValue {
 	var least *check
 	over := false
@@ -110,7 +112,8 @@ func (d *decision) headers() []*core.HeaderValue {
 	return fields
 }
 
-// metadata is the request, as the reference service hands it to Envoy, with the metadata of limits that were asked.
+// metadata is the request, as the reference service hands it to Envoy, with the metadata of limits
+// that were asked.
 func (d *decision) metadata() *structpb.Struct {
 	text, number := structpb.NewStringValue, structpb.NewNumberValue
 	r := d.request

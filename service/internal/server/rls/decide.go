@@ -53,7 +53,8 @@ func (k *check) asks() bool {
 // counted reports whether a counter of the reference accounting decides the check.
 func (k *check) counted() bool { return k.limit != nil && k.limit.counter != nil }
 
-// A decision is what deciding one request needs for a moment. One that is used again saves its allocations.
+// A decision is what deciding one request needs for a moment. One that is used again saves its
+// allocations.
 type decision struct {
 	service *Service
 	request *pb.RateLimitRequest

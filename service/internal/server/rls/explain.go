@@ -97,7 +97,8 @@ type ExplainedDescriptor struct {
 	ResetSeconds int64  `json:"resetSeconds"`
 }
 
-// Explain tells what ShouldRateLimit would, and takes nothing. Errors are those of ShouldRateLimit without codes.
+// Explain tells what ShouldRateLimit would, and takes nothing. Errors are those of ShouldRateLimit
+// without codes.
 func (s *Service) Explain(ctx context.Context, r *pb.RateLimitRequest) (x Explanation, err error) {
 	t := s.tree.Load()
 	if err := s.check(r, t); err != nil {

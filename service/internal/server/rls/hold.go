@@ -14,7 +14,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// The entries of descriptors that are about a hold. They lead to no limit: what is left of the descriptor does.
+// The entries of descriptors that are about a hold. They lead to no limit: what is left of the
+// descriptor does.
 const (
 	entryPrefix  = "stint_"
 	reserveEntry = "stint_reserve" // its value is the hold's id: its hits are reserved until the stream ends
@@ -39,7 +40,8 @@ type holdPart struct {
 	reserved bool // by this request, and by all of the checks
 }
 
-// holdEntries takes the entries about a hold out of a descriptor, and returns those that lead to its limit.
+// holdEntries takes the entries about a hold out of a descriptor, and returns those that lead to
+// its limit.
 func (d *decision) holdEntries(
 	i int,
 	given *common.RateLimitDescriptor,
@@ -88,7 +90,8 @@ func (d *decision) holdEntries(
 	return left, nil
 }
 
-// checkHold reports a check that is held and can't be, or has to be held and is not. A look holds nothing.
+// checkHold reports a check that is held and can't be, or has to be held and is not. A look holds
+// nothing.
 func (d *decision) checkHold(i int, k *check) error {
 	concurrent := k.limit != nil && k.limit.Algorithm == stint.AlgorithmConcurrency
 	param := fmt.Sprintf("descriptors[%d]", i)

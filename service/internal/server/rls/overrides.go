@@ -11,7 +11,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
-// maxOverrides is how many limits that requests brought are kept ready for each domain; then all are forgotten.
+// maxOverrides is how many limits that requests brought are kept ready for each domain; then all
+// are forgotten.
 const maxOverrides = 10_000
 
 // kept is what domains of one name have in common. It is safe for concurrent use.
@@ -88,7 +89,8 @@ func (k *kept) override(key override) *limit {
 	return k.overrides[key]
 }
 
-// add keeps a limit ready, unless another request has brought it meanwhile: that one is returned then.
+// add keeps a limit ready, unless another request has brought it meanwhile: that one is returned
+// then.
 func (k *kept) add(key override, l *limit) *limit {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,9 +5,10 @@
 //	...
 //	err = service.Swap(list) // of *domains.Domain
 //
-// A descriptor is decided by the limit that its entries lead to. In the atomic accounting all descriptors of a request
-// are one operation of the store: what is denied consumes nothing anywhere. In the reference accounting each descriptor
-// counts by itself, also when it or another one is denied, as the reference service has it. A limit may name its own.
+// A descriptor is decided by the limit that its entries lead to. In the atomic accounting all
+// descriptors of a request are one operation of the store: what is denied consumes nothing
+// anywhere. In the reference accounting each descriptor counts by itself, also when it or another
+// one is denied, as the reference service has it. A limit may name its own.
 package rls
 
 import (
@@ -40,13 +41,15 @@ const MaxDescriptors = 256
 // The fields but Store, Observe, Enter and Logger are the reference service's settings, with its
 // defaults. A Config is not changed after [New].
 type Config struct {
-	// Store decides. It must not be nil, and must not touch an operation's slices once it has returned.
+	// Store decides. It must not be nil, and must not touch an operation's slices once it has
+	// returned.
 	Store stint.Store
 	// Accounting is that of limits that name none. Default: "", which is atomic.
 	Accounting domains.Accounting
 	// MergeDomains makes one domain of all that have one name. Default: false, that is a fault.
 	MergeDomains bool
-	// Shadow admits every request that would be denied; the statuses of descriptors say what was decided.
+	// Shadow admits every request that would be denied; the statuses of descriptors say what was
+	// decided.
 	Shadow bool
 	// Quota has all limits in quota mode.
 	Quota bool
@@ -57,7 +60,8 @@ type Config struct {
 	Headers Headers
 	// Metadata hands Envoy the request and the metadata of its limits. Default: false.
 	Metadata bool
-	// NearRatio is the part of a limit from which on hits count as near it, 0 to 1. Default: 0, which is 0.8.
+	// NearRatio is the part of a limit from which on hits count as near it, 0 to 1. Default: 0, which
+	// is 0.8.
 	NearRatio float32
 
 	// Observe is told of every request that a limit decided, and of each limit in shadow. Default:
@@ -66,7 +70,8 @@ type Config struct {
 	// Enter waits until the work of a request may begin, and returns what ends it. An error that wraps
 	// stint.ErrOverloaded refuses the request. Default: nil, at once.
 	Enter func(ctx context.Context, cost int64) (leave func(), err error)
-	// Logger is told of requests that are no good, a line in a second, and of configurations. Default: nil, no log.
+	// Logger is told of requests that are no good, a line in a second, and of configurations. Default:
+	// nil, no log.
 	Logger *slog.Logger
 }
 
@@ -117,8 +122,9 @@ func New(config Config) (*Service, error) {
 // Collector is the service's statistics, under the reference service's names.
 func (s *Service) Collector() prometheus.Collector { return s.stats }
 
-// Swap puts domains in force, or reports what is wrong with them, and changes nothing then. A request is decided by one
-// configuration as a whole. What was counted goes on counting under limits with the same unit.
+// Swap puts domains in force, or reports what is wrong with them, and changes nothing then. A
+// request is decided by one configuration as a whole. What was counted goes on counting under
+// limits with the same unit.
 func (s *Service) Swap(list []*domains.Domain) error {
 	s.swapping.Lock()
 	defer s.swapping.Unlock()
@@ -230,7 +236,8 @@ func (s *Service) check(r *pb.RateLimitRequest, t *tree) error {
 	return nil
 }
 
-// Malformed is the error of gRPC for a message that is no request, of which it counts and logs the cause.
+// Malformed is the error of gRPC for a message that is no request, of which it counts and logs the
+// cause.
 func (s *Service) Malformed(cause error) error {
 	return s.failed(fmt.Errorf("%w: %s", stint.ErrInvalid, status.Convert(cause).Message()))
 }

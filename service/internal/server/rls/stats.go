@@ -23,7 +23,8 @@ const maxName = 512
 // other names what is beyond maxSeries or maxName.
 const other = "other"
 
-// counters are the statistics of a limit, in hits, as the reference service has them: a request of 3 hits counts 3.
+// counters are the statistics of a limit, in hits, as the reference service has them: a request of
+// 3 hits counts 3.
 type counters struct {
 	// labels are the domain and the first two keys, as the reference service's statsd mapping has
 	// them.
@@ -32,7 +33,8 @@ type counters struct {
 	totalHits, overLimit, nearLimit, withinLimit, shadowed atomic.Uint64
 }
 
-// statistics are those of a service, under the reference service's names. It is safe for concurrent use.
+// statistics are those of a service, under the reference service's names. It is safe for concurrent
+// use.
 type statistics struct {
 	mu sync.RWMutex
 	// byName and unknown only grow, up to maxSeries and a tenth of it.
@@ -99,7 +101,8 @@ func (s *statistics) of(name []byte) *counters {
 // addresses are IPv4 addresses, whose dots would be taken for those between keys.
 var addresses = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// newCounters makes the counters of a name. Its labels are what the reference service's own mapping makes of it.
+// newCounters makes the counters of a name. Its labels are what the reference service's own mapping
+// makes of it.
 func newCounters(name string) *counters {
 	clean := strings.NewReplacer(":", "_", "|", "_").Replace(strings.ToValidUTF8(name, "_"))
 	clean = addresses.ReplaceAllStringFunc(clean, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })

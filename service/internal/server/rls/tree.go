@@ -59,7 +59,8 @@ type wildcard struct {
 	node  *node
 }
 
-// matches reports whether the parts are in a text in their order, the first at its beginning, the last at its end.
+// matches reports whether the parts are in a text in their order, the first at its beginning, the
+// last at its end.
 func (w *wildcard) matches(text []byte) bool {
 	first, last := w.parts[0], w.parts[len(w.parts)-1]
 	if len(text) < len(first)+len(last) || string(text[:len(first)]) != first ||
@@ -257,8 +258,9 @@ type lookup struct {
 	shared bool // whether any of the values is a pattern
 }
 
-// find finds the limit of a descriptor, nil if there is none: where all entries have led, by the entry's key and value,
-// else by the first wildcard, else by the key alone. What the lookup holds is of this descriptor until the next.
+// find finds the limit of a descriptor, nil if there is none: where all entries have led, by the
+// entry's key and value, else by the first wildcard, else by the key alone. What the lookup holds
+// is of this descriptor until the next.
 func (f *lookup) find(d *domain, entries []*common.RateLimitDescriptor_Entry) *limit {
 	f.values, f.shared = f.values[:0], false
 	f.metric = append(f.metric[:0], d.name...)

@@ -49,7 +49,8 @@ type Config struct {
 	// Policies are those by which the service decides about keys that its callers name, with their names; those of
 	// defaults are called by their algorithms.
 	Policies func() iter.Seq2[string, *stint.Policy]
-	// IPv6Prefix is by how many bits IPv6 clients are counted, as in rules.Options. Default: 0, which is 64.
+	// IPv6Prefix is by how many bits IPv6 clients are counted, as in rules.Options. Default: 0, which
+	// is 64.
 	IPv6Prefix int
 	// Clustered says that the state is on a cluster, which is so while the process runs.
 	Clustered bool
@@ -57,7 +58,8 @@ type Config struct {
 	ReadRequest func(body string) (*rules.Request, error)
 	// MaxBodyBytes bounds a body; documents of rules may have file.MaxBytes instead.
 	MaxBodyBytes int64
-	// ReadBody reads a body of at most so many bytes. release, unless it is nil, is called after the request is answered.
+	// ReadBody reads a body of at most so many bytes. release, unless it is nil, is called after the
+	// request is answered.
 	ReadBody func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
 	// Logger receives an audit record of every change and of every refused attempt, and
 	// internal errors.
@@ -66,8 +68,7 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// An API answers the administrators' requests. It is safe for concurrent use; make it with
-// [New].
+// An API answers the administrators' requests. It is safe for concurrent use; make it with [New].
 type API struct {
 	config  Config
 	metrics *metrics
@@ -293,7 +294,8 @@ func inTime(err error) string {
 	return ""
 }
 
-// stateUnreachable turns the error of a store of state that did not answer into a 503 with this detail.
+// stateUnreachable turns the error of a store of state that did not answer into a 503 with this
+// detail.
 func stateUnreachable(err error, detail string) error {
 	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		return problem.New(http.StatusServiceUnavailable, "%s", detail)

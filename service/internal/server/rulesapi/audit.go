@@ -78,7 +78,8 @@ func hidden(err error) error {
 	}
 }
 
-// audit records a change, or an attempt at one, in the log, without secrets. Details that are empty or 0 are left out.
+// audit records a change, or an attempt at one, in the log, without secrets. Details that are empty
+// or 0 are left out.
 func (a *API) audit(ctx context.Context, who Caller, action, outcome string, details ...slog.Attr) {
 	attributes := []slog.Attr{
 		slog.String("who", who.Name), slog.String("from", who.From), slog.String("action", action),
@@ -100,7 +101,8 @@ func (a *API) audit(ctx context.Context, who Caller, action, outcome string, det
 	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)
 }
 
-// errorAttr is an error in the log, without the secrets of URLs. Long errors are shortened. For nil it is empty.
+// errorAttr is an error in the log, without the secrets of URLs. Long errors are shortened. For nil
+// it is empty.
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}

@@ -124,7 +124,8 @@ func (c *call) document(partial bool) (set *rules.Set, list []rules.Rule, err er
 // hundred times their size of memory, and continues after the client has left.
 const largeBody = 64 << 10
 
-// ruleBytes is how many bytes of a document need as much memory as a rule in force does that is compiled beside it.
+// ruleBytes is how many bytes of a document need as much memory as a rule in force does that is
+// compiled beside it.
 const ruleBytes = 32
 
 // empty answers without a body.
@@ -134,7 +135,8 @@ func (c *call) empty(status int) error {
 	return nil
 }
 
-// show answers with a text and its ETag. If If-None-Match names the ETag, the answer is 304 without a body.
+// show answers with a text and its ETag. If If-None-Match names the ETag, the answer is 304 without
+// a body.
 func (c *call) show(revision int64, tag string, text func() ([]byte, error)) error {
 	header := c.w.Header()
 	header.Set("Etag", tag)
@@ -270,7 +272,8 @@ func conditionsOf(header http.Header) (c conditions, err error) {
 	return c, err
 }
 
-// check returns a 412 if the conditions do not hold for a tag. "" is the tag of something that does not exist.
+// check returns a 412 if the conditions do not hold for a tag. "" is the tag of something that does
+// not exist.
 func (c conditions) check(tag string) error {
 	var detail string
 	switch {

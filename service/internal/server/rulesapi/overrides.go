@@ -39,7 +39,8 @@ func (c *call) listOverrides() error {
 	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return problem.Marshal(list) })
 }
 
-// putOverride makes or replaces the override of a client, and clears the client's state if reset is asked for.
+// putOverride makes or replaces the override of a client, and clears the client's state if reset is
+// asked for.
 func (c *call) putOverride() error {
 	reset, err := c.query.Flag("reset")
 	if err != nil {
@@ -71,7 +72,8 @@ func (c *call) putOverride() error {
 	return c.stored(&rule, created)
 }
 
-// resetOverridden clears what the client has used of the rule. A rule that is not in force yet has no state.
+// resetOverridden clears what the client has used of the rule. A rule that is not in force yet has
+// no state.
 func (c *call) resetOverridden() error {
 	if _, known := c.api.config.Limiter.Set().Rule(c.rule); !known {
 		return nil

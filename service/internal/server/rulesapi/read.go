@@ -68,7 +68,8 @@ func (c *call) list() error {
 	})
 }
 
-// missing is the error of a rule or an override that does not exist, or of an override that can't exist.
+// missing is the error of a rule or an override that does not exist, or of an override that can't
+// exist.
 func (c *call) missing(rule *rules.Rule) error {
 	if c.client == "" || rule.ID == "" {
 		return noRule(c.rule)
@@ -79,7 +80,8 @@ func (c *call) missing(rule *rules.Rule) error {
 	return problem.New(http.StatusNotFound, "rule %q has no override for this client", rule.ID)
 }
 
-// written is the rule or the override that the path names, as JSON. It is nil if there is no such override.
+// written is the rule or the override that the path names, as JSON. It is nil if there is no such
+// override.
 func (c *call) written(rule *rules.Rule) ([]byte, error) {
 	if c.client == "" {
 		return file.JSON(*rule)
@@ -186,7 +188,8 @@ func (c *call) explain() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, Explanation(x))
 }
 
-// explainClient shows what a client has left under each rule that can count it. The client is named as in overrides.
+// explainClient shows what a client has left under each rule that can count it. The client is named
+// as in overrides.
 func (c *call) explainClient() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
 	defer cancel()

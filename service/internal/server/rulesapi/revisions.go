@@ -18,7 +18,8 @@ const (
 	// maxRevisions bounds a page of revisions. Its default length is defaultRevisions.
 	maxRevisions     = 1000
 	defaultRevisions = 50
-	// historyTimeout bounds the search for revisions of a rule. After it the answer has what was found.
+	// historyTimeout bounds the search for revisions of a rule. After it the answer has what was
+	// found.
 	historyTimeout = 2 * time.Second
 )
 
@@ -95,8 +96,9 @@ func revisionOf(info rulestore.Info) adminapi.RuleRevision {
 	}
 }
 
-// changedIn reports whether a revision changed a rule. It is false if the revision before it is not kept. now may hold
-// the revision, so that it is not loaded again. On return it holds the revision before.
+// changedIn reports whether a revision changed a rule. It is false if the revision before it is not
+// kept. now may hold the revision, so that it is not loaded again. On return it holds the revision
+// before.
 func changedIn(
 	ctx context.Context,
 	m *rulestore.Manager,

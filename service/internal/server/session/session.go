@@ -1,8 +1,9 @@
 // Package session keeps the holder of an admin token signed in to the dashboard, by a cookie.
 //
-// The cookie holds which token was shown, until when it counts, a random number that tells it from others, and a MAC by
-// a key that is derived from the token: never the token itself. Every process that has the token configured can check
-// the cookie. So it is valid at all processes that share the tokens, and a token that is removed ends its sessions.
+// The cookie holds which token was shown, until when it counts, a random number that tells it from
+// others, and a MAC by a key that is derived from the token: never the token itself. Every process
+// that has the token configured can check the cookie. So it is valid at all processes that share
+// the tokens, and a token that is removed ends its sessions.
 package session
 
 import (
@@ -33,7 +34,8 @@ const (
 // A Secret is the SHA-256 of a token.
 type Secret [sha256.Size]byte
 
-// derive is a key of the token for one purpose, by the expansion of HKDF (RFC 5869, section 2.3) to one block.
+// derive is a key of the token for one purpose, by the expansion of HKDF (RFC 5869, section 2.3) to
+// one block.
 func (s Secret) derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, s[:])
 	mac.Write([]byte("stint session " + purpose + "\x01"))
@@ -100,8 +102,9 @@ func Of(r *http.Request, secrets []Secret, now time.Time) (found []Session) {
 	return found
 }
 
-// Find returns the index of the secret whose session a request has, and -1 if it has none that counts now and has not
-// ended. Sessions of two tokens are none: one of them was planted, by a neighbour of the host's domain.
+// Find returns the index of the secret whose session a request has, and -1 if it has none that
+// counts now and has not ended. Sessions of two tokens are none: one of them was planted, by a
+// neighbour of the host's domain.
 func Find(r *http.Request, secrets []Secret, now time.Time, ended func(id string) bool) int {
 	found := -1
 	for _, s := range Of(r, secrets, now) {

@@ -1,4 +1,5 @@
-// Take takes a permit for each line of its standard input, from a limiter on the Redis that it is given.
+// Take takes a permit for each line of its standard input, from a limiter on the Redis that it is
+// given.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Package domains reads limits as they are configured for Envoy's rate limit service: domains of nested descriptors, in
-// the files of the reference service, github.com/envoyproxy/ratelimit, with three parameters more.
+// Package domains reads limits as they are configured for Envoy's rate limit service: domains of
+// nested descriptors, in the files of the reference service, github.com/envoyproxy/ratelimit, with
+// three parameters more.
 //
 //	domain: web
 //	descriptors:
@@ -33,7 +34,8 @@ type Domain struct {
 	From string
 }
 
-// A Descriptor is a level of a domain's limits: what it says holds for requests whose entry at this level it matches.
+// A Descriptor is a level of a domain's limits: what it says holds for requests whose entry at this
+// level it matches.
 type Descriptor struct {
 	// Key is the entry's key. It must not be "".
 	Key string
@@ -46,7 +48,8 @@ type Descriptor struct {
 	ShadowMode bool
 	// QuotaMode admits unless all limits in quota mode that a request meets are exceeded.
 	QuotaMode bool
-	// DetailedMetric names statistics by the request's values, ValueToMetric by its value at this level.
+	// DetailedMetric names statistics by the request's values, ValueToMetric by its value at this
+	// level.
 	DetailedMetric, ValueToMetric bool
 	// ShareThreshold gives all values that a wildcard matches one counter.
 	ShareThreshold bool

@@ -274,7 +274,8 @@ func (p *parser) any(path string, v document.Value) any {
 	return v.Text
 }
 
-// text reads a scalar as it is written, such as 8080, which the reference service takes for a text as well.
+// text reads a scalar as it is written, such as 8080, which the reference service takes for a text
+// as well.
 func (p *parser) text(path string, v document.Value, to *string) {
 	switch v.Kind {
 	case document.KindList, document.KindMapping:

@@ -9,11 +9,14 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 )
 
-// A TLS names the files with which a control plane is asked over TLS, in PEM. The zero value is none.
+// A TLS names the files with which a control plane is asked over TLS, in PEM. The zero value is
+// none.
 type TLS struct {
-	// CAFile holds the authorities that have to have signed the server's certificate. Default: "", the system's.
+	// CAFile holds the authorities that have to have signed the server's certificate. Default: "", the
+	// system's.
 	CAFile string
-	// CertFile and KeyFile are the client's own certificate, read for each handshake. Default: "", none.
+	// CertFile and KeyFile are the client's own certificate, read for each handshake. Default: "",
+	// none.
 	CertFile, KeyFile string
 	// ServerName is what the server's certificate has to name. Default: "", the host of the address.
 	ServerName string

@@ -1,5 +1,6 @@
-// Package xds has domains from a control plane, such as Envoy Gateway: the resources RateLimitConfig of the service
-// ratelimit.service.ratelimit.v3.RateLimitConfigDiscoveryService, as the state of the world.
+// Package xds has domains from a control plane, such as Envoy Gateway: the resources
+// RateLimitConfig of the service ratelimit.service.ratelimit.v3.RateLimitConfigDiscoveryService, as
+// the state of the world.
 //
 //	client, err := xds.New(xds.Config{Server: "envoy-gateway:18001", NodeID: "envoy-ratelimit"})
 //	...
@@ -49,17 +50,21 @@ type Config struct {
 	Headers map[string]string
 	// TLS is what the connection speaks. Default: the zero value, plain gRPC.
 	TLS TLS
-	// MergeDomains lets several resources have descriptors of one domain. Default: false, that is refused.
+	// MergeDomains lets several resources have descriptors of one domain. Default: false, that is
+	// refused.
 	MergeDomains bool
-	// Backoff is how long to wait before a lost connection is made again. Default: 0, which is 10 seconds.
+	// Backoff is how long to wait before a lost connection is made again. Default: 0, which is 10
+	// seconds.
 	Backoff time.Duration
-	// MaxBackoff is how long at most, as each attempt waits twice as long. Default: 0, which is 60 seconds.
+	// MaxBackoff is how long at most, as each attempt waits twice as long. Default: 0, which is 60
+	// seconds.
 	MaxBackoff time.Duration
 	// Jitter is the part of each wait that is random, 0 to 1. Default: 0, none.
 	Jitter float64
 	// MaxMessageBytes bounds an answer. Default: 0, which is 4 MiB, as in gRPC.
 	MaxMessageBytes int
-	// Logger is told when the control plane can't be reached, and when it can be again. Default: nil, no log.
+	// Logger is told when the control plane can't be reached, and when it can be again. Default: nil,
+	// no log.
 	Logger *slog.Logger
 
 	// sleep waits between attempts. Tests replace it.
@@ -140,7 +145,8 @@ func (c *Client) Follow(ctx context.Context, take func([]*domains.Domain) error,
 	}
 }
 
-// stream follows one stream to its end. It reports whether anything was answered on it, at which answers is called.
+// stream follows one stream to its end. It reports whether anything was answered on it, at which
+// answers is called.
 func (c *Client) stream(
 	ctx context.Context,
 	take func([]*domains.Domain) error,
