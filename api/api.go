@@ -20,6 +20,8 @@ func Micros(wait time.Duration) int64 {
 
 // The paths of the API.
 const (
+	// Those of the limiter begin with /api/v1/rate-limit; health, info and metrics have the names that
+	// monitoring of Spring Boot services looks for, and an alias where others look.
 	PathCheck     = "/api/v1/rate-limit/check"
 	PathRemaining = "/api/v1/rate-limit/remaining"
 	PathReset     = "/api/v1/rate-limit/reset"
@@ -79,10 +81,12 @@ type CheckResponse struct {
 	Key      string `json:"key"`
 	Policy   string `json:"policy,omitempty"`
 	// Algorithm is the canonical name of the deciding limit's algorithm.
-	Algorithm         string `json:"algorithm"`
-	Limit             int64  `json:"limit"`
-	Remaining         int64  `json:"remaining"`
-	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
+	Algorithm string `json:"algorithm"`
+	// Limit is the capacity, of permits; Remaining what a request could still take at once, at Keep.
+	// ResetAfter is how long until the limit is as if nothing had been taken.
+	Limit             int64 `json:"limit"`
+	Remaining         int64 `json:"remaining"`
+	ResetAfterSeconds int64 `json:"resetAfterSeconds"`
 	// RetryAfterSeconds and RetryAfterMicros are -1 if waiting does not help, because the cost is above
 	// the limit.
 	RetryAfterSeconds int64  `json:"retryAfterSeconds"`

@@ -53,8 +53,9 @@ func (c *CheckResponse) appendReason(text []byte) []byte {
 	return text
 }
 
-// AppendJSON appends the response. Without a limit, that is without an Algorithm, it leaves out
-// the limit fields. Matched is always an array.
+// AppendJSON appends the response. Without a limit, that is without an Algorithm, it leaves out the
+// limit fields. Matched is always an array. The members are in the order of the fields of the type,
+// and vias are sorted, so that equal answers are equal texts.
 func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 	if e.Algorithm != "" {
 		text = e.appendMembers(text)
@@ -116,8 +117,9 @@ func appendStrings(text []byte, list []string) []byte {
 
 func appendInt(text []byte, n int64) []byte { return strconv.AppendInt(text, n, 10) }
 
-// appendString appends a JSON string (RFC 8259, section 7). Bytes that are not
-// UTF-8 become U+FFFD; U+2028 and U+2029 are escaped for the sake of JavaScript.
+// appendString appends a JSON string (RFC 8259, section 7). Bytes that are not UTF-8 become U+FFFD;
+// U+2028 and U+2029 are escaped for the sake of JavaScript. What has to be escaped is copied in
+// runs: a text without such characters, as nearly all are, is copied at once.
 func appendString(text []byte, s string) []byte {
 	text = append(text, '"')
 	start := 0 // of what is copied as it is
@@ -143,6 +145,8 @@ func appendString(text []byte, s string) []byte {
 // plain reports whether the byte is a character that stands for itself.
 func plain(c byte) bool { return c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' }
 
+// appendEscape writes the short escapes that JSON has, and \u with four hexadecimal digits for the
+// rest. All that come here are below U+10000, so that none needs a surrogate pair.
 func appendEscape(text []byte, r rune) []byte {
 	switch r {
 	case '"', '\\':

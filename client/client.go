@@ -111,7 +111,8 @@ func (c *Client) Close() {
 }
 
 // Check takes permits of a key, beyond those that it leaves to others (Keep), and says whether they
-// were had.
+// were had. It is a POST to api.PathCheck. 200 and 429 are answers, and the body's allowed has to agree
+// with the status.
 func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckResponse, error) {
 	if err := checkKey(request.Key); err != nil {
 		return api.CheckResponse{}, err
@@ -216,7 +217,8 @@ func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleRes
 	return answer, err
 }
 
-// queryOf writes a request as a query, without its permits.
+// queryOf writes a request as a query, without its permits. The parameters are those that the API
+// knows for GET and DELETE; permits are added by who sends them.
 func queryOf(request *api.Request) (url.Values, error) {
 	if err := checkKey(request.Key); err != nil {
 		return nil, err

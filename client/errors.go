@@ -13,7 +13,13 @@ import (
 	"github.com/stint-go/stint/internal/clip"
 )
 
-// refused makes an error of what the service says against a request.
+// refused makes an error of what the service says against a request. Only what the service says
+// itself, as a problem document (RFC 9457), is told apart:
+//
+//   - a hold's fault by the problem's type;
+//   - 400 and 413 are the caller's fault, stint.ErrInvalid;
+//   - 503 for reduced capacity is stint.ErrOverloaded: nothing was taken;
+//   - all else, such as 401 or 500, is stint.ErrUnavailable, with the problem.
 func (c *Client) refused(status int, problem *api.Problem) error {
 	problem.Status = status // which is what the problem travelled with
 	problem.Title, problem.Detail = clip.To(maxClip, problem.Title), clip.To(maxClip, problem.Detail)
@@ -56,6 +62,7 @@ func (c *Client) notStint(what string) error {
 	return c.unavailable(fmt.Errorf("it does not answer like stint: %s", what))
 }
 
+// unavailable names the service, without the password that its URL may have.
 func (c *Client) unavailable(err error) error {
 	return fmt.Errorf("%w: asking %s: %w", stint.ErrUnavailable, c.base.Redacted(), err)
 }

@@ -48,7 +48,8 @@ func newTransport(o *Options) *http.Transport {
 	return transport
 }
 
-// A call is one request of the API.
+// A call is one request of the API. The body is encoded as JSON; a call has a query or a body,
+// never both.
 type call struct {
 	method, path string
 	query        url.Values // nil: none
@@ -75,7 +76,9 @@ func do[T any](
 	return answer, response.Header, nil
 }
 
-// send sends the call once and decodes the answer. The response's body is closed.
+// send sends the call once and decodes the answer. The response's body is closed. The timeout is
+// the client's own, from here to the last byte of the answer; the caller's context may end sooner,
+// and its error is told apart from the client's.
 func (c *Client) send(ctx context.Context, q *call, answer any) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, c.noAnswer(ctx, ctx, err)
@@ -129,7 +132,9 @@ func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
 	return request, nil
 }
 
-// decode decodes an answer, or returns the error that it stands for.
+// decode decodes an answer, or returns the error that it stands for. What is neither an answer of
+// the status that was asked for nor a problem comes from something in between, such as a proxy's
+// page, or from a service that is none of stint's.
 func (c *Client) decode(response *http.Response, text []byte, denial bool, answer any) error {
 	if len(text) > maxAnswerBytes {
 		return c.unavailable(fmt.Errorf("the answer, %s, is longer than %d bytes", response.Status, maxAnswerBytes))

@@ -24,14 +24,17 @@ type Options struct {
 	// Token is the bearer token that lets the client name keys: printable ASCII without spaces. It is
 	// sent as it is, so it should travel by https. No error repeats it. Default: "", none.
 	Token string
-	// Timeout bounds each request, from the dialling to the end of the answer. A context
-	// may end sooner. Default: 0, which is DefaultTimeout.
+	// Timeout bounds each request, from the dialling to the end of the answer. A context may end
+	// sooner. Default: 0, which is DefaultTimeout. It should be longer than the service's own
+	// store.timeout, so that the service's answer to a slow store still arrives. After it nobody knows
+	// whether permits were taken.
 	Timeout time.Duration
 	// TLS says whom to believe and who the client is. It is copied. Only for an https
 	// URL, and not with HTTPClient. Default: nil, whom the system believes.
 	TLS *tls.Config
-	// MaxIdleConns is how many connections are kept between requests; as many callers at
-	// once find one open. Not with HTTPClient. Default: 0, which is DefaultMaxIdleConns.
+	// MaxIdleConns is how many connections are kept between requests; as many callers at once find one
+	// open. Not with HTTPClient. Default: 0, which is DefaultMaxIdleConns. Fewer than there are
+	// callers at once costs a handshake for many requests; more costs sockets that stay open for 30s.
 	MaxIdleConns int
 	// HTTPClient carries the requests, for programs with a transport of their own. It
 	// must not repeat a POST. Redirects are not followed, whatever it says. Default: nil,

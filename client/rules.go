@@ -50,6 +50,8 @@ func (r *Rules) DecideNow(ctx context.Context, request *rules.Request, v *enforc
 	return r.decide(ctx, request, v, false)
 }
 
+// An answer without an algorithm is one that no limit made: no rule held, a ban, or the failure
+// policy; it has no counters, and a denial has no time after which a retry helps.
 func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.Verdict, wait bool) error {
 	*v = enforce.Verdict{OnHold: v.OnHold}
 	described := r.describe(request)
@@ -92,7 +94,8 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 	return nil
 }
 
-// describe is the request as the service is told it.
+// describe is the request as the service is told it. User and API key travel as attributes of fixed
+// names, which beat attributes of the same name.
 func (r *Rules) describe(q *rules.Request) api.EvaluateRequest {
 	described := api.EvaluateRequest{
 		Method:     q.Method,

@@ -30,7 +30,9 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 	return context.WithTimeoutCause(ctx, timeout, errSilent)
 }
 
-// requestOf is an operation as a request, or why the service can't be asked for it.
+// requestOf is an operation as a request, or why the service can't be asked for it. It refuses what
+// the REST API has no words for, before anything is sent, so that no operation is carried out in a
+// way that its caller did not mean.
 func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	if err := op.Validate(); err != nil {
 		return api.Request{}, err
@@ -130,11 +132,12 @@ func (c *Client) Take(ctx context.Context, policy *stint.Policy, key string, n i
 	return c.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
 }
 
-// DecideAll implements [stint.Store]. Neighbouring takes and tries travel together,
-// up to [api.MaxBatch] in one request; the other verbs one by one. When the service
-// finds fault with a batch, it is sent in halves until the fault is found, which
-// nothing was consumed for. When no answer comes, the rest is not asked any more and
-// gets the same error.
+// DecideAll implements [stint.Store]. Neighbouring takes and tries travel together, up to
+// [api.MaxBatch] in one request; the other verbs one by one. When the service finds fault with a
+// batch, it is sent in halves until the fault is found, which nothing was consumed for. When no
+// answer comes, the rest is not asked any more and gets the same error. Halving finds one fault
+// among n in 2 log2(n) requests. What the service said against one operation is that operation's
+// error alone.
 func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	ctx, cancel := within(ctx, stint.LeastTimeout(ops))
 	defer cancel()
@@ -169,7 +172,8 @@ func (c *Client) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return stint.Invalid("scope", scope, "single clients: the service resets all of a rule on its admin listener only")
 }
 
-// A batch is what DecideAll has under way.
+// A batch is what DecideAll has under way. Results are written at the indexes of the operations, so
+// that those that were refused here, and are not sent, keep theirs.
 type batch struct {
 	client      *Client
 	ops         []stint.Op
@@ -215,7 +219,8 @@ func (b *batch) send(ctx context.Context, indexes []int, requests []api.Request)
 	}
 }
 
-// note has the service not asked any more when no answer came.
+// note has the service not asked any more when no answer came. A problem document is an answer: the
+// service is there, and the next batch may fare better.
 func (b *batch) note(err error) {
 	if problem := (*api.Problem)(nil); err != nil && !errors.Is(err, stint.ErrInvalid) && !errors.As(err, &problem) {
 		b.unreachable = err

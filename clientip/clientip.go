@@ -30,6 +30,8 @@ func New(config Config) (*Resolver, error) {
 
 // Key is the client's address as a key: an IPv4 address as it is, an IPv6 address as its network,
 // such as 2001:db8:1:2::/64. It is "unknown" when the peer has no address, as on a Unix socket.
+// Most peers are IPv4 addresses that no proxy stands before; their key is a part of the peer's own
+// text, so that nothing is allocated.
 func (r *Resolver) Key(peer string, header http.Header) string {
 	host, addr := ipv4Of(peer)
 	if host == "" {
@@ -45,8 +47,9 @@ func (r *Resolver) Key(peer string, header http.Header) string {
 	}
 }
 
-// ipv4Of reads a peer as most come, an IPv4 address and a port, with the address as it is
-// written, which is in one way only. It returns "" for anything else.
+// ipv4Of reads a peer as most come, an IPv4 address and a port, with the address as it is written,
+// which is in one way only. It returns "" for anything else. It is strict: four numbers up to 255
+// without leading zeros, a colon and a port. What is not so is left to package netip.
 func ipv4Of(peer string) (host string, addr netip.Addr) {
 	var numbers [4]byte
 	at, digits, n := 0, 0, 0
@@ -73,7 +76,8 @@ func ipv4Of(peer string) (host string, addr netip.Addr) {
 	return "", netip.Addr{}
 }
 
-// KeyOf is the key of an address that [Resolver.Client] or [Parse] returned.
+// KeyOf is the key of an address that [Resolver.Client] or [Parse] returned. IPv6 clients usually
+// have a whole network of 64 bits, and could otherwise be a new client with each request.
 func (r *Resolver) KeyOf(client netip.Addr) string {
 	switch bits := r.config.IPv6Prefix; {
 	case !client.IsValid():
@@ -103,7 +107,8 @@ func (r *Resolver) Client(peer string, header http.Header) netip.Addr {
 	return r.behind(last, header)
 }
 
-// behind is the client behind a trusted peer.
+// behind is the client behind a trusted peer. Of several header fields the first that is there
+// decides; others may be the client's own.
 func (r *Resolver) behind(last netip.Addr, header http.Header) netip.Addr {
 	for _, name := range r.config.Headers {
 		if lines, present := header[name]; present {
@@ -116,8 +121,10 @@ func (r *Resolver) behind(last netip.Addr, header http.Header) netip.Addr {
 // TrustsPeer reports whether the peer (host:port) is a trusted proxy.
 func (r *Resolver) TrustsPeer(peer string) bool { return r.trusts(parseHop(peer)) }
 
-// walk goes through the joined lines of a field from the right. last is the
-// trusted hop to which the right-most element was told.
+// walk goes through the joined lines of a field from the right. last is the trusted hop to which
+// the right-most element was told. Several lines of a field are one list (RFC 9110, section 5.3),
+// whose last element was written by the last proxy. Each step to the left is believed only since
+// the hop that told it is trusted.
 func (r *Resolver) walk(last netip.Addr, lines []string) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		for line, more := lines[i], true; more; {
@@ -159,7 +166,8 @@ func (r *Resolver) trusts(addr netip.Addr) bool {
 // zone. It returns the zero Addr for anything else.
 func parseHop(text string) netip.Addr { return parseHost(hostOf(text)) }
 
-// hostOf is a hop without port and brackets, "" when that can't be an address.
+// hostOf is a hop without port and brackets, "" when that can't be an address. More than one colon
+// without brackets is an IPv6 address without a port.
 func hostOf(text string) string {
 	text = strings.Trim(text, " \t")
 	switch {

@@ -13,7 +13,8 @@ import (
 // ByAddress names clients by their addresses, as clientip does: the peer's, or, where the peer is a
 // trusted proxy, the one that the incoming metadata of the configured names tell, x-forwarded-for
 // when none are configured. An IPv6 client is its network. All peers that have no address, as on a
-// Unix socket, are the client "unknown".
+// Unix socket, are the client "unknown". Metadata is read only behind a trusted peer, so that a
+// client that is its own peer can't choose its name.
 func ByAddress(config clientip.Config) (KeyFunc, error) {
 	resolver, err := clientip.New(config)
 	if err != nil {

@@ -20,9 +20,10 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A Client limits the calls that a program makes: each waits until the limiter
-// admits it, and until the time has passed that servers asked for with RetryInfo. It
-// is safe for concurrent use; make it with [NewClient].
+// A Client limits the calls that a program makes: each waits until the limiter admits it, and until
+// the time has passed that servers asked for with RetryInfo. It is safe for concurrent use; make it
+// with [NewClient]. Pauses are kept by key, as the limiter counts: what one server asked of a key's
+// call its next calls wait for.
 type Client struct {
 	config      ClientConfig
 	evaluations enforce.Evaluations
@@ -107,14 +108,16 @@ func (h *pausedStream) RecvMsg(message any) error {
 	return err
 }
 
-// An outgoing call is what is known of a call before it leaves.
+// An outgoing call is what is known of a call before it leaves. The cost is that of plain limits;
+// rules say by themselves what a call costs.
 type outgoing struct {
 	target, method string
 	key            string
 	cost           int64
 }
 
-// describe tells what a call is charged to, and how much.
+// describe tells what a call is charged to, and how much. Its errors are those of the program's own
+// functions, and end the call by their status.
 func (c *Client) describe(
 	ctx context.Context,
 	conn *grpc.ClientConn,
@@ -143,7 +146,9 @@ func (c *Client) mayWait(ctx context.Context, wait time.Duration) bool {
 	return wait <= c.config.MaxWait && (!bounded || wait <= time.Until(deadline))
 }
 
-// await waits until a call may leave.
+// await waits until a call may leave. MaxWait bounds the whole of it, the server's pause and the
+// limiter's turn together. The caller's own deadline is told apart from it: the former gives the
+// context's error, the latter RESOURCE_EXHAUSTED or UNAVAILABLE.
 func (c *Client) await(ctx context.Context, out outgoing) error {
 	waiting, cancel := context.WithTimeout(ctx, c.config.MaxWait)
 	defer cancel()
@@ -203,7 +208,8 @@ func (c *Client) decideByRules(ctx, waiting context.Context, out outgoing, e *en
 }
 
 // notePause notes what the server asked for, if it did: a call that was refused with
-// RESOURCE_EXHAUSTED or UNAVAILABLE and RetryInfo.
+// RESOURCE_EXHAUSTED or UNAVAILABLE and RetryInfo. The longest of several RetryInfo counts. A wait
+// of 0 pauses nothing, and lets the call be made again at once.
 func (c *Client) notePause(key string, err error) (wait time.Duration, asked bool) {
 	refused, ok := status.FromError(err)
 	if err == nil || !ok || refused.Code() != codes.ResourceExhausted && refused.Code() != codes.Unavailable {

@@ -58,7 +58,8 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 }
 
 // admit charges a call that the tap handle has not decided, tells its client, and holds it until
-// its turn.
+// its turn. A call that the tap handle has decided already is not charged again, and has its
+// metadata and its turn of a leaky bucket here.
 func (s *Server) admit(ctx context.Context, method string, request any) (*call, error) {
 	c, tapped := tappedCall(ctx, s, method)
 	if !tapped {
@@ -89,7 +90,8 @@ type holdingStream struct {
 // Context carries the call's cost, and ends when its hold is lost.
 func (h *holdingStream) Context() context.Context { return h.ctx }
 
-// A limitedStream charges the messages that it receives.
+// A limitedStream charges the messages that it receives. The refusal is kept apart from the
+// handler's error, since a handler may swallow what RecvMsg returns and end the stream with OK.
 type limitedStream struct {
 	grpc.ServerStream
 	server  *Server
@@ -150,6 +152,8 @@ func (s *Server) TapHandle() tap.ServerInHandle {
 }
 
 // tappedBy is under which key a context carries the call that a Server's tap handle has admitted.
+// The server is part of the key, so that two Servers in one chain, say of different limits, both
+// decide.
 type tappedBy struct{ server *Server }
 
 // tappedCall is the call that the tap handle has decided, if it did: one that was free

@@ -12,10 +12,12 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A DescribeFunc completes what rules know of a call: its user and API key, as far as they are known
-// for certain, and its attributes, for which it makes a map. The rest is there, and it may change
-// it; the description must not be kept. It must be safe for concurrent use, and not block
-// where a tap handle calls it. Its errors are as those of a [KeyFunc].
+// A DescribeFunc completes what rules know of a call: its user and API key, as far as they are
+// known for certain, and its attributes, for which it makes a map. The rest is there, and it may
+// change it; the description must not be kept. It must be safe for concurrent use, and not block
+// where a tap handle calls it. Its errors are as those of a [KeyFunc]. What it sets decides whom a
+// rule counts; what the client merely claims, such as a user in the metadata, must have been
+// checked by then.
 type DescribeFunc func(ctx context.Context, fullMethod string, r *rules.Request) error
 
 // A RulesConfig says what a [Server] by rules is made of. To rules a call is a request of method

@@ -77,7 +77,8 @@ func costOf(ctx context.Context, cost CostFunc, method string, request any) (int
 	return cost(ctx, method, request)
 }
 
-// A call is what is known of one call. One goroutine at a time uses it.
+// A call is what is known of one call. One goroutine at a time uses it. A stream with messages is
+// one call, whose decision is that of the last message.
 type call struct {
 	method   string
 	key      string // "" until something was charged
@@ -88,7 +89,8 @@ type call struct {
 	cost     *enforce.RunningCost // of one that holds; nil: calls take
 }
 
-// charge charges a call or a message of it. The error is what the call ends with.
+// charge charges a call or a message of it. The error is what the call ends with. The evaluation
+// goes back to the pool when it returns; what the call needs later is copied.
 func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool) error {
 	e := s.evaluations.Get()
 	defer s.evaluations.Put(e)
@@ -113,7 +115,8 @@ func hold(ctx context.Context, c *call) error {
 	return nil
 }
 
-// sleepWithin waits, or returns at once when the context ends before that.
+// sleepWithin waits, or returns at once when the context ends before that. A turn after the
+// deadline is not waited for, as its answer would come too late for anybody.
 func sleepWithin(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -185,6 +188,8 @@ func (c Config) Validate() error {
 func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx) }
 
 // names are the metadata that a call can carry, and the header fields that HTTP has for them.
+// Metadata keys are in lower case (gRPC over HTTP/2), and httplimit's in the canonical form of
+// net/http.
 var names = [...]struct{ metadata, field string }{
 	{"x-ratelimit-limit", "X-Ratelimit-Limit"},
 	{"x-ratelimit-remaining", "X-Ratelimit-Remaining"},
@@ -192,7 +197,8 @@ var names = [...]struct{ metadata, field string }{
 	{"retry-after", "Retry-After"},
 }
 
-// rate is the metadata of a call's decision, nil when there is nothing to say.
+// rate is the metadata of a call's decision, nil when there is nothing to say. It asks httplimit
+// for the values, so that both transports say the same of one decision.
 func (s *Server) rate(c *call) metadata.MD {
 	if s.silent || c.policy == nil && c.header == nil || c.decision.Degraded {
 		return nil

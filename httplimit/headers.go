@@ -19,8 +19,10 @@ const (
 	retryField     = "Retry-After"
 )
 
-// Headers writes the header fields of one policy's decisions. It is immutable and
-// safe for concurrent use; make it once for a policy with [NewHeaders].
+// Headers writes the header fields of one policy's decisions. It is immutable and safe for
+// concurrent use; make it once for a policy with [NewHeaders]. What does not change from decision
+// to decision is written once: the value of RateLimit-Policy, the names of the limits, and their
+// capacities.
 type Headers struct {
 	fields Fields
 	policy []string   // the value of RateLimit-Policy
@@ -83,12 +85,15 @@ const (
 	resetValue
 	rateValue
 	retryValue
+	// Their texts follow one another in one string, each from the end of the one before.
 	values
 )
 
 // Write sets the fields that describe a decision of the policy. each holds the outcome of every
 // limit, in order, as [stint.Op.Each] receives it; it is used only when NeedsEach, and may be nil
-// otherwise. A degraded decision says nothing about the limits, so nothing is written for it.
+// otherwise. A degraded decision says nothing about the limits, so nothing is written for it. It
+// allocates twice, a string and an array of its parts. The maps get slices whose capacity is 1, so
+// that a handler that appends to a field does not write over its neighbour.
 func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outcome) {
 	if d.Degraded || h.fields == 0 {
 		return
@@ -149,8 +154,9 @@ func (h *Headers) retrySeconds(d *stint.Decision, each []stint.Outcome) int64 {
 	return seconds
 }
 
-// appendRate appends the value of RateLimit: the remaining permits of each limit
-// and when there will be more.
+// appendRate appends the value of RateLimit: the remaining permits of each limit and when there
+// will be more. An item reads "name";r=remaining;t=seconds, where t is left out when nothing is
+// used. Of a limit that denies, t is when to come again, so that it agrees with Retry-After.
 func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
 	for i, item := range h.items {
 		if i > 0 {
@@ -175,7 +181,8 @@ func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
 	return text
 }
 
-// Seconds is a wait in whole seconds, rounded up; -1 for [stint.Never].
+// Seconds is a wait in whole seconds, rounded up; -1 for [stint.Never]. Waits are rounded up: a
+// client that comes when it was told to must not be early.
 func Seconds(d time.Duration) int64 {
 	if d == stint.Never {
 		return -1
@@ -196,7 +203,8 @@ func RetrySeconds(d time.Duration) int64 {
 	return Seconds(d)
 }
 
-// unixCeil is the Unix second in which the instant after at is reached, rounded up.
+// unixCeil is the Unix second in which the instant after at is reached, rounded up. Instants are
+// microseconds since 1970.
 func unixCeil(at stint.Instant, after time.Duration) int64 {
 	const second = 1_000_000
 	micros := int64(at.Add(after))
@@ -207,7 +215,8 @@ func unixCeil(at stint.Instant, after time.Duration) int64 {
 	return seconds
 }
 
-// appendPolicyItem appends one item of RateLimit-Policy.
+// appendPolicyItem appends one item of RateLimit-Policy. An item reads "name";q=capacity;w=seconds.
+// A concurrency limit has no window but the quota unit "concurrent-requests".
 func appendPolicyItem(text []byte, name string, limit stint.Limit) []byte {
 	text = appendQuoted(text, name)
 	text = append(text, ";q="...)
@@ -231,7 +240,9 @@ func secondsOrNone(d time.Duration) int64 {
 }
 
 // displayNames are the names under which the limits appear: their own, "default" for none. A name
-// that several would share gets the algorithm appended, and a number where that does not do.
+// that several would share gets the algorithm appended, and a number where that does not do. A name
+// made up for one limit never is the name that another one has: those that are unique are taken
+// first.
 func displayNames(limits []stint.Limit) []string {
 	count := map[string]int{}
 	names := make([]string, len(limits))

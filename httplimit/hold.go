@@ -23,9 +23,10 @@ func (m *Middleware) wrapHolding(next http.Handler) http.Handler {
 	})
 }
 
-// Begin is Admit for a framework that calls the next handler in a way of its own, and that holds what
-// requests cost: the handler is to get the request that it returns, and end is to be called when it is
-// done, also on panic.
+// Begin is Admit for a framework that calls the next handler in a way of its own, and that holds
+// what requests cost: the handler is to get the request that it returns, and end is to be called
+// when it is done, also on panic. The end is committed with the context of the request, which
+// enforce detaches from the request's cancellation.
 func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.Request, end func(), admitted bool) {
 	if m.reserve == nil {
 		return r, func() {}, m.Admit(w, r)

@@ -15,8 +15,10 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// A Middleware puts a limit before handlers. It is safe for concurrent use; make it
-// with [New] or [NewRules] once and wrap as many handlers as are to share the limit.
+// A Middleware puts a limit before handlers. It is safe for concurrent use; make it with [New] or
+// [NewRules] once and wrap as many handlers as are to share the limit. The functions are what plain
+// limits and rules differ in: New fills them for a limiter, NewRules for rules; admit is common to
+// both.
 type Middleware struct {
 	// describe tells whom a request counts for, or what rules know of it; decide decides it.
 	describe, decide func(*http.Request, *enforce.Evaluation) error
@@ -66,7 +68,9 @@ func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool {
 	return m.admit(w, r, m.decide)
 }
 
-// admit is Admit, by a decision of any kind.
+// admit is Admit, by a decision of any kind. Evaluations are reused, as one has room for a verdict
+// and the outcomes of all limits. What ends with an error is answered by unfit if the request is at
+// fault, and by unavailable if the store is.
 func (m *Middleware) admit(
 	w http.ResponseWriter, r *http.Request, decide func(*http.Request, *enforce.Evaluation) error,
 ) bool {
@@ -98,7 +102,9 @@ func (m *Middleware) admit(
 	return admitted
 }
 
-// carryOut decides a request, holds one that has a turn to wait for, and writes the fields.
+// carryOut decides a request, holds one that has a turn to wait for, and writes the fields. A
+// verdict of a service has its header fields with it, of which those of the set are copied. The
+// fields of rules are those of the policy that decided, which carries them.
 func (m *Middleware) carryOut(
 	header http.Header,
 	r *http.Request,
@@ -224,12 +230,13 @@ func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver,
 var noCredentials = []string{"Stint-RateLimit"}
 
 // watchedRequests is among how many requests of a middleware one with a forwarded field is looked
-// for.
+// for. After so many requests a proxy would have shown itself, and looking costs nothing any more.
 const watchedRequests = 1000
 
 // addresses finds the addresses of clients. If no proxy is trusted, and one of the first requests
 // has a field in which proxies name the client, it says so once, by the default logger: behind a
-// proxy all clients count as one.
+// proxy all clients count as one. It warns about the commonest mistake in a deployment, whose
+// effect, everybody denied at once, looks like an attack.
 func addresses(clients *clientip.Resolver, trustsNobody bool) func(*http.Request) string {
 	if !trustsNobody {
 		return func(r *http.Request) string { return clients.Key(r.RemoteAddr, r.Header) }

@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// longestPause is the longest wait that is told apart from longer ones.
+// longestPause is the longest wait that is told apart from longer ones. It is within a
+// time.Duration, which holds 292 years.
 const longestPause = 100 * 365 * 24 * time.Hour
 
-// pauseOf is how long the response asks its client not to come again, and whether it
-// asks for anything. Of several fields Retry-After is believed first, then RateLimit.
-// A field that can't be read says nothing.
+// pauseOf is how long the response asks its client not to come again, and whether it asks for
+// anything. Of several fields Retry-After is believed first, then RateLimit. A field that can't be
+// read says nothing. Retry-After counts with status 429 and 503 alone: on a redirect, or a 202, it
+// says something else (RFC 9110, section 10.2.3).
 func pauseOf(response *http.Response, now time.Time) (time.Duration, bool) {
 	header := response.Header
 	// The server's times are by its own clock, which Date shows.
@@ -33,7 +35,8 @@ func pauseOf(response *http.Response, now time.Time) (time.Duration, bool) {
 	return resetAfter(header[remainingField], header[resetField], now)
 }
 
-// retryAfter reads Retry-After (RFC 9110, section 10.2.3): seconds or a date.
+// retryAfter reads Retry-After (RFC 9110, section 10.2.3): seconds or a date. A date in the past is
+// no wait.
 func retryAfter(lines []string, now time.Time) (time.Duration, bool) {
 	if len(lines) != 1 {
 		return 0, false
@@ -49,8 +52,9 @@ func retryAfter(lines []string, now time.Time) (time.Duration, bool) {
 	return min(max(date.Sub(now), 0), longestPause), true
 }
 
-// exhausted reads RateLimit of the IETF's draft, revision 11: it is the longest t of the
-// limits of which nothing is left.
+// exhausted reads RateLimit of the IETF's draft, revision 11: it is the longest t of the limits of
+// which nothing is left. A limit of which something is left asks for nothing, however long it takes
+// until there is more.
 func exhausted(field string) (wait time.Duration, ok bool) {
 	if !strings.Contains(field, "r=0") && !strings.Contains(field, "r=-0") {
 		return 0, false // most fields are not worth reading
@@ -79,7 +83,8 @@ var item = regexp.MustCompile(`^(?:-?[0-9]{1,12}\.[0-9]{1,3}|-?[0-9]{1,15}|"(?:[
 // parameter is the name of an item's parameter, section 3.1.2.
 var parameter = regexp.MustCompile(`^; *[a-z*][a-z0-9_.*-]*`)
 
-// A scanner reads structured fields as RFC 9651, section 4.2, says.
+// A scanner reads structured fields as RFC 9651, section 4.2, says. It reads lists alone, which is
+// what RateLimit is. What does not fit makes the whole field invalid, as the RFC demands.
 type scanner struct{ rest string }
 
 // consume returns what the pattern matches and goes on behind it; "" if it does not match.
@@ -140,8 +145,9 @@ func (s *scanner) inner() bool {
 	}
 }
 
-// parseQuotas reads RateLimit: a list of strings with the parameters r and t. Members
-// of another kind are left out. A field that is no list has nothing to say as a whole.
+// parseQuotas reads RateLimit: a list of strings with the parameters r and t. Members of another
+// kind are left out. A field that is no list has nothing to say as a whole. Parameters whose names
+// are not known are skipped, with values of any type.
 func parseQuotas(field string) (quotas []quota, ok bool) {
 	s := scanner{rest: strings.TrimLeft(field, " ")}
 	for ok = s.rest == ""; !ok; ok = s.rest == "" {

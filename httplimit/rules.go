@@ -83,7 +83,8 @@ func (c RulesConfig) Validate() error {
 // limiter denies by default. It is held before its handler as long as rules that wait hold it, and
 // until a leaky bucket's turn whether its rule waits or not. The response gets the fields of the
 // rule that decided. A request that is denied by no limit, since a rule bans it or it lacks what a
-// rule asks for, gets none of them, Retry-After neither.
+// rule asks for, gets none of them, Retry-After neither. It needs no policy beforehand: the fields
+// of each rule's policy are prepared when it first decides (see HeadersOf).
 func NewRules(config RulesConfig) (*Middleware, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

@@ -81,8 +81,9 @@ func (c TransportConfig) Validate() error {
 	return prefix.Join(faults...)
 }
 
-// A RefusedError says that a call was not made. It wraps stint.ErrDeadline when the
-// call would have waited, but not for so long.
+// A RefusedError says that a call was not made. It wraps stint.ErrDeadline when the call would have
+// waited, but not for so long. Of several reasons it tells the first that was met: the host's
+// pause, then the limiter's or the rules' decision.
 type RefusedError struct {
 	// Host is whom the call was for.
 	Host string
@@ -133,8 +134,9 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // reaches the caller as it came, that of a denial too: the transport never sends a
 // request again. Each hop of a redirection is a call of its own.
 //
-// It is safe for concurrent use; make it with [NewTransport]. Errors are those of the
-// limiter, of the context, a [RefusedError], or Base's.
+// It is safe for concurrent use; make it with [NewTransport]. Errors are those of the limiter, of
+// the context, a [RefusedError], or Base's. It keeps no connection and no state but the pauses and,
+// in the limiter's store, the permits.
 type Transport struct {
 	config      TransportConfig
 	pauses      enforce.Pauses
@@ -154,7 +156,9 @@ func NewTransport(config TransportConfig) (*Transport, error) {
 	}}, nil
 }
 
-// RoundTrip implements [http.RoundTripper].
+// RoundTrip implements [http.RoundTripper]. A failed call says nothing of its host's limits. The
+// response's fields are read before the caller sees it, so that a call that it makes next meets the
+// pause already.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL == nil {
 		return t.config.Base.RoundTrip(r) // which says what is wrong with it
@@ -203,7 +207,8 @@ func (t *Transport) admit(r *http.Request, host string) error {
 	return t.awaitPause(ctx, host)
 }
 
-// awaitPause waits until the host's pause is over.
+// awaitPause waits until the host's pause is over. A wait that ends with the context fails with the
+// context's error; one that would end after the deadline is not begun.
 func (t *Transport) awaitPause(ctx context.Context, host string) error {
 	if t.config.Refuse {
 		if left := t.pauses.Left(host); left > 0 {
@@ -273,8 +278,8 @@ func (t *Transport) decideByRules(r *http.Request, host string, e *enforce.Evalu
 	return t.config.Rules.Decide(r.Context(), q, &e.Verdict)
 }
 
-// hostOf is the host that a request is for, in lower case, with its port when that is
-// not the scheme's own.
+// hostOf is the host that a request is for, in lower case, with its port when that is not the
+// scheme's own. It is what servers count calls by: a host and port, as they are called.
 func hostOf(r *http.Request) string {
 	host := strings.ToLower(r.URL.Host)
 	switch r.URL.Scheme {

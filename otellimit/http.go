@@ -9,9 +9,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Handler makes a server's span of each request, named by its method, within the trace that the request's header
-// names; propagation.TraceContext{} reads W3C's traceparent. The provider's sampler says which are recorded. The others
-// reach next with the request as it came.
+// Handler makes a server's span of each request, named by its method, within the trace that the
+// request's header names; propagation.TraceContext{} reads W3C's traceparent. The provider's
+// sampler says which are recorded. The others reach next with the request as it came. Attributes
+// have the names of OpenTelemetry's semantic conventions of HTTP. The status is an error from 500
+// on: a denial is what the service is for.
 func Handler(next http.Handler, provider trace.TracerProvider, propagator propagation.TextMapPropagator) http.Handler {
 	tracer, options := provider.Tracer(scope), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +33,8 @@ func Handler(next http.Handler, provider trace.TracerProvider, propagator propag
 	})
 }
 
-// answer remembers the status of a response.
+// answer remembers the status of a response. A handler that writes without WriteHeader has 200,
+// which is why that is where it starts.
 type answer struct {
 	http.ResponseWriter
 	status int
@@ -47,7 +50,7 @@ func (a *answer) WriteHeader(status int) {
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Transport sends with each request the trace of its context, so that the server's spans belong to
-// it.
+// it. The request is cloned first, as a RoundTripper must not change what it is given.
 func Transport(next http.RoundTripper, propagator propagation.TextMapPropagator) http.RoundTripper {
 	return transport{next, propagator}
 }

@@ -65,6 +65,8 @@ var _ stint.Store = (*Store)(nil)
 // recorded reports whether the context belongs to a trace that is recorded.
 func recorded(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
+// begin begins a span below the one of the context. It is called for recorded traces only: what it
+// costs then is paid there alone.
 func (s *Store) begin(ctx context.Context) (context.Context, trace.Span) {
 	return s.tracer.Start(ctx, s.name, trace.WithSpanKind(s.kind))
 }
@@ -123,7 +125,8 @@ func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return s.store.ResetAll(ctx, scope)
 }
 
-// policyAt is the policy of limit i of an operation.
+// policyAt is the policy of limit i of an operation. Index counts the limits of all claims of an
+// operation, one claim after another.
 func policyAt(op *stint.Op, i int) *stint.Policy {
 	policy := op.Policy
 	for next := 1; policy != nil && i >= policy.Len() && next < op.Claims(); next++ {

@@ -20,7 +20,8 @@ type Calls struct {
 	coalesced                    prometheus.Counter
 }
 
-// NewCalls makes the metrics and registers them, all or none.
+// NewCalls makes the metrics and registers them, all or none. The buckets reach from 100us, a Redis
+// on the same machine, to 2.5s, above any sensible timeout of a store.
 func NewCalls(registerer prometheus.Registerer) (*Calls, error) {
 	seconds := prometheus.NewHistogramVec(histogram("rate_limiter_store_round_trip_seconds",
 		"Time from sending a call to the store to its reply, without the wait before it was sent.",
@@ -52,7 +53,8 @@ func (c *Calls) Done(elapsed time.Duration, operations, coalesced int, err error
 }
 
 // histogram describes a histogram with classic buckets, and native ones for servers that scrape
-// them.
+// them. The factor 1.1 makes native buckets that are at most 10 % wide; when there are more than
+// 100, the histogram gets coarser, at most once an hour.
 func histogram(name, help string, buckets ...float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,

@@ -67,7 +67,8 @@ func newDurationHistogram(name, help string, bounds []float64, labels ...string)
 	return h
 }
 
-// nativeBound is the longest duration of the native bucket i, in nanoseconds.
+// nativeBound is the longest duration of the native bucket i, in nanoseconds. Prometheus defines
+// the bucket i of a schema s as (2^((i-1)/2^s), 2^(i/2^s)] seconds.
 func nativeBound(i int) int64 {
 	const limit = 1 << 63
 	bound := math.Exp2(float64(i)/(1<<nativeSchema)) * 1e9
@@ -86,7 +87,8 @@ func (h *durationHistogram) with(labels ...string) *durations {
 	return d
 }
 
-// observe counts a duration.
+// observe counts a duration. Its cost is one lookup by the number of bits, a few comparisons, and
+// two atomic additions: there are 8 native buckets and few classic bounds to an octave.
 func (d *durations) observe(elapsed time.Duration) {
 	n, h := max(0, elapsed.Nanoseconds()), d.of
 	i := h.octaves[bits.Len64(uint64(n))]
@@ -107,7 +109,9 @@ func (h *durationHistogram) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// metric is what was counted until now.
+// metric is what was counted until now. Cells are read one after another while others count; a cell
+// that is counted meanwhile is in this metric or in the next, and the total is the sum of what was
+// read.
 func (d *durations) metric() prometheus.Metric {
 	h, sum := d.of, time.Duration(d.sum.Load()).Seconds()
 	var total, zero uint64

@@ -31,7 +31,9 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 )
 
-// Metrics counts decisions. It is safe for concurrent use; make it with [New].
+// Metrics counts decisions. It is safe for concurrent use; make it with [New]. All series of all
+// algorithms exist from the start, with 0, so that a rate can be computed from the first decision
+// on.
 type Metrics struct {
 	checks      [stint.AlgorithmConcurrency + 1][2]series
 	degraded    [2]prometheus.Counter
@@ -46,8 +48,8 @@ type series struct {
 	seconds  *durations
 }
 
-// New makes the metrics and registers them. It fails when the registerer has
-// metrics of these names already; none is registered then.
+// New makes the metrics and registers them. It fails when the registerer has metrics of these names
+// already; none is registered then. The buckets reach from 1us, a store in the process, to 1s.
 func New(registerer prometheus.Registerer) (*Metrics, error) {
 	labels := []string{"algorithm", "allowed"}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -94,8 +96,9 @@ func register(registerer prometheus.Registerer, collectors ...prometheus.Collect
 	return nil
 }
 
-// Checked counts a check that was decided, by the store or by a failure policy,
-// and how long it took. The algorithm is the deciding limit's.
+// Checked counts a check that was decided, by the store or by a failure policy, and how long it
+// took. The algorithm is the deciding limit's. An algorithm that is none, as of a decision that
+// asked no limit, is not counted.
 func (m *Metrics) Checked(algorithm stint.Algorithm, d stint.Decision, elapsed time.Duration) {
 	if int(algorithm) >= len(m.checks) || algorithm == 0 {
 		return
@@ -121,7 +124,8 @@ func (m *Metrics) Overloaded() { m.overloaded.Inc() }
 // Observe counts an event, as a [stint.Observer]: each Take and Try as a check, each failure of the
 // store, whether a failure policy answered or not. Peeks, resets and settlements are no checks.
 // Input errors, operations that the caller gave up, and decisions that asked no limit are not
-// counted.
+// counted. A degraded check counts three times: as a check, as degraded, and as a failure of the
+// store.
 func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
 	switch {
 	case errors.Is(event.Err, stint.ErrOverloaded):
@@ -140,7 +144,9 @@ func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// ownLabels are those that metrics of stint, of Go and of the process have themselves.
+// ownLabels are those that metrics of stint, of Go and of the process have themselves. A label of
+// everybody's would collide with them, and the registration would fail where the cause is hard to
+// see.
 var ownLabels = []string{
 	"action", "algorithm", "allowed", "cause", "class", "direction", "kind", "le", "mode", "node", "outcome", "quantile",
 	"rule", "service", "set", "state", "version", "via",

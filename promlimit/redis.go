@@ -27,12 +27,17 @@ type RedisConfig struct {
 	// Nodes lists the servers now; none are the same as an error. It must be safe for concurrent use.
 	Nodes func(context.Context) ([]RedisNode, error)
 	// Interval is how often they are asked, by one INFO each. Default: 0, which is 15 seconds.
+	//
+	// Each time costs every server one INFO all, well below a millisecond; a shorter interval shows
+	// shorter peaks of memory and lag.
 	Interval time.Duration
 }
 
 // A RedisCollector reads the health of a store's own Redis or Valkey from INFO, and serves what it
 // read last; a scrape asks nobody. A figure that a server does not tell is left out.
-// docs/reference/metrics.md lists them.
+// docs/reference/metrics.md lists them. The figures may be as old as the interval; a scrape that is
+// late or doubled costs the servers nothing. A node that did not answer has up 0 and no figures,
+// rather than its last ones.
 type RedisCollector struct {
 	config  RedisConfig
 	up      *prometheus.Desc // of every node; the figures are of those that answered
@@ -68,7 +73,8 @@ func (c *RedisCollector) Run(ctx context.Context) {
 	sleep.Every(ctx, c.config.Interval, func() { c.ask(ctx) })
 }
 
-// ask asks all nodes at once.
+// ask asks all nodes at once. All are asked at once, within redisTimeout in total, so that one that
+// hangs does not delay the others beyond it.
 func (c *RedisCollector) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
@@ -126,7 +132,8 @@ func field(name string) func(map[string]string) (float64, bool) {
 	}
 }
 
-// succeeded finds out whether all of these are ok, if a kind of persistence is in use.
+// succeeded finds out whether all of these are ok, if a kind of persistence is in use. INFO tells
+// aof_last_... also with the append-only file switched off, where it means nothing.
 func succeeded(names ...string) func(map[string]string) (float64, bool) {
 	return func(info map[string]string) (float64, bool) {
 		if strings.HasPrefix(names[0], "aof_") && info["aof_enabled"] != "1" {
@@ -254,7 +261,8 @@ func (c *RedisCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// RedisMemory sums the memory of a store's servers.
+// RedisMemory sums the memory of a store's servers. With one server that has no limit the sum has
+// none: that server could take everything.
 type RedisMemory struct {
 	Used    int64 // bytes
 	Max     int64 // bytes; 0: a server has no limit

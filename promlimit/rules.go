@@ -58,6 +58,9 @@ type Rules struct {
 }
 
 // tally is what came of one rule's requests.
+//
+// A tally is kept across changes of the rules while its rule keeps its ID and set, so that counters
+// never go back.
 type tally struct {
 	set      string
 	outcomes [ruleOutcomes]atomic.Uint64
@@ -68,10 +71,12 @@ type tally struct {
 // ways is what came of the requests of a class, by what they were charged.
 type ways [len(ruleVias)][ruleOutcomes]atomic.Uint64
 
-// ruleVias are what a request can be charged by, as rules.Matched has it.
+// ruleVias are what a request can be charged by, as rules.Matched has it. They are few and known,
+// so that counting is an index and an addition.
 var ruleVias = [...]string{"", rules.ViaGuaranteed, rules.ViaBorrowed, rules.ViaLimits, rules.ViaOtherwise}
 
 // waysOf adds to the classes that a tally counts apart those of a rule, with their counts so far.
+// Several sets may have the same rule, which has one tally then, and the classes of all of them.
 func waysOf(known map[string]*ways, rule *rules.Rule, old *tally) map[string]*ways {
 	if rule.Within == "" && rule.Otherwise == "" && !rule.Classes.Has() {
 		return known
@@ -112,8 +117,10 @@ func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 	return r, register(registerer, r)
 }
 
-// Set says which rules there are now: those of all these sets, of which nil has none. A rule that stays keeps its
-// counts while its set has the same name. It must not be called by two at once.
+// Set says which rules there are now: those of all these sets, of which nil has none. A rule that
+// stays keeps its counts while its set has the same name. It must not be called by two at once.
+// Counters are read without a lock: the tallies of a generation are never changed, but replaced,
+// and a request that is counted while they are may count for a rule that has just gone.
 func (r *Rules) Set(sets ...*rules.Set) {
 	var old tallies
 	if known := r.tallies.Load(); known != nil {
@@ -147,7 +154,8 @@ func Near(d *stint.Decision) bool {
 	return d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit
 }
 
-// Observe counts an event, as a [stint.Observer], unless its rule has gone meanwhile.
+// Observe counts an event, as a [stint.Observer], unless its rule has gone meanwhile. A via that is
+// not known counts as none.
 func (r *Rules) Observe(_ context.Context, e *stint.Event) {
 	if e.Reason == stint.ReasonDefault {
 		r.byDefault.Add(1)
@@ -186,6 +194,8 @@ func (t tallies) count(id string, outcome int) {
 	}
 }
 
+// outcomeOf is the one outcome of a decision that the rule stands for; the order of the cases
+// matters: a shadow is told first, as it decides nothing.
 func outcomeOf(e *stint.Event) int {
 	switch {
 	case e.Shadow && e.Decision.Allowed:

@@ -93,14 +93,16 @@ rate_limiter_alerts_dropped_total
   Alerts dropped because too many of their kind waited.
 `
 
-// helpOf is the text of statsHelp for a metric, as one line, or "".
+// helpOf is the text of statsHelp for a metric, as one line, or "". A text may go on over several
+// lines, which are joined by blanks.
 func helpOf(metric string) string {
 	_, text, _ := strings.Cut(statsHelp, "\n"+metric+"\n  ")
 	text, _, _ = strings.Cut(text, "\nrate_limiter_")
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// A statsCollector has fields of a struct as metrics.
+// A statsCollector has fields of a struct as metrics. The fields are looked up once; a scrape reads
+// the struct as a whole, so that its figures are of one moment if read makes them so.
 type statsCollector struct {
 	read    func() reflect.Value
 	metrics []statsMetric

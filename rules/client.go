@@ -35,7 +35,8 @@ var outcomeNames = []string{"limited", "skipped", "unlimited", "banned", "lackin
 // String is the outcome in a word.
 func (s Outcome) String() string { return nameOf(outcomeNames, uint8(s)) }
 
-// A Matched rule is one that matches, with what it makes of the request's client.
+// A Matched rule is one that matches, with what it makes of the request's client. The claims of one
+// rule are decided together, all or none: Claim first, then And. Most rules have one.
 type Matched struct {
 	// Rule must not be changed.
 	Rule *Rule
@@ -90,7 +91,9 @@ func (m *Matches) AtSettle(i int) (Matched, error) { return m.match(i, false, fa
 // rule's own limits.
 func (m *Matches) AtEnd(i int) (Matched, error) { return m.match(i, true, false) }
 
-// match is At. If the cost is bounded, one above the rule's MaxCost is an error.
+// match is At. If the cost is bounded, one above the rule's MaxCost is an error. The order matters:
+// a rule that another one includes decides nothing; then the client and the terms that hold for it;
+// then what of the limits is paid how.
 func (m *Matches) match(i int, ending, bounded bool) (Matched, error) {
 	c := &m.rules[i]
 	h := Matched{Rule: &c.Rule}
@@ -142,7 +145,8 @@ func (m *Matches) matchWithin(h *Matched, c *compiled, key string, keep Percent,
 }
 
 // client is the key of the client that a rule counts, and its terms, or the outcome if there are
-// none to be decided by.
+// none to be decided by. A client that lacks a part has no override, as there is no key to find one
+// by. Of the keys the two commonest, the address alone and the one of all clients, are not copied.
 func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome Outcome) {
 	address := m.request.Address
 	t = &c.own
@@ -173,8 +177,10 @@ func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome O
 	return key, t, Limited
 }
 
-// decideBy makes the claims of a client, of which cost tells the permits, or says why there are none.
-// What a class leaves to others is kept, and what floors within the rule's limit need.
+// decideBy makes the claims of a client, of which cost tells the permits, or says why there are
+// none. What a class leaves to others is kept, and what floors within the rule's limit need. Of a
+// limit of capacity C in which floors keep K, a class with Keep p leaves p percent of C-K to
+// others, besides K itself: the request may take as long as C - K - p(C-K) is not reached.
 func (h *Matched) decideBy(c *compiled, t *terms, key string, cost func(*Cost) (int64, error), class Percent) error {
 	switch {
 	case t.unlimited:
@@ -204,7 +210,8 @@ func (h *Matched) decideBy(c *compiled, t *terms, key string, cost func(*Cost) (
 	return nil
 }
 
-// cost is what the request takes of limits.
+// cost is what the request takes of limits. A value of several lines is a fault and not the first
+// of them: which one a server behind would read is not known.
 func (m *Matches) cost(c *Cost) (int64, error) {
 	text, named := "", ""
 	switch {
@@ -232,7 +239,8 @@ func (m *Matches) cost(c *Cost) (int64, error) {
 }
 
 // appendClient writes the client's key into m.key, as long as it may be. It reports whether the
-// request lacks a part.
+// request lacks a part. The parts stand in the order of the rule's scope, with | between, each
+// escaped by appendPart so that no two clients have one key.
 func (m *Matches) appendClient(c *match) (lacks bool) {
 	m.key = m.key[:0]
 	for i, scope := range c.Scope {
@@ -335,8 +343,9 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 }
 
 // ClientClaims are the key and the policies under which a rule may have counted a client: its own
-// and that of the client's override. They carry no cost. The error wraps stint.ErrInvalid:
-// there is no such rule, or it can have no such client.
+// and that of the client's override. They carry no cost. The error wraps stint.ErrInvalid: there is
+// no such rule, or it can have no such client. All of them are listed, since a client whom an
+// override was given or taken from has left state under the other policy.
 func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) {
 	c, err := s.client(id, client)
 	if err != nil {
@@ -357,8 +366,9 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 	return claims, nil
 }
 
-// ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of 1. Errors are those
-// of ClientClaims.
+// ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of
+// 1. Errors are those of ClientClaims. It is what administrators are shown: nothing is known of a
+// request, so that costs are 1 and classes are left out.
 func (s *Set) ClientMatch(id, client string) (Matched, error) {
 	c, err := s.client(id, client)
 	if err != nil {
@@ -409,8 +419,10 @@ func (s *Set) client(id, client string) (k known, err error) {
 	return k, nil
 }
 
-// overrideOf is the override of a client: its own, else that of the longest network that has its address; nil if there
-// is none. The address is a part of the client's key, from start on.
+// overrideOf is the override of a client: its own, else that of the longest network that has its
+// address; nil if there is none. The address is a part of the client's key, from start on. Networks
+// are tried from the longest prefix on: each one makes the key that an override of that network
+// has, and looks it up, which takes as many lookups as there are different lengths.
 func (c *compiled) overrideOf(key []byte, start int, address string, buffer *[]byte) *terms {
 	if len(c.overrides) == 0 {
 		return nil

@@ -7,13 +7,16 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A hostPattern is a host's name, and whether the names below it are meant.
+// A hostPattern is a host's name, and whether the names below it are meant. *.example.com means the
+// names below example.com, and not that name itself.
 type hostPattern struct {
 	name  string
 	below bool
 }
 
-// parseHostPattern reads a name such as api.example.com, or *.example.com.
+// parseHostPattern reads a name such as api.example.com, or *.example.com. A pattern that a
+// request's host could never equal, for want of a canonical form, is a fault: it would match
+// nothing, silently.
 func parseHostPattern(text string) (hostPattern, error) {
 	name, below := strings.CutPrefix(text, "*.")
 	canonical := string(AppendHost(nil, name))
@@ -48,7 +51,8 @@ const plainHosts = "a name such as api.example.com in ASCII and not percent-enco
 // isHost reports whether all programs take a host for the same, with or without a port: they differ
 // in whether they decode percent-encoded bytes, in what they make of letters beyond ASCII, and in
 // what ends a name (RFC 3986, section 3.2.2; the URL Standard's host parser). A zone may be
-// percent-encoded in an address in brackets (RFC 6874).
+// percent-encoded in an address in brackets (RFC 6874). What programs take for different hosts is
+// refused rather than matched: a rule for a host must not be led around by a spelling.
 func isHost(host string) bool {
 	literal, found := strings.CutPrefix(host, "[")
 	if !found {
@@ -70,6 +74,8 @@ func isPlainName(text string) bool {
 	return true
 }
 
+// bareHost cuts off brackets, port and the dots at the end. An IPv6 address without brackets has no
+// port that could be told.
 func bareHost(host string) string {
 	if strings.HasPrefix(host, "[") {
 		if end := strings.IndexByte(host, ']'); end > 0 {

@@ -14,7 +14,8 @@ import (
 
 // partsOf takes a client of the rule apart, or reports why the rule can have no such client. With
 // networks a part may stand for the addresses of several clients. A fault shows the client as
-// shown.
+// shown. It is the same check for what an override names, what a caller asks about, and what is
+// read back from a store: all of them are the text of a client.
 func (r *Rule) partsOf(param, client, shown string, bits int, networks bool) ([]keyPart, error) {
 	parts, err := splitKey(param, client, shown)
 	switch {
@@ -74,7 +75,7 @@ const (
 	hashBytes = len(hashPrefix) + 64
 )
 
-// A keyPart is one part of a client as an override names it.
+// A keyPart is one part of a client as an override names it. text is without its escapes.
 type keyPart struct {
 	text   string
 	hashed bool // text is what stands for an API key: hashPrefix and its SHA-256
@@ -98,6 +99,8 @@ func splitKey(param, key, shown string) ([]keyPart, error) {
 }
 
 // cutPart takes the first part off a key. The rest begins with | or is "".
+//
+//	and \ are escaped by \; any other \ is a fault, so that each client is written in one way only.
 func cutPart(key string) (part keyPart, after string, ok bool) {
 	if hash, after := cutHash(key); hash != "" {
 		return keyPart{hash, true}, after, true
@@ -148,7 +151,8 @@ func (r *Rule) keyOf(parts []keyPart) (key []byte, address int) {
 }
 
 // appendPart appends a part of a client's key: as an override writes it, or its hash if it can't be
-// shown.
+// shown. The hash is of the escaped text, so that the part of a key hashes as HashedClient would
+// hash it.
 func appendPart(key []byte, scope string, p keyPart) []byte {
 	switch {
 	case p.hashed:
@@ -160,7 +164,9 @@ func appendPart(key []byte, scope string, p keyPart) []byte {
 	}
 }
 
-// bounded is the text as a key, or its hash if it is too long for one.
+// bounded is the text as a key, or its hash if it is too long for one. A hash of the whole stands
+// for a key that is too long: different clients still have different keys, for all practical
+// purposes.
 func bounded(text []byte) []byte {
 	if len(text) <= stint.MaxKeyBytes {
 		return text
@@ -214,9 +220,10 @@ const (
 )
 
 // addressFault says what would be right where a text is not the key of a client by its address, as
-// clientip.Resolver.KeyOf writes it: an IPv4 address, an IPv6 network of so many bits, or unknown; with networks it may
-// also be a network of several clients. bits 0 stands for any number. It is "" if nothing is wrong: no request has
-// another key.
+// clientip.Resolver.KeyOf writes it: an IPv4 address, an IPv6 network of so many bits, or unknown;
+// with networks it may also be a network of several clients. bits 0 stands for any number. It is ""
+// if nothing is wrong: no request has another key. What it says is what the author would have to
+// write: the network by which an address is counted, or the canonical form of a network.
 func addressFault(text string, bits int, networks bool) (allowed string) {
 	if text == noAddress || isAddressKey(text, bits) {
 		return ""
@@ -284,6 +291,8 @@ func networkForm(bits int) string {
 }
 
 // readAddress reads an address or a network as people write them, with how many bits of it count.
+// It takes more than keys can be, with ports, zones and brackets, so that a fault can say what was
+// probably meant.
 func readAddress(text string) (address netip.Addr, length int, ok bool) {
 	text = strings.TrimSpace(text)
 	if network, err := netip.ParsePrefix(text); err == nil && !network.Addr().Is4In6() {

@@ -10,8 +10,9 @@ import (
 )
 
 // Matches are the rules that hold for a request, by priority and ID. The zero value is ready to
-// use; [Set.Match] fills it again and again without allocating, and the lists of what was matched before are then
-// used again. It is not safe for concurrent use.
+// use; [Set.Match] fills it again and again without allocating, and the lists of what was matched
+// before are then used again. It is not safe for concurrent use. All lists are kept from request to
+// request, so that matching does not allocate once they are as long as they get.
 type Matches struct {
 	request *Request
 	decoded decoded
@@ -35,7 +36,8 @@ type Matches struct {
 	levels []level
 }
 
-// lend gives a rule room for its lists behind those of others.
+// lend gives a rule room for its lists behind those of others. The room is the end of a list that
+// all rules share: appending to it needs no memory of its own until it is full.
 func (m *Matches) lend(h *Matched) {
 	h.And, h.Vias = m.and[len(m.and):], m.vias[len(m.vias):]
 }
@@ -61,6 +63,7 @@ func ended[T any](buffer, part []T) (rest, own []T) {
 }
 
 // keyText is the key that was written, as a text: one that was made before if it is among the last.
+// Several rules of a request often count the same client, and get one string then.
 func (m *Matches) keyText() string {
 	key := bounded(m.key)
 	for i := range m.keys {
@@ -94,6 +97,9 @@ func (s *Set) Match(r *Request, m *Matches) error { return s.match(r, m, false) 
 // be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
 func (s *Set) MatchUnambiguous(r *Request, m *Matches) error { return s.match(r, m, true) }
 
+// A path of one variant, as nearly all are, is looked up once. One that programs may take in
+// several ways is looked up in each of them, and a rule that holds for any of them holds: whichever
+// server stands behind, no rule is led around.
 func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 	m.request, m.rules, m.and, m.vias = r, m.rules[:0], m.and[:0], m.vias[:0]
 	if s.hosts != nil || s.below != nil {
@@ -153,7 +159,8 @@ func (s *Set) find(path *variant, m *Matches) {
 	s.findBelow(path, m.host, m)
 }
 
-// findBelow adds those of a host.
+// findBelow adds those of a host. For a.b.c it looks at the patterns of b.c and of c: one lookup
+// for each dot.
 func (s *Set) findBelow(path *variant, host []byte, m *Matches) {
 	if root := s.hosts[string(host)]; root != nil {
 		root.find(path, 0, m)
@@ -171,8 +178,9 @@ func (s *Set) findBelow(path *variant, host []byte, m *Matches) {
 	}
 }
 
-// nameHost finds the host that is named by the authority of the variant, which a program may go by in place of the
-// request's. It reports whether rules may know it.
+// nameHost finds the host that is named by the authority of the variant, which a program may go by
+// in place of the request's. It reports whether rules may know it. A path such as
+// //other.example/x, or http://other.example/x, names a host that a program may go by.
 func (s *Set) nameHost(m *Matches) bool {
 	authority := m.other.text[m.other.authority.start:m.other.authority.end]
 	if len(authority) == 0 || s.hosts == nil && s.below == nil {
@@ -183,7 +191,8 @@ func (s *Set) nameHost(m *Matches) bool {
 	return !bytes.Equal(m.named, m.host)
 }
 
-// addIfMatches adds a rule whose pattern matches, if the rest of it does.
+// addIfMatches adds a rule whose pattern matches, if the rest of it does. Methods come first as
+// they are cheapest, exceptions last as they take a look at the path.
 func (m *Matches) addIfMatches(c *compiled) {
 	if m.isFound(c) || !m.inSet(c) || len(c.Match.Methods) > 0 && !c.Match.allows(m.request.Method) {
 		return
@@ -233,8 +242,9 @@ func (m *Matches) mark(from int) {
 	}
 }
 
-// sort puts the rules in order, each once, as several patterns of a rule may match. Mostly they are few, and in order
-// already.
+// sort puts the rules in order, each once, as several patterns of a rule may match. Mostly they are
+// few, and in order already. Insertion is as good as anything for few, and best for what is in
+// order.
 func (m *Matches) sort() {
 	const few = 16
 	if len(m.rules) > few {
@@ -350,7 +360,9 @@ func (n *node) behind(segment []byte) *node {
 }
 
 // find gathers the rules that match the path from one of its segments on. Both a literal and any
-// segment may lead on, so it may go several ways, as many as patterns do.
+// segment may lead on, so it may go several ways, as many as patterns do. Patterns branch only
+// where one has a literal and another {any} at the same place, so that the ways are few, whatever
+// the path.
 func (n *node) find(path *variant, at int, m *Matches) {
 	if n.below != nil {
 		n.below.find(m)
@@ -370,15 +382,17 @@ func (n *node) find(path *variant, at int, m *Matches) {
 	}
 }
 
-// A leaf holds rules of one pattern. Those that ask for a header field are found by the
-// field's value.
+// A leaf holds rules of one pattern. Those that ask for a header field are found by the field's
+// value. Rules that ask for fields or methods are looked at one by one, those that ask for the
+// value of a field only if the request has that value.
 type leaf struct {
 	free    []*compiled // of whatever request
 	checked []*compiled // of some methods, or except some paths
 	fields  []fieldIndex
 }
 
-// A fieldIndex holds the rules that ask for one header field.
+// A fieldIndex holds the rules that ask for one header field. A thousand rules for a thousand API
+// versions in one field cost one lookup.
 type fieldIndex struct {
 	name    string
 	values  map[string][]*compiled

@@ -50,7 +50,8 @@ type plain string
 // missing is what came where there is nothing.
 const missing plain = "missing"
 
-// faults gathers what is wrong with one rule.
+// faults gathers what is wrong with one rule. All that is wrong is gathered, so that one look at
+// the answer mends a document. bits is known when rules are compiled for a set only.
 type faults struct {
 	index int
 	id    string
@@ -67,6 +68,8 @@ func (f *faults) invalid(param string, value any, allowed string) {
 }
 
 const (
+	// They bound what a single rule may cost in memory and in matching; what people write by hand is
+	// far below.
 	maxMethods   = 16
 	maxHeaders   = 16
 	maxLabels    = 64
@@ -107,8 +110,9 @@ func (r *Rule) validate(f *faults) {
 	r.validateOverrides(f)
 }
 
-// isID reports whether a rule may have the ID. Programs that resolve the dots of paths could not reach
-// . and .. in the API.
+// isID reports whether a rule may have the ID. Programs that resolve the dots of paths could not
+// reach . and .. in the API. The IDs stand in paths of the API, in names of policies, and in labels
+// of metrics.
 func isID(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) <= MaxIDBytes && !strings.ContainsFunc(id, func(c rune) bool {
 		return !isAlphanumeric(c) && !strings.ContainsRune("-_.:", c)
@@ -209,7 +213,8 @@ func (m *Match) validate(f *faults) {
 	}
 }
 
-// placeOf names a pattern as documents do, where match.path is a single one.
+// placeOf names a pattern as documents do, where match.path is a single one. A document may have
+// match.path in place of a list of one, and its author would look for that.
 func placeOf(param string, i, n int) string {
 	if n == 1 && param != "match.except" {
 		return strings.TrimSuffix(param, "s")
@@ -236,6 +241,8 @@ func (f *faults) list(param string, texts []string, check func(string) error) {
 
 const scopes = "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global"
 
+// A request can lack a user, an API key or an attribute, but neither its address, which a listener
+// knows, nor a parameter of the path by which it matched.
 func (r *Rule) validateScope(f *faults) {
 	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
 		came := missing
@@ -334,7 +341,9 @@ func (r *Rule) validateLimits(f *faults) {
 	}
 }
 
-// validateLimitsAt reports what is wrong with the rule's limits, or an override's.
+// validateLimitsAt reports what is wrong with the rule's limits, or an override's. A rule that only
+// reserves may have limits that a take could not, so that limits are looked at as the reserve will
+// use them.
 func (r *Rule) validateLimitsAt(f *faults, param string, limits []stint.Limit, costs []Cost) {
 	if len(costs) > 0 && len(costs) != len(limits) {
 		f.invalid(param, fmt.Sprintf("%d, with %d costs", len(limits), len(costs)), "a cost for each limit, or none")

@@ -25,7 +25,8 @@ func newExchange() *exchange {
 }
 
 // begin asks the limit, and writes what it has to say into the response. The rest is as of
-// [httplimit.Middleware.Begin].
+// [httplimit.Middleware.Begin]. The admitted request's fields are written into fiber's response
+// before its handlers run, which may then replace them.
 func (e *exchange) begin(limit *httplimit.Middleware, c fiber.Ctx) (r *http.Request, end func(), admitted bool) {
 	e.answer.c = c
 	r, end, admitted = limit.Begin(&e.answer, e.request(c))
@@ -56,7 +57,8 @@ func (e *exchange) request(c fiber.Ctx) *http.Request {
 	return r.WithContext(withContext(c))
 }
 
-// pathOf is the path as fiber routes it, and the query.
+// pathOf is the path as fiber routes it, and the query. A path that can't be unescaped stays as it
+// is, for rules to judge.
 func pathOf(c fiber.Ctx) *url.URL {
 	config := c.App().Config()
 	u := &url.URL{Path: strings.Clone(c.Path()), RawQuery: string(c.Request().URI().QueryString())}
@@ -71,7 +73,8 @@ func pathOf(c fiber.Ctx) *url.URL {
 	return u
 }
 
-// readHeader copies the header, all of its text at once.
+// readHeader copies the header, all of its text at once. fasthttp hands out memory that it will
+// overwrite, so that all of it is copied: into one string, of which names and values are parts.
 func (e *exchange) readHeader(c fiber.Ctx) {
 	for name, value := range c.Request().Header.All() {
 		e.text = append(append(e.text, name...), value...)
@@ -95,7 +98,8 @@ func (e *exchange) readHeader(c fiber.Ctx) {
 	}
 }
 
-// forget prepares the exchange for the next request.
+// forget prepares the exchange for the next request. Maps and slices keep their memory; what they
+// refer to is let go.
 func (e *exchange) forget() {
 	clear(e.header)
 	clear(e.lines)

@@ -27,8 +27,10 @@ const demoHelp = "make up rules and traffic, to see what stint shows: rules demo
 	"users demo-user-* and addresses for documentation. " +
 	"It needs the store memory:// and no rules"
 
-// demonstrable reports why a configuration has no place for a demonstration, and gives one without an admin token one,
-// so that clients are shown by name. The token is returned, if it is new.
+// demonstrable reports why a configuration has no place for a demonstration, and gives one without
+// an admin token one, so that clients are shown by name. The token is returned, if it is new. Only
+// where nothing real can be disturbed: rules that are made up would decide over real clients, and a
+// shared store would keep them.
 func demonstrable(c *config.Config) (token string, err error) {
 	if !c.Store.Memory() || len(c.Rules) > 0 || c.RulesFrom != "" {
 		return "", misused(
@@ -42,7 +44,9 @@ func demonstrable(c *config.Config) (token string, err error) {
 	return token, nil
 }
 
-// A demo makes up traffic.
+// A demo makes up traffic. It asks the service as a client would, over a transport that calls the
+// handler within the process: what the demonstration shows went through all that real requests go
+// through.
 type demo struct {
 	client *client.Client
 	logger *slog.Logger
@@ -50,10 +54,13 @@ type demo struct {
 	second float64 // since it began
 }
 
-// demoTick is the time between two bursts of requests.
+// demoTick is the time between two bursts of requests. It is short enough for the dashboard to show
+// curves, and long enough to cost nothing.
 const demoTick = 100 * time.Millisecond
 
-// startDemo makes up rules, and traffic until ctx is done. It tells the token if it is not "".
+// startDemo makes up rules, and traffic until ctx is done. It tells the token if it is not "". The
+// rules are stored by the manager like anybody's, with the author demo, so that history and
+// dashboard show them. Traffic starts once the service listens.
 func startDemo(
 	ctx context.Context,
 	c config.Config,
@@ -131,9 +138,11 @@ func (d *demo) run(ctx context.Context) {
 	}
 }
 
-// burst is the requests of one tick: 200 users, a few of which make most requests, in waves of two minutes; somebody
-// who guesses passwords for 20 seconds of each minute; one user whose client has gone wild for 30 seconds of two
-// minutes; and a banned address.
+// burst is the requests of one tick: 200 users, a few of which make most requests, in waves of two
+// minutes; somebody who guesses passwords for 20 seconds of each minute; one user whose client has
+// gone wild for 30 seconds of two minutes; and a banned address. Users are drawn by the cube of a
+// number from 0 to 1, which makes the first ones heavy: half of all requests come from the first 25
+// of the 200. The wave is 4 + 3 sin(2 pi t/120s) requests a tick, which is 10 to 70 a second.
 func (d *demo) burst() (requests []api.EvaluateRequest) {
 	request := func(method, path string, user, address int) {
 		r := api.EvaluateRequest{Method: method, Path: path, Host: "demo.example", IP: fmt.Sprintf("198.51.100.%d", address)}

@@ -14,7 +14,8 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// A description is a request for rules, as flags describe it.
+// A description is a request for rules, as flags describe it. Several commands take one: rules
+// explain and check describe the same request by the same flags.
 type description struct {
 	method, path, host    string
 	address, user, apiKey string
@@ -46,7 +47,8 @@ func (d *description) given(flags *pflag.FlagSet) (name string, given bool) {
 	return descriptionFlags[i], true
 }
 
-// ip is the client's address, the zero value if none is given.
+// ip is the client's address, the zero value if none is given. An IPv4 address that is written as
+// one of IPv6 is taken as the former, and a zone is dropped, as a listener would.
 func (d *description) ip() (netip.Addr, error) {
 	if d.address == "" {
 		return netip.Addr{}, nil
@@ -58,7 +60,8 @@ func (d *description) ip() (netip.Addr, error) {
 	return address.WithZone("").Unmap(), nil
 }
 
-// request is the request as rules see it.
+// request is the request as rules see it. The address becomes a key as in the service: by the
+// prefixes of the configuration.
 func (d *description) request(loaded config.Config) (*rules.Request, error) {
 	address, err := d.ip()
 	if err != nil {
@@ -100,7 +103,9 @@ func (d *description) withoutAddress() (*rules.Request, error) {
 	return r, nil
 }
 
-// wire is the request as a service is told it, which takes each header field once.
+// wire is the request as a service is told it, which takes each header field once. User and API key
+// travel as attributes, which is how the API takes them from callers that have authenticated
+// somebody themselves.
 func (d *description) wire() (api.EvaluateRequest, error) {
 	if _, err := d.ip(); err != nil {
 		return api.EvaluateRequest{}, err

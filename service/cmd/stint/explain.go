@@ -26,7 +26,9 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
-// An example is a request that rules are explained with.
+// An example is a request that rules are explained with. It is answered by a running service (ask,
+// askDomain), or here, by rules that are read and a store that is opened as serve would (explain).
+// Both print the same.
 type example struct {
 	description
 	*apiCommand
@@ -95,7 +97,7 @@ func flagBeside(flags *pflag.FlagSet, names ...string) (other string) {
 	return other
 }
 
-// ask prints what a running service says.
+// ask prints what a running service says. With --json it is the service's own answer, byte by byte.
 func (e *example) ask() error {
 	request, err := e.wire()
 	if err != nil {
@@ -182,7 +184,8 @@ func (e *example) askDomain(domain string, descriptors []string) error {
 	return deniedExit(x.Allowed)
 }
 
-// explain prints what the rules make of the request.
+// explain prints what the rules make of the request. The store is peeked at, which takes nothing.
+// Without one, a store in this process knows no client, and all limits are full.
 func (e *example) explain(ctx context.Context) error {
 	loaded, err := e.loadStore()
 	if err != nil {
@@ -257,7 +260,8 @@ func (e *example) explainWith(ctx context.Context, config enforce.Config, r *rul
 	return deniedExit(x.Verdict.Allowed)
 }
 
-// print prints a line for each rule that matches, and the verdict of all.
+// print prints a line for each rule that matches, and the verdict of all. Of a rule's limits the
+// row shows the least that remains and the longest wait: a request has to satisfy all of them.
 func (e *example) print(x *adminapi.Explanation) error {
 	rows := [][]string{{"RULE", "OUTCOME", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
 	for i := range x.Rules {

@@ -13,7 +13,9 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// A settingFlag keeps what a flag was given as text; package config reads it.
+// A settingFlag keeps what a flag was given as text; package config reads it. Flags are not parsed
+// as they are given: a value that is wrong is reported together with all others that are, whatever
+// source they come from.
 type settingFlag struct {
 	setting config.Setting
 	text    *string
@@ -39,7 +41,9 @@ func storeSettings() []string {
 }
 
 // settingFlags registers the flags of the settings of these names, or of all, and returns what
-// reads the configuration from all sources once the flags are parsed.
+// reads the configuration from all sources once the flags are parsed. Settings that are secret have
+// no flag: a command line can be read by everyone on the machine. A flag without a value, such as
+// --tracing, means true.
 func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (config.Config, error) {
 	file := flags.String("config", "", "YAML `FILE` with the configuration [STINT_CONFIG]")
 	texts := map[string]*string{}
@@ -96,7 +100,8 @@ func serveCommand(p process) *cobra.Command {
 	return command
 }
 
-// flagFault says of a flag that can't be read what came and what is allowed.
+// flagFault says of a flag that can't be read what came and what is allowed. Faults of flags are
+// worded as those of all other inputs are: the flag, what came, what is allowed.
 func flagFault(err error) error {
 	fault, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -112,7 +117,8 @@ func flagFault(err error) error {
 	return stint.Invalid("--"+fault.GetFlag().Name, fault.GetValue(), allowed)
 }
 
-// A timeoutFlag is a duration above 0.
+// A timeoutFlag is a duration above 0. It takes what stint.ParseDuration does, which knows days
+// too, and refuses 0, which would never wait.
 type timeoutFlag time.Duration
 
 func (f *timeoutFlag) String() string { return time.Duration(*f).String() }

@@ -19,7 +19,9 @@ import (
 // alertLinger is how long alerts that wait are still sent when the service ends.
 const alertLinger = 2 * time.Second
 
-// An observer tells the log and the webhook of decisions.
+// An observer tells the log and the webhook of decisions. Both are told of every decision that
+// passes the service, however it was asked for, and neither holds it up: what they can't keep up
+// with is summarized or dropped, and counted.
 type observer struct {
 	log    *decisionlog.Log
 	alerts *alerts.Sender // nil: none
@@ -66,7 +68,9 @@ func newObserver(c config.Config, conn redisstore.Conn, logger *slog.Logger) (*o
 	return o, nil
 }
 
-// claimOn claims names in Redis, within the time that the store has for a call.
+// claimOn claims names in Redis, within the time that the store has for a call. Of the processes
+// that share a Redis, the one that sets the name first sends the alert. The name expires by itself,
+// so that a process that dies claims nothing for ever.
 func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string, time.Duration) (bool, error) {
 	return func(ctx context.Context, name string, life time.Duration) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -79,8 +83,9 @@ func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string,
 	}
 }
 
-// run summarizes degraded answers and sends alerts until the returned function is called, which is when nobody decides
-// any more. A second call does nothing.
+// run summarizes degraded answers and sends alerts until the returned function is called, which is
+// when nobody decides any more. A second call does nothing. The context's end does not end them:
+// decisions are made until requests in flight are answered.
 func (o *observer) run(ctx context.Context) (end func()) {
 	runs := []func(context.Context){o.log.Run}
 	if o.alerts != nil {

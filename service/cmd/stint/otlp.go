@@ -24,8 +24,10 @@ const (
 // otlpTime is the longest that what waits may take to be sent at the end.
 const otlpTime = 2 * time.Second
 
-// exported reports whether a signal, TRACES or METRICS, is sent by OTLP, as the standard variables of OpenTelemetry
-// say: if OTEL_…_EXPORTER is otlp, or an endpoint is named and it is not none.
+// exported reports whether a signal, TRACES or METRICS, is sent by OTLP, as the standard variables
+// of OpenTelemetry say: if OTEL_…_EXPORTER is otlp, or an endpoint is named and it is not none.
+// OTEL_SDK_DISABLED=true switches it off whatever else is said. Values that nobody knows are
+// refused rather than ignored: a typing error would otherwise be found when the data is missed.
 func exported(p process, signal string) (bool, error) {
 	name := "OTEL_" + signal + "_EXPORTER"
 	exporter := p.env(name)
@@ -79,7 +81,8 @@ func aboutService(ctx context.Context) (*resource.Resource, error) {
 
 // startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the
 // variables say so, until the returned function is called, which sends them once more. The
-// interval, headers and the rest are read by the SDK.
+// interval, headers and the rest are read by the SDK. The metrics are converted from the registry
+// that Prometheus is served from, so that both have the same names and values.
 func startMetrics(
 	ctx context.Context,
 	p process,

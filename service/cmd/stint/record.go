@@ -30,8 +30,10 @@ type recordedStore struct {
 	collectors []prometheus.Collector
 }
 
-// startRecord has a store's decisions recorded, if the configuration says so. No decision waits for the disk: what it
-// does not take in time is dropped and counted.
+// startRecord has a store's decisions recorded, if the configuration says so. No decision waits for
+// the disk: what it does not take in time is dropped and counted. A line is written behind the
+// decision, by the queue's goroutine. In place of lines that were dropped stands one that counts
+// them, so that a replay knows that something is missing.
 func startRecord(c config.Config, store stint.Store) (recordedStore, error) {
 	if c.Record == "" {
 		return recordedStore{Store: store, end: func() {}}, nil
@@ -60,8 +62,9 @@ func startRecord(c config.Config, store stint.Store) (recordedStore, error) {
 	}, nil
 }
 
-// replayRecords decides what records of serve --record have once more. It fails if anything differs, or can't be
-// claimed to be the same.
+// replayRecords decides what records of serve --record have once more. It fails if anything
+// differs, or can't be claimed to be the same. Files of one record are NAME.n, ..., NAME.1, NAME,
+// from the oldest to the newest, and are read as one.
 func (s *simulation) replayRecords() error {
 	if len(s.logs) == 0 {
 		return misused("there are no files; give the FILE of serve --record, one for each process")

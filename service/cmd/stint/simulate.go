@@ -20,7 +20,9 @@ import (
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
-// A simulation is what the command line asks for.
+// A simulation is what the command line asks for. Texts of flags are kept as they are until prepare
+// reads them, so that a fault names the flag. What flags fill in at once is the config of package
+// simulate itself.
 type simulation struct {
 	process
 	limits, files []string
@@ -188,7 +190,8 @@ func (s *simulation) run(ctx context.Context) (err error) {
 	return s.write(report)
 }
 
-// prepare reads the flags, and the candidates.
+// prepare reads the flags, and the candidates. Candidates are compared in the order of the command
+// line: limits, files, then the log itself.
 func (s *simulation) prepare() error {
 	if (s.pattern.Name == "") == (len(s.logs) == 0) {
 		return misused("give either files, - for standard input, or --pattern")
@@ -217,7 +220,8 @@ func (s *simulation) prepare() error {
 	return nil
 }
 
-// add adds a candidate.
+// add adds a candidate. Logs are read with their header fields only if a rule of some candidate
+// asks for one, since that makes a map for each request.
 func (s *simulation) add(name string, set *rules.Set) {
 	for _, rule := range set.Rules() {
 		s.reader.Headers = s.reader.Headers || len(rule.Match.Headers) > 0 || rule.Cost.Header != ""
@@ -228,7 +232,9 @@ func (s *simulation) add(name string, set *rules.Set) {
 	s.config.Candidates = append(s.config.Candidates, simulate.Candidate{Name: name, Set: set})
 }
 
-// addLimit adds candidates for a limit of the command line.
+// addLimit adds candidates for a limit of the command line. A rate such as 100/1m stands for one
+// candidate of each algorithm; all else is the text of a limit, or of several, as a file of rules
+// would have it, and one candidate.
 func (s *simulation) addLimit(text string) error {
 	if !strings.ContainsAny(text, "{[:") {
 		limits, err := simulate.Budget(text)
@@ -267,7 +273,9 @@ func (s *simulation) addLimit(text string) error {
 	return nil
 }
 
-// preparePattern fills in what the command line left open.
+// preparePattern fills in what the command line left open. boundary-burst is about the first limit
+// of the first candidate: it takes the limit's window, or the time that its bucket takes to fill,
+// as its own, and sends twice the capacity in it.
 func (s *simulation) preparePattern() error {
 	p := &s.pattern
 	burst := p.Name == "boundary-burst"
@@ -317,7 +325,9 @@ func (s *simulation) preparePattern() error {
 	return nil
 }
 
-// source is what makes the events: it hands them on, and tells what was read.
+// source is what makes the events: it hands them on, and tells what was read. It can be asked
+// several times, as suggest does: each time logs are read anew. The context is looked at every 4096
+// events, which costs nothing.
 func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) error) (*simulate.Input, error) {
 	return func(add func(*simulate.Event) error) (*simulate.Input, error) {
 		asked := 0
@@ -376,7 +386,9 @@ func readLog(name string, progress *progress, r *simulate.Reader, add func(*simu
 	return nil
 }
 
-// openDecisions opens what decisions go to, and returns what closes it.
+// openDecisions opens what decisions go to, and returns what closes it. They may be as many as the
+// events times the candidates, and are written through a buffer; closing reports what writing them
+// met.
 func (s *simulation) openDecisions() (closing func() error, err error) {
 	if s.decisions == "" {
 		return func() error { return nil }, nil

@@ -13,7 +13,8 @@ import (
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
-// suggest finds limits for every rule that has some, of every candidate.
+// suggest finds limits for every rule that has some, of every candidate. Each rule is searched by
+// itself, as if it were alone: what one rule denies does not relieve another.
 func (s *simulation) suggest(ctx context.Context) error {
 	goal := simulate.Goal{Rate: s.suggestRate}
 	number, isPercent := strings.CutSuffix(s.share, "%")
@@ -114,8 +115,9 @@ func suggestionText(s *simulate.Suggestion) string {
 	return b.String()
 }
 
-// curveText draws the share of clients that are never denied over the value of a limit, from 0 to twice
-// the one that was found, in one line of blocks.
+// curveText draws the share of clients that are never denied over the value of a limit, from 0 to
+// twice the one that was found, in one line of blocks. A column stands for the last point of the
+// curve at or below its value; before the first point nothing is known.
 func curveText(curve []simulate.CurvePoint, found, clients int64) string {
 	const columns, blocks = 40, " ▁▂▃▄▅▆▇█"
 	heights := []rune(blocks)

@@ -52,7 +52,9 @@ func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, 
 }
 
 // recordedBelow is the SDK's bound for what the variables say: it compares 63 bits of a trace's ID
-// with it.
+// with it. The SDK's TraceIDRatioBased compares the last 8 bytes of the trace's ID, shifted right
+// by one, with ratio * 2^63. The same comparison can be made before the ID is made, if its last 8
+// bytes are drawn first.
 func recordedBelow(p process) uint64 {
 	const all = 1 << 63
 	sampler := strings.ToLower(strings.TrimSpace(p.env("OTEL_TRACES_SAMPLER")))
@@ -70,7 +72,9 @@ func recordedBelow(p process) uint64 {
 	}
 }
 
-// drawn is the key of a context's random number for the ID of a new trace.
+// drawn is the key of a context's random number for the ID of a new trace. See middleware: the
+// number has decided already that the trace is recorded, and the sampler of the SDK must come to
+// the same result.
 type drawn struct{}
 
 // drawnIDs makes IDs. That of a new trace ends with the number of its context.
@@ -94,7 +98,8 @@ func (drawnIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	return id
 }
 
-// close sends what waits.
+// close sends what waits. It has otlpTime for that. What can't be sent then is lost, and the log
+// says so.
 func (t *traces) close() {
 	if t == nil {
 		return
@@ -124,7 +129,8 @@ func (t *traces) decisions(store stint.Store) stint.Store {
 
 // middleware makes spans of requests, in the trace that they name; nil without traces. Most
 // requests that name no trace are not recorded. This is decided before the SDK does any work, by
-// the number that becomes the end of the trace's ID.
+// the number that becomes the end of the trace's ID. A request that names a trace is left to the
+// SDK, whose sampler may follow the caller's decision.
 func (t *traces) middleware() func(http.Handler) http.Handler {
 	if t == nil {
 		return nil

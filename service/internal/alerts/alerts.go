@@ -56,7 +56,8 @@ const (
 	Denied    Kind = "denied"
 )
 
-// An Alert is what the receiver is told that a client did.
+// An Alert is what the receiver is told that a client did. What is in JSON is what the receiver
+// gets, and is stable; the ID is random, and the same in each attempt.
 type Alert struct {
 	ID        string        `json:"id"`
 	Kind      Kind          `json:"kind"`
@@ -120,7 +121,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Stats is what a sender has done since the start.
+// Stats is what a sender has done since the start. All but Queued only grow, from the start of the
+// process.
 type Stats struct {
 	// Sent counts alerts that the receiver confirmed.
 	Sent uint64 `counter:"rate_limiter_alerts_sent_total"`
@@ -139,7 +141,8 @@ type Stats struct {
 	OverflowedDenied uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=denied"`
 }
 
-// A Sender sends events. It is safe for concurrent use; make it with [New].
+// A Sender sends events. It is safe for concurrent use; make it with [New]. Observe is called by
+// requests and only puts an event into a queue; Run alone claims, gathers and sends.
 type Sender struct {
 	config    Config
 	nearLimit queue
@@ -281,7 +284,9 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// gather waits for an event, then for more of them; false is that the context has ended.
+// gather waits for an event, then for more of them; false is that the context has ended. Claims are
+// made here, one after another, and not by the requests that cause alerts. What another process
+// claimed first is left out.
 func (s *Sender) gather(ctx, sending context.Context) (batch []Alert, open bool) {
 	var full <-chan time.Time // nil before the first event
 	for len(batch) < s.config.MaxBatch {
@@ -314,7 +319,8 @@ func (s *Sender) gather(ctx, sending context.Context) (batch []Alert, open bool)
 // than it was told.
 const claimSlack = time.Minute
 
-// claim reports whether the event is this process's to send.
+// claim reports whether the event is this process's to send. If the claim fails, as Redis is
+// unreachable, the event is sent: better twice than not at all.
 func (s *Sender) claim(ctx context.Context, event *Alert) bool {
 	if s.config.Claim == nil {
 		return true
@@ -325,7 +331,8 @@ func (s *Sender) claim(ctx context.Context, event *Alert) bool {
 	return first || err != nil
 }
 
-// deliver sends a batch until it is confirmed, or given up.
+// deliver sends a batch until it is confirmed, or given up. The waits are RetryMin, 2 RetryMin, 4
+// RetryMin and so on, up to RetryMax; the queue fills meanwhile.
 func (s *Sender) deliver(ctx context.Context, batch []Alert) {
 	body, err := json.Marshal(map[string][]Alert{"events": batch})
 	wait := s.config.RetryMin
@@ -397,7 +404,8 @@ func (s *Sender) send(ctx context.Context, body []byte) error {
 }
 
 // Sign returns the signature of a body that was sent at a timestamp, for receivers to compare with
-// hmac.Equal.
+// hmac.Equal. The timestamp is within what is signed, so that a receiver can refuse an old body
+// that somebody sends again.
 func Sign(secret []byte, timestamp string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(hmacOf(secret, append([]byte(timestamp+"."), body...)))
 }
@@ -428,7 +436,8 @@ func secretsOf(target *url.URL) (secrets []string) {
 	return secrets
 }
 
-// safe is the cause of a failed request without secrets of its address.
+// safe is the cause of a failed request without secrets of its address. An error of net/http shows
+// the URL, and others may repeat a part of it, such as a token in the path.
 func (s *Sender) safe(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %s", s.config.Timeout)

@@ -12,8 +12,9 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// A queue has the events of one kind that wait. Each kind has its own, so that a flood of one leaves room for the
-// other.
+// A queue has the events of one kind that wait. Each kind has its own, so that a flood of one
+// leaves room for the other. It is a channel of MaxQueue places: putting never blocks, and taking
+// is a select over both kinds.
 type queue struct {
 	config *Config
 	kind   Kind
@@ -29,7 +30,8 @@ func (q *queue) init(config *Config, kind Kind) {
 	q.config, q.kind, q.events, q.known.now = config, kind, make(chan Alert, config.MaxQueue), config.Now
 }
 
-// put has an event wait, or drops and counts it.
+// put has an event wait, or drops and counts it. A loss is logged at once the first time, and then
+// once a minute as long as there are any.
 func (q *queue) put(event Alert) {
 	select {
 	case q.events <- event:
@@ -78,7 +80,9 @@ func (s *Sender) watchOverflow() (end func()) {
 // forgotten whose window is over, or else all: an alert then may come twice.
 const maxKnown = 100_000
 
-// known are the clients that were told of in their windows, by events of one kind.
+// known are the clients that were told of in their windows, by events of one kind. It is the first
+// of two filters, without the network: a client that floods is told of once here, and then claimed
+// once among all processes.
 type known struct {
 	now func() time.Time
 
@@ -120,14 +124,16 @@ func (k *known) forget(event *Alert) {
 	delete(k.ends, subjectOf(event))
 }
 
-// left is how long the event's window lasts from now on, at least a millisecond.
+// left is how long the event's window lasts from now on, at least a millisecond. Windows begin at
+// multiples of their length since 1970, as all processes can compute by themselves.
 func (e *Alert) left(now time.Time) time.Duration {
 	window := e.window.Milliseconds()
 	return time.Duration(window-now.UnixMilli()%window) * time.Millisecond
 }
 
 // name is what processes claim: a hash of the kind, the rule, the client, whom the store need not
-// know, and the window.
+// know, and the window. The end of the window is part of it, so that the next window has another
+// name, and of a name nobody can tell the client.
 func (e *Alert) name() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", e.Kind, e.Rule, e.ends.UnixMilli(), e.Client))
 	return "alert:" + hex.EncodeToString(sum[:16])

@@ -20,7 +20,8 @@ import (
 	"github.com/stint-go/stint/service/internal/logsampler"
 )
 
-// A Config says what is logged. Logger has no default.
+// A Config says what is logged. Logger has no default. Lines per time are bounded at info and
+// above, whatever clients do. At debug they are not.
 type Config struct {
 	Logger *slog.Logger
 	// Denials logs a sample of denials at info: 10 lines at once, then one per second; and of those in shadow as many.
@@ -35,7 +36,8 @@ type Config struct {
 	Now func() stint.Instant
 }
 
-// A Log is safe for concurrent use; make it with [New].
+// A Log is safe for concurrent use; make it with [New]. Degraded answers are counted by atomics and
+// summed up once a minute: an outage makes one line at its start, and one for each minute.
 type Log struct {
 	config           Config
 	denials, shadows *logsampler.Sampler
@@ -105,7 +107,8 @@ func (l *Log) write(ctx context.Context, level slog.Level, message string, e *st
 }
 
 // Client is a client as lines show it: the first 16 digits of its HMAC-SHA256, unless
-// Config.ShowClients is set.
+// Config.ShowClients is set. The digits tell clients apart and can be found again by who has the
+// secret; nobody else can try out addresses against them.
 func (l *Log) Client(key string) string {
 	if l.config.ShowClients || key == "" {
 		return key
@@ -141,6 +144,8 @@ func (l *Log) Run(ctx context.Context) {
 	l.summarize()
 }
 
+// The three values are swapped one after another, while answers are counted: one may be named in a
+// minute and counted in the next.
 func (l *Log) summarize() {
 	client := l.client.Swap(nil)
 	admitted, denied := l.admitted.Swap(0), l.denied.Swap(0)
@@ -159,7 +164,9 @@ const maxRequestID = 128
 
 // RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of
 // printable ASCII without a space, else the trace ID of traceparent (W3C Trace Context, section
-// 3.2.2), else "".
+// 3.2.2), else "". Of traceparent (version-traceid-parentid-flags) the trace ID is 32 hexadecimal
+// digits in lower case, and not all of them 0. The field is longer in future versions, whose
+// beginning is the same.
 func RequestID(header http.Header) string {
 	id := header.Get("X-Request-Id")
 	if id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 )
 
+// The policy forbids everything but styles within the page, whatever a text that was not escaped
+// might contain.
 const head = `<!doctype html>
 <html lang="en">
 <head>
@@ -54,7 +56,8 @@ func (p *Page) Add(format string, args ...any) {
 	p.Raw(fmt.Sprintf(format+"\n", args...))
 }
 
-// Table writes a table whose columns are texts, and behind them numbers, on the right.
+// Table writes a table whose columns are texts, and behind them numbers, on the right. Each cell
+// names its column, which narrow screens show beside it, as the rows are stacked there.
 func (p *Page) Table(texts, numbers []string, rows [][]string) {
 	columns := slices.Concat(texts, numbers)
 	class := func(column int) string {
@@ -94,7 +97,7 @@ type Bars struct {
 	Steps    [][3]int64 // from left to right
 }
 
-// Bars draws a plot.
+// Bars draws a plot. A series is one path of rectangles, so that thousands of steps stay small.
 func (p *Page) Bars(b *Bars) {
 	const width, height = plotWidth - plotLeft - 4, plotHeight - plotUnder - 8
 	p.Add(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, plotWidth, plotHeight, b.Label)

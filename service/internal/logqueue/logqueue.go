@@ -11,13 +11,16 @@ import (
 	"sync/atomic"
 )
 
-// MaxBytes is how much waits to be written at the most.
+// MaxBytes is how much waits to be written at the most. It is some thousand lines, which a disk
+// that pauses for a moment catches up with.
 const MaxBytes = 1 << 20
 
 // A Queue is a writer of lines that never waits. A goroutine of its own hands them on in order.
 // Lines that come while MaxBytes are waiting are dropped, and so are lines that the writer behind
 // it fails to write; once it works again, a line in the place of those that are missing says how
-// many. It is safe for concurrent use; each call of Write must be of whole lines.
+// many. It is safe for concurrent use; each call of Write must be of whole lines. Once a line was
+// dropped, so are all that follow until the goroutine has taken what waits: lines that come later
+// must not stand before the note of what is missing.
 type Queue struct {
 	out  io.Writer
 	note func(lost int64) []byte
@@ -83,7 +86,8 @@ func (q *Queue) signal() {
 	}
 }
 
-// run hands on until the queue is closed and empty.
+// run hands on until the queue is closed and empty. Two buffers change places: one is written while
+// the other fills.
 func (q *Queue) run() {
 	defer close(q.done)
 	s := sender{Queue: q}
@@ -113,7 +117,9 @@ type sender struct {
 	cut     bool  // that one has no end
 }
 
-// send writes lines, with a line before them about those that are missing.
+// send writes lines, with a line before them about those that are missing. A write that failed in
+// the middle of a line leaves a line without an end, behind which the note has to begin a new one.
+// What was written of a text that failed is not written again.
 func (s *sender) send(text []byte) {
 	if s.missing > 0 {
 		note := s.note(s.missing)

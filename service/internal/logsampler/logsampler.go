@@ -9,8 +9,9 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// A Sampler decides which lines of one kind are written: a number of them at once, then at a
-// steady rate. It is safe for concurrent use; make it with [New].
+// A Sampler decides which lines of one kind are written: a number of them at once, then at a steady
+// rate. It is safe for concurrent use; make it with [New]. It is a token bucket of the library
+// itself.
 type Sampler struct {
 	bucket *algorithm.TokenBucket
 	now    func() stint.Instant

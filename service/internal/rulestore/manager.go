@@ -37,10 +37,9 @@ type Options struct {
 	// Now is the clock. It dates revisions and measures how long ago the store was read.
 	// Default: nil, time.Now.
 	Now func() time.Time
-	// Cut is called with the reason when the store answers but does not notify, for example without
-	// the right to subscribe. Edits of others are then in force only after Interval. It is called
-	// once, until notifications are back, and not at the same time as Follow's functions. Default:
-	// nil.
+	// Cut is called with the reason when the store answers but does not notify, for example without the
+	// right to subscribe. Edits of others are then in force only after Interval. It is called once, until
+	// notifications are back, and not at the same time as Follow's functions. Default: nil.
 	Cut func(error)
 	// Restored is called after the manager restored the revision was, as [Manager.Follow] says. The
 	// store's history is gone. It is not called at the same time as Follow's functions, and must not
@@ -291,9 +290,8 @@ func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
 	})
 }
 
-// InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands
-// over now; 0 before the first. Unlike the other methods it may be called by the functions of
-// Follow.
+// InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands over
+// now; 0 before the first. Unlike the other methods it may be called by the functions of Follow.
 func (m *Manager) InForce() int64 { return m.inForce.Load() }
 
 // enforce puts a set in force, that of the current revision.
@@ -311,8 +309,7 @@ func (m *Manager) handOver() {
 	}
 }
 
-// refresh reads the newest revision. If its rules can't be enforced, the set from before stays
-// in force.
+// refresh reads the newest revision. If its rules can't be enforced, the set from before stays in force.
 func (m *Manager) refresh(ctx context.Context) (err error) {
 	defer func() {
 		if err == nil {

@@ -35,7 +35,8 @@ func Decode(source string, text []byte) ([]rules.Rule, error) {
 
 // A Codec encodes and decodes lists of rules. Each list has most rules in common with the one
 // before, so only changed rules are encoded and decoded. The zero value is ready to use. It is safe
-// for concurrent use.
+// for concurrent use. It remembers the lines of the last text it saw: an edit of one rule among
+// 100,000 then costs a comparison of lines and the encoding of one.
 type Codec struct {
 	last atomic.Pointer[map[string]written]
 }
@@ -54,7 +55,8 @@ func (c *Codec) known() map[string]written {
 	return nil
 }
 
-// Encode is the package's Encode.
+// Encode is the package's Encode. A rule that equals the one remembered by its ID has that one's
+// line.
 func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
 	known := c.known()
 	var text bytes.Buffer
@@ -97,7 +99,7 @@ func (c *Codec) Known(text []byte, list []rules.Rule) {
 }
 
 // linesOf returns the rules' lines of a text. It reports whether the text has the form that Encode
-// writes.
+// writes. The form is [, a rule on each line with a comma behind all but the last, ].
 func linesOf(text []byte) (lines []string, ok bool) {
 	rest, begins := strings.CutPrefix(string(text), "[\n")
 	rest, ends := strings.CutSuffix(rest, "]\n")
@@ -112,7 +114,9 @@ func linesOf(text []byte) (lines []string, ok bool) {
 	return lines, begins && ends
 }
 
-// Decode is the package's Decode.
+// Decode is the package's Decode. Lines that are known are not parsed. A text that is not in the
+// form that Encode writes is decoded as a whole, slowly, and so is one with a fault, whose error
+// then names the right lines.
 func (c *Codec) Decode(source string, text []byte) ([]rules.Rule, error) {
 	lines, ok := linesOf(text)
 	if !ok {

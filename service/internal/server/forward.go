@@ -32,8 +32,9 @@ func deny(w http.ResponseWriter, status int) {
 	w.WriteHeader(status)
 }
 
-// forwardAuth tells a reverse proxy whether the request that it asks about is admitted by the
-// rules that match it: 200, or the status of a denial, without a body.
+// forwardAuth tells a reverse proxy whether the request that it asks about is admitted by the rules
+// that match it: 200, or the status of a denial, without a body. The peer has to be a trusted
+// proxy: anybody else could ask in the name of any client, and take what is theirs.
 func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if !s.clients.TrustsPeer(r.RemoteAddr) {
 		return forbidden(
@@ -63,7 +64,9 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// denyStatus reads the query, which may say with which status a request is denied.
+// denyStatus reads the query, which may say with which status a request is denied. nginx's
+// auth_request passes on 401 and 403 alone and makes a 500 of all else, so that there a denial has
+// to be one of these two.
 func denyStatus(query string) (int, error) {
 	switch query {
 	case "", "deny_status=429":
@@ -78,7 +81,9 @@ func denyStatus(query string) (int, error) {
 	}
 }
 
-// readForwarded reads what the proxy was asked, and by whom.
+// readForwarded reads what the proxy was asked, and by whom. The header is the proxy's request to
+// this service, which has the client's fields, too, so that rules find credentials and header
+// fields where they would in a middleware.
 func (s *service) readForwarded(e *evaluation, r *http.Request) (err error) {
 	q := &e.request
 	if q.Method, _, err = forwardedValue(r.Header, forwardedMethod, originalMethod); err != nil {
@@ -124,7 +129,8 @@ func forwardedValue(header http.Header, first, second string) (value, name strin
 	}
 }
 
-// single is the value of a field that may stand once, "" when it is not there or has no name.
+// single is the value of a field that may stand once, "" when it is not there or has no name. Two
+// lines of one field are two opinions, of which one may be the client's.
 func single(header http.Header, name string) (string, error) {
 	if name == "" {
 		return "", nil

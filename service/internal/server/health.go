@@ -17,7 +17,8 @@ func (s *service) liveness(w http.ResponseWriter, r *http.Request) error {
 	return problem.Answer(w, r, http.StatusOK, api.Health{Status: api.StatusUp})
 }
 
-// healthTimeout bounds the asking for the store's health.
+// healthTimeout bounds the asking for the store's health. Probes of Kubernetes wait for 1s by
+// default, so that a longer time would never be seen.
 const healthTimeout = time.Second
 
 // mayAskDetails reports whether a request of a health endpoint asks for details, and why it may
@@ -33,8 +34,10 @@ func (s *service) mayAskDetails(r *http.Request) (bool, error) {
 	}
 }
 
-// readiness is up while requests are answered: not when draining or before rules were read, and with the store
-// unreachable only when requests are decided nevertheless.
+// readiness is up while requests are answered: not when draining or before rules were read, and
+// with the store unreachable only when requests are decided nevertheless. Probes read the status
+// alone: 200 says to send requests, 503 not to. The components say why, to anyone; details, such as
+// addresses and latencies, are for operators.
 func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	details, err := s.mayAskDetails(r)
 	if err != nil {
@@ -52,6 +55,9 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 }
 
 // health is that of the service and its parts, with whether the store answered, and after how long.
+// It is made anew for each request, and asks the store within healthTimeout. What is old but in
+// force (rules from a cache, a refused configuration) leaves the service up, with a text; what was
+// never there makes it down.
 func (s *service) health(ctx context.Context) (health api.Health, up bool, latency time.Duration) {
 	health = api.Health{Status: api.StatusUp, Components: map[string]api.Component{
 		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
@@ -142,6 +148,7 @@ func (s *service) addDetails(components map[string]api.Component, up bool, laten
 	}
 }
 
+// storeIsUp asks the store; one in the process has nothing to ask, and is up.
 func (s *service) storeIsUp(ctx context.Context) bool {
 	if s.config.StoreHealth == nil {
 		return true
@@ -151,6 +158,7 @@ func (s *service) storeIsUp(ctx context.Context) bool {
 	return s.config.StoreHealth(ctx) == nil
 }
 
+// rulesState says where the rules stand. Those of the configuration are always current.
 func (s *service) rulesState() RulesState {
 	if s.config.RulesState == nil {
 		return RulesCurrent

@@ -27,6 +27,10 @@ func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
 	return s.hold(w, r, stint.Cancel, endMembers)
 }
 
+// hold reads what a request says of its hold, and hands it to the one of the four that it asks for:
+// reserve or end, by a key or by the rules. A reserve names a TTL, a commit and a cancel the ID,
+// and with the expiresAt that the reserve answered a commit of a hold that the store has lost is
+// charged nevertheless.
 func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
 	return s.manage(w, r, allowed, func(r *http.Request, e *evaluation, q *request) error {
 		h, err := q.holdOf()
@@ -114,6 +118,8 @@ func (q *request) actual(verb stint.Verb) (int64, error) {
 	return n, nil
 }
 
+// reserveKey begins a hold of a key's target. It answers 200 with the instant at which the hold
+// expires unless it is renewed, and 429 when it is denied.
 func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request, h *stint.HoldOp) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
@@ -150,6 +156,8 @@ func answerReserve(
 	return nil
 }
 
+// reserveByRules begins the holds that the rules which match a request demand. The caller names the
+// ID: it is what all of them are known by, so that a retry of the same reserve is recognised.
 func (s *service) reserveByRules(
 	w http.ResponseWriter, r *http.Request, e *evaluation, q *request, h *stint.HoldOp,
 ) error {
@@ -181,6 +189,8 @@ func (s *service) reserveByRules(
 	return answerReserve(w, r, &api.ReserveResponse{EvaluateResponse: e.response}, &v.Hold, denied)
 }
 
+// endKey commits or cancels a hold of a key's target: it costs the actual amount, and what was held
+// beyond that is given back. A cancel costs 0.
 func (s *service) endKey(w http.ResponseWriter, r *http.Request, q *request, verb stint.Verb, h *stint.HoldOp) error {
 	actual, err := q.actual(verb)
 	if err != nil {
@@ -230,6 +240,8 @@ func (s *service) endByRules(
 	return problem.Answer(w, r, http.StatusOK, response)
 }
 
+// endResponse is what became of the hold: what was applied to the limits, and whether it came late
+// (after the hold expired), again, or after a reset of its key.
 func endResponse(rest *api.Rest, applied int64, h *stint.HoldOp) api.HoldEndResponse {
 	return api.HoldEndResponse{Rest: rest, ID: h.ID, Applied: applied, Late: h.Late, Replayed: h.Replayed, Reset: h.Reset}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// remaining tells what a check would be told, without taking.
+// remaining tells what a check would be told, without taking. It answers 200 also when a take would
+// be denied: the body says so. Nothing is counted as a decision.
 func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
 	if err != nil {
@@ -48,7 +49,9 @@ func restOf(c *api.CheckResponse) api.Rest {
 	}
 }
 
-// reset clears the state of a key: of one target, or in one operation of all of them.
+// reset clears the state of a key: of one target, or in one operation of all of them. It is one
+// operation for the store, so that no decision in between sees some of the targets reset and others
+// not.
 func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseQuery(r.URL.RawQuery, claimMembers)
 	if err != nil {
@@ -100,7 +103,8 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// viaOf reads by which way rules charged a request.
+// viaOf reads by which way rules charged a request. It is a text for a request that one rule
+// charged, or an object with a text for each rule. Rules may be named once.
 func (s *scanner) viaOf(q *request, m member, name string) error {
 	read := func(name, rule string) error {
 		via, err := s.textOf(name)
@@ -164,7 +168,9 @@ func (s *service) manage(
 	})
 }
 
-// settleKey settles what one target decided about a key.
+// settleKey settles what one target decided about a key. The permits may be negative, which gives
+// back. They are no check's, so that the bound of a check's permits does not hold for them; the
+// store says what it could apply.
 func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, permits int64) error {
 	q.present &^= permitsMember // which a check bounds
 	t, claim, err := s.claim(r, q)
@@ -185,7 +191,9 @@ func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, 
 	return problem.Answer(w, r, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
 }
 
-// settleRules settles what rules decided about a request.
+// settleRules settles what rules decided about a request. A settlement goes to the limits that
+// charged the request: by the via that the evaluation answered, as a class or another way of a rule
+// may have paid.
 func (s *service) settleRules(
 	w http.ResponseWriter,
 	r *http.Request,

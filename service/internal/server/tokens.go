@@ -30,7 +30,9 @@ func newTokenSet(tokens []string) tokenSet {
 	return set
 }
 
-// index compares a token with all of the set, and returns its index, or -1 if it is not there.
+// index compares a token with all of the set, and returns its index, or -1 if it is not there. It
+// compares with every token, also behind the one that it found, so that the time does not tell
+// which it was, nor how much of it was right.
 func (s tokenSet) index(token string) int {
 	hash := sha256.Sum256([]byte(token))
 	found := 0
@@ -41,7 +43,9 @@ func (s tokenSet) index(token string) int {
 }
 
 // find returns the index of the token that the lines of Authorization hold, or reports why they
-// hold none of the set.
+// hold none of the set. Authorization may stand once, and its scheme is compared without regard to
+// case (RFC 9110, section 11.1). A field that is missing gets a plain challenge, a wrong token
+// invalid_token (RFC 6750, section 3.1).
 func (s tokenSet) find(lines []string) (int, error) {
 	if len(lines) == 0 {
 		return 0, unauthorized("Authorization is missing", "Bearer")
@@ -65,8 +69,8 @@ func unauthorized(fault, challenge string) error {
 	}
 }
 
-// IsBearerToken reports whether the text can stand in an Authorization field (RFC
-// 6750, section 2.1).
+// IsBearerToken reports whether the text can stand in an Authorization field (RFC 6750, section
+// 2.1). The grammar is b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
 func IsBearerToken(token string) bool {
 	body := strings.TrimRight(token, "=")
 	for i := range len(body) {

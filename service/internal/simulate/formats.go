@@ -22,7 +22,10 @@ import (
 var errNoEvent = errors.New("no event")
 
 // combined is the log format of nginx and Apache of that name, and the common one, without its last
-// two fields.
+// two fields. A line is host ident user [time] "request" status size, and in the combined format
+// also "referer" "user agent". Logs of a busy server repeat each second many times, so that the
+// last parsed text of each second of a minute is kept in times: parsing a time is most of what a
+// line costs.
 type combined struct {
 	reader *Reader
 	full   bool // whether a line had the last two fields: one without is cut
@@ -32,6 +35,8 @@ type combined struct {
 	}
 }
 
+// parse takes the fields from left to right. The user may hold blanks, which is why it is what
+// stands before " [", and quotes within "request" are escaped by a backslash.
 func (c *combined) parse(line string, ev *Event) error {
 	address, rest, ok := strings.Cut(line, " ")
 	at := strings.Index(rest, " [")
@@ -92,6 +97,8 @@ func (c *combined) agent(rest string, ev *Event) error {
 	return nil
 }
 
+// time reads dd/Mon/yyyy:hh:mm:ss zone, to the second. The two digits of the second choose the
+// entry of the cache; a malformed text lands in some entry, too, and is never stored there.
 func (c *combined) time(text string, ev *Event) error {
 	ev.Whole = true
 	const layout = "02/Jan/2006:15:04:05 -0700"
@@ -112,7 +119,8 @@ func (c *combined) time(text string, ev *Event) error {
 	return nil
 }
 
-// cutQuote cuts a text at its first quote that no backslash escapes.
+// cutQuote cuts a text at its first quote that no backslash escapes. A quote is escaped if an odd
+// number of backslashes stands before it: \\" ends the text.
 func cutQuote(text string) (quoted, rest string, found bool) {
 	for i := 0; ; i++ {
 		next := strings.IndexByte(text[i:], '"')
@@ -130,7 +138,8 @@ func cutQuote(text string) (quoted, rest string, found bool) {
 	}
 }
 
-// requestLine reads METHOD TARGET PROTOCOL.
+// requestLine reads METHOD TARGET PROTOCOL. The target may hold blanks in what broken clients send,
+// so that the protocol is what stands behind the last blank.
 func requestLine(text string, r *rules.Request) error {
 	method, rest, _ := strings.Cut(text, " ")
 	end := strings.LastIndexByte(rest, ' ')
@@ -141,7 +150,8 @@ func requestLine(text string, r *rules.Request) error {
 	return target(rest[:end], r)
 }
 
-// target is a path, or a URL, of which the host is taken too.
+// target is a path, or a URL, of which the host is taken too. An absolute URL is what clients of a
+// proxy send, and * what OPTIONS may ask for (RFC 9112, section 3.2).
 func target(text string, r *rules.Request) error {
 	if strings.HasPrefix(text, "/") || text == "*" {
 		r.Path = unescape(text)
@@ -177,6 +187,8 @@ func unescape(text string) string {
 	return b.String()
 }
 
+// parseStatus reads a status of up to three digits. "-" is none: the client went before it was
+// answered.
 func parseStatus(text string, ev *Event) error {
 	if len(text) == 1 && text[0] == '-' {
 		return nil
@@ -196,7 +208,8 @@ func parseStatus(text string, ev *Event) error {
 	return nil
 }
 
-// header gives the request the fields that logs have.
+// header gives the request the fields that logs have. It makes a map for each request, which is why
+// readers do it only when rules ask for header fields.
 func (r *Reader) header(ev *Event, agent, referer string) {
 	if !r.options.Headers {
 		return
@@ -209,7 +222,9 @@ func (r *Reader) header(ev *Event, agent, referer string) {
 	}
 }
 
-// parseALB reads a line of an AWS Application Load Balancer.
+// parseALB reads a line of an AWS Application Load Balancer. Its fields are divided by blanks, and
+// those that may hold one are quoted. Newer logs have more fields at the end, of which created is
+// when the request came; the time in the second field is that of the answer.
 func (r *Reader) parseALB(line string, ev *Event) error {
 	const client, status, request, agent, domain, created = 3, 8, 12, 13, 18, 21
 	var fields [created + 1]string
@@ -249,8 +264,11 @@ func (r *Reader) parseALB(line string, ev *Event) error {
 	return nil
 }
 
-// parseTime reads a time: RFC 3339, with a blank in place of the T too, or a number since 1970 in seconds, or, as their
-// size tells, in milliseconds, microseconds or nanoseconds.
+// parseTime reads a time: RFC 3339, with a blank in place of the T too, or a number since 1970 in
+// seconds, or, as their size tells, in milliseconds, microseconds or nanoseconds. A number below
+// 1e11 counts seconds, which is the year 5138; below 1e14 milliseconds, below 1e17 microseconds,
+// and from there on nanoseconds. Without a fraction a time is known to the second only, see
+// Event.Whole.
 func parseTime(text string, ev *Event) error {
 	fault := fmt.Errorf("time %.40q; expected RFC 3339 such as 2026-01-02T15:04:05.123Z, or seconds since 1970", text)
 	whole, fraction, _ := strings.Cut(text, ".")
@@ -290,6 +308,8 @@ type columns struct {
 	names  []string
 }
 
+// parse splits a line at its commas, and reads it as RFC 4180 says only if it has a quote, which
+// few have. A line that repeats the names is where another file begins.
 func (c *columns) parse(line string, ev *Event) error {
 	fields := strings.Split(line, ",")
 	if strings.IndexByte(line, '"') >= 0 {

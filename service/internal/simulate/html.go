@@ -15,7 +15,8 @@ const smallWidth, smallLeft = 320, 44
 // An htmlPage is a page under work.
 type htmlPage struct{ *htmlpage.Page }
 
-// HTML is the report as one page that needs nothing else. Candidates are drawn on one scale.
+// HTML is the report as one page that needs nothing else. Candidates are drawn on one scale. It has
+// no script and loads nothing, so that it can be kept, mailed and opened from a disk.
 func (r *Report) HTML() string {
 	p := &htmlPage{htmlpage.New("stint simulate")}
 	p.Add("<h1>What the limits would have done</h1>")
@@ -87,7 +88,9 @@ func (p *htmlPage) parts(r *Report) {
 	}
 }
 
-// small draws a candidate's requests over time: all of them, or those of a part.
+// small draws a candidate's requests over time: all of them, or those of a part. What rules in
+// shadow would have denied is drawn between what is admitted and what is denied, and is part of the
+// admitted in all figures.
 func (p *htmlPage) small(c *CandidateReport, name string, steps []Step, most int64) {
 	per := stint.Per(1, micros(c.Step)).String()[1:] // such as /s and /5m
 	bars := &htmlpage.Bars{Most: most, Top: Group(most), Per: per}
@@ -106,7 +109,8 @@ func (p *htmlPage) small(c *CandidateReport, name string, steps []Step, most int
 	p.Bars(bars)
 }
 
-// figures is the table of all rules.
+// figures is the table of all rules. A candidate with several rules has a row for the total, too;
+// the peak is that of the first limit of a rule.
 func (p *htmlPage) figures(r *Report) {
 	p.Add("<h2>In figures</h2>")
 	var rows [][]string

@@ -8,9 +8,12 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// An Order puts the events of a log in order of time, and spreads those whose time is known to the second only: the
-// i-th of n events of a second, counted from 0 in the order of the log, is taken to have come i/n of the second after
-// its begin. Make it with [NewOrder].
+// An Order puts the events of a log in order of time, and spreads those whose time is known to the
+// second only: the i-th of n events of a second, counted from 0 in the order of the log, is taken
+// to have come i/n of the second after its begin. Make it with [NewOrder]. Events are held until
+// nothing can come before them: an event at t lets go all that are before t - delay, down to whole
+// seconds, as a second has to be complete to be spread. What is held is sorted by time, and stable:
+// of equal times the log's order is kept.
 type Order struct {
 	delay   stint.Instant
 	add     func(*Event) error
@@ -60,6 +63,8 @@ func (o *Order) Add(ev *Event) error {
 // Flush hands on what is held.
 func (o *Order) Flush() error { return o.flush(o.newest + 1) }
 
+// The order within ready changes by spreading, as an event with an exact time may now be between
+// two of whole seconds, so that it is sorted again.
 func (o *Order) flush(cut stint.Instant) error {
 	o.flushed = cut
 	sortEvents(o.held)
@@ -101,6 +106,7 @@ func spread(events []Event) {
 	}
 }
 
+// sortEvents is stable, and does nothing for what is in order, as most logs are.
 func sortEvents(events []Event) {
 	byTime := func(a, b Event) int { return cmp.Compare(a.Time, b.Time) }
 	if !slices.IsSortedFunc(events, byTime) {

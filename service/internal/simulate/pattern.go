@@ -55,7 +55,9 @@ const MaxPatternClients = 1_000_000
 // MaxBurst is how many requests of a pattern may come together.
 const MaxBurst = 1_000_000
 
-// begin is when patterns begin, 2026-01-01: a multiple of every window that divides a day.
+// begin is when patterns begin, 2026-01-01: a multiple of every window that divides a day. The
+// windows of a limit begin at multiples of their length since 1970, and so those that a pattern is
+// about begin with it.
 const begin = stint.Instant(1_767_225_600_000_000)
 
 // Validate reports what is wrong with the pattern.
@@ -118,7 +120,10 @@ func (p Pattern) Run(add func(*Event) error) error {
 	}
 }
 
-// peakOf is how far a pattern's rate rises above its average.
+// peakOf is how far a pattern's rate rises above Pattern.Rate. A Poisson process whose rate changes
+// is made by thinning: events come at the peak's rate, and each is kept with the probability
+// rate(t) / peak. The rate of diurnal is 1-0.8*cos(2*pi*t/length) times Rate, whose average is Rate;
+// that of spike is Rate outside of the spike.
 var peakOf = map[string]float64{"poisson": 1, "diurnal": 1.8, "spike": 10}
 
 // keeps thins out what comes at the peak's rate, at a part of the length from 0 to 1.
@@ -133,6 +138,9 @@ func (g *generator) keeps(at float64) bool {
 	}
 }
 
+// A generator makes the events of a pattern. All chance comes from rng, whose seed is the
+// pattern's, so that the same pattern is the same events again. The event is used again for each
+// one: who keeps it copies it.
 type generator struct {
 	Pattern
 	rng   *rand.Rand
@@ -142,6 +150,8 @@ type generator struct {
 	event Event
 }
 
+// weigh gives client i the weight i^-1.1: few clients send much, and many send little, as Zipf's
+// law has it for real traffic.
 func (g *generator) weigh() {
 	sum := 0.0
 	g.sums = make([]float64, 0, g.Clients)
@@ -151,6 +161,8 @@ func (g *generator) weigh() {
 	}
 }
 
+// client chooses one with the probability of its weight: the first whose sum of weights reaches a
+// number drawn from 0 to their total.
 func (g *generator) client() int {
 	i, _ := slices.BinarySearch(g.sums, g.rng.Float64()*g.sums[len(g.sums)-1])
 	return min(i, g.Clients-1)

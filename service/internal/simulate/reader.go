@@ -22,6 +22,10 @@ import (
 func Formats() []string { return []string{"combined", "json", "alb", "csv"} }
 
 // A Reader reads requests from logs. It is not safe for concurrent use; make it with [NewReader].
+// Formats differ in what a line looks like; what they have in common is here: lines of a bounded
+// length, the count of malformed ones, and addresses that are keyed as the service would. Events
+// keep parts of the text that was read, which is never written again, so that reading copies each
+// byte once.
 type Reader struct {
 	input    Input
 	parse    parser // nil: the next line will tell
@@ -62,7 +66,8 @@ type Input struct {
 // A parser makes an event of a line, which never changes.
 type parser func(line string, ev *Event) error
 
-// maxLine bounds a line; a longer one is malformed.
+// maxLine bounds a line; a longer one is malformed. It is also the size up to which the buffer
+// grows: 64 KiB at the start, four times as much whenever a line does not fit.
 const maxLine = 1 << 20
 
 // NewReader makes a reader, or reports what is wrong with the options.
@@ -144,7 +149,8 @@ func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 	}
 }
 
-// A bounded reader fails when there is more than that many bytes.
+// A bounded reader fails when there is more than that many bytes. The bound is on what is unpacked:
+// a small file may unpack to very much.
 type bounded struct {
 	io.Reader
 	left int64
@@ -162,7 +168,9 @@ func (b *bounded) Read(text []byte) (int, error) {
 // MiB.
 const maxWindow = 128 << 20
 
-// decompress looks at how the input begins.
+// decompress looks at how the input begins. It looks at the magic numbers: 1f 8b of gzip (RFC 1952,
+// section 2.3.1), and 28 b5 2f fd of zstd (RFC 8878, section 3.1.1). Names of files do not matter,
+// so that standard input works, too.
 func decompress(in io.Reader) (io.Reader, func(), error) {
 	buffered := bufio.NewReader(in) // which does not copy what is read in larger pieces
 	begin, _ := buffered.Peek(4)    // shorter ones are not compressed
@@ -213,6 +221,8 @@ func (r *Reader) line(line string, add func(*Event) error) error {
 	return nil
 }
 
+// malformed counts a line, and keeps the first for the report: one example tells what is wrong with
+// a log in the wrong format.
 func (r *Reader) malformed(line string, err error) {
 	r.input.Malformed++
 	if r.input.Malformed == 1 {
@@ -221,7 +231,9 @@ func (r *Reader) malformed(line string, err error) {
 	}
 }
 
-// formatOf tells a format by its first line.
+// formatOf tells a format by its first line. What looks like nothing else is taken for CSV, whose
+// first line has to name a column time; if it does not, the line is malformed and the next one is
+// looked at.
 func formatOf(line string) string {
 	kind, rest, _ := strings.Cut(line, " ")
 	switch {

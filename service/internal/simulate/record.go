@@ -17,8 +17,11 @@ import (
 	"github.com/stint-go/stint/rules/file"
 )
 
-// A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads. It is safe for
-// concurrent use; make it with [NewRecorder].
+// A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads.
+// It is safe for concurrent use; make it with [NewRecorder]. The order that matters is that in
+// which the store decides. A store in this process has no other witness of it, so that one mutex is
+// held around each decision and its line; a shared store stamps decisions with its own time, by
+// which a replay sorts them.
 type Recorder struct {
 	inner stint.Store
 	out   io.Writer
@@ -61,7 +64,8 @@ type recordLine struct {
 	Via       uint8         `json:"via,omitempty"`    // as of the decision
 }
 
-// lineOf is that of a decision, without its claims.
+// lineOf is that of a decision, without its claims. Times and durations are whole microseconds, as
+// the store counts them, so that a replay can compare them exactly.
 func lineOf(verb stint.Verb, d stint.Decision) recordLine {
 	return recordLine{
 		At:        d.At,
@@ -150,6 +154,7 @@ func (r *Recorder) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return err
 }
 
+// inOrder keeps other decisions out until done is called, if the record is to be in order.
 func (r *Recorder) inOrder() (done func()) {
 	if r.order == nil {
 		return func() {}
@@ -181,6 +186,9 @@ func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 	r.write(&line)
 }
 
+// claim is a claim with the number of its policy, which the first claim of it defines in a line
+// before. By default the key's hash stands for the key: two claims are of one client if their
+// hashes are equal, which is all that a replay has to know.
 func (r *Recorder) claim(c stint.Claim) recordClaim {
 	number, _ := c.Policy.Prepared(r, func() any { return r.define(c.Policy) }).(int64)
 	if !r.plain {
@@ -189,7 +197,8 @@ func (r *Recorder) claim(c stint.Claim) recordClaim {
 	return recordClaim{number, c.Key, c.Permits, c.Keep, uint8(c.Way)}
 }
 
-// define writes a policy, and returns its number.
+// define writes a policy, and returns its number. The number is the record's own. Limits are
+// written as a rule file would have them, through a rule that has nothing else.
 func (r *Recorder) define(policy *stint.Policy) int64 {
 	number := r.known.Add(1)
 	line := recordLine{Policy: number, Name: policy.Name()}
@@ -208,6 +217,8 @@ func (r *Recorder) define(policy *stint.Policy) int64 {
 	return number
 }
 
+// write writes one line in one call, so that lines of concurrent calls do not mix. An error has
+// nobody to go to: a decision must not fail for its record, and out counts what it loses.
 func (r *Recorder) write(line *recordLine) {
 	text, err := json.Marshal(line)
 	if err != nil { // a key that is no text has a hash; numbers can be written
@@ -219,9 +230,10 @@ func (r *Recorder) write(line *recordLine) {
 // DroppedLine stands in a record for lines that are missing in its place.
 func DroppedLine(lines int64) []byte { return fmt.Appendf(nil, "{\"dropped\":%d}\n", lines) }
 
-// A Rotator writes lines to a file, which it renames when it is full, to the name with .1, that to .2 and so on, and
-// removes the oldest. New files begin with the policies that older ones defined. It is not safe for concurrent use;
-// make it with [NewRotator].
+// A Rotator writes lines to a file, which it renames when it is full, to the name with .1, that to
+// .2 and so on, and removes the oldest. New files begin with the policies that older ones defined.
+// It is not safe for concurrent use; make it with [NewRotator]. Any suffix of the files can thus be
+// replayed as far as definitions go; what it lacks of earlier decisions shows in the comparison.
 type Rotator struct {
 	name     string
 	size     int64
@@ -269,6 +281,7 @@ func (r *Rotator) Write(lines []byte) (int, error) {
 	return n, prefix.Join(err)
 }
 
+// rotate begins a new file, with the lines that define policies at its head.
 func (r *Rotator) rotate() error {
 	if err := r.Close(); err != nil {
 		return err
@@ -283,7 +296,8 @@ func (r *Rotator) rotate() error {
 	return prefix.Join(err)
 }
 
-// rename makes room for a new file.
+// rename makes room for a new file. The oldest is overwritten by the one before it: .n-1 is the
+// last of n files, and with one file only the full one is removed.
 func (r *Rotator) rename() error {
 	at := func(i int) string {
 		if i == 0 {

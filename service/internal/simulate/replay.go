@@ -58,6 +58,9 @@ func Replay(records ...io.Reader) (*Comparison, error) {
 	return &r.Comparison, nil
 }
 
+// A replay reads records one after another into ops, and then carries the operations out on a store
+// of its own. Numbers of policies are each record's own; made has one policy for each name and set
+// of limits, so that processes of one deployment share their states as they did.
 type replay struct {
 	Comparison
 
@@ -70,6 +73,8 @@ type replay struct {
 	shared   bool
 }
 
+// A recordedOp is an operation with where it stands: the record, and its line there. One without
+// claims resets.
 type recordedOp struct {
 	recordLine
 
@@ -103,6 +108,7 @@ func (op *recordedOp) left() int64 {
 	return op.Remaining
 }
 
+// It is the first claim's; operations of several claims are sorted by it, too.
 func clientOf(op recordedOp) string {
 	if len(op.claims) == 0 {
 		return ""
@@ -110,10 +116,14 @@ func clientOf(op recordedOp) string {
 	return op.claims[0].Policy.Name() + "\n" + op.claims[0].Key
 }
 
+// takes reports whether the operation asks for permits now: only those have a remaining amount that
+// tells which came first.
 func (op *recordedOp) takes() bool {
 	return op.Verb == stint.Take.String() || op.Verb == stint.Try.String()
 }
 
+// unfit says why the record proves nothing. The first reason stays: what follows is often caused by
+// it.
 func (r *replay) unfit(format string, args ...any) {
 	if r.Unfit == "" {
 		r.Unfit = fmt.Sprintf(format, args...)
@@ -141,6 +151,9 @@ func (r *replay) read(in io.Reader) error {
 	}
 }
 
+// line takes one line: what begins a process, what is missing, what defines a policy, or an
+// operation. An error is one of the record's policies; all else that is wrong makes the record
+// unfit.
 func (r *replay) line(line recordLine, number int64) error {
 	switch {
 	case number == 1 && line.Begin == "":

@@ -13,7 +13,8 @@ import (
 )
 
 // A Report is what candidates made of the events. Durations are in microseconds, times too, since
-// the Unix epoch.
+// the Unix epoch. It is plain data: the text for a terminal, the page and the pictures are made
+// from it alone, and so can be made from its JSON.
 type Report struct {
 	// Events is how many there were, from First to Last.
 	Events int64         `json:"events"`
@@ -143,6 +144,8 @@ const (
 	allHeaviest = 20_000
 )
 
+// Steps are smoothed first, as the plots draw them. Rules that decided are listed by the order of
+// their set, and those that nothing met beside them.
 func (s *Simulation) report() *Report {
 	r := &Report{
 		Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited, By: s.by,
@@ -220,7 +223,8 @@ func (t *tally) report(tables []*table, most int) RuleReport {
 	return r
 }
 
-// tables are those of each rule, the one with the most clients first.
+// tables are those of each rule, the one with the most clients first. A rule has several policies
+// if clients have limits of their own (overrides), and so several tables.
 func (c *candidate) tables() map[string][]*table {
 	tables := map[string][]*table{}
 	for policy, t := range c.store.tables {
@@ -238,7 +242,8 @@ func (c *candidate) tables() map[string][]*table {
 	return tables
 }
 
-// ranked is a client in a ranking.
+// ranked is a client in a ranking. It points into a table rather than copies what is there:
+// rankings are made of all clients, of which few stay.
 type ranked struct {
 	table *table
 	n     int32
@@ -252,8 +257,9 @@ func (r ranked) compareKey(other ranked) int {
 
 func (r ranked) client() *client { return r.table.clients.at(r.n) }
 
-// rank keeps a client if it is among the first ones, which are in order at the begin of the list once there are so
-// many. The list is cut when it is twice as long.
+// rank keeps a client if it is among the first ones, which are in order at the begin of the list
+// once there are so many. The list is cut when it is twice as long. This takes O(n log k) for the k
+// first of n clients, without a heap: sorting 2k entries is paid by the k that came since.
 func rank(list []ranked, r ranked, most int, order func(a, b ranked) int) []ranked {
 	if len(list) >= most && order(r, list[most-1]) > 0 {
 		return list
@@ -281,18 +287,22 @@ func reports(list []ranked) (made []ClientReport) {
 	return made
 }
 
+// byDenied puts the client with the most denials first; the key decides between equals, so that
+// reports are the same each time.
 func byDenied(a, b ranked) int {
 	x, y := a.client(), b.client()
 	return cmp.Or(cmp.Compare(y.denied, x.denied), a.compareKey(b))
 }
 
+// byRequests puts the client with the most requests first, as byDenied does.
 func byRequests(a, b ranked) int {
 	x, y := a.client(), b.client()
 	return cmp.Or(cmp.Compare(y.admitted+y.denied, x.admitted+x.denied), a.compareKey(b))
 }
 
 // shareEdges are the highest shares of denied requests that Shares count together; all below 1 have
-// the next place.
+// the next place. The edges are inclusive: a share of exactly 0.25 counts under 0.25. The last but
+// one is the largest number below 1, so that only clients that were denied everything are at 1.
 var shareEdges = [...]float64{0, 0.01, 0.1, 0.25, 0.5, 0.75, math.Nextafter(1, 0), 1}
 
 // shareOf is the place in Shares of a client.

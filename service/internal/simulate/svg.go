@@ -18,7 +18,8 @@ const (
 	left, right, top, under = 64, 16, 34, 44
 )
 
-// style is for light and dark. What is denied is hatched, so that colours are not needed.
+// style is for light and dark. What is denied is hatched, so that colours are not needed. It is in
+// each picture, which is used where no style sheet reaches: in documentation and in mails.
 const style = `<style>
 .ground{fill:#fff}.title{fill:#0f172a;font-weight:600}text{fill:#475569}line{stroke:#e2e8f0}
 .admitted{fill:#475569}.denied{fill:url(#hatch)}.shadow{fill:#7c3aed}.thin{fill:#fdd9c6}.thick{stroke:#d9480f}
@@ -77,7 +78,8 @@ func (p *svg) legend(end, y int, shadow bool) {
 type frame struct{ x, y, width, height, scale float64 }
 
 // axis draws a scale of at most so many parts from 0 to at least most, with lines, and returns the
-// frame with it.
+// frame with it. A line is at each multiple of 1, 2 or 5 times a power of ten: the smallest such
+// step that needs no more parts than allowed.
 func (p *svg) axis(f frame, most float64, parts float64) frame {
 	step := math.Pow(10, math.Floor(math.Log10(max(most, 1))))
 	for _, times := range []float64{0.2, 0.5, 1, 2, 5} {
@@ -111,8 +113,10 @@ func (p *svg) steps(f frame, steps []Step) {
 	p.area("admitted", f, steps, func(s Step) int64 { return s.Admitted - s.Shadow })
 }
 
-// area fills what is below a height in each step, over what was drawn before. Its outline is written in
-// differences of tenths of pixels, as short as possible.
+// area fills what is below a height in each step, over what was drawn before. Its outline is
+// written in differences of tenths of pixels, as short as possible. Neighbouring steps of the same
+// height become one line, which makes a picture of a constant rate as small as one of a single
+// step.
 func (p *svg) area(class string, f frame, steps []Step, height func(Step) int64) {
 	tenths := func(at float64) int { return int(math.Round(at * 10)) }
 	base := tenths(f.y + f.height)
@@ -182,7 +186,8 @@ func (r *Report) SVG() string {
 	return b.String()
 }
 
-// ticks are how far apart times under a plot may be.
+// ticks are how far apart times under a plot may be. Each is a length that people count in, so that
+// times under a plot are round.
 var ticks = [...]time.Duration{
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second,

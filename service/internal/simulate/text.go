@@ -71,6 +71,7 @@ func (r *Report) WriteText(out io.Writer, coloured bool) error {
 	return err
 }
 
+// row writes the line of a rule, or of the total, which has no clients and no peaks.
 func (r *RuleReport) row(w io.Writer, candidate string, coloured bool) {
 	peak, per, client := "", "", ""
 	if len(r.Limits) > 0 {
@@ -139,7 +140,9 @@ func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
 	b.WriteByte('\n')
 }
 
-// Notes say what a reader of the figures should know.
+// Notes say what a reader of the figures should know. They are what would otherwise mislead:
+// traffic that another limit had already shaped, lines left out, times that are not exact, rules
+// that nothing met, and clients that were not simulated.
 func (r *Report) Notes() (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if r.Limited > 0 {
@@ -250,7 +253,8 @@ func percent(part, all int64) string {
 	return fmt.Sprintf("%.2f%%", 100*float64(part)/float64(all))
 }
 
-// round writes microseconds with three digits or so.
+// round writes microseconds with three digits or so. The units are tried from the largest, and one
+// is used from ten of it on: from 10h on to 6 minutes, from 10s on to 100ms.
 func round(us int64) string {
 	d := micros(us)
 	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond} {

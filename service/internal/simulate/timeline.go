@@ -9,7 +9,9 @@ import (
 
 // A timeline counts over time, in steps that grow with the time that they cover. Steps begin at
 // multiples of their width, of those of a day and more since the Unix epoch. The zero value is
-// empty.
+// empty. However long the time is, it takes at most maxSteps steps: when a new one would be past
+// them, pairs and groups are summed to the next width. What is counted never gets lost, only less
+// exact in time.
 type timeline struct {
 	width int // of widths
 	first stint.Instant
@@ -37,6 +39,8 @@ var widths = [...]time.Duration{
 
 func (t *timeline) step() stint.Instant { return stint.Instant(widths[t.width].Microseconds()) }
 
+// add counts a request that came at an instant. Instants come in order, but one may be a little
+// earlier than the first, and counts in the first step then.
 func (t *timeline) add(at stint.Instant, admitted, shadow bool) {
 	if t.steps == nil {
 		t.first = at - at%t.step()
@@ -61,7 +65,9 @@ func (t *timeline) add(at stint.Instant, admitted, shadow bool) {
 	}
 }
 
-// coarsen goes on to the next width.
+// coarsen goes on to the next width. As each width divides the next, every old step falls into
+// exactly one new one. It works in place: a new step is never behind the old one that it is made
+// of.
 func (t *timeline) coarsen() {
 	was := t.step()
 	t.width++

@@ -12,7 +12,9 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// waitQueues are the wait queues in virtual time, in microseconds.
+// waitQueues are the wait queues in virtual time, in microseconds. The queues are those of package
+// enforce, with virtual microseconds in place of its clock: what they do is decided by the same
+// code, so that a simulation and the service agree on who is next.
 type waitQueues struct {
 	queues  waitqueue.Queues[queueID]
 	arrived uint64
@@ -58,7 +60,9 @@ func (c *candidate) wait(r *request) {
 	c.attempt(w, r.time)
 }
 
-// advance wakes the waiters, and ends the holds, that are due until an instant.
+// advance wakes the waiters, and ends the holds, that are due until an instant. A waiter that is
+// done has left wakes in the heap; they are skipped when they come up, as removing them would cost
+// a search.
 func (c *candidate) advance(now stint.Instant) {
 	for len(c.waiting.wakes) > 0 && c.waiting.wakes[0].at <= now {
 		next := heap.Pop(&c.waiting.wakes).(wake)
@@ -70,6 +74,9 @@ func (c *candidate) advance(now stint.Instant) {
 	}
 }
 
+// wake looks at a waiter again: it is at its deadline while others are still ahead of it, or its
+// time to ask has come, or some of the rules that denied it would admit it by now, in whose queues
+// those behind it may move up.
 func (c *candidate) wake(w *waiter, now stint.Instant) {
 	behind := w.Until == 0 && c.waiting.queues.Ahead(&w.Waiter) >= 0
 	switch {
@@ -108,8 +115,10 @@ func (c *candidate) attempt(w *waiter, now stint.Instant) {
 	}
 }
 
-// enqueue queues a request that was just denied, for the rules that denied it. It reports false if one of these does
-// not let requests wait, or if a queue is full.
+// enqueue queues a request that was just denied, for the rules that denied it. It reports false if
+// one of these does not let requests wait, or if a queue is full. Each rule that denied says by
+// itself when to ask again, and has a queue of its own; a request that several rules hold stands in
+// all of their queues at once.
 func (c *candidate) enqueue(w *waiter, now stint.Instant) bool {
 	for i := range w.Positions {
 		w.Positions[i].Until = 0
@@ -139,7 +148,9 @@ func (c *candidate) enqueue(w *waiter, now stint.Instant) bool {
 	return true
 }
 
-// isLate denies a request whose turn in a leaky bucket would come after its deadline.
+// isLate denies a request whose turn in a leaky bucket would come after its deadline. A leaky
+// bucket admits with a delay. If the delay does not fit before the deadline, taking would spend
+// permits on a request that nobody awaits any more, so that a peek comes first.
 func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 	if !slices.ContainsFunc(w.claims, func(cl claim) bool { return cl.table.leaky }) {
 		return false
@@ -159,7 +170,9 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 	return true
 }
 
-// giveUp decides a request that waits no longer. It is not admitted before those ahead of it.
+// giveUp decides a request that waits no longer. It is not admitted before those ahead of it. If
+// its limits would admit it by now but one ahead of it still waits, it is denied in the name of the
+// rule whose queue it stands in; else the limits decide for the last time.
 func (c *candidate) giveUp(w *waiter, now stint.Instant) {
 	if at := c.waiting.queues.Ahead(&w.Waiter); at >= 0 {
 		ahead := w.Positions[at].Key.rule
@@ -193,7 +206,7 @@ func (c *candidate) deny(w *waiter, now stint.Instant, o *outcome, index int, re
 	c.finishWait(w, now, o)
 }
 
-// finishWait ends the wait.
+// finishWait ends the wait. It tells the queues, which wakes the next ones.
 func (c *candidate) finishWait(w *waiter, now stint.Instant, o *outcome) {
 	w.done = true
 	o.waited = int64(now - w.time)
@@ -205,8 +218,9 @@ func (q *waitQueues) wakeAt(w *waiter, at stint.Instant) {
 	heap.Push(&q.wakes, wake{at, 1, w.number, w, nil})
 }
 
-// A wake is when a waiter is to be woken, or a hold ends. At one instant all holds end first, and the
-// older one is first.
+// A wake is when a waiter is to be woken, or a hold ends. At one instant all holds end first, and
+// the older one is first. Holds end first, so that what they give back is there for those that wake
+// at the same instant.
 type wake struct {
 	at      stint.Instant
 	kind    uint8 // 0: of a hold
@@ -220,7 +234,8 @@ func (w wake) Before(other wake) bool {
 	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.kind, other.kind), cmp.Compare(w.number, other.number)) < 0
 }
 
-// upcoming is a heap of future events, the next one first.
+// upcoming is a heap of future events, the next one first. It implements heap.Interface; nothing
+// else about it is of interest.
 type upcoming[T interface{ Before(other T) bool }] []T
 
 func (h upcoming[T]) Len() int           { return len(h) }

@@ -59,8 +59,9 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// New starts a server with its data in dir, which must exist, and returns when it listens.
-// The caller stops it.
+// New starts a server with its data in dir, which must exist, and returns when it listens. The
+// caller stops it. The program writes its URL as its first line when it listens, and ends with its
+// standard input, which the kernel closes when this process dies.
 func New(dir string) (*Server, error) {
 	program, err := folder()
 	if err != nil {
@@ -90,7 +91,8 @@ func New(dir string) (*Server, error) {
 	return &Server{cmd: cmd, input: input, url: strings.TrimSpace(line)}, nil
 }
 
-// folder is where the program's module is.
+// folder is where the program's module is. The module's folder is asked of go, since tests of other
+// modules use this package too.
 func folder() (string, error) {
 	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}",
 		"github.com/stint-go/stint/service").Output()

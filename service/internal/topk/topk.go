@@ -99,7 +99,8 @@ func (s *Sketch[K]) insert(item Item[K]) (index int) {
 	return len(s.counters) - 1
 }
 
-// leastCounter finds one with the least count; all are in use.
+// leastCounter finds one with the least count; all are in use. Counts only grow, so that a counter
+// that was above the floor stays above it: the search never has to go back until it has passed all.
 func (s *Sketch[K]) leastCounter() int {
 	for {
 		for ; s.next < len(s.counts); s.next++ {
@@ -111,7 +112,8 @@ func (s *Sketch[K]) leastCounter() int {
 	}
 }
 
-// least is the most that a key without a counter may weigh.
+// least is the most that a key without a counter may weigh. In sketches that were merged a key may
+// have weighed lost without being counted.
 func (s *Sketch[K]) least() int64 {
 	if len(s.counters) < s.most {
 		return s.lost
@@ -145,8 +147,9 @@ func (s *Sketch[K]) link(index int) {
 	s.index[at] = entry{hash, uint32(index + 1)}
 }
 
-// unlink takes a counter out of the index, and closes the gap, so that each search still meets no free place before its
-// key.
+// unlink takes a counter out of the index, and closes the gap, so that each search still meets no
+// free place before its key. It is the deletion of linear probing without tombstones (Knuth, The
+// Art of Computer Programming, volume 3, section 6.4, algorithm R).
 func (s *Sketch[K]) unlink(index int) {
 	mask := uint32(len(s.index) - 1)
 	gap := s.counters[index].hash & mask
@@ -173,7 +176,8 @@ func (s *Sketch[K]) Total() int64 { return s.total }
 
 // Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first:
 // by what they weigh at least, Count - Error. A flood of keys that come once each drives up all
-// counts alike, but not that.
+// counts alike, but not that. The order is stable, and equal keys stand in the order of their
+// counters.
 func (s *Sketch[K]) Top(n int) []Item[K] {
 	items := make([]Item[K], len(s.counters))
 	for i := range s.counters {
@@ -185,9 +189,11 @@ func (s *Sketch[K]) Top(n int) []Item[K] {
 	return items[:max(0, min(n, len(items)))]
 }
 
-// Merge adds the stream of another sketch, which does not change. If both have k counters and the streams weigh
-// N together, w <= Count <= w + Error and Error <= N/k still hold, and a key with w > 2N/k is
-// counted. A sketch with a counter for each of the merged ones loses no key.
+// Merge adds the stream of another sketch, which does not change. If both have k counters and the
+// streams weigh N together, w <= Count <= w + Error and Error <= N/k still hold, and a key with w >
+// 2N/k is counted. A sketch with a counter for each of the merged ones loses no key. A key that
+// only one of the two counts may have weighed up to the other's least there, which is added to its
+// Count and to its Error. The k items with the highest counts stay.
 func (s *Sketch[K]) Merge(other *Sketch[K]) {
 	mine, theirs := s.least(), other.least()
 	items := make([]Item[K], 0, len(s.counters)+len(other.counters))

@@ -35,7 +35,8 @@ type Options struct {
 	KeyPrefix string
 }
 
-// A Store is a store.Store in Redis. It is safe for concurrent use; make it with [New].
+// A Store is a store.Store in Redis. It is safe for concurrent use; make it with [New]. The key has
+// a hash tag, {rules}, so that a Redis Cluster keeps it on one node. Texts are compressed by zstd.
 type Store struct {
 	conn    redisstore.Conn
 	key     string
@@ -109,7 +110,8 @@ func (s *Store) Head(ctx context.Context) (rulestore.ID, error) {
 	return id, nil
 }
 
-// written is an ID in the hash's form, "" for the zero ID.
+// written is an ID in the hash's form, "" for the zero ID. The form is NUMBER AT, where AT is in
+// microseconds; the script compares it as a text.
 func written(id rulestore.ID) string {
 	if id == (rulestore.ID{}) {
 		return ""
@@ -117,7 +119,8 @@ func written(id rulestore.ID) string {
 	return fmt.Sprintf("%d %d", id.Number, id.At)
 }
 
-// Put makes next the newest revision, in one script call.
+// Put makes next the newest revision, in one script call. The comparison with expected, the writing
+// and the publishing are one script, and so one step for all other clients.
 func (s *Store) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -150,7 +153,8 @@ func (s *Store) Put(ctx context.Context, expected rulestore.ID, next *rulestore.
 	return nil
 }
 
-// Load returns a revision; number 0 is the newest.
+// Load returns a revision; number 0 is the newest. The reply is the revision's Info as JSON, a
+// newline, and the packed text.
 func (s *Store) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
 	var revision rulestore.Revision
 	if err := ctx.Err(); err != nil {
@@ -217,8 +221,9 @@ func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
 	return s.failure(ctx, err)
 }
 
-// failure turns the error of a call into the context's, ErrUnreadable if the key has another type, or
-// stint.ErrUnavailable.
+// failure turns the error of a call into the context's, ErrUnreadable if the key has another type,
+// or stint.ErrUnavailable. The context's end comes first: an error of a call that was given up says
+// nothing of the server.
 func (s *Store) failure(ctx context.Context, err error) error {
 	reply, _ := redisstore.Reply(err)
 	switch {
@@ -242,7 +247,8 @@ func (s *Store) unreadable(field, value string) error {
 }
 
 var (
-	// unsent are replies to a command that the server did not execute.
+	// unsent are replies to a command that the server did not execute. They come instead of an
+	// execution: the server refused the command as a whole.
 	unsent = []string{
 		"NOAUTH ", "WRONGPASS ", "NOPERM ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ", "BUSY ", "MOVED ",
 		"ASK ", "TRYAGAIN ",
@@ -252,7 +258,8 @@ var (
 	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't "}
 )
 
-// refused reports whether the reply to a put says for certain that nothing was stored.
+// refused reports whether the reply to a put says for certain that nothing was stored. It is for
+// errors after which an edit may be tried again without asking whether it was stored.
 func refused(err error) bool {
 	reply, replied := redisstore.Reply(err)
 	return replied && (slices.ContainsFunc(unsent, func(code string) bool { return strings.HasPrefix(reply, code) }) ||
