@@ -170,6 +170,9 @@ func (w *SlidingWindowLog) write(log *Log, gone int64) {
 	log.compact()
 }
 
+// settle charges n permits at t, as far as limit and debt allow, or refunds -n, as far as so many
+// are active: the oldest records go first, which are the ones that would leave the window next. It
+// returns what was applied. gone is what has left the window before t.
 func (w *SlidingWindowLog) settle(log *Log, t stint.Instant, gone, n int64) int64 {
 	active := log.total() - gone
 	if n > 0 {
@@ -205,6 +208,8 @@ func (w *SlidingWindowLog) wait(log *Log, now, t stint.Instant, gone, active, n,
 	return micros(int64(at - now))
 }
 
+// resetAfter is how long until the log is as if nothing had been taken: until the newest record
+// leaves the window, and the interval since the last request is over.
 func (w *SlidingWindowLog) resetAfter(log *Log, now, t stint.Instant, active int64) time.Duration {
 	at := now
 	if active > 0 {

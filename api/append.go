@@ -38,6 +38,8 @@ func (c *CheckResponse) appendMembers(text []byte) []byte {
 	return c.appendReason(appendString(append(text, `,"source":`...), c.Source))
 }
 
+// appendReason appends the members that are left out if they are empty, in the order of the type's
+// fields.
 func (c *CheckResponse) appendReason(text []byte) []byte {
 	if c.Reason != "" {
 		text = appendString(append(text, `,"reason":`...), c.Reason)
@@ -104,6 +106,7 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 // MarshalJSON is AppendJSON for encoding/json.
 func (e EvaluateResponse) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
+// appendStrings appends an array; of nil an empty one, as readers expect an array.
 func appendStrings(text []byte, list []string) []byte {
 	text = append(text, '[')
 	for i, s := range list {

@@ -39,6 +39,7 @@ func (c *Client) Cancel(ctx context.Context, request api.HoldRequest) (api.HoldE
 	return c.endHold(ctx, api.PathCancel, request.ID, request)
 }
 
+// endHold sends a commit or a cancel. The answer has to be about the same hold.
 func (c *Client) endHold(ctx context.Context, path, id string, body any) (api.HoldEndResponse, error) {
 	q := call{method: http.MethodPost, path: path, body: body}
 	answer, _, err := do(ctx, c, q, "the end of a hold", func(a *api.HoldEndResponse, _ bool) bool {

@@ -143,6 +143,7 @@ func (c *Client) Evaluate(ctx context.Context, request api.EvaluateRequest) (api
 	return answer, err
 }
 
+// evaluate has the service decide a request by its rules. A limit's answer names its rule.
 func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, http.Header, error) {
 	q := call{method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true}
 	return do(ctx, c, q, "an evaluation", func(a *api.EvaluateResponse, ok bool) bool {

@@ -152,6 +152,7 @@ func cutLast(list string) (before, last string, found bool) {
 	return list[:i], list[i+1:], true
 }
 
+// trusts reports whether an address is one of a trusted proxy; the zero Addr is in no network.
 func (r *Resolver) trusts(addr netip.Addr) bool {
 	for _, network := range r.config.TrustedProxies {
 		if network.Contains(addr) {
@@ -192,6 +193,8 @@ func hostOf(text string) string {
 	}
 }
 
+// parseHost reads an address without port. Zones are dropped, since they have a meaning on one
+// machine only, and IPv4-mapped addresses are the IPv4 address.
 func parseHost(host string) netip.Addr {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {

@@ -77,6 +77,9 @@ func (l *Limiter) End(
 	return v.clearOnError(l.end(ctx, r, verb, hold, actual, of, v))
 }
 
+// end commits or cancels what a request holds under the rules that match it now, or only under
+// those of the IDs in of, which the reserve answered. A request for which no limit holds has no
+// hold that could end.
 func (l *Limiter) end(
 	ctx context.Context,
 	r *rules.Request,

@@ -70,6 +70,7 @@ func (x *Explained) ViaAt(limit int) string {
 // op is the rule's claims as an operation that looks.
 func (x *Explained) op() stint.Op { return stint.Op{Verb: stint.Peek, Claim: x.Claim, And: x.And} }
 
+// via is by what a claim is paid; "" for the rule's own limits alone.
 func (x *Explained) via(claim int) string {
 	if claim < len(x.Vias) {
 		return x.Vias[claim]

@@ -146,6 +146,8 @@ type bothKinds struct{ native, classic prometheus.Metric }
 
 func (b bothKinds) Desc() *prometheus.Desc { return b.native.Desc() }
 
+// Write puts the classic buckets into the native histogram: Prometheus reads the kind that it is
+// configured for from one metric.
 func (b bothKinds) Write(out *dto.Metric) error {
 	var classic dto.Metric
 	if err := b.classic.Write(&classic); err != nil {

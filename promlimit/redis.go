@@ -178,6 +178,8 @@ func lag(figure, from string) func(map[string]string) (float64, bool) {
 	}
 }
 
+// redisFigures lists the figures with the fields of INFO that they are read from. Units are those
+// of Prometheus: bytes and seconds.
 func redisFigures() []redisFigure {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	network := redisDesc("rate_limiter_redis_network_bytes_total", "Bytes that the server received and sent.", "direction")

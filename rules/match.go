@@ -321,6 +321,8 @@ func (n *node) add(p pattern, r *compiled) {
 	(*end).add(r)
 }
 
+// child is the node behind a segment, made if there is none. A second literal turns the single
+// child into a map.
 func (n *node) child(s segment) *node {
 	if s.any {
 		if n.any == nil {
@@ -399,6 +401,8 @@ type fieldIndex struct {
 	present []*compiled // with any value
 }
 
+// add puts a rule where it is found soonest: by the value of its first field, among those that have
+// to be checked, or among those that hold for every request.
 func (l *leaf) add(r *compiled) {
 	switch {
 	case len(r.fields) > 0:
@@ -422,6 +426,7 @@ func (l *leaf) add(r *compiled) {
 	}
 }
 
+// find adds the rules that hold. Of a field with several lines each value counts once.
 func (l *leaf) find(m *Matches) {
 	for _, rule := range l.free {
 		m.add(rule)

@@ -89,6 +89,8 @@ func (r *Rule) Validate() error {
 	return prefix.Join(f.all...)
 }
 
+// validate looks at each part by itself, in the order of documents; what concerns several rules is
+// looked at when they are compiled.
 func (r *Rule) validate(f *faults) {
 	if !isID(r.ID) {
 		f.invalid("id", r.ID, fmt.Sprintf("1 to %d letters, digits or any of - _ . : and not . or .. alone", MaxIDBytes))
@@ -165,6 +167,8 @@ func insteadOfMethod(method string) string {
 	return ""
 }
 
+// validate looks at what requests are matched by. All lists are bounded, and nothing may be there
+// twice.
 func (m *Match) validate(f *faults) {
 	if len(m.Methods) > maxMethods {
 		f.invalid("match.methods", len(m.Methods), fmt.Sprintf("at most %d methods", maxMethods))
@@ -313,6 +317,7 @@ func IsScope(scope string) bool {
 	}
 }
 
+// validate looks at a cost; 0 permits mean the default of 1.
 func (c *Cost) validate(f *faults, param string) {
 	if c.Permits < 0 || c.Permits > stint.MaxPermits {
 		f.invalid(param, c.Permits, fmt.Sprintf("1 to %d", stint.MaxPermits))
@@ -325,6 +330,7 @@ func (c *Cost) validate(f *faults, param string) {
 	}
 }
 
+// validateLimits sees to it that a rule has limits, or says what it has in their place.
 func (r *Rule) validateLimits(f *faults) {
 	switch {
 	case r.Unlimited && r.Banned:
@@ -368,6 +374,8 @@ func (r *Rule) validateLimitsAt(f *faults, param string, limits []stint.Limit, c
 	}
 }
 
+// validateOutcome looks at what becomes of requests beyond the limits: parameters of waiting are
+// refused where nothing waits.
 func (r *Rule) validateOutcome(f *faults) {
 	if r.OnExceed > Shadow {
 		f.invalid("on_exceed", uint8(r.OnExceed), "reject, wait or shadow")
@@ -407,6 +415,8 @@ func (r *Rule) validateOutcome(f *faults) {
 	}
 }
 
+// validateOverrides looks at the clients with limits of their own. Clients are compared by their
+// keys, so that two spellings of one are found.
 func (r *Rule) validateOverrides(f *faults) {
 	if len(r.Overrides) > maxOverrides {
 		f.invalid("overrides", len(r.Overrides), fmt.Sprintf("at most %d", maxOverrides))

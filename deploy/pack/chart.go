@@ -36,8 +36,9 @@ func (b build) chart() error {
 	return os.WriteFile(filepath.Join(b.out, fmt.Sprintf("stint_%s.kubernetes.yaml", b.version)), []byte(text), 0o644)
 }
 
-// render renders a chart with values, as `helm template stint --namespace stint` does, and returns the documents by
-// the names of their templates, those that are empty left out.
+// render renders a chart with values, as `helm template stint --namespace stint` does, and returns
+// the documents by the names of their templates, those that are empty left out. The capabilities
+// are the defaults of Helm's library, as no cluster is asked.
 func render(chart *chart.Chart, values map[string]any) (map[string]string, error) {
 	release := chartutil.ReleaseOptions{Name: "stint", Namespace: "stint", Revision: 1, IsInstall: true}
 	capabilities := chartutil.DefaultCapabilities.Copy()

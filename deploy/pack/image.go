@@ -23,10 +23,13 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
 )
 
-// repository is where the images of releases are.
+// repository is where the images of releases are. A version is a tag there, without a v.
 const repository = "ghcr.io/stint-go/stint"
 
 // image writes the image of one architecture as `docker load` reads it.
+//
+// It needs no daemon: the file is what `docker save` would write, and the same, byte by byte, for
+// the same input.
 func (b build) image(context, architecture string) error {
 	dockerfile, err := os.Open(filepath.Join(b.deploy, "Dockerfile"))
 	if err != nil {
@@ -46,7 +49,7 @@ func (b build) image(context, architecture string) error {
 }
 
 // push publishes the images of a release as one, of which each machine gets that of its
-// architecture.
+// architecture. The order of the architectures is that of the names of their files.
 func push(version, out, to string) error {
 	tag, err := name.NewTag(to + ":" + version)
 	if err != nil {
@@ -75,8 +78,10 @@ func push(version, out, to string) error {
 	return remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain))
 }
 
-// follow makes an image of a context by the instructions of a Dockerfile, of which it knows those that an image
-// without a base needs. Any other is an error.
+// follow makes an image of a context by the instructions of a Dockerfile, of which it knows those
+// that an image without a base needs. Any other is an error. COPY, LABEL, USER, EXPOSE, ENTRYPOINT
+// and CMD are what it knows. A Dockerfile that says more must not be made into an image that lacks
+// it.
 func (b build) follow(dockerfile io.Reader, context, architecture string) (v1.Image, error) {
 	parsed, err := parser.Parse(dockerfile)
 	if err != nil {
@@ -145,7 +150,9 @@ func (b build) follow(dockerfile io.Reader, context, architecture string) (v1.Im
 	return mutate.ConfigFile(image, file)
 }
 
-// layer makes a layer of all files below a folder, which belong to root.
+// layer makes a layer of all files below a folder, which belong to root. Owner, group and times do
+// not depend on the machine, so that a release can be built again and compared. Modes are those of
+// the files.
 func (b build) layer(folder, to string) (v1.Layer, error) {
 	var files bytes.Buffer
 	archive := tar.NewWriter(&files)

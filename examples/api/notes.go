@@ -20,6 +20,7 @@ func newNotes() *notes {
 	return &notes{sessions: map[string]string{}, texts: map[string][]string{}}
 }
 
+// handler routes the requests. Limits are put before it, and know the same routes by their rules.
 func (n *notes) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login", n.login)
@@ -61,6 +62,7 @@ func (n *notes) read(w http.ResponseWriter, r *http.Request) {
 // maxNote bounds a note.
 const maxNote = 1 << 10
 
+// write adds a note of the user who sent it, up to maxNote bytes.
 func (n *notes) write(w http.ResponseWriter, r *http.Request) {
 	var text string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxNote)).Decode(&text); err != nil {

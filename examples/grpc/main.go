@@ -46,6 +46,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return serve(ctx, *address, *path, out)
 }
 
+// serve puts the rules of a file before the translator, by interceptors: streams are limited where
+// they start, and message by message.
 func serve(ctx context.Context, address, path string, out io.Writer) error {
 	list, positions, err := file.Read(path)
 	if err != nil {

@@ -20,6 +20,7 @@ const (
 
 var dictateStream = grpc.StreamDesc{StreamName: "Dictate", ServerStreams: true, ClientStreams: true, Handler: dictate}
 
+// translator describes the service, as protoc-gen-go-grpc would generate it from a .proto file.
 func translator() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: translatorName,

@@ -7,6 +7,8 @@ import (
 	"strings"
 )
 
+// module is the path that the import paths of all folders begin with. Modules below it have their
+// folder's path.
 const module = "github.com/stint-go/stint"
 
 // A folder's place in the module. A folder that the table does not name belongs to
@@ -166,8 +168,9 @@ var folders = []folder{
 	{path: "internal/oracle", floor: 0, testsOnly: true},
 }
 
-// lookup returns the entry that a folder belongs to. Nothing but the root itself
-// belongs to the root.
+// lookup returns the entry that a folder belongs to. Nothing but the root itself belongs to the
+// root. A folder inherits the entry of the nearest folder above; the root's own entry is for its
+// own files alone, so that a new folder must be named.
 func lookup(dir string) (folder, bool) {
 	for at := dir; ; at = path.Dir(at) {
 		if at == "." {
@@ -229,7 +232,8 @@ func checkImport(self folder, dir string, test bool, target string) string {
 	)
 }
 
-// checkOwn is checkImport for a folder of the module.
+// checkOwn is checkImport for a folder of the module. Of the rules that forbid, those of the
+// table's entry come first, as their text says more than the floors do.
 func checkOwn(self folder, dir string, test bool, target string) string {
 	to, known := lookup(target)
 	if !known {
@@ -263,6 +267,7 @@ func checkOwn(self folder, dir string, test bool, target string) string {
 		name(target), to.floor)
 }
 
+// name is a folder in a finding.
 func name(dir string) string {
 	if dir == "" {
 		return "the root"

@@ -11,6 +11,8 @@ import (
 // maxLines is how long a file may be.
 const maxLines = 600
 
+// checkLength keeps files so short that one can be read at a sitting, and changed by two people
+// without conflicts.
 func checkLength(name string, lines []string) []Finding {
 	if len(lines) <= maxLines {
 		return nil
@@ -25,6 +27,8 @@ var (
 	luaPage   = regexp.MustCompile(`(?i)["'][hsz]scan["'],.*["']count["'], *\w`)
 )
 
+// checkLua finds commands of Redis whose time grows with the number of keys: a server that runs one
+// decides nothing meanwhile.
 func checkLua(name string, lines []string) (found []Finding) {
 	for i, line := range lines {
 		if command := luaSearch.FindString(line); command != "" && !luaPage.MatchString(line) {
@@ -36,6 +40,7 @@ func checkLua(name string, lines []string) (found []Finding) {
 	return found
 }
 
+// checkComment finds packages whose purpose nobody says.
 func checkComment(p *pkg) []Finding {
 	code := p.code()
 	if len(code) == 0 {
@@ -58,6 +63,8 @@ var clocks = map[string]bool{
 	"Tick": true, "NewTicker": true, "NewTimer": true,
 }
 
+// checkClock finds readings of the clock in folders whose functions get the time as an argument:
+// what they decide can then be repeated by tests, simulations and replays.
 func checkClock(p *pkg) (found []Finding) {
 	applies := false
 	for _, dir := range clockless {
@@ -92,6 +99,7 @@ func importName(file *ast.File, target string) string {
 	return ""
 }
 
+// isIdent reports whether an expression is a plain name. No name is "".
 func isIdent(e ast.Expr, name string) bool {
 	id, ok := e.(*ast.Ident)
 	return ok && name != "" && id.Name == name
@@ -101,6 +109,7 @@ func isIdent(e ast.Expr, name string) bool {
 // and a reason. The general linter sees to it that there is one.
 var excused = regexp.MustCompile(`//nolint:[a-z,]*\bforbidigo\b[a-z,]* // `)
 
+// checkPanic finds panics in libraries, except those that are excused by the line.
 func checkPanic(p *pkg) (found []Finding) {
 	if !p.library() {
 		return nil

@@ -32,10 +32,14 @@ func checkState(p *pkg) (found []Finding) {
 	return s.found
 }
 
+// noImporter imports nothing: the package is checked by itself, which needs no build of what it
+// imports.
 type noImporter struct{}
 
 func (noImporter) Import(string) (*types.Package, error) { return nil, errors.New("not needed") }
 
+// A stateRule looks at one package. uses says which object each name means, and scope tells the
+// package's own variables from local ones of the same name.
 type stateRule struct {
 	pkg   *pkg
 	scope *types.Package

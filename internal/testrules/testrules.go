@@ -23,6 +23,8 @@ var Text = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 	strings.Repeat("long ", 1000),
 }))
 
+// randomRule draws each part by itself, so that combinations come up that nobody would write. Parts
+// that are nothing are nil, as a rule that was read again has them.
 func randomRule(t *rapid.T) rules.Rule {
 	texts := func(name string) map[string]string {
 		texts := rapid.MapOfN(Text, Text, 0, 3).Draw(t, name)
@@ -85,6 +87,7 @@ func randomRule(t *rapid.T) rules.Rule {
 	return rule
 }
 
+// orNone is nil for an empty list, which is how lists that are left out are read.
 func orNone(texts []string) []string {
 	if len(texts) == 0 {
 		return nil
@@ -92,6 +95,8 @@ func orNone(texts []string) []string {
 	return texts
 }
 
+// randomCost draws a fixed cost, or one that a header field or an attribute names, with the cost of
+// requests that lack it.
 func randomCost(t *rapid.T) rules.Cost {
 	cost := rules.Cost{Permits: rapid.Int64Range(0, stint.MaxPermits).Draw(t, "permits")}
 	switch rapid.IntRange(0, 2).Draw(t, "source") {
@@ -103,6 +108,8 @@ func randomCost(t *rapid.T) rules.Cost {
 	return cost
 }
 
+// randomLimits draws up to three limits with parameters that their algorithm has. Those that are
+// not valid are left out, as they could not be written.
 func randomLimits(t *rapid.T) []stint.Limit {
 	period := rapid.Map(
 		rapid.Int64Range(1000, 366*24*3600*1e6),

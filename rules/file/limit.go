@@ -147,6 +147,9 @@ func Limit(path string, v document.Value, builtin stint.Limit, faults *document.
 	return readLimit(path, v, builtin, "", faults)
 }
 
+// readLimit reads a limit at a path of a document. builtin is what parameters that are left out
+// mean: the zero Limit where each limit stands for itself, or a default of which a document changes
+// some parameters. It reports whether the limit is sound; what is not is in faults.
 func readLimit(
 	path string,
 	v document.Value,

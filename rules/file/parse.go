@@ -307,6 +307,8 @@ func readAll(path string) ([]source, error) {
 	return readFiles(names, &faults), faults.Err()
 }
 
+// readFiles reads files up to MaxBytes each. One that can't be read is a fault, and a source
+// without text.
 func readFiles(names []string, faults *document.Faults) []source {
 	sources := make([]source, 0, len(names))
 	for _, name := range names {

@@ -68,6 +68,8 @@ func textsOf(sources []source) []Text {
 	return list
 }
 
+// load reads the texts: one file, or the files of a folder, or with All those of the folders below,
+// too.
 func (t Texts) load() ([]source, error) {
 	if !t.All {
 		return load(t.Path)

@@ -321,6 +321,8 @@ func Write(of any, own func(of any) (Value, bool)) Value {
 	return write(reflect.ValueOf(of).Elem(), "", own)
 }
 
+// write is a field of a struct as a value, by its type and its tag. A zero value is null, which is
+// left out when the document is written. own may know types of its own first.
 func write(of reflect.Value, tag reflect.StructTag, own func(any) (Value, bool)) (v Value) {
 	if of.IsZero() {
 		return v
@@ -414,6 +416,8 @@ func choice(of reflect.Value, names []string) Value {
 // JSON is the value as one line of JSON, which [JSON] reads as the same.
 func (v Value) JSON() []byte { return v.appendJSON(nil) }
 
+// appendJSON writes a value as JSON without spaces. Numbers stay as they were written, so that none
+// loses digits.
 func (v Value) appendJSON(to []byte) []byte {
 	switch v.Kind {
 	case KindNull:

@@ -21,7 +21,8 @@ type activityRecorder struct {
 	end  func()
 }
 
-// startActivity starts to record. Its end is to be called when no requests come any more.
+// startActivity starts to record. Its end is to be called when no requests come any more. It has a
+// connection of its own: what is recorded never queues before decisions.
 func startActivity(
 	ctx context.Context,
 	c config.Config,
@@ -56,6 +57,8 @@ func startActivity(
 	return r, nil
 }
 
+// evalOn runs a script on the connection, if it is up: what is recorded while Redis is away is not
+// worth waiting for.
 func evalOn(conn redisstore.Conn) activity.Eval {
 	return func(ctx context.Context, source, key string, args []string) (string, error) {
 		if err := conn.Ready(ctx); err != nil {
@@ -65,7 +68,8 @@ func evalOn(conn redisstore.Conn) activity.Eval {
 	}
 }
 
-// storeChanged notes a change of the store's state.
+// storeChanged notes a change of the store's state. The cause is shown to holders of a token, and
+// so is cleaned of addresses and passwords.
 func (r *activityRecorder) storeChanged(change failover.Change) {
 	if r.Recorder == nil {
 		return

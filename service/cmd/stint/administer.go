@@ -21,7 +21,8 @@ import (
 const standardAdmin = "http://127.0.0.1:8079"
 
 // administerCommand makes a command that asks the admin API. It has the flags --admin, --token,
-// --token-file, --json and --timeout.
+// --token-file, --json and --timeout. The token is that of --token, of --token-file or of the
+// environment, in this order; a token in a file does not show in the list of processes.
 func administerCommand(p process, use, short, long string) (*cobra.Command, *apiCommand) {
 	command := &cobra.Command{
 		Use:   use,
@@ -65,7 +66,8 @@ func (r *ruleRow) state() string {
 	}
 }
 
-// matches shows methods, hosts and paths in one column.
+// matches shows methods, hosts and paths in one column. It shows the form with one path or host and
+// that with lists alike.
 func (r *ruleRow) matches() string {
 	m := &r.Match
 	hosts, paths := append(m.Hosts, m.Host), append(m.Paths, m.Path)
@@ -77,7 +79,8 @@ func joined(between string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), between)
 }
 
-// allows says what the rule lets each client do.
+// allows says what the rule lets each client do. Buckets read "100 at 10/s", windows "100 per 1m",
+// and several limits follow one another.
 func (r *ruleRow) allows() string {
 	switch {
 	case r.Unlimited:
@@ -105,7 +108,7 @@ func (r *ruleRow) allows() string {
 	return strings.Join(limits, "; ")
 }
 
-// scopeText is a scope or the parts of a composite one.
+// scopeText is a scope or the parts of a composite one. A composite scope reads per_ip+per_user.
 func (r *ruleRow) scopeText() string {
 	var parts []string
 	if json.Unmarshal(r.Scope, &parts) == nil {

@@ -25,7 +25,8 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// A benchmark is what the command line asks for.
+// A benchmark is what the command line asks for. What the limits should admit is computed here,
+// from --limit, and never asked of the target: an error there would go unnoticed otherwise.
 type benchmark struct {
 	*apiCommand
 	load    bench.Load
@@ -40,7 +41,8 @@ type benchmark struct {
 	asked                                              description // that rules decide
 }
 
-// benchTargets are what may be asked, each with the flags that it has for itself.
+// benchTargets are what may be asked, each with the flags that it has for itself. A flag that is
+// given with a target that does not have it is refused, as it would do nothing.
 var benchTargets = map[string]string{
 	"library": "config store store-timeout store-key-prefix store-log-encoding store-partitions on-store-failure",
 	"rest":    "server token policy timeout rule " + strings.Join(descriptionFlags, " "),
@@ -49,6 +51,8 @@ var benchTargets = map[string]string{
 	"http":    "url timeout",
 }
 
+// benchCommand is `stint bench`. Flags of a single target are registered for all and refused by
+// prepare, so that --help shows what there is.
 func benchCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench",
@@ -113,7 +117,7 @@ func benchCommand(p process) *cobra.Command {
 	return command
 }
 
-// prepare reads the flags.
+// prepare reads the flags. Nothing is asked before all flags are known to be sound.
 func (b *benchmark) prepare() (err error) {
 	if _, known := benchTargets[b.target]; !known {
 		return misused("--target is %q; allowed: library, rest, rls, resp or http", b.target)
@@ -189,7 +193,8 @@ const shortForms = "ALGORITHM:PERMITS:RATE such as token_bucket:100:10/s, " +
 	"N/DURATION for a sliding log, or a limit as rules write it"
 
 // spelledOut is ALGORITHM:PERMITS:RATE as rules write it; other texts stay. So a shell needs no
-// quotes for the usual limits.
+// quotes for the usual limits. token_bucket:100:10/s stands for {algorithm: token_bucket, capacity:
+// 100, refill: 10/s}.
 func spelledOut(text string) string {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 || strings.Contains(text, "{") {
@@ -207,7 +212,8 @@ func spelledOut(text string) string {
 
 // run asks the target, and those that it is compared with, one after the other. The exit code is
 // that of the target's findings: 1 if decisions differ from what the limits admit, 4 if nothing was
-// decided by the store. Scripts to compare with are measured only.
+// decided by the store. Scripts to compare with are measured only. What is compared is loaded after
+// the target and not beside it, so that neither disturbs the other.
 func (b *benchmark) run(ctx context.Context) error {
 	ask, closing, err := b.open(ctx)
 	if err != nil {
@@ -288,7 +294,7 @@ func (b *benchmark) print(report *bench.Report) error {
 	)
 }
 
-// open connects to the target.
+// open connects to the target. What it returns closes what it opened.
 func (b *benchmark) open(ctx context.Context) (_ bench.Target, closing func(), err error) {
 	switch b.target {
 	case "library":

@@ -495,6 +495,7 @@ func peekRows(r *api.RemainingResponse) [][]string {
 	})
 }
 
+// yesOrNo is a boolean in tables for people.
 func yesOrNo(b bool) string {
 	if b {
 		return "yes"

@@ -13,6 +13,8 @@ import (
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
+// denialsCommand is `stint denials`. The service gathers the denials of all processes that share
+// its Redis; the filters are the service's, too, so that a limit counts what is shown.
 func denialsCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "denials", "List the last denials, or what rules in shadow would have denied",
 		"List the last denials of a service and of the processes that share its Redis, the newest first:\n"+
@@ -56,6 +58,8 @@ func denialsCommand(p process) *cobra.Command {
 	return command
 }
 
+// patchRuleCommand is `stint rules patch`. The patch is sent as it was given: the service applies
+// it to the rule as it is then, and says what became of it.
 func patchRuleCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "patch ID PATCH", "Change some parameters of one rule of a service",
 		"Change the parameters of a rule that PATCH names, a JSON merge patch (RFC 7396): null removes one.\n\n"+

@@ -26,6 +26,7 @@ type description struct {
 // descriptionFlags are the names of its flags.
 var descriptionFlags = []string{"method", "path", "host", "ip", "user", "api-key", "set", "header", "attribute"}
 
+// register adds the flags. Those that may be given several times keep their order.
 func (d *description) register(flags *pflag.FlagSet) {
 	flags.StringVar(&d.method, "method", http.MethodGet, "the request's `METHOD`")
 	flags.StringVar(&d.path, "path", "/", "its `PATH`, as it is sent")

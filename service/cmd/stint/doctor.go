@@ -49,6 +49,8 @@ type doctor struct {
 	findings []finding
 }
 
+// ok notes that something is as it should be. The other findings are those of the next functions:
+// what can't be told, what would be better otherwise, what is wrong, and what can't be reached.
 func (d *doctor) ok(check, server, found string) {
 	d.findings = append(d.findings, finding{findingOK, check, server, found, ""})
 }
@@ -69,6 +71,8 @@ func (d *doctor) unreachable(check, server, found, change string) {
 	d.findings = append(d.findings, finding{findingUnreachable, check, server, found, change})
 }
 
+// doctorCommand is `stint doctor`. It looks at everything before it says anything, so that one run
+// shows all there is to change.
 func doctorCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",

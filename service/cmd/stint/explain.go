@@ -39,6 +39,8 @@ type example struct {
 // explainTimeout bounds the asking of a shared store, which connects first.
 const explainTimeout = 5 * time.Second
 
+// explainCommand is `stint rules explain`. Who is asked follows from the flags: a service with
+// --domain, --admin or STINT_ADMIN; the rules and the store of this process if a flag names them.
 func explainCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain",

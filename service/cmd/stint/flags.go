@@ -77,6 +77,7 @@ func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (conf
 	}
 }
 
+// serveCommand is `stint serve`, with a flag for each setting that is not secret.
 func serveCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
@@ -123,6 +124,8 @@ type timeoutFlag time.Duration
 
 func (f *timeoutFlag) String() string { return time.Duration(*f).String() }
 func (f *timeoutFlag) Type() string   { return "duration" }
+
+// Set keeps the value also if it is refused, as the command ends then.
 func (f *timeoutFlag) Set(text string) error {
 	d, err := stint.ParseDuration(text)
 	if *f = timeoutFlag(d); err == nil && d <= 0 {

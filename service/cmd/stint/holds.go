@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
+// holdsCommand is `stint holds`, for what a stuck program has taken and does not give back.
 func holdsCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "holds CLIENT",
 		"List what is held of a client of a service's rules, and end a hold that is stuck",
@@ -36,6 +37,7 @@ func holdsCommand(p process) *cobra.Command {
 	return command
 }
 
+// dropHold ends a hold of a client of rules, or of a key of policies, and says where it was found.
 func dropHold(a *apiCommand, id, client string, key bool) error {
 	query := url.Values{"client": {client}}
 	if key {
@@ -50,6 +52,8 @@ func dropHold(a *apiCommand, id, client string, key bool) error {
 	return a.show(body, []string{"ended", id, "of " + strings.Join(append(answer.Rules, answer.Policies...), ", ")})
 }
 
+// listHolds shows what is held of a client, a row for each hold and limit. Limits without a name
+// are shown by their algorithm.
 func listHolds(a *apiCommand, client string) error {
 	var answer adminapi.ClientExplanation
 	body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/clients/" + url.PathEscape(client)}, &answer)

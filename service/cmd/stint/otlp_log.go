@@ -40,6 +40,9 @@ type telemetryLines struct {
 // maxMessages bounds the messages that are sampled apart.
 const maxMessages = 100
 
+// warn writes a line of a kind, at most one in each telemetryInterval, with the number of those
+// left out. Kinds past maxMessages share one sampler, so that messages that differ each time are
+// bounded as well. Values are cleaned of passwords, as endpoints may have some.
 func (l *telemetryLines) warn(kind, message string, attributes ...slog.Attr) {
 	l.mu.Lock()
 	if len(l.samplers) >= maxMessages && l.samplers[kind] == nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
+// rulesCommand is `stint rules`, which has commands alone.
 func rulesCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rules COMMAND",
@@ -40,6 +41,8 @@ func rulesCommand(p process) *cobra.Command {
 	return command
 }
 
+// validateCommand is `stint rules validate`. It needs neither a store nor a running service, so
+// that it can run where rules are reviewed.
 func validateCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "validate FILE...",
@@ -69,7 +72,8 @@ type validation struct {
 }
 
 // validateRules says of each file or folder how many rules or limits it has, or what is wrong with
-// them.
+// them. Each path is judged by itself, and all are, whatever is wrong with the first. With --json
+// the faults are in the output, and the exit code alone says that there are some.
 func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Config) error {
 	options := rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix}
 	var faults []string
@@ -138,6 +142,7 @@ func ruleWarnings(set *rules.Set, clustered bool) (warnings []string) {
 }
 
 // isDomain reports whether a file has domains of Envoy's rate limit service rather than rules.
+// Rules and domains have different top levels, which tells them apart whatever the file's name.
 func isDomain(text file.Text) bool { return domains.Recognize(text.Data) }
 
 // validateDomains says of the domains of Envoy's rate limit service how many limits they have, and what
@@ -166,7 +171,8 @@ func validateDomains(path string, texts []file.Text, merge bool) (v validation, 
 	return v, said, nil
 }
 
-// ruleFaults are everything that is wrong with rules.
+// ruleFaults are everything that is wrong with rules. Faults that have no place in a text are of
+// the document as a whole.
 func ruleFaults(err error) (list []adminapi.RuleFault) {
 	var faults document.Faults
 	if !errors.As(err, &faults) {

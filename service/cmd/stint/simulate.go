@@ -41,6 +41,8 @@ type simulation struct {
 	replay               bool
 }
 
+// simulateCommand is `stint simulate`. Its flags are in the order of the documentation: what is
+// compared, the traffic of a pattern or of logs, and what is written.
 func simulateCommand(p process) *cobra.Command {
 	s := &simulation{process: p}
 	command := &cobra.Command{
@@ -157,6 +159,8 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 	return refuse("with --pattern only", making...)
 }
 
+// run goes through the input once, for all candidates. Suggesting and replaying are programs of
+// their own beside it.
 func (s *simulation) run(ctx context.Context) (err error) {
 	if s.replay {
 		return s.replayRecords()
@@ -370,6 +374,7 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 	}
 }
 
+// readLog reads one file, or standard input for -, and names it in an error.
 func readLog(name string, progress *progress, r *simulate.Reader, add func(*simulate.Event) error) (err error) {
 	in := io.Reader(os.Stdin)
 	if name != "-" {

@@ -23,6 +23,8 @@ type progress struct {
 	begun, told time.Time
 }
 
+// newProgress shows progress on a terminal alone. The total is known if all inputs are files;
+// otherwise only what was read is shown.
 func newProgress(out io.Writer, names []string) *progress {
 	p := &progress{begun: time.Now()}
 	if isTerminal(out) {

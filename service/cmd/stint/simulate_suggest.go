@@ -136,6 +136,7 @@ func curveText(curve []simulate.CurvePoint, found, clients int64) string {
 		simulate.Group(found))
 }
 
+// percent is a share with two digits behind the point; of nothing there is none.
 func percent(part, all int64) string {
 	if all == 0 {
 		return "none"

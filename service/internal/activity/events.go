@@ -73,6 +73,8 @@ func (h *hub) used(now time.Time) bool {
 	return h.isUsed(now)
 }
 
+// isUsed reports whether somebody follows events, or did a moment ago: a page that is loaded again
+// finds what it left.
 func (h *hub) isUsed(now time.Time) bool {
 	if len(h.streams) > 0 {
 		h.lastUsed = now

@@ -26,6 +26,8 @@ type total struct {
 // totals are those of an hour.
 type totals [totalSeconds]total
 
+// count adds an event to its second. The bins are a ring: that of a second which is long gone is
+// emptied when its place is needed.
 func (t *totals) count(second uint32, e *stint.Event) {
 	bin := &t[second%totalSeconds]
 	if bin.second != second {
@@ -72,6 +74,7 @@ func (t *totals) series(from uint32, seconds int) Totals {
 // A bin is a second or a minute of a rule.
 type bin struct{ at, admitted, denied, shadow, near uint32 }
 
+// binOf is the bin of a step in a ring, emptied if it was another step's.
 func binOf(bins []bin, at uint32) *bin {
 	b := &bins[at%uint32(len(bins))]
 	if b.at != at {
@@ -80,6 +83,8 @@ func binOf(bins []bin, at uint32) *bin {
 	return b
 }
 
+// count adds one outcome. What a rule in shadow would have denied is counted by itself, what it
+// would have admitted is admitted.
 func (b *bin) count(o Outcome, near bool) {
 	if near {
 		b.near++
@@ -135,6 +140,8 @@ func (s *ruleSeries) busySince(second uint32) bool {
 	return slices.ContainsFunc(s.seconds[:], func(b bin) bool { return b.at >= second })
 }
 
+// seriesOf is a ring's last n steps from one on. Steps of which nothing was counted are 0, whatever
+// the ring still has in their places.
 func seriesOf(bins []bin, from uint32, n int, step int64) Series {
 	s := newSeries(int64(from)*step, step, n)
 	for i := range n {
@@ -145,6 +152,7 @@ func seriesOf(bins []bin, from uint32, n int, step int64) Series {
 	return s
 }
 
+// newSeries makes the three lists of one allocation.
 func newSeries(from, step int64, n int) Series {
 	counts := make([]uint32, 3*n)
 	return Series{
@@ -187,6 +195,8 @@ func (t *ruleTable) find(rule string, second uint32) *ruleSeries {
 	return s
 }
 
+// free makes room for a rule: of too many the one with the least load goes. It looks at most once a
+// second, as that takes a sort; nil is that there is no room now.
 func (t *ruleTable) free(second uint32) *ruleSeries {
 	if len(t.known) < maxRules {
 		return new(ruleSeries)

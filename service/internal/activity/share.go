@@ -67,6 +67,8 @@ type shared struct {
 	last   atomic.Pointer[view]
 }
 
+// identify gives the process a name by which others know it, unless it is configured, and the
+// secret by which it hashes clients.
 func (r *Recorder) identify() {
 	_, _ = rand.Read(r.secret[:]) // which never fails
 	p := &r.config.Process
@@ -155,6 +157,8 @@ func (r *Recorder) share(ctx context.Context) {
 	}
 }
 
+// eval writes this process's summary, which lives for shareLife, and reads those of the others, in
+// one script.
 func (r *Recorder) eval(ctx context.Context, summary, wanted string) (string, error) {
 	life := strconv.FormatInt(shareLife.Microseconds(), 10)
 	return r.config.Eval(
@@ -218,6 +222,7 @@ func (r *Recorder) ownView() *view {
 	return &view{summaries: []summary{r.summarize()}, scope: ScopeProcess, at: r.config.Now()}
 }
 
+// rates sums up the rates of all processes in view.
 func (v *view) rates() Rates {
 	sum := Rates{Scope: v.scope, Processes: len(v.summaries)}
 	for i := range v.summaries {
@@ -227,6 +232,7 @@ func (v *view) rates() Rates {
 	return sum
 }
 
+// processes lists the processes in view, of which the first is this one.
 func (v *view) processes() Processes {
 	p := Processes{Scope: v.scope, Processes: []ProcessStatus{}}
 	for i := range v.summaries {

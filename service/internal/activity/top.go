@@ -37,6 +37,8 @@ func (s *sliding) init() {
 	}
 }
 
+// count adds a request to its minute's sketch. The names of clients stand beside the counters, and
+// are written when a counter changes hands.
 func (s *sliding) count(number uint32, key uint64, rule, client string) {
 	m := &s[number%topMinutes]
 	if m.number != number {

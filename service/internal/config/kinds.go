@@ -159,6 +159,8 @@ func (c *Config) RulesInRedis() bool { return isURL(c.RulesFrom, redisSchemes) }
 // RulesInMongo reports whether rules are kept in a MongoDB.
 func (c *Config) RulesInMongo() bool { return isURL(c.RulesFrom, mongoSchemes) }
 
+// network reads an address, which is a network of one, or a network whose bits behind the prefix
+// are 0.
 func network(text string) (netip.Prefix, bool) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		address = address.Unmap()

@@ -128,6 +128,8 @@ func (c *certificates) reload() {
 // pemFiles are the contents of the files of a TLS.
 type pemFiles struct{ cert, key, clientCA []byte }
 
+// hash tells whether files have changed. The length stands before each text, so that no byte can
+// move from one file to the next unnoticed.
 func (p pemFiles) hash() [sha256.Size]byte {
 	hash := sha256.New()
 	for _, text := range [][]byte{p.cert, p.key, p.clientCA} {
@@ -136,6 +138,7 @@ func (p pemFiles) hash() [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
+// read reads the files that are configured, up to maxCertificateBytes each.
 func (c *certificates) read() (p pemFiles, err error) {
 	for _, f := range []struct {
 		param, name string

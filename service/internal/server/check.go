@@ -384,6 +384,10 @@ type target struct {
 // defaults, which have none, of rules and of programs' limiters.
 const policyPrefix = "policy/"
 
+// newTarget prepares what a check of a policy, or of an algorithm's default, needs each time: the
+// policy, its headers, and the bounds of what a check may ask for. capacity is the least capacity
+// of the limits without a cost of their own, above which no cost can be admitted; keepable is the
+// least of all.
 func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*target, error) {
 	kept := ""
 	if name != "" {
@@ -422,6 +426,8 @@ type targets struct {
 	unknown UnknownAlgorithm
 }
 
+// newTargets makes all targets of a configuration. Names are listed once, for the errors of checks
+// that name another one, and cut after twenty.
 func newTargets(config *Config, limits Limits) (*targets, error) {
 	ts := &targets{policies: map[string]*target{}, names: "none is configured", unknown: config.API.UnknownAlgorithm}
 	for _, algorithm := range stint.Algorithms() {

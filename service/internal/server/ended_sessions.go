@@ -25,6 +25,9 @@ type endedSessions struct {
 	here map[string]time.Time // sessions that ended at this process, until when they are kept
 }
 
+// newEndedSessions remembers ended sessions as a limit of one permit in session.Lifetime: ending a
+// session takes the permit, and whoever finds it taken has an ended one. So it works over all
+// processes that share the store.
 func newEndedSessions(store stint.Store) (*endedSessions, error) {
 	policy, err := stint.NewPolicy("session/ended", stint.SlidingWindowLog(1, session.Lifetime))
 	if err != nil {

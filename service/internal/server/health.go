@@ -166,6 +166,7 @@ func (s *service) rulesState() RulesState {
 	return s.config.RulesState()
 }
 
+// info tells the version, for those who compare what runs where.
 func (s *service) info(w http.ResponseWriter, r *http.Request) error {
 	build := s.config.Build
 	return problem.Answer(

@@ -36,6 +36,8 @@ const (
 	holdExpired   = "expired"  // as liveHolds knows: this process did not end the hold in time
 )
 
+// newCountingHolds makes the counters of all outcomes at once, so that each is there with 0 before
+// it first happens.
 func newCountingHolds(store stint.Store, registry prometheus.Registerer) (*countingHolds, error) {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_holds_total",
@@ -82,6 +84,8 @@ func (s *countingHolds) DecideAll(ctx context.Context, ops []stint.Op, results [
 	}
 }
 
+// count counts what became of an operation on a hold. The outcomes do not exclude each other: a
+// commit may be late and reset.
 func (s *countingHolds) count(op *stint.Op, d *stint.Decision, err error) {
 	h, reserves := op.Hold, op.Verb == stint.Reserve
 	if h == nil {

@@ -26,6 +26,8 @@ type liveHolds struct {
 	until map[uint64]time.Duration // by the hash of the ID: when its time is over, since began
 }
 
+// newLiveHolds counts holds from now on. Those that were reserved before, by a process that is
+// gone, are not known here.
 func newLiveHolds(expired prometheus.Counter) *liveHolds {
 	return &liveHolds{
 		desc: prometheus.NewDesc("rate_limiter_holds_live",

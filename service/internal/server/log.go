@@ -19,6 +19,8 @@ const (
 // A clippedLog shortens long texts. All lines of the service go through it.
 type clippedLog struct{ slog.Handler }
 
+// clipLog bounds what attributes of lines may be, whoever writes them; a logger that does so
+// already stays as it is.
 func clipLog(logger *slog.Logger) *slog.Logger {
 	if _, clipped := logger.Handler().(clippedLog); clipped {
 		return logger
@@ -48,6 +50,8 @@ func (l clippedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup is a log in which the attributes have a group.
 func (l clippedLog) WithGroup(name string) slog.Handler { return clippedLog{l.Handler.WithGroup(name)} }
 
+// clipAttr cuts texts, the texts of errors, and those within groups. A stack may be longer, as its
+// end is of use.
 func clipAttr(a slog.Attr) slog.Attr {
 	most := maxAttr
 	if a.Key == stackAttr {

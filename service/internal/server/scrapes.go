@@ -50,6 +50,7 @@ type page struct {
 	body   bytes.Buffer
 }
 
+// newScrapes serves what the gatherer had at most so long ago; 0 is metricsAge.
 func newScrapes(gatherer prometheus.Gatherer, age time.Duration) *scrapes {
 	s := &scrapes{gatherer: gatherer, age: age, now: time.Now}
 	if age == 0 {

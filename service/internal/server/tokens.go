@@ -22,6 +22,8 @@ const challengeInvalidToken = `Bearer error="invalid_token"` //nolint:gosec // G
 // whatever came, and however long it was.
 type tokenSet []session.Secret
 
+// newTokenSet keeps the hashes alone. They have no salt and are quick to make, as tokens are random
+// and long.
 func newTokenSet(tokens []string) tokenSet {
 	var set tokenSet
 	for _, token := range tokens {
@@ -61,6 +63,7 @@ func (s tokenSet) find(lines []string) (int, error) {
 	return index, nil
 }
 
+// unauthorized is 401 with a challenge, which a 401 must have (RFC 9110, section 15.5.2).
 func unauthorized(fault, challenge string) error {
 	return &problem.Error{
 		Status: http.StatusUnauthorized,
@@ -113,6 +116,9 @@ func (a *authority) mayNameKeysBy(token string, loopback bool) error {
 	return a.mayManageBy(token, loopback)
 }
 
+// mayManageBy decides for listeners without HTTP headers. With tokens one is needed, wherever the
+// caller is; without, a configuration may be open to all, and a listener on loopback is open to
+// this machine.
 func (a *authority) mayManageBy(token string, loopback bool) error {
 	switch {
 	case len(a.tokens) > 0 && token == "":

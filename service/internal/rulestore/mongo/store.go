@@ -361,6 +361,9 @@ func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
 	return meaning(ctx, err)
 }
 
+// stream opens a change stream of the head document. Only replica sets and sharded clusters have
+// change streams; of a single server the error is errors.ErrUnsupported, and its head is asked for
+// at intervals.
 func (s *Store) stream(ctx context.Context, db *mongo.Database) (*mongo.ChangeStream, error) {
 	var server struct {
 		Set     string `bson:"setName"` // of a member of a replica set

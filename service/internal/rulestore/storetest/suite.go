@@ -376,6 +376,8 @@ func (p *place) next(list ...rules.Rule) rulestore.Revision {
 	return after(p.head(), max(p.head().At+1, p.at), list)
 }
 
+// after is the revision that follows one, with rules sorted by ID. Of rules with one ID the last
+// stays.
 func after(head rulestore.Revision, at int64, list []rules.Rule) rulestore.Revision {
 	next := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: head.Number + 1, At: at}}}
 	byID := func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }

@@ -55,6 +55,8 @@ func New() (*Handler, error) {
 	return load(dist)
 }
 
+// load reads the files of the built dashboard. Without them, as in a checkout where nobody has
+// built it, there is one page that says how to.
 func load(dist fs.FS) (*Handler, error) {
 	h := &Handler{files: map[string]*file{}}
 	err := fs.WalkDir(dist, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -78,6 +80,7 @@ func load(dist fs.FS) (*Handler, error) {
 	return h, nil
 }
 
+// newFile prepares a file: its type by its name, its tag by its content, and its compressed form.
 func newFile(name string, text []byte) *file {
 	sum := sha256.Sum256(text)
 	f := &file{

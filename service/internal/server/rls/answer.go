@@ -16,7 +16,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// answer makes the response, and counts.
+// answer makes the response, and counts. The statuses are in the order of the request's
+// descriptors, and lie in one block of memory, as do their durations. OVER_LIMIT of one that is in
+// shadow, or of a service that is, changes its own code and not the whole.
 func (d *decision) answer() *pb.RateLimitResponse {
 	s := d.service
 	response := &pb.RateLimitResponse{
@@ -66,7 +68,8 @@ func (d *decision) answer() *pb.RateLimitResponse {
 }
 
 // until is how long a client has to wait: of what is denied for its turn, else until the limit is
-// as before.
+// as before. The reset of a window is what the client is told in any case; other algorithms can
+// tell when the next request would be admitted.
 func (k *check) until() time.Duration {
 	if k.over && k.limit.window == nil && k.wait != stint.Never {
 		return k.wait
@@ -78,7 +81,7 @@ func (k *check) until() time.Duration {
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // headers tell of the limit that is exceeded, the last of several, or else of the one with the
-// least remaining.
+// least remaining. Limits without end say nothing and are passed over.
 func (d *decision) headers() []*core.HeaderValue {
 	var least *check
 	over := false
@@ -113,7 +116,8 @@ func (d *decision) headers() []*core.HeaderValue {
 }
 
 // metadata is the request, as the reference service hands it to Envoy, with the metadata of limits
-// that were asked.
+// that were asked. The names of its fields, such as quotaModeViolations, are those of the reference
+// service, by which access logs and filters may go.
 func (d *decision) metadata() *structpb.Struct {
 	text, number := structpb.NewStringValue, structpb.NewNumberValue
 	r := d.request
@@ -153,6 +157,8 @@ func (d *decision) metadata() *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
+// describe is a descriptor as the reference service writes it: its entries as KEY=VALUE, and the
+// limit and the addend that it brought along.
 func describe(given *common.RateLimitDescriptor) map[string]*structpb.Value {
 	entries := make([]*structpb.Value, len(given.Entries))
 	for i, e := range given.Entries {
@@ -168,8 +174,9 @@ func describe(given *common.RateLimitDescriptor) map[string]*structpb.Value {
 	return fields
 }
 
-// observe tells of the request, by the limit that decided it: the one with the longest wait if it is
-// denied, else the one with the least remaining; and of each limit in shadow mode.
+// observe tells of the request, by the limit that decided it: the one with the longest wait if it
+// is denied, else the one with the least remaining; and of each limit in shadow mode. The end of a
+// stream (a commit) is told of by no event, as its start was.
 func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLimitResponse_Code) {
 	tell := d.service.config.Observe
 	if tell == nil {
@@ -239,6 +246,7 @@ func (d *decision) describeEvent(e *stint.Event, k *check, allowed bool) {
 	}
 }
 
+// joined is a list of texts in lines, of which a hundred are enough for a log.
 func joined(texts []string) string {
 	const most = 100
 	text := ""

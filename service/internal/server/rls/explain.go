@@ -35,7 +35,8 @@ type Domain struct {
 	Limits []Limit `json:"limits"`
 }
 
-// Domains are those in force, by name.
+// Domains are those in force, by name. It is what the admin API shows; nil domains, before the
+// first load, are an empty list.
 func (s *Service) Domains() []Domain {
 	list := []Domain{}
 	t := s.tree.Load()
@@ -58,7 +59,8 @@ func (s *Service) Domains() []Domain {
 	return list
 }
 
-// shown is the limit for people.
+// shown is the limit for people. Without an algorithm it is the fixed window of the reference
+// service.
 func (l *limit) shown() Limit {
 	shown := Limit{
 		ID: l.id, Rule: l.rule, Name: l.Name, Requests: l.RequestsPerUnit, Calendar: l.Calendar, TimeZone: l.TimeZone,
@@ -98,7 +100,9 @@ type ExplainedDescriptor struct {
 }
 
 // Explain tells what ShouldRateLimit would, and takes nothing. Errors are those of ShouldRateLimit
-// without codes.
+// without codes. It goes through the same steps as a decision, with looks set, which peeks in place
+// of taking. A limit that another one replaces is looked up once more, so that it can be shown as
+// replaced.
 func (s *Service) Explain(ctx context.Context, r *pb.RateLimitRequest) (x Explanation, err error) {
 	t := s.tree.Load()
 	if err := s.check(r, t); err != nil {
@@ -139,7 +143,8 @@ func (s *Service) Explain(ctx context.Context, r *pb.RateLimitRequest) (x Explan
 	return x, nil
 }
 
-// outcome is what is made of a check, of which this limit was found.
+// outcome is what is made of a check, of which this limit was found. The cases are from what needs
+// no limit to what a limit says.
 func (d *decision) outcome(k *check, found *limit) string {
 	switch {
 	case k.unlimited:

@@ -19,10 +19,11 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// maxPage bounds a page of rules.
+// maxPage bounds a page of rules. A page of so many rules of 200 bytes is 2 MB.
 const maxPage = 10_000
 
-// A filter says which rules are shown.
+// A filter says which rules are shown. All conditions have to hold. after is a position and no page
+// number, so that pages stay right while rules change.
 type filter struct {
 	enabled *bool
 	set     string      // "" is any
@@ -32,7 +33,8 @@ type filter struct {
 	limit   int64       // 0 is none
 }
 
-// list shows rules, by ID.
+// list shows rules, by ID. The tag of the answer is made of the rules that there are, filtered or
+// not, and of the revision: a client that has it gets 304 without the rules being written.
 func (c *call) list() error {
 	f, err := c.filter()
 	if err != nil {

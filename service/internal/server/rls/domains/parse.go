@@ -12,6 +12,8 @@ import (
 
 // The bounds on one document.
 const (
+	// They are far above what people write; they keep a file that is made by a mistake from taking the
+	// service's memory.
 	MaxBytes       = 32 << 20
 	MaxDepth       = 30      // levels of descriptors
 	MaxDescriptors = 200_000 // on all levels
@@ -50,14 +52,17 @@ func Count(list []Descriptor) (n int) {
 	return n
 }
 
-// A parser reads a document.
+// A parser reads a document. Faults and warnings are gathered over the whole document, each with
+// its line and column.
 type parser struct {
 	faults      document.Faults
 	warnings    []string
 	descriptors int
 }
 
-// mapping hands the fields of a mapping to take, which says whether it knows them.
+// mapping hands the fields of a mapping to take, which says whether it knows them. A name that the
+// reference service knows at another place is a warning, as there it has no effect either; a name
+// that nobody knows is a fault.
 func (p *parser) mapping(what string, v document.Value, take func(name string, v document.Value) bool) {
 	if v.Kind != document.KindMapping {
 		p.faults.Invalid(what, v, "a mapping")
@@ -74,6 +79,7 @@ func (p *parser) mapping(what string, v document.Value, take func(name string, v
 	}
 }
 
+// domain reads the top level: the domain's name, which it must have, and its descriptors.
 func (p *parser) domain(v document.Value, d *Domain) {
 	p.mapping("the document", v, func(name string, v document.Value) bool {
 		switch name {
@@ -91,7 +97,8 @@ func (p *parser) domain(v document.Value, d *Domain) {
 	}
 }
 
-// list reads the descriptors of a level.
+// list reads the descriptors of a level. Siblings with one key and value are a fault: only one of
+// them could ever be found.
 func (p *parser) list(path string, v document.Value, depth int) []Descriptor {
 	if v.Kind == document.KindNull {
 		return nil
@@ -116,6 +123,8 @@ func (p *parser) list(path string, v document.Value, depth int) []Descriptor {
 	return list
 }
 
+// descriptor reads one descriptor with all that is below it, and checks what does not need its
+// neighbours.
 func (p *parser) descriptor(what string, v document.Value, d *Descriptor, depth int) {
 	if v.Kind != document.KindMapping {
 		p.faults.Invalid(what, v, "a mapping with a key")
@@ -150,6 +159,8 @@ func (p *parser) descriptor(what string, v document.Value, d *Descriptor, depth 
 	}
 }
 
+// rateLimit reads a limit. The fields algorithm, calendar, time_zone and accounting are stint's
+// own, which the reference service does not have.
 func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 	if v.Kind == document.KindNull {
 		return
@@ -215,6 +226,7 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 	}
 }
 
+// replaces reads the names of limits that do not hold where this one does.
 func (p *parser) replaces(path string, v document.Value, to *[]string) {
 	if v.Kind != document.KindList && v.Kind != document.KindNull {
 		p.faults.Invalid(path, v, "a list of mappings with a name")
@@ -244,7 +256,8 @@ func (p *parser) metadata(path string, v document.Value, to *map[string]any) {
 	*to = fields
 }
 
-// any is a value as encoding/json has it.
+// any is a value as encoding/json has it. Numbers are float64, as in the metadata of Envoy, which
+// is a google.protobuf.Struct.
 func (p *parser) any(path string, v document.Value) any {
 	switch v.Kind {
 	case document.KindNull:
@@ -289,6 +302,7 @@ func (p *parser) text(path string, v document.Value, to *string) {
 	*to = v.Text
 }
 
+// boolean reads true or false; nothing, as in `unlimited:`, is false.
 func (p *parser) boolean(path string, v document.Value, to *bool) {
 	if v.Kind == document.KindNull {
 		return
@@ -299,8 +313,9 @@ func (p *parser) boolean(path string, v document.Value, to *bool) {
 	*to = v.Text == "true"
 }
 
-// Validate reports what does not make sense in domains that came another way than by [Parse]. Two may have one name if
-// they are to be merged. All faults are told, each with what it is in.
+// Validate reports what does not make sense in domains that came another way than by [Parse]. Two
+// may have one name if they are to be merged. All faults are told, each with what it is in. Merged
+// domains may not have one key and value twice at the top either.
 func Validate(list []*Domain, merge bool) (faults []string) {
 	known := map[string]*Domain{}
 	given := map[string]map[string]string{} // by domain: the first source of each key and value
@@ -350,7 +365,9 @@ func CheckAll(path string, list []Descriptor) (faults []string) {
 	return faults
 }
 
-// check reports what does not make sense in a descriptor, without those below it.
+// check reports what does not make sense in a descriptor, without those below it. It is for
+// documents and for what comes by xDS alike, so that a faulty limit is refused whichever way it
+// came.
 func (d *Descriptor) check() (faults []string) {
 	add := func(param string, format string, args ...any) {
 		faults = append(faults, param+" "+fmt.Sprintf(format, args...))

@@ -21,7 +21,8 @@ const (
 	fieldMetadata  protowire.Number = 8
 )
 
-// decode makes a domain of a resource.
+// decode makes a domain of a resource. From says where the domain came from, in messages: the
+// resource's name, cut to a sensible length.
 func decode(resource *anypb.Any) (*domains.Domain, error) {
 	given := &configs.RateLimitConfig{}
 	if err := resource.UnmarshalTo(given); err != nil {
@@ -34,12 +35,15 @@ func decode(resource *anypb.Any) (*domains.Domain, error) {
 	return domain, d.err
 }
 
-// A decoder makes descriptors of those of the protocol.
+// A decoder makes descriptors of those of the protocol. The first fault of a kind replaces the
+// others: a resource is refused as a whole, with one reason.
 type decoder struct {
 	descriptors int
 	err         error
 }
 
+// list makes the descriptors of one level, and of those below. Depth and number are bounded as they
+// are for files.
 func (d *decoder) list(given []*configs.RateLimitDescriptor, depth int) []domains.Descriptor {
 	if d.descriptors += len(given); depth > domains.MaxDepth || d.descriptors > domains.MaxDescriptors {
 		allowed := fmt.Sprintf("%d in all and %d levels at most", domains.MaxDescriptors, domains.MaxDepth)
@@ -73,7 +77,8 @@ func unitOf(given configs.RateLimitUnit) domains.Unit {
 	return domains.UnitUnknown
 }
 
-// newer reads fields that the Go types don't have.
+// newer reads fields that the Go types don't have. Unknown fields are read as the wire has them: a
+// tag, which is the field's number and type, and a value. Fields of yet other numbers are skipped.
 func (d *decoder) newer(fields protoreflect.RawFields, to *domains.Descriptor) {
 	for len(fields) > 0 {
 		number, kind, n := protowire.ConsumeTag(fields)
