@@ -126,7 +126,7 @@ func (r *Rules) Set(sets ...*rules.Set) {
 	if known := r.tallies.Load(); known != nil {
 		old = *known
 	}
-	now, apart := tallies{}, map[*tally]map[string]*ways{}
+	now, byClass := tallies{}, map[*tally]map[string]*ways{}
 	for _, set := range sets {
 		if set == nil {
 			continue
@@ -137,10 +137,10 @@ func (r *Rules) Set(sets ...*rules.Set) {
 				t = &tally{set: rule.Set}
 			}
 			now[rule.ID] = t
-			apart[t] = waysOf(apart[t], &rule, t)
+			byClass[t] = waysOf(byClass[t], &rule, t)
 		}
 	}
-	for t, classes := range apart {
+	for t, classes := range byClass {
 		if t.ways.Store(nil); classes != nil {
 			t.ways.Store(&classes)
 		}

@@ -116,10 +116,10 @@ func (c *compiled) warnOfFloors(list []Warning) []Warning {
 		list = append(list, Warning{Kind: "leaves little to borrow", Detail: fmt.Sprintf(
 			"%d of %d permits are in no floor, less than a tenth: those who borrow have small bursts", left, capacity)})
 	}
-	apart := func(scope string) bool {
+	separates := func(scope string) bool {
 		return scope == Global || scope == Custom(c.PartitionBy) || slices.Contains(c.Scope, scope) && !c.hasParameter(scope)
 	}
-	if len(c.floors) > 0 && slices.ContainsFunc(root.Scope, func(scope string) bool { return !apart(scope) }) {
+	if len(c.floors) > 0 && slices.ContainsFunc(root.Scope, func(scope string) bool { return !separates(scope) }) {
 		list = append(list, Warning{
 			Kind:   "has floors that several clients share",
 			Detail: fmt.Sprintf("all clients of rule %s have its floors in common, so one can use up those of another", root.ID),

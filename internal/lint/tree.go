@@ -55,7 +55,7 @@ func (p *pkg) library() bool {
 	return true
 }
 
-// Check applies the rules to the repository's tree, all modules but those in apart. It leaves out folders that go
+// Check applies the rules to the repository's tree, all modules but those in standalone. It leaves out folders that go
 // build leaves out.
 func Check(tree fs.FS) ([]Finding, error) {
 	var found []Finding
@@ -110,9 +110,9 @@ func Check(tree fs.FS) ([]Finding, error) {
 	return found, nil
 }
 
-// apart are modules that no other one imports, whose code is not the product's: the benchmarks, and the servers of
+// standalone are modules that no other one imports, whose code is not the product's: the benchmarks, and the servers of
 // MongoDB's protocol and of Envoy's that tests start.
-var apart = []string{"bench", "service/internal/testmongo/server", "test/envoy/reference"}
+var standalone = []string{"bench", "service/internal/testmongo/server", "test/envoy/reference"}
 
 // enter says whether to walk into a folder.
 func enter(name, base string) error {
@@ -122,7 +122,7 @@ func enter(name, base string) error {
 	if base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
 		return fs.SkipDir
 	}
-	if slices.Contains(apart, name) || base == "node_modules" {
+	if slices.Contains(standalone, name) || base == "node_modules" {
 		return fs.SkipDir
 	}
 	return nil

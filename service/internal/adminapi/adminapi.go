@@ -81,9 +81,9 @@ type Explanation struct {
 	Degraded bool   `json:"degraded,omitempty"`
 	Rule     string `json:"rule,omitempty"`
 	Why      string `json:"why"`
-	// Reason is as in [CheckResponse].
+	// Reason is as in api.CheckResponse.
 	Reason string `json:"reason,omitempty"`
-	// RetryAfterSeconds and RetryAfterMicros are as in [CheckResponse].
+	// RetryAfterSeconds and RetryAfterMicros are as in api.CheckResponse.
 	RetryAfterSeconds int64           `json:"retryAfterSeconds"`
 	RetryAfterMicros  int64           `json:"retryAfterMicros"`
 	Rules             []ExplainedRule `json:"rules"`

@@ -138,7 +138,7 @@ type suggestor struct {
 	// lows has, by the same places, what needs are at least where they are brackets.
 	lows map[int]int64
 	// told says of each client whether a value suits it.
-	told []apart
+	told []misfit
 	// asked counts clients with a value to be found, wanted how many of them are to be untouched.
 	asked int64
 	// wanted is share x asked, rounded up.
@@ -147,13 +147,13 @@ type suggestor struct {
 	probes []CurvePoint
 }
 
-// apart says why no value suits a client.
-type apart uint8
+// misfit says why no value suits a client.
+type misfit uint8
 
 // The reasons for which no value suits a client: it breaks min_interval, or asks for more than the
 // largest value.
 const (
-	suited apart = iota
+	suited misfit = iota
 	tooClose
 	beyondRange
 )
