@@ -34,6 +34,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	}
 }
 
+// decide chooses the way: holds; one limit, which is the most frequent; several.
 func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 	if op.Hold != nil {
 		return s.decideHold(*op)
@@ -96,10 +97,13 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	}
 }
 
-// Take implements [stint.Store]. It takes of one limit whose state is in a slot without the shard's lock.
+// Take implements [stint.Store]. It takes of one limit whose state is in a slot without the shard's
+// lock, and without an operation. Where the slot can't be held at once, decideOne does it with the
+// lock.
 func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (d stint.Decision, err error) {
 	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || policy == nil || policy.NeedsReserve() {
-		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}}) // which says what is wrong
+		// Decide says what is wrong.
+		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
 	}
 	if err = ctx.Err(); err != nil {
 		return d, err
@@ -132,20 +136,28 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 
 // limitOp is an operation as one of its limits decides it.
 type limitOp struct {
-	limit   *limit
-	hash    uint64
-	asked   int64  // of the claim
-	permits int64  // of the limit
-	keep    int64  // how many are left to others
-	slot    *slot  // held while the operation is decided; nil: there is no state yet
+	limit *limit
+	hash  uint64
+	// asked is what the claim asks for, permits what the limit takes of it, keep how many are left to
+	// others.
+	asked   int64
+	permits int64 // of the limit
+	keep    int64 // how many are left to others
+	// slot is held while the operation is decided; nil: there is no state yet.
+	slot    *slot
 	epoch   *epoch // of the slot's state
 	state   state
 	changed bool
-	holding *holding      // what is held of the state; nil: nothing
-	due     int           // how many of its parts have expired
-	own     *part         // of the hold that asks for more; nil: none does
-	shares  int           // 1 + the number of the limitOp of an earlier way of its group that has the state; 0: it has its own
-	lost    stint.Instant // pieces of this time or before are of what a window of another length took over; 0: none
+	// holding is what is held of the state; nil: nothing.
+	holding *holding
+	// due is how many of its parts have expired by now.
+	due int
+	// own is the part of the hold that asks for more; nil: none does.
+	own *part
+	// 1 + the number of the limitOp of an earlier way of its group that has the state; 0: it has its
+	// own
+	shares int
+	lost   stint.Instant // pieces of this time or before are of what a window of another length took over; 0: none
 }
 
 // inlineLimits is how many limits an operation may have before deciding it allocates.
@@ -215,6 +227,7 @@ func (s *Store) lock(ops []limitOp, locks []uint64) []uint64 {
 	return locks
 }
 
+// unlock unlocks shards.
 func (s *Store) unlock(locks []uint64) {
 	for _, i := range locks {
 		s.shards[i].mu.Unlock()
@@ -249,8 +262,9 @@ func (s *Store) limitOps(op *stint.Op, ops limitOps) (_ limitOps, err error) {
 	return ops, err
 }
 
-// same finds a claim of the same key and policy as claim i before it: the number of its first limitOp, or -1. It is one of an
-// earlier way of the group, since nothing else may name the states of a way.
+// same finds a claim of the same key and policy as claim i before it: the number of its first
+// limitOp, or -1. It is one of an earlier way of the group, since nothing else may name the states
+// of a way.
 func (ops limitOps) same(op *stint.Op, i int) (first int) {
 	claim := op.NthClaim(i)
 	for j := range i {
@@ -276,6 +290,8 @@ func (ops limitOps) share(op *stint.Op, claim *stint.Claim, first int) limitOps 
 	return ops
 }
 
+// limitOpsOf appends those of one claim. Two of one hash, which happens by chance once in 2^64
+// pairs, get different ones.
 func (s *Store) limitOpsOf(op *stint.Op, claim *stint.Claim, ops limitOps) (limitOps, error) {
 	plan, keyHash := s.plan(claim.Policy), s.keyHash(claim.Key)
 	for i := range plan.limits {
@@ -303,7 +319,8 @@ func (ops limitOps) add(verb stint.Verb, claim *stint.Claim, l *limit, hash uint
 	return ops
 }
 
-// find finds a state that an earlier way of a claim's group names, too, and returns 1 + the number of its limitOp, or 0.
+// find finds a state that an earlier way of a claim's group names, too, and returns 1 + the number
+// of its limitOp, or 0.
 func (ops limitOps) find(op *stint.Op, claim *stint.Claim, l *limit, hash uint64) int {
 	for i := range ops {
 		if ops[i].shares == 0 && ops[i].hash == hash && ops[i].limit.tag == l.tag && op.ClaimAt(i).Key == claim.Key {
@@ -334,6 +351,7 @@ func hasHash(ops []limitOp, hash uint64) bool {
 	return false
 }
 
+// resetEach clears the states.
 func (s *Store) resetEach(ops []limitOp, outs []stint.Outcome) {
 	for i := range ops {
 		s.reset(s.shard(ops[i].hash), ops[i].hash)
@@ -422,8 +440,8 @@ func admit(outs []stint.Outcome) bool {
 	return true
 }
 
-// leftBeside is whatIsLeft of a limit whose state an earlier one has, which keeps no more: what that one has left, less what is
-// kept beyond it. It reports false if there is none.
+// leftBeside is whatIsLeft of a limit whose state an earlier one has, which keeps no more: what
+// that one has left, less what is kept beyond it. It reports false if there is none.
 func (ops limitOps) leftBeside(i int, outs []stint.Outcome) bool {
 	j := ops[i].shares - 1
 	if j < 0 || ops[j].keep > ops[i].keep {

@@ -176,6 +176,7 @@ func (s *Store) coarsen(ops []limitOp) (freed bool) {
 	return freed
 }
 
+// coarsenLog halves the records of one log, and reports whether that freed anything.
 func (s *Store) coarsenLog(hash uint64) bool {
 	t := s.shard(hash)
 	t.mu.Lock()

@@ -87,7 +87,8 @@ func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life 
 	if e.isHeld {
 		// Until its last hold has expired nothing of it has gone, and then it may take as long again.
 		parts := t.held[slot.hash.Load()].parts
-		ends, life = max(ends, parts[len(parts)-1].hold.expires)+stint.Instant(life), life+int64(stint.MaxHoldTTL/time.Microsecond)
+		ends, life = max(ends, parts[len(parts)-1].hold.expires)+stint.Instant(life),
+			life+int64(stint.MaxHoldTTL/time.Microsecond)
 	}
 	return ends, life
 }

@@ -14,24 +14,30 @@ import (
 // hold is a reservation, and after it has ended the memory of that. Its shard of ids is locked while it is used; what
 // its parts are is said there.
 type hold struct {
-	id      string
-	hashes  []uint64 // of the states, in the order of the claims and their limits
-	parts   []part   // the same; nil once it was committed or cancelled
+	id     string
+	hashes []uint64 // of the states, in the order of the claims and their limits
+	parts  []part   // the same; nil once it was committed or cancelled
+	// keep charges what is held when it expires.
 	keep    bool
 	expires stint.Instant
-	noticed atomic.Bool // whether a state was written without it, since it had expired
+	// noticed says that a state was written without it, since it had expired: then it has expired,
+	// even if the clock steps back.
+	noticed atomic.Bool
 
-	remembered int64 // how long the end is remembered, microseconds
+	// remembered is how long the end is remembered, in microseconds.
+	remembered int64
 	end        stint.HoldEnd
 	endedAt    stint.Instant
 	late       bool
 	reset      bool
-	dropped    bool // by a Drop: it is not to be renewed
-	ways       []stint.Way
-	via        uint8   // of an end: the way that it was on
-	actual     []int64 // of a commit: what each limit was said to have cost
-	applied    int64
-	counted    int64 // bytes
+	// dropped says that it was ended by a Drop: it is not to be renewed.
+	dropped bool
+	ways    []stint.Way
+	via     uint8   // of an end: the way that it was on
+	actual  []int64 // of a commit: what each limit was said to have cost
+	applied int64
+	// counted is the bytes that it was counted with.
+	counted int64
 }
 
 // holdBytes is about what a hold takes, beside its id and its parts; endBytes what is remembered of a part.
@@ -171,8 +177,9 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 	return r.finish(end), nil
 }
 
-// expireAll lets the hold expire in all its states: where the clock was set back since one of them has noticed, others have
-// not. Like all that has expired, it does so for good once the state is written.
+// expireAll lets the hold expire in all its states: where the clock was set back since one of them
+// has noticed, others have not. Like all that has expired, it does so for good once the state is
+// written.
 func (r *holdOp) expireAll() {
 	for i := range r.ops {
 		p, part := r.ops.owner(i), &r.hold.parts[i]
@@ -271,8 +278,9 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 	return r.combine(via)
 }
 
-// bind binds the operation to the ways that the hold is on: that is live, has expired and is not reserved anew, or of which
-// an expiry has charged something. It returns the number of the first group's way.
+// bind binds the operation to the ways that the hold is on: that is live, has expired and is not
+// reserved anew, or of which an expiry has charged something. It returns the number of the first
+// group's way.
 func (r *holdOp) bind(end stint.HoldEnd) (via uint8) {
 	if r.ways = r.op.Ways(); r.ways == nil || r.hold == nil {
 		return 0
@@ -514,7 +522,10 @@ func (r *holdOp) look(i int, n int64) {
 
 // newHold is a hold of the operation's claims that holds nothing yet.
 func (r *holdOp) newHold() *hold {
-	h := &hold{ways: r.op.Ways(), id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)), parts: make([]part, len(r.ops))}
+	h := &hold{
+		ways: r.op.Ways(), id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)),
+		parts: make([]part, len(r.ops)),
+	}
 	for i := range r.ops {
 		h.hashes[i] = r.ops[i].hash
 		h.parts[i] = part{hold: h, limit: r.ops[i].limit}

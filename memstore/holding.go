@@ -11,6 +11,8 @@ import (
 
 // holding is what is held of one state. It stands beside the slot, in the shard's map, as a log does; the slot's epoch
 // says that there is one.
+//
+//	held = sum over parts of n
 type holding struct {
 	parts []*part // in the order in which they expire
 	held  int64   // permits of all of them
@@ -18,19 +20,24 @@ type holding struct {
 
 // part is what one hold holds of one state. It changes while the state's shard is locked.
 type part struct {
-	hold   *hold
-	limit  *limit   // by which it was last taken
-	in     *holding // nil: nothing is held, or what was held has been reset or evicted
-	n      int64    // permits held
-	kept   int64    // permits that an expiry has charged
+	hold  *hold
+	limit *limit // by which it was last taken
+	// in is nil if nothing is held, or what was held has been reset or evicted.
+	in *holding
+	n  int64 // permits held
+	// kept is how many permits an expiry has charged.
+	kept   int64
 	pieces []algorithm.Piece
-	on     bool // whether the limit is of a way that the hold is on
+	// on says that the limit is of a way that the hold is on.
+	on bool
 }
 
 // partBytes is about what a part takes, with its pieces and its place in a holding.
 const partBytes = 104
 
-// maxWalk bounds how many expiries are looked at to find out when permits would be admitted.
+// maxWalk bounds how many expiries are looked at to find out when permits would be admitted. With
+// more expiries ahead the wait is that of the last one looked at, which may be too short and never
+// too long.
 const maxWalk = 100
 
 // gone reports whether what the part held is not in a holding any more, that of the state.
@@ -161,9 +168,9 @@ func (ops limitOps) apply(i int, action algorithm.Action, now stint.Instant, n i
 	}
 }
 
-// wait is how long until n permits would be admitted, and keep left, if nobody took, renewed or ended anything: own is how
-// long if nothing expired either. A hold that asks for more is there all the while. Of very many expiries the bound is that of the
-// last one that is looked at.
+// wait is how long until n permits would be admitted, and keep left, if nobody took, renewed or
+// ended anything: own is how long if nothing expired either. A hold that asks for more is there all
+// the while. Of very many expiries the bound is that of the last one that is looked at.
 func (p *limitOp) wait(now stint.Instant, n, keep int64, own time.Duration) time.Duration {
 	var st state
 	st.set(&p.state.words)
@@ -227,6 +234,7 @@ func (h *holding) remove(part *part) {
 	h.removeAt(at + slices.Index(h.parts[at:], part))
 }
 
+// removeAt takes out the part at a place.
 func (h *holding) removeAt(at int) {
 	part := h.parts[at]
 	h.parts = slices.Delete(h.parts, at, at+1)
@@ -234,6 +242,7 @@ func (h *holding) removeAt(at int) {
 	part.in = nil
 }
 
+// compareExpiry orders parts by when they expire.
 func compareExpiry(part *part, at stint.Instant) int {
 	switch {
 	case part.hold.expires < at:

@@ -9,18 +9,21 @@ import (
 // idShards is how many parts the ids have.
 const idShards = 64
 
-// idShard is some of the ids, in two generations: what is written moves to the newer one, and the older one is
-// dropped as a whole once everything in it is forgotten. So nobody looks for what is to be forgotten.
+// idShard is some of the ids, in two generations: what is written moves to the newer one, and the
+// older one is dropped as a whole once everything in it is forgotten. So nobody looks for what is
+// to be forgotten. A hold is live or remembered in exactly one generation; find looks in both.
 type idShard struct {
 	mu        sync.Mutex
 	cur, prev ids
-	turn      stint.Instant // from when on a write makes cur the older one
-	_         [64]byte
+	// turn is from when on a write makes cur the older one.
+	turn stint.Instant
+	_    [64]byte
 }
 
 type ids struct {
-	holds     map[string]*hold
-	forgotten stint.Instant // from when on all of them are
+	holds map[string]*hold
+	// forgotten is from when on all of them are.
+	forgotten stint.Instant
 	bytes     int64
 	// How many were live when ends were last forgotten before their time, and when that was.
 	live   int
@@ -54,7 +57,8 @@ func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
 	s.idsFull(ids, now)
 }
 
-// idsFull reports whether the ids have half of the memory, so that no more are taken up, after it has tried to forget ends.
+// idsFull reports whether the ids have half of the memory, so that no more are taken up, after it
+// has tried to forget ends.
 func (s *Store) idsFull(ids *idShard, now stint.Instant) bool {
 	if s.idBytes.Load() <= s.maxBytes/2 {
 		return false
@@ -64,8 +68,10 @@ func (s *Store) idsFull(ids *idShard, now stint.Instant) bool {
 	return s.idBytes.Load() > s.maxBytes/2
 }
 
+// newIDs makes a generation without ids.
 func newIDs() ids { return ids{holds: map[string]*hold{}} }
 
+// add keeps an id, and counts its bytes as they are now.
 func (i *ids) add(h *hold) {
 	h.counted = h.bytes()
 	i.holds[h.id] = h
@@ -82,6 +88,7 @@ func (i *ids) remove(id string) {
 	i.bytes -= h.counted
 }
 
+// addIDBytes counts bytes of ids, which are bytes of the store, too.
 func (s *Store) addIDBytes(n int64) {
 	s.bytes.Add(n)
 	s.idBytes.Add(n)

@@ -19,6 +19,14 @@
 // the operation at hand writes are never dropped. A log that does not fit under the cap
 // by itself becomes coarser instead: neighbouring records become one, at the later time,
 // so that its permits return late rather than early.
+//
+// Begin with decide.go (the way of an operation), then slot.go and table.go (where states are),
+// states.go (how they are read and written). plan.go has what a policy is prepared to;
+// limit_versions.go how a limit's change and a policy's reset are noticed; expiry.go and evict.go
+// how memory comes back; hold.go, holding.go and ids.go the reservations.
+//
+// Locks, in the order in which they may be taken: the shard of an id, shards by their number,
+// slots, mu. evicting is taken with none of them held.
 package memstore
 
 import (
@@ -41,12 +49,14 @@ const MinMaxBytes = 1 << 20
 
 // Config says how a [Store] is made. The zero value is a good choice.
 type Config struct {
-	// MaxBytes caps the memory of tables and logs, and of the limits that policies which are
-	// still used and states have, about half a KiB each, in bytes; less than MinMaxBytes is
-	// taken as MinMaxBytes. Default: 0, which is DefaultMaxBytes. For a moment there is more: while
-	// a shard's table grows, its old and its new form exist together, at most 1 % more; and what an
-	// operation writes is there before room is made for it. Holds and what is remembered of their ends have half of it
-	// at most: ends are forgotten early, and new holds are denied as Full, for a second.
+	// MaxBytes caps the memory of tables and logs, and of the limits that policies which are still
+	// used and states have, about half a KiB each, in bytes; less than MinMaxBytes is taken as
+	// MinMaxBytes. Default: 0, which is DefaultMaxBytes. For a moment there is more: while a shard's
+	// table grows, its old and its new form exist together, at most 1 % more; and what an operation
+	// writes is there before room is made for it. Holds and what is remembered of their ends have half
+	// of it at most: ends are forgotten early, and new holds are denied as Full, for a second. With
+	// less, states that still matter are dropped, and their clients may use their limits again;
+	// Stats.Evictions counts that.
 	MaxBytes int64
 	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the
 	// wall clock when the store is made. It must be safe for concurrent use.
@@ -62,30 +72,38 @@ type Store struct {
 	shards [shardCount]shard
 	seed   keyhash.Seed
 	now    func() stint.Instant
-	anchor time.Time // for the clock
+	// anchor is what the clock counts from, in the process's monotonic time; origin is the same by the
+	// wall clock.
+	anchor time.Time
 	origin stint.Instant
 
-	maxBytes   int64
-	bytes      atomic.Int64 // tables, logs and limit versions
+	maxBytes int64
+	// bytes are those of tables, logs, ids and limit versions.
+	bytes      atomic.Int64
 	evictions  atomic.Int64
 	reclaimed  atomic.Int64
 	sweepCount atomic.Uint64
-	lastSweep  atomic.Int64 // when the last sweep was
+	// lastSweep is when the last sweep was.
+	lastSweep atomic.Int64
 
-	evicting  sync.Mutex // held, and no shard's with it at first, while memory is brought below the cap
-	nextShard int        // the shard that was looked at last for that
+	// evicting is held, and no shard's with it at first, while memory is brought below the cap.
+	evicting sync.Mutex
+	// nextShard is the shard that was looked at last for that.
+	nextShard int
 
-	ids      [idShards]idShard // of holds
-	idBytes  atomic.Int64      // of bytes, what the ids take
+	ids [idShards]idShard // of holds
+	// idBytes are those of bytes that the ids take.
+	idBytes  atomic.Int64
 	maxHolds int
 	waiters  waiters.List[uint64]
 
 	// guards versions, freeIDs and changes of epochs; may be locked while shards are
-	mu         sync.Mutex
-	versions   map[versionKey]*limitVersion // all
-	epochs     atomic.Pointer[[]*epoch]     // by id: what a slot holds
-	freeIDs    []uint32                     // ids that no epoch has
-	staleSlots atomic.Int64                 // slots of epochs that are over
+	mu       sync.Mutex
+	versions map[versionKey]*limitVersion // all
+	epochs   atomic.Pointer[[]*epoch]     // by id: what a slot holds
+	freeIDs  []uint32                     // ids that no epoch has
+	// staleSlots are slots of epochs that are over, which do not count as states any more.
+	staleSlots atomic.Int64
 }
 
 // New makes an empty store.
@@ -116,15 +134,15 @@ func New(config Config) *Store {
 // Stats is what a store holds and has done.
 type Stats struct {
 	// Clients is the states that count; a client has one per limit.
-	Clients int64 `gauge:"rate_limiter_store_states" help:"States that the store holds."`
+	Clients int64 `gauge:"rate_limiter_store_states"`
 	// Bytes is the memory of tables and logs, and of limits in use.
-	Bytes int64 `gauge:"rate_limiter_store_bytes" help:"Memory that the store's states take."`
+	Bytes int64 `gauge:"rate_limiter_store_bytes"`
 	// MaxBytes is its cap.
-	MaxBytes int64 `gauge:"rate_limiter_store_max_bytes" help:"The most memory that the store's states may take."`
+	MaxBytes int64 `gauge:"rate_limiter_store_max_bytes"`
 	// Evictions counts states dropped at the cap, logs made coarser, and ends of holds forgotten before their time.
-	Evictions int64 `counter:"rate_limiter_store_evictions_total" help:"States evicted although they still mattered."`
+	Evictions int64 `counter:"rate_limiter_store_evictions_total"`
 	// Reclaimed counts worthless states that were reclaimed.
-	Reclaimed int64 `counter:"rate_limiter_store_reclaimed_total" help:"States reclaimed because they mattered no more."`
+	Reclaimed int64 `counter:"rate_limiter_store_reclaimed_total"`
 }
 
 // Stats reads the store's figures. It locks each shard for a moment.

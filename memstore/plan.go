@@ -11,10 +11,14 @@ import (
 
 // plan is a policy as this store decides it; it is kept with the policy.
 type plan struct {
-	limits      []limit
-	short       *limit // what Take decides by itself: the one limit, whose state is in a slot; nil: there is more to it
-	countDenied bool   // whether any limit counts denied requests
-	fault       error  // why the store can't decide it; nil: it can
+	limits []limit
+	// short is what Take decides by itself: the one limit, whose state is in a slot. nil: there is
+	// more to it.
+	short *limit
+	// countDenied is whether any limit counts denied requests.
+	countDenied bool
+	// fault is why the store can't decide it; nil: it can.
+	fault error
 }
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
@@ -24,8 +28,9 @@ type limit struct {
 	algorithm   stint.Algorithm
 	countDenied bool
 	capacity    int64
-	cost        int64  // of each operation; 0: what it asks for
-	tag         uint64 // tells apart the states of one key; spares the shard's bits
+	cost        int64 // of each operation; 0: what it asks for
+	// tag tells apart the states of one key; it spares the shard's bits, so that all are in one shard.
+	tag uint64
 
 	token   *algorithm.TokenBucket
 	leaky   *algorithm.LeakyBucket
@@ -40,6 +45,7 @@ func (s *Store) plan(policy *stint.Policy) *plan {
 	return policy.Prepared(s, func() any { return s.prepare(policy) }).(*plan)
 }
 
+// prepare makes a policy's plan, and registers the versions of its limits.
 func (s *Store) prepare(policy *stint.Policy) *plan {
 	p := &plan{limits: make([]limit, policy.Len())}
 	for i := range p.limits {

@@ -20,8 +20,13 @@ type slot struct {
 	words
 }
 
-// words is the state of a fixed-size algorithm. A sliding window log is in the
-// shard's logs instead.
+// words is the state of a fixed-size algorithm. A sliding window log is in the shard's logs
+// instead. What they are, by algorithm:
+//
+//	               a        b                   c
+//	buckets        Due      Last                Frac
+//	fixed window   Start    End                 Count
+//	counter        Start    Previous, Current   -
 type words struct {
 	a, b  uint64
 	c     uint32
@@ -85,6 +90,8 @@ func (st *state) tokens() algorithm.BucketState {
 	return b
 }
 
+// bucket, window and counter are the words as an algorithm's state, and the setters below write
+// them back. What is held stands elsewhere.
 func (w *words) bucket() algorithm.BucketState {
 	return algorithm.BucketState{Due: stint.Instant(w.a), Frac: int64(w.c), Last: stint.Instant(w.b)}
 }

@@ -143,6 +143,7 @@ func (s *Store) keepLog(t *shard, hash uint64, log algorithm.Log) {
 	s.bytes.Add(grown)
 }
 
+// dropLog takes a log and its memory off the books.
 func (s *Store) dropLog(t *shard, hash uint64) {
 	log := t.logs[hash]
 	s.bytes.Add(-logBytes - int64(log.Records())*algorithm.RecordBytes)

@@ -8,6 +8,8 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
+// The shape of the tables: 2^shardBits shards, each a table of groups of 4 slots of 32 bytes, which
+// are two cache lines.
 const (
 	shardBits  = 8
 	shardCount = 1 << shardBits
@@ -37,9 +39,10 @@ type shard struct {
 	_      [16]byte                 // to a cache line
 }
 
-// table is an open-addressing table of groups of slots. A state is in the first
-// group from its hash's home on that had an empty slot, so a search ends at a group
-// that has one.
+// table is an open-addressing table of groups of slots. A state is in the first group from its
+// hash's home on that had an empty slot, so a search ends at a group that has one. It is replaced
+// as a whole when it grows or shrinks; a slot of the old one stays empty for ever, so that nobody
+// writes to it.
 type table struct{ groups []group }
 
 // group is two cache lines, next to each other.
@@ -65,8 +68,10 @@ func (g *group) find(hash uint64) *slot {
 	return nil
 }
 
+// full reports whether the group has no empty slot.
 func (g *group) full() bool { return g.find(0) == nil }
 
+// newTable makes an empty table.
 func newTable(groups int) *table { return &table{make([]group, groups)} }
 
 // groupsFor is how many groups a table for so many states gets.
@@ -131,8 +136,9 @@ func (t *table) insert(hash uint64, w *words, id uint32) {
 	t.groups[group].find(0).fill(hash, w, id)
 }
 
-// delete empties a slot of a group, which the caller holds, and closes the gap: a
-// state whose search passed the full group moves into it.
+// delete empties a slot of a group, which the caller holds, and closes the gap: a state whose
+// search passed the full group moves into it. Without tombstones a search never gets longer than
+// the load makes it.
 func (t *table) delete(s *slot, group int) {
 	for s != nil {
 		full := t.groups[group].full()
