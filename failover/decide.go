@@ -8,7 +8,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Decide implements [stint.Store].
+// Decide implements [stint.Store]. It costs, while the store can be reached, a load of an atomic
+// for each claim.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
 	timeout, err := s.timeout(&op)
 	if err != nil {
@@ -66,9 +67,10 @@ func (s *Store) usual(policy *stint.Policy) bool {
 	return p.fault == nil && p.timeout == s.config.Timeout
 }
 
-// DecideAll implements [stint.Store]. Operations whose shard is unreachable are answered at
-// once, the others go to the store in order, in one call with the least of their
-// timeouts.
+// DecideAll implements [stint.Store]. Operations whose shard is unreachable are answered at once,
+// the others go to the store in order, in one call with the least of their timeouts. Without shards
+// and modes of policies, which is the usual case, the operations are copied once and sent; the copy
+// is needed since timeouts are written into it.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if s.shardOf == nil && s.config.ForPolicy == nil && s.shards[0].down.Load() == nil {
 		up, _ := s.copies.Get().(*[]stint.Op)
@@ -142,7 +144,7 @@ func (s *Store) downFor(op *stint.Op) *outage {
 	return nil
 }
 
-// An origin says whose fault a call's error is.
+// An origin says whose fault a call's error is. Only the first of them is decided by a mode.
 type origin uint8
 
 const (

@@ -84,8 +84,9 @@ type Config struct {
 	// Open and Protect it must be nil. Once it has returned it must not touch what the caller passed: neither results nor
 	// Each. It has to heed the Timeout of operations.
 	Store stint.Store
-	// Timeout bounds each call of the store, unless the caller's context ends earlier.
-	// Default: 0, which is DefaultTimeout.
+	// Timeout bounds each call of the store, unless the caller's context ends earlier. Default: 0,
+	// which is DefaultTimeout. With a short one more decisions are a mode's while the store is slow;
+	// with a long one callers wait for it.
 	Timeout time.Duration
 	// Mode is what is done while the store can't decide, unless ForPolicy says otherwise.
 	// Default: Open.
@@ -94,8 +95,8 @@ type Config struct {
 	// Options that are not valid make the policy's operations fail with stint.ErrInvalid.
 	// Default: nil, no policy has its own.
 	ForPolicy func(*stint.Policy) (PolicyOptions, bool)
-	// OnOverload is what is done when this process is too busy to have the store decide in
-	// time. Default: Reject.
+	// OnOverload is what is done when this process is too busy to have the store decide in time.
+	// Default: Reject. Admit gives up the limits exactly when there is most to do.
 	OnOverload Overload
 	// Local decides for those whose mode is Local: a store in the process, such as
 	// memstore.New makes, that nobody else uses and that lives as long as the process. It holds
@@ -117,6 +118,8 @@ type Config struct {
 	Answered func(key string, allowed bool, cause error)
 }
 
+// ensureDefaults fills in what is missing. Validate has been called before, since a mode that needs
+// Instances must not get one that counts 1 by itself.
 func (c *Config) ensureDefaults() {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -145,8 +148,9 @@ func (c Config) Validate() error {
 		faults = append(faults, stint.Invalid("local store", "nil", "a store such as memstore.New makes, for the mode local"))
 	}
 	if c.Mode == Local && c.Instances == nil {
-		faults = append(faults, stint.Invalid("instances", "nil", "a function that counts the processes that share the limits, "+
-			"for the mode local: redisstore.Store's Instances, or one that returns 1 if there is one process"))
+		faults = append(faults, stint.Invalid("instances", "nil",
+			"a function that counts the processes that share the limits, "+
+				"for the mode local: redisstore.Store's Instances, or one that returns 1 if there is one process"))
 	}
 	return prefix.Join(faults...)
 }
@@ -154,17 +158,24 @@ func (c Config) Validate() error {
 // A Store is a stint.Store that answers when the store it wraps can't. It is safe
 // for concurrent use; make it with [New].
 type Store struct {
-	config  Config
-	shared  Shared               // nil: New made it
-	counted bool                 // whether Config.Instances is given
-	shardOf func(key string) int // nil: there is one shard
+	config Config
+	// shared is what Protect was given, which Close closes; nil: New made the store.
+	shared Shared
+	// counted says that Config.Instances is given.
+	counted bool
+	// shardOf is nil if there is one shard.
+	shardOf func(key string) int
 	shards  []*shard
+	// probing is the policy of which probes take a permit.
 	probing *stint.Policy
 
+	// watchdog watches the store's calls; it is nil if the store watches itself.
 	watchdog *watchdog.Watchdog // of the store's calls; nil if it watches itself
-	calls    sync.Pool          // of *watchdog.Call
+	// calls has *watchdog.Call.
+	calls sync.Pool // of *watchdog.Call
 
-	copies sync.Pool // of *[]stint.Op, for DecideAll
+	// copies has *[]stint.Op, for DecideAll.
+	copies sync.Pool
 
 	life   context.Context
 	end    context.CancelFunc
@@ -176,8 +187,9 @@ type Store struct {
 	counts    counts
 }
 
-// New makes a failover store, or reports everything that is wrong with the
-// configuration.
+// New makes a failover store, or reports everything that is wrong with the configuration. Nothing
+// is asked of the store yet: whether it can be reached is found by the first operation, or by the
+// probe of an idle store.
 func New(config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -221,7 +233,8 @@ func New(config Config) (*Store, error) {
 	return s, nil
 }
 
-// probeKeys finds for each shard a key that belongs to it.
+// probeKeys finds for each shard a key that belongs to it. Keys are tried one after another, so
+// that they are the same in all processes.
 func (s *Store) probeKeys(shards int) ([]string, error) {
 	const triesPerShard = 1000
 	keys := make([]string, shards)

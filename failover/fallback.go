@@ -20,7 +20,9 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.D
 	return d, err
 }
 
-// byMode decides by the modes of an operation's policies.
+// byMode decides by the modes of an operation's policies. The modes of an operation over several
+// policies count in this order: Closed, Local, Open. An operation that only looks or ends something
+// is not answered.
 func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.Decision, err error) {
 	if err = op.Validate(); err == nil {
 		_, err = s.timeout(op)
@@ -66,6 +68,7 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	return d, nil
 }
 
+// answered tells that a mode answered.
 func (s *Store) answered(op *stint.Op, allowed bool, cause error) {
 	if tell := s.config.Answered; tell != nil {
 		tell(op.Key, allowed, cause)

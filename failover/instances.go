@@ -30,6 +30,8 @@ type step struct {
 }
 
 // highestWithin counts the processes now, and returns the largest number within the time before.
+// The steps fall with time: n1 > n2 > … with until1 < until2 < …, so that the first one that is
+// recent enough is the largest.
 func (i *instances) highestWithin(now time.Time, within time.Duration) int {
 	n := max(1, i.count())
 	i.mu.Lock()

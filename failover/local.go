@@ -28,8 +28,8 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 	return degraded(d), nil
 }
 
-// isLocal reports whether a claim of an operation is decided locally: by its policy's mode, or because the mode of one of
-// its ways is Local, since ways are tried together.
+// isLocal reports whether a claim of an operation is decided locally: by its policy's mode, or
+// because the mode of one of its ways is Local, since ways are tried together.
 func (s *Store) isLocal(op *stint.Op, claim *stint.Claim) bool {
 	return s.plan(claim.Policy).mode == Local || claim.Way != stint.Must && s.modes(op)&modesOf(Local) != 0
 }
@@ -61,8 +61,8 @@ func (s *Store) localOp(op *stint.Op) (local stint.Op, fits bool, err error) {
 	return local, fits, nil
 }
 
-// endLocally ends what a hold has of this process's shares, so that its places are free. The store may have the hold, too,
-// and is charged when the end comes again: so it fails.
+// endLocally ends what a hold has of this process's shares, so that its places are free. The store
+// may have the hold, too, and is charged when the end comes again: so it fails.
 func (s *Store) endLocally(ctx context.Context, op *stint.Op, cause error) error {
 	ends := op.Verb == stint.Commit || op.Verb == stint.Cancel
 	if !ends || s.modes(op)&modesOf(Local) == 0 {
@@ -93,7 +93,8 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 			copy(next[:n], locally)
 			locally = locally[n:]
 			for j := range n {
-				if o := &next[j]; o.RetryAfter == stint.Never && claim.Policy.Limit(j).Takes(claim.Permits) <= claim.Policy.Limit(j).Capacity-claim.Keep {
+				if o := &next[j]; o.RetryAfter == stint.Never &&
+					claim.Policy.Limit(j).Takes(claim.Permits) <= claim.Policy.Limit(j).Capacity-claim.Keep {
 					o.RetryAfter = retryUnreachable
 				}
 			}

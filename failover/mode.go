@@ -89,6 +89,9 @@ func (s *Store) plan(policy *stint.Policy) *plan {
 	return policy.Prepared(s, func() any { return s.newPlan(policy) }).(*plan)
 }
 
+// newPlan prepares what a policy's answers need when the store is away: the mode, the timeout, the
+// limit with the least capacity, whose figures such an answer has, and for how long a state can
+// matter.
 func (s *Store) newPlan(policy *stint.Policy) *plan {
 	p := &plan{policy: policy, mode: s.config.Mode, timeout: s.config.Timeout, capacity: stint.MaxPermits + 1}
 	for i := range policy.Len() {

@@ -18,11 +18,11 @@ type Shared interface {
 	Close()
 }
 
-// Protect makes the store for production of one that processes share: its calls are bounded in time, and while it can't
-// be reached a mode decides. The zero [Config] is right for most programs: it admits then. What is Local is decided in a
-// memory store of its own, unless Config.Local is another, by the number of processes that the shared store counts,
-// unless Config.Instances says it. Config.Store must be nil. Close closes the shared store, too, as Protect does when it
-// fails.
+// Protect makes the store for production of one that processes share: its calls are bounded in
+// time, and while it can't be reached a mode decides. The zero [Config] is right for most programs:
+// it admits then. What is Local is decided in a memory store of its own, unless Config.Local is
+// another, by the number of processes that the shared store counts, unless Config.Instances says
+// it. Config.Store must be nil. Close closes the shared store, too, as Protect does when it fails.
 //
 // Packages rueidis and goredis have an Open that does so.
 func Protect(shared Shared, config Config) (*Store, error) {
@@ -49,8 +49,8 @@ func Protect(shared Shared, config Config) (*Store, error) {
 	return s, nil
 }
 
-// Ready waits until the shared store can make its first decision: then that takes one round trip. It does not wait for a
-// server that comes later. The error
+// Ready waits until the shared store can make its first decision: then that takes one round trip.
+// It does not wait for a server that comes later. The error
 //
 //   - wraps stint.ErrUnavailable as soon as an attempt to reach the store has failed, such as when the server refuses
 //     connections: at once with package rueidis, after go-redis's own attempts with package goredis;

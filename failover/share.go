@@ -28,6 +28,7 @@ func (p *plan) shareOf(n int) (*share, error) {
 	return s, nil
 }
 
+// newShare divides each limit by the number of processes, of which each decides its part alone.
 func newShare(policy *stint.Policy, n int) (*share, error) {
 	s := &share{n: n, least: stint.MaxPermits}
 	limits := policy.Limits()

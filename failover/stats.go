@@ -12,23 +12,23 @@ import (
 // Stats is what a store has done since it was made, and its state.
 type Stats struct {
 	// Open counts decisions that the mode Open made.
-	Open uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=open" help:"Operations that a failure policy answered, by its mode."`
+	Open uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=open"`
 	// Closed counts operations that the mode Closed refused.
-	Closed uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=closed" help:"Operations that a failure policy answered, by its mode."`
+	Closed uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=closed"`
 	// Local counts decisions that the mode Local made.
-	Local uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=local" help:"Operations that a failure policy answered, by its mode."`
+	Local uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=local"`
 	// Timeouts counts operations that the store did not answer in time.
-	Timeouts uint64 `counter:"rate_limiter_failover_failures_total" label:"kind=timeout" help:"Operations that the store failed to decide, by how."`
+	Timeouts uint64 `counter:"rate_limiter_failover_failures_total" label:"kind=timeout"`
 	// Errors counts operations that it failed otherwise.
-	Errors uint64 `counter:"rate_limiter_failover_failures_total" label:"kind=error" help:"Operations that the store failed to decide, by how."`
+	Errors uint64 `counter:"rate_limiter_failover_failures_total" label:"kind=error"`
 	// Overloaded counts operations that this process was too busy to have decided in time.
-	Overloaded uint64 `counter:"rate_limiter_failover_overloaded_total" help:"Operations that this process was too busy to have decided in time."`
+	Overloaded uint64 `counter:"rate_limiter_failover_overloaded_total"`
 	// Probes counts probes of parts that were unreachable.
-	Probes uint64 `counter:"rate_limiter_failover_probes_total" help:"Probes of a store that was unreachable."`
+	Probes uint64 `counter:"rate_limiter_failover_probes_total"`
 	// Reachable is how many parts of the store, which fail apart, can be reached now.
-	Reachable int `gauge:"rate_limiter_store_shards" label:"state=up" help:"Parts of the store that fail apart, by their state."`
+	Reachable int `gauge:"rate_limiter_store_shards" label:"state=up"`
 	// Unreachable is how many can not.
-	Unreachable int `gauge:"rate_limiter_store_shards" label:"state=unreachable" help:"Parts of the store that fail apart, by their state."`
+	Unreachable int `gauge:"rate_limiter_store_shards" label:"state=unreachable"`
 }
 
 type counts struct {
@@ -37,6 +37,7 @@ type counts struct {
 	probes, overloaded  atomic.Uint64
 }
 
+// failure counts a failed operation by how it failed: in time, or for want of it.
 func (c *counts) failure(err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		c.timeouts.Add(1)

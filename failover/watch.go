@@ -46,6 +46,7 @@ func (s *Store) decideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	s.report(call, how, cause)
 }
 
+// begin has the watchdog time a call. Calls are reused, as each operation has one.
 func (s *Store) begin() *watchdog.Call {
 	call, reused := s.calls.Get().(*watchdog.Call)
 	if !reused {
@@ -93,6 +94,8 @@ func (s *Store) classify(
 	}
 }
 
+// report tells the watchdog how a call ended, and keeps the call for another one. A call for which the
+// store was not needed is forgotten.
 func (s *Store) report(call *watchdog.Call, how callEnd, cause error) {
 	switch how {
 	case answered:
