@@ -10,62 +10,85 @@ import (
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
-// batch is one script call: the operations it carries, the states they use, and
-// what is sent. Batches are used again.
+// A batch is one script call: the operations it carries, the states they use, and what is sent.
+// Batches are used again.
+//
+// Its life: add (operations, as long as it may), encode, one script call, decode (which replays the
+// operations on the states that came back), complete. If the script answers that it needs another
+// form, encode and the call come again.
+//
+// One sender at a time has a batch, so it has no lock; what its callers may touch meanwhile is the
+// call's.
 type batch struct {
-	store      *Store
-	batcher    *batcher
-	layout     *layout
-	watched    watchdog.Call
-	entries    []entry
-	common     rare // of takes
-	opLimits   []opLimit
-	states     []stateRef
-	outcomes   []stint.Outcome    // by opLimit
-	stateIndex map[stateKey]int32 // of states
-	lastKey    stateKey           // the last that was found
+	store    *Store
+	batcher  *batcher
+	layout   *layout
+	watched  watchdog.Call
+	entries  []entry
+	common   rare // of takes
+	opLimits []opLimit
+	states   []stateRef
+	outcomes []stint.Outcome // by opLimit
+	// stateIndex finds a state by its key; lastKey and lastIndex are the last that was found.
+	stateIndex map[stateKey]int32
+	lastKey    stateKey // the last that was found
 	lastIndex  int32
-	keyCopies  keyCopies // of keys whose callers may leave
-	limitCount int       // of all entries
-	maxLimits  int       // that there may be of them
+	// keyCopies has copies of keys whose callers may leave.
+	keyCopies keyCopies
+	// limitCount is how many limits all entries have, of maxLimits.
+	limitCount int
+	maxLimits  int // that there may be of them
 	// mixed says that there is more than takes of states other than logs and calendars,
 	// or states of one hash under limits with different parameters.
-	mixed      bool
-	fullScript bool                    // whether the script for one take has left it to the whole one
-	holds      bool                    // whether permits of a state are held, or may be
-	usualLeft  bool                    // whether the script for the usual operations on holds has left some
-	asked      map[int32]stint.Instant // calendars' times that the script asked for, by state
-	sentAt     sendMark
+	mixed bool
+	// fullScript says that the script for one take has left it to the whole one.
+	fullScript bool
+	// holds says that permits of a state are held, or may be.
+	holds bool
+	// usualLeft says that the script for the usual operations on holds has left some.
+	usualLeft bool
+	// asked has, by state, times of calendars that the script asked for.
+	asked  map[int32]stint.Instant
+	sentAt sendMark
 
 	encoding
 }
 
-// entry is one operation under way, copied, since its caller may leave.
+// entry is one operation under way, copied, since its caller may leave. An entry has limitCount
+// limits from firstLimit on in the batch's opLimits, and as many outcomes.
 type entry struct {
-	call       *call
-	*rare            // never nil; those of takes, with nothing else, have one in common, in which nothing is written
+	call *call
+	// rare is never nil. Takes, with nothing else, have one in common, in which nothing is written.
+	*rare
 	index      int32 // in the call
 	firstLimit int32
 	limitCount int32
 	verb       stint.Verb
-	growth     bool
-	logs       bool // whether any limit is a log's
-	cached     bool // whether a denial may be remembered
-	answered   bool // by an earlier script, which met states with holds
-	decision   stint.Decision
+	// growth says that the caller wants to know when more permits come.
+	growth bool
+	// logs says that one of its limits is a log, whose outcomes the script answers.
+	logs bool
+	// cached says that a denial may be remembered.
+	cached   bool
+	answered bool // by an earlier script, which met states with holds
+	decision stint.Decision
 }
 
-// rare is what few entries have. Most are takes, and there is one of each in a batch, so that their size counts.
+// rare is what few entries have. Most are takes. A batch has an entry for each, so that their size
+// counts.
 type rare struct {
-	takenAt stint.Instant     // when what is returned was taken
+	// takenAt is when what is returned was taken.
+	takenAt stint.Instant
 	hold    *holdEntry        // of a Reserve, Commit or Cancel
 	live    []stint.HoldState // that are listed
-	ways    []stint.Way       // of its limits; nil: it has none
-	bound   []stint.Way       // the same of a Reserve, bound to those that its hold is on
-	via     uint8             // the way that a hold is on
-
-	bulk         int64 // permits to take after a take of one, one after another
-	bulkAdmitted int64 // of the bulk
+	// ways are those of its limits; nil: it has none.
+	ways []stint.Way
+	// bound are the same of a Reserve, bound to those that its hold is on.
+	bound []stint.Way
+	via   uint8 // the way that a hold is on
+	// bulk is how many permits to take after a take of one, one after another: a lease chunk.
+	bulk         int64
+	bulkAdmitted int64
 }
 
 // rareOf is the rare part of an operation's entry.
@@ -88,7 +111,8 @@ const returnLease = refund + 1
 // bulkTake is how an entry's bulk is sent in the script's first part.
 const bulkTake = returnLease + 1
 
-// opLimit is one limit of an operation.
+// opLimit is one limit of an operation. asked is what the claim asks for, permits what the limit
+// takes of that: they differ for a limit with a cost of its own.
 type opLimit struct {
 	limit   *limit // of the operation; a reset's may differ from the state's
 	state   int32
@@ -111,15 +135,18 @@ type stateRef struct {
 	resetMarked bool          // whether the key with the time of its last reset is named
 	resetAt     stint.Instant // that time, if so
 	partition   int32
-	number      int32 // of its description, then in the script's first part
-	runs        []run
-	held        bool // whether permits of it are held, so that only the script with holds can decide
-	state       state
+	// number is that of its limit's description, then its place in the script's first part.
+	number int32
+	runs   []run
+	held   bool // whether permits of it are held, so that only the script with holds can decide
+	state  state
 }
 
-// run is k takes of n permits each, one after another, so that keep more are left.
+// run is k takes of n permits each, one after another, so that keep more are left. Runs keep the
+// order of operations: only neighbours are joined.
 type run struct{ n, keep, k int64 }
 
+// A stateKey is a client under a limit's identity.
 type stateKey struct {
 	identity unique.Handle[string]
 	client   string
@@ -154,8 +181,9 @@ func (b *batch) recycle() {
 	s.batchPool.Put(b)
 }
 
-// add adds an operation. It reports false when it has to be sent later: the batch is
-// full, or it uses a state of the operation under other parameters, or for the last time.
+// add adds an operation. It reports false when it has to be sent later: the batch is full, or it
+// uses a state of the operation under other parameters, or for the last time. So states of one
+// limit under two versions never meet in a batch: the script takes over a state once.
 func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	limits := op.Limits()
 	if len(b.entries) > 0 && b.limitCount+limits > b.maxLimits {
@@ -198,10 +226,12 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	return true
 }
 
+// limitsOf are the limits of an operation.
 func (b *batch) limitsOf(e *entry) []opLimit {
 	return b.opLimits[e.firstLimit : e.firstLimit+e.limitCount]
 }
 
+// outcomesOf are their outcomes.
 func (b *batch) outcomesOf(e *entry) []stint.Outcome {
 	return b.outcomes[e.firstLimit : e.firstLimit+e.limitCount]
 }
@@ -300,7 +330,8 @@ var errAsks = fmt.Errorf("%w: the calendar was asked for too often", errReply)
 // errReply says that the script's reply can't be right.
 var errReply = errors.New("unexpected reply of the script")
 
-// execute sends the batch and works out its answers.
+// execute sends the batch and works out its answers. The script may answer three times with another
+// form (whole, with holds, with calendars' windows) before it decides; nothing was done then.
 func (b *batch) execute(ctx context.Context) error {
 	b.sentAt = b.store.denials.mark()
 	for range maxAsks {
@@ -335,7 +366,8 @@ func (b *batch) updateDenials() {
 			b.store.leases.forgetClients(b, e)
 		}
 		switch {
-		case e.verb == stint.Reset || e.verb > stint.Reserve && e.verb != stint.List || e.verb == stint.Settle && e.decision.Applied < 0:
+		case e.verb == stint.Reset || e.verb > stint.Reserve && e.verb != stint.List ||
+			e.verb == stint.Settle && e.decision.Applied < 0:
 			if b.store.denials != nil {
 				for _, p := range b.limitsOf(e) {
 					b.store.denials.announce(b.states[p.state].client)

@@ -4,32 +4,69 @@
 -- works out from it what each operation is told: of the fixed-size algorithms the
 -- states as they were stored, of logs the outcomes.
 --
--- The first part is operations of any kind on states by their number, or (first_part_takes.lua) takes and
--- tries alone of neither logs nor calendars, or (first_part_holds.lua) the usual operations on holds. The second part is takes
--- of one limit each, those on one state together. Their states are distinct. Letters, verbs, tags and replies are in
--- protocol.go; N is a number in text. A batch with other operations on holds, or of states of which permits are held, has a
--- first part alone, and holds.lua, and is told all outcomes.
+-- The first part is operations of any kind on states by their number (first_part.lua), or takes and tries alone of
+-- neither logs nor calendars (first_part_takes.lua), or the usual operations on holds (first_part_holds.lua). The
+-- second part is takes of one limit each, those on one state together. The states of the two are distinct. A batch with
+-- other operations on holds, or of states of which permits are held, has a first part alone, and holds.lua ("with
+-- holds" below), and is told all outcomes. Letters, verbs, tags and replies are in protocol.go. N is a number in text;
+-- >I2 and the like are formats of struct.pack, big-endian.
 --
--- KEYS  settings; cur prev of each group of the first part; each log, with holds the list of its holds behind it;
---       each reset marker; with holds cur prev of the ids; cur prev of each group of the second part
--- ARGV  time ('' for the server's) and the channel for announcements; settings.lua's arguments;
---       N, and that many limits: parameters ('' for a log), letter and limitNumbers
---       first part, if there is one: N groups: N clients, each, limit numbers (>I2 each, one if all
---         have the same); and if it is mixed (first_part.lua) N logs: limit N, client; N markers: state N;
---         with holds load_ids'; operations, joined: >BBI2 verb, growth (1 or 0, 2 more with ways), states; refund and return_lease
---         >i8 time taken, reserve, commit and cancel >I2 their id's number; for each state >I2i8I4 its number
---         (groups, then logs, from 1), permits, and >I4 how many are kept; with ways a byte for each state, its way
---       second part, until the end, groups: limit N, N clients, N how many are kept if each takes 1 permit once, or '',
---         each client; with '' for each 'n' or 'nxk' (k times n), with 'kN' behind if N are kept, joined by commas, or ''
--- reply DECIDED, >i8 time; groups of the first part; >i8 each marker's time, 0 for none; groups of the
---         second part; for each operation with logs >B allowed, and for each log, with holds for each
---         limit, >Bi8i8i8i8i8i8 allowed (2 more: bound to its way), remaining, retry (-1: never), reset, delay, applied, growth; with holds
---         before an operation on an id >BBi8i8 (hold_verbs.lua), and of a bulk >i8 admitted; by first_part_holds.lua for
---         each limit what it has of the state instead, and for an operation that it leaves nothing; >I6 admitted takes
---       a group: the heads of cur and prev, each behind its length >I2; each client's value,
---         PREV and its value, NONE, or HELD alone: permits of it are held, and nothing was done with it
--- or    HOLDS: permits of a state of the first part are held, and the script is without holds.lua
--- or    ASKS and for each state >I4i8 its number, the time that its calendar's windows have to hold
+-- KEYS, in this order
+--   settings                                  1
+--   cur, prev                                 2 for each group of the first part
+--   log                                       1 for each log; with holds the list of its holds behind it
+--   reset marker                              1 for each
+--   cur, prev of the ids                      2 with holds
+--   cur, prev                                 2 for each group of the second part
+--
+-- ARGV, in this order
+--   time                                      microseconds, or '' for the server's clock
+--   channel                                   for announcements
+--   settings                                  as settings.lua has them
+--   N, then N limits, each
+--     parameters                              as a generation's head has them, '' for a log
+--     letter and numbers                      limitNumbers of protocol.go, 8 bytes each
+--   the first part, if there is one:
+--   N, then N groups, each
+--     N, then N clients
+--     limit numbers                           >I2 each; one if all have the same
+--   the next three only if it is mixed (first_part.lua):
+--     N, then N logs: limit N, client
+--     N, then N markers: state N
+--     ids                                     with holds, as load_ids reads them
+--   operations, joined, each
+--     >B verb, >B growth, >I2 states          growth: 1 or 0, and 2 more with ways
+--     >i8 time taken                          of a refund and a return_lease
+--     >I2 number of its id                    of a reserve, a commit, a cancel and a drop
+--     >I2i8I4 for each state                  its number (groups, then logs, from 1), permits, how many are kept
+--     >B for each state                       with ways: its way
+--   the second part, until the end, groups, each
+--     limit N; N clients
+--     N or ''                                 how many are kept, if each client takes 1 permit once
+--     client, each
+--     takes, each, with ''                    n or nxk (k times n), with kN behind if N are kept, joined by commas,
+--                                             or '' for none
+--
+-- Reply, one string
+--   DECIDED                                   one byte, and >i8 the time; then
+--   groups of the first part                  each as below
+--   >i8 for each reset marker                 its time, 0 for none
+--   groups of the second part
+--   for each operation with logs, or with holds for each
+--     >BBi8i8                                 of one on an id (hold_verbs.lua)
+--     >B allowed                              of any other
+--     >Bi8i8i8i8i8i8                          for each log, with holds for each limit: allowed (2 more: bound to its
+--                                             way), remaining, retry (-1: never), reset, delay, applied, growth
+--     >i8 admitted                            of a bulk
+--     by first_part_holds.lua for each limit what it has of the state instead, and for an operation that it leaves nothing
+--   >I6                                       admitted takes
+--   a group is
+--     >I2 length and head of cur, then of prev
+--     a value for each client                 of cur; PREV and the value of prev; NONE; or HELD alone: permits of it are
+--                                             held, and nothing was done with it
+--   HOLDS alone                               permits of a state of the first part are held, and the script is without
+--                                             holds.lua; nothing was done
+--   ASKS, and >I4i8 for each state            its number, and the time that its calendar's windows have to hold
 
 local reply, said = { DECIDED, pack('>i8', now) }, 2
 local function say(text)

@@ -15,12 +15,17 @@ import (
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
-// batcher gathers operations while batches are in flight. The first to come is sent
-// immediately; what comes meanwhile is sent together when a reply is there. So an idle caller
-// waits for one round trip, and batches grow with the load.
+// A batcher gathers operations while batches are in flight. The first to come is sent immediately;
+// what comes meanwhile is sent together when a reply is there. So an idle caller waits for one
+// round trip, and batches grow with the load.
 //
 // Where a round trip takes long, since the server is far away, waiting for a reply
 // would double the time. There a batch is sent every pace.gap, too.
+//
+// There is one batcher, or on a cluster one for each partition. Callers queue calls (do); senders,
+// which are goroutines, take what waits and send it. It is safe for concurrent use. Its lock is
+// never held over a round trip; a call's lock may be held when it is taken, not the other way
+// round.
 type batcher struct {
 	store    *Store
 	layout   atomic.Pointer[layout]
@@ -28,18 +33,27 @@ type batcher struct {
 	epochs   epochs
 	watchdog *watchdog.Watchdog
 
-	mu          sync.Mutex
-	pending     queue
-	queued      int // operations that wait
-	inFlight    int // batches
-	idleSenders int // goroutines that wait for wake
+	mu      sync.Mutex
+	pending queue
+	// queued is how many operations wait; it is at most MaxQueue, but for a call that found the queue
+	// empty.
+	queued int
+	// inFlight is how many batches are with the server, or about to be.
+	inFlight int
+	// idleSenders is how many goroutines wait for wake.
+	idleSenders int
 	closed      bool
 	pace        pace
-	lastMoved   time.Time     // when calls last left the queue, or the queue began
-	timerSet    bool          // whether a timer will start a sender
-	wake        chan struct{} // makes an idle sender send; closed with the batcher
+	// lastMoved is when calls last left the queue, or the queue began.
+	lastMoved time.Time
+	// timerSet says that a timer will start a sender.
+	timerSet bool
+	// wake makes an idle sender send; it is closed with the batcher.
+	wake chan struct{}
 
-	sendCtx     context.Context // of batches in flight; renewed when the server becomes unreachable
+	// sendCtx is of batches in flight; it is renewed when the server becomes unreachable, which ends
+	// them.
+	sendCtx     context.Context
 	cancelSends context.CancelCauseFunc
 }
 
@@ -52,6 +66,8 @@ var (
 // server that hangs does not hold the batcher for ever.
 const maxSendTime = 10 * time.Second
 
+// newBatcher makes a batcher, whose watchdog tells of a silent server: it ends what is in flight,
+// and tells the store's shards, of which a partition may have several.
 func (s *Store) newBatcher(index int) *batcher {
 	br := &batcher{store: s, index: index, pace: newPace(&s.options), wake: make(chan struct{}, maxInFlight)}
 	br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
@@ -93,7 +109,9 @@ func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error
 	return err
 }
 
-// report tells the watchdog how a call of the server ended.
+// report tells the watchdog how a call of the server ended. Three kinds of errors are told apart:
+// the server answered, if only with an error (it is there); it refused to serve (LOADING,
+// MASTERDOWN and the like); nothing came. A caller that gave up says nothing about the server.
 func (br *batcher) report(ctx context.Context, call *watchdog.Call, err error) {
 	reply, replied := Reply(err)
 	switch {
@@ -172,8 +190,9 @@ func (br *batcher) await(c *call) (done bool) {
 	return true
 }
 
-// abandon ends a caller's wait, since its time is up or, if it is not late, its context has ended. It reports false
-// when all has been answered.
+// abandon ends a caller's wait, since its time is up or, if it is not late, its context has ended.
+// It reports false when all has been answered. Operations that were sent may have been carried out:
+// their permits stay spent. Those that still wait are taken out of the queue.
 func (br *batcher) abandon(c *call, late bool) bool {
 	if late && br.watchdog.Unanswered() > 0 {
 		br.watchdog.Check()
@@ -196,8 +215,10 @@ func (br *batcher) abandon(c *call, late bool) bool {
 	return true
 }
 
-// lateError is the error of a caller whose time is up: that the store is unavailable if it had the time to answer and
-// did not, else that this process is overloaded. The call is locked.
+// lateError is the error of a caller whose time is up: that the store is unavailable if it had the
+// time to answer and did not, else that this process is overloaded. The call is locked. The rule:
+// the server is blamed only if it had at least half of the caller's time, or, for one that was not
+// sent, if what is before it has waited for nine tenths of that.
 func (br *batcher) lateError(c *call) error {
 	err, timeout := context.DeadlineExceeded, c.waits()
 	if br.watchdog.Down() {
@@ -238,8 +259,9 @@ func (br *batcher) enqueue(c *call) error {
 	return nil
 }
 
-// startSender starts a sender if there is something to send and one more batch may be in flight, or sets a
-// timer for when one may. The batcher is locked.
+// startSender starts a sender if there is something to send and one more batch may be in flight, or
+// sets a timer for when one may. The batcher is locked. inFlight counts a sender from here until
+// dequeue finds nothing.
 func (br *batcher) startSender() {
 	if br.pending.first == nil || br.inFlight >= br.pace.maxInFlight() {
 		return
@@ -383,8 +405,9 @@ func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 	}
 }
 
-// dequeue appends calls for one batch to a list, and tells how many limits it may decide; there are none
-// when the queue is empty or one batch too many is in flight.
+// dequeue appends calls for one batch to a list, and tells how many limits it may decide; there are
+// none when the queue is empty or one batch too many is in flight. The last call may be larger than
+// the rest of the batch: it is appended in part, and its rest goes back to the front.
 func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
 	br.mu.Lock()
 	defer br.mu.Unlock()
@@ -404,7 +427,8 @@ func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
 	return list, maxLimits
 }
 
-// requeue puts calls back to the front of the queue, without those whose callers have left.
+// requeue puts calls back to the front of the queue, without those whose callers have left. They
+// keep their order, and come before all that was queued since.
 func (br *batcher) requeue(calls []*call) {
 	if len(calls) == 0 {
 		return

@@ -9,29 +9,39 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// call is one caller's operations, to be decided in order. Once its caller
-// has left, nothing of the caller's is touched.
+// A call is one caller's operations, to be decided in order. Once its caller has left, nothing of
+// the caller's is touched: results, outcomes and keys are the caller's memory.
+//
+//	0 <= completed <= appended <= len(ops)
+//
+// ops[:completed] are answered, ops[completed:appended] are in batch, and the others wait.
 type call struct {
-	ctx     context.Context
-	timeout time.Duration // 0: as long as the context allows
-	timer   *time.Timer   // for the timeout, kept from call to call
+	ctx context.Context
+	// timeout is 0 for as long as the context allows.
+	timeout time.Duration
+	// timer is for the timeout, kept from call to call.
+	timer   *time.Timer
 	ops     []stint.Op
 	results []stint.Result
 	done    chan struct{}
 
-	mu          sync.Mutex
-	appended    int       // operations that have been sent
-	completed   int       // operations that have been answered
-	batch       *batch    // with the operations that are under way; nil for none
-	abandoned   bool      // whether the caller has left
-	queuedSince time.Time // when the queue last moved before it came
+	mu        sync.Mutex
+	appended  int    // operations that have been sent
+	completed int    // operations that have been answered
+	batch     *batch // with the operations that are under way; nil for none
+	abandoned bool   // whether the caller has left
+	// queuedSince is when the queue last moved before it came.
+	queuedSince time.Time
 
-	previous, next *call // in the queue, guarded by the batcher
-	queued         bool  // whether it is there
+	// previous and next are its neighbours in the queue, guarded by the batcher.
+	previous, next *call
+	queued         bool // whether it is there
 
-	takenAt      stint.Instant     // of a refund or a returned lease: when the permits were taken
-	bulk         int64             // permits to take on top of a take of one, one after another
-	bulkAdmitted int64             // how many of those were admitted
+	// takenAt is, of a refund or a returned lease, when the permits were taken.
+	takenAt stint.Instant
+	bulk    int64 // permits to take on top of a take of one, one after another
+	// bulkAdmitted is how many permits of the bulk were admitted.
+	bulkAdmitted int64
 	live         []stint.HoldState // that were listed
 
 	op     [1]stint.Op
@@ -57,7 +67,8 @@ func (br *batcher) newSingleCall(ctx context.Context, op *stint.Op) *call {
 	return c
 }
 
-// recycle takes a call that nobody else holds.
+// recycle takes a call that nobody else holds. A call whose caller left before its answer is left
+// to the garbage collector, as its batch still has it.
 func (br *batcher) recycle(c *call) {
 	*c = call{done: c.done, timer: c.timer}
 	br.store.callPool.Put(c)
@@ -113,8 +124,8 @@ func (c *call) fail(err error) {
 	}
 }
 
-// complete gives the answers, or the error, to the callers that wait. It returns the calls
-// with operations left to send.
+// complete gives the answers, or the error, to the callers that wait. It returns the calls with
+// operations left to send. The channel has room for one, so that nobody waits for a caller.
 func (b *batch) complete(err error) (further []*call) {
 	for i := 0; i < len(b.entries); {
 		c := b.entries[i].call

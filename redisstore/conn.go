@@ -97,12 +97,15 @@ func (s *Store) Advise(ctx context.Context) (advice []string) {
 		// named volatile drop them before others' keys that do not expire, or expire later.
 		if info, err := server.Info(ctx, "memory"); err == nil {
 			if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
-				say(fmt.Sprintf("the server's maxmemory-policy is %s: at its memory limit it drops the state of many clients at once, "+
+				say(fmt.Sprintf("the server's maxmemory-policy is %s: at its memory limit it drops the state of many "+
+					"clients at once, "+
 					"and these may use their whole limits again; use noeviction, in a Redis that nothing else shares", policy))
 			}
 		}
-		if setting, err := server.Ask(ctx, "CONFIG", "GET", "lazyfree-lazy-expire"); err == nil && len(setting) == 2 && setting[1] == "no" {
-			say("the server's lazyfree-lazy-expire is no: when a large key expires it frees it at once and answers nobody meanwhile; set it to yes")
+		if setting, err := server.Ask(ctx, "CONFIG", "GET", "lazyfree-lazy-expire"); err == nil && len(setting) == 2 &&
+			setting[1] == "no" {
+			say("the server's lazyfree-lazy-expire is no: when a large key expires it frees it at once and answers nobody " +
+				"meanwhile; set it to yes")
 		}
 	}
 	return advice
@@ -130,7 +133,8 @@ func Reply(err error) (reply string, ok bool) {
 
 // refusals are how replies begin that tell of a server that decides nothing at present.
 var refusals = []string{
-	"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH", "NOPERM", "WRONGPASS",
+	"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH",
+	"NOPERM", "WRONGPASS",
 }
 
 // isRefusal reports whether a reply is a refusal of the server's, not of one command. Redis 6 wraps

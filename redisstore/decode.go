@@ -15,6 +15,9 @@ type reader struct {
 	short bool
 }
 
+// bytes is the next n bytes, or "" if there are not so many, after which the reader has run out.
+//
+// byte is the next byte.
 func (r *reader) bytes(n int) string {
 	if n < 0 || n > len(r.text) {
 		r.short = true
@@ -33,6 +36,7 @@ func (r *reader) byte() byte {
 	return 0
 }
 
+// number is a number of n bytes.
 func (r *reader) number(n int) int64 { return unsigned(r.bytes(n)) }
 
 // unsigned reads a big-endian number; one of 8 bytes may be signed.
@@ -50,6 +54,7 @@ type generation struct {
 	versions string // the limits' parameters, one after another
 }
 
+// generation reads a head behind its length; without one the generation is empty.
 func (r *reader) generation() (g generation) {
 	head := r.bytes(int(r.number(2)))
 	if len(head) < headBytes {
@@ -58,6 +63,7 @@ func (r *reader) generation() (g generation) {
 	return generation{start: stint.Instant(unsigned(head[:8])), versions: head[headBytes:]}
 }
 
+// These are faults of a script that is not this one, or of what something else wrote in its place.
 var (
 	errShort    = errors.New("it is too short")
 	errLong     = errors.New("it is too long")
@@ -65,9 +71,10 @@ var (
 	errDisagree = errors.New("it disagrees about what was allowed")
 )
 
-// decode takes the reply apart and answers every operation. It reports whether the
-// batch is to be sent again: with other edges of calendars, for the whole script, or under
-// other keys.
+// decode takes the reply apart and answers every operation. It reports whether the batch is to be
+// sent again: with other edges of calendars, for the whole script, or under other keys. The script
+// says how many takes it admitted; a replay that comes to another number disagrees with it, and is
+// an error rather than a wrong answer.
 func (b *batch) decode(reply string) (again bool, err error) {
 	r := &reader{text: reply}
 	switch r.byte() {
@@ -129,6 +136,7 @@ func (b *batch) meetsHolds(e *entry) bool {
 	return false
 }
 
+// decodeAsks reads which states need other windows of their calendars.
 func (b *batch) decodeAsks(r *reader) error {
 	if b.asked == nil {
 		b.asked = map[int32]stint.Instant{}
@@ -156,7 +164,9 @@ func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) erro
 	return nil
 }
 
-// read reads the state's value.
+// read reads the state's value. A value is a tag and three numbers: the tag says which limit in the
+// head of the generation wrote it, so whose widths they have. The first is a time, relative to the
+// generation's start, and signed.
 func (ref *stateRef) read(r *reader, current, before *generation, now stint.Instant) error {
 	ref.state, ref.held = state{}, false
 	g := current
@@ -224,6 +234,8 @@ type decider struct {
 	allowed int64
 }
 
+// decide answers an operation: by what the script answered, or by the same transitions on the
+// states that it found.
 func (d *decider) decide(e *entry) {
 	limits := d.batch.limitsOf(e)
 	outcomes := d.batch.outcomesOf(e)

@@ -27,15 +27,15 @@ import (
 // state of the limit matters: a longer wait means that the server's clock has stepped
 // back, and it may be corrected sooner.
 //
-// What could make a denial wrong (a reset, a refund, a limit with other parameters
-// that takes a state over) is announced by the script that does it, on a channel that
-// every process subscribes to. A denial is kept only if nothing of its client was announced
-// since its batch was sent, and nothing is kept while there is no subscription. What
-// remains: between a reset elsewhere and the arrival of its announcement, which takes
-// as long as it takes to notice a lost connection, and when the
-// server's clock steps forward or its memory is wiped, a client may be denied that the
-// server would admit, until its RetryAfter at the latest. It is never the other way
-// round.
+// What could make a denial wrong (a reset, a refund, a limit with other parameters that takes a
+// state over) is announced by the script that does it, on a channel that every process subscribes
+// to. A denial is kept only if nothing of its client was announced since its batch was sent, and
+// nothing is kept while there is no subscription. What remains: between a reset elsewhere and the
+// arrival of its announcement, which takes as long as it takes to notice a lost connection, and
+// when the server's clock steps forward or its memory is wiped, a client may be denied that the
+// server would admit, until its RetryAfter at the latest. It is never the other way round. It is
+// safe for concurrent use: shards have locks of their own, and an idle cache costs a load of one
+// counter.
 type denialCache struct {
 	seed        keyhash.Seed // of shards
 	claimsSeed  maphash.Seed
@@ -54,6 +54,8 @@ type denialCache struct {
 	shards    [denialShards]denialShard
 }
 
+// denialShards are locked separately; maxClientDenials bounds the denials of one client, by cost,
+// so that one with many costs does not take the room of others.
 const (
 	denialShards     = 64
 	maxClientDenials = 64
@@ -64,23 +66,32 @@ const (
 )
 
 type denialShard struct {
-	mu        sync.Mutex
-	announced uint64 // the sequence of the last announcement of a client here
+	mu sync.Mutex
+	// announced is the sequence of the last announcement of a client here: what was sent before it is
+	// not kept.
+	announced uint64
 	clients   map[string][]denial
-	count     int
+	// count is how many denials all clients have.
+	count int
 }
 
 // denial is an operation's denial, kept with the client of the claim with the longest wait.
+//
+//	sent <= the server decided <= received
+//	until = sent + RetryAfter x (1 - 1/clockRates)     the latest time at which it is surely denied
+//	told  = RetryAfter - (now - received)              never less than the true wait
 type denial struct {
-	policy     *stint.Policy // of that claim
-	permits    int64
-	keep       int64
-	claimsHash uint64        // of all claims, 0 if there is but one
-	sent       time.Duration // by the local clock
-	received   time.Duration // waits count from then: the server decided between the two
-	until      time.Duration // counted from sending
-	decision   stint.Decision
-	outcomes   []stint.Outcome // of all claims, if they say when Remaining grows
+	policy  *stint.Policy // of that claim
+	permits int64
+	keep    int64
+	// claimsHash is of all claims, 0 if there is but one.
+	claimsHash uint64
+	// sent is by the local clock, as are received and until.
+	sent     time.Duration
+	received time.Duration // waits count from then: the server decided between the two
+	until    time.Duration // counted from sending
+	decision stint.Decision
+	outcomes []stint.Outcome // of all claims, if they say when Remaining grows
 }
 
 // covers reports whether the denial is of a claim among claims with the hash.
@@ -88,6 +99,7 @@ func (d *denial) covers(claim *stint.Claim, claimsHash uint64) bool {
 	return d.policy == claim.Policy && d.permits == claim.Permits && d.keep == claim.Keep && d.claimsHash == claimsHash
 }
 
+// newDenialCache makes a cache for so many denials, by a local clock.
 func newDenialCache(size int, now func() time.Duration) *denialCache {
 	return &denialCache{
 		seed:          keyhash.MakeSeed(),
@@ -99,6 +111,7 @@ func newDenialCache(size int, now func() time.Duration) *denialCache {
 	}
 }
 
+// shard is where the denials of a client are.
 func (c *denialCache) shard(client string) *denialShard {
 	return &c.shards[keyhash.String(c.seed, client)%denialShards]
 }
@@ -111,6 +124,8 @@ func (s *Store) denialCacheable(op *stint.Op) bool {
 	return !slices.ContainsFunc(op.And, func(claim stint.Claim) bool { return s.countsDenied(claim.Policy) })
 }
 
+// countsDenied reports whether a denial by the policy changes a state, so that it has to reach the
+// server.
 func (s *Store) countsDenied(policy *stint.Policy) bool {
 	plan := s.plan(policy)
 	for i := range plan {
@@ -149,8 +164,8 @@ func (c *denialCache) find(op *stint.Op) (d stint.Decision, denied bool) {
 	return d, denied
 }
 
-// waysDenied answers an operation with ways, whose denial is kept for each of its claims: what comes back to any of them may
-// let another way admit. What its limits say is kept with the first.
+// waysDenied answers an operation with ways, whose denial is kept for each of its claims: what
+// comes back to any of them may let another way admit. What its limits say is kept with the first.
 func (c *denialCache) waysDenied(op *stint.Op, hash uint64, now time.Duration) (d stint.Decision, denied bool) {
 	d, denied = c.claim(&op.Claim, hash, now, op.Each)
 	for i := 1; i < op.Claims() && denied; i++ {
@@ -220,6 +235,7 @@ type sendMark struct {
 	sent     time.Duration
 }
 
+// mark is taken before a batch is sent: what is announced from here on is later.
 func (c *denialCache) mark() (m sendMark) {
 	if c != nil && c.listening.Load() {
 		m = sendMark{c.sequence.Load(), c.now()}
@@ -291,7 +307,8 @@ func (b *batch) keepDenial(e *entry) {
 	b.store.keepDenial(b.sentAt, &op, e.decision, b.outcomesOf(e), e.growth)
 }
 
-// keep keeps a denial of what was sent at a mark, for a time from then. The outcomes are copied.
+// keep keeps a denial of what was sent at a mark, for a time from then. The outcomes are copied. At
+// the bound a denial of any other client goes: a wrong choice costs one round trip.
 func (c *denialCache) keep(m sendMark, client string, d *denial, lasts time.Duration) {
 	if lasts == 0 || m.sequence == 0 {
 		return
@@ -385,6 +402,7 @@ func (c *denialCache) wipe() {
 	c.onMissed()
 }
 
+// forgetAll forgets the denials that match, of all clients, and wakes all who wait.
 func (c *denialCache) forgetAll(which func(denial) bool) {
 	defer c.waiters.WakeAll()
 	at := c.sequence.Add(1)
@@ -450,7 +468,8 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// listen keeps a subscription to the channel until the context ends.
+// listen keeps a subscription to the channel until the context ends. The pause doubles up to
+// lastPause, and begins anew once a subscription was there.
 func (c *denialCache) listen(ctx context.Context, conn Conn, channel string) {
 	pause := firstPause
 	for ctx.Err() == nil {

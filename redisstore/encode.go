@@ -12,14 +12,16 @@ import (
 
 // encoding is a batch as it is sent, which protocol.go describes, and what reading the reply needs of it.
 type encoding struct {
-	mix          mix  // of the script
-	usual        bool // whether its first part is first_part_holds.lua
-	keys, args   []string
-	operations   []byte           // of the first part
-	epochFields  []string         // of the policies whose states are used
-	epochs       map[string]int64 // by those
-	described    int              // where the descriptions of limits begin among the arguments, two for each
-	descriptions map[*limit]int   // their numbers, from 1
+	mix mix // of the script
+	// usual says that its first part is first_part_holds.lua's.
+	usual       bool
+	keys, args  []string
+	operations  []byte           // of the first part
+	epochFields []string         // of the policies whose states are used
+	epochs      map[string]int64 // by those
+	// described is where the descriptions of limits begin among the arguments, two for each.
+	described    int
+	descriptions map[*limit]int // their numbers, from 1
 	firstGroups  []*group
 	secondGroups []*group
 	groups       map[groupKey]*group
@@ -29,7 +31,8 @@ type encoding struct {
 	numbered     []int32 // states of the first part in the script's order
 }
 
-// group is a hash with the states in it.
+// group is a hash with the states in it. In the first part it is a hash with all of its states; in
+// the second one limit's takes in it.
 type group struct {
 	limit     *limit
 	keys      *generationKeys
@@ -64,11 +67,15 @@ func (c *encoding) clearEncoding() {
 	c.logs, c.resetMarked, c.numbered = c.logs[:0], c.resetMarked[:0], c.numbered[:0]
 }
 
+// arg adds arguments.
 func (c *encoding) arg(args ...string) { c.args = append(c.args, args...) }
 
+// argNumber adds a number in text.
 func (c *encoding) argNumber(n int) { c.args = append(c.args, text(int64(n))) }
 
-// encode puts together what is sent.
+// encode puts together what is sent. What a batch needs decides the script: one take; takes of one
+// limit each, which go to the second part; or anything, in the first part. The cheapest that suits
+// is taken.
 func (b *batch) encode() {
 	b.clearEncoding()
 	b.usual = b.holds && b.isUsual()
@@ -169,7 +176,8 @@ func (b *batch) encodeSingle() {
 	g := b.group(ref)
 	g.states = append(g.states, 0)
 	b.addKeys(g)
-	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format, l.singleArgsOf(ref.runs[0]), ref.client)
+	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format,
+		l.singleArgsOf(ref.runs[0]), ref.client)
 }
 
 // describe describes a state's limit and puts the state into its group. Of a calendar it sends the

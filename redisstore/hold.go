@@ -12,17 +12,22 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// holdEntry is the hold of an operation under way, as holds.lua reads it.
+// holdEntry is the hold of an operation under way, as holds.lua reads it. args is made once; the id
+// itself stands last in it, so that it needs no length.
 type holdEntry struct {
 	told   stint.HoldOp // what the store says of it
 	bucket string       // the field of the id, beside others'
 	args   string
 
 	applied int64
-	left    bool  // it is to be asked again
-	err     error // why the operation has failed, though the script has not
+	// left says that it is to be asked again, of the script for all operations.
+	left bool
+	// err is why the operation has failed, though the script has not.
+	err error
 }
 
+// digestBytes is how much of a SHA-256 tells ids, or claims, of one client apart: 2^32 of them meet
+// by chance once.
 const digestBytes = 8
 
 // digestOf tells apart ids, or claims.
@@ -118,8 +123,8 @@ func (b *batch) encodeHolds() {
 	b.argNumber(b.store.options.MaxHolds)
 }
 
-// record is what first_part_holds.lua has to know of a Reserve: the digest, the TTL, and the hold's record behind its expiry
-// as hold_ids.lua has it.
+// record is what first_part_holds.lua has to know of a Reserve: the digest, the TTL, and the hold's
+// record behind its expiry as hold_ids.lua has it.
 func (h *holdEntry) record(limits []opLimit) string {
 	told := &h.told.Hold
 	text := make([]byte, 0, 32+12*len(limits)+len(told.ID))
@@ -144,9 +149,9 @@ func appendNumber(text []byte, n int64, bytes int) []byte {
 	return text
 }
 
-// permits is how many permits the limit is asked for by a verb with n of them. Of a limit with a cost of its own, which a
-// hold's end does not change, a Reserve has them below 0, and a Commit and a Cancel -1, as for every limit that keeps what
-// was taken.
+// permits is how many permits the limit is asked for by a verb with n of them. Of a limit with a
+// cost of its own, which a hold's end does not change, a Reserve has them below 0, and a Commit and
+// a Cancel -1, as for every limit that keeps what was taken.
 func (l *limit) permits(verb stint.Verb, n int64) int64 {
 	cost, settles := l.limit.Cost, l.settles()
 	switch {

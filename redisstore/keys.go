@@ -8,8 +8,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// layout is how states are laid out in the servers. All processes that share them have one
-// layout, which the servers remember.
+// layout is how states are laid out in the servers. All processes that share them have one layout,
+// which the servers remember. It is immutable; a change of the settings in Redis makes another one,
+// and policies are prepared for it anew.
 type layout struct {
 	prefix     string // of keys
 	partitions int
@@ -64,8 +65,10 @@ type generationKeys struct {
 	cur, prev string
 }
 
-// hash is a partition's hash of the limit in an epoch of its policy. A later epoch than was known tells that nobody
-// reads the hash of the earlier one any more, which is returned then, to be unlinked.
+// hash is a partition's hash of the limit in an epoch of its policy. A later epoch than was known
+// tells that nobody reads the hash of the earlier one any more, which is returned then, to be
+// unlinked. The keys are made once for an epoch, since putting them together for each batch would
+// cost an allocation each.
 func (y *layout) hash(l *limit, partition int32, epoch int64) (keys, dead *generationKeys) {
 	at := &l.hashKeys[partition]
 	known := at.Load()
@@ -108,8 +111,9 @@ func (y *layout) batcherOf(client string) *batcher {
 // hashOf tells in which partition a client is.
 func hashOf(client string) uint64 { return fnv1a(hashTag(client)) }
 
-// fnv1a is the hash of Fowler, Noll and Vo, FNV-1a, in 64 bits, with its bits mixed
-// once more, since the low ones are weak. It is part of the layout in Redis.
+// fnv1a is the hash of Fowler, Noll and Vo, FNV-1a, in 64 bits, with its bits mixed once more,
+// since the low ones are weak. It is part of the layout in Redis. Another hash would look for
+// clients in other partitions, and find none.
 func fnv1a(text string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(text) {
@@ -133,9 +137,10 @@ func hashTag(key string) string {
 // clusterSlots is the number of hash slots of a Redis Cluster.
 const clusterSlots = 16384
 
-// partitionTags names n partitions so that their hash slots are spread evenly over
-// a cluster: partition i has a slot in the i-th of n equal parts. A tag says how many
-// partitions there are, so processes that disagree about it share no state.
+// partitionTags names n partitions so that their hash slots are spread evenly over a cluster:
+// partition i has a slot in the i-th of n equal parts. A tag says how many partitions there are, so
+// processes that disagree about it share no state. It tries salts until the tag's slot is in the
+// part: n tries on average.
 func partitionTags(n int) []string {
 	tags := make([]string, n)
 	for i := range tags {

@@ -12,13 +12,19 @@ import (
 // leaseChunk is a number of a client's permits that the server has charged, to be spent in this
 // process. Only left changes.
 type leaseChunk struct {
-	left    atomic.Int64 // permits; closedChunk once nothing may be spent any more
-	size    int64
-	renewAt int64         // with so many left the next chunk is requested
-	sent    time.Duration // when it was requested, by the local clock
-	span    time.Duration // for how long after that it may be spent
-	at      stint.Instant // the server's time of the decision
-	charged stint.Outcome // of the state with the whole chunk charged
+	// left is permits; closedChunk once nothing may be spent any more.
+	left atomic.Int64
+	size int64
+	// renewAt is how many are left when the next chunk is requested: half.
+	renewAt int64
+	// sent is when it was requested, and span for how long after that it may be spent, by the local
+	// clock.
+	sent time.Duration
+	span time.Duration // for how long after that it may be spent
+	// at is the server's time of the decision, by which its rest is returned.
+	at stint.Instant
+	// charged is the outcome of the state with the whole chunk charged, from which answers are made.
+	charged stint.Outcome
 }
 
 // closedChunk is what is left of a closed chunk: less than anybody takes.
@@ -93,9 +99,10 @@ func (l *limit) refillTime(n int64) time.Duration {
 type chunkRequest struct {
 	done      chan struct{} // closed when all below is set
 	forCaller bool          // whether the take is its caller's
-	void      bool          // whether the state that was charged is gone
-	size      int64         // permits to spend
-	sent      time.Duration
+	// void says that the state that was charged is gone.
+	void bool
+	size int64 // permits to spend
+	sent time.Duration
 
 	decision     stint.Decision // of the take
 	outcomes     [1]stint.Outcome
@@ -131,19 +138,24 @@ const maxShare = 16
 // lease is what one client of one limit has leased in this process. Permits are spent from the
 // current chunk without a lock. The next chunk is requested when half of it is spent, and takes
 // its place when it is used up or its time is over.
+//
+//	current --spent, or its time is over--> next --> current
+//	request --granted--> next, or current if there is none that lasts
 type lease struct {
 	leases  *leases
 	limit   *limit
 	claim   stint.Claim // of one permit
 	current atomic.Pointer[leaseChunk]
-	direct  atomic.Int64 // permits asked of the server, not taken from chunks
-	used    atomic.Int64 // when it was last used, by the local clock
+	// direct counts permits asked of the server, not taken from chunks.
+	direct atomic.Int64
+	used   atomic.Int64 // when it was last used, by the local clock
 
 	mu      sync.Mutex
 	next    *leaseChunk
 	request *chunkRequest // in flight
 	closed  bool          // whether no chunk is accepted any more
-	spent   int64         // permits, of chunks that have ended
+	// spent counts permits of chunks that have ended; with direct they give the client's rate.
+	spent   int64
 	resetAt stint.Instant // the client's last reset by this process
 	rate    rateEstimate
 }

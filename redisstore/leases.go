@@ -13,32 +13,40 @@ import (
 	"github.com/stint-go/stint/internal/keyhash"
 )
 
-// leases are the permits that this process has leased, by limit and client. docs/redis.md says
-// what they keep to: a chunk is spent within the lease time V from when it was requested, and its
+// leases are the permits that this process has leased, by limit and client. docs/redis.md says what
+// they keep to: a chunk is spent within the lease time V from when it was requested, and its
 // permits were charged in between. So what is spent in [a, b] was charged in [a - V, b], where the
 // server admits no more than the limit. The rest of a chunk is returned once, after it can't be
 // spent any more, and leaves the state no better than if it had never been charged (see
-// [algorithm.TokenBucket.Lapse] and [algorithm.FixedWindow.Release]).
+// [algorithm.TokenBucket.ReturnLeased] and [algorithm.FixedWindow.RefundTaken]).
+//
+// It is safe for concurrent use. Finding a lease takes no lock, as shards are copied to be changed;
+// a lease may be locked before mu, not after.
 type leases struct {
-	store  *Store
-	time   time.Duration // V
+	store *Store
+	// time is V.
+	time   time.Duration
 	clock  func() time.Duration
 	seed   keyhash.Seed
 	shards [leaseShards]atomic.Pointer[[]*lease] // copied to be changed, so that finding takes no lock
 	count  atomic.Int64
 
-	mu       sync.Mutex // of changes of shards, and of what follows; a lease may be locked before it, not after
-	sweeping bool       // whether the sweeper runs
+	mu sync.Mutex // of changes of shards, and of what follows; a lease may be locked before it, not after
+	// sweeping says that the sweeper runs.
+	sweeping bool
 	closed   bool
 	returns  []leaseReturn
 
-	work  sync.WaitGroup // requests, and the sweeper
-	life  context.Context
-	end   context.CancelFunc
-	stop  chan struct{} // closed to end the sweeper
-	sweep sync.Mutex    // held by one that tidies
+	// work counts requests, and the sweeper.
+	work sync.WaitGroup
+	life context.Context
+	end  context.CancelFunc
+	stop chan struct{} // closed to end the sweeper
+	// sweep is held by one that tidies.
+	sweep sync.Mutex
 }
 
+// idleLeaseTimes times V without a use end a lease.
 const (
 	leaseShards    = 256
 	maxLeases      = 4096        // at once; other clients are decided by the server
@@ -53,6 +61,7 @@ type leaseReturn struct {
 	at      stint.Instant // when they were charged
 }
 
+// newLeases makes leases without any client.
 func newLeases(s *Store) *leases {
 	ls := &leases{
 		store: s,
@@ -132,6 +141,7 @@ func (ls *leases) of(limit *limit, op *stint.Op) *lease {
 	return l
 }
 
+// shard is where the leases of a client are.
 func (ls *leases) shard(client string) *atomic.Pointer[[]*lease] {
 	return &ls.shards[keyhash.String(ls.seed, client)%leaseShards]
 }
@@ -159,6 +169,7 @@ func (ls *leases) change(l *lease, change func([]*lease) []*lease) {
 	shard.Store(&list)
 }
 
+// all are the leases as they are; one that is added meanwhile may be missed.
 func (ls *leases) all() iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
 		for i := range ls.shards {
@@ -257,6 +268,7 @@ func (ls *leases) tidy() {
 	ls.sendReturns()
 }
 
+// queueReturn has permits returned with the next round.
 func (ls *leases) queueReturn(r leaseReturn) {
 	ls.mu.Lock()
 	ls.returns = append(ls.returns, r)

@@ -11,7 +11,8 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// plan is a policy as this store sends it; it is kept with the policy.
+// plan is a policy as this store sends it; it is kept with the policy. It is immutable but for the
+// hash keys, which are atomic.
 type plan []limit
 
 // limit is one limit, ready to be sent and to decide.
@@ -32,12 +33,15 @@ type limit struct {
 // logLetters are the script's letters for the log's encodings.
 var logLetters = map[LogEncoding]string{LogPacked: "p", LogZSet: "z", LogStream: "x"}
 
+// plan is a policy as it is sent in the layout of now.
 func (s *Store) plan(policy *stint.Policy) plan { return s.layout.Load().plan(policy) }
 
+// plan prepares the policy once for the layout, and keeps it with the policy.
 func (y *layout) plan(policy *stint.Policy) plan {
 	return policy.Prepared(y, func() any { return y.prepare(policy) }).(plan)
 }
 
+// prepare makes the limits of a policy ready.
 func (y *layout) prepare(policy *stint.Policy) plan {
 	p := make(plan, policy.Len())
 	for i := range p {
@@ -108,6 +112,8 @@ func (l *limit) describe(encoding LogEncoding) {
 	}
 }
 
+// calendar reports whether its windows follow the calendar, so that the script has to be told where
+// they begin.
 func (l *limit) calendar() bool { return l.limit.Calendar != stint.CalendarNone }
 
 // maxCount is the greatest count of a state that the limit alone writes.
@@ -138,6 +144,7 @@ func (l *limit) singleArgsOf(r run) string {
 	return l.encodeSingleArgs(r.n, r.keep)
 }
 
+// encodeSingleArgs writes the numbers of single_take.lua's ARGV[7].
 func (l *limit) encodeSingleArgs(n, keep int64) string {
 	below := func(bits int) int64 { return 1 << min(bits, 62) }
 	numbers := []int64{
@@ -189,6 +196,8 @@ func width(n int64) int {
 }
 
 // bucket is a token or a leaky bucket.
+//
+// The two are the same but for what their outcomes say of the wait.
 type bucket interface {
 	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n, keep int64, out *stint.Outcome)
 	Grows(state *algorithm.BucketState, now stint.Instant, keep int64) time.Duration
@@ -217,6 +226,7 @@ type state struct {
 	counter algorithm.CounterState
 }
 
+// newMachine prepares a limit's algorithm.
 func newMachine(limit stint.Limit) machine {
 	m := machine{limit: limit}
 	switch limit.Algorithm {
@@ -305,8 +315,9 @@ func (m *machine) reset(s *state, keep int64, out *stint.Outcome) {
 	*out = stint.Outcome{Allowed: true, Limit: m.limit.Capacity, Remaining: max(0, m.limit.Capacity-keep)}
 }
 
-// load makes a state of its three stored numbers, which a limit with the given
-// parameters wrote, and adopts it.
+// load makes a state of its three stored numbers, which a limit with the given parameters wrote,
+// and adopts it. Three numbers are enough for all of them: a time and two more, whose meaning is
+// the algorithm's.
 func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, version string, mine bool) {
 	at := stint.Instant(numbers[0])
 	switch {

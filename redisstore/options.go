@@ -50,21 +50,27 @@ type Options struct {
 	// and delete the key that the error names. Default: what the servers remember, or LogPacked and 1, on a cluster 16.
 	LogEncoding LogEncoding
 	Partitions  int
-	// MaxBatch is how many limits one script call decides at most: 1 to 1,000. The server
-	// takes about 5 microseconds for each. Default: 256.
+	// MaxBatch is how many limits one script call decides at most: 1 to 1,000. The server takes about
+	// 5 microseconds for each. Default: 256. A larger one keeps other clients of the server waiting
+	// for longer, as it runs one script at a time.
 	MaxBatch int
-	// InFlight is how many script calls are in flight at once, per server or partition of a
-	// cluster: 1 to 64. Default: 2, and 18 where they take more than 4 ms.
+	// InFlight is how many script calls are in flight at once, per server or partition of a cluster: 1
+	// to 64. Default: 2, and 18 where they take more than 4 ms. More in flight means smaller batches,
+	// and helps only where most of a call's time is on the way.
 	InFlight int
-	// MaxQueue is how many operations wait at most, per server or partition; the next fails
-	// with an error that wraps stint.ErrOverloaded. Default: 65,536.
+	// MaxQueue is how many operations wait at most, per server or partition; the next fails with an
+	// error that wraps stint.ErrOverloaded. Default: 65,536. It bounds memory and wait: what is behind
+	// so many could not be answered in time.
 	MaxQueue int
-	// DenialCache is how many denials are remembered at most; below 0 none. Default: 65,536, with Now none.
+	// DenialCache is how many denials are remembered at most; below 0 none. Default: 65,536, with Now
+	// none. A denial takes about 200 bytes, and what its limits say.
 	DenialCache int
 	// MaxHolds is how many holds a client may have under one limit, 1 to stint.MaxHolds; a Reserve more is denied.
 	// Default: stint.DefaultMaxHolds.
 	MaxHolds int
 	// LeaseTime is how long leased permits may be spent: 1 ms to 10 s. Default: DefaultLeaseTime.
+	// Longer leases save more calls, and let a bucket admit more in a row: C + R x (b - a + V) / P in
+	// any [a, b].
 	LeaseTime time.Duration
 	// CountInstances sends a heartbeat about every 2 seconds, for [Store.Instances]. Default: false.
 	CountInstances bool
@@ -104,7 +110,12 @@ func (o *Options) validate() error {
 	for _, number := range []struct {
 		name       string
 		value, max int
-	}{{"max_batch", o.MaxBatch, maxMaxBatch}, {"in_flight", cmp.Or(o.InFlight, defaultInFlight), maxInFlight}, {"max_holds", o.MaxHolds, stint.MaxHolds}, {"max_queue", o.MaxQueue, math.MaxInt}} {
+	}{
+		{"max_batch", o.MaxBatch, maxMaxBatch},
+		{"in_flight", cmp.Or(o.InFlight, defaultInFlight), maxInFlight},
+		{"max_holds", o.MaxHolds, stint.MaxHolds},
+		{"max_queue", o.MaxQueue, math.MaxInt},
+	} {
 		switch {
 		case number.value >= 1 && number.value <= number.max:
 		case number.max == math.MaxInt:

@@ -67,11 +67,21 @@ func luaProtocol() string {
 	for _, text := range []struct {
 		name string
 		code int
-	}{{"DECIDED", replyDecided}, {"ASKS", replyAsks}, {"WHOLE", replyWhole}, {"STALE", replyStale}, {"HOLDS", replyHolds}, {"NONE", tagNone}, {"PREV", tagPrev}} {
+	}{
+		{"DECIDED", replyDecided},
+		{"ASKS", replyAsks},
+		{"WHOLE", replyWhole},
+		{"STALE", replyStale},
+		{"HOLDS", replyHolds},
+		{"NONE", tagNone},
+		{"PREV", tagPrev},
+	} {
 		fmt.Fprintf(&lua, "local %s = '\\%d'\n", text.name, text.code)
 	}
-	fmt.Fprintf(&lua, "local INLINE = %d\nlocal WIDE = %d\nlocal HEAD_BYTES = %d\nlocal HELD = %d\n", tagInline, tagWide, headBytes, tagHeld)
-	fmt.Fprintf(&lua, "local MUST = %d\nlocal WITH = %d\nlocal ELSE = %d\nlocal ASIDE = %d\n", stint.Must, stint.With, stint.Else, stint.Aside)
+	fmt.Fprintf(&lua, "local INLINE = %d\nlocal WIDE = %d\nlocal HEAD_BYTES = %d\nlocal HELD = %d\n", tagInline, tagWide,
+		headBytes, tagHeld)
+	fmt.Fprintf(&lua, "local MUST = %d\nlocal WITH = %d\nlocal ELSE = %d\nlocal ASIDE = %d\n", stint.Must, stint.With,
+		stint.Else, stint.Aside)
 	fmt.Fprintf(&lua, "local verbs = { [0] = '%s' }\n", strings.Join(verbNames, "', '"))
 	var formats []string
 	for letter := range limitNumbers {

@@ -14,18 +14,21 @@ import (
 // atomically. No script reaches further, so an operation over several partitions is
 // carried out in shares.
 //
-// Peeks, resets and settlements of all shares go side by side. A take reserves: each
-// share takes for itself, and when one denies, the others return what they took,
-// each limit its own and nobody else's. A window is exact nevertheless: a
-// reservation that is undone can only deny others for a moment. One share is asked when all others
-// have admitted, so that nothing of it is undone (see last).
+// Peeks, resets and settlements of all shares go side by side. A take reserves: each share takes
+// for itself, and when one denies, the others return what they took, each limit its own and nobody
+// else's. A window is exact nevertheless: a reservation that is undone can only deny others for a
+// moment. One share is asked when all others have admitted, so that nothing of it is undone (see
+// last). A share goes through these states: not asked; asked, and failed, denied or taken; undone.
 type share struct {
-	op      stint.Op // the claims, in the operation's order
-	indexes []int    // of its limits among the operation's
-	final   []string // keys whose limits can't refund what was taken
-	bucket  bool     // whether it has a token bucket
-	asked   bool
-	result  stint.Result
+	op stint.Op // the claims, in the operation's order
+	// indexes are those of its limits among the operation's.
+	indexes []int
+	// final are keys whose limits can't refund what was taken.
+	final []string
+	// bucket says that it has a token bucket.
+	bucket bool
+	asked  bool
+	result stint.Result
 }
 
 // last reports how much a share should be asked last. A queue or a log can't give back what was
@@ -203,6 +206,7 @@ func (s *Store) askShares(ctx context.Context, shares []*share) error {
 	return failure(shares)
 }
 
+// failure is the first error of shares that were asked.
 func failure(shares []*share) error {
 	for _, h := range shares {
 		if h.result.Err != nil {

@@ -45,13 +45,14 @@ var (
 	replyLua string
 )
 
-// mix is what a batch needs of a script: whether it is one take, whether it has a first part, and the
-// algorithms, a bit for each. A server defines all of a script's functions each time
-// that it runs it, so there is one script for every mix, with no more in it than the mix needs.
+// mix is what a batch needs of a script: whether it is one take, whether it has a first part, and
+// the algorithms, a bit for each. A server defines all of a script's functions each time that it
+// runs it, so there is one script for every mix, with no more in it than the mix needs. A program
+// uses a few of them; each is put together when it is first needed.
 type mix uint16
 
-// A first part has takes of several limits, operations on holds of the usual kind, or operations of any kind, with holds or
-// without.
+// A first part has takes of several limits, operations on holds of the usual kind, or operations of
+// any kind, with holds or without.
 const (
 	single mix = 1 << iota
 	firstTakes
@@ -112,6 +113,8 @@ func newScript(source string) *Script {
 	return NewScript(stripUnused(source))
 }
 
+// source puts the parts together. Their order is that of what they use: Lua knows a local function
+// only behind its definition.
 func (m mix) source() string {
 	needed := func(a stint.Algorithm) bool { return m&mixOf(a) != 0 }
 	names := []string{"holds", "schedule"}
@@ -163,7 +166,8 @@ var definition = regexp.MustCompile(
 )
 
 // stripUnused leaves out of a script what need not travel: comments, blank lines, and definitions
-// of names that nothing uses which is left.
+// of names that nothing uses which is left. It is text in, text out: definitions are found by the
+// shape that the files keep to, one function from "function" to "end" at the line's beginning.
 func stripUnused(source string) string {
 	type piece struct{ name, text string } // of what is always kept, the name is ""
 	var pieces []piece
@@ -205,4 +209,5 @@ func stripUnused(source string) string {
 	return stripped.String()
 }
 
+// outsideWord reports whether a character is none of a name.
 func outsideWord(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }

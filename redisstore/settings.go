@@ -66,7 +66,8 @@ func (s *Store) adopt(text string) error {
 	_, known := logLetters[LogEncoding(encoding)]
 	conflict := func(param string, mine any) error {
 		return stint.Invalid(param, mine, fmt.Sprintf(
-			"%q, the layout of states that other processes have written to the key %q; to change it, stop all processes and delete the key",
+			"%q, the layout of states that other processes have written to the key %q; to change it, "+
+				"stop all processes and delete the key",
 			text, s.settingsKey()))
 	}
 	switch {
@@ -290,9 +291,10 @@ func (s *Store) started(ctx context.Context) error {
 	}
 }
 
-// Ready waits until layout and scripts are known, or returns why not: the context's error, one that wraps
-// stint.ErrUnavailable when an attempt to reach the server has failed, or one that wraps stint.ErrInvalid if the options
-// name another layout. The store goes on trying after the first two.
+// Ready waits until layout and scripts are known, or returns why not: the context's error, one that
+// wraps stint.ErrUnavailable when an attempt to reach the server has failed, or one that wraps
+// stint.ErrInvalid if the options name another layout. The store goes on trying after the first
+// two.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.started(ctx); err != nil {
 		return err

@@ -252,23 +252,23 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 // Stats is what a store has done, and what it holds in the process.
 type Stats struct {
 	// Batches counts script calls.
-	Batches uint64 `counter:"rate_limiter_store_calls_total" help:"Calls of the store that decided something."`
+	Batches uint64 `counter:"rate_limiter_store_calls_total"`
 	// Operations counts what they decided.
-	Operations uint64 `counter:"rate_limiter_store_operations_total" help:"Operations that calls of the store decided."`
+	Operations uint64 `counter:"rate_limiter_store_operations_total"`
 	// DenialHits counts denials answered without the server.
-	DenialHits uint64 `counter:"rate_limiter_denial_cache_hits_total" help:"Denials answered without a call of the store."`
+	DenialHits uint64 `counter:"rate_limiter_denial_cache_hits_total"`
 	// DenialsKept is how many denials are remembered now.
-	DenialsKept int64 `gauge:"rate_limiter_denial_cache_entries" help:"Denials that are remembered."`
+	DenialsKept int64 `gauge:"rate_limiter_denial_cache_entries"`
 	// Announcing says whether announcements are received, without which no denial is remembered.
-	Announcing bool `gauge:"rate_limiter_store_announcing" help:"Whether announcements of other processes are received, without which no denial is remembered."`
+	Announcing bool `gauge:"rate_limiter_store_announcing"`
 	// Leases is how many clients of limits with leases are at hand now.
-	Leases int `gauge:"rate_limiter_store_leases" help:"Clients with leased permits in this process."`
+	Leases int `gauge:"rate_limiter_store_leases"`
 	// Queued is how many operations wait to be sent.
-	Queued int `gauge:"rate_limiter_store_queued_operations" help:"Operations that wait to be sent to the store."`
+	Queued int `gauge:"rate_limiter_store_queued_operations"`
 	// InFlight is how many calls are under way.
-	InFlight int `gauge:"rate_limiter_store_calls_in_flight" help:"Calls of the store that are under way."`
+	InFlight int `gauge:"rate_limiter_store_calls_in_flight"`
 	// ScriptLoads counts scripts sent whole: at first, and to servers that did not know them.
-	ScriptLoads uint64 `counter:"rate_limiter_store_script_loads_total" help:"Scripts sent whole: at the start, and to servers that did not know them."`
+	ScriptLoads uint64 `counter:"rate_limiter_store_script_loads_total"`
 }
 
 // Stats reads the store's figures.
