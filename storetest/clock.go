@@ -10,6 +10,7 @@ import (
 // A Clock is a pinned clock: it stands still until it is set. The zero value
 // stands at the Unix epoch. It is safe for concurrent use.
 type Clock struct {
+	// now is in microseconds.
 	now atomic.Int64
 }
 

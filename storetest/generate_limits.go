@@ -8,7 +8,8 @@ import (
 )
 
 // A chooser makes the random choices. 0 stands for the simplest choice, so that what is shrunk
-// becomes simple.
+// becomes simple. Everything random in this package is drawn by one, so that rapid can shrink it
+// and a seed repeats it.
 type chooser struct {
 	next func() uint64
 	// group makes choices that belong together, and can be left out together.
@@ -36,6 +37,7 @@ func (c chooser) int64n(n int64) int64 {
 	return int64(high)                         // #nosec G115 -- less than n
 }
 
+// intn is int64n for small numbers.
 func (c chooser) intn(n int) int { return int(c.int64n(int64(n))) }
 
 // oneIn is true once in n times.
@@ -51,6 +53,7 @@ func (c chooser) near(bound int64) int64 {
 	return pick(c, 1+c.int64n(min(bound, 3)), bound, bound-c.int64n(min(bound, 3)), 1+c.int64n(bound))
 }
 
+// pick draws one of several values; the first is the simplest.
 func pick[T any](c chooser, from ...T) T { return from[c.intn(len(from))] }
 
 // zones are time zones with something to stumble over: none, an offset of an odd

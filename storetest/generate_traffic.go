@@ -25,7 +25,8 @@ const (
 // Names that collide if they are joined carelessly, or taken for a pattern. Keys end with suffixes.
 var (
 	suffixes = [...]string{
-		"a", "b", "a:b", "a_b", "{a}", "a}", "", ":", "a\x00", "%3A", "\xff\xfe", "naïve", strings.Repeat("k", 200), "cur", "rule/a:x:cur",
+		"a", "b", "a:b", "a_b", "{a}", "a}", "", ":", "a\x00", "%3A", "\xff\xfe", "naïve", strings.Repeat("k", 200),
+		"cur", "rule/a:x:cur",
 	}
 	policyNames = [...]string{"", "p", "p:", "{p}", "a", "rule/a", "rule/*", "*"}
 	limitNames  = [...]string{"", "x", "x:a", ":", "burst", "cur"}
@@ -212,6 +213,7 @@ func (g *traffic) scales(l stint.Limit) (short, long stint.Instant) {
 	return short, long
 }
 
+// policy draws a policy, at times what another one is changed to.
 func (g *traffic) policy() *stint.Policy {
 	policies := pick(g.chooser, g.policies...)
 	if g.oneIn(4) {
@@ -220,6 +222,7 @@ func (g *traffic) policy() *stint.Policy {
 	return policies[0]
 }
 
+// limitOf draws one of a policy's limits.
 func (g *traffic) limitOf(p *stint.Policy) stint.Limit { return p.Limit(g.intn(p.Len())) }
 
 // op draws a valid operation.
@@ -252,6 +255,7 @@ func (g *traffic) op() stint.Op {
 	}
 }
 
+// claim draws a claim with what the verb is about.
 func (g *traffic) claim(verb stint.Verb) stint.Claim {
 	c := stint.Claim{Key: pick(g.chooser, g.keys...), Policy: g.policy()}
 	l := g.limitOf(c.Policy)

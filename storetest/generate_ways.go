@@ -6,7 +6,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// ways draws a valid operation with one group of ways or two, among claims that have to admit, if the policies allow it.
+// ways draws a valid operation with one group of ways or two, among claims that have to admit, if
+// the policies allow it.
 func (g *traffic) ways(verb stint.Verb) (op stint.Op, ok bool) {
 	for range 4 {
 		var claims []stint.Claim
@@ -32,8 +33,9 @@ func (g *traffic) ways(verb stint.Verb) (op stint.Op, ok bool) {
 	return op, false
 }
 
-// addGroup adds a group of two ways or three. Mostly they are those of a child that borrows from its parent: the child's
-// own floor and the parent, else the parent without what it keeps for its children.
+// addGroup adds a group of two ways or three. Mostly they are those of a child that borrows from
+// its parent: the child's own floor and the parent, else the parent without what it keeps for its
+// children.
 func (g *traffic) addGroup(claims *[]stint.Claim, verb stint.Verb) bool {
 	parent, ok := g.wayClaim(verb)
 	if !ok {

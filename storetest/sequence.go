@@ -103,7 +103,8 @@ func (c *comparison) replay(
 ) error {
 	for from := 0; from < len(steps); {
 		to := from + 1
-		for steps[from].Batch != 0 && to < len(steps) && steps[to].Batch == steps[from].Batch && steps[to].At == steps[from].At {
+		for steps[from].Batch != 0 && to < len(steps) && steps[to].Batch == steps[from].Batch &&
+			steps[to].At == steps[from].At {
 			to++
 		}
 		if err := c.carryOut(ctx, steps[from:to], learn); err != nil {

@@ -87,6 +87,8 @@ func resetsAll(store stint.Store) bool {
 // A takeFunc takes one permit, or several one by one.
 type takeFunc func(ctx context.Context, key string) []stint.Result
 
+// takeFuncs are the ways in which a permit can be taken: by itself, in batches, and together with
+// other claims. All have to add up to the quota, however they mix.
 func takeFuncs(store stint.Store, policy *stint.Policy) []takeFunc {
 	all := []takeFunc{
 		func(ctx context.Context, key string) []stint.Result {
@@ -143,6 +145,8 @@ type contention struct {
 	counts [quota]struct{ old, fresh, all int }
 }
 
+// run has 8 workers take, together twice the quota or more, and calls for a reset when a quarter is
+// done.
 func (c *contention) run(r *stint.Scope) {
 	const workers, each = 8, quota / 4
 	var takes atomic.Int64
@@ -195,6 +199,8 @@ func (c *contention) one() {
 	}
 }
 
+// check holds the counts against what is possible: each remaining amount was left by one take
+// before the reset, and one after it, at most.
 func (c *contention) check() {
 	rest := c.b.remaining(c.key, c.policy)
 	reset := c.begun.Load()

@@ -82,9 +82,10 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 		t, "", simpleLimit(stint.AlgorithmLeakyBucket, 5),
 	)
 	with := func(op stint.Op, and ...stint.Claim) stint.Op { op.And = and; return op }
-	counting, leased := policyOf(t, "", stint.SlidingWindowLog(5, time.Hour).CountingDenied()), policyOf(t, "", stint.Limit{
-		Algorithm: stint.AlgorithmTokenBucket, Capacity: 5, Rate: stint.PerDay(1), Lease: 1,
-	})
+	counting, leased := policyOf(t, "", stint.SlidingWindowLog(5, time.Hour).CountingDenied()),
+		policyOf(t, "", stint.Limit{
+			Algorithm: stint.AlgorithmTokenBucket, Capacity: 5, Rate: stint.PerDay(1), Lease: 1,
+		})
 	larger := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 6).Named("5"))
 	claim := func(way stint.Way, key string, policy *stint.Policy, keep int64) stint.Claim {
 		return stint.Claim{Key: key, Policy: policy, Permits: 1, Way: way, Keep: keep}
@@ -95,32 +96,39 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 	short := operation(stint.Take, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
 	for name, op := range map[string]stint.Op{
-		"unknown verb":             operation(stint.List+1, "k", window, 1),
-		"empty key":                operation(stint.Take, "", window, 1),
-		"long key":                 operation(stint.Take, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
-		"no policy":                operation(stint.Take, "k", nil, 1),
-		"take of 0":                operation(stint.Take, "k", window, 0),
-		"try of -1":                operation(stint.Try, "k", window, -1),
-		"peek of 0":                operation(stint.Peek, "k", window, 0),
-		"leaky refund":             operation(stint.Settle, "k", leaky, -1),
-		"reset of no key":          operation(stint.Reset, "", window, 0),
-		"claim without key":        with(operation(stint.Take, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
-		"claim of 0":               with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
-		"one state twice":          with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "k", Policy: window, Permits: 1}),
-		"too short for Each":       short,
-		"keep of -1":               claims(stint.Take, claim(stint.Must, "k", window, -1)),
-		"keep too much":            claims(stint.Peek, claim(stint.Must, "k", window, stint.MaxPermits+1)),
-		"unknown way":              claims(stint.Take, claim(stint.Else+1, "k", window, 0)),
-		"with no way":              claims(stint.Take, claim(stint.With, "k", window, 0)),
-		"else no way":              claims(stint.Take, claim(stint.Must, "k", window, 0), claim(stint.Else, "l", window, 0)),
-		"settled ways":             claims(stint.Settle, claim(stint.Either, "k", window, 0), claim(stint.Else, "l", window, 0)),
-		"way of a queue":           claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", leaky, 0)),
-		"way that counts":          claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", counting, 0)),
-		"way that leases":          claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", leased, 0)),
-		"one state twice in a way": claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.With, "k", window, 1)),
-		"one state in two groups":  claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Either, "k", window, 1)),
+		"unknown verb":      operation(stint.List+1, "k", window, 1),
+		"empty key":         operation(stint.Take, "", window, 1),
+		"long key":          operation(stint.Take, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
+		"no policy":         operation(stint.Take, "k", nil, 1),
+		"take of 0":         operation(stint.Take, "k", window, 0),
+		"try of -1":         operation(stint.Try, "k", window, -1),
+		"peek of 0":         operation(stint.Peek, "k", window, 0),
+		"leaky refund":      operation(stint.Settle, "k", leaky, -1),
+		"reset of no key":   operation(stint.Reset, "", window, 0),
+		"claim without key": with(operation(stint.Take, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
+		"claim of 0":        with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
+		"one state twice": with(operation(stint.Take, "k", window, 1),
+			stint.Claim{Key: "k", Policy: window, Permits: 1}),
+		"too short for Each": short,
+		"keep of -1":         claims(stint.Take, claim(stint.Must, "k", window, -1)),
+		"keep too much":      claims(stint.Peek, claim(stint.Must, "k", window, stint.MaxPermits+1)),
+		"unknown way":        claims(stint.Take, claim(stint.Else+1, "k", window, 0)),
+		"with no way":        claims(stint.Take, claim(stint.With, "k", window, 0)),
+		"else no way":        claims(stint.Take, claim(stint.Must, "k", window, 0), claim(stint.Else, "l", window, 0)),
+		"settled ways": claims(stint.Settle, claim(stint.Either, "k", window, 0),
+			claim(stint.Else, "l", window, 0)),
+		"way of a queue": claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", leaky, 0)),
+		"way that counts": claims(stint.Take, claim(stint.Either, "k", window, 0),
+			claim(stint.Else, "k", counting, 0)),
+		"way that leases": claims(stint.Take, claim(stint.Either, "k", window, 0),
+			claim(stint.Else, "k", leased, 0)),
+		"one state twice in a way": claims(stint.Take, claim(stint.Either, "k", window, 0),
+			claim(stint.With, "k", window, 1)),
+		"one state in two groups": claims(stint.Take, claim(stint.Either, "k", window, 0),
+			claim(stint.Either, "k", window, 1)),
 		"one state in and out of a group": claims(
-			stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "l", window, 0), claim(stint.Must, "k", window, 0),
+			stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "l", window, 0),
+			claim(stint.Must, "k", window, 0),
 		),
 		"one state of two limits": claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", larger, 0)),
 	} {
@@ -164,7 +172,8 @@ func testCancelled(t *testing.T, newStore newStoreFunc) {
 			results := make([]stint.Result, 2)
 			b.store.DecideAll(ctx, []stint.Op{op, op}, results)
 			errs := map[string]error{"Decide": err, "DecideAll, first": results[0].Err, "DecideAll, second": results[1].Err}
-			errs["ResetAll of a policy"], errs["ResetAll"] = b.store.ResetAll(ctx, stint.Scope{}), b.store.ResetAll(ctx, stint.Scope{All: true})
+			errs["ResetAll of a policy"], errs["ResetAll"] = b.store.ResetAll(ctx, stint.Scope{}),
+				b.store.ResetAll(ctx, stint.Scope{All: true})
 			for call, err := range errs {
 				if !errors.Is(err, want) {
 					t.Errorf("%s: error %v, expected %v", call, err, want)
@@ -177,8 +186,8 @@ func testCancelled(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testTimeout: an operation whose time is up is decided nevertheless, or fails as stint.Op says, and does so at once. The
-// least timeout counts for all operations of a call.
+// testTimeout: an operation whose time is up is decided nevertheless, or fails as stint.Op says,
+// and does so at once. The least timeout counts for all operations of a call.
 func testTimeout(t *testing.T, newStore newStoreFunc) {
 	b := newFixture(t, newStore)
 	policy := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 5))
@@ -193,7 +202,8 @@ func testTimeout(t *testing.T, newStore newStoreFunc) {
 		late := errors.Is(r.Err, context.DeadlineExceeded) &&
 			errors.Is(r.Err, stint.ErrUnavailable) != errors.Is(r.Err, stint.ErrOverloaded)
 		if decided := r.Err == nil && r.Decision.Allowed; !decided && !late {
-			t.Errorf("%+v, %v; expected a decision, or %v with ErrUnavailable or ErrOverloaded", r.Decision, r.Err, context.DeadlineExceeded)
+			t.Errorf("%+v, %v; expected a decision, or %v with ErrUnavailable or ErrOverloaded", r.Decision, r.Err,
+				context.DeadlineExceeded)
 		}
 	}
 	if d, err := b.store.Decide(t.Context(), operation(stint.Peek, "k", policy, 1)); err != nil || d.Remaining > 3 {

@@ -16,6 +16,7 @@ type held struct {
 	key    string
 }
 
+// newHeld makes a store with a clock that stands at noon, and a policy of these limits.
 func newHeld(t testing.TB, newStore newStoreFunc, limits ...stint.Limit) *held {
 	t.Helper()
 	clock := NewClock(noon)
@@ -83,8 +84,9 @@ func testHoldEnds(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testLostHold: a commit of a hold that the store does not know is charged, once, until its end would have been forgotten.
-// Of one that does not say its TTL that is a minute after it would have expired.
+// testLostHold: a commit of a hold that the store does not know is charged, once, until its end
+// would have been forgotten. Of one that does not say its TTL that is a minute after it would have
+// expired.
 func testLostHold(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.SlidingWindowLog(100, 24*time.Hour))
 	for _, test := range []struct {
@@ -120,14 +122,15 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 		}
 	}
 	for _, at := range []stint.Instant{-1, 1<<53 + 1, 1<<63 - 1} {
-		if _, err := h.do(stint.Commit, 1, stint.HoldOp{Hold: stint.Hold{ID: h.key}, ExpiresAt: at}); !errors.Is(err, stint.ErrInvalid) {
+		if _, err := h.do(stint.Commit, 1, stint.HoldOp{Hold: stint.Hold{ID: h.key}, ExpiresAt: at}); !errors.Is(err,
+			stint.ErrInvalid) {
 			t.Errorf("a commit of a hold that expires at %d: %v", int64(at), err)
 		}
 	}
 }
 
-// testHeldByMore: what is held of a limit and does not fit into it any more, since its capacity is smaller now, does not
-// come back, and is not said to.
+// testHeldByMore: what is held of a limit and does not fit into it any more, since its capacity is
+// smaller now, does not come back, and is not said to.
 func testHeldByMore(t *testing.T, newStore newStoreFunc) {
 	bucket := func(capacity int64) stint.Limit {
 		l := stint.TokenBucket(capacity, stint.Per(1, time.Minute))
@@ -169,8 +172,8 @@ func testHeldInABatch(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testExpiredInPart: an expired hold is reserved anew, of all limits, also when only some of them have been written since,
-// and the clock was set back to before its expiry.
+// testExpiredInPart: an expired hold is reserved anew, of all limits, also when only some of them
+// have been written since, and the clock was set back to before its expiry.
 func testExpiredInPart(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.FixedWindow(10, time.Hour), stint.Concurrency(2))
 	h.another()
@@ -184,7 +187,8 @@ func testExpiredInPart(t *testing.T, newStore newStoreFunc) {
 	h.reserve(2, time.Minute)
 }
 
-// testResetAndReservedAnew: a hold that was reset is taken anew as a whole, with what an earlier expiry had charged of it.
+// testResetAndReservedAnew: a hold that was reset is taken anew as a whole, with what an earlier
+// expiry had charged of it.
 func testResetAndReservedAnew(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.FixedWindow(100, 24*time.Hour))
 	h.another()
@@ -207,7 +211,8 @@ func testResetAndReservedAnew(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testGrowth: a hold that asks for more is told when that is there while it holds on, and not when it would expire itself.
+// testGrowth: a hold that asks for more is told when that is there while it holds on, and not when
+// it would expire itself.
 func testGrowth(t *testing.T, newStore newStoreFunc) {
 	for _, limit := range []stint.Limit{
 		stint.Concurrency(10), stint.TokenBucket(10, stint.Per(1, time.Hour)), stint.SlidingWindowLog(10, 24*time.Hour),

@@ -17,16 +17,21 @@ type family struct {
 	each          [3]stint.Outcome
 }
 
+// newFamily makes two policies of one algorithm: a floor of its own for a team, and the
+// organisation's limit around it, of which others are guaranteed the kept part.
 func newFamily(t testing.TB, newStore newStoreFunc, algorithm stint.Algorithm, floor, parent, kept int64) *family {
 	t.Helper()
 	clock := NewClock(noon)
 	return &family{
 		fixture: &fixture{t: t, ctx: t.Context(), store: newStore(t, clock)}, clock: clock,
-		floor: policyOf(t, "floor", simpleLimit(algorithm, floor)), parent: policyOf(t, "parent", simpleLimit(algorithm, parent)),
-		kept: kept,
+		floor:  policyOf(t, "floor", simpleLimit(algorithm, floor)),
+		parent: policyOf(t, "parent", simpleLimit(algorithm, parent)),
+		kept:   kept,
 	}
 }
 
+// op is a request of the team: either its floor, with the organisation's limit, or else the
+// organisation's limit alone, less what is kept.
 func (f *family) op(verb stint.Verb, n int64) stint.Op {
 	return stint.Op{
 		Verb: verb, Each: f.each[:],
@@ -38,6 +43,7 @@ func (f *family) op(verb stint.Verb, n int64) stint.Op {
 	}
 }
 
+// do decides an operation, which must not fail.
 func (f *family) do(op stint.Op) stint.Decision {
 	f.t.Helper()
 	d, err := f.store.Decide(f.ctx, op)
@@ -53,8 +59,8 @@ func (f *family) left() [2]int64 {
 	return [2]int64{f.remaining("team", f.floor), f.remaining("org", f.parent)}
 }
 
-// testWays: of a floor of 3 within 10, of which 5 are kept for others, a lone child has its floor and borrows the 2 that
-// nobody is sure of.
+// testWays: of a floor of 3 within 10, of which 5 are kept for others, a lone child has its floor
+// and borrows the 2 that nobody is sure of.
 func testWays(t *testing.T, newStore newStoreFunc) {
 	for _, algorithm := range stint.Algorithms() {
 		if algorithm == stint.AlgorithmLeakyBucket {
@@ -89,7 +95,8 @@ func testWays(t *testing.T, newStore newStoreFunc) {
 		}
 		// The floor is admitted again before the parent lends: it decides how long to wait.
 		d := f.do(f.op(stint.Take, 1))
-		if first, second := max(f.each[0].RetryAfter, f.each[1].RetryAfter), f.each[2].RetryAfter; d.RetryAfter != min(first, second) {
+		if first, second := max(f.each[0].RetryAfter, f.each[1].RetryAfter),
+			f.each[2].RetryAfter; d.RetryAfter != min(first, second) {
 			t.Errorf("%s: %+v waits, of %v and %v", algorithm, d, first, second)
 		}
 	}

@@ -26,6 +26,7 @@ type wallTime struct {
 	time stint.Instant
 }
 
+// newCalendarWindows has found nothing yet.
 func newCalendarWindows() *calendarWindows {
 	return &calendarWindows{zones: map[string]*time.Location{}, firstShown: map[wallTime]stint.Instant{}}
 }
