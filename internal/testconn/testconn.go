@@ -129,7 +129,8 @@ func text(reply any, err error) (string, error) {
 	return s, nil
 }
 
-// send sends a command to the server that holds the key. It is sent again only after a reply that says that it was not executed.
+// send sends a command to the server that holds the key. It is sent again only after a reply that
+// says that it was not executed.
 func (c *Conn) send(ctx context.Context, key string, command []string) (any, error) {
 	addr, asking := c.owner(key), false
 	for {
@@ -228,7 +229,9 @@ func (c *Conn) Servers(ctx context.Context) (servers []redisstore.Server, err er
 		if !c.cluster {
 			name = "primary"
 		}
-		servers = append(servers, redisstore.Server{Name: name, Ask: func(ctx context.Context, args ...string) ([]string, error) {
+		servers = append(servers, redisstore.Server{Name: name, Ask: func(
+			ctx context.Context, args ...string,
+		) ([]string, error) {
 			n, err := c.node(ctx, addr)
 			if err != nil {
 				return nil, err

@@ -13,8 +13,8 @@ import (
 // slots is the number of hash slots of any cluster.
 const slots = 16_384
 
-// A Cluster is several primaries that share the slots evenly, with replicas or
-// without.
+// A Cluster is several primaries that share the slots evenly, with replicas or without. Methods may
+// be called while clients use it; they change one thing at a time.
 type Cluster struct {
 	// Nodes are the primaries at the start; node i holds the i-th part of the slots.
 	Nodes []*Server
@@ -227,6 +227,7 @@ func (c *Cluster) beginMove(slot int, from, to *Server) (target any, err error) 
 	return target, err
 }
 
+// moveSlot moves a slot as redis-cli does: mark both ends, migrate key by key, then tell all nodes.
 func (c *Cluster) moveSlot(slot int, to *Server) error {
 	from, err := c.Holder(slot)
 	if err != nil || from == to {

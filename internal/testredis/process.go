@@ -67,6 +67,7 @@ func startProcess(args, env []string, log string) (*process, error) {
 	return p, nil
 }
 
+// find looks for Redis, then for Valkey, on the PATH.
 func find() (string, error) {
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -101,6 +102,7 @@ func (p *process) fault() error {
 	return fmt.Errorf("testredis: the server ended: %s", text[max(0, len(text)-tail):])
 }
 
+// stop asks the process to end, and kills it after the grace.
 func (p *process) stop() error {
 	if p.ended() {
 		return nil
@@ -118,6 +120,7 @@ func (p *process) stop() error {
 	}
 }
 
+// kill ends the process at once, as a crash would, and waits until it is gone.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("testredis: %w", err)

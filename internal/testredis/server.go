@@ -139,6 +139,9 @@ func (s *Server) startSomewhere() error {
 // busOffset is how far a cluster's bus is above the port for clients.
 const busOffset = 10_000
 
+// freePort is a port of loopback that nobody listens on at the moment. With bus the one busOffset
+// above it exists, too, which a node of a cluster needs. Between this and the server's start
+// another program may take it; the server's start is then tried again.
 func freePort(bus bool) (int, error) {
 	for {
 		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -204,6 +207,7 @@ func (s *Server) Stop() error { return s.end((*process).stop) }
 // Kill ends the server as a crash does and returns when it is gone.
 func (s *Server) Kill() error { return s.end((*process).kill) }
 
+// end ends the process, if there is one, in one of the two ways.
 func (s *Server) end(end func(*process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,6 +258,7 @@ func (s *Server) Pause() error {
 // Resume undoes a pause.
 func (s *Server) Resume() error { return s.signal(syscall.SIGCONT, func(int) error { return nil }) }
 
+// signal sends a signal to the process and waits until it has shown its effect.
 func (s *Server) signal(signal os.Signal, then func(pid int) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
