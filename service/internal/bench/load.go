@@ -1,6 +1,6 @@
-// Package bench is a load test that verifies. It asks a target for decisions, in an open or a closed loop, and holds
-// every decision against the limit: exactly by the time of the decision, where the target tells it, or else by the times
-// of sending and receiving.
+// Package bench is a load test that verifies. It asks a target for decisions, in an open or a
+// closed loop, and holds every decision against the limit: exactly by the time of the decision,
+// where the target tells it, or else by the times of sending and receiving.
 package bench
 
 import (

@@ -9,7 +9,9 @@ import (
 type state func(action algorithm.Action, now stint.Instant, n int64) (allowed bool)
 
 // untouched makes the state of a transition.
-func untouched[S any](l stint.Limit, apply func(algorithm.Action, *S, stint.Instant, int64, int64, *stint.Outcome)) state {
+func untouched[S any](
+	l stint.Limit, apply func(algorithm.Action, *S, stint.Instant, int64, int64, *stint.Outcome),
+) state {
 	s, out := new(S), new(stint.Outcome)
 	return func(action algorithm.Action, now stint.Instant, n int64) bool {
 		*out = stint.Outcome{}

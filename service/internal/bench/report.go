@@ -97,7 +97,8 @@ func (t *TargetReport) Verdict() string {
 	case t.Decisions == 0:
 		return "nothing is verified: nothing was decided"
 	case t.Degraded == t.Decisions:
-		return "nothing is verified: the store decided nothing, the failure policy made all " + group(t.Degraded) + " decisions"
+		return "nothing is verified: the store decided nothing, the failure policy made all " +
+			group(t.Degraded) + " decisions"
 	}
 	text := group(f.Differ()) + " decisions differ of " + group(t.Decisions)
 	if f.Differ() > 0 {
@@ -135,21 +136,26 @@ func (r *Report) Lines() (lines []string) {
 	for _, t := range r.Targets {
 		switch t.EndedBy {
 		case "requests":
-			lines = append(lines, fmt.Sprintf("note: %s: the load ended early, after %s requests", t.Name, group(t.Decisions+t.Failed)))
+			lines = append(lines, fmt.Sprintf("note: %s: the load ended early, after %s requests", t.Name,
+				group(t.Decisions+t.Failed)))
 		case "interrupted":
-			lines = append(lines, fmt.Sprintf("note: %s: the load was interrupted after %v", t.Name, t.elapsed.Round(time.Millisecond)))
+			lines = append(lines, fmt.Sprintf("note: %s: the load was interrupted after %v", t.Name,
+				t.elapsed.Round(time.Millisecond)))
 		}
 		if t.Failed > 0 {
 			lines = append(lines, fmt.Sprintf("note: %s: %s requests failed. One of them: %s", t.Name, group(t.Failed), t.Error))
 		}
 		switch kept := t.Decisions - t.Degraded; {
 		case kept > 0 && t.Denied == 0:
-			lines = append(lines, fmt.Sprintf("note: %s: no request was denied: that verifies little; use fewer keys or a higher rate", t.Name))
+			lines = append(lines, fmt.Sprintf("note: %s: no request was denied: that verifies little; "+
+				"use fewer keys or a higher rate", t.Name))
 		case kept > 0 && t.Admitted == 0:
-			lines = append(lines, fmt.Sprintf("note: %s: no request was admitted: that verifies little; use more keys, or fewer permits for each request", t.Name))
+			lines = append(lines, fmt.Sprintf("note: %s: no request was admitted: that verifies little; use more keys, "+
+				"or fewer permits for each request", t.Name))
 		}
 		if t.Degraded > 0 {
-			lines = append(lines, fmt.Sprintf("note: %s: the failure policy made %s decisions, without the store", t.Name, group(t.Degraded)))
+			lines = append(lines, fmt.Sprintf("note: %s: the failure policy made %s decisions, without the store", t.Name,
+				group(t.Degraded)))
 		}
 	}
 	return lines
@@ -163,7 +169,9 @@ func (r *Report) Figures() (head []string, rows [][]string) {
 	}
 	for _, t := range r.Targets {
 		row := []string{t.Name}
-		for _, n := range []int64{t.Decisions, int64(t.PerSecond), 0, t.Admitted, t.Denied, t.Failed, t.Findings.Beyond, t.Findings.TooLittle} {
+		for _, n := range []int64{
+			t.Decisions, int64(t.PerSecond), 0, t.Admitted, t.Denied, t.Failed, t.Findings.Beyond, t.Findings.TooLittle,
+		} {
 			row = append(row, group(n))
 		}
 		row[3] = fmt.Sprintf("%.2f", t.Ratio)
@@ -210,7 +218,8 @@ func (r *Report) HTML() string {
 		})
 		p.Raw("</figure>\n")
 	}
-	p.Raw("</div>\n<h2>Latency over time</h2>\n<p>The longest latency of the decisions in each sixtieth of the run.</p>\n<div class=\"grid\">\n")
+	p.Raw("</div>\n<h2>Latency over time</h2>\n<p>The longest latency of the decisions in each sixtieth of the " +
+		"run.</p>\n<div class=\"grid\">\n")
 	for _, t := range r.Targets {
 		longest := slices.MaxFunc(t.slowest, func(a, b [3]int64) int { return cmp.Compare(a[0], b[0]) })[0]
 		top := threeDigits(time.Duration(longest) * time.Microsecond)

@@ -24,12 +24,13 @@ import (
 const (
 	// maxRESTAnswer bounds what is read of an answer, in bytes.
 	maxRESTAnswer = 64 << 10
-	// restIdle is how long a connection is kept: less than by any server, so that no request meets one that is being closed.
+	// restIdle is how long a connection is kept: less than by any server, so that no request meets one
+	// that is being closed.
 	restIdle = time.Second
 )
 
-// A rest asks the REST API, and leaves the machine's processors to the service: a connection has no goroutines, a request
-// is one write, and of an answer only what an [Answer] has is decoded.
+// A rest asks the REST API, and leaves the machine's processors to the service: a connection has no
+// goroutines, a request is one write, and of an answer only what an [Answer] has is decoded.
 type rest struct {
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	addr    string
@@ -49,8 +50,8 @@ type restConn struct {
 	used   time.Time
 }
 
-// REST asks a service's REST API for n permits under a policy of it, by HTTP/1.1 and without a proxy. The base is a URL of
-// http or https. The token may be "".
+// REST asks a service's REST API for n permits under a policy of it, by HTTP/1.1 and without a
+// proxy. The base is a URL of http or https. The token may be "".
 func REST(base *url.URL, token, policy string, n int64, timeout time.Duration) (_ Target, closing func()) {
 	return ask(base, token, api.PathCheck, "", timeout, func(key string) []byte {
 		text, _ := json.Marshal(api.Request{Key: key, Policy: policy, Permits: n})
@@ -58,9 +59,12 @@ func REST(base *url.URL, token, policy string, n int64, timeout time.Duration) (
 	})
 }
 
-// Rule is like REST, but the service's rules decide a request that is described, in which {key} stands for the key. Without
-// an IP, each key has an address of its own. An answer is an error if another rule decided, or if keys share a client.
-func Rule(base *url.URL, token, rule string, described api.EvaluateRequest, timeout time.Duration) (_ Target, closing func()) {
+// Rule is like REST, but the service's rules decide a request that is described, in which {key}
+// stands for the key. Without an IP, each key has an address of its own. An answer is an error if
+// another rule decided, or if keys share a client.
+func Rule(
+	base *url.URL, token, rule string, described api.EvaluateRequest, timeout time.Duration,
+) (_ Target, closing func()) {
 	described.IP, described.Wait = cmp.Or(described.IP, "{address}"), new(bool)
 	text, _ := json.Marshal(described)
 	return ask(base, token, api.PathEvaluate, rule, timeout, func(key string) []byte {
@@ -151,7 +155,8 @@ func (c *restConn) exchange(request []byte) (response *http.Response, text []byt
 		if response, err = http.ReadResponse(c.reader, nil); err != nil {
 			return nil, nil, err
 		}
-		if text, err = io.ReadAll(response.Body); err != nil { // this reads nothing from elsewhere, so there is nothing to close
+		// this reads nothing from elsewhere, so there is nothing to close
+		if text, err = io.ReadAll(response.Body); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -197,7 +202,8 @@ func (r *rest) check(key string, said *restAnswer) error {
 	case said.Rule != r.rule:
 		return fmt.Errorf("%s, not %q; the rules that hold for the request are %q", decided, r.rule, said.Matched)
 	case said.At == 0:
-		return fmt.Errorf("%s without its limits: %s", decided, strings.Join(append([]string{said.Reason}, said.Missing...), " "))
+		return fmt.Errorf("%s without its limits: %s", decided,
+			strings.Join(append([]string{said.Reason}, said.Missing...), " "))
 	}
 	if owner, _ := r.owners.LoadOrStore(said.Key, key); owner != key {
 		return fmt.Errorf("rule %q counts the keys %s and %s as one client, %q", r.rule, owner, key, said.Key)

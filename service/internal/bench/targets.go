@@ -40,9 +40,12 @@ func Envoy(addr string, encrypted bool, domain, name string, n uint32) (_ Target
 	}
 	client := rls.NewRateLimitServiceClient(conn)
 	return func(ctx context.Context, key string) (Answer, error) {
-		r, err := client.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: domain, HitsAddend: n, Descriptors: []*ratelimit.RateLimitDescriptor{
-			{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: name, Value: key}}},
-		}})
+		r, err := client.ShouldRateLimit(ctx, &rls.RateLimitRequest{
+			Domain: domain, HitsAddend: n,
+			Descriptors: []*ratelimit.RateLimitDescriptor{
+				{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: name, Value: key}}},
+			},
+		})
 		if err == nil && (len(r.GetStatuses()) == 0 || r.GetStatuses()[0].GetCurrentLimit() == nil) {
 			err = fmt.Errorf("domain %q has no limit for the descriptor %q", domain, name)
 		}

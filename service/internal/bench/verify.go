@@ -70,9 +70,10 @@ func (r *Run) Verify(limits []stint.Limit, n int64) Findings {
 	return f
 }
 
-// knownBefore is the time before which nothing was decided for a key but what the records with times say. A request that
-// failed was decided, if at all, after what had been received when it was sent. So only times of one clock are compared,
-// the store's: a denial or a failure policy's decision may have another's.
+// knownBefore is the time before which nothing was decided for a key but what the records with
+// times say. A request that failed was decided, if at all, after what had been received when it was
+// sent. So only times of one clock are compared, the store's: a denial or a failure policy's
+// decision may have another's.
 func knownBefore(records []record) stint.Instant {
 	first := time.Duration(math.MaxInt64)
 	for i := range records {
@@ -179,8 +180,8 @@ func (all meters) lack(begin, end, more float64) bool {
 // rounding is how far sums of permits may be off.
 const rounding = 1e-6
 
-// bound counts what no order explains of a key's requests, which were decided between sending and receiving. Those before
-// known are not counted.
+// bound counts what no order explains of a key's requests, which were decided between sending and
+// receiving. Those before known are not counted.
 func (f *Findings) bound(limits []stint.Limit, r *Run, records []record, n int64, known stint.Instant) {
 	var admits, takes meters
 	judged := true // whether denials are, which these limits have for other reasons, too
