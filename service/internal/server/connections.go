@@ -315,7 +315,8 @@ func (w *idleTracker) admit(conn *trackedConn) bool {
 	w.mu.Unlock()
 	if !admitted || why == evicted {
 		if skipped, ok := w.limiter.lines.Admit(); ok {
-			w.limiter.logger.Warn("connections are closed or refused: the listener has as many as it may (http.max_connections, http.max_connections_per_peer)", "cause", why.String(),
+			w.limiter.logger.Warn("connections are closed or refused: the listener has as many as it may "+
+				"(http.max_connections, http.max_connections_per_peer)", "cause", why.String(),
 				"connections", w.limiter.most, "affected", skipped+1)
 		}
 	}

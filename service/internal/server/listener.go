@@ -170,7 +170,8 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListe
 		return nil, err
 	}
 	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: ctx, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: ctx,
+		rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	handler.register(c.Activity)
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
@@ -253,7 +254,8 @@ func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	ln, err := config.Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("stint: %s: another program listens on %s; stop it, or choose another address with --%s, such as 127.0.0.1:0 for a free port: %w",
+		return nil, fmt.Errorf("stint: %s: another program listens on %s; stop it, or choose another address with --%s, "+
+			"such as 127.0.0.1:0 for a free port: %w",
 			param, address, strings.ReplaceAll(param, "_", "-"), err)
 	case err != nil:
 		return nil, fmt.Errorf("stint: %s: can't listen on %s; choose an address of this machine with --%s: %w",
