@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// An Instant is a store's time: microseconds since the Unix epoch.
+// An Instant is a store's time: microseconds since the Unix epoch. It covers the years that int64
+// does; states keep to 2^53, the year 2255, so that Lua reads them exactly.
 type Instant int64
 
 // Time is the instant as a time.Time in UTC.
@@ -126,10 +127,15 @@ type Outcome struct {
 	GrowsAfter time.Duration
 }
 
-// Combine makes the decision of an operation from its limits' outcomes, of which
-// there is at least one: all must allow; the deciding limit is, on denial, the one
-// with the longest wait, otherwise the one with the least Remaining, the first on
-// a tie. It is for stores.
+// Combine makes the decision of an operation from its limits' outcomes, of which there is at least
+// one: all must allow; the deciding limit is, on denial, the one with the longest wait, otherwise
+// the one with the least Remaining, the first on a tie. It is for stores. In formulas, for outcomes
+// o:
+//
+//	Allowed   = all o.Allowed
+//	decider   = Allowed ? argmin o.Remaining : argmax o.RetryAfter, the first of equals
+//	Applied   = the o.Applied of the least magnitude
+//	Delay     = max o.Delay if Allowed
 func Combine(outcomes []Outcome, at Instant) Decision {
 	d := Decision{Allowed: true, At: at}
 	least := &outcomes[0]
@@ -157,4 +163,5 @@ func Combine(outcomes []Outcome, at Instant) Decision {
 	return d
 }
 
+// magnitude compares charges and refunds by their size.
 func magnitude(n int64) int64 { return max(n, -n) }

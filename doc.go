@@ -20,4 +20,17 @@
 // State lives in the process (package memstore) or in Redis or Valkey (package
 // redisstore). Both give the same decision for the same sequence of times, keys
 // and costs.
+//
+// Where to begin: [Limit] and its constructors say what may be admitted, [New] and [NewLimiter]
+// make a limiter of them, and [Limiter.Allow] decides. [Limiter.Wait] waits instead of denying,
+// [Limiter.Peek] looks, [Limiter.Settle] corrects a cost afterwards. An [Observer] is told of each
+// decision. Those who write a store implement [Store], and test it by package storetest.
+//
+// A [Limiter], a [Policy] and a [Store] are safe for concurrent use; limits, operations and
+// decisions are plain values. No clock is read in this package but to bound waits: an [Instant] is
+// the store's.
+//
+// Errors are few: [ErrInvalid] (the caller's), [ErrUnavailable] and [ErrOverloaded] (nothing was
+// decided, by the store's or by this process's fault), and those of waiting and of holds. A denial
+// is none of them.
 package stint

@@ -32,6 +32,7 @@ var (
 // deadlineError is the type of ErrDeadline.
 type deadlineError struct{}
 
+// Error says that the context would end first.
 func (deadlineError) Error() string {
 	return "stint: the wait is longer than the context's deadline allows"
 }
@@ -68,8 +69,10 @@ func (e *InvalidError) Error() string {
 	)
 }
 
+// An error is for people to read: what came is repeated up to a bound, since it may be a client's.
 const (
-	maxShown   = 300  // the longest valid key, quoted
+	// maxShown is the longest valid key, quoted.
+	maxShown   = 300
 	maxAllowed = 1024 // bytes of what is allowed, which may name much
 )
 

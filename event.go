@@ -19,7 +19,8 @@ const (
 	ReasonHolds       Reason = "holds"        // the client has as many holds as the store allows
 )
 
-// ReasonOf is why a limit's decision about so many permits denies.
+// ReasonOf is why a limit's decision about so many permits denies. It is worked out from the
+// decision, so that every store has the same reasons.
 func ReasonOf(limit Limit, d *Decision, permits int64) Reason {
 	least := limit.MinInterval
 	switch {
@@ -47,9 +48,9 @@ type Event struct {
 
 	// Verb is what was asked.
 	Verb Verb
-	// Claim is what the deciding policy was asked: for whom, and at what cost. Its policy is nil when no
-	// limit was asked; then its key is the client's address, if a rule denied. If a limit decided that the rule shares with
-	// others, its key is still the client that the rule counts.
+	// Claim is what the deciding policy was asked: for whom, and at what cost. Its policy is nil when
+	// no limit was asked; then its key is the client's address, if a rule denied. If a limit decided
+	// that the rule shares with others, its key is still the client that the rule counts.
 	Claim Claim
 	// Rule names what decided: a rule by its ID. Of a policy, or an algorithm, that the service was asked for by name it
 	// is policy/NAME or algorithm/NAME. It is "" of a limiter in a program, and when no rule holds for a request.
@@ -58,8 +59,9 @@ type Event struct {
 	Set string
 	// Class is the request's class, if the rule has classes.
 	Class string
-	// Via is by what the rule charged the request, or would have in shadow, such as "guaranteed": package rules has a constant
-	// for each. It is "" of a denial, and of a rule that has its own limits alone.
+	// Via is by what the rule charged the request, or would have in shadow, such as "guaranteed":
+	// package rules has a constant for each. It is "" of a denial, and of a rule that has its own
+	// limits alone.
 	Via string
 	// Shadow says that this is what a rule in shadow would have decided. The request's own decision is told before.
 	Shadow bool

@@ -43,8 +43,9 @@ func (h *Hold) Lives() time.Duration {
 	return h.TTL
 }
 
-// Remembered is for how long a store remembers how the hold ended, from its end on, and from its expiry if that is later:
-// twice the TTL, and at least a minute. So whoever repeats a Commit as long as it may come finds out what became of it.
+// Remembered is for how long a store remembers how the hold ended, from its end on, and from its
+// expiry if that is later: twice the TTL, and at least a minute. So whoever repeats a Commit as
+// long as it may come finds out what became of it.
 func (h *Hold) Remembered() time.Duration { return max(2*h.Lives(), time.Minute) }
 
 // SurelyRemembered is Remembered, but the least, a minute, where the TTL is not known: a Commit's that names none.
@@ -108,8 +109,8 @@ func (e HoldEnd) String() string {
 var (
 	// ErrResolved marks a Reserve, Commit or Cancel of a hold that has ended in another way. [ResolvedError] says how.
 	ErrResolved = errors.New("stint: the hold has ended")
-	// ErrUnknownReservation marks a Commit or Cancel of an id that the store does not know, and can't charge: it never was,
-	// or its end was long ago.
+	// ErrUnknownReservation marks a Commit or Cancel of an id that the store does not know, and can't
+	// charge: it never was, or its end was long ago.
 	ErrUnknownReservation = errors.New("stint: the reservation is not known")
 	// ErrOtherClaims marks an operation on a hold that names other limits or keys than it was reserved for.
 	ErrOtherClaims = errors.New("stint: the hold has other claims")
@@ -151,6 +152,7 @@ func (op *Op) validateHold() error {
 	return nil
 }
 
+// printable reports whether a text is printable ASCII.
 func printable(text string) bool {
 	for i := range len(text) {
 		if text[i] < 0x20 || text[i] > 0x7e {

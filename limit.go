@@ -155,6 +155,8 @@ func (c Calendar) Length() (nominal, longest time.Duration) {
 
 // A Rate is a number of permits per period: what a token bucket refills, what a
 // leaky bucket lets out.
+//
+// Equal fractions, such as 10/s and 600/m, mean the same to a bucket; as values they differ.
 type Rate struct {
 	Permits int64         // 1 to MaxPermits
 	Period  time.Duration // MinPeriod to MaxPeriod, whole microseconds
@@ -273,8 +275,8 @@ func SlidingWindowCounter(limit int64, window time.Duration) Limit {
 	return Limit{Algorithm: AlgorithmSlidingWindowCounter, Capacity: limit, Window: window}
 }
 
-// Concurrency lets at most capacity permits be held at once, 1 to MaxConcurrency. Only [Limiter.Reserve] takes of it, and
-// what is held comes back when the hold ends.
+// Concurrency lets at most capacity permits be held at once, 1 to MaxConcurrency. Only
+// [Limiter.Reserve] takes of it, and what is held comes back when the hold ends.
 func Concurrency(capacity int64) Limit {
 	return Limit{Algorithm: AlgorithmConcurrency, Capacity: capacity}
 }
@@ -302,8 +304,9 @@ func (l Limit) Takes(n int64) int64 {
 	return n
 }
 
-// CanHold reports why permits of the limit can't be reserved, nil if they can: it counts denied requests, it leases, or it
-// is a leaky bucket without a cost of its own. The error wraps [ErrInvalid].
+// CanHold reports why permits of the limit can't be reserved, nil if they can: it counts denied
+// requests, it leases, or it is a leaky bucket without a cost of its own. The error wraps
+// [ErrInvalid].
 func (l Limit) CanHold() error {
 	switch {
 	case l.CountDenied:
@@ -390,6 +393,8 @@ func (l Limit) Validate() error {
 	return prefix.Join(faults...)
 }
 
+// validateBucket looks at capacity, rate and debt together: the time in which all of it drains,
+// (capacity + debt) x period / permits, has to stay below MaxDrain.
 func (l Limit) validateBucket(faults *faults) {
 	rate := "refill"
 	if l.Algorithm == AlgorithmLeakyBucket {
@@ -413,6 +418,8 @@ func (l Limit) validateBucket(faults *faults) {
 	}
 }
 
+// validateConcurrency refuses parameters of time: places are held and given back, and no clock
+// frees them.
 func (l Limit) validateConcurrency(faults *faults) {
 	if l.Rate != (Rate{}) {
 		faults.add("rate", l.Rate, "none with "+l.Algorithm.String())
@@ -425,6 +432,7 @@ func (l Limit) validateConcurrency(faults *faults) {
 	}
 }
 
+// validateWindow sees to it that there is a window or a calendar, and not both.
 func (l Limit) validateWindow(faults *faults) {
 	if l.Rate != (Rate{}) {
 		faults.add("rate", l.Rate, "none with "+l.Algorithm.String())
@@ -437,6 +445,7 @@ func (l Limit) validateWindow(faults *faults) {
 	}
 }
 
+// validateOptions refuses options of other algorithms, which would have no effect.
 func (l Limit) validateOptions(faults *faults) {
 	if l.Calendar != CalendarNone && l.Algorithm != AlgorithmFixedWindow {
 		faults.add("calendar", l.Calendar, "only with FIXED_WINDOW")
@@ -461,11 +470,13 @@ func (l Limit) validateOptions(faults *faults) {
 		}
 		return
 	}
-	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > MaxPeriod || l.MinInterval%time.Microsecond != 0) {
+	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > MaxPeriod ||
+		l.MinInterval%time.Microsecond != 0) {
 		faults.add("min_interval", l.MinInterval, "0, or 1us to 366d in whole microseconds")
 	}
 }
 
+// validateLease looks at what a process may take at once on behalf of the requests to come.
 func (l Limit) validateLease(faults *faults) {
 	switch {
 	case l.Lease == 0:

@@ -57,9 +57,10 @@ func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 // maxOthers bounds the limiters that With keeps at hand.
 const maxOthers = 1024
 
-// With returns a limiter with the same name, store and observer, and other limits: for limits that depend on the request,
-// as those of a customer's plan do, or that change. What a client has used counts on under the other limits, as
-// docs/internals/semantics.md says of limits that change. It is quick for one limit that was asked for before.
+// With returns a limiter with the same name, store and observer, and other limits: for limits that
+// depend on the request, as those of a customer's plan do, or that change. What a client has used
+// counts on under the other limits, as docs/internals/semantics.md says of limits that change. It
+// is quick for one limit that was asked for before.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if len(limits) != 1 {
 		return l.with(limits)
@@ -80,6 +81,7 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	return other, nil
 }
 
+// with is a limiter of the same store, with other limits under the policy's name.
 func (l *Limiter) with(limits []Limit) (*Limiter, error) {
 	policy, err := NewPolicy(l.policy.Name(), limits...)
 	if err != nil {

@@ -17,6 +17,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return 0, Invalid("duration", text, "a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h")
 }
 
+// parseDuration is time.ParseDuration with days, d, before the other units: 1d12h is 36h. A day is
+// 24 hours.
 func parseDuration(text string) (d time.Duration, ok bool) {
 	days, rest, found := strings.Cut(text, "d")
 	if !found {
@@ -62,7 +64,14 @@ func FormatDuration(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
 		size time.Duration
-	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}} {
+	}{
+		{"d", day},
+		{"h", time.Hour},
+		{"m", time.Minute},
+		{"s", time.Second},
+		{"ms", time.Millisecond},
+		{"us", time.Microsecond},
+	} {
 		if d%unit.size == 0 {
 			return strconv.FormatInt(int64(d/unit.size), 10) + unit.name
 		}

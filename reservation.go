@@ -12,12 +12,13 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// ErrLost ends the context that [Reservation.KeepAlive] returns, as its cause: the hold has expired or was reset, and its
-// permits went to others.
+// ErrLost ends the context that [Reservation.KeepAlive] returns, as its cause: the hold has expired
+// or was reset, and its permits went to others.
 var ErrLost = errors.New("stint: the hold is lost")
 
-// A Reserver reserves by operations of any claims, as [Limiter.Reserve] does by one: for what decides by several policies
-// at once, such as rules. It is safe for concurrent use; make it with [NewReserver].
+// A Reserver reserves by operations of any claims, as [Limiter.Reserve] does by one: for what
+// decides by several policies at once, such as rules. It is safe for concurrent use; make it with
+// [NewReserver].
 type Reserver struct {
 	store  Store
 	carry  func(context.Context, Op) (Decision, error)
@@ -57,23 +58,27 @@ type End struct {
 	At Instant
 }
 
-// Reserve holds n permits of the key from now on, so that others can't have them while a cost is not known yet, or while
-// something runs that takes a place of [Concurrency]. Like AllowN, it takes them of all limits or of none; then the
-// reservation is nil. Commit says what it cost: the rest goes back, or what lacks is charged.
+// Reserve holds n permits of the key from now on, so that others can't have them while a cost is
+// not known yet, or while something runs that takes a place of [Concurrency]. Like AllowN, it takes
+// them of all limits or of none; then the reservation is nil. Commit says what it cost: the rest
+// goes back, or what lacks is charged.
 //
-// A hold is identified by its ID in the whole store. To reserve one again extends its time, and takes what lacks if n is
-// more than it holds; so the same Reserve may be sent twice. "" stands for a random one.
+// A hold is identified by its ID in the whole store. To reserve one again extends its time, and
+// takes what lacks if n is more than it holds; so the same Reserve may be sent twice. "" stands for
+// a random one.
 //
 // If the answer is lost, since the context ends or the store takes too long, the permits may be held. With a random ID
 // nobody could end that hold, so it is cancelled in the background. With an ID of the caller's it stays: the caller may
 // repeat the Reserve, or cancel it.
 //
-// A hold that neither ends nor is renewed in time expires, and all that it held is free, or, with [Hold.Keep], charged: so a process that dies
-// keeps nothing. Of a bucket, permits that are held don't refill: see docs/internals/holds.md.
+// A hold that neither ends nor is renewed in time expires, and all that it held is free, or, with
+// [Hold.Keep], charged: so a process that dies keeps nothing. Of a bucket, permits that are held
+// don't refill: see docs/internals/holds.md.
 //
-// Limits that count denied requests, or lease, can't hold; a leaky bucket only with a cost of its own, which stays.
-// The error wraps [ErrInvalid] for these, and for a store that keeps no holds; [ErrResolved] if the hold was committed or
-// cancelled; [ErrOtherClaims] if its ID is live under another key or policy.
+// Limits that count denied requests, or lease, can't hold; a leaky bucket only with a cost of its
+// own, which stays. The error wraps [ErrInvalid] for these, and for a store that keeps no holds;
+// [ErrResolved] if the hold was committed or cancelled; [ErrOtherClaims] if its ID is live under
+// another key or policy.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
 	return l.ReserveEach(ctx, key, n, hold, nil)
 }
@@ -188,7 +193,9 @@ func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err 
 // now, and the hold can't be renewed, so that the context of [Reservation.KeepAlive] ends with [ErrLost]. A Commit is
 // charged, late. The error wraps [ErrUnknownReservation] if the key has no such hold.
 func (l *Limiter) Drop(ctx context.Context, key, id string) error {
-	_, err := l.store.Decide(ctx, Op{Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Hold: &HoldOp{Hold: Hold{ID: id}}})
+	_, err := l.store.Decide(ctx, Op{
+		Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Hold: &HoldOp{Hold: Hold{ID: id}},
+	})
 	return err
 }
 
@@ -232,8 +239,9 @@ func (r *Reservation) Replayed() bool {
 	return r.replayed
 }
 
-// Grow extends the hold's time, and takes what it lacks to hold so many permits in all: so a stream learns whether it may
-// go on. Denied, the hold stays as it was; one that had been lost is not there any more, and the error is [ErrLost].
+// Grow extends the hold's time, and takes what it lacks to hold so many permits in all: so a stream
+// learns whether it may go on. Denied, the hold stays as it was; one that had been lost is not
+// there any more, and the error is [ErrLost].
 func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
 	return r.reserve(ctx, r.claimsOf(total), total, new(HoldOp), nil)
 }
@@ -296,9 +304,10 @@ func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decisio
 	return nil
 }
 
-// Commit ends the hold with what it cost in the end, 0 or more. To say the same twice is safe; after an error that wraps
-// ErrUnavailable, say it again. The error wraps [ErrResolved] if the hold ended otherwise, and [ErrUnknownReservation] if
-// that was too long ago. After it had expired, all of the cost is charged. Give it a context that outlives the request's.
+// Commit ends the hold with what it cost in the end, 0 or more. To say the same twice is safe;
+// after an error that wraps ErrUnavailable, say it again. The error wraps [ErrResolved] if the hold
+// ended otherwise, and [ErrUnknownReservation] if that was too long ago. After it had expired, all
+// of the cost is charged. Give it a context that outlives the request's.
 func (r *Reservation) Commit(ctx context.Context, actual int64) (End, error) {
 	return r.end(ctx, Commit, r.claimsOf(actual))
 }
@@ -326,10 +335,11 @@ func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, 
 	return End{Applied: d.Applied, Replayed: h.Replayed, Late: h.Late, Reset: h.Reset, At: d.At}, nil
 }
 
-// KeepAlive renews the hold, three times in each TTL, until the context ends or stop is called, and returns a context for
-// the work: that ends when the context does, and when the hold is lost, with [ErrLost] as its cause. It is lost when the
-// store says so, and when a TTL has passed by this process's clock since the last renewal that succeeded was sent: from then
-// on others may have its permits. What a failure policy admits in the store's place counts as a renewal.
+// KeepAlive renews the hold, three times in each TTL, until the context ends or stop is called, and
+// returns a context for the work: that ends when the context does, and when the hold is lost, with
+// [ErrLost] as its cause. It is lost when the store says so, and when a TTL has passed by this
+// process's clock since the last renewal that succeeded was sent: from then on others may have its
+// permits. What a failure policy admits in the store's place counts as a renewal.
 //
 // All holds that the limiter keeps alive are renewed together. It does not end the hold. Call it once for a hold.
 func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop context.CancelFunc) {
@@ -429,7 +439,8 @@ func (k *keeper) due(idle chan struct{}, now time.Time) (due []renewal, more boo
 	return due, true
 }
 
-// renew renews holds in one call, which may take until the first is not certain any more. What fails is tried again soon.
+// renew renews holds in one call, which may take until the first is not certain any more. What
+// fails is tried again soon.
 func (k *keeper) renew(due []renewal) {
 	ctx, cancel := context.WithDeadline(context.Background(), due[0].certain)
 	defer cancel()

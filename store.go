@@ -82,11 +82,11 @@ type Op struct {
 	// its own key, policy and cost. No state may be named twice. All together have at most
 	// MaxOpLimits limits. Default: none.
 	And []Claim
-	// Timeout is for how long the caller waits for a store on another machine. When it passes, the error wraps
-	// ErrUnavailable, or ErrOverloaded where this process was too busy to ask in time, and context.DeadlineExceeded.
-	// A context that ends sooner is the caller's own affair: the error is the context's alone. Of several operations in
-	// one call the least Timeout that is not 0 counts for all. Package failover sets it. Default: 0, as long as the context
-	// allows.
+	// Timeout is for how long the caller waits for a store on another machine. When it passes, the
+	// error wraps ErrUnavailable, or ErrOverloaded where this process was too busy to ask in time, and
+	// context.DeadlineExceeded. A context that ends sooner is the caller's own affair: the error is
+	// the context's alone. Of several operations in one call the least Timeout that is not 0 counts
+	// for all. Package failover sets it. Default: 0, as long as the context allows.
 	Timeout time.Duration
 	// Each, if not nil, receives the outcome of every limit, in the order of the
 	// claims and their limits. It must be at least as long as [Op.Limits].
@@ -214,7 +214,9 @@ func (c *Claim) validate(verb Verb) error {
 		return Invalid("keep", c.Keep, fmt.Sprintf("0 to %d", MaxPermits))
 	}
 	if verb <= Try && c.Policy.concurrent {
-		return Invalid("the operation", verb.String(), "reserve (Limiter.Reserve, POST /api/v1/rate-limit/reserve), since the policy has a concurrency limit, whose permits are held and come back")
+		return Invalid("the operation", verb.String(),
+			"reserve (Limiter.Reserve, POST /api/v1/rate-limit/reserve), since the policy has a concurrency limit, "+
+				"whose permits are held and come back")
 	}
 	switch verb {
 	case Reset, Cancel, Drop, List:

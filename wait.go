@@ -107,8 +107,9 @@ type waiter struct {
 	turn chan struct{} // closed when it is the first
 }
 
-// join puts a caller at the end of a key's queue and waits until it is the first. Where permits may come back at any time
-// the first may be done before it asks again, so nobody is turned away for that.
+// join puts a caller at the end of a key's queue and waits until it is the first. Where permits may
+// come back at any time the first may be done before it asks again, so nobody is turned away for
+// that.
 func (q *waitQueues) join(ctx context.Context, key string, anyTime bool) (*waiter, error) {
 	w := &waiter{turn: make(chan struct{})}
 	w.Turn = func(int64) { close(w.turn) }

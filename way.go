@@ -5,15 +5,17 @@ import (
 	"time"
 )
 
-// A Way says how a claim stands to the claims before it in its operation. The zero value is that it has to admit, whatever
-// else does.
+// A Way says how a claim stands to the claims before it in its operation. The zero value is that it
+// has to admit, whatever else does.
 //
-// Claims can be alternatives: a group of ways, each of one or more claims, which are tried in order in the same atomic step.
-// The first way whose limits all admit is charged, it alone, and the operation's answer says which (see [Decision.Via]). An
-// operation is admitted if its claims of no group all admit, and a way of each group does.
+// Claims can be alternatives: a group of ways, each of one or more claims, which are tried in order
+// in the same atomic step. The first way whose limits all admit is charged, it alone, and the
+// operation's answer says which (see [Decision.Via]). An operation is admitted if its claims of no
+// group all admit, and a way of each group does.
 //
-// Ways of one group may share a state, under limits that are equal, and may keep different amounts of it. Nothing else in
-// the operation may name that state. Ways can't have limits that count denied requests, leaky buckets or limits with leases.
+// Ways of one group may share a state, under limits that are equal, and may keep different amounts
+// of it. Nothing else in the operation may name that state. Ways can't have limits that count
+// denied requests, leaky buckets or limits with leases.
 type Way uint8
 
 const (
@@ -89,7 +91,8 @@ func (p *Policy) canBeWay() error {
 	for _, l := range p.limits {
 		switch {
 		case l.CountDenied:
-			return Invalid("count_denied", true, "a limit that counts no denied requests, since a way may deny and another admit")
+			return Invalid("count_denied", true,
+				"a limit that counts no denied requests, since a way may deny and another admit")
 		case l.Algorithm == AlgorithmLeakyBucket:
 			return Invalid("algorithm", l.Algorithm, "one without a queue, since of several ways one is taken")
 		case l.Lease != 0:
@@ -99,8 +102,8 @@ func (p *Policy) canBeWay() error {
 	return nil
 }
 
-// canShare reports whether two claims of one key may name states in common, as claims i and j of the operation: those of
-// two ways of one group, under equal limits.
+// canShare reports whether two claims of one key may name states in common, as claims i and j of
+// the operation: those of two ways of one group, under equal limits.
 func (op *Op) canShare(i, j int) bool {
 	elsewhere := false
 	for k := i + 1; k <= j; k++ {
@@ -132,7 +135,8 @@ func (op *Op) canShare(i, j int) bool {
 // Ways is the way of each limit of the operation; nil if it has no ways. It is for stores.
 func (op *Op) Ways() []Way { return op.AppendWays(nil) }
 
-// AppendWays appends the way of each limit of the operation to a list; it returns nil if there are no ways. It is for stores.
+// AppendWays appends the way of each limit of the operation to a list; it returns nil if there are
+// no ways. It is for stores.
 func (op *Op) AppendWays(list []Way) []Way {
 	if !op.HasWays() {
 		return nil
@@ -165,14 +169,15 @@ func groupEnd(ways []Way, at int) int {
 	return at
 }
 
+// wayEnd is where the alternative that begins at a claim ends: behind the claims that go With it.
 func wayEnd(ways []Way, at int) int {
 	for at++; at < len(ways) && ways[at] == With; at++ {
 	}
 	return at
 }
 
-// Choose finds the limits that an operation charges, from what each says and its way: it marks them as taken, unless that is
-// nil, and reports whether the operation is admitted. It is for stores.
+// Choose finds the limits that an operation charges, from what each says and its way: it marks them
+// as taken, unless that is nil, and reports whether the operation is admitted. It is for stores.
 func Choose(outcomes []Outcome, ways []Way, taken []bool) (allowed bool) {
 	allowed, _ = choose(outcomes, ways, taken)
 	return allowed
@@ -218,9 +223,10 @@ func wayAdmits(outcomes []Outcome, ways []Way, at int) (end int, admits bool) {
 	}
 }
 
-// BindWays binds an operation on a hold to the ways that it is on, those with a limit that on reports: their limits have to
-// admit, and those of the group's other ways are passed over. A group of which it is on no way stays open. It returns the
-// number of the first group's way. It is for stores.
+// BindWays binds an operation on a hold to the ways that it is on, those with a limit that on
+// reports: their limits have to admit, and those of the group's other ways are passed over. A group
+// of which it is on no way stays open. It returns the number of the first group's way. It is for
+// stores.
 func BindWays(ways []Way, on func(limit int) bool) (via uint8) {
 	first := true
 	for at := 0; at < len(ways); {
@@ -249,9 +255,9 @@ func BindWays(ways []Way, on func(limit int) bool) (via uint8) {
 	return via
 }
 
-// CombineWays is [Combine] for an operation with ways. Denied, a group waits as long as the way that waits least, whose
-// limit with the longest wait decides. Admitted, a group has left what the way has that has most, whose limit with the least
-// Remaining decides. It is for stores.
+// CombineWays is [Combine] for an operation with ways. Denied, a group waits as long as the way
+// that waits least, whose limit with the longest wait decides. Admitted, a group has left what the
+// way has that has most, whose limit with the least Remaining decides. It is for stores.
 func CombineWays(outcomes []Outcome, ways []Way, at Instant) Decision {
 	allowed, via := choose(outcomes, ways, nil)
 	decider, delay := -1, time.Duration(0)
@@ -279,10 +285,14 @@ func CombineWays(outcomes []Outcome, ways []Way, at Instant) Decision {
 	}
 	o := &outcomes[decider]
 	if !allowed {
-		return Decision{Index: int16(decider), Limit: o.Limit, Remaining: o.Remaining, RetryAfter: o.RetryAfter, ResetAfter: o.ResetAfter, At: at}
+		return Decision{
+			Index: int16(decider), Limit: o.Limit, Remaining: o.Remaining, RetryAfter: o.RetryAfter,
+			ResetAfter: o.ResetAfter, At: at,
+		}
 	}
 	return Decision{
-		Allowed: true, Index: int16(decider), Via: via, Limit: o.Limit, Remaining: o.Remaining, ResetAfter: o.ResetAfter, Delay: delay, At: at,
+		Allowed: true, Index: int16(decider), Via: via, Limit: o.Limit, Remaining: o.Remaining, ResetAfter: o.ResetAfter,
+		Delay: delay, At: at,
 	}
 }
 
