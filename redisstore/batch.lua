@@ -74,8 +74,8 @@ local function say(text)
   reply[said] = text
 end
 
--- wayward returns the ways of an operation's states, which stand in a list of operations, as numbers.
-local function wayward(list, from, count)
+-- ways_of returns the ways of an operation's states, which stand in a list of operations, as numbers.
+local function ways_of(list, from, count)
   return { byte(list, from, from + count - 1) }
 end
 

@@ -313,7 +313,7 @@ while from <= #list do
   end
   ways = nil
   if growth > 1 then
-    ways, growth, from = wayward(list, from, count), growth - 2, from + count
+    ways, growth, from = ways_of(list, from, count), growth - 2, from + count
   end
   if verb == 'reset' then
     reset(count)

@@ -14,9 +14,9 @@ import (
 // atomically. No script reaches further, so an operation over several partitions is
 // carried out in shares.
 //
-// Peeks, resets and settlements of all shares go side by side. A take reserves: each share takes
+// Peeks, resets and settlements of all shares go side by side. Of a take each share takes
 // for itself, and when one denies, the others return what they took, each limit its own and nobody
-// else's. A window is exact nevertheless: a reservation that is undone can only deny others for a
+// else's. A window is exact nevertheless: a take that is undone can only deny others for a
 // moment. One share is asked when all others have admitted, so that nothing of it is undone (see
 // last). A share goes through these states: not asked; asked, and failed, denied or taken; undone.
 type share struct {
@@ -32,7 +32,7 @@ type share struct {
 }
 
 // last reports how much a share should be asked last. A queue or a log can't give back what was
-// taken. A token bucket can, but refills meanwhile: what is given back and reserved again at once, as
+// taken. A token bucket can, but refills meanwhile: what is given back and taken again at once, as
 // long as another share denies, piles up beside it.
 func (h *share) last() int {
 	switch {
@@ -69,8 +69,8 @@ func (s *Store) anySpansPartitions(ops []stint.Op) bool {
 	return false
 }
 
-// decideReserving carries out an operation over several partitions.
-func (s *Store) decideReserving(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
+// decideSpanning carries out an operation over several partitions.
+func (s *Store) decideSpanning(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
 	takes := op.Verb == stint.Take || op.Verb == stint.Try
 	shares := s.split(op)
 	if takes || op.Hold != nil || op.HasWays() && op.Verb != stint.Reset {
@@ -83,7 +83,7 @@ func (s *Store) decideReserving(ctx context.Context, op *stint.Op) (d stint.Deci
 	}
 	sent := s.denials.mark()
 	if takes {
-		err = s.reserve(ctx, shares)
+		err = s.takeAll(ctx, shares)
 	} else {
 		err = s.askShares(ctx, shares)
 	}
@@ -216,12 +216,12 @@ func failure(shares []*share) error {
 	return nil
 }
 
-// held reports whether the share holds a reservation.
-func (h *share) held() bool { return h.asked && h.result.Err == nil && h.result.Decision.Allowed }
+// taken reports whether the share was asked, and has taken.
+func (h *share) taken() bool { return h.asked && h.result.Err == nil && h.result.Decision.Allowed }
 
-// reserve takes from all shares, or leaves them as they were: from one that must not be undone
+// takeAll takes from all shares, or leaves them as they were: from one that must not be undone
 // when all others have admitted.
-func (s *Store) reserve(ctx context.Context, shares []*share) error {
+func (s *Store) takeAll(ctx context.Context, shares []*share) error {
 	slices.SortStableFunc(shares, func(a, b *share) int { return a.last() - b.last() })
 	last := shares[len(shares)-1:]
 	if last[0].last() == 0 {
@@ -233,10 +233,10 @@ func (s *Store) reserve(ctx context.Context, shares []*share) error {
 			err = s.askShares(ctx, turn)
 		}
 		if err != nil {
-			s.undo(slices.DeleteFunc(slices.Clone(shares), func(h *share) bool { return !h.held() }))
+			s.undo(slices.DeleteFunc(slices.Clone(shares), func(h *share) bool { return !h.taken() }))
 			return err
 		}
-		if slices.ContainsFunc(turn, func(h *share) bool { return !h.held() }) {
+		if slices.ContainsFunc(turn, func(h *share) bool { return !h.taken() }) {
 			// All shares tell what they do with nothing taken. A caller that leaves does not keep them from it.
 			select {
 			case <-s.undo(shares):
@@ -249,7 +249,7 @@ func (s *Store) reserve(ctx context.Context, shares []*share) error {
 	return nil
 }
 
-// undo returns what shares hold, and peeks at those and the ones that were not asked, in the background
+// undo returns what shares have taken, and peeks at those and the ones that were not asked, in the background
 // for maxSendTime at most.
 func (s *Store) undo(shares []*share) <-chan struct{} {
 	done := make(chan struct{})
@@ -257,7 +257,7 @@ func (s *Store) undo(shares []*share) <-chan struct{} {
 		defer close(done)
 		var group sync.WaitGroup
 		for _, h := range shares {
-			if h.held() || !h.asked {
+			if h.taken() || !h.asked {
 				group.Go(func() { s.undoShare(h) })
 			}
 		}
@@ -266,13 +266,13 @@ func (s *Store) undo(shares []*share) <-chan struct{} {
 	return done
 }
 
-// undoShare returns what a share holds, if it does, and looks at what is there then. It
+// undoShare returns what a share has taken, if it has, and looks at what is there then. It
 // is one call, so nothing comes between unless a batch is full.
 func (s *Store) undoShare(h *share) {
 	br := s.batcherOf(&h.op)
 	c := br.newCall(s.life)
 	c.timeout = maxSendTime
-	if h.held() {
+	if h.taken() {
 		back := h.op
 		back.Verb, back.Each = refund, nil
 		c.ops, c.takenAt = append(c.ops, back), h.result.Decision.At

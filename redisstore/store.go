@@ -148,7 +148,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 	case op.Verb == stint.List:
 		return s.list(ctx, &op)
 	case spans:
-		d, err = s.decideReserving(ctx, &op)
+		d, err = s.decideSpanning(ctx, &op)
 	default:
 		d, err = s.decide(ctx, &op, s.leasable(&op))
 	}
