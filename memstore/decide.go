@@ -416,7 +416,7 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 	for i := range ops {
 		p := &ops[i]
 		if taken != nil && !taken[i] {
-			if !ops.leftBeside(i, outs) {
+			if !ops.leftByEarlier(i, outs) {
 				ops.whatIsLeft(i, now, &outs[i])
 			}
 		}
@@ -440,9 +440,9 @@ func admit(outs []stint.Outcome) bool {
 	return true
 }
 
-// leftBeside is whatIsLeft of a limit whose state an earlier one has, which keeps no more: what
+// leftByEarlier is whatIsLeft of a limit whose state an earlier one has, which keeps no more: what
 // that one has left, less what is kept beyond it. It reports false if there is none.
-func (ops limitOps) leftBeside(i int, outs []stint.Outcome) bool {
+func (ops limitOps) leftByEarlier(i int, outs []stint.Outcome) bool {
 	j := ops[i].shares - 1
 	if j < 0 || ops[j].keep > ops[i].keep {
 		return false
