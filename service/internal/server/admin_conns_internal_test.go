@@ -70,8 +70,8 @@ func TestAdminRoomOfStrangers(t *testing.T) {
 	c.answers(c.asks(nothing), http.StatusUnauthorized) // at once: none of them keeps others out
 	c.refused(first)
 	c.answers(c.asks(nothing+authorised), http.StatusNotFound)
-	if c.closed(refusedPeer) != 0 || c.closed(evicted) != 2 {
-		t.Errorf("%v refused and %v closed for room, want 0 and 2", c.closed(refusedPeer), c.closed(evicted))
+	if c.closed(refusedPeer) != 0 || c.closed(madeRoom) != 2 {
+		t.Errorf("%v refused and %v closed for room, want 0 and 2", c.closed(refusedPeer), c.closed(madeRoom))
 	}
 	for _, conn := range known {
 		if _, err := io.WriteString(conn, nothing+authorised+"\r\n"); err != nil {

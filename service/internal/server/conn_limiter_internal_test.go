@@ -175,7 +175,7 @@ func TestRoomIsMadeByTheIdle(t *testing.T) {
 	c.refused(older)
 	close(c.store.shut)
 	c.answered(busy)
-	if n := c.closed(evicted); n != 1 || c.closed(refusedFull) != 0 {
+	if n := c.closed(madeRoom); n != 1 || c.closed(refusedFull) != 0 {
 		t.Errorf("%v connections made room", n)
 	}
 	if n := testutil.ToFloat64(c.tracker.limiter.metrics.open); n != 3 {
@@ -232,7 +232,7 @@ func TestRoomIsMadeByTheSilent(t *testing.T) {
 	_, late := c.dial("a")
 	c.answered(late)
 	c.refused(silent)
-	if n := c.closed(evicted); n != 1 {
+	if n := c.closed(madeRoom); n != 1 {
 		t.Errorf("%v connections made room", n)
 	}
 	c.tracker.sweep(c.tracker.now.Load() + 100)

@@ -257,7 +257,7 @@ type connLimiter struct {
 const logInterval = time.Minute
 
 // evictShare: 1/evictShare of all connections is evicted at once. Choosing them takes time that grows with the number
-// of connections, so it is done seldom.
+// of connections, so it is done rarely.
 const evictShare = 64
 
 // A cause says why a connection was closed before its client did it.
@@ -267,7 +267,7 @@ const (
 	slowHead    cause = iota // its first head took too long
 	idleTooLong              // no request came for too long
 	slowRequest              // a request took too long
-	evicted                  // for another connection
+	madeRoom                 // for another connection
 	refusedFull              // there are as many as there may be
 	refusedPeer              // its address has as many as it may
 )
@@ -313,7 +313,7 @@ func (w *idleTracker) admit(conn *trackedConn) bool {
 	w.mu.Lock()
 	why, admitted := w.tryAdmit(conn)
 	w.mu.Unlock()
-	if !admitted || why == evicted {
+	if !admitted || why == madeRoom {
 		if skipped, ok := w.limiter.lines.Admit(); ok {
 			w.limiter.logger.Warn("connections are closed or refused: the listener has as many as it may "+
 				"(http.max_connections, http.max_connections_per_peer)", "cause", why.String(),
@@ -324,21 +324,21 @@ func (w *idleTracker) admit(conn *trackedConn) bool {
 }
 
 // tryAdmit does what admit says; mu is held. The cause is why the connection was
-// refused, or evicted if others were.
+// refused, or madeRoom if others were closed.
 func (w *idleTracker) tryAdmit(conn *trackedConn) (why cause, ok bool) {
 	if conn.peer != "" && w.peers[conn.peer] >= w.limiter.perPeer {
 		if !w.limiter.private || !w.evict(conn.peer) {
 			w.limiter.metrics.early[refusedPeer].Inc()
 			return refusedPeer, false
 		}
-		why = evicted
+		why = madeRoom
 	}
 	if len(w.conns) >= w.limiter.most {
 		if !w.evict("") {
 			w.limiter.metrics.early[refusedFull].Inc()
 			return refusedFull, false
 		}
-		why = evicted
+		why = madeRoom
 	}
 	conn.begun = w.begun
 	w.begun++
@@ -398,7 +398,7 @@ func (w *idleTracker) evict(of string) bool {
 		)
 	})
 	for _, c := range found[:min(len(found), 1+w.limiter.most/evictShare)] {
-		w.cut(c.conn, evicted)
+		w.cut(c.conn, madeRoom)
 	}
 	return true
 }
