@@ -72,6 +72,7 @@ func (sh *shard) goDown(cause error) bool {
 	return true
 }
 
+// announce tells the configuration's StateChanged of a change; nobody is told if it is nil.
 func (sh *shard) announce(up bool, cause error) {
 	if changed := sh.store.config.StateChanged; changed != nil {
 		changed(Change{sh.index, up, cause})

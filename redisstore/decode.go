@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// reader takes the script's reply apart. Once it has run out, it reads zeros.
+// reader takes the script's reply apart. Once it has run out, it reads zeros. So reading needs no
+// check at each step: short is looked at once, at the end.
 type reader struct {
 	text  string
 	short bool
@@ -36,7 +37,7 @@ func (r *reader) byte() byte {
 	return 0
 }
 
-// number is a number of n bytes.
+// number is a number of n bytes. Numbers are big-endian, as in what was sent.
 func (r *reader) number(n int) int64 { return unsigned(r.bytes(n)) }
 
 // unsigned reads a big-endian number; one of 8 bytes may be signed.
@@ -54,7 +55,9 @@ type generation struct {
 	versions string // the limits' parameters, one after another
 }
 
-// generation reads a head behind its length; without one the generation is empty.
+// generation reads a head behind its length; without one the generation is empty. The head is the
+// start of the generation, in 8 bytes, and more that only the script needs, up to headBytes; then
+// come the parameters of the limits that wrote into it.
 func (r *reader) generation() (g generation) {
 	head := r.bytes(int(r.number(2)))
 	if len(head) < headBytes {
@@ -74,7 +77,9 @@ var (
 // decode takes the reply apart and answers every operation. It reports whether the batch is to be
 // sent again: with other edges of calendars, for the whole script, or under other keys. The script
 // says how many takes it admitted; a replay that comes to another number disagrees with it, and is
-// an error rather than a wrong answer.
+// an error rather than a wrong answer. What the script decided by itself is read; the rest is
+// decided here once more, by the code of package algorithm on the states that the script found,
+// which must come to the same.
 func (b *batch) decode(reply string) (again bool, err error) {
 	r := &reader{text: reply}
 	switch r.byte() {
@@ -126,7 +131,8 @@ func (b *batch) decode(reply string) (again bool, err error) {
 	return again, nil
 }
 
-// meetsHolds reports whether the script has left an operation to the one with holds.
+// meetsHolds reports whether the script has left an operation to the one with holds. Permits that
+// are held make a state more than its numbers, which the quick scripts do not read.
 func (b *batch) meetsHolds(e *entry) bool {
 	for _, p := range b.limitsOf(e) {
 		if b.states[p.state].held {
@@ -136,7 +142,8 @@ func (b *batch) meetsHolds(e *entry) bool {
 	return false
 }
 
-// decodeAsks reads which states need other windows of their calendars.
+// decodeAsks reads which states need other windows of their calendars. A guess of the time was
+// wrong if this process's clock is off by more than a window, or a state's time is ahead.
 func (b *batch) decodeAsks(r *reader) error {
 	if b.asked == nil {
 		b.asked = map[int32]stint.Instant{}
@@ -225,8 +232,8 @@ func (r *reader) outcome(capacity int64) (o stint.Outcome, bound bool) {
 	return o, flags&2 != 0
 }
 
-// decider works out the answers of a batch's operations, in order, by doing to the
-// states what the script did.
+// decider works out the answers of a batch's operations, in order, by doing to the states what the
+// script did. Operations are decided in their order, each on what the one before has left.
 type decider struct {
 	batch   *batch
 	now     stint.Instant
@@ -282,7 +289,8 @@ func (d *decider) decide(e *entry) {
 	}
 }
 
-// decideOne carries out an operation on one limit.
+// decideOne carries out an operation on one limit. A bulk is takes of one permit each that stand
+// behind the operation, of which as many are admitted as fit.
 func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
 	ref := &d.batch.states[p.state]
 	*out = stint.Outcome{}
@@ -296,8 +304,9 @@ func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
 	}
 }
 
-// decideMany decides first what all limits say, then carries it out on all. Logs'
-// answers are the script's.
+// decideMany decides first what all limits say, then carries it out on all. Logs' answers are the
+// script's. It is two-phase, as in the script: all limits say what they would do, and if the
+// operation is admitted, those that are charged are charged.
 func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcome) {
 	action := algorithm.ActionOf(e.verb)
 	look := action
@@ -347,7 +356,8 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 	}
 }
 
-// combine is the decision of what the operation's limits say.
+// combine is the decision of what the operation's limits say. An operation that the script bound to
+// a way is described by that way.
 func (e *entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decision {
 	if e.ways == nil {
 		return stint.Combine(outcomes, now)

@@ -10,7 +10,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// encoding is a batch as it is sent, which protocol.go describes, and what reading the reply needs of it.
+// encoding is a batch as it is sent, which protocol.go describes, and what reading the reply needs
+// of it. Its slices are used again by the next batch; what they point to is let go by
+// clearEncoding.
 type encoding struct {
 	mix mix // of the script
 	// usual says that its first part is first_part_holds.lua's.
@@ -42,8 +44,9 @@ type group struct {
 	current, previous generation // as they were found
 }
 
-// groupKey tells groups apart: of the first part by the identity, since two groups of
-// one hash would each turn its generation; of the second by the limit.
+// groupKey tells groups apart: of the first part by the identity, since two groups of one hash
+// would each turn its generation; of the second by the limit. Two limits with the same identity
+// count in the same state, by different parameters.
 type groupKey struct {
 	identity  unique.Handle[string]
 	limit     *limit
@@ -67,7 +70,8 @@ func (c *encoding) clearEncoding() {
 	c.logs, c.resetMarked, c.numbered = c.logs[:0], c.resetMarked[:0], c.numbered[:0]
 }
 
-// arg adds arguments.
+// arg adds arguments. Arguments and keys are strings that the connection copies when it writes
+// them.
 func (c *encoding) arg(args ...string) { c.args = append(c.args, args...) }
 
 // argNumber adds a number in text.
@@ -122,8 +126,10 @@ func (b *batch) encode() {
 	}
 }
 
-// encodeSettings writes what the processes have to know alike. A return of what was
-// taken before its policy was reset returns nothing: the state that it was taken of is gone.
+// encodeSettings writes what the processes have to know alike. A return of what was taken before
+// its policy was reset returns nothing: the state that it was taken of is gone. A process that does
+// not know of a reset yet is told by the script, which then has carried out nothing, and the batch
+// is sent once more.
 func (b *batch) encodeSettings() {
 	b.keys = append(b.keys, b.batcher.settingsKey())
 	for i := range b.states {
@@ -165,7 +171,8 @@ func (b *batch) isSingle() bool {
 	return ref.runsOnly && len(ref.runs) == 1 && ref.runs[0].k == 1
 }
 
-// encodeSingle is encode for one take, as single_take.lua reads it.
+// encodeSingle is encode for one take, as single_take.lua reads it. It is the commonest batch of an
+// idle service, and its script is the shortest.
 func (b *batch) encodeSingle() {
 	ref := &b.states[0]
 	l := ref.limit
@@ -181,7 +188,9 @@ func (b *batch) encodeSingle() {
 }
 
 // describe describes a state's limit and puts the state into its group. Of a calendar it sends the
-// windows around a guess of the time, or around the time that the script asked for.
+// windows around a guess of the time, or around the time that the script asked for. A limit is
+// described once, however many states have it, and named by its number. One whose windows were
+// asked for again has a description of its own.
 func (b *batch) describe(at int32, guess stint.Instant) {
 	ref := &b.states[at]
 	ref.resetMarked = false
@@ -207,7 +216,8 @@ func (b *batch) describe(at int32, guess stint.Instant) {
 	g.states = append(g.states, at)
 }
 
-// group is the group of a state.
+// group is the group of a state. Groups are reused, so that their lists of states need not grow
+// anew.
 func (b *batch) group(ref *stateRef) *group {
 	key := groupKey{limit: ref.limit, partition: ref.partition}
 	if !ref.runsOnly {
@@ -247,13 +257,16 @@ func (b *batch) key(ref *stateRef, kind string) string {
 	return b.layout.key(int(ref.partition), kind+identity, ref.client)
 }
 
-// markerKey is where it stands when a client's state was reset.
+// markerKey is where it stands when a client's state was reset. It lives as long as something could
+// be given back that was taken before.
 func (b *batch) markerKey(ref *stateRef) string {
 	identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
 	return b.layout.key(int(ref.partition), identity, "reset."+ref.client)
 }
 
-// encodeFirst writes the first part: states, then operations that name them.
+// encodeFirst writes the first part: states, then operations that name them. Numbers of
+// descriptions are 16 bits each: one for the group if all its states have the same limit, else one
+// for each state.
 func (b *batch) encodeFirst() {
 	b.argNumber(len(b.firstGroups))
 	for _, g := range b.firstGroups {
@@ -305,7 +318,9 @@ func (b *batch) number(at int32) {
 	b.states[at].number = int32(len(b.numbered))
 }
 
-// appendOperation writes an operation of the first part.
+// appendOperation writes an operation of the first part. The form is that of protocol.go, in
+// binary, big-endian: verb, flags, count of limits, what the verb needs, then state, permits and
+// keep of each limit.
 func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
 	growth := byte(0)
 	if e.growth {
@@ -368,8 +383,9 @@ func (b *batch) encodeResetMarkers() {
 	b.args[at] = text(int64(len(b.args) - at - 1))
 }
 
-// sent reports whether the script is to carry out the operation by itself: not when
-// its state is sent with what is taken, nor when the states tell all that is asked.
+// sent reports whether the script is to carry out the operation by itself: not when its state is
+// sent with what is taken, nor when the states tell all that is asked. What need not be sent is
+// decided when the reply is decoded, from the states that it brings.
 func (b *batch) sent(e *entry) bool {
 	switch {
 	case e.answered:
@@ -380,7 +396,8 @@ func (b *batch) sent(e *entry) bool {
 	return !b.states[b.opLimits[e.firstLimit].state].runsOnly
 }
 
-// encodeRuns writes a group of the second part.
+// encodeRuns writes a group of the second part. Plain groups, of one permit for each client at the
+// same keep, need no text for each run; nearly all traffic is of that kind.
 func (b *batch) encodeRuns(g *group) {
 	b.addKeys(g)
 	plain, mode, keep := true, "", int64(0)
@@ -406,7 +423,8 @@ func (b *batch) encodeRuns(g *group) {
 	}
 }
 
-// small are numbers in text.
+// small are numbers in text. Nearly all numbers that are sent are small, and need no allocation
+// then.
 var small = func() (texts [1024]string) {
 	for i := range texts {
 		texts[i] = strconv.Itoa(i)

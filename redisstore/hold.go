@@ -13,7 +13,8 @@ import (
 )
 
 // holdEntry is the hold of an operation under way, as holds.lua reads it. args is made once; the id
-// itself stands last in it, so that it needs no length.
+// itself stands last in it, so that it needs no length. It is kept over a resend of the batch, so
+// that the hold's expiry does not move.
 type holdEntry struct {
 	told   stint.HoldOp // what the store says of it
 	bucket string       // the field of the id, beside others'
@@ -27,7 +28,8 @@ type holdEntry struct {
 }
 
 // digestBytes is how much of a SHA-256 tells ids, or claims, of one client apart: 2^32 of them meet
-// by chance once.
+// by chance once. Among a client's holds, MaxHolds at most, that is as good as never; what is
+// compared decides nothing between clients.
 const digestBytes = 8
 
 // digestOf tells apart ids, or claims.
@@ -36,7 +38,9 @@ func digestOf(text string) string {
 	return string(sum[:digestBytes])
 }
 
-// newHoldEntry copies what the operation says of its hold.
+// newHoldEntry copies what the operation says of its hold. The digest of the claims tells whether a
+// second Reserve or an end is about the same claims; that of claims and costs whether a renewal
+// asks for as much.
 func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 	h := op.Hold
 	digest := digestOf(h.ID)
@@ -73,8 +77,10 @@ func (br *batcher) idKeys() (cur, prev string) {
 	return ids + generationNow, ids + generationBefore
 }
 
-// isUsual reports whether first_part_holds.lua can carry out the first part: all operations there reserve, commit or
-// cancel, and of no log, calendar or leaky bucket. What it leaves is sent once more to the script for all.
+// isUsual reports whether first_part_holds.lua can carry out the first part: all operations there
+// reserve, commit or cancel, and of no log, calendar or leaky bucket. What it leaves is sent once
+// more to the script for all. The usual script reads less and is shorter; what it can't decide it
+// says, and changes nothing.
 func (b *batch) isUsual() bool {
 	if b.usualLeft {
 		return false
@@ -96,7 +102,8 @@ func (b *batch) isUsual() bool {
 	return true
 }
 
-// encodeHolds writes the ids that operations name.
+// encodeHolds writes the ids that operations name. The ids' buckets come first, all of them, so
+// that the script can fetch them in one command.
 func (b *batch) encodeHolds() {
 	cur, prev := b.batcher.idKeys()
 	b.keys = append(b.keys, cur, prev)
@@ -124,7 +131,8 @@ func (b *batch) encodeHolds() {
 }
 
 // record is what first_part_holds.lua has to know of a Reserve: the digest, the TTL, and the hold's
-// record behind its expiry as hold_ids.lua has it.
+// record behind its expiry as hold_ids.lua has it. It is written by Go, since putting bytes
+// together is dear in Lua.
 func (h *holdEntry) record(limits []opLimit) string {
 	told := &h.told.Hold
 	text := make([]byte, 0, 32+12*len(limits)+len(told.ID))
@@ -173,7 +181,9 @@ func (l *limit) permits(verb stint.Verb, n int64) int64 {
 	return n
 }
 
-// settles reports whether a Settle concerns the limit: not if it has a cost of its own, or if its permits are places.
+// settles reports whether a Settle concerns the limit: not if it has a cost of its own, or if its
+// permits are places. A fixed cost is taken whatever a request turns out to cost, and places are
+// given back by the end of the hold.
 func (l *limit) settles() bool {
 	return l.limit.Cost == 0 && l.limit.Algorithm != stint.AlgorithmConcurrency
 }
@@ -187,7 +197,7 @@ func (s *Store) Wake(key string, _ *stint.Policy, wake func()) (stop func()) {
 	return s.denials.waiters.Add([]string{key}, wake)
 }
 
-// list carries out a List.
+// list carries out a List. Holds are sorted by when they expire, the next first.
 func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) {
 	br := s.batcherOf(op)
 	c := br.newSingleCall(ctx, op)

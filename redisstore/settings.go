@@ -23,6 +23,8 @@ var (
 )
 
 // setLayout takes a layout, with the batchers of the one before where their number is the same.
+// Batchers survive a change of the encoding; one of the number of partitions makes new ones, and
+// those of before finish what they have.
 func (s *Store) setLayout(partitions int, encoding LogEncoding) {
 	y := &layout{
 		prefix:     s.options.KeyPrefix,
@@ -58,8 +60,9 @@ func (s *Store) setLayout(partitions int, encoding LogEncoding) {
 
 var errLayout = errors.New("the layout of states has changed")
 
-// adopt takes over the layout that the servers remember, unless the options name another one. It returns
-// errLayout, or why nothing can be decided by the layout at hand.
+// adopt takes over the layout that the servers remember, unless the options name another one. It
+// returns errLayout, or why nothing can be decided by the layout at hand. What other processes have
+// written stands: their states could not be found under another layout.
 func (s *Store) adopt(text string) error {
 	number, encoding, _ := strings.Cut(text, " ")
 	partitions, err := strconv.Atoi(number)
@@ -94,8 +97,8 @@ func (s *Store) adopt(text string) error {
 // settingsKey is where the servers remember the layout.
 func (s *Store) settingsKey() string { return s.options.KeyPrefix + ":settings" }
 
-// settingsKey is where the servers remember the layout and the epochs; on a cluster each
-// partition has its own.
+// settingsKey is where the servers remember the layout and the epochs; on a cluster each partition
+// has its own. Each partition's script can then check the settings in its own slot.
 func (br *batcher) settingsKey() string {
 	if br.store.conn.Cluster() {
 		return br.store.options.KeyPrefix + ":{" + br.layout.Load().tags[br.index] + "}:settings"
@@ -103,9 +106,10 @@ func (br *batcher) settingsKey() string {
 	return br.store.settingsKey()
 }
 
-// adoptSettings reads the settings that the script found to differ from what this process knows, and takes them
-// over: the layout, the epoch of all policies, and those of the fields. The error says why the
-// batcher can't decide any more.
+// adoptSettings reads the settings that the script found to differ from what this process knows,
+// and takes them over: the layout, the epoch of all policies, and those of the fields. The error
+// says why the batcher can't decide any more. The reply has, each behind its length, the layout and
+// the epochs in the order in which the fields were sent.
 func (br *batcher) adoptSettings(r *reader, own string, fields []string) error {
 	next := func() string { return r.bytes(int(r.number(2))) }
 	layout := next()
@@ -128,7 +132,9 @@ const allPolicies = "all"
 // epochField is the field of the settings with the epoch of a policy.
 func epochField(policy string) string { return ":" + policy }
 
-// raise takes over the epoch in a field, and drops what this process has of earlier epochs.
+// raise takes over the epoch in a field, and drops what this process has of earlier epochs. An
+// epoch only grows. What was decided in an earlier one (denials that are remembered, leased
+// permits) is worth nothing any more.
 func (br *batcher) raise(field string, epoch int64) {
 	if !br.epochs.raise(field, epoch) {
 		return
@@ -143,7 +149,8 @@ func (br *batcher) raise(field string, epoch int64) {
 	br.store.leases.discardOutdated()
 }
 
-// epochs are those of policies as a batcher knows them, by the fields of the settings.
+// epochs are those of policies as a batcher knows them, by the fields of the settings. Each is the
+// larger of the epoch of all policies and the policy's own.
 type epochs struct {
 	mu  sync.RWMutex
 	all int64
@@ -184,7 +191,9 @@ func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return s.reset(ctx, epochField(scope.Policy), announcement)
 }
 
-// reset raises the epoch in a field of the settings, everywhere.
+// reset raises the epoch in a field of the settings, everywhere. The epoch is part of the keys'
+// names, so that raising it leaves all states of before behind, in one step, however many there
+// are. They expire by themselves.
 func (s *Store) reset(ctx context.Context, field, announcement string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -232,7 +241,8 @@ func (s *Store) now() string {
 	return strconv.FormatInt(int64(s.options.Now()), 10)
 }
 
-// agreement is one attempt to agree with the servers on the layout.
+// agreement is one attempt to agree with the servers on the layout. Those who wait for one share
+// its result; after an error the next attempt is another agreement.
 type agreement struct {
 	ended chan struct{} // closed when err is set
 	err   error
@@ -241,11 +251,13 @@ type agreement struct {
 // How often the layout is asked for until there is an answer, and checked later where the
 // script of a batch can't: on a cluster, whose partitions do not know their number.
 const (
+	// Both are jittered, so that processes that start together do not ask together.
 	startGap = 50 * time.Millisecond
 	checkGap = 2 * time.Second
 )
 
-// start starts what a store does in the background, outside any caller's deadline.
+// start starts what a store does in the background, outside any caller's deadline. It returns at
+// once; who decides before the layout is known waits in started.
 func (s *Store) start() {
 	s.loaded = make(chan struct{})
 	s.agreement.Store(&agreement{ended: make(chan struct{})})
@@ -255,6 +267,8 @@ func (s *Store) start() {
 	}
 }
 
+// run agrees with the servers, again and again until they answer, loads the scripts, and then, on a
+// cluster, checks the layout from time to time until the store is closed.
 func (s *Store) run() {
 	for attempt := s.agreement.Load(); ; s.agreement.Store(attempt) {
 		attempt.err = s.agree(s.life)
@@ -310,7 +324,8 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 // agree asks the servers for the layout and takes it over. On a cluster it also writes the layout
-// of this process, if there is none: on a single server the first batch does.
+// of this process, if there is none: on a single server the first batch does. It also finds out
+// whether the server answers at all, which Ready tells.
 func (s *Store) agree(ctx context.Context) error {
 	own := s.layout.Load()
 	ctx, cancel := context.WithTimeout(ctx, maxSendTime)

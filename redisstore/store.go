@@ -1,6 +1,14 @@
 // Package redisstore keeps limiter state in Redis (6.2 or later) or Valkey, for several processes
 // to share. Every operation is decided inside the server and by its clock. docs/redis.md describes
 // the batches, the keys, and what is guaranteed when servers fail.
+//
+// A [Store] is made by [New] on a [Conn], a connection that packages rueidis and goredis make; this
+// package itself requires no client of Redis. It is safe for concurrent use and made to be shared
+// by all of a program: operations that come at the same time travel together, in batches of one
+// script call each (batcher, batch), which the script decides in order.
+//
+// Begin with [Options] for what can be chosen, with protocol.go for what is sent and answered, and
+// with batch.lua for what the server does.
 package redisstore
 
 import (
