@@ -1,6 +1,10 @@
 // Command table prints what the benchmarks found against what they must reach. It
 // reads files in benchstat's format; several runs in one file are taken by their
 // median.
+//
+// Rows are of parts, such as redis or service; each has what was measured, what it must be at least
+// or at most, and the verdict. A figure whose decisions were wrong is no figure. With -strict it
+// ends with status 1 when something is missed, which is how a pipeline uses it.
 package main
 
 import (

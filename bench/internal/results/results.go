@@ -1,4 +1,7 @@
 // Package results reads what the benchmarks measured, in benchstat's format.
+//
+// A [Set] is what was read of all files. Results are found by parts of their names, NAME/key=value,
+// and several runs of one are taken by their median.
 package results
 
 import (

@@ -1,6 +1,11 @@
 // Package bench is a load test that verifies. It asks a target for decisions, in an open or a
 // closed loop, and holds every decision against the limit: exactly by the time of the decision,
 // where the target tells it, or else by the times of sending and receiving.
+//
+// A [Load] says what is asked: how many callers, at which rate, for how long, which keys. A
+// [Target] asks it of something: a store in this process, REST, Envoy's protocol, or Redis'.
+// [Load.Run] gathers all answers in a [Run], and a [Report] is made of one Run for each target:
+// latencies, rates, and the findings of verifying. Targets are asked by many goroutines at once.
 package bench
 
 import (
