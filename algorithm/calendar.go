@@ -14,7 +14,8 @@ import (
 type calendar struct {
 	unit stint.Calendar
 	zone *time.Location
-	last atomic.Pointer[window] // the window used last: nearly always the next one too
+	// the window used last: nearly always the next one too
+	last atomic.Pointer[window]
 }
 
 // A window is [start, end).

@@ -12,9 +12,12 @@ import (
 // carries the running total, so that every question is a binary search.
 type Log struct {
 	records []record
-	gone    int64         // the total at or below which permits have left or were given back
-	request stint.Instant // the newest recorded request, 0 when there is none; charges are not requests
-	floor   stint.Instant // set by Adopt: the time below which a log as new does not run back
+	// the total at or below which permits have left or were given back
+	gone int64
+	// the newest recorded request, 0 when there is none; charges are not requests
+	request stint.Instant
+	// set by Adopt: the time below which a log as new does not run back
+	floor stint.Instant
 }
 
 // record says that the running total reached total at the instant.

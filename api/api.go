@@ -1,6 +1,10 @@
 // Package api holds the REST API's wire types: what the service reads and writes,
 // shared by the server and its clients. Durations come in whole seconds, rounded
 // up, and in microseconds; instants in microseconds since the Unix epoch.
+//
+// Fields that are left out on the wire have the zero value here. Responses are written by
+// AppendJSON, which allocates nothing beyond the text, and read by encoding/json. Errors are a
+// [Problem] each. openapi.yaml describes all of it for other languages.
 package api
 
 import (

@@ -175,10 +175,11 @@ func (c *Client) ResetAll(ctx context.Context, scope stint.Scope) error {
 // A batch is what DecideAll has under way. Results are written at the indexes of the operations, so
 // that those that were refused here, and are not sent, keep theirs.
 type batch struct {
-	client      *Client
-	ops         []stint.Op
-	results     []stint.Result
-	indexes     []int         // the operations of ops that were not sent yet
+	client  *Client
+	ops     []stint.Op
+	results []stint.Result
+	// the operations of ops that were not sent yet
+	indexes     []int
 	requests    []api.Request // of these
 	unreachable error         // why the service is not asked any more
 }

@@ -135,16 +135,19 @@ type Claimed struct {
 
 // A Remote is what a service says of a request that it decided by its own rules.
 type Remote struct {
-	Reason  stint.Reason      // why it was denied; "" if it was not
-	Limit   stint.Limit       // the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
-	Missing []string          // what the request lacks, with [stint.ReasonMissing]
+	Reason stint.Reason // why it was denied; "" if it was not
+	// the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
+	Limit stint.Limit
+	// what the request lacks, with [stint.ReasonMissing]
+	Missing []string
 	Header  http.Header       // of the answer, with the rate limit fields
 	Vias    map[string]string // what [Verdict.Vias] says
 
 	Unauthenticated bool // as of the verdict
 }
 
-// A shadow is a rule in shadow, which is decided by itself.
+// A shadow is a rule in shadow, which is decided by itself. Its decision is kept apart from the
+// verdict's, and only named in it.
 type shadow struct {
 	rule  *rules.Rule
 	op    stint.Op

@@ -30,7 +30,8 @@ type Explained struct {
 	// Each are the outcomes of these limits, in the order of Claim and And. They are nil without a claim, and where a
 	// failure policy answered for the store.
 	Each []stint.Outcome
-	bare []stint.Outcome // as Each, if nothing were kept for others; nil if nothing is
+	// as Each, if nothing were kept for others; nil if nothing is
+	bare []stint.Outcome
 	// Holds is what is held of the claim, the next to expire first, with the places of limits as in Each.
 	// Only of a client.
 	Holds []stint.HoldState

@@ -13,8 +13,9 @@ import (
 // A RunningCost is what a request turns out to cost while its handler runs, and holds until then. The zero value holds
 // nothing, and what it is told has no effect. It is safe for concurrent use.
 type RunningCost struct {
-	hold      *stint.Reservation // nil: nothing is held
-	stop      context.CancelFunc // of what keeps it alive; nil: the handler did not begin
+	hold *stint.Reservation // nil: nothing is held
+	// of what keeps it alive; nil: the handler did not begin
+	stop      context.CancelFunc
 	permits   atomic.Int64
 	said      atomic.Bool
 	cancelled atomic.Bool

@@ -17,7 +17,9 @@ import (
 // defaultWaiters is how many requests of a client wait at once unless its rule says otherwise.
 const defaultWaiters = 100
 
-// wait decides a request that rules may hold for so long at most.
+// wait decides a request that rules may hold for so long at most. Each turn of the loop is one
+// attempt: wait for those ahead, look whether a turn of a leaky bucket would be in time, try. A Try
+// counts no denial, so that limits which count denied requests see only the last one.
 func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) error {
 	deadline := time.Now().Add(min(longest, v.patience()))
 	if end, bounded := ctx.Deadline(); bounded && end.Before(deadline) {
@@ -62,8 +64,9 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	}
 }
 
-// holdDenied holds a denied request until all of its rules that wait would admit it, in the queues of
-// those that don't yet.
+// holdDenied holds a denied request until all of its rules that wait would admit it, in the queues
+// of those that don't yet. It may ask again only when no rule that denied it would still deny it,
+// each by its own time.
 func (v *Verdict) holdDenied(ctx context.Context, w *waiter) error {
 	for now := w.limiter.now(); now < w.Until; now = w.limiter.now() {
 		if err := v.pause(ctx, time.Duration(w.release(now)-now)); err != nil {
@@ -73,7 +76,8 @@ func (v *Verdict) holdDenied(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// patience is how long the least patient of the rules that wait does.
+// patience is how long the least patient of the rules that wait does. The request can't be held
+// longer than any of its rules allows.
 func (v *Verdict) patience() time.Duration {
 	longest := rules.MaxWaitLimit
 	for i := range v.claims {
@@ -136,7 +140,8 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// preview decides without taking anything. It reports false when the store can't tell.
+// preview decides without taking anything. It reports false when the store can't tell. It is a
+// Peek: a request that gives up after it has left no trace.
 func (l *Limiter) preview(ctx context.Context, v *Verdict) (seen bool, err error) {
 	err = l.decide(ctx, v, stint.Peek, false)
 	if (errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)) && ctx.Err() == nil {
@@ -158,7 +163,8 @@ func (v *Verdict) denyLate(retry time.Duration) {
 	v.deny(slowest, retry)
 }
 
-// deny makes an admission that must not be used a denial by a limit, counted over all claims.
+// deny makes an admission that must not be used a denial by a limit, counted over all claims. The
+// decision then describes that limit, as those who are denied are to be told what to wait for.
 func (v *Verdict) deny(index int16, retry time.Duration) {
 	o := &v.each[index]
 	v.Allowed, v.Via = false, ""
@@ -177,7 +183,8 @@ func (v *Verdict) limits() int {
 }
 
 // hold keeps an admitted request until its turn. Where a failure policy gave the turn, without
-// having been looked at before, it may come too late: then it is lost, and the request denied.
+// having been looked at before, it may come too late: then it is lost, and the request denied. The
+// delay is taken off the decision, as whoever gets it must not hold the request once more.
 func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
 	if late := v.lateness(deadline); v.Decision.Degraded && late > 0 {
 		v.denyLate(late)
@@ -188,7 +195,8 @@ func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
 	return err
 }
 
-// shadow decides the rules in shadow of a request that waited.
+// shadow decides the rules in shadow of a request that waited. Errors are left out, as a rule in
+// shadow must not change what becomes of a request.
 func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	for i := range v.shadows {
 		d, err := l.store.Decide(ctx, v.shadows[i].op)
@@ -196,9 +204,10 @@ func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	}
 }
 
-// giveUp decides a last time without waiting, which limits that count denied requests record. A request that
-// is behind others is not admitted before them. It is denied by the rule that those wait for, for as
-// long as that may hold them.
+// giveUp decides a last time without waiting, which limits that count denied requests record. A
+// request that is behind others is not admitted before them. It is denied by the rule that those
+// wait for, for as long as that may hold them. A Take at the end records the denial where limits
+// count denied requests, and may still admit: then the request goes on.
 func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadline time.Time) error {
 	if behind := waiter.behind(); behind != nil {
 		seen, err := l.preview(ctx, v)
@@ -221,7 +230,8 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadli
 	return v.hold(ctx, deadline)
 }
 
-// mayWait reports whether all that deny are rules that wait.
+// mayWait reports whether all that deny are rules that wait. A single rule that rejects ends the
+// waiting, whatever the others would do.
 func (v *Verdict) mayWait() bool {
 	if v.Decision.RetryAfter == stint.Never {
 		return false
@@ -255,7 +265,7 @@ func (v *Verdict) onHold() {
 	}
 }
 
-// pause holds the request.
+// pause holds the request. Held sums up all pauses of a request.
 func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -271,24 +281,27 @@ func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 type client struct{ rule, key, class string }
 
 // waitQueues are the queues of the clients that have requests waiting, of each rule its own. The
-// zero value has none.
+// zero value has none. One mutex guards all queues; it is never held while a store is asked.
 type waitQueues struct {
 	mu     sync.Mutex
 	queues waitqueue.Queues[client]
 }
 
-// now is the time in the queues.
+// now is the time in the queues. It begins at 1, as 0 stands for no time in a position.
 func (l *Limiter) now() int64 { return int64(time.Since(l.begun)) + 1 }
 
-// A waiter is a request with rules that wait.
+// A waiter is a request with rules that wait. Its place in all queues is the order of arrival,
+// which it gets with the first queue that it enters.
 type waiter struct {
 	waitqueue.Waiter[client]
 	limiter *Limiter
 	rules   []waitingRule // of its positions
-	turn    chan struct{} // closed when it becomes the first where it is behind
+	// closed when it becomes the first where it is behind
+	turn chan struct{}
 }
 
-// A waitingRule is a rule that waits, with its place among the limits of all claims.
+// A waitingRule is a rule that waits, with its place among the limits of all claims. first and
+// limits find the rule's outcomes among those of all claims, in Verdict.each.
 type waitingRule struct {
 	*rules.Rule
 	first, limits int16
@@ -354,8 +367,9 @@ func (w *waiter) follow() (turn <-chan struct{}, room bool) {
 	return w.turn, true
 }
 
-// await waits until no older request is in the queues of the waiter's rules. It reports false when a
-// queue is full, or the deadline comes before.
+// await waits until no older request is in the queues of the waiter's rules. It reports false when
+// a queue is full, or the deadline comes before. A turn may be lost again to nobody: each time that
+// one comes, the queues are looked at anew.
 func (w *waiter) await(ctx context.Context, deadline time.Time) (bool, error) {
 	left := time.Until(deadline)
 	if left <= 0 {
@@ -409,7 +423,8 @@ func (w *waiter) release(now int64) (next int64) {
 	return w.limiter.waiting.queues.Release(&w.Waiter, now)
 }
 
-// leave leaves all queues.
+// leave leaves all queues. Without a queue nothing is to be done, and the mutex is left alone; most
+// requests never wait.
 func (w *waiter) leave() {
 	if !w.Queued() {
 		return

@@ -75,6 +75,8 @@ func (s *Server) admit(ctx context.Context, method string, request any) (*call, 
 	return c, hold(ctx, c)
 }
 
+// sendTrailer tells a client that is refused what was decided. A trailer, since the header may have
+// been sent.
 func (s *Server) sendTrailer(ctx context.Context, c *call) {
 	if md := s.rate(c); md != nil {
 		_ = grpc.SetTrailer(ctx, md) // what can't be told does not change the decision

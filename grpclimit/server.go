@@ -80,13 +80,16 @@ func costOf(ctx context.Context, cost CostFunc, method string, request any) (int
 // A call is what is known of one call. One goroutine at a time uses it. A stream with messages is
 // one call, whose decision is that of the last message.
 type call struct {
-	method   string
-	key      string // "" until something was charged
-	free     bool   // whether it was admitted without asking a limit, as it costs nothing
+	method string
+	key    string // "" until something was charged
+	// whether it was admitted without asking a limit, as it costs nothing
+	free     bool
 	decision stint.Decision
-	policy   *stint.Policy        // whose the decision is, nil when no limit was asked
-	header   http.Header          // of a service that decided, nil when none did
-	cost     *enforce.RunningCost // of one that holds; nil: calls take
+	// whose the decision is, nil when no limit was asked
+	policy *stint.Policy
+	// of a service that decided, nil when none did
+	header http.Header
+	cost   *enforce.RunningCost // of one that holds; nil: calls take
 }
 
 // charge charges a call or a message of it. The error is what the call ends with. The evaluation

@@ -26,7 +26,8 @@ import (
 // denials are made once, since denials come in floods.
 type denials struct {
 	exceeded [][]*anypb.Any // QuotaFailure of each limit
-	above    [][]*anypb.Any // the same when the cost is above the limit itself
+	// the same when the cost is above the limit itself
+	above [][]*anypb.Any
 }
 
 // denialsOwner owns the denials that policies carry.

@@ -23,10 +23,11 @@ type Middleware struct {
 	// describe tells whom a request counts for, or what rules know of it; decide decides it.
 	describe, decide func(*http.Request, *enforce.Evaluation) error
 	// reserve decides in the place of decide, and holds what the request costs; nil: nothing is held
-	reserve     func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error
-	decided     func(*http.Request, *enforce.Verdict) // nil: nobody is told
-	fields      Fields
-	headers     *Headers                   // of the one policy; nil: of that which decided
+	reserve func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error
+	decided func(*http.Request, *enforce.Verdict) // nil: nobody is told
+	fields  Fields
+	// of the one policy; nil: of that which decided
+	headers     *Headers
 	failed      func(*http.Request, error) // nil: nobody is told
 	denied      func(http.ResponseWriter, *http.Request, *enforce.Verdict)
 	unavailable http.Handler

@@ -31,8 +31,9 @@ type durationHistogram struct {
 	// The bounds of both kinds of buckets divide durations into cells, so that one count serves both.
 	// A cell holds the durations up to its bound, in nanoseconds, that are beyond the cell before it.
 	// The first one holds 0 and less.
-	cells   []int64
-	octaves [64]int // the cell of 2^(i-1) ns, which durations of i bits are not before
+	cells []int64
+	// the cell of 2^(i-1) ns, which durations of i bits are not before
+	octaves [64]int
 }
 
 // durations are those of one series.

@@ -39,8 +39,9 @@ type RedisConfig struct {
 // late or doubled costs the servers nothing. A node that did not answer has up 0 and no figures,
 // rather than its last ones.
 type RedisCollector struct {
-	config  RedisConfig
-	up      *prometheus.Desc // of every node; the figures are of those that answered
+	config RedisConfig
+	// of every node; the figures are of those that answered
+	up      *prometheus.Desc
 	figures []redisFigure
 	samples atomic.Pointer[[]redisSample]
 }

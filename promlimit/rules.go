@@ -65,7 +65,8 @@ type tally struct {
 	set      string
 	outcomes [ruleOutcomes]atomic.Uint64
 	near     atomic.Uint64
-	ways     atomic.Pointer[map[string]*ways] // by class; "" is of requests whose class nobody asked for. nil: none
+	// by class; "" is of requests whose class nobody asked for. nil: none
+	ways atomic.Pointer[map[string]*ways]
 }
 
 // ways is what came of the requests of a class, by what they were charged.

@@ -77,8 +77,9 @@ const (
 
 // A keyPart is one part of a client as an override names it. text is without its escapes.
 type keyPart struct {
-	text   string
-	hashed bool // text is what stands for an API key: hashPrefix and its SHA-256
+	text string
+	// text is what stands for an API key: hashPrefix and its SHA-256
+	hashed bool
 }
 
 // splitKey takes an override's key apart. A fault shows it as shown.
@@ -174,6 +175,7 @@ func bounded(text []byte) []byte {
 	return []byte(hashed(text))
 }
 
+// hashed is what stands for a text that is not shown: hashPrefix and its SHA-256.
 func hashed(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hashPrefix + hex.EncodeToString(sum[:])

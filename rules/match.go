@@ -20,14 +20,16 @@ type Matches struct {
 	other   variant  // one after another
 	at      *variant // the one whose rules are looked for
 	// host is the request's host in its canonical form.
-	host    []byte // canonical
-	named   []byte // the host that a variant's authority names, canonical
-	key     []byte
-	address int         // where the client's address is in key, if it is there
+	host  []byte // canonical
+	named []byte // the host that a variant's authority names, canonical
+	key   []byte
+	// where the client's address is in key, if it is there
+	address int
 	network []byte      // key with a network in its place
 	seen    []*compiled // the first ones of what header fields led to
 	rules   []match
-	found   []uint64 // a bit for each rule that an earlier variant matched, by rank; of a path with others
+	// a bit for each rule that an earlier variant matched, by rank; of a path with others
+	found []uint64
 
 	keys   [4]string // the last ones that were made of key
 	newest int       // of keys
@@ -213,6 +215,8 @@ func (m *Matches) addIfMatches(c *compiled) {
 	}
 }
 
+// add adds a rule that holds for every request of its paths, unless an earlier variant of the path
+// has added it.
 func (m *Matches) add(c *compiled) {
 	if !m.isFound(c) && m.inSet(c) {
 		m.rules = append(m.rules, match{c, m.at.as})
@@ -297,12 +301,15 @@ func (m *Matches) parameter(c *match, name string) string {
 // rules matching costs what is fetched from memory on the way. So a node with one literal segment behind it, as most
 // have, needs no map.
 type node struct {
-	literal  string
-	only     *node            // behind literal; nil: there is none, or there are more
+	literal string
+	// behind literal; nil: there is none, or there are more
+	only     *node
 	literals map[string]*node // if there are more
-	any      *node            // behind whatever segment but the empty one behind a slash at the end
-	here     *leaf            // the rules of paths that end here; nil: none
-	below    *leaf            // the rules of paths that end here or anywhere below; nil: none
+	// behind whatever segment but the empty one behind a slash at the end
+	any  *node
+	here *leaf // the rules of paths that end here; nil: none
+	// the rules of paths that end here or anywhere below; nil: none
+	below *leaf
 }
 
 // add puts a rule into the tree of which the node is the root.
@@ -464,6 +471,8 @@ type field struct {
 	any   bool
 }
 
+// holds reports whether a header has the field: with any value, or with this one in one of its
+// lines.
 func (f *field) holds(header http.Header) bool {
 	lines := header[f.name]
 	return f.any && len(lines) > 0 || !f.any && slices.Contains(lines, f.value)

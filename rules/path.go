@@ -50,11 +50,13 @@ type decoded struct {
 // A piece lies between what may separate segments. A segment is one, or several with the bytes
 // between them.
 type piece struct {
-	end      int  // in the text
-	mark     mark // what follows
-	codedDot bool // whether a dot in it, before parameters, was percent-encoded
-	params   int  // where the first semicolon is in the text; -1: nowhere
-	written  int  // where the first one is that was not percent-encoded; -1: nowhere
+	end  int  // in the text
+	mark mark // what follows
+	// whether a dot in it, before parameters, was percent-encoded
+	codedDot bool
+	params   int // where the first semicolon is in the text; -1: nowhere
+	// where the first one is that was not percent-encoded; -1: nowhere
+	written int
 }
 
 // A mark is what follows a piece.
@@ -332,12 +334,13 @@ func (as normalisation) separators() mark {
 
 // A variant is a path's segments by one normalisation.
 type variant struct {
-	as        normalisation
-	text      []byte // the path's
-	segments  []span // of the text
-	resolved  []span // the segments before what is late is done
-	slash     bool   // whether the path ends in a slash; then the last segment is empty
-	authority span   // what was left out
+	as       normalisation
+	text     []byte // the path's
+	segments []span // of the text
+	resolved []span // the segments before what is late is done
+	// whether the path ends in a slash; then the last segment is empty
+	slash     bool
+	authority span // what was left out
 }
 
 // A span is a part of a text.

@@ -90,17 +90,19 @@ type Set struct {
 type compiled struct {
 	Rule
 	// rank is its place in the set's rules.
-	rank      int
-	maxLimits int // how many limits the rule adds at most to the operation of a request
+	rank int
+	// how many limits the rule adds at most to the operation of a request
+	maxLimits int
 	// own is what clients without an override have.
 	own terms
 	// paths and except are the patterns of Match; fields its header fields.
 	paths  []pattern
 	except []pattern
 	// strict is the set's.
-	strict     bool
-	fields     []field
-	parameters []bool // which parts of the scope are parameters of the paths
+	strict bool
+	fields []field
+	// which parts of the scope are parameters of the paths
+	parameters []bool
 	// overrides are by the client's key, as [compiled.readKey] writes it.
 	overrides  map[string]*terms
 	classNames map[string]string

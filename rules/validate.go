@@ -59,6 +59,7 @@ type faults struct {
 	all   []error
 }
 
+// add notes a fault of a parameter.
 func (f *faults) add(param string, err error) {
 	f.all = append(f.all, &Fault{Index: f.index, ID: f.id, Param: param, Err: err})
 }

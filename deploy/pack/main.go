@@ -22,10 +22,11 @@ import (
 // A build is one release.
 type build struct {
 	version string // without the v
-	deploy  string // the folder of the Dockerfile, of packages, and of the chart
-	source  string
-	out     string
-	time    time.Time
+	// the folder of the Dockerfile, of packages, and of the chart
+	deploy string
+	source string
+	out    string
+	time   time.Time
 }
 
 func main() {

@@ -1,5 +1,8 @@
 // Command app is a web application that knows nothing of limits: it answers what it was asked,
 // with the status that ?status= names. The examples put a proxy in front of it.
+//
+// It stands for any application that is not to be changed: all that happens to its clients is the
+// proxy's doing.
 package main
 
 import (
@@ -19,7 +22,8 @@ const headTimeout = 5 * time.Second
 
 // An answer is a request as the application saw it.
 type answer struct {
-	Served int64       `json:"served"` // how many requests have been answered, this one among them
+	// how many requests have been answered, this one among them
+	Served int64       `json:"served"`
 	Method string      `json:"method"`
 	URI    string      `json:"uri"` // as it was written
 	Host   string      `json:"host"`

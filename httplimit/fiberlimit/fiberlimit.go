@@ -1,6 +1,10 @@
 // Package fiberlimit puts limits, plain ones or rules, into fiber: [Handler] makes a middleware of
 // one of package httplimit. It is a module of its own, so that other users of stint do not
 // download fiber.
+//
+// fiber stands on fasthttp and not on net/http: each request is put into net/http's form first,
+// without its body, and the answer of a denial back into fiber's. An exchange of headers is all
+// that costs.
 package fiberlimit
 
 import (
@@ -74,6 +78,8 @@ func Context(r *http.Request) (fiber.Ctx, bool) {
 // contextKey is where a request's context has fiber's.
 type contextKey struct{}
 
+// withContext is the context of fiber's request with fiber's own context in it, by which Context
+// finds it.
 func withContext(c fiber.Ctx) context.Context {
 	return context.WithValue(c.Context(), contextKey{}, c)
 }

@@ -1,6 +1,9 @@
 // Package ginlimit puts limits, plain ones or rules, into gin: [Handler] makes a middleware of
 // one of package httplimit. It is a module of its own, so that other users of stint do not
 // download gin.
+//
+// There is no configuration here: keys, costs, answers and proxies are those of httplimit.Config or
+// httplimit.RulesConfig.
 package ginlimit
 
 import (

@@ -1,5 +1,8 @@
 // Package clip shortens texts that others wrote before they are repeated, in an answer or in the
 // log.
+//
+// What is repeated may come from anyone: a key, a path, the text of an error. [To] bounds it, so
+// that no answer and no line of the log is as long as somebody likes.
 package clip
 
 import "unicode/utf8"

@@ -1,6 +1,10 @@
 // Package load asks questions, for load tests: in a closed loop, in which each caller asks again as
 // soon as it is answered, or in an open loop, in which questions are due at a rate, whatever is
 // answered and when.
+//
+// A [Plan] says how; what is asked, and what is made of the answer, is a function of the caller's.
+// In an open loop the time of a question counts from when it was due, so that a target that stalls
+// is not measured as if nobody had wanted anything meanwhile (coordinated omission).
 package load
 
 import (

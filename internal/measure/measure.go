@@ -2,6 +2,9 @@
 
 // Package measure lets a test count what a program runs through, in a build with -cover. Only programs
 // that are built to be measured import it.
+//
+// SIGUSR1 clears the counters and SIGUSR2 writes them, so that those of one request can be told from
+// those of starting up.
 package measure
 
 import (

@@ -1,4 +1,9 @@
 // Package sleep waits for a time, once or again and again, or until a context ends.
+//
+// Begin with [For]; [Every] is for what is done again and again in the background, and [Jittered]
+// for what many processes do at the same interval. All of them end with their context, and none
+// leaves a goroutine or a timer behind. They stand on the lowest floor, so that every package can
+// wait in the same way.
 package sleep
 
 import (

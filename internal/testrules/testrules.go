@@ -1,4 +1,8 @@
 // Package testrules makes rules at random for tests.
+//
+// [Rules] is a generator for tests with rapid (pgregory.net/rapid), which makes a failing rule
+// smaller until it is the simplest one that fails. It serves tests that write rules and read them
+// again: in files, in stores of rules, and by the API.
 package testrules
 
 import (

@@ -1,5 +1,9 @@
 // Package testtraffic makes the traffic that the guides to floors and classes show, and decides it by another rule than
 // stint's. For tests only.
+//
+// [Play] lets callers ask in step, [Random] by chance; both call a function at each request, with
+// the time, and know nothing of what decides. [WriteLog] writes the same traffic as an access log
+// for `stint simulate`.
 package testtraffic
 
 import (

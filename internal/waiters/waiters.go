@@ -1,4 +1,8 @@
 // Package waiters tells those who wait for permits that some may have come back.
+//
+// A [List] belongs to a store: whoever waits there is told when a hold ends or a state is reset,
+// and asks again then, rather than at intervals. Being told is a hint and no promise: somebody else
+// may be quicker. A list without waiters costs those who wake an atomic load.
 package waiters
 
 import (

@@ -80,13 +80,15 @@ type Watchdog struct {
 	sequence    uint64 // of the last call that began
 	answered    uint64 // of the latest call that was answered
 
-	lost     error         // why there is no connection; nil for none known to be lost
+	// why there is no connection; nil for none known to be lost
+	lost     error
 	lostAt   time.Duration // in credited time
 	refusals int           // in a row
 	down     bool          // unreachable
 
 	trying bool
-	life   context.Context // of tries; renewed when the server becomes unreachable
+	// of tries; renewed when the server becomes unreachable
+	life   context.Context
 	end    context.CancelFunc
 	closed bool
 	work   sync.WaitGroup

@@ -1,6 +1,9 @@
 // Package goredis lets a store of package redisstore use a go-redis client that the
 // program has already, with its one pool of connections, its authentication and its
 // hooks. A program without one is better served by package rueidis.
+//
+// A connection made here belongs to the store, the client to the program: closing the store leaves
+// the client open. It is safe for concurrent use.
 package goredis
 
 import (
@@ -65,10 +68,11 @@ func New(client redis.UniversalClient) (redisstore.Conn, error) {
 }
 
 type conn struct {
-	client  redis.UniversalClient
-	cluster *redis.ClusterClient // the client, or nil if it is not of a cluster
-	loads   atomic.Uint64        // of scripts
-	life    context.Context      // until Close
+	client redis.UniversalClient
+	// the client, or nil if it is not of a cluster
+	cluster *redis.ClusterClient
+	loads   atomic.Uint64   // of scripts
+	life    context.Context // until Close
 	end     context.CancelFunc
 }
 
@@ -116,6 +120,7 @@ func (c *conn) Eval(ctx context.Context, script *redisstore.Script, keys, args [
 	return reply, err
 }
 
+// Do sends one command; a reply that says nothing (nil) is "".
 func (c *conn) Do(ctx context.Context, args ...string) (string, error) {
 	command := make([]any, len(args))
 	for i, arg := range args {
@@ -148,6 +153,9 @@ func (c *conn) send(ctx context.Context, command []any) (string, error) {
 	}
 }
 
+// sendOnce sends a command that go-redis must not repeat, whatever becomes of it: what takes
+// permits may have been carried out. Of a cluster whose node does not answer the state is loaded
+// anew, for the calls that follow.
 func (c *conn) sendOnce(ctx context.Context, command []any) (string, error) {
 	reply := redis.NewStringCmd(ctx, command...)
 	var cmd redis.Cmder = once{reply}
@@ -185,6 +193,9 @@ func (c *conn) await(ctx context.Context, do func() error) error {
 	}
 }
 
+// Subscribe receives messages of a channel until the context ends, the connection is closed, or the
+// subscription is lost. Unlike go-redis it does not renew a lost one, as messages in between would
+// be missed without a word.
 func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
 	subscription := c.client.Subscribe(ctx) // has a network connection of its own
 	closeIt := func() { _ = subscription.Close() }
@@ -257,6 +268,8 @@ func (c *conn) server(name string, client redis.UniversalClient) redisstore.Serv
 	}}
 }
 
+// ask sends a command without a key to one node, and returns its reply as a list of texts, whatever
+// its type.
 func (c *conn) ask(ctx context.Context, client redis.UniversalClient, args []string) ([]string, error) {
 	command := make([]any, len(args))
 	for i, arg := range args {

@@ -44,8 +44,9 @@ var (
 type clusterConn struct {
 	*attempts
 
-	cluster    bool
-	dialConfig *dialConfig                    // nil for a client of the program's
+	cluster bool
+	// nil for a client of the program's
+	dialConfig *dialConfig
 	client     atomic.Pointer[rueidis.Client] // nil until it could be made
 
 	mu     sync.Mutex

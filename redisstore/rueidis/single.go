@@ -65,15 +65,20 @@ func (d *dialConfig) clientOptions(credentials credentials) rueidis.ClientOption
 type singleConn struct {
 	*attempts
 
-	client  rueidis.Client
-	dial    func(ctx context.Context) (*socket, error)
-	primary bool                                    // whether a server that is none is refused
-	follow  func(ctx context.Context, conn *socket) // gives conn up when it leads to the wrong server; nil for not
+	client rueidis.Client
+	dial   func(ctx context.Context) (*socket, error)
+	// whether a server that is none is refused
+	primary bool
+	// gives conn up when it leads to the wrong server; nil for not
+	follow func(ctx context.Context, conn *socket)
 
-	tried   atomic.Bool            // whether the attempt under way has dialled
-	dialled atomic.Pointer[socket] // the latest connection; nil before the first
-	up      atomic.Pointer[socket] // the one that commands are sent by, if it is open
-	handed  atomic.Int64           // when a command was last handed to the client, since the epoch of up
+	tried atomic.Bool // whether the attempt under way has dialled
+	// the latest connection; nil before the first
+	dialled atomic.Pointer[socket]
+	// the one that commands are sent by, if it is open
+	up atomic.Pointer[socket]
+	// when a command was last handed to the client, since the epoch of up
+	handed atomic.Int64
 }
 
 // dialling marks the context of the loop, which alone may dial.
@@ -181,6 +186,9 @@ func (c *singleConn) Ready(ctx context.Context) error {
 	return c.wait(ctx, c.isUp)
 }
 
+// send sends one command. One that was not sent, as the connection was lost before, is sent on the
+// next one; one that may have been carried out is not sent again. A server that has become
+// read-only is given up, since the primary is elsewhere by now.
 func (c *singleConn) send(ctx context.Context, build builder) rueidis.RedisResult {
 	for {
 		if err := c.Ready(ctx); err != nil {
@@ -257,12 +265,14 @@ type attempts struct {
 	end  context.CancelFunc
 	loop sync.WaitGroup
 
-	mu    sync.Mutex
-	rest  time.Duration // after the next one that fails
-	done  chan struct{} // closed when the attempt under way, or the next one, is over
-	fault error         // why the latest failed
+	mu   sync.Mutex
+	rest time.Duration // after the next one that fails
+	// closed when the attempt under way, or the next one, is over
+	done  chan struct{}
+	fault error // why the latest failed
 }
 
+// newAttempts are those of a connection that is made in the background, the first one at once.
 func newAttempts() *attempts {
 	a := &attempts{rest: firstRest, done: make(chan struct{})}
 	a.life, a.end = context.WithCancel(context.Background())

@@ -54,13 +54,15 @@ type socket struct {
 	closed sync.Once
 	why    atomic.Pointer[error] // it was given up; nil for not
 
-	epoch   time.Time
-	wrote   atomic.Int64 // when something was last written, in nanoseconds since epoch
+	epoch time.Time
+	// when something was last written, in nanoseconds since epoch
+	wrote   atomic.Int64
 	read    atomic.Int64 // when something was last read
 	reads   atomic.Uint64
 	reading atomic.Bool // whether somebody waits for something to read
 }
 
+// newSocket watches a connection from now on: gone is closed with it, and epoch is when it began.
 func newSocket(conn net.Conn, address string) *socket {
 	return &socket{Conn: conn, address: address, gone: make(chan struct{}), epoch: time.Now()}
 }

@@ -112,6 +112,7 @@ func parse(address string) (l location, err error) {
 	return l, nil
 }
 
+// database is the number behind the slash of a URL; without one it is 0.
 func database(path string) (int, error) {
 	if path == "" {
 		return 0, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 )
 
-// A parameter is one of a limit, as documents have it.
+// A parameter is one of a limit, as documents have it. The same field may have two names: limit of
+// windows is the capacity of buckets, and refill and leak are both the rate.
 type parameter struct {
 	name   string
 	of     []stint.Algorithm // that have it; nil: all
@@ -37,7 +38,8 @@ var (
 	leased      = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow}
 )
 
-// parameters are all of them, in the order in which they are written.
+// parameters are all of them, in the order in which they are written. The order is that of
+// documents that stint writes: what the limit is called, how much, how fast, and then options.
 var parameters = []parameter{
 	{"name", nil, false, func(l *stint.Limit) any { return &l.Name }},
 	{"capacity", capacities, true, func(l *stint.Limit) any { return &l.Capacity }},
@@ -55,7 +57,8 @@ var parameters = []parameter{
 }
 
 // setter reads a parameter into its field. [stint.Limit.Validate] checks the ranges of all but
-// max_debt.
+// max_debt. The pointer's type says how the text is read, so that the table above needs no
+// functions of its own for it.
 func setter(field any) document.Setter {
 	switch field := field.(type) {
 	case *string:
@@ -110,7 +113,8 @@ func parameterOf(algorithm stint.Algorithm, name string) *parameter {
 	return nil
 }
 
-// limitReader takes the fields of one limit over.
+// limitReader takes the fields of one limit over. bad holds back faults that follow from others: a
+// limit that could not be read is not judged to be too small.
 type limitReader struct {
 	faults *document.Faults
 	path   string
@@ -193,7 +197,8 @@ func readLimit(
 	return r.limit, len(*faults) == sound
 }
 
-// foreign records a field that the limit can't have.
+// foreign records a field that the limit can't have. A name that another algorithm has is told
+// apart from one that nobody has, which may be misspelt.
 func (r *limitReader) foreign(f document.Field, own bool, besides string) {
 	var names []string
 	if own {
@@ -242,7 +247,8 @@ func algorithms() string {
 	return fmt.Sprintf("%s, %s", document.Allowed(err), stint.AlgorithmConcurrency)
 }
 
-// complete records what the limit lacks.
+// complete records what the limit lacks. A window that a document leaves out stays the built-in
+// one, unless the document gives a calendar in its place.
 func (r *limitReader) complete(v document.Value) {
 	_, calendar := r.at["calendar"]
 	_, window := r.at["window"]
@@ -259,7 +265,8 @@ func (r *limitReader) complete(v document.Value) {
 	}
 }
 
-// validate records what is wrong with the limit beyond how its fields are written.
+// validate records what is wrong with the limit beyond how its fields are written. A fault about
+// several parameters is told where the limit stands, and only if each of them is sound.
 func (r *limitReader) validate(v document.Value) {
 	for _, invalid := range Unjoin[*stint.InvalidError](r.limit.Validate()) {
 		name, _, _ := strings.Cut(invalid.Param, " ")
@@ -293,7 +300,8 @@ func Unjoin[E error](err error) []E {
 	return all
 }
 
-// writeLimit writes a sound limit by the names that its algorithm's parameters have.
+// writeLimit writes a sound limit by the names that its algorithm's parameters have. It is read
+// again as the same limit.
 func writeLimit(l *stint.Limit) document.Value {
 	const few = 5
 	v := document.Value{Kind: document.KindMapping, Fields: make([]document.Field, 0, few)}
@@ -313,7 +321,8 @@ func writeLimit(l *stint.Limit) document.Value {
 	return v
 }
 
-// readDebt reads the bound on debt, of which 0 is none.
+// readDebt reads the bound on debt, of which 0 is none. 0 says that there may be no debt; a
+// parameter that is left out means the algorithm's default.
 func readDebt(field *debt) document.Setter {
 	return document.Scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
 		n, ok := document.ParseInteger(text)

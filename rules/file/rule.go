@@ -14,9 +14,10 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 )
 
-// Rules reads the list of rules at path, such as rules. It returns one rule for each item,
-// in order, also for those with faults. A fault names the rule by its ID, or by its place
-// in the list. What depends on several parameters is left to [rules.Compile].
+// Rules reads the list of rules at path, such as rules. It returns one rule for each item, in
+// order, also for those with faults. A fault names the rule by its ID, or by its place in the list.
+// What depends on several parameters is left to [rules.Compile]. A list that is too long is refused
+// as a whole, before anything in it is read.
 func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule {
 	if v.Kind != document.KindList && v.Kind != document.KindNull {
 		faults.Invalid(path, v, "a list of rules")
@@ -35,7 +36,9 @@ func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule 
 	return list
 }
 
-// Rule reads one rule, called by its ID in messages, or path if it has none.
+// Rule reads one rule, called by its ID in messages, or path if it has none. Most parameters are
+// read by the tags of package rules' fields; costs of limits are not, since stint.Limit has no
+// place for them.
 func Rule(v document.Value, path string, faults *document.Faults) (rule rules.Rule) {
 	if v.Kind != document.KindMapping {
 		faults.Invalid(path, v, "a mapping with the parameters of a rule")
@@ -62,8 +65,9 @@ func Override(v document.Value, path string, faults *document.Faults) (override 
 	return override
 }
 
-// readCosts reads the costs of a rule's or an override's limits, nil if none has its own. Limits are
-// read without them.
+// readCosts reads the costs of a rule's or an override's limits, nil if none has its own. Limits
+// are read without them. If any limit has a cost of its own, all get an entry, of which the zero
+// Cost is the default.
 func readCosts(path document.Path, of document.Value, faults *document.Faults) (list []rules.Cost) {
 	limits, _ := of.Find("limits")
 	for i, item := range limits.Items {
@@ -77,9 +81,10 @@ func readCosts(path document.Path, of document.Value, faults *document.Faults) (
 	return list
 }
 
-// Written is a rule as a value that [Rule] reads as the same rule. Equal rules are written alike: names in one order,
-// and none for what is as by default. A rule with an unsound limit, or a choice that has no name, is an error; what
-// else [rules.Compile] refuses is written as it is.
+// Written is a rule as a value that [Rule] reads as the same rule. Equal rules are written alike:
+// names in one order, and none for what is as by default. A rule with an unsound limit, or a choice
+// that has no name, is an error; what else [rules.Compile] refuses is written as it is. What is
+// written depends on the rule alone, so that tags and hashes of texts can stand for rules.
 func Written(rule rules.Rule) (document.Value, error) {
 	switch failure := rule.OnStoreFailure; {
 	case rule.Missing > rules.MissingIP:
@@ -191,7 +196,8 @@ func writeNames[V any](of map[string]V, write func(V) document.Value) (v documen
 	return v
 }
 
-// writeTexts writes a list of texts, or the one that there is by itself.
+// writeTexts writes a list of texts, or the one that there is by itself. A single text needs no
+// list, as authors mostly write it.
 func writeTexts(texts []string) document.Value {
 	list := document.Value{Kind: document.KindList}
 	for _, text := range texts {
@@ -203,7 +209,8 @@ func writeTexts(texts []string) document.Value {
 	return list
 }
 
-// kinds are the kinds that the tags of package rules name.
+// kinds are the kinds that the tags of package rules name. A tag such as is:"percents" on a field
+// leads to the reader of that name here.
 var kinds = document.Kinds{
 	"texts": func(field any, allowed []string) document.Reader {
 		return texts(field.(*[]string), strings.Join(allowed, " "), func(string) bool { return true })
@@ -228,7 +235,8 @@ var kinds = document.Kinds{
 	},
 }
 
-// percents reads a mapping of names to parts such as 15%.
+// percents reads a mapping of names to parts such as 15%. Names are classes; 100% would leave
+// nothing to anybody.
 func percents(field *map[string]rules.Percent) document.ReaderFunc {
 	return byName(field, "a mapping of classes to what each leaves, such as batch: 40%", func(
 		part *rules.Percent,
@@ -242,7 +250,8 @@ func percents(field *map[string]rules.Percent) document.ReaderFunc {
 	})
 }
 
-// weights reads a mapping of clients to their weights.
+// weights reads a mapping of clients to their weights. A weight is a share of what there is, in
+// proportion to the others' weights.
 func weights(field *map[string]int64) document.ReaderFunc {
 	return byName(field, "a mapping of clients to weights, such as search: 3", func(weight *int64) document.Reader {
 		return document.Integer(weight, 1, stint.MaxPermits)
@@ -266,7 +275,8 @@ func byName[V any](field *map[string]V, allowed string, reader func(*V) document
 	}
 }
 
-// borrow reads whether clients may borrow, and at most how much.
+// borrow reads whether clients may borrow, and at most how much. true borrows whatever the parent
+// has; a rate bounds it.
 func borrow(field *rules.Borrow) document.Setter {
 	return document.Scalar("true, false or a rate such as 50/s", func(text string) bool {
 		switch text {
@@ -335,7 +345,8 @@ func scope(field *[]string) document.Setter {
 	}
 }
 
-// cost reads what a request takes: a number, or where to find it.
+// cost reads what a request takes: a number, or where to find it. A mapping has header or
+// attribute, and perhaps default for requests without it.
 func cost(field *rules.Cost) document.ReaderFunc {
 	return func(path document.Path, v document.Value, faults *document.Faults) {
 		if v.Kind != document.KindMapping {

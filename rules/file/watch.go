@@ -124,7 +124,8 @@ type watch struct {
 	*Source
 	take func([]source) error
 	load func() ([]source, error)
-	seen [sha256.Size]byte // digest of the texts or the fault that were read last
+	// digest of the texts or the fault that were read last
+	seen [sha256.Size]byte
 }
 
 // read takes the texts over if they are others than the last time.

@@ -19,7 +19,7 @@ import (
 
 // applyCommand is `stint rules apply`: compare, show, and put. The ETag of the rules that were
 // compared goes with the put (If-Match, RFC 9110, section 13.1.1), so an edit in between makes it
-// fail and nothing is lost.
+// fail and nothing is lost. What is printed before the put is thus exactly what the put changes.
 func applyCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "apply PATH", "Make a service's rules those of a file or folder",
 		"Make the service's rules those of a file, or of the files of a folder: rules that are not\n"+
@@ -75,12 +75,14 @@ func diffCommand(p process) *cobra.Command {
 	return command
 }
 
-// A comparison is how a service's rules differ from those of a file.
+// A comparison is how a service's rules differ from those of a file. Added, removed and changed
+// rules are listed by ID. document is all that apply sends.
 type comparison struct {
 	tag      string // of the service's rules
 	document []byte // the file's rules as JSON
 	changes  adminapi.RuleChanges
-	parts    map[string][]string // of changed rules: lines that say what changed
+	// of changed rules: lines that say what changed
+	parts map[string][]string
 }
 
 // none reports whether there is no difference.
@@ -111,7 +113,8 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 }
 
 // newComparison compares rules by their JSON as the service writes it, which file.JSON does, too:
-// the same rule has the same bytes.
+// the same rule has the same bytes. Rules that this program does not know everything about, of a
+// newer service, are compared byte by byte, too.
 func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*comparison, error) {
 	c := &comparison{tag: tag, parts: map[string][]string{}}
 	before, after := map[string]json.RawMessage{}, map[string]json.RawMessage{}
@@ -151,7 +154,8 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 // A pair is a value as it was and as it is, nil if it was not, or is not any more.
 type pair struct{ was, is json.RawMessage }
 
-// pairs are the values that differ, in the order of their names.
+// pairs are the values that differ, in the order of their names. It is used for rules by ID, and
+// then for the parameters of a rule by name.
 func pairs(before, after map[string]json.RawMessage) iter.Seq2[string, pair] {
 	all := map[string]json.RawMessage{}
 	maps.Copy(all, before)
@@ -205,7 +209,8 @@ func (c *comparison) print(p process) error {
 	return say(p.Out, "%s", text.String())
 }
 
-// changesText says how many rules changed, and which if they are few.
+// changesText says how many rules changed, and which if they are few. More than three of a kind are
+// counted, so that it stays one line.
 func changesText(c *adminapi.RuleChanges) string {
 	const most = 3
 	var parts []string

@@ -29,6 +29,10 @@ import (
 
 // A keyCommand is check, peek or reset: a command about one key, which calls a service or opens a
 // store itself.
+//
+// The service in between is the same in either case: a remote one, or one in this process that
+// listens nowhere (connectStore), so that limits are found, headers are read and answers are worded
+// by the same code.
 type keyCommand struct {
 	*apiCommand
 	algorithm, policy string
@@ -37,11 +41,13 @@ type keyCommand struct {
 	loadStore         func() (config.Config, error)
 }
 
-// limitSpace begins the names of limits that are given on the command line, apart from those of the configuration's
-// policies.
+// limitSpace begins the names of limits that are given on the command line, apart from those of the
+// configuration's policies. A --limit can thus never change the state of a policy that has the same
+// name.
 const limitSpace = "check/"
 
-// newKeyCommand makes a command about one key.
+// newKeyCommand makes a command about one key. The flags of the store are those of serve, since
+// with --store this process stands where a service would.
 func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyCommand) {
 	command := &cobra.Command{
 		Use:   use + " KEY",
@@ -74,7 +80,8 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 	return command, k
 }
 
-// call calls the service about a key, as the flags say.
+// call calls the service about a key, as the flags say. A parameter is sent only if its flag was
+// given, so that the service's defaults hold, whatever its version.
 func (k *keyCommand) call(s *service, method, path, key string, query url.Values, answer any) ([]byte, error) {
 	query.Set("key", key)
 	for name, text := range map[string]string{"algorithm": k.algorithm, "policy": k.policy} {
@@ -105,8 +112,9 @@ func (k *keyCommand) cost(refused ...string) url.Values {
 	return query
 }
 
-// connect returns the service that the flags name, or one in this process on the store that they name. It has to be
-// closed.
+// connect returns the service that the flags name, or one in this process on the store that they
+// name. It has to be closed. --config without --store would say nothing: a service has its own.
+// Flags that would have no effect are refused rather than ignored.
 func (k *keyCommand) connect() (*service, error) {
 	flags := k.command.Flags()
 	if flags.Changed("name") && !flags.Changed("limit") {
@@ -202,7 +210,8 @@ func (k *keyCommand) readLimit() (limit stint.Limit, err error) {
 	return parseLimit(k.limit)
 }
 
-// parseLimit reads a limit of the command line.
+// parseLimit reads a limit of the command line. The short form is a sliding window log: it alone
+// keeps to what "never more than N in any such time" says.
 func parseLimit(text string) (limit stint.Limit, err error) {
 	if !strings.Contains(text, ":") {
 		rate, err := stint.ParseRate(text)
@@ -233,6 +242,9 @@ const maxLimitBytes = 4096
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip implements [http.RoundTripper].
+//
+// RoundTrip runs the handler to its end and hands over what it wrote. The caller's address is
+// loopback's, as nobody else can ask.
 func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	incoming := r.Clone(r.Context())
 	incoming.RequestURI, incoming.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:0"
@@ -245,7 +257,8 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // checkCommand is `stint check`: of a key, or of a request that a service's rules decide, and
-// perhaps with a command that is run if it is allowed.
+// perhaps with a command that is run if it is allowed. What stands behind -- is the command and its
+// arguments; cobra hands over both as arguments, and tells where -- was.
 func checkCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(
 		p, "check", "Check a key, or a request by the rules, taking permits; run a command if it is allowed",
@@ -296,7 +309,8 @@ func checkCommand(p process) *cobra.Command {
 // waitForever is --wait without a duration.
 const waitForever = "forever"
 
-// waitOfFlag reads --wait; 0 is no bound.
+// waitOfFlag reads --wait; 0 is no bound. --wait takes its duration behind = only, as otherwise a
+// key could be taken for it.
 func waitOfFlag(text string) (time.Duration, error) {
 	if text == "" || text == waitForever {
 		return 0, nil
@@ -308,7 +322,8 @@ func waitOfFlag(text string) (time.Duration, error) {
 	return most, nil
 }
 
-// check checks the key, waits if it is asked to, and runs the command, if there is one.
+// check checks the key, waits if it is asked to, and runs the command, if there is one. The answer
+// of the last attempt is what is shown.
 func (k *keyCommand) check(key string, wait bool, most time.Duration, words []string) error {
 	s, err := k.connect()
 	if err != nil {
@@ -325,7 +340,9 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 	})
 }
 
-// evaluate has the rules of a service decide the request, and goes on as check does.
+// evaluate has the rules of a service decide the request, and goes on as check does. Rows that have
+// nothing to say are left out: a class, a way, rules in shadow and a reason are there for some
+// requests only.
 func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration, words []string) error {
 	for _, name := range []string{"algorithm", "policy", "limit", "name", "permits", "keep", "store", "config"} {
 		if k.command.Flags().Changed(name) {
@@ -377,7 +394,8 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 }
 
 // decide asks once, waits if it is asked to, and runs the command, if there is one; else it shows
-// the answer.
+// the answer. An admitted request that a leaky bucket delays is run when its turn has come. With a
+// command the exit code is the command's; without one it is 0 or exitDenied.
 func (k *keyCommand) decide(
 	what string,
 	once func() (api.CheckResponse, error),
@@ -412,7 +430,8 @@ func (k *keyCommand) decide(
 	return runCommand(ctx, k.process, words)
 }
 
-// peekCommand is `stint peek`, which takes nothing.
+// peekCommand is `stint peek`, which takes nothing. It exits with 0 also if a request would be
+// denied: it was asked what is, and has said so.
 func peekCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(p, "peek", "Say what a key has left, taking nothing",
 		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. "+
@@ -434,7 +453,8 @@ func peekCommand(p process) *cobra.Command {
 	return command
 }
 
-// resetCommand is `stint reset` of one key; that of a whole rule is [resetAllCommand].
+// resetCommand is `stint reset` of one key; that of a whole rule is [resetAllCommand]. Everybody's
+// state of the key under all policies is cleared if none is named.
 func resetCommand(p process) *cobra.Command {
 	command, k := newKeyCommand(p, "reset", "Clear the state of a key",
 		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
@@ -511,7 +531,8 @@ func limitText(limit int64, policy, algorithm string) string {
 	return fmt.Sprintf("%d (%s)", limit, algorithm)
 }
 
-// waitText shows a time in microseconds, of which -1 is never.
+// waitText shows a time in microseconds, of which -1 is never. It is shown as durations are written
+// elsewhere, such as 1m30s.
 func waitText(micros int64) string {
 	if micros < 0 {
 		return "never"

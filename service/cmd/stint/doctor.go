@@ -30,7 +30,8 @@ const (
 	findingUnreachable = "unreachable"
 )
 
-// findingCodes are the exit codes of findings; the largest counts.
+// findingCodes are the exit codes of findings; the largest counts. What is unknown or well has no
+// code, and leaves 0.
 var findingCodes = map[string]int{findingAdvice: 1, findingWrong: exitUsage, findingUnreachable: exitUnreachable}
 
 // A finding is one thing that the doctor looked at.
@@ -55,18 +56,22 @@ func (d *doctor) ok(check, server, found string) {
 	d.findings = append(d.findings, finding{findingOK, check, server, found, ""})
 }
 
+// unknown notes that something could not be looked at, for want of a right for example.
 func (d *doctor) unknown(check, server, found string) {
 	d.findings = append(d.findings, finding{findingUnknown, check, server, found, ""})
 }
 
+// advise notes what works and would be better otherwise, with what to change.
 func (d *doctor) advise(check, server, found, change string) {
 	d.findings = append(d.findings, finding{findingAdvice, check, server, found, change})
 }
 
+// wrong notes what does not work as it is configured.
 func (d *doctor) wrong(check, server, found, change string) {
 	d.findings = append(d.findings, finding{findingWrong, check, server, found, change})
 }
 
+// unreachable notes what did not answer.
 func (d *doctor) unreachable(check, server, found, change string) {
 	d.findings = append(d.findings, finding{findingUnreachable, check, server, found, change})
 }

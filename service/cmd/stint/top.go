@@ -26,7 +26,8 @@ const topKeys = "Keys: q quits; s sorts the rules by denied, by admitted or by n
 	"up and down select a rule, and e explains it."
 
 // topCommand is `stint top`. One goroutine reads the service's events and another the keys; the
-// board is only touched by the one that draws.
+// board is only touched by the one that draws. On a terminal it is a screen, elsewhere lines, with
+// --json the events themselves; all three come from the same stream.
 func topCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "top", "Watch a service live",
 		"Watch the rates of a service, its rules, the top and the top denied clients, "+
@@ -60,7 +61,9 @@ type sentEvent struct {
 	err  error
 }
 
-// A watcher follows a service's events and what is typed.
+// A watcher follows a service's events and what is typed. Events are handed over one at a time: a
+// slow terminal slows the reading, and the service then ends the stream, which a
+// snapshot makes good.
 type watcher struct {
 	*apiCommand
 
@@ -70,11 +73,13 @@ type watcher struct {
 	last   string // the ID of the last event
 }
 
-// retryGap is the time between two attempts to connect.
+// retryGap is the time between two attempts to connect. It is short enough to come back with a
+// restarted service, and long enough not to trouble one that is overloaded.
 const retryGap = time.Second
 
-// follow reads events until ctx ends. It fails if the service refuses the first request; a connection that is lost is
-// made again.
+// follow reads events until ctx ends. It fails if the service refuses the first request; a
+// connection that is lost is made again. That the first request fails is most likely a wrong URL or
+// token, which trying again does not mend.
 func (w *watcher) follow(ctx context.Context) error {
 	s, err := w.service()
 	if err != nil {
@@ -142,7 +147,8 @@ func (w *watcher) read(ctx context.Context, s *service) error {
 	return failed(fmt.Errorf("the service ended the stream: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF)))
 }
 
-// lines prints a line per second.
+// lines prints a line per second. The count is of printed lines. A lost connection is told on
+// standard error, and followed again.
 func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error {
 	b := &board{}
 	for n := 0; most == 0 || n < most; {
@@ -177,7 +183,9 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 }
 
 // live draws the screen until a key ends it. The terminal is restored however it ends, since in raw
-// mode a shell is of no use.
+// mode a shell is of no use. The alternate screen leaves what was in the terminal as it was. Each
+// drawing overwrites the one before, line by line, without clearing first, so that nothing
+// flickers.
 func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error) error {
 	before, err := term.MakeRaw(int(os.Stdin.Fd()))
 	if err != nil {
@@ -224,7 +232,8 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 }
 
 // readKeys reads what is typed. An arrow is the last byte of its sequence, with its highest bit
-// set. It ends with the program: a read of a terminal can't be interrupted.
+// set. It ends with the program: a read of a terminal can't be interrupted. Escape is told from an
+// arrow by what is there behind it already: a terminal sends the bytes of a sequence at once.
 func (w *watcher) readKeys(ctx context.Context) {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -246,7 +255,8 @@ func (w *watcher) readKeys(ctx context.Context) {
 	}
 }
 
-// explain says in a line or two what a rule is.
+// explain says in a line or two what a rule is. It asks for the rule as it is at the moment, and
+// answers an error as text, which the board shows in its place.
 func (w *watcher) explain(rule string) string {
 	var text json.RawMessage
 	if _, _, err := w.do(call{method: http.MethodGet, path: "/api/v1/rules/" + url.PathEscape(rule)}, &text); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
-// boardSeconds is how many seconds a board remembers of each rule, and draws as a sparkline.
+// boardSeconds is how many seconds a board remembers of each rule, and draws as a sparkline. A
+// second is a column of the sparkline; 30 fit beside the figures in 80 columns.
 const boardSeconds = 30
 
 // An action is what a key asks the watcher to do; the board itself does the rest.
@@ -27,7 +28,8 @@ const (
 	explain
 )
 
-// A boardRule is a rule with its last seconds, the newest last.
+// A boardRule is a rule with its last seconds, the newest last. A second's place is boardSeconds -
+// (until - second); both lists move to the left as time goes on.
 type boardRule struct {
 	// id is the rule's, "" for the totals.
 	id               string
@@ -36,7 +38,8 @@ type boardRule struct {
 	shadow           bool // whether denied are those that it would deny
 }
 
-// rates are averages over the last 5 seconds.
+// rates are averages over the last 5 seconds. One second alone would make the order of the table
+// jump.
 func (r *boardRule) rates() (admitted, denied float64) {
 	const seconds = 5
 	for i := boardSeconds - seconds; i < boardSeconds; i++ {
@@ -69,7 +72,8 @@ func (r *boardRule) add(s *activity.Series) {
 	}
 }
 
-// A board is what `stint top` shows. The zero value has nothing to show.
+// A board is what `stint top` shows. The zero value has nothing to show. It is a model without a
+// terminal: apply and key change it, draw and line show it, and tests need nothing else.
 type board struct {
 	// process, at, totals and store are of the last tick.
 	process  string
@@ -98,6 +102,8 @@ type board struct {
 var boardOrders = [...]string{"denied", "admitted", "name"}
 
 // apply takes an event over. A snapshot replaces all that is of the service; a tick adds a second.
+// Events may come in any number after a lost connection: the snapshot that begins each connection
+// makes up for all that was missed. An error of reading one is the stream's end.
 func (b *board) apply(e sentEvent) (err error) {
 	b.lost = e.err
 	switch e.kind {
@@ -127,7 +133,8 @@ func (b *board) apply(e sentEvent) (err error) {
 }
 
 // tick adds a second's figures. Denials of the snapshot may come again in the tick that follows it;
-// their sequence numbers tell.
+// their sequence numbers tell. Denials are listed by when they were, rules in shadow and others up
+// to a number each, so that a flood of the one does not push out the other.
 func (b *board) tick(tick *activity.Tick) {
 	b.at, b.store = tick.At, tick.Store
 	clear(tick.Totals.ShadowDenied) // these are admitted
@@ -165,7 +172,8 @@ func (b *board) tick(tick *activity.Tick) {
 	}
 }
 
-// key carries out a key on the board, and returns what is left to do.
+// key carries out a key on the board, and returns what is left to do. Keys that are of no use are
+// ignored. While the filter is written every key is a part of it.
 func (b *board) key(key byte) action {
 	const interrupt, backspace, enter, escape, up, down = 3, 127, '\r', 27, 'A' | 0x80, 'B' | 0x80
 	switch {
@@ -205,7 +213,8 @@ func (b *board) selected() string {
 	return b.visible[b.cursor].id
 }
 
-// line is the state in one line.
+// line is the state in one line. It is for output that is no terminal: one line of name=value for
+// each second.
 func (b *board) line() string {
 	admitted, denied := b.totals.admitted[boardSeconds-1], b.totals.denied[boardSeconds-1]
 	text := fmt.Sprintf("%s process=%s admitted=%d denied=%d degraded=%d store=%s store_ms=%.1f processes=%d",
@@ -219,7 +228,8 @@ func (b *board) line() string {
 	return text
 }
 
-// draw draws the board in so many columns and lines, without a line feed at the end.
+// draw draws the board in so many columns and lines, without a line feed at the end. Texts of
+// others, such as names of clients, are clipped, so that no line wraps and none moves the cursor.
 func (b *board) draw(width, height int) string {
 	if b.rules == nil {
 		return "connecting …"
@@ -295,7 +305,8 @@ func (b *board) head() []string {
 
 func (b *board) matches(text string) bool { return strings.Contains(text, b.filter) }
 
-// table has at most so many rules.
+// table has at most so many rules. The selected rule is always among those shown. Equal rates are
+// ordered by ID, so that rows keep their places.
 func (b *board) table(most int) []string {
 	b.visible = b.visible[:0]
 	for _, r := range b.rules {
@@ -336,7 +347,8 @@ func (b *board) table(most int) []string {
 	return lines
 }
 
-// topClients are the top clients beside the top denied ones.
+// topClients are the top clients beside the top denied ones. They come from all processes that
+// share the store, where there are several, once every few seconds.
 func (b *board) topClients(most int) []string {
 	scope := "this process"
 	if b.shared.Top.Scope == activity.ScopeAll {
@@ -381,7 +393,8 @@ func share(admitted, denied float64) string {
 	return fmt.Sprintf("%.1f %%", 100*denied/(admitted+denied))
 }
 
-// sparkline draws offered requests per second, the highest as a full block.
+// sparkline draws offered requests per second, the highest as a full block. Each rule has its own
+// scale: it shows how its load goes, not how it compares.
 func sparkline(admitted, denied []uint32) string {
 	const blocks = "▁▂▃▄▅▆▇█"
 	levels := []rune(blocks)

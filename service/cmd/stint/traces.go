@@ -22,7 +22,8 @@ import (
 type traces struct {
 	provider *sdk.TracerProvider
 	logger   *slog.Logger
-	bound    uint64 // a request of no trace is recorded if a random number of 63 bits is below
+	// a request of no trace is recorded if a random number of 63 bits is below
+	bound uint64
 }
 
 // startTraces reads whether traces are sent. The endpoint, the sampler, the service's name, headers and the rest are

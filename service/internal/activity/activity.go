@@ -53,10 +53,11 @@ type Config struct {
 
 // A Process is a service, as others see it.
 type Process struct {
-	Name      string        `json:"name"`
-	Host      string        `json:"host"`
-	Version   string        `json:"version"`
-	StartedAt stint.Instant `json:"startedAt"` // default: when the recorder is made
+	Name    string `json:"name"`
+	Host    string `json:"host"`
+	Version string `json:"version"`
+	// default: when the recorder is made
+	StartedAt stint.Instant `json:"startedAt"`
 	// API is where its REST API listens, such as http://0.0.0.0:8080, as configured. Default: "", not
 	// known.
 	API string `json:"api,omitempty"`

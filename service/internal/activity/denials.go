@@ -73,11 +73,13 @@ func (s *denial) show() Denial {
 // A denialQuery says which denials are wanted; the zero value of a field is any.
 type denialQuery struct {
 	rule, client, reason string
-	shadow               string // "true" for those of rules in shadow only, "false" for the others
-	text                 string // that the rule, the client or the request ID contains
-	before               uint64 // the number below which they have to be
-	after                uint64 // and above
-	masked               bool   // the text is not looked for in clients
+	// "true" for those of rules in shadow only, "false" for the others
+	shadow string
+	// that the rule, the client or the request ID contains
+	text   string
+	before uint64 // the number below which they have to be
+	after  uint64 // and above
+	masked bool   // the text is not looked for in clients
 }
 
 // matches reports whether a denial is wanted.

@@ -18,7 +18,8 @@ type endpoint struct {
 	serve func(r *Recorder, ctx context.Context, q problem.Query, names bool) (any, error)
 }
 
-// endpoints are those of the paths; all of them only read.
+// endpoints are those of the paths; all of them only read. Their answers are documents of the wire
+// types of this package.
 var endpoints = map[string]endpoint{
 	PathStats: {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
 	PathTop:   {[]string{"limit"}, (*Recorder).serveTop},
@@ -52,7 +53,7 @@ func (r *Recorder) Handlers() map[string]problem.Handler[bool] {
 }
 
 // stats are the totals of the last seconds that have ended, and the busiest rules, or the one that
-// is named.
+// is named. Seconds that have not ended are left out, so that no rate is too low.
 func (r *Recorder) stats(seconds, most int, rule string) Stats {
 	now, figures := r.now(), r.storeFigures()
 	second := uint32(now / 1e6)
@@ -88,7 +89,8 @@ func (r *Recorder) storeFigures() *StoreFigures {
 	return &figures
 }
 
-// serveStats answers with totals and rules.
+// serveStats answers with totals and rules. The rules are this process's; rates of all processes
+// come with them.
 func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ bool) (any, error) {
 	seconds, err := q.Integer("seconds", totalSeconds, 1, totalSeconds)
 	if err != nil {
@@ -112,7 +114,8 @@ func (r *Recorder) serveTop(ctx context.Context, q problem.Query, names bool) (a
 	return r.view(ctx).top(int(n), r.mask(names)), nil
 }
 
-// errNames refuses to look for a client by name, which would confirm a guess.
+// errNames refuses to look for a client by name, which would confirm a guess. Even the answer that
+// a client is not among the denied ones would tell something.
 func errNames() error {
 	return problem.New(
 		http.StatusForbidden,
@@ -120,7 +123,9 @@ func errNames() error {
 	)
 }
 
-// serveDenials answers with the last denials: of all processes, or page by page of this one.
+// serveDenials answers with the last denials: of all processes, or page by page of this one. Of all
+// processes there is one page, as each keeps its own; pages go by sequence numbers, which stay
+// right while denials come.
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool) (any, error) {
 	wanted := denialQuery{
 		rule:   q.Get("rule"),
@@ -171,7 +176,7 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool
 }
 
 // serveTimeline answers with what one client did lately, if it is in the sample, and with its
-// denials.
+// denials. A client outside the sample has denials alone.
 func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool) (any, error) {
 	if !names {
 		return nil, errNames()

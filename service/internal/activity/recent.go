@@ -115,17 +115,19 @@ func (r *recent) add(e *stint.Event, hash uint64, client string) {
 
 // A Decision is a recent one.
 type Decision struct {
-	At       stint.Instant `json:"at"`
-	Rule     string        `json:"rule,omitempty"`
-	Class    string        `json:"class,omitempty"` // of the request, if the rule has classes
-	Via      string        `json:"via,omitempty"`   // by what the rule charged it, if there are several ways
-	Client   string        `json:"client,omitempty"`
-	Outcome  string        `json:"outcome"`
-	Degraded bool          `json:"degraded,omitempty"`
-	Reason   string        `json:"reason,omitempty"`
-	Permits  int64         `json:"permits"`
-	Method   string        `json:"method,omitempty"`
-	Path     string        `json:"path,omitempty"`
+	At   stint.Instant `json:"at"`
+	Rule string        `json:"rule,omitempty"`
+	// of the request, if the rule has classes
+	Class string `json:"class,omitempty"`
+	// by what the rule charged it, if there are several ways
+	Via      string `json:"via,omitempty"`
+	Client   string `json:"client,omitempty"`
+	Outcome  string `json:"outcome"`
+	Degraded bool   `json:"degraded,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Permits  int64  `json:"permits"`
+	Method   string `json:"method,omitempty"`
+	Path     string `json:"path,omitempty"`
 }
 
 // A Sample says what recent decisions are of.

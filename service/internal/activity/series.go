@@ -106,6 +106,7 @@ type ruleSeries struct {
 	minutes [ruleMinutes]bin
 }
 
+// count adds an outcome to the second and to the minute that it is in.
 func (s *ruleSeries) count(second uint32, o Outcome, near bool) {
 	binOf(s.seconds[:], second).count(o, near)
 	binOf(s.minutes[:], second/60).count(o, near)

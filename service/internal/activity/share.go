@@ -51,7 +51,8 @@ type summary struct {
 	ShadowDenied      []TopItem
 	ShadowDeniedLeast int64
 
-	Denials []Denial // the newest first, topItems of rules in shadow and as many others
+	// the newest first, topItems of rules in shadow and as many others
+	Denials []Denial
 }
 
 // A view is what all processes said.

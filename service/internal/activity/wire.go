@@ -32,8 +32,9 @@ type Series struct {
 type Totals struct {
 	Series
 
-	Degraded    []uint32 `json:"degraded"`
-	StoreMicros []uint32 `json:"storeMicros"` // how long the store took on average
+	Degraded []uint32 `json:"degraded"`
+	// how long the store took on average
+	StoreMicros []uint32 `json:"storeMicros"`
 }
 
 // A RuleSeries counts the requests that a rule decided. Of a rule in shadow, Admitted are those
@@ -49,7 +50,8 @@ type RuleSeries struct {
 
 // Stats answer PathStats.
 type Stats struct {
-	Scope   string        `json:"scope"` // that of Totals, Rules and Changes, which is the process
+	// that of Totals, Rules and Changes, which is the process
+	Scope   string        `json:"scope"`
 	Process string        `json:"process"`
 	At      stint.Instant `json:"at"`
 	Totals  Totals        `json:"totals"`
@@ -115,26 +117,29 @@ type TopItem struct {
 
 // Top answers PathTop.
 type Top struct {
-	Scope     string        `json:"scope"`
-	Processes int           `json:"processes"`
-	From      stint.Instant `json:"from"` // the beginning of what is counted
-	Clients   []TopItem     `json:"clients"`
-	Denied    []TopItem     `json:"denied"`
+	Scope     string `json:"scope"`
+	Processes int    `json:"processes"`
+	// the beginning of what is counted
+	From    stint.Instant `json:"from"`
+	Clients []TopItem     `json:"clients"`
+	Denied  []TopItem     `json:"denied"`
 	// ShadowDenied are those that rules in shadow would have denied most; Denied has none of it.
 	ShadowDenied []TopItem `json:"shadowDenied"`
 }
 
 // A Denial is one of the last. Seq counts those of its process, with those of rules in shadow.
 type Denial struct {
-	Process   string        `json:"process"`
-	Seq       uint64        `json:"seq"`
-	At        stint.Instant `json:"at"`
-	Rule      string        `json:"rule,omitempty"`
-	Class     string        `json:"class,omitempty"` // of the request, if the rule has classes
-	Client    string        `json:"client,omitempty"`
-	Reason    string        `json:"reason,omitempty"`
-	RequestID string        `json:"requestId,omitempty"`
-	Shadow    bool          `json:"shadow,omitempty"` // a rule in shadow would have denied
+	Process string        `json:"process"`
+	Seq     uint64        `json:"seq"`
+	At      stint.Instant `json:"at"`
+	Rule    string        `json:"rule,omitempty"`
+	// of the request, if the rule has classes
+	Class     string `json:"class,omitempty"`
+	Client    string `json:"client,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	RequestID string `json:"requestId,omitempty"`
+	// a rule in shadow would have denied
+	Shadow bool `json:"shadow,omitempty"`
 }
 
 // Denials answer PathDenials, the newest first.
@@ -148,9 +153,10 @@ type Denials struct {
 
 // Timeline answers PathTimeline.
 type Timeline struct {
-	Scope   string `json:"scope"` // the process
-	Client  string `json:"client"`
-	Sampled bool   `json:"sampled"` // whether Decisions are all that the client did since Sample.From; else there are none
+	Scope  string `json:"scope"` // the process
+	Client string `json:"client"`
+	// whether Decisions are all that the client did since Sample.From; else there are none
+	Sampled bool   `json:"sampled"`
 	Sample  Sample `json:"sample"`
 	// Decisions are the last ones, the newest first.
 	Decisions []Decision `json:"decisions"`

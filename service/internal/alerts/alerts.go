@@ -150,7 +150,8 @@ type Sender struct {
 
 	receiver string   // the URL's scheme and host
 	secrets  []string // the rest of the URL, which is not logged
-	failure  error    // the receiver's last attempt; nil: it confirmed, or was not asked. Of Run alone
+	// the receiver's last attempt; nil: it confirmed, or was not asked. Of Run alone
+	failure error
 
 	sent, repeated, retries, failed atomic.Uint64
 }

@@ -23,7 +23,8 @@ type queue struct {
 
 	overflowing atomic.Bool   // whether events were lost in the last minute
 	overflowed  atomic.Uint64 // events that were lost
-	unreported  atomic.Uint64 // those of them since the last line about them
+	// those of them since the last line about them
+	unreported atomic.Uint64
 }
 
 func (q *queue) init(config *Config, kind Kind) {
@@ -118,6 +119,7 @@ func (k *known) first(event *Alert) bool {
 	return true
 }
 
+// forget lets the client be told of again in the same window.
 func (k *known) forget(event *Alert) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -149,8 +149,9 @@ type loader struct {
 	config   *Config
 	settings []Setting
 	faults   *document.Faults
-	from     map[string]document.Position // what gave each setting last, by name
-	whole    document.Value               // the document
+	// what gave each setting last, by name
+	from  map[string]document.Position
+	whole document.Value // the document
 }
 
 // file takes a document over.

@@ -1,5 +1,9 @@
 // Package decisionlog writes what is decided into the log: a line per decision at debug, a sample of denials at info,
 // and one line per minute about degraded answers.
+//
+// A [Log] observes decisions as a stint.Observer. It writes no client's name unless it is told to:
+// an HMAC stands for it, which is the same for the same client as long as the secret is.
+// [RequestID] ties a line to what proxies in front wrote about the same request.
 package decisionlog
 
 import (
@@ -42,9 +46,11 @@ type Log struct {
 	config           Config
 	denials, shadows *logsampler.Sampler
 
-	outage           atomic.Bool // whether its first degraded answer was logged
+	// whether its first degraded answer was logged
+	outage           atomic.Bool
 	admitted, denied atomic.Uint64
-	client           atomic.Pointer[string] // of the first degraded answer since the last summary
+	// of the first degraded answer since the last summary
+	client atomic.Pointer[string]
 }
 
 // New makes a log.

@@ -1,6 +1,9 @@
 // Package htmlpage makes one page of HTML that needs nothing else, and no script: it works under any
 // content security policy that admits style attributes. It is for light and dark, and for wide and
 // narrow screens.
+//
+// `stint simulate` and `stint bench` write their reports by it. A [Page] is text that grows:
+// [Page.Add] escapes what it is given, [Page.Raw] does not, and nothing is checked beyond that.
 package htmlpage
 
 import (

@@ -1,5 +1,8 @@
 // Package logqueue keeps a log from holding up its writers: when its reader
 // stops, or its disk is full, lines are dropped and counted instead.
+//
+// A [Queue] is an io.Writer for whole lines: the service's log goes through one, and so does the
+// record of decisions. Deciding must not wait for a pipe that nobody reads.
 package logqueue
 
 import (

@@ -1,4 +1,9 @@
 // Package logsampler bounds lines of the log of which clients can cause as many as they like.
+//
+// A [Sampler] stands before each kind of line that strangers can cause, such as refused requests or
+// failed handshakes: a few of them are written at once, then one from time to time, with the number
+// of those that were left out. So a log stays readable, and a flood of requests does not become a
+// flood of lines.
 package logsampler
 
 import (

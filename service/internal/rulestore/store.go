@@ -1,4 +1,13 @@
 // Package rulestore keeps a rule set as one document with revisions.
+//
+// A [Store] keeps the revisions: a [Memory] here, packages redis and mongo beside. A [Manager]
+// stands on a store: it reads, edits and follows the rules, and puts each new revision in force. A
+// [Revision] is all rules together, with who made it and when; there are no deltas, and an edit is
+// a compare-and-put of the whole: two editors can't overwrite each other, and every process sees
+// the same revisions in the same order.
+//
+// Begin with [NewManager]. What is stored is what package file writes, one rule on each line (see
+// [Codec]), so that people can read it with the tools of the database.
 package rulestore
 
 import (

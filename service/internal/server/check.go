@@ -22,7 +22,8 @@ import (
 )
 
 // checkOne answers a check, by a query or by a body, which may be a batch. The cost of a query is
-// that of one operation and of reading it.
+// that of one operation and of reading it. A check by GET serves programs that can do no more than
+// fetch a URL, such as those in proxies.
 func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
 		return s.checkBody(w, r)
@@ -69,7 +70,8 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 	return s.check(w, r, &work, &requests[0])
 }
 
-// claim is what the request asks for, if it may.
+// claim is what the request asks for, if it may. It is found before anything is asked: whatever is
+// wrong with a request consumes nothing.
 func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
 	t, fallback, err := s.targets.Load().find(q)
 	if err != nil {
@@ -88,7 +90,9 @@ func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, erro
 	return t, claim, err
 }
 
-// keyOf is the key that the request names, if it may, else the client's address.
+// keyOf is the key that the request names, if it may, else the client's address. To name a key is
+// to choose whom one counts as, and so needs a token unless the API is open; without a name, a
+// client counts as its address.
 func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 	if !q.has(keyMember) {
 		return s.clients.Key(r.RemoteAddr, r.Header), nil
@@ -100,7 +104,8 @@ func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 }
 
 // check decides one request. The work is over before the answer is sent, since a client may read it
-// slowly.
+// slowly. All that it needs beside the decision is in a scratch, which the next check uses again,
+// so that checks do not allocate for each answer.
 func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
@@ -215,8 +220,9 @@ func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 	return d, s.storeError(ctx, op.Verb, err)
 }
 
-// decideAll carries out the operations in order, each alone, in calls of limitsAtOnce. The results' errors are
-// as decide's.
+// decideAll carries out the operations in order, each alone, in calls of limitsAtOnce. The results'
+// errors are as decide's. The chunks go to the store one after another. A failure within a chunk is
+// the failure of all that follow, which are not asked any more.
 func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	for from := 0; from < len(ops); {
 		to, limits := from, 0
@@ -266,7 +272,8 @@ func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) er
 }
 
 // errStoreUnreachable answers what the store did not, by what may have come of it. It wraps
-// stint.ErrUnavailable.
+// stint.ErrUnavailable. What a caller needs to know is whether repeating would count twice: a peek
+// and the end of a hold can be repeated, a take can't be told.
 func errStoreUnreachable(verb stint.Verb) error {
 	detail := problem.Unknown
 	switch verb {
@@ -283,8 +290,9 @@ func errStoreUnreachable(verb stint.Verb) error {
 	return &problem.Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: stint.ErrUnavailable}
 }
 
-// refused counts a check that the store did not decide and no failure policy answered,
-// as a denial by the limit that admits least, which has an algorithm. It returns the error.
+// refused counts a check that the store did not decide and no failure policy answered, as a denial
+// by the limit that admits least, which has an algorithm. It returns the error. Dashboards show it
+// as a denial, which it is for the client.
 func (s *service) refused(by stint.Algorithm, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrOverloaded):
@@ -302,7 +310,8 @@ func (t *target) fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decisio
 	c.Policy = t.name
 }
 
-// checkResponse describes a decision, of which limit is the deciding one.
+// checkResponse describes a decision, of which limit is the deciding one. Waits come in seconds,
+// rounded up, for headers and people, and in microseconds for programs.
 func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason stint.Reason) api.CheckResponse {
 	c := api.CheckResponse{
 		Allowed:           d.Allowed,
@@ -326,8 +335,9 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason stin
 	return c
 }
 
-// limitDetails describes what each limit of a claim's policy says by itself, at an instant. Without outcomes, as of a
-// failure policy that asks no limit, it is nil.
+// limitDetails describes what each limit of a claim's policy says by itself, at an instant. Without
+// outcomes, as of a failure policy that asks no limit, it is nil. Used is what the limit lacks of
+// its capacity; where the window of a sliding log begins it is a window before the decision.
 func limitDetails(claim *stint.Claim, each []stint.Outcome, at stint.Instant) []api.LimitDetails {
 	if len(each) == 0 || each[0].Limit == 0 {
 		return nil
@@ -370,13 +380,15 @@ func limitDetails(claim *stint.Claim, each []stint.Outcome, at stint.Instant) []
 // A target is what an algorithm's or a policy's name stands for, with everything
 // that can be known about it before a request comes.
 type target struct {
-	name       string // the policy's name; "" for an algorithm's default
-	rule       string // what activity has in the place of a rule
-	policy     *stint.Policy
-	headers    *httplimit.Headers
-	capacity   int64             // the least of its limits': the highest cost that can ever be admitted
-	least      int32             // the limit that has it
-	keepable   int64             // the least capacity of all limits, also of those with a cost of their own
+	name    string // the policy's name; "" for an algorithm's default
+	rule    string // what activity has in the place of a rule
+	policy  *stint.Policy
+	headers *httplimit.Headers
+	// the least of its limits': the highest cost that can ever be admitted
+	capacity int64
+	least    int32 // the limit that has it
+	// the least capacity of all limits, also of those with a cost of their own
+	keepable   int64
 	algorithms []stint.Algorithm // the algorithm of each limit
 }
 

@@ -21,8 +21,9 @@ type endedSessions struct {
 	policy *stint.Policy
 	now    func() time.Time
 
-	mu   sync.Mutex
-	here map[string]time.Time // sessions that ended at this process, until when they are kept
+	mu sync.Mutex
+	// sessions that ended at this process, until when they are kept
+	here map[string]time.Time
 }
 
 // newEndedSessions remembers ended sessions as a limit of one permit in session.Lifetime: ending a

@@ -22,8 +22,9 @@ type liveHolds struct {
 	began   time.Time
 	seed    maphash.Seed
 
-	mu    sync.Mutex
-	until map[uint64]time.Duration // by the hash of the ID: when its time is over, since began
+	mu sync.Mutex
+	// by the hash of the ID: when its time is over, since began
+	until map[uint64]time.Duration
 }
 
 // newLiveHolds counts holds from now on. Those that were reserved before, by a process that is

@@ -111,7 +111,8 @@ type events struct {
 	// untrusted counts requests whose forwarded header was ignored.
 	untrusted prometheus.Counter
 
-	forwardHeaders []string // those in which a proxy names the client, as http.Header keeps them
+	// those in which a proxy names the client, as http.Header keeps them
+	forwardHeaders []string
 
 	tokenLines, overloadLines, untrustedLines, algorithmLines, handshakeLines *logsampler.Sampler
 }

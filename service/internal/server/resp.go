@@ -18,7 +18,9 @@ import (
 	"github.com/stint-go/stint/service/internal/server/resp"
 )
 
-// openRESP opens the listener of the Redis protocol, for so many connections at most.
+// openRESP opens the listener of the Redis protocol, for so many connections at most. It has the
+// connection limiter of the HTTP listener, with bounds of its own, so that the clients of one
+// protocol do not take the other's connections.
 func (s *Server) openRESP(ctx context.Context, most int) (*openListener, error) {
 	c := &s.config
 	ln, err := s.listen(ctx, "resp_listen", c.RESPListen)
@@ -45,7 +47,9 @@ func (s *Server) openRESP(ctx context.Context, most int) (*openListener, error) 
 	return opened, nil
 }
 
-// respConfig is what the Redis protocol has of the service.
+// respConfig is what the Redis protocol has of the service. Package resp knows the protocol and
+// nothing of the service: what it decides, who may ask, and what is counted come by these
+// functions.
 func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
 	var take func(context.Context, *stint.Policy, string, int64) (stint.Decision, error)
 	if s.config.InProcess {
@@ -102,7 +106,7 @@ func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
 
 // noteHandshake logs that a client has no TLS, no certificate that is needed, or does not trust the
 // service's: it hears less of that than one of HTTP. One that is gone, or was too slow, is none of
-// these.
+// these. Lines about it are sampled, as anyone who can connect causes them.
 func (s *service) noteHandshake(address string, err error) {
 	for _, gone := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, context.Canceled, syscall.ECONNRESET} {
 		if errors.Is(err, gone) {
@@ -113,7 +117,8 @@ func (s *service) noteHandshake(address string, err error) {
 		address, "err", err)
 }
 
-// rawOf is the system's connection below one that is not TLS.
+// rawOf is the system's connection below one that is not TLS. It is for looking at the socket
+// without reading from it.
 func rawOf(nc net.Conn) syscall.RawConn {
 	tracked, ok := nc.(*trackedConn)
 	if !ok {
@@ -144,7 +149,9 @@ func (t *target) Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decisio
 	t.fill(c, claim, d)
 }
 
-// evaluateCommand decides by rules about a request that a command describes.
+// evaluateCommand decides by rules about a request that a command describes. It takes the same way
+// as an evaluation over HTTP: the work waits for its turn, the description is read, the set is
+// allowed, and the rules decide.
 func (s *service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.EvaluateResponse, err error) {
 	size := 0
 	for _, detail := range q.Details {
@@ -170,7 +177,8 @@ func (s *service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.
 	return e.response, nil
 }
 
-// describe reads what a command says about a request.
+// describe reads what a command says about a request. Names are those of the members over HTTP,
+// with headers.NAME and attributes.NAME in place of nested objects. Each may be said once.
 func (e *evaluation) describe(q *resp.Question, s *service) (err error) {
 	e.request.Header, e.request.Attributes = e.header, e.attributes
 	e.request.Method = q.Method

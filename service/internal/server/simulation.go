@@ -48,7 +48,9 @@ const (
 	simulationTime      = time.Minute
 )
 
-// A simulator simulates candidates, one request at a time.
+// A simulator simulates candidates, one request at a time. It reads what the service knows (rules,
+// recent decisions) and decides on stores of its own: nothing that is simulated touches the
+// service's state.
 type simulator struct {
 	// busy has room for one: who is in it simulates.
 	busy chan struct{}
@@ -70,7 +72,8 @@ type simulator struct {
 	deny bool
 }
 
-// A simulationRequest says what is simulated, on what.
+// A simulationRequest says what is simulated, on what. It is the part named request of a multipart
+// body; a log, if there is one, is the part behind it, named log.
 type simulationRequest struct {
 	// Budget is a limit such as 100/1m, for all five algorithms. Default: "", none.
 	Budget string `json:"budget"`
@@ -118,7 +121,9 @@ type simulationAnswer struct {
 
 // serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the
 // log. The parts are read in order: the request, then the log, which is read as a stream unless
-// suggestions need it several times.
+// suggestions need it several times. A second request is refused rather than queued: it would find
+// a browser that has given up. The deadlines of the connection are set by hand, since the
+// listener's are for short requests.
 func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
 	select {
@@ -141,7 +146,8 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// simulate simulates what a request asks for, until ctx is done.
+// simulate simulates what a request asks for, until ctx is done. The steps are in the order in
+// which a fault costs least: the request, the candidates, the traffic, and then the simulation.
 func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	parts, err := r.MultipartReader()
 	if err != nil {
@@ -214,7 +220,7 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 }
 
 // candidates are those of a request. Each of a budget's algorithms is one. Names are those that the
-// report shows.
+// report shows. They are bounded by number, since each decides all events.
 func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate, error) {
 	var candidates []simulate.Candidate
 	if request.Budget != "" {
@@ -252,10 +258,12 @@ type traffic struct {
 	input   *simulate.Input // of a log
 	notes   []string
 	leftOut int64 // as in simulationAnswer
-	recent  bool  // whether it is what was decided lately, of which nobody knows how long it held
+	// whether it is what was decided lately, of which nobody knows how long it held
+	recent bool
 }
 
-// within is a source that ends with ctx, and refuses to be longer than a simulation may be.
+// within is a source that ends with ctx, and refuses to be longer than a simulation may be. It
+// looks at time and memory every 256 events, which is often enough for both and costs nothing.
 func (s *simulator) within(ctx context.Context, source simulate.Source) simulate.Source {
 	return func(add func(*simulate.Event) error) error {
 		events := 0
@@ -294,7 +302,7 @@ func (s *simulator) proceed(ctx context.Context) error {
 	return nil
 }
 
-// heapBytes are those of the heap's objects, of garbage too.
+// heapBytes are those of the heap's objects, of garbage too. It is read without stopping the world.
 func heapBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
@@ -341,7 +349,8 @@ func (s *simulator) traffic(
 	return t, s.log(ctx, t, request, part)
 }
 
-// log makes a log the source. If it is read several times it is kept.
+// log makes a log the source. If it is read several times it is kept. Requests that are up to 5s
+// out of order, as those of several workers are, are sorted.
 func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
 	var kept []byte
 	if request.Suggest != nil {
@@ -384,7 +393,8 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 	return nil
 }
 
-// replay makes what this process decided lately the source.
+// replay makes what this process decided lately the source. It holds on to what was recorded up to
+// now, so that all readings of it see the same.
 func (s *simulator) replay(t *traffic) error {
 	if s.recent == nil {
 		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
@@ -419,8 +429,9 @@ func (s *simulator) replay(t *traffic) error {
 	return nil
 }
 
-// eventOf is a recent decision as a request, if a rule that there is still counted it. Who it was is known by one name
-// only.
+// eventOf is a recent decision as a request, if a rule that there is still counted it. Who it was
+// is known by one name only. A rule with several scopes does not tell which part of a client is
+// which, and so is left out.
 func eventOf(set *rules.Set, d *activity.Decision) (*simulate.Event, bool) {
 	rule, known := set.Rule(d.Rule)
 	if !known || len(rule.Scope) != 1 {
@@ -435,8 +446,8 @@ func eventOf(set *rules.Set, d *activity.Decision) (*simulate.Event, bool) {
 	return event, true
 }
 
-// addressOf is a client's address, or for one of another kind a network that no client has (RFC 6666), the same for the
-// same client.
+// addressOf is a client's address, or for one of another kind a network that no client has (RFC
+// 6666), the same for the same client. 100::/64 is the discard prefix, which is not routed.
 func addressOf(client string) string {
 	if _, err := netip.ParseAddr(client); err == nil {
 		return client
@@ -470,7 +481,8 @@ type suggestion struct {
 
 // suggest adds to an answer what suits the clients of rules, with notes about what could not be
 // found. A search replays the traffic again and again, so the rules with the most requests come
-// first, and time decides how many are looked at.
+// first, and time decides how many are looked at. The most important rules come first, so that
+// those for which no time is left matter least.
 func (s *simulator) suggest(
 	ctx context.Context,
 	request *suggestionRequest,

@@ -92,7 +92,8 @@ type authority struct {
 	explicit bool
 	open     bool
 	tokens   tokenSet
-	loopback atomic.Bool // whether the listener is reached from this machine only
+	// whether the listener is reached from this machine only
+	loopback atomic.Bool
 }
 
 func newAuthority(api API) *authority {

@@ -10,7 +10,9 @@ import (
 )
 
 // A candidate is one at work: its rules, the states of its clients, the requests that wait, and
-// what is counted. Candidates share nothing but the bound on memory.
+// what is counted. Candidates share nothing but the bound on memory. It decides as package enforce
+// does, with tables in place of a store, and virtual time: what differs would be an error of the
+// simulation, and tests compare both.
 type candidate struct {
 	name string
 	set  *rules.Set
@@ -38,7 +40,8 @@ type candidate struct {
 	loaded int64
 }
 
-// A tally counts what a rule did, or all of a candidate's together.
+// A tally counts what a rule did, or all of a candidate's together. Requests that a rule denies
+// without its limits (a ban, a missing part) count as denied by it, too.
 type tally struct {
 	Counts
 
@@ -83,7 +86,8 @@ func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
 	return made
 }
 
-// A request is one on its way to a verdict.
+// A request is one on its way to a verdict. Its slices are the block's, and used again for the next
+// one.
 type request struct {
 	time   stint.Instant
 	line   int64
@@ -115,7 +119,8 @@ func (c *candidate) tally(rule *rules.Rule) *tally {
 // prepare finds what is to be decided about events, which depends on no state, and loads the
 // clients' keys and states, many at once. Three passes, each over the whole block: the requests'
 // texts, the rules and keys, the places of clients in their tables. Each pass asks memory for what
-// the next one needs.
+// the next one needs. A client's data are scattered over memory, so that each lookup would wait for
+// memory; many at once wait together.
 func (c *candidate) prepare(events []Event) {
 	for i := range events {
 		if address := events[i].Request.Address; address != "" {
@@ -140,7 +145,8 @@ func (c *candidate) prepare(events []Event) {
 }
 
 // add decides a prepared event, or has it wait. Requests that wait and whose time has come by then
-// are decided first.
+// are decided first. Until the event's time all waiters and ends of holds that are due are worked
+// off, so that everything happens in order.
 func (c *candidate) add(r *request) {
 	c.advance(r.time)
 	switch {
@@ -229,7 +235,8 @@ func (r *request) match(c *candidate, ev *Event) {
 	}
 }
 
-// An outcome is how a request ended.
+// An outcome is how a request ended. The deciding limit is that of the decision's Index, counted
+// over all claims.
 type outcome struct {
 	decision stint.Decision
 	reason   string // "": the limits decided
@@ -258,7 +265,8 @@ func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outc
 }
 
 // record tells the tables how the request ended that the limits decided last. A rule is counted as
-// denying only if its own limits would have denied.
+// denying only if its own limits would have denied. What a rule alone would have done is asked of
+// the outcomes, without another decision.
 func (c *candidate) record(r *request, allowed bool, now stint.Instant) {
 	for from, to := 0, 0; from < len(c.store.ops); from = to { // a rule may have several claims
 		to = c.ofRule(r.claims, from)
@@ -292,8 +300,9 @@ func (c *candidate) via(claims []claim, from, to int, allowed bool) string {
 	return ""
 }
 
-// recordRule tells the tables of one rule: those that are charged of a request that is allowed, else
-// those that deny, or all. Several ways may have the same one.
+// recordRule tells the tables of one rule: those that are charged of a request that is allowed,
+// else those that deny, or all. Several ways may have the same one. A table is asked once for each
+// request, though two ways may lead to the same client in it.
 func (c *candidate) recordRule(r *request, from, to int, allowed, all bool, now stint.Instant) {
 	for i := from; i < to; {
 		p, first := &c.store.ops[i], i
@@ -320,7 +329,8 @@ func (c *candidate) hasTable(from, of int) bool {
 }
 
 // finish decides the rules in shadow, counts the request, and tells its verdict. Rules in shadow
-// are asked last, at the time when the request was let through.
+// are asked last, at the time when the request was let through. Shadows come last, so that they see
+// the time at which the request was let through.
 func (c *candidate) finish(r *request, o *outcome) {
 	allowed := o.decision.Allowed
 	if o.reason == "" {
@@ -388,7 +398,8 @@ func (t *tally) end(allowed bool, o *outcome) {
 	}
 }
 
-// tell hands the verdict to Config.Decided, whose error ends the simulation.
+// tell hands the verdict to Config.Decided, whose error ends the simulation. The verdict is reused,
+// which is why it must not be kept.
 func (c *candidate) tell(r *request, o *outcome) {
 	v := &c.verdict
 	*v = Verdict{

@@ -28,8 +28,9 @@ var errNoEvent = errors.New("no event")
 // line costs.
 type combined struct {
 	reader *Reader
-	full   bool // whether a line had the last two fields: one without is cut
-	times  [60]struct {
+	// whether a line had the last two fields: one without is cut
+	full  bool
+	times [60]struct {
 		text string
 		at   stint.Instant
 	}

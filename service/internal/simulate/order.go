@@ -15,12 +15,13 @@ import (
 // seconds, as a second has to be complete to be spread. What is held is sorted by time, and stable:
 // of equal times the log's order is kept.
 type Order struct {
-	delay   stint.Instant
-	add     func(*Event) error
-	held    []Event
-	most    int // events that are held
-	newest  stint.Instant
-	flushed stint.Instant // what is earlier comes too late to be put in order
+	delay  stint.Instant
+	add    func(*Event) error
+	held   []Event
+	most   int // events that are held
+	newest stint.Instant
+	// what is earlier comes too late to be put in order
+	flushed stint.Instant
 }
 
 // maxHeld bounds the events that are held. When there are so many, all are handed on, and a second

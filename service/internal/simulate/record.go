@@ -26,7 +26,8 @@ type Recorder struct {
 	inner stint.Store
 	out   io.Writer
 	plain bool
-	order *sync.Mutex // nil: the order of lines need not be that of decisions
+	// nil: the order of lines need not be that of decisions
+	order *sync.Mutex
 	known atomic.Int64
 }
 
@@ -44,11 +45,12 @@ type RecorderOptions struct {
 // A recordLine is one of a record: what begins it, a policy, or an operation; or how many lines are missing in its
 // place.
 type recordLine struct {
-	Begin   string          `json:"begin,omitempty"` // memory or shared
-	Dropped int64           `json:"dropped,omitempty"`
-	Policy  int64           `json:"policy,omitempty"`
-	Name    string          `json:"name,omitempty"` // of a policy that is defined, or reset
-	Limits  json.RawMessage `json:"limits,omitempty"`
+	Begin   string `json:"begin,omitempty"` // memory or shared
+	Dropped int64  `json:"dropped,omitempty"`
+	Policy  int64  `json:"policy,omitempty"`
+	// of a policy that is defined, or reset
+	Name   string          `json:"name,omitempty"`
+	Limits json.RawMessage `json:"limits,omitempty"`
 
 	At        stint.Instant `json:"at,omitempty"`
 	Verb      string        `json:"verb,omitempty"`
@@ -56,12 +58,13 @@ type recordLine struct {
 	Allowed   bool          `json:"allowed,omitempty"`
 	Index     int32         `json:"index,omitempty"`
 	Remaining int64         `json:"remaining,omitempty"`
-	Retry     int64         `json:"retry,omitempty"` // in microseconds as the others; -1 is never
-	Reset     int64         `json:"reset,omitempty"`
-	Delay     int64         `json:"delay,omitempty"`
-	Applied   int64         `json:"applied,omitempty"`
-	Source    string        `json:"source,omitempty"` // "": the store
-	Via       uint8         `json:"via,omitempty"`    // as of the decision
+	// in microseconds as the others; -1 is never
+	Retry   int64  `json:"retry,omitempty"`
+	Reset   int64  `json:"reset,omitempty"`
+	Delay   int64  `json:"delay,omitempty"`
+	Applied int64  `json:"applied,omitempty"`
+	Source  string `json:"source,omitempty"` // "": the store
+	Via     uint8  `json:"via,omitempty"`    // as of the decision
 }
 
 // lineOf is that of a decision, without its claims. Times and durations are whole microseconds, as
@@ -93,8 +96,9 @@ type recordClaim struct {
 	Policy  int64  `json:"policy"`
 	Key     string `json:"key"`
 	Permits int64  `json:"permits"`
-	Keep    int64  `json:"keep,omitempty"` // which older records do not have, nor
-	Way     uint8  `json:"way,omitempty"`  // as of the claim
+	// which older records do not have, nor
+	Keep int64 `json:"keep,omitempty"`
+	Way  uint8 `json:"way,omitempty"` // as of the claim
 }
 
 // The verbs of a line that has no operation.
@@ -258,6 +262,7 @@ func NewRotator(name string, size int64, files int) (*Rotator, error) {
 	return r, r.open()
 }
 
+// open begins the file anew. Only its owner may read it, as it says who asked for what.
 func (r *Rotator) open() (err error) {
 	r.written = 0
 	r.out, err = os.OpenFile(r.name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -270,6 +270,7 @@ func rank(list []ranked, r ranked, most int, order func(a, b ranked) int) []rank
 	return list
 }
 
+// cut sorts a list and cuts it to its first entries.
 func cut(list []ranked, most int, order func(a, b ranked) int) []ranked {
 	slices.SortFunc(list, order)
 	return list[:min(len(list), most)]

@@ -10,7 +10,8 @@ import (
 )
 
 // pages are values of clients by number. They grow by pages, so that nothing is copied and little
-// is kept in reserve.
+// is kept in reserve. The index of a client in all pages of a table is its number, so that limits
+// keep their states beside the clients without pointers.
 type pages[T any] struct {
 	list []*[page]T
 	used int32
@@ -44,7 +45,7 @@ func (p *pages[T]) keep(clients []int32) {
 
 // A key is a client's, ready to be looked up: up to 15 bytes as they are, with their number as the
 // last; of longer ones where they are among a table's texts, with part of the hash and 255 as the
-// last.
+// last. So most keys are compared as two numbers, and take no memory of their own.
 type key struct {
 	first, last uint64
 	hash        uint64
@@ -56,7 +57,8 @@ const (
 	longMark = 0xff << 56
 )
 
-// keyOf prepares a key. The hash is the same in every run, so that the sample is as well.
+// keyOf prepares a key. The hash is the same in every run, so that the sample is as well. FNV-1a
+// goes over each byte of long keys; short ones are mixed as the two numbers that they are.
 func keyOf(text string) key {
 	if len(text) > shortKey {
 		h := uint64(14695981039346656037) // FNV-1a
@@ -77,7 +79,8 @@ func keyOf(text string) key {
 	return k
 }
 
-// mixed has every bit depend on every other.
+// mixed has every bit depend on every other. It multiplies to 128 bits and folds both halves, as
+// wyhash does.
 func mixed(h uint64) uint64 {
 	high, low := bits.Mul64(h^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
 	return high ^ low
@@ -92,6 +95,7 @@ const (
 	lengthBit = 9 // a key has up to 256 bytes
 )
 
+// put appends a key to the last piece, or begins another one, and returns where it is.
 func (k *texts) put(key string) uint64 {
 	last := len(k.pieces) - 1
 	if last < 0 || len(k.pieces[last])+len(key) > piece {
@@ -103,6 +107,7 @@ func (k *texts) put(key string) uint64 {
 	return at<<lengthBit | uint64(len(key))
 }
 
+// get is the key at a place that put returned.
 func (k *texts) get(key uint64) []byte {
 	at, n := key>>lengthBit, key&(1<<lengthBit-1)
 	return k.pieces[at/piece][at%piece : at%piece+n]
@@ -110,30 +115,38 @@ func (k *texts) get(key uint64) []byte {
 
 // A client is what a table knows of one, beside its states: 40 bytes and its key. With its place in
 // the index, 11 bytes at most, and 8 in each limit's window it takes less than 64 beside its states
-// and its key.
+// and its key. Millions of clients are simulated at once, so that each byte counts.
 type client struct {
-	first, last      uint64 // of its key; first of a long one is where its text is
+	// of its key; first of a long one is where its text is
+	first, last      uint64
 	admitted, denied int64
-	deniedSince      stint.Instant // when it was denied first since its last admission; 0: it was not
-	longestDenied    int64         // the longest from a denial to the next admission or its last request, in microseconds
-	lastSecond       int32         // the last one in which it asked, of all seconds since 1970, by wrapping
-	inSecond         int32         // what it asked for in that second
+	// when it was denied first since its last admission; 0: it was not
+	deniedSince stint.Instant
+	// the longest from a denial to the next admission or its last request, in microseconds
+	longestDenied int64
+	// the last one in which it asked, of all seconds since 1970, by wrapping
+	lastSecond int32
+	inSecond   int32 // what it asked for in that second
 }
 
 // seen reports whether the client asked for anything.
 func (c *client) asked() bool { return c.admitted+c.denied > 0 }
 
-// A table has the clients of one policy.
+// A table has the clients of one policy. The index is a hash table of linear probing, at most three
+// quarters full. When the clients or the memory are at their bound, every other client, by its
+// hash, leaves the sample, again and again: what is simulated is then exact for 1 client of
+// 2^level.
 type table struct {
-	policy     *stint.Policy
-	limits     []limit
-	leaky      bool // whether one gives out turns
-	clients    pages[client]
-	texts      texts
-	index      []uint32 // a client's number plus 1, behind 8 bits of its hash, near where its hash points to; 0: none
-	maxClients int      // clients, at least 1
-	level      uint     // 1 client of 2^level is in the sample
-	skipped    int64    // claims of clients outside the sample
+	policy  *stint.Policy
+	limits  []limit
+	leaky   bool // whether one gives out turns
+	clients pages[client]
+	texts   texts
+	// a client's number plus 1, behind 8 bits of its hash, near where its hash points to; 0: none
+	index      []uint32
+	maxClients int   // clients, at least 1
+	level      uint  // 1 client of 2^level is in the sample
+	skipped    int64 // claims of clients outside the sample
 	memory     *memory
 	busiest    int64 // the most that a client asked for within a second
 }
@@ -182,7 +195,9 @@ func numberOf(entry uint32) int32 { return int32(entry&(1<<numberBits-1)) - 1 }
 // last.
 func (t *table) sampled(h uint64) bool { return h>>(64-t.level) == 0 }
 
-// find is the number of a client, made if it is new; -1 if it is outside the sample.
+// find is the number of a client, made if it is new; -1 if it is outside the sample. Everything
+// that a new client takes is counted before it is taken. The index has room for it after at most
+// one reindex.
 func (t *table) find(k *key) int32 {
 	if !t.sampled(k.hash) {
 		t.skipped++
@@ -263,6 +278,8 @@ func (t *table) is(c *client, k *key) bool {
 func (t *table) guess(hash uint64) int32 { return numberOf(t.index[hash&uint64(len(t.index)-1)]) }
 
 // prefetch loads what a guessed client has. It changes nothing, and what it returns says nothing.
+// It exists for its side effect on the processor's caches: reads of many clients are under way at
+// once.
 func (t *table) prefetch(n int32) (used int64) {
 	if n < 0 {
 		return 0
@@ -289,7 +306,8 @@ func (t *table) reindex(size int) {
 	}
 }
 
-// halveSample takes every other client out of the sample.
+// halveSample takes every other client out of the sample. Numbers of clients change: those that
+// stay move up, in order, and so do their states and counts.
 func (t *table) halveSample() {
 	t.level++
 	var kept []int32
@@ -334,7 +352,8 @@ func (t *table) appendKey(text []byte, n int32) []byte {
 
 func (t *table) key(n int32) string { return string(t.appendKey(nil, n)) }
 
-// ask counts what a client asks for at an instant.
+// ask counts what a client asks for at an instant. Busiest is counted by seconds of the log's
+// clock, as what a log with whole seconds can't tell apart.
 func (t *table) ask(n int32, at stint.Instant, permits int64) {
 	c := t.clients.at(n)
 	if c.deniedSince != 0 {
@@ -347,7 +366,8 @@ func (t *table) ask(n int32, at stint.Instant, permits int64) {
 	t.busiest = max(t.busiest, int64(c.inSecond))
 }
 
-// record counts that a client was admitted, or that a limit of this table denied it.
+// record counts that a client was admitted, or that a limit of this table denied it. The time shut
+// out runs from the first denial since the last admission to the next admission.
 func (t *table) record(n int32, at stint.Instant, admitted bool, permits int64) {
 	c := t.clients.at(n)
 	if !admitted {
@@ -366,17 +386,19 @@ func (t *table) record(n int32, at stint.Instant, admitted bool, permits int64) 
 	}
 }
 
-// A window counts what was admitted within every span (t - window, t], of all clients and of each, exactly as
-// long as it has room for what is in it. Without a span it counts what is held.
+// A window counts what was admitted within every span (t - window, t], of all clients and of each,
+// exactly as long as it has room for what is in it. Without a span it counts what is held. The peak
+// is of all instants, and not only at multiples of the span.
 type window struct {
-	span       stint.Instant
-	queue      []admission // a ring: what is in the window, the oldest at head
-	head       int
-	used       int
-	now        int64
-	peak       int64
-	at         stint.Instant // when all clients together had their peak
-	overflowed bool          // whether there was no room, and peaks are at least as high as they say
+	span  stint.Instant
+	queue []admission // a ring: what is in the window, the oldest at head
+	head  int
+	used  int
+	now   int64
+	peak  int64
+	at    stint.Instant // when all clients together had their peak
+	// whether there was no room, and peaks are at least as high as they say
+	overflowed bool
 	memory     *memory
 	clients    pages[windowCounts]
 }
@@ -388,7 +410,8 @@ type admission struct {
 }
 
 // windowCounts are what a client was admitted in a window: of every algorithm twice its limit at
-// most, which fits.
+// most, which fits. Of one client, now never exceeds peak, and peak is what the report calls the
+// client's peak.
 type windowCounts struct{ now, peak uint32 }
 
 // leastQueue is the room that a window has at first.

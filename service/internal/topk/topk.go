@@ -1,4 +1,7 @@
 // Package topk finds the heaviest keys of a stream in bounded memory.
+//
+// A [Sketch] is for one goroutine; its owners, such as package activity, lock it. Sketches of
+// several processes, or minutes, can be merged, with the same bounds on their errors.
 package topk
 
 import (
@@ -18,12 +21,14 @@ import (
 //
 // A Sketch is not safe for concurrent use. Make it with [New].
 type Sketch[K comparable] struct {
-	most     int
-	total    int64
-	seed     maphash.Seed
-	index    []entry // where counters are found by their keys: a hash table of linear probing, at most a quarter full
+	most  int
+	total int64
+	seed  maphash.Seed
+	// where counters are found by their keys: a hash table of linear probing, at most a quarter full
+	index    []entry
 	counters []counter[K]
-	counts   []int64 // of the counters, apart from them so that a least one is found fast
+	// of the counters, apart from them so that a least one is found fast
+	counts []int64
 
 	// lost is the most that a key without a counter weighs in sketches that were merged into this one.
 	lost int64

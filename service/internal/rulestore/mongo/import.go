@@ -24,7 +24,8 @@ const (
 	fluxgateMaxWait = 5 * time.Second
 )
 
-// A fluxRule is a document of FluxGate, up to version 0.4.
+// A fluxRule is a document of FluxGate, up to version 0.4. Others are the fields that are not known
+// here: each is told of, as it would have an effect in FluxGate.
 type fluxRule struct {
 	Key        any               `bson:"_id"`
 	ID         string            `bson:"id"`
@@ -46,7 +47,8 @@ type fluxRule struct {
 	Others     bson.M            `bson:",inline"`
 }
 
-// A fluxBand is one limit of a rule.
+// A fluxBand is one limit of a rule. A band has a length in seconds or milliseconds, or a period of
+// the calendar in a zone.
 type fluxBand struct {
 	Seconds   int64  `bson:"windowSeconds"`
 	Millis    int64  `bson:"windowMs"`
@@ -57,10 +59,11 @@ type fluxBand struct {
 	Zone      string `bson:"zoneId"`
 }
 
-// Import reads the rules of FluxGate: the documents of the collection rate_limit_rules, or of the one that the URL's
-// option collection names. The rules are sorted by ID, and each is valid by itself. The notes name settings that were
-// lost, and documents that were not imported. The error wraps stint.ErrInvalid or stint.ErrUnavailable, or is the
-// context's.
+// Import reads the rules of FluxGate: the documents of the collection rate_limit_rules, or of the
+// one that the URL's option collection names. The rules are sorted by ID, and each is valid by
+// itself. The notes name settings that were lost, and documents that were not imported. The error
+// wraps stint.ErrInvalid or stint.ErrUnavailable, or is the context's. What can't be taken over
+// exactly is noted, so that its author can decide; nothing is guessed silently.
 func Import(ctx context.Context, url string) (list []rules.Rule, notes []string, err error) {
 	p, err := parse(url, fluxgateCollection)
 	if err != nil {
@@ -103,7 +106,8 @@ func (i *importer) note(format string, args ...any) {
 	i.notes = append(i.notes, fmt.Sprintf(format, args...))
 }
 
-// add imports one document, or notes why it can't.
+// add imports one document, or notes why it can't. A rule that is not valid by itself is left out,
+// with the reason: the others can be used without it.
 func (i *importer) add(doc bson.Raw) {
 	var from fluxRule
 	if err := bson.Unmarshal(doc, &from); err != nil {

@@ -60,6 +60,7 @@ var (
 		redisstore.NewScript(historyLua)
 )
 
+// run runs a script on the one key that there is.
 func (s *Store) run(ctx context.Context, script *redisstore.Script, args ...string) (string, error) {
 	return s.conn.Eval(ctx, script, []string{s.key}, args)
 }

@@ -1,4 +1,8 @@
 // Package storetest is the conformance suite for stores of rules. It is for tests only.
+//
+// [Run] takes what opens stores on one place, and holds them against a model: after each step of a
+// random sequence, every store has to have the revisions that the model has. The rest are tests of
+// what sequences can't show: many editors at once, notifications, bounds, and contexts that end.
 package storetest
 
 import (

@@ -1,5 +1,9 @@
 // Package dashboard serves the pages of the dashboard, which `make web` builds from service/web and which are
 // embedded here. They ask the admin API for all that they show.
+//
+// The files are compressed once, when the service starts, and have names with a hash of their
+// content where they may be cached for ever. A checkout in which nobody has built them has a page
+// that says so, and everything else works.
 package dashboard
 
 import (

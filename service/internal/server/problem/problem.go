@@ -1,5 +1,10 @@
 // Package problem is the one place where errors turn into statuses and problem documents (RFC 9457), and has what else
 // the answers of both listeners share: JSON, and the faults of a query.
+//
+// Handlers return errors; [Write] answers with what [Of] makes of them: an [Error] as it is,
+// invalid input as 400, an overloaded process or an unreachable store as 503, and
+// anything else as 500 without its text. Texts name the parameter at fault, what came, and what is
+// allowed; what came is clipped by [Short].
 package problem
 
 import (

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// A command is one that clients may send.
+// A command is one that clients may send. Arguments are checked by number here, before run sees
+// them; what they are is run's to check.
 type command struct {
 	name string
 	// least and most are how many arguments there are, the name included; most is below 0 for any
@@ -26,7 +27,8 @@ type command struct {
 }
 
 // table is the commands by their names. What Redis has and is not here is an unknown command, as of
-// a Redis that is older.
+// a Redis that is older. Names, bounds and rights are in one table, so that COMMAND tells what do
+// checks.
 func (s *Server) table() map[string]*command {
 	named := map[string]*command{}
 	for _, d := range []command{
@@ -70,7 +72,8 @@ func (s *Server) table() map[string]*command {
 	return named
 }
 
-// find finds a command by its name in any case. It allocates nothing.
+// find finds a command by its name in any case. It allocates nothing. The longest name has 14
+// bytes; what is longer is no command.
 func (s *Server) find(name []byte) *command {
 	var upper [16]byte
 	if len(name) > len(upper) {
@@ -88,8 +91,9 @@ func (s *Server) find(name []byte) *command {
 // is reports whether a word is a name, in any case.
 func is(word []byte, name string) bool { return strings.EqualFold(text(word), name) }
 
-// do carries out a command, which came as some text, or queues it. The checks come in this
-// order: known, token, arguments, rights, MULTI.
+// do carries out a command, which came as some text, or queues it. The checks come in this order:
+// known, token, arguments, rights, MULTI. A token comes before the number of arguments, so that
+// nobody without one learns more than that there is a command.
 func (c *conn) do(args [][]byte, came []byte) {
 	c.done++
 	cmd := c.command
@@ -133,7 +137,8 @@ func (c *conn) refuse(code, why string) {
 	c.fail(code, why)
 }
 
-// mayNot refuses a command that the client has no right to.
+// mayNot refuses a command that the client has no right to. The error says by itself whether a
+// token is missing, wrong, or has no right.
 func (c *conn) mayNot(why error) {
 	c.decide()
 	c.broken()
@@ -169,7 +174,8 @@ func (c *conn) ping(args [][]byte) {
 	c.simple("PONG")
 }
 
-// selectDB answers SELECT: there is one database.
+// selectDB answers SELECT: there is one database. Clients send SELECT 0 when they connect, and have
+// to get an OK.
 func (c *conn) selectDB(args [][]byte) {
 	if text(args[1]) != "0" {
 		c.fail("ERR", "DB index is out of range")
@@ -236,7 +242,8 @@ func (c *conn) describe(args [][]byte) {
 }
 
 // describeAll answers COMMAND and COMMAND INFO: name, arity (negative if there may be more), flags,
-// and the places of the first and the last key and the step between.
+// and the places of the first and the last key and the step between. Keys are at the place 1 of all
+// commands that have some, which is what cluster clients look for.
 func (c *conn) describeAll(args [][]byte) {
 	var names [][]byte
 	if len(args) > 2 {
@@ -304,7 +311,7 @@ func (c *conn) config(args [][]byte) {
 }
 
 // speaks is the version of Redis whose first words are answered. Clients choose by it what they
-// send; this one has the first words of Redis 7.
+// send; this one has the first words of Redis 7. Clients look at the first number most of all.
 const speaks = "7.2.0"
 
 // info tells what programs ask for, and what redis-cli --stat shows. The commands of what has just come are not among

@@ -117,7 +117,8 @@ type Server struct {
 	last    atomic.Int64
 	closing atomic.Bool
 
-	done, evaluating atomic.Int64 // commands so far, and connections that wait for an evaluation
+	// commands so far, and connections that wait for an evaluation
+	done, evaluating atomic.Int64
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}

@@ -9,7 +9,8 @@ import (
 	"github.com/stint-go/stint/api"
 )
 
-// check is STINT.CHECK policy key [permits].
+// check is STINT.CHECK policy key [permits]. The permits have no effect beyond what the target
+// admits at most: more is a fault of the caller, as over HTTP.
 func (c *conn) check(args [][]byte) {
 	p := c.later()
 	err := c.claim(p, args[1], args[2])
@@ -23,7 +24,8 @@ func (c *conn) check(args [][]byte) {
 	p.answer = answerChecked
 }
 
-// claim reads a policy's name and a key.
+// claim reads a policy's name and a key. The policy is looked up first, so that an unknown one is
+// told whatever the key is.
 func (c *conn) claim(p *pending, policy, key []byte) (err error) {
 	if p.target, err = c.server.config.Target(text(policy)); err != nil {
 		return err
@@ -39,8 +41,8 @@ func answerChecked(c *conn, p *pending, d *stint.Decision) {
 	c.decision(r, 0)
 }
 
-// decision begins an answer, which has so many more members, with what was decided, under the names that
-// it has over HTTP.
+// decision begins an answer, which has so many more members, with what was decided, under the names
+// that it has over HTTP. RESP2 has no maps and no booleans: there it is a flat list, and 1 or 0.
 func (c *conn) decision(r *api.CheckResponse, more int) {
 	if !r.Allowed {
 		more += 2
@@ -62,7 +64,8 @@ func (c *conn) decision(r *api.CheckResponse, more int) {
 	}
 }
 
-// evaluate is STINT.EVALUATE method path [name value ...].
+// evaluate is STINT.EVALUATE method path [name value ...]. It is decided by itself and not with the
+// batch, since rules may hold it; the deadline for reading is lifted meanwhile.
 func (c *conn) evaluate(args [][]byte) {
 	if len(args)%2 == 0 {
 		c.fail("ERR", fmt.Sprintf("%.64s has no value", args[len(args)-1]))
@@ -98,7 +101,8 @@ func (c *conn) evaluate(args [][]byte) {
 
 // holds remembers of the holds that were reserved here what their ends have to say, in two
 // generations, so that STINT.COMMIT needs the id alone. An end by another process, or after a
-// restart, says it all.
+// restart, says it all. The two generations bound the memory to 2 x mostHolds,
+// without a timer for each hold.
 type holds struct {
 	mu        sync.Mutex
 	cur, prev map[string]held
@@ -140,7 +144,8 @@ func (h *holds) find(id string) (held, bool) {
 	return what, known
 }
 
-// reserveHold is STINT.RESERVE id policy key n ttl.
+// reserveHold is STINT.RESERVE id policy key n ttl. It is decided at once, as the hold's answer
+// must not wait for commands behind it.
 func (c *conn) reserveHold(args [][]byte) {
 	ttl, err := stint.ParseDuration(text(args[5]))
 	if err != nil || ttl == 0 {
@@ -177,7 +182,8 @@ func answerReserved(c *conn, p *pending, d *stint.Decision) {
 	c.booleanOf("lost", h.Lost)
 }
 
-// commitHold is STINT.COMMIT id n [policy key [expiresAt]].
+// commitHold is STINT.COMMIT id n [policy key [expiresAt]]. The expiresAt that the reserve answered
+// lets the store charge a hold that it has lost.
 func (c *conn) commitHold(args [][]byte) {
 	n := int64(0)
 	if err := integer(&n, "n", args[2], 0, stint.MaxPermits); err != nil {
@@ -190,7 +196,9 @@ func (c *conn) commitHold(args [][]byte) {
 // cancelHold is STINT.CANCEL id [policy key].
 func (c *conn) cancelHold(args [][]byte) { c.endHold(stint.Cancel, args[1], 0, args[2:]) }
 
-// endHold ends a hold by what its command says, or else by what is remembered.
+// endHold ends a hold by what its command says, or else by what is remembered. What the command
+// says counts before what is remembered, unless both agree: then the remembered expiresAt and TTL
+// go with it.
 func (c *conn) endHold(verb stint.Verb, id []byte, n int64, says [][]byte) {
 	what, known := c.server.holds.find(text(id))
 	switch {
@@ -224,7 +232,7 @@ func (c *conn) endHold(verb stint.Verb, id []byte, n int64, says [][]byte) {
 	c.decide()
 }
 
-// instant reads microseconds since the Unix epoch.
+// instant reads microseconds since the Unix epoch. 16 digits reach to the year 2286.
 func instant(to *int64, argument []byte) error {
 	n := int64(0)
 	for _, digit := range argument {

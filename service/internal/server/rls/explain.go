@@ -13,7 +13,8 @@ import (
 
 // A Limit is one of a domain as it is in force, for people.
 type Limit struct {
-	ID         string   `json:"id"`   // the domain and what leads to the limit, as in web.remote_address
+	// the domain and what leads to the limit, as in web.remote_address
+	ID         string   `json:"id"`
 	Rule       string   `json:"rule"` // what events call it
 	Name       string   `json:"name,omitempty"`
 	Requests   uint32   `json:"requests"`
@@ -80,20 +81,23 @@ func (l *limit) shown() Limit {
 
 // An Explanation is what a request would be told, and why.
 type Explanation struct {
-	Allowed     bool                  `json:"allowed"`
-	Domain      string                `json:"domain"`
-	Known       bool                  `json:"known"` // whether there is such a domain
+	Allowed bool   `json:"allowed"`
+	Domain  string `json:"domain"`
+	// whether there is such a domain
+	Known       bool                  `json:"known"`
 	Descriptors []ExplainedDescriptor `json:"descriptors"`
 }
 
 // An ExplainedDescriptor is what is made of one descriptor.
 type ExplainedDescriptor struct {
-	Entries string `json:"entries"` // as in remote_address=192.0.2.1,path=/login
-	Limit   *Limit `json:"limit"`   // null if none holds
+	// as in remote_address=192.0.2.1,path=/login
+	Entries string `json:"entries"`
+	Limit   *Limit `json:"limit"` // null if none holds
 	// Outcome is admitted, exceeded, shadow (exceeded in shadow mode), quota (exceeded in quota mode), unlimited, replaced
 	// or unmatched.
-	Outcome      string `json:"outcome"`
-	Key          string `json:"key,omitempty"` // under which its state is kept
+	Outcome string `json:"outcome"`
+	// under which its state is kept
+	Key          string `json:"key,omitempty"`
 	Hits         int64  `json:"hits"`
 	Remaining    int64  `json:"remaining"`
 	ResetSeconds int64  `json:"resetSeconds"`

@@ -28,8 +28,9 @@ const other = "other"
 type counters struct {
 	// labels are the domain and the first two keys, as the reference service's statsd mapping has
 	// them.
-	labels                                                 [3]string // domain, key1, key2
-	name                                                   string    // the reference service's
+	labels [3]string // domain, key1, key2
+	// the reference service's
+	name                                                   string
 	totalHits, overLimit, nearLimit, withinLimit, shadowed atomic.Uint64
 }
 
@@ -38,8 +39,9 @@ type counters struct {
 type statistics struct {
 	mu sync.RWMutex
 	// byName and unknown only grow, up to maxSeries and a tenth of it.
-	byName  map[string]*counters
-	unknown map[string]*atomic.Uint64 // requests for domains that there are not, by their names
+	byName map[string]*counters
+	// requests for domains that there are not, by their names
+	unknown map[string]*atomic.Uint64
 
 	loads, failedLoads, globalShadow, storeErrors, serviceErrors atomic.Uint64
 	requests                                                     atomic.Uint64

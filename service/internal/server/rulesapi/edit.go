@@ -21,8 +21,10 @@ import (
 // several times if others edit, too.
 const editTimeout = 10 * time.Second
 
-// edit makes the next revision of the rules, and sets the answer's header. change is called
-// as [rulestore.Manager.Edit] says. what is the author's action, such as "replace login".
+// edit makes the next revision of the rules, and sets the answer's header. change is called as
+// [rulestore.Manager.Edit] says. what is the author's action, such as "replace login". The draft is
+// looked at once more after the change, as a whole: an API key that was hidden must not become
+// readable by it.
 func (c *call) edit(what string, change func(*rulestore.Draft) error) (rulestore.Edited, error) {
 	return c.commit(what, func(
 		ctx context.Context, m *rulestore.Manager, author rulestore.Author,
@@ -37,7 +39,8 @@ func (c *call) edit(what string, change func(*rulestore.Draft) error) (rulestore
 }
 
 // commit has the manager make a revision. The revision goes into the audit and into the answer's
-// header.
+// header. Where rules come from files nothing can be changed here, as the next reading would undo
+// it.
 func (c *call) commit(
 	what string,
 	do func(context.Context, *rulestore.Manager, rulestore.Author) (rulestore.Edited, error),
@@ -71,6 +74,7 @@ var errUnconfirmed = errors.New("not confirmed")
 
 // editFault turns the error of an edit into one with a status. Of an edit that failed, three cases
 // have to be told apart for who repeats it: nothing was changed; others came first; nobody knows.
+// The texts say what is certain: a caller that gets the last one has to look before it repeats.
 func editFault(err error) error {
 	switch {
 	case errors.Is(err, rulestore.ErrUnreadable):
@@ -91,7 +95,8 @@ func editFault(err error) error {
 	}
 }
 
-// edited answers an edit of several rules.
+// edited answers an edit of several rules. The tag is that of the list of all rules, so that the
+// caller can make the next edit depend on it.
 func (c *call) edited(e *rulestore.Edited) error {
 	tag, err := listTag(e.ID, nil) // before the first revision there are no rules
 	if err != nil {
@@ -117,7 +122,8 @@ func timeOf(id rulestore.ID) time.Time {
 	return id.Time().UTC()
 }
 
-// create makes a rule. If its ID exists already, the answer is 409.
+// create makes a rule. If its ID exists already, the answer is 409. Unlike put it never replaces a
+// rule, so that two who choose the same ID do not overwrite each other.
 func (c *call) create() error {
 	rule, err := c.readRule()
 	if err != nil {
@@ -183,7 +189,8 @@ func (c *call) patch() error {
 }
 
 // patched returns a rule with a patch applied. An ID can't be changed by a patch, as it names the
-// clients' states.
+// clients' states. The patch works on the rule as it is written in documents, where what is as by
+// default is left out; null makes a parameter the default again.
 func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 	written, err := file.Written(rule)
 	if err != nil {
@@ -228,8 +235,9 @@ func (c *call) remove() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// checkOne checks the conditions against the rule or override that the path names. It returns the rule, and whether the
-// rule or override exists.
+// checkOne checks the conditions against the rule or override that the path names. It returns the
+// rule, and whether the rule or override exists. It answers for If-Match and If-None-Match (RFC
+// 9110, section 13.1): the tag is of what the path names, "" where that does not exist.
 func (c *call) checkOne(d *rulestore.Draft) (rule rules.Rule, exists bool, err error) {
 	rule, found := d.Rule(c.rule)
 	if !found {
@@ -258,7 +266,8 @@ func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) e
 	return c.stored(&rule, created)
 }
 
-// changeOne is editOne before the answer.
+// changeOne is editOne before the answer. change may be called several times, each time with the
+// rule as it is then.
 func (c *call) changeOne(
 	what string,
 	anew bool,
@@ -316,7 +325,8 @@ func (c *call) removeSelected() error {
 	})
 }
 
-// editSelected edits all rules that the query selects, by their label or the prefix of their ID.
+// editSelected edits all rules that the query selects, by their label or the prefix of their ID. At
+// least one condition is needed, so that a forgotten query does not empty the rules.
 func (c *call) editSelected(what string, change func(*rulestore.Draft, rules.Rule) error) error {
 	f, err := c.filter()
 	if err != nil {
@@ -341,7 +351,8 @@ func (c *call) editSelected(what string, change func(*rulestore.Draft, rules.Rul
 	})
 }
 
-// editMany edits several rules, under conditions about the list of all.
+// editMany edits several rules, under conditions about the list of all. All of it is one revision:
+// either every rule is changed or none.
 func (c *call) editMany(what string, change func(*rulestore.Draft) error) error {
 	e, err := c.edit(what, func(d *rulestore.Draft) error {
 		if err := c.checkList(d); err != nil {
@@ -356,6 +367,8 @@ func (c *call) editMany(what string, change func(*rulestore.Draft) error) error 
 }
 
 // validate says whether a document's rules could be enforced, alone or as a part of those in force.
+// Of a partial document the rules in force stay beside it; warnings of those are left out unless
+// the document causes them. Faults are part of a good answer, 200, as the question was answered.
 func (c *call) validate() error {
 	inForce := c.api.config.Limiter.Set()
 	partial, err := c.query.Flag("partial")

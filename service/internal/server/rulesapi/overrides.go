@@ -16,7 +16,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// listOverrides shows the overrides of a rule.
+// listOverrides shows the overrides of a rule. The tag is made of what is stored, and the list of
+// what the caller may see.
 func (c *call) listOverrides() error {
 	rule, head, err := c.find()
 	if err != nil {
@@ -40,7 +41,8 @@ func (c *call) listOverrides() error {
 }
 
 // putOverride makes or replaces the override of a client, and clears the client's state if reset is
-// asked for.
+// asked for. The reset comes after the edit: a client that is given more should have it at once,
+// and one whose reset fails has the override nevertheless.
 func (c *call) putOverride() error {
 	reset, err := c.query.Flag("reset")
 	if err != nil {
@@ -86,8 +88,9 @@ func (c *call) resetOverridden() error {
 	)
 }
 
-// readOverride reads an override from the body. The client is in the path, so the body need not name
-// it.
+// readOverride reads an override from the body. The client is in the path, so the body need not
+// name it. A body that names another client than the path is refused, as one of the two must be a
+// mistake.
 func (c *call) readOverride() (rules.Override, error) {
 	written, err := c.value(ruleBody)
 	if err != nil {
