@@ -2,8 +2,8 @@
 // shared by the server and its clients. Durations come in whole seconds, rounded
 // up, and in microseconds; instants in microseconds since the Unix epoch.
 //
-// Fields that are left out on the wire have the zero value here. Responses are written by
-// AppendJSON, which allocates nothing beyond the text, and read by encoding/json. Errors are a
+// Fields that are left out on the wire have the zero value here. The answers
+// that are sent most, to checks, evaluations and reserves, are written by AppendJSON. Errors are a
 // [Problem] each. openapi.yaml describes all of it for other languages.
 package api
 

@@ -215,12 +215,12 @@ type Verdict struct {
 	Remote *Remote
 
 	// byDefault says that it is denied since no rule holds for it.
-	byDefault bool // whether it is denied since no rule holds for it
+	byDefault bool
 
 	matches rules.Matches
 	// claims are those of the rules that decide, in the order of their rules. The slices below are
 	// kept from request to request.
-	claims  []Claimed // of the rules that decide, in order
+	claims  []Claimed
 	shadows []shadow
 	and     []stint.Claim
 	each    []stint.Outcome

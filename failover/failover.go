@@ -170,9 +170,9 @@ type Store struct {
 	probing *stint.Policy
 
 	// watchdog watches the store's calls; it is nil if the store watches itself.
-	watchdog *watchdog.Watchdog // of the store's calls; nil if it watches itself
+	watchdog *watchdog.Watchdog
 	// calls has *watchdog.Call.
-	calls sync.Pool // of *watchdog.Call
+	calls sync.Pool
 
 	// copies has *[]stint.Op, for DecideAll.
 	copies sync.Pool

@@ -20,7 +20,7 @@ type Matches struct {
 	other   variant  // one after another
 	at      *variant // the one whose rules are looked for
 	// host is the request's host in its canonical form.
-	host  []byte // canonical
+	host  []byte
 	named []byte // the host that a variant's authority names, canonical
 	key   []byte
 	// where the client's address is in key, if it is there

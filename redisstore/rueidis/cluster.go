@@ -52,7 +52,7 @@ type clusterConn struct {
 	mu     sync.Mutex
 	closed bool
 	// calls counts those under way, so that Close can wait for them.
-	calls sync.WaitGroup // under way
+	calls sync.WaitGroup
 	// conns are the open connections of the own client, to give them up when their nodes leave.
 	conns map[*socket]struct{}
 }

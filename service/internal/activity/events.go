@@ -51,8 +51,8 @@ type hub struct {
 	lastUsed time.Time
 	made     uint64
 	// kept are the newest messages, for readers who come back, up to keptBytes.
-	kept []*message // the newest
-	size int        // of what is kept
+	kept []*message
+	size int // of what is kept
 	// snapshot is as of the event made last, and shared by all who subscribe until the next; nil is
 	// not made.
 	snapshot *message

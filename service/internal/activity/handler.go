@@ -14,7 +14,7 @@ import (
 // An endpoint answers one path with a document. names says that clients are shown by name.
 type endpoint struct {
 	// query are the parameters that it knows; others are refused.
-	query []string // the parameters that it knows
+	query []string
 	serve func(r *Recorder, ctx context.Context, q problem.Query, names bool) (any, error)
 }
 

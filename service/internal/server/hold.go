@@ -28,9 +28,8 @@ func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
 }
 
 // hold reads what a request says of its hold, and hands it to the one of the four that it asks for:
-// reserve or end, by a key or by the rules. A reserve names a TTL, a commit and a cancel the ID,
-// and with the expiresAt that the reserve answered a commit of a hold that the store has lost is
-// charged nevertheless.
+// reserve or end, by a key or by the rules. A reserve may name a TTL, and a commit the expiresAt
+// that the reserve answered: with it a hold that the store has lost is charged nevertheless.
 func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
 	return s.manage(w, r, allowed, func(r *http.Request, e *evaluation, q *request) error {
 		h, err := q.holdOf()

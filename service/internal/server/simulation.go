@@ -57,7 +57,7 @@ type simulator struct {
 	// most is how many events a simulation may have.
 	most int
 	// heap is heapBytes, replaced by tests.
-	heap func() uint64 // heapBytes
+	heap func() uint64
 	// before is what heap was when the simulation began.
 	before uint64
 	// checked is what it was after the last collection that proceed asked for.

@@ -57,7 +57,7 @@ type claim struct {
 	class string
 	via   string // as of rules.Matched
 	// of is the rule's client, by which reports name it.
-	of string // the rule's client
+	of string
 }
 
 // claims makes those of a rule, each key prepared once. They are added to a list.
