@@ -188,29 +188,21 @@ func redisFigures() []redisFigure {
 		"Lookups of keys by commands that read, by whether the key was there.", "outcome")
 	persistence := redisDesc("rate_limiter_redis_persistence_ok",
 		"Whether the last snapshot, or write of the append-only file, succeeded.", "kind")
+	told := func(kind prometheus.ValueType, name, help, from string) redisFigure {
+		return redisFigure{redisDesc(name, help), kind, "", field(from)}
+	}
 	return []redisFigure{
-		{
-			redisDesc("rate_limiter_redis_uptime_seconds", "Time since the server was started."), gauge, "",
-			field("uptime_in_seconds"),
-		},
-		{redisDesc("rate_limiter_redis_loading", "Whether the server loads its data."), gauge, "", field("loading")},
-		{redisDesc("rate_limiter_redis_memory_used_bytes", "Memory that the server uses."), gauge, "", field("used_memory")},
-		{
-			redisDesc("rate_limiter_redis_memory_max_bytes", "The limit of the server's memory; 0 is none."), gauge, "",
-			field("maxmemory"),
-		},
-		{redisDesc("rate_limiter_redis_expired_keys_total", "Keys that expired."), counter, "", field("expired_keys")},
-		{
-			redisDesc("rate_limiter_redis_evicted_keys_total", "Keys that were evicted at the memory's limit."), counter, "",
-			field("evicted_keys"),
-		},
+		told(gauge, "rate_limiter_redis_uptime_seconds", "Time since the server was started.", "uptime_in_seconds"),
+		told(gauge, "rate_limiter_redis_loading", "Whether the server loads its data.", "loading"),
+		told(gauge, "rate_limiter_redis_memory_used_bytes", "Memory that the server uses.", "used_memory"),
+		told(gauge, "rate_limiter_redis_memory_max_bytes", "The limit of the server's memory; 0 is none.", "maxmemory"),
+		told(counter, "rate_limiter_redis_expired_keys_total", "Keys that expired.", "expired_keys"),
+		told(counter, "rate_limiter_redis_evicted_keys_total",
+			"Keys that were evicted at the memory's limit.", "evicted_keys"),
 		{network, counter, "in", field("total_net_input_bytes")},
 		{network, counter, "out", field("total_net_output_bytes")},
-		{redisDesc("rate_limiter_redis_connected_clients", "Connections of clients."), gauge, "", field("connected_clients")},
-		{
-			redisDesc("rate_limiter_redis_max_clients", "The limit of the connections of clients."), gauge, "",
-			field("maxclients"),
-		},
+		told(gauge, "rate_limiter_redis_connected_clients", "Connections of clients.", "connected_clients"),
+		told(gauge, "rate_limiter_redis_max_clients", "The limit of the connections of clients.", "maxclients"),
 		{lookups, counter, "hit", field("keyspace_hits")},
 		{lookups, counter, "miss", field("keyspace_misses")},
 		{redisDesc("rate_limiter_redis_script_calls_total", "Calls of scripts."), counter, "", scripts("calls", 1)},
@@ -218,7 +210,7 @@ func redisFigures() []redisFigure {
 			redisDesc("rate_limiter_redis_script_seconds_total", "Time that the server spent in scripts."), counter, "",
 			scripts("usec", 1e-6),
 		},
-		{redisDesc("rate_limiter_redis_connected_replicas", "Replicas of the server."), gauge, "", field("connected_slaves")},
+		told(gauge, "rate_limiter_redis_connected_replicas", "Replicas of the server.", "connected_slaves"),
 		{
 			redisDesc("rate_limiter_redis_replication_lag_bytes", "How far the slowest replica is behind."), gauge, "",
 			lag("offset", "master_repl_offset"),
@@ -227,10 +219,8 @@ func redisFigures() []redisFigure {
 			"Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
 		{persistence, gauge, "rdb", succeeded("rdb_last_bgsave_status")},
 		{persistence, gauge, "aof", succeeded("aof_last_write_status", "aof_last_bgrewrite_status")},
-		{
-			redisDesc("rate_limiter_redis_last_save_timestamp_seconds", "When the last snapshot was made, in Unix time."),
-			gauge, "", field("rdb_last_save_time"),
-		},
+		told(gauge, "rate_limiter_redis_last_save_timestamp_seconds", "When the last snapshot was made, in Unix time.",
+			"rdb_last_save_time"),
 	}
 }
 
