@@ -93,10 +93,10 @@ test-rest: web ## run what test-all runs besides test
 	@scripts/test whole
 
 .PHONY: test-ordinary
-test-ordinary: ## run what test runs as a user who is not root, made for it
+test-ordinary: ## run test as a user who is not root, made for it; what test installs is installed before
 	@scripts/ensure curl redis-server node npm chromium nginx python3
 	@$(MAKE) web
-	@scripts/ordinary scripts/test quick
+	@scripts/ordinary $(MAKE) test
 
 .PHONY: test-random
 test-random: ## run the tests that draw by a seed again and again for FOR (1h), each time by another one, which it prints
