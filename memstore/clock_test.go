@@ -69,7 +69,7 @@ func TestTimesOfAShardDoNotRunBack(t *testing.T) {
 	s := New(Config{})
 	a, b := &s.shards[1], &s.shards[2]
 	now := s.readClock()
-	late, later := now+1_000_000, now+2_000_000
+	late, later := now+100_000, now+200_000
 	if got := s.decidedAt(a, late); got != late {
 		t.Errorf("decided at %d, want %d", got, late)
 	}
@@ -82,5 +82,39 @@ func TestTimesOfAShardDoNotRunBack(t *testing.T) {
 	}
 	if got := s.decidedAt(a, now); got != later {
 		t.Errorf("decided behind what was decided together at %d: %d", later, got)
+	}
+}
+
+// A clock that was wrong when the store was made, or has not counted while the machine slept, is
+// followed when it is looked at; small steps are not.
+func TestClockFollowsTheWallClock(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, off := range []time.Duration{-50 * 365 * day, -12 * time.Hour, -2 * time.Second, 2 * time.Second, day} {
+		s := New(Config{})
+		wrong := *newAnchor(time.Now())
+		wrong.origin = wrong.origin.Add(off)
+		wrong.due = 0
+		s.anchor.Store(&wrong)
+		least := stint.Instant(time.Now().UnixMicro())
+		read := s.readClock()
+		if most := stint.Instant(time.Now().UnixMicro()); read < least || read > most {
+			t.Errorf("%s off: read %s, want %s to %s", off, read, least, most)
+		}
+	}
+	now := time.Now()
+	slewed := newAnchor(now)
+	slewed.origin = slewed.origin.Add(maxDrift)
+	if next := slewed.look(now); next.origin != slewed.origin {
+		t.Errorf("a clock that is %s off was set to %s", maxDrift, next.origin)
+	}
+}
+
+// A step back of the clock is one for all states, whatever the times of decisions before it.
+func TestClockStepsBack(t *testing.T) {
+	s := New(Config{})
+	shard, now := &s.shards[0], s.readClock()
+	s.decidedAt(shard, now.Add(time.Hour))
+	if got := s.decidedAt(shard, now); got != now {
+		t.Errorf("decided at %s after a step back to %s", got, now)
 	}
 }

@@ -113,7 +113,7 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 		op := stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}}
 		return s.decide(&op)
 	}
-	hash := s.hash(key, l)
+	hash := l.stateHash(s.keyHash(key))
 	id := l.version.id.Load()
 	t := s.shard(hash)
 	read := s.readClock()

@@ -58,8 +58,8 @@ type Config struct {
 	// less, states that still matter are dropped, and their clients may use their limits again;
 	// Stats.Evictions counts that.
 	MaxBytes int64
-	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the
-	// wall clock when the store is made. It must be safe for concurrent use.
+	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the wall clock, and
+	// anchored anew when the two are more than a second apart. It must be safe for concurrent use.
 	Now func() stint.Instant
 	// MaxHolds bounds the live holds of one client under one limit, 1 to stint.MaxHolds; a Reserve beyond it is denied.
 	// Default: 0, which is stint.DefaultMaxHolds.
@@ -72,10 +72,7 @@ type Store struct {
 	shards [shardCount]shard
 	seed   keyhash.Seed
 	now    func() stint.Instant
-	// anchor is what the clock counts from, in the process's monotonic time; origin is the same by the
-	// wall clock.
-	anchor time.Time
-	origin stint.Instant
+	anchor atomic.Pointer[anchor] // what the process's clock counts from
 
 	maxBytes int64
 	// bytes are those of tables, logs, ids and limit versions.
@@ -121,8 +118,7 @@ func New(config Config) *Store {
 	if s.maxHolds = min(config.MaxHolds, stint.MaxHolds); s.maxHolds <= 0 {
 		s.maxHolds = stint.DefaultMaxHolds
 	}
-	s.anchor = time.Now()
-	s.origin = stint.Instant(s.anchor.UnixMicro())
+	s.anchor.Store(newAnchor(time.Now()))
 	s.epochs.Store(new([]*epoch))
 	empty := newTable(0)
 	for i := range s.shards {
