@@ -276,6 +276,7 @@ func (r *Reservation) claimsOf(permits int64) []Claim {
 	return claims
 }
 
+// opOf is an operation on a hold, of these claims together.
 func opOf(verb Verb, claims []Claim, h *HoldOp) Op {
 	op := Op{Verb: verb, Claim: claims[0], Hold: h}
 	if len(claims) > 1 {
@@ -326,6 +327,8 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 	return r.end(ctx, Cancel, r.claimsOf(0))
 }
 
+// end commits or cancels the hold. The expiry that this process knows goes with it, so that a store
+// which has lost the hold can charge it.
 func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, error) {
 	h := HoldOp{Hold: r.hold, ExpiresAt: r.ExpiresAt()}
 	d, err := r.reserver.carry(ctx, opOf(verb, claims, &h))
@@ -386,6 +389,7 @@ func (k *keeper) add(work context.Context, lost context.CancelCauseFunc, r *Rese
 	context.AfterFunc(work, func() { k.remove(r) })
 }
 
+// remove stops the renewing of a hold; with the last one, whoever renews has nothing more to do.
 func (k *keeper) remove(r *Reservation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

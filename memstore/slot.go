@@ -92,6 +92,10 @@ func (st *state) tokens() algorithm.BucketState {
 
 // bucket, window and counter are the words as an algorithm's state, and the setters below write
 // them back. What is held stands elsewhere.
+//
+// bucket and setBucket read and write a bucket's state: when what it holds is due, as microseconds
+// and a fraction, and its last change. The other pairs do the same for a window and for a counter,
+// whose two counts share a word.
 func (w *words) bucket() algorithm.BucketState {
 	return algorithm.BucketState{Due: stint.Instant(w.a), Frac: int64(w.c), Last: stint.Instant(w.b)}
 }

@@ -88,6 +88,7 @@ func (o Options) Validate() error {
 	return o.validate()
 }
 
+// ensureDefaults fills in what was left out. InFlight stays 0, which lets the store choose.
 func (o *Options) ensureDefaults() {
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, DefaultKeyPrefix)
 	o.LeaseTime = cmp.Or(o.LeaseTime, DefaultLeaseTime)
@@ -96,6 +97,7 @@ func (o *Options) ensureDefaults() {
 	o.MaxQueue = cmp.Or(o.MaxQueue, defaultMaxQueue)
 }
 
+// validate reports everything that is wrong, joined; defaults are filled in by then.
 func (o *Options) validate() error {
 	faults := []error{CheckKeyPrefix(o.KeyPrefix)}
 	invalid := func(name string, value any, allowed string) {
