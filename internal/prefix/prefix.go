@@ -25,6 +25,8 @@ func Join(errs ...error) error { return begin(errors.Join(errs...)) }
 // Trim is a text without the name, and without those of wrapped errors.
 func Trim(text string) string { return strings.TrimPrefix(inner.Replace(text), name) }
 
+// begin moves the name to the beginning of an error's text; what the error wraps can still be found
+// in it.
 func begin(err error) error {
 	if err == nil {
 		return nil

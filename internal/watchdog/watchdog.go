@@ -294,6 +294,8 @@ func (w *Watchdog) remove(c *Call) {
 	w.unlink(c)
 }
 
+// unlink takes a call out of the list of those under way, and forgets it. One that is in no list
+// has the sequence 0.
 func (w *Watchdog) unlink(c *Call) {
 	if c.sequence == 0 {
 		return

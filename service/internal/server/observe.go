@@ -255,6 +255,7 @@ type madeIDs struct {
 	ids   [idsAtOnce]string
 }
 
+// newRequestIDs makes IDs that no other process makes: they begin with a random text.
 func newRequestIDs() *requestIDs {
 	ids := &requestIDs{process: rand.Text()[:13] + "-"} // 65 bits
 	ids.made.Store(ids.make())

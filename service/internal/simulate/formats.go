@@ -450,6 +450,10 @@ type jsonLine struct {
 	Attributes map[string]any `json:"attributes"`
 }
 
+// parseJSON reads one JSON object: a line with the columns of CSV as members, one of Caddy's access
+// log, which has a member request, or one of Envoy's. Names that are not known are left out;
+// attributes stand in a member of their own. Caddy logs when a request was answered, so that its
+// duration is taken off.
 func (r *Reader) parseJSON(line string, ev *Event) error {
 	d := json.NewDecoder(strings.NewReader(line))
 	d.UseNumber()
@@ -511,6 +515,7 @@ func (r *Reader) parseJSON(line string, ev *Event) error {
 	return nil
 }
 
+// first is the first of some texts that says something: "-" is nothing in logs.
 func first(texts ...string) string {
 	for _, text := range texts {
 		if text != "" && text != "-" {

@@ -220,6 +220,8 @@ func (d *decision) dropHold(ctx context.Context) {
 	}
 }
 
+// decideHold carries out a verb on one hold: the places of a part, in one operation of the store.
+// The lists of the decision are empty again then, for the next one.
 func (d *decision) decideHold(
 	ctx context.Context,
 	verb stint.Verb,

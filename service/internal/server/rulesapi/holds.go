@@ -43,6 +43,8 @@ func (c *call) dropHold() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, answer)
 }
 
+// dropHoldOfKey ends a hold of a key under every configured policy that has it, and returns their
+// names. One that none has is not known.
 func (c *call) dropHoldOfKey(ctx context.Context, key, id string) (of []string, err error) {
 	for name, policy := range c.api.config.Policies() {
 		held, err := enforce.DropHold(ctx, c.api.config.Store, stint.Claim{Key: key, Policy: policy}, id)

@@ -197,6 +197,8 @@ func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 	return rule
 }
 
+// renamedKeys is a mapping by clients with their names changed, as readers may not see those that
+// are API keys; nil stays nil.
 func renamedKeys[V any](clients map[string]V, name func(client string) string) map[string]V {
 	if clients == nil {
 		return nil

@@ -223,6 +223,8 @@ func Explanation(x *enforce.Explanation) adminapi.Explanation {
 	return shown
 }
 
+// explained is what a rule makes of a request, in the API's words. A rule whose request is at
+// fault, as its cost is none, is shown with the fault and denies nothing here.
 func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	shown := adminapi.ExplainedRule{
 		Rule: rule.Rule.ID, Outcome: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String(),

@@ -116,6 +116,8 @@ func (c *call) resetMany(what string, scope stint.Scope) error {
 	})
 }
 
+// resetStore resets everything in a scope. A store that can't do that at all, which is its
+// ErrInvalid, is answered by 501 with cannot.
 func (c *call) resetStore(cannot string, scope stint.Scope) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()

@@ -84,6 +84,7 @@ func (c *call) revisions(before int64, limit int, rule string) (adminapi.RuleRev
 	return list, nil
 }
 
+// revisionOf is a revision on the wire, with its time in UTC.
 func revisionOf(info rulestore.Info) adminapi.RuleRevision {
 	return adminapi.RuleRevision{
 		Revision: info.Number,

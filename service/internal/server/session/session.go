@@ -62,6 +62,9 @@ func New(secret Secret, now time.Time, secure bool) *http.Cookie {
 // End is the cookie that ends a session.
 func End(secure bool) *http.Cookie { return cookie("", -1, secure) }
 
+// cookie is the cookie of a session, for so many seconds; below 0 it is removed. Scripts can't read
+// it, and other sites' requests do not carry it. With TLS its name has the prefix that browsers
+// accept from secure origins alone.
 func cookie(value string, age int, secure bool) *http.Cookie {
 	name := cookieName
 	if secure {

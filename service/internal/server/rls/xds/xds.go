@@ -236,6 +236,7 @@ const refusalGap = time.Second
 // maxName bounds what of others' names is repeated.
 const maxName = 128
 
+// node tells the management server who asks: an ID, and what it may choose the configuration by.
 func (c *Client) node() *core.Node {
 	node := &core.Node{Id: c.config.NodeID}
 	if len(c.config.NodeMetadata) > 0 {
