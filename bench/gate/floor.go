@@ -29,7 +29,8 @@ func goLimiter(r *rig) (*work, error) {
 	return &work{op: op, close: func() { _ = store.Close(r.ctx) }}, nil
 }
 
-// incr is what a counter of one client costs on Redis.
+// incr is INCR of a client's counter, by the client library that stint uses: the least that a limiter
+// on Redis can do. Callers begin 1,000 clients apart.
 func incr(r *rig) (*work, error) {
 	server, err := r.redisServer()
 	if err != nil {
@@ -46,20 +47,26 @@ func incr(r *rig) (*work, error) {
 	return &work{callers: 64, op: op, redis: server.id(), close: client.Close}, nil
 }
 
-// serveBare is a process of its own: a handler that decides nothing, and writes what the service writes of a check.
+// serveBare is a process of its own: a handler that decides nothing, and writes the header fields
+// and the body that the service answers a check with.
 func serveBare(ctx context.Context, addr string) error {
 	header := map[string][]string{
-		"Content-Type": {"application/json"}, "X-Ratelimit-Limit": {"1000000000"}, "X-Ratelimit-Remaining": {"999999999"},
-		"X-Ratelimit-Reset": {"1790000001"}, "Ratelimit": {`"default";r=999999999;t=1`}, "Ratelimit-Policy": {`"default";q=1000000000`},
+		"Content-Type":          {"application/json"},
+		"X-Ratelimit-Limit":     {"1000000000"},
+		"X-Ratelimit-Remaining": {"999999999"},
+		"X-Ratelimit-Reset":     {"1790000001"},
+		"Ratelimit":             {`"default";r=999999999;t=1`},
+		"Ratelimit-Policy":      {`"default";q=1000000000`},
 	}
 	body := []byte(`{"allowed":true,"key":"user:42","algorithm":"TOKEN_BUCKET","limit":1000000000,"remaining":999999999,` +
 		`"retryAfterMicros":0,"resetAfterMicros":1,"delayMicros":0,"at":1790000001000000,"degraded":false}` + "\n")
-	server := &http.Server{Addr: addr, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // the barest
+	handler := func(w http.ResponseWriter, _ *http.Request) {
 		for name, values := range header {
 			w.Header()[name] = values
 		}
 		_, _ = w.Write(body)
-	})}
+	}
+	server := &http.Server{Addr: addr, Handler: http.HandlerFunc(handler)} //nolint:gosec // the barest
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err

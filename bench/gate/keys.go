@@ -27,6 +27,7 @@ var (
 	askedNames = sync.OnceValue(func() []string { return names(manyKeys) })
 )
 
+// shuffled is 0 to n-1 in an order that is the same in each run.
 func shuffled(n int) []uint32 {
 	order := make([]uint32, n)
 	for i := range order {
@@ -37,8 +38,9 @@ func shuffled(n int) []uint32 {
 	return order
 }
 
-// orderOf is in which order n clients are asked for: "hot" is one, "uniform" each once, "zipf" by Zipf's law with
-// exponent 1.1, the popular ones anywhere.
+// orderOf is the order in which n clients are asked for, as indexes: "hot" is one client, "uniform"
+// each client once, "zipf" 2n draws by Zipf's law with exponent 1.1. A client's rank is by chance, so
+// popular clients do not lie next to each other in memory. The order is the same in each run.
 func orderOf(load string, n int) []uint32 {
 	switch load {
 	case "hot":

@@ -1,9 +1,11 @@
-// Command gate prints the processor time of an operation, for a fixed list of work: decisions in memory and on Redis, and
-// requests to the service. Each commit has a program of its own, so that two commits are compared whatever their APIs are:
-// `make gate` builds that of this tree and that of each commit in bench/BASELINE, and runs them in turn (bench/cmd/gate).
+// Command gate prints the processor time of an operation, for a fixed list of work: decisions in
+// memory and on Redis, and requests to the service. Each commit has a program of its own, so that
+// two commits are compared whatever their APIs are: `make gate` builds that of this tree and that of
+// each commit in bench/BASELINE, and runs them in turn (bench/cmd/gate).
 //
 // A line of the output is a row's name, a tab, and nanoseconds for each operation. Names that end in
-// "/procs=2" are of work on two processors: they depend on who shares the machine, and are printed for people alone.
+// "/procs=2" are of work on two processors: they depend on what else runs on the machine, and are
+// printed for people alone.
 package main
 
 import (
@@ -34,7 +36,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&rows, "rows", "", "regular expression of the rows to measure; default: all")
 	flag.StringVar(&r.stint, "stint", "stint", "the program whose service is measured")
 	flag.DurationVar(&r.duration, "for", 300*time.Millisecond, "for how long each row is measured")
-	flag.StringVar(&bare, "serve-bare", "", "serve nothing but the same answer at this address, to be measured beside the service")
+	flag.StringVar(&bare, "serve-bare", "",
+		"serve nothing but the same answer at this address, to be measured beside the service")
 	flag.StringVar(&profile, "cpuprofile", "", "file to write a profile of this process to, of all rows that are measured")
 	list := flag.Bool("list", false, "print the rows, and measure nothing")
 	flag.Parse()
@@ -68,6 +71,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
+// startProfile writes a profile of this process to a file, until stop.
 func startProfile(name string) (stop func(), err error) {
 	file, err := os.Create(name)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A row is one kind of work.
+// A row is one kind of work. start prepares it: what it does is not measured.
 type row struct {
 	name  string
 	start func(r *rig) (*work, error)
@@ -40,11 +40,11 @@ type work struct {
 // rig is what rows share.
 type rig struct {
 	ctx      context.Context //nolint:containedctx // the program's own
-	stint    string
-	duration time.Duration
-	redis    *process
-	limiters int // that were made
-	closing  []func()
+	stint    string          // the program whose service is measured
+	duration time.Duration   // of each row
+	redis    *process        // nil until a row needs it
+	limiters int             // that were made
+	closing  []func()        // called in reverse order
 }
 
 func (r *rig) close() {
@@ -67,9 +67,13 @@ func (r *rig) redisServer() (*process, error) {
 	return server, nil
 }
 
-// checkEvery is how many operations a caller makes between two looks at whether the time is over.
+// checkEvery is how many operations a lone caller makes before it looks whether the time is over. A
+// look costs nanoseconds, as decisions in memory do.
 const checkEvery = 64
 
+// measure prints a row's processor time for each operation. A quarter of the duration comes first
+// and does not count: it fills caches and pools. A server's client runs in this process, so its time
+// is not the server's.
 func (r *rig) measure(row row) (err error) {
 	procs := 1
 	if strings.HasSuffix(row.name, "/procs=2") {
@@ -150,12 +154,14 @@ func (r *rig) repeat(w *work, duration time.Duration) (int64, error) {
 	return done.Load(), r.ctx.Err()
 }
 
-// processorTimes are the user and system time that processes have taken, in nanoseconds.
+// processorTimes are the user and system time that processes have taken, in nanoseconds. A process's
+// clock has the id of clock_getcpuclockid(3): its number, complemented, above three bits, of which 2
+// is the scheduler's time. That counts nanoseconds; /proc/PID/stat counts hundredths of a second.
 func processorTimes(pids []int) ([]int64, error) {
 	times := make([]int64, len(pids))
 	var faults []error
+	const scheduled = 2
 	for i, pid := range pids {
-		const scheduled = 2 // of a process, as clock_getcpuclockid(3) has it: the process's number, complemented, above 3 bits
 		var at unix.Timespec
 		faults = append(faults, unix.ClockGettime(int32(^pid<<3|scheduled), &at))
 		times[i] = at.Nano()

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
+// serviceRows are the rows of the service, and of a handler that decides nothing.
 func serviceRows() []row {
 	return []row{
 		{"floor/bare-handler", bareHandler},
@@ -23,6 +24,7 @@ func serviceRows() []row {
 	}
 }
 
+// domains is a configuration of Envoy's rate limit service. Its limit never denies.
 const domains = `
 domain: bench
 descriptors:
@@ -62,7 +64,8 @@ func envoy(r *rig) (*work, error) {
 	return &work{callers: len(requests), op: op, server: server.id(), close: stop}, nil
 }
 
-// throttle is CL.THROTTLE in pipelines of 64 commands, on memory.
+// throttle is CL.THROTTLE in pipelines of 64 commands, on memory, each of another client. An answer
+// is an array of five integers: six lines.
 func throttle(r *rig) (*work, error) {
 	const pipeline, answerLines = 64, 6
 	server, err := start(

@@ -24,22 +24,25 @@ func serviceConfig(bucket string) map[string]string {
 	}
 }
 
+// Buckets of which every request is admitted, and of which all but the first are denied.
 const (
 	plenty = "{capacity: 1000000000, refill: 1000000000/1s}"
 	none   = "{capacity: 1, refill: 1/24h}"
 )
 
-// check is requests for one client, on memory.
+// check is checks of one client, on memory, by the default bucket.
 func check(bucket string, status int) func(*rig) (*work, error) {
 	return func(r *rig) (*work, error) {
 		return r.requests(checkPath, status, serviceConfig(bucket), r.stint, serveArgs("--listen", procAddr)...)
 	}
 }
 
+// serveArgs are the arguments of a service on memory, and more.
 func serveArgs(more ...string) []string {
 	return append([]string{"serve", "--store", "memory://", "--config", "stint.yaml"}, more...)
 }
 
+// evaluate is requests that a rule decides, on memory.
 func evaluate(r *rig) (*work, error) {
 	return r.requests(evaluatePath, http.StatusOK, serviceConfig(plenty), r.stint, serveArgs("--listen", procAddr)...)
 }
@@ -47,8 +50,11 @@ func evaluate(r *rig) (*work, error) {
 // httpCallers is how many connections there are, each with one request at a time.
 const httpCallers = 64
 
-// requests starts a server and is requests for a path to it: by POST of evaluateBody, or else GET.
-func (r *rig) requests(path string, status int, files map[string]string, program string, args ...string) (*work, error) {
+// requests starts a server, and is the work of asking it for a path, by GET; for evaluatePath by POST
+// of evaluateBody. Each answer must have the status.
+func (r *rig) requests(
+	path string, status int, files map[string]string, program string, args ...string,
+) (*work, error) {
 	server, err := start(r.ctx, files, program, args...)
 	if err != nil {
 		return nil, err
@@ -78,11 +84,13 @@ func (r *rig) requests(path string, status int, files map[string]string, program
 // conns are connections of callers.
 type conns []conn
 
+// A conn is one caller's connection, with one request at a time.
 type conn struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
+// dial makes n connections to an address.
 func dial(r *rig, addr string, n int) (conns, error) {
 	var all conns
 	for range n {
@@ -103,7 +111,8 @@ func (c conns) close() {
 	}
 }
 
-// ask sends a request and reads the answer.
+// ask sends a request and reads the answer: its status, which must be the one given, and its body by
+// Content-Length. It parses no more, so that the client costs little.
 func (c *conn) ask(request string, status int) error {
 	if _, err := io.WriteString(c, request); err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
-// Limits that do not move while they are measured.
+// Limits that do not move while they are measured: generous and wide always admit, spent denies until
+// the next day, and fill takes its one permit.
 var (
 	generous = stint.TokenBucket(stint.MaxPermits, stint.Per(1_000_000, 24*time.Hour))
 	spent    = stint.TokenBucket(1, stint.Per(1, 24*time.Hour))
@@ -22,7 +23,8 @@ var (
 
 var errOtherwise = errors.New("it was not decided as it had to be")
 
-// must is the error of a decision that has to be an admission, or a denial.
+// must is the error of a decision that has to be an admission, or a denial. A row whose decisions are
+// wrong measures something else, and fails.
 func must(d stint.Decision, err error, allowed bool) error {
 	if err == nil && d.Allowed != allowed {
 		err = errOtherwise
@@ -30,6 +32,8 @@ func must(d stint.Decision, err error, allowed bool) error {
 	return err
 }
 
+// allRows are the rows in the order in which they are measured. Their names are the same in all
+// commits: a row with another name is not compared.
 func allRows() []row {
 	rows := []row{
 		{"memory/hot", memory("hot", generous, true)},
@@ -71,10 +75,12 @@ func allRows() []row {
 // An opener makes a store, and says which process is its server's, if it has one.
 type opener func(*rig) (store stint.Store, server int, end func(), err error)
 
+// inMemory opens a store in this process.
 func inMemory(*rig) (stint.Store, int, func(), error) {
 	return memstore.New(memstore.Config{}), 0, func() {}, nil
 }
 
+// bare opens a store on Redis without failover before it.
 func bare(r *rig) (stint.Store, int, func(), error) {
 	server, err := r.redisServer()
 	if err != nil {
@@ -87,6 +93,8 @@ func bare(r *rig) (stint.Store, int, func(), error) {
 	return store, server.id(), store.Close, store.Ready(r.ctx)
 }
 
+// protected opens a store on Redis as programs do, with failover before it. The timeout is so long
+// that a busy machine answers no decision by its mode.
 func protected(r *rig) (stint.Store, int, func(), error) {
 	server, err := r.redisServer()
 	if err != nil {
@@ -107,7 +115,9 @@ func memory(load string, limit stint.Limit, allowed bool, more ...stint.Limit) f
 }
 
 // onRedis is takes on Redis.
-func onRedis(open opener, load string, callers int, limit stint.Limit, allowed bool, more ...stint.Limit) func(*rig) (*work, error) {
+func onRedis(
+	open opener, load string, callers int, limit stint.Limit, allowed bool, more ...stint.Limit,
+) func(*rig) (*work, error) {
 	return takes(open, load, redisKeys, callers, limit, allowed, more)
 }
 
@@ -150,7 +160,7 @@ func limiterOn(r *rig, store stint.Store, limits ...stint.Limit) (*stint.Limiter
 	return stint.New(store, "gate-"+strconv.Itoa(r.limiters), limits...)
 }
 
-// fill takes permits of clients, in batches.
+// fill takes permits of each client, so that every state exists before it is measured.
 func fill(ctx context.Context, store stint.Store, policy *stint.Policy, keys []string, permits int64) error {
 	const batch = 1000
 	results := make([]stint.Result, batch)
@@ -169,7 +179,7 @@ func fill(ctx context.Context, store stint.Store, policy *stint.Policy, keys []s
 	return nil
 }
 
-// holds is a hold and its commit, of a client of each caller's own.
+// holds is a hold of two permits and its commit of one, each caller with a client of its own.
 func holds(open opener) func(*rig) (*work, error) {
 	return func(r *rig) (*work, error) {
 		store, server, end, err := open(r)
@@ -196,7 +206,8 @@ func holds(open opener) func(*rig) (*work, error) {
 	}
 }
 
-// twoWays is a floor of a client's own, or else what others leave of the whole.
+// twoWays is an operation with a group of two ways: a team's own floor, counted in the whole, or else
+// a permit of the whole that leaves 1,000 to others. The first way always admits.
 func twoWays(r *rig) (*work, error) {
 	store := memstore.New(memstore.Config{})
 	team, err := limiterOn(r, store, generous)

@@ -1,2 +1,3 @@
-// Package migrate holds what docs/migrate.md and the pages below it show, as tests: programs on other limiters, and the same on stint.
+// Package migrate holds the programs that docs/migrate.md and the pages below it show, as tests: each
+// on another limiter, and the same on stint.
 package migrate

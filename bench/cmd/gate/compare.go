@@ -9,7 +9,9 @@ import (
 	"text/tabwriter"
 )
 
-// A floor is the least share that work of others has of what a row costs: floor >= share x row.
+// A floor is a second bound of a row, which does not move with the baseline: work of others, of the
+// same kind and measured in the same rounds, must cost at least a share of what the row costs:
+// of >= share x row.
 type floor struct {
 	row, of string
 	share   float64
@@ -25,7 +27,9 @@ func readFloors(name string) (floors []floor, err error) {
 			f.share, _ = strconv.ParseFloat(fields[2], 64)
 		}
 		if f.share <= 0 {
-			return nil, fmt.Errorf("%s: %q; want a row, what it is held against, and a share above 0", name, strings.Join(fields, " "))
+			return nil, fmt.Errorf(
+				"%s: %q; want a row, what it is held against, and a share above 0", name, strings.Join(fields, " "),
+			)
 		}
 		floors = append(floors, f)
 	}
@@ -35,10 +39,12 @@ func readFloors(name string) (floors []floor, err error) {
 // isFloor reports whether a row is work of others.
 func isFloor(name string) bool { return strings.HasPrefix(name, "floor/") }
 
-// gated reports whether a row may fail: not work of others, and not what depends on who shares the machine.
+// gated reports whether a row may fail. Work of others may not, nor work on two processors: its
+// time depends on what else runs on the machine.
 func gated(name string) bool { return !isFloor(name) && !strings.Contains(name, "/procs=2") }
 
-// failures are the rows of the first tree that are slower than in another tree, or than the floors let them be.
+// failures are the rows of the first tree that are slower than in any other tree, or slower than
+// a floor allows.
 func failures(trees []*tree, floors []floor, margin float64) (failed []string) {
 	here := trees[0]
 	for _, name := range here.rows {
@@ -51,7 +57,9 @@ func failures(trees []*tree, floors []floor, margin float64) (failed []string) {
 	return failed
 }
 
-// slower reports whether times are above those of a baseline by more than the margin, by median and minimum.
+// slower reports whether times are above those of a baseline by more than the margin, by the median
+// and by the minimum. Noise only adds time: it can raise a median, but rarely every round, so a row
+// that is slower by the median alone passes. A row that one side does not have passes, too.
 func slower(times, of []float64, margin float64) bool {
 	if len(times) == 0 || len(of) == 0 {
 		return false
@@ -59,6 +67,7 @@ func slower(times, of []float64, margin float64) bool {
 	return median(times) > (1+margin)*median(of) && slices.Min(times) > (1+margin)*slices.Min(of)
 }
 
+// fails reports whether a row costs more than the floor allows, by the median and by the minimum.
 func (f floor) fails(t *tree) bool {
 	row, of := t.times[f.row], t.times[f.of]
 	if len(row) == 0 || len(of) == 0 {
@@ -75,8 +84,9 @@ func median(times []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// report prints medians in nanoseconds of processor time of an operation, and what part of the baseline's speed they are: by
-// the median and by the minimum.
+// report prints a line for each row: the median, in nanoseconds of processor time for each
+// operation, and for each baseline its median and this tree's speed as a share of it, by the medians
+// and by the minima. Above 1 is faster.
 func report(out io.Writer, trees []*tree, floors []floor, failed []string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	here := trees[0]
@@ -89,7 +99,8 @@ func report(out io.Writer, trees []*tree, floors []floor, failed []string) {
 		fmt.Fprintf(w, "%s\t%.1f\t", name, median(here.times[name]))
 		for _, t := range trees[1:] {
 			if of := t.times[name]; len(of) > 0 {
-				fmt.Fprintf(w, "%.1f\t%.2f\t%.2f\t", median(of), median(of)/median(here.times[name]), slices.Min(of)/slices.Min(here.times[name]))
+				own := here.times[name]
+				fmt.Fprintf(w, "%.1f\t%.2f\t%.2f\t", median(of), median(of)/median(own), slices.Min(of)/slices.Min(own))
 			} else {
 				fmt.Fprint(w, "-\t\t\t")
 			}

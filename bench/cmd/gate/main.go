@@ -1,10 +1,12 @@
-// Command gate compares the speed of this tree with that of the commits in bench/BASELINE, and fails where it is slower.
-// It builds bench/gate, the program that measures, here and at each of the commits, and runs the programs in turn.
+// Command gate compares the speed of this tree with that of the commits in bench/BASELINE, and
+// fails where it is slower. It builds bench/gate, the program that measures, here and at each of the
+// commits, and runs the programs in turn.
 //
-// A row fails if its processor time of an operation is more than the margin above that of one of the commits, by the
-// median of the rounds and by their minimum, and again when it is measured a second time with twice the rounds. Rows that
-// a commit does not have are not compared with it. bench/FLOORS is a second floor: what work of others costs, measured in the
-// same rounds, as a share of what ours does.
+// A row fails if its processor time for each operation is more than the margin above that of one of
+// the commits: by the median of the rounds and by their minimum, and again in a second measurement
+// with twice the rounds. Rows that a commit does not have are not compared with it. bench/FLOORS
+// has a second bound for some rows: the cost of others' work, measured in the same rounds, must be
+// at least a share of the row's.
 package main
 
 import (
@@ -24,16 +26,16 @@ import (
 	"time"
 )
 
-// options are what flags say.
+// options are the flags, as main describes them.
 type options struct {
 	root     string
 	rounds   int
-	duration time.Duration
-	rows     string
-	margin   float64
+	duration time.Duration // of each row, in each round
+	rows     string        // a regular expression; "" matches all
+	margin   float64       // a share: 0.07 allows 7 % more time
 }
 
-// errSlower is that a row failed, which the table says.
+// errSlower is the error when rows failed. The table names them.
 var errSlower = errors.New("slower than the baseline: see the rows above")
 
 func main() {
@@ -53,9 +55,13 @@ func main() {
 	}
 }
 
+// run checks out and builds each commit, measures all trees, and prints the table. A history
+// without one of the commits, such as a shallow clone's, is not compared: that is no error.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.rounds < 1 || o.duration <= 0 || o.margin < 0 {
-		return fmt.Errorf("-rounds is %d, -for %s and -margin %v; allowed: 1 or more, above 0, and 0 or more", o.rounds, o.duration, o.margin)
+		return fmt.Errorf(
+			"-rounds is %d, -for %s and -margin %v; allowed: 1 or more, above 0, and 0 or more", o.rounds, o.duration, o.margin,
+		)
 	}
 	commits, err := baseline(filepath.Join(o.root, "bench", "BASELINE"))
 	if err != nil {
@@ -116,7 +122,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// exactly is a regular expression of rows, and of what they are held against.
+// exactly is a regular expression that matches rows and all floors. NAME/redis is measured together
+// with NAME.
 func exactly(rows []string) string {
 	names := []string{"floor/"}
 	for _, row := range rows {
@@ -146,7 +153,8 @@ func readLines(name string) (lines [][]string, err error) {
 	return lines, err
 }
 
-// measure runs the programs in turn, the other way round in each second round.
+// measure runs the programs in turn. Every second round has the opposite order, so that a machine
+// that grows slower does so for all trees alike.
 func measure(ctx context.Context, trees []*tree, o options, rows string, rounds int) error {
 	order := slices.Clone(trees)
 	for range rounds {
@@ -165,7 +173,7 @@ func git(ctx context.Context, dir string, args ...string) error {
 	return command(ctx, dir, nil, "git", args...)
 }
 
-// said is what a command that failed has said, without what nobody reads.
+// said is the end of the output of a command that failed: the reason is in its last lines.
 func said(out *bytes.Buffer) string {
 	const most = 2000
 	text := strings.TrimSpace(out.String())

@@ -19,17 +19,18 @@ import (
 type tree struct {
 	name  string
 	dir   string
-	gate  string // the program that measures
-	stint string
-	rows  []string // in their order
-	times map[string][]float64
+	gate  string               // the program that measures
+	stint string               // the program that is measured as a service
+	rows  []string             // in their order
+	times map[string][]float64 // of each row, one a round: nanoseconds for each operation
 }
 
-// shared are the files of bench/gate that measure; the rest is written for the library of its commit.
+// shared are the files of bench/gate that know nothing of the library: they measure any commit alike.
+// The others call the library as it is at their commit.
 var shared = []string{"main.go", "measure.go", "process.go", "keys.go", "floor.go", "service.go"}
 
-// build makes the tree's programs in a folder. A commit that had no bench/gate yet is given that of this tree, with what
-// bench/gate/testdata has for its library.
+// build makes the tree's programs in a folder. A commit from before bench/gate gets the shared files
+// of this tree's, and those that bench/gate/testdata has for its library.
 func (t *tree) build(ctx context.Context, root, folder string) error {
 	t.gate, t.stint = filepath.Join(folder, t.name+".gate"), filepath.Join(folder, t.name+".stint")
 	bench, program := filepath.Join(t.dir, "bench"), "./service/cmd/stint"
@@ -47,6 +48,7 @@ func (t *tree) build(ctx context.Context, root, folder string) error {
 	)
 }
 
+// adapt gives a commit from before bench/gate one, from the repository at root.
 func (t *tree) adapt(root string) error {
 	from, to := filepath.Join(root, "bench", "gate"), filepath.Join(t.dir, "bench", "gate")
 	adapter, err := filepath.Glob(filepath.Join(from, "testdata", t.name, "*.go"))
@@ -74,7 +76,7 @@ func (t *tree) adapt(root string) error {
 	return nil
 }
 
-// run measures rows once.
+// run measures rows once, and adds what it reads to the times.
 func (t *tree) run(ctx context.Context, rows string, duration time.Duration) error {
 	var out bytes.Buffer
 	if err := command(ctx, t.dir, &out, t.gate, "-stint", t.stint, "-rows", rows, "-for", duration.String()); err != nil {

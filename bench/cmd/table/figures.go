@@ -17,8 +17,8 @@ import (
 	"github.com/stint-go/stint/bench/internal/results"
 )
 
-// A figure is tables of figures in pages, between <!-- figures:NAME --> and <!-- /figures -->, behind a line with the command
-// that measures them and the machine on which it did.
+// A figure is a list of tables in pages, between <!-- figures:NAME --> and <!-- /figures -->. The
+// line above the tables names the command that measures them, and the machine that it ran on.
 type figure struct {
 	name    string
 	command string
@@ -47,6 +47,7 @@ type cell struct {
 // unmeasured stands for a cell without a measurement.
 const unmeasured = "–"
 
+// text is the cell as it was measured, or unmeasured if one of its numbers was not.
 func (c cell) text(set *results.Set) string {
 	text := c.format
 	for _, n := range c.of(set) {
@@ -64,7 +65,8 @@ func (c cell) pattern() *regexp.Regexp {
 	return regexp.MustCompile("^(" + strings.ReplaceAll(regexp.QuoteMeta(c.format), "#", number) + "|" + unmeasured + ")$")
 }
 
-// number3 is a number of some three digits.
+// number3 is a number with three digits or more: 1.23, 12.3, 123, 1,234. Zeros behind the point are
+// left out.
 func number3(n float64) string {
 	digits := 0
 	for _, limit := range []float64{10, 100} {
@@ -119,14 +121,20 @@ func figures() []figure {
 	return []figure{
 		{"readme", "make figures", []string{readme, korean}, []table{
 			{
-				[]string{"memory store, token bucket, full decision", "stint", "fastest peer", "a bare table with one compare-and-swap (lower bound)"},
+				[]string{
+					"memory store, token bucket, full decision", "stint", "fastest peer",
+					"a bare table with one compare-and-swap (lower bound)",
+				},
 				[]line{
 					taken("1,000,000 keys, uniform, serial / two cores", "uniform_1M"),
 					taken("one hot key, serial / two cores", "hot"),
 					{[]string{"heap per key at 1,000,000 keys"}, []cell{heapOf("stint"), {"# bytes", leastHeap}, heapOf("floor")}},
 				},
 			}, {
-				[]string{"Redis on one core, the client on the other", "stint", "redis_rate v10", "rueidislimiter", "of redis_rate", "of rueidislimiter"},
+				[]string{
+					"Redis on one core, the client on the other", "stint", "redis_rate v10", "rueidislimiter", "of redis_rate",
+					"of rueidislimiter",
+				},
 				[]line{
 					decided("one hot key, 512 callers", "hot", "512"),
 					decided("100,000 uniform keys, 512 callers", "uniform", "512"),
@@ -137,27 +145,35 @@ func figures() []figure {
 							const name, unit = "RedisMemory/state=token_bucket/impl=stint/generations=", "B/client"
 							return []float64{set.Median(name+"1", unit), set.Median(name+"2", unit)}
 						}},
-						one("#", "RedisMemory/impl=redis_rate", "B/client", 1), one("#", "RedisMemory/impl=rueidislimiter", "B/client", 1), blank, blank,
+						one("#", "RedisMemory/impl=redis_rate", "B/client", 1),
+						one("#", "RedisMemory/impl=rueidislimiter", "B/client", 1), blank, blank,
 					}},
 				},
 			}, {
 				[]string{"service, requests per second", "measured", "lower bound", "share"},
 				[]line{
-					share("`stint serve` on `memory://`, of a bare net/http handler", []string{"Service/path=admitted"}, "stint", "bare"),
+					share("`stint serve` on `memory://`, of a bare net/http handler",
+						[]string{"Service/path=admitted"}, "stint", "bare"),
 					share("a handler behind one rule with all header fields, of the handler alone: 13 bytes / 20 items as JSON",
 						[]string{"Middleware/handler=small", "Middleware/handler=page"}, "rule", "bare"),
 					share("Envoy's rate limit service, 512 calls in flight, of a bare grpc-go server: on memory / Redis",
 						[]string{"Envoy/store=memory/in_flight=512", envoyOnRedis}, "stint", "bare"),
 					share("Envoy's own rate limit service on Redis, of the same", []string{envoyOnRedis}, "reference", "bare"),
-					share("`CL.THROTTLE` on memory, of redis-server's GET in pipelines of 64, one core each", []string{"RESP/pipeline=64"}, "stint_throttle", "redis_get"),
-					share("`CL.THROTTLE` one by one, of redis-server's INCR", []string{"RESP/pipeline=1"}, "stint_throttle", "redis_incr"),
+					share("`CL.THROTTLE` on memory, of redis-server's GET in pipelines of 64, one core each",
+						[]string{"RESP/pipeline=64"}, "stint_throttle", "redis_get"),
+					share("`CL.THROTTLE` one by one, of redis-server's INCR",
+						[]string{"RESP/pipeline=1"}, "stint_throttle", "redis_incr"),
 				},
 			},
 		}},
 		{"envoy", "make bench-envoy", []string{benchPage}, []table{{
-			[]string{"in flight, store", "stint, of bare", "its processor time, of bare", "reference service, of bare", "its processor time, of bare"},
+			[]string{
+				"in flight, store", "stint, of bare", "its processor time, of bare", "reference service, of bare",
+				"its processor time, of bare",
+			},
 			[]line{
-				envoyLine("64, memory", "Envoy/store=memory/in_flight=64"), envoyLine("512, memory", "Envoy/store=memory/in_flight=512"),
+				envoyLine("64, memory", "Envoy/store=memory/in_flight=64"),
+				envoyLine("512, memory", "Envoy/store=memory/in_flight=512"),
 				envoyLine("512, Redis", envoyOnRedis),
 			},
 		}}},
@@ -174,7 +190,10 @@ func figures() []figure {
 			[]line{clusterLine("1"), clusterLine("2"), clusterLine("3")},
 		}}},
 		{"network", "make bench-network", []string{redisPage}, []table{{
-			[]string{"delay", "callers", "stint, decisions/s", "redis_rate", "rueidislimiter", "of redis_rate", "stint, p99", "redis_rate", "rueidislimiter"},
+			[]string{
+				"delay", "callers", "stint, decisions/s", "redis_rate", "rueidislimiter", "of redis_rate",
+				"stint, p99", "redis_rate", "rueidislimiter",
+			},
 			[]line{
 				networkLine("1", "64"), networkLine("1", "512"), networkLine("5", "64"),
 				networkLine("5", "512"), networkLine("50", "64"), networkLine("50", "512"),
@@ -205,7 +224,8 @@ func taken(label, keys string) line {
 		return func(*results.Set) []string { return []string{impl} }
 	}
 	peers := func(set *results.Set) []string {
-		return slices.DeleteFunc(set.Each("Take", "impl"), func(impl string) bool { return impl == "stint" || impl == "floor" })
+		notPeer := func(impl string) bool { return impl == "stint" || impl == "floor" }
+		return slices.DeleteFunc(set.Each("Take", "impl"), notPeer)
 	}
 	return line{[]string{label}, []cell{both(named("stint")), both(peers), both(named("floor"))}}
 }
@@ -217,6 +237,7 @@ func heapOf(impl string) cell {
 	}}
 }
 
+// leastHeap is the heap per key of the peer that needs the least.
 func leastHeap(set *results.Set) []float64 {
 	least := none
 	for _, impl := range set.Each("Memory", "impl") {
@@ -227,14 +248,18 @@ func leastHeap(set *results.Set) []float64 {
 	return []float64{least}
 }
 
+// decided is the decisions per second on Redis, and stint's as a multiple of each peer's.
 func decided(label, load, callers string) line {
 	name := "Redis/load=" + load + "/callers=" + callers + "/impl="
 	rate := func(impl string) cell { return one("#/s", name+impl, "decisions/s", 1) }
 	of := func(impl string) cell { return ratio("# x", name+"stint", name+impl, "decisions/s") }
-	return line{[]string{label}, []cell{rate("stint"), rate("redis_rate"), rate("rueidislimiter"), of("redis_rate"), of("rueidislimiter")}}
+	return line{[]string{label}, []cell{
+		rate("stint"), rate("redis_rate"), rate("rueidislimiter"), of("redis_rate"), of("rueidislimiter"),
+	}}
 }
 
-// share is what implementations reach of what floors do, in several benchmarks.
+// share is the requests per second of an implementation and of a floor, and the share in percent.
+// A cell has one number for each of the benchmarks.
 func share(label string, names []string, impl, floor string) line {
 	of := func(format string, value func(set *results.Set, name string) float64) cell {
 		return cell{strings.Repeat(format+" / ", len(names)-1) + format, func(set *results.Set) (all []float64) {
@@ -247,11 +272,14 @@ func share(label string, names []string, impl, floor string) line {
 	rate := func(impl string) func(set *results.Set, name string) float64 {
 		return func(set *results.Set, name string) float64 { return set.Median(name+"/impl="+impl, "req/s") }
 	}
-	return line{[]string{label}, []cell{of("#", rate(impl)), of("#", rate(floor)), of("# %", func(set *results.Set, name string) float64 {
+	percent := func(set *results.Set, name string) float64 {
 		return 100 * rate(impl)(set, name) / rate(floor)(set, name)
-	})}}
+	}
+	return line{[]string{label}, []cell{of("#", rate(impl)), of("#", rate(floor)), of("# %", percent)}}
 }
 
+// envoyLine is the rate and processor time of stint and of the reference service, each first as a
+// multiple of a bare server's.
 func envoyLine(label, name string) line {
 	var cells []cell
 	for _, impl := range []string{"stint", "reference"} {
@@ -265,6 +293,7 @@ func envoyLine(label, name string) line {
 	return line{[]string{label}, cells}
 }
 
+// respLine is the rate and processor time of a command, and each as a multiple of a floor's.
 func respLine(pipeline, command, impl, floor string) line {
 	name := "RESP/pipeline=" + pipeline + "/impl="
 	return line{[]string{pipeline, command}, []cell{
@@ -273,6 +302,7 @@ func respLine(pipeline, command, impl, floor string) line {
 	}}
 }
 
+// clusterLine is the decisions per second of Redis's processor time on so many primaries.
 func clusterLine(primaries string) line {
 	const unit = "decisions/cpu-s"
 	name := "RedisCluster/load=uniform/callers=64/primaries=" + primaries + "/impl="
@@ -282,6 +312,8 @@ func clusterLine(primaries string) line {
 	}}
 }
 
+// networkLine is the decisions per second and the latency behind a network with a delay, in
+// milliseconds.
 func networkLine(delay, callers string) line {
 	name := "RedisNetwork/load=uniform/callers=" + callers + "/delay=" + delay + "ms/impl="
 	rate := func(impl string) cell { return one("#", name+impl, "decisions/s", 1) }
@@ -319,8 +351,9 @@ func (t *table) lines(set *results.Set) (lines []string, measured bool) {
 	return lines, measured
 }
 
-// write returns a page with the figure as it was measured on a machine; the same page, if nothing of one of its tables was. A
-// page in another language keeps its labels.
+// write returns a page with the figure as it was measured on a machine. If one of its tables was not
+// measured at all, that is the same page: no figure mixes machines. A page in another language keeps
+// its labels.
 func (f *figure) write(page []byte, set *results.Set, machine string, translated bool) ([]byte, error) {
 	at := f.region().FindSubmatchIndex(page)
 	if at == nil {
@@ -329,7 +362,9 @@ func (f *figure) write(page []byte, set *results.Set, machine string, translated
 	texts := []string{f.source(machine)}
 	old := strings.Split(strings.TrimSpace(string(page[at[2]:at[3]])), "\n\n")
 	if translated && len(old) != len(f.tables)+1 {
-		return nil, fmt.Errorf("figures:%s has %d tables in a translation; it has to have %d", f.name, len(old)-1, len(f.tables))
+		return nil, fmt.Errorf(
+			"figures:%s has %d tables in a translation; it has to have %d", f.name, len(old)-1, len(f.tables),
+		)
 	}
 	for i, t := range f.tables {
 		lines, measured := t.lines(set)
@@ -339,7 +374,9 @@ func (f *figure) write(page []byte, set *results.Set, machine string, translated
 		if translated {
 			was := strings.Split(old[i+1], "\n")
 			if len(was) != len(lines) {
-				return nil, fmt.Errorf("figures:%s has a table of %d lines in a translation; it has to have %d", f.name, len(was), len(lines))
+				return nil, fmt.Errorf(
+					"figures:%s has a table of %d lines in a translation; it has to have %d", f.name, len(was), len(lines),
+				)
 			}
 			lines[0] = was[0]
 			for j, row := range t.rows {

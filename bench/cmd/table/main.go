@@ -26,7 +26,8 @@ func main() {
 	part := flag.String("part", "all", "which rows to print: "+allParts())
 	dir := flag.String("results", "results", "the folder whose *.txt files to read, unless files are named")
 	strict := flag.Bool("strict", false, "end with status 1 when something is missed or was not measured")
-	pages := flag.String("figures", "", "write the tables of figures into the pages in the `FOLDER` instead, by what results/machine.txt names")
+	pages := flag.String("figures", "",
+		"write the tables of figures into the pages in the `FOLDER` instead, by what results/machine.txt names")
 	name := flag.Bool("machine", false, "print a line that names this machine instead, for results/machine.txt")
 	flag.Parse()
 	var missed int

@@ -68,10 +68,12 @@ func onRedis(set *results.Set) (all []row) {
 		from: fmt.Sprintf("%.0f Redis commands per second", set.Median(lease, "commands/s")),
 	})
 	for _, load := range []string{"hot", "zipf", "uniform"} {
-		all = append(all, pair(set, "redis_rate", title[load]+", one caller alone", "Redis/callers=1/load="+load, "decisions/s", 0.9, 1))
+		name := "Redis/callers=1/load=" + load
+		all = append(all, pair(set, "redis_rate", title[load]+", one caller alone", name, "decisions/s", 0.9, 1))
 	}
 	for _, load := range []string{"hot", "zipf", "uniform"} {
-		all = append(all, pair(set, "redis_rate", title[load]+", 64 callers", "Redis/callers=64/load="+load, "p99-sec", 0.5, 1.0/3))
+		name := "Redis/callers=64/load=" + load
+		all = append(all, pair(set, "redis_rate", title[load]+", 64 callers", name, "p99-sec", 0.5, 1.0/3))
 	}
 	peer := fmt.Sprintf("redis_rate %.0f B", set.Median("RedisMemory/impl=redis_rate", "B/client"))
 	return append(all, row{
@@ -109,7 +111,8 @@ func onClusters(set *results.Set) (all []row) {
 		})
 	}
 	for _, n := range []string{"1 primary", "2 primaries", "3 primaries"} {
-		all = append(all, pair(set, "redis_rate", "per second of Redis's CPU, "+n+", 64 callers", "RedisCluster/load=uniform/callers=64/primaries="+n[:1], unit, 1, none))
+		name := "RedisCluster/load=uniform/callers=64/primaries=" + n[:1]
+		all = append(all, pair(set, "redis_rate", "per second of Redis's CPU, "+n+", 64 callers", name, unit, 1, none))
 	}
 	return all
 }
@@ -132,7 +135,8 @@ func behindNetworks(set *results.Set) (all []row) {
 // each place if it has several, and by which check what they admitted was right.
 func everyLimiter(w io.Writer, set *results.Set, benchmark, place string) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "\nload\tcallers\tlimiter\tdecisions/s\tx redis_rate\tp50 ms\tp99 ms\tRedis commands/s\tdecisions per CPU s\terrors\tothers\tcheck\t")
+	fmt.Fprintln(out, "\nload\tcallers\tlimiter\tdecisions/s\tx redis_rate\tp50 ms\tp99 ms\t"+
+		"Redis commands/s\tdecisions per CPU s\terrors\tothers\tcheck\t")
 	numerically := func(a, b string) int { return number(a) - number(b) }
 	places := slices.SortedFunc(slices.Values(set.Each(benchmark, place)), numerically)
 	if place == "" {
@@ -156,6 +160,8 @@ func everyLimiter(w io.Writer, set *results.Set, benchmark, place string) error 
 	return out.Flush()
 }
 
+// printCell prints one line: what a limiter reached under a load with so many callers, if it was
+// measured.
 func printCell(out io.Writer, set *results.Set, name, title, callers, impl string) {
 	own := name + "/impl=" + impl
 	of := func(unit string) float64 { return set.Median(own, unit) }
@@ -175,8 +181,11 @@ func printCell(out io.Writer, set *results.Set, name, title, callers, impl strin
 		}
 	}
 	ratio := row{unit: "x"}.value(rate / set.Median(name+"/impl=redis_rate", "decisions/s"))
-	fmt.Fprintf(out, "%s\t%s\t%s\t%.0f\t%s\t%.3f\t%.3f\t%.0f\t%.0f\t%.0f\t%.0f%%\t%s\t%s\n", title, callers, impl, rate, ratio,
-		of("p50-sec")*1e3, of("p99-sec")*1e3, of("commands/s"), of("decisions/cpu-s"), set.Max(own, "errors"), of("others-%"), strings.Join(checks, ", "), verdict)
+	fmt.Fprintf(
+		out, "%s\t%s\t%s\t%.0f\t%s\t%.3f\t%.3f\t%.0f\t%.0f\t%.0f\t%.0f%%\t%s\t%s\n", title, callers, impl, rate, ratio,
+		of("p50-sec")*1e3, of("p99-sec")*1e3, of("commands/s"), of("decisions/cpu-s"), set.Max(own, "errors"),
+		of("others-%"), strings.Join(checks, ", "), verdict,
+	)
 }
 
 // rank puts stint and those that it is compared with first.

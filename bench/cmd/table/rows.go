@@ -9,6 +9,8 @@ import (
 	"github.com/stint-go/stint/bench/internal/results"
 )
 
+// none is a bound that a row does not have, and a measurement that was not made. It compares as
+// false with everything: !(x >= none) holds for each x.
 var none = math.NaN()
 
 // parts are the rows that can be asked for, by name.
@@ -142,12 +144,14 @@ func floors(set *results.Set, title, name, floor string, impls ...string) (all [
 			measured: 100 * rate(impl) / rate(floor), unit: "%", from: from,
 		}, row{
 			what: title + ": " + impl + ", processor time, of that of " + floor, atMost: true, must: none, aim: none,
-			measured: used(impl) / used(floor), unit: "x", from: fmt.Sprintf("%.2f us, %s %.2f us", used(impl), floor, used(floor)),
+			measured: used(impl) / used(floor), unit: "x",
+			from: fmt.Sprintf("%.2f us, %s %.2f us", used(impl), floor, used(floor)),
 		})
 	}
 	return all
 }
 
+// asEnvoy is what the rate limit service reaches, and Envoy's own, of a bare grpc-go server.
 func asEnvoy(set *results.Set) []row {
 	impls := []string{"stint", "reference", "reference_pipelined"}
 	return slices.Concat(
@@ -159,6 +163,7 @@ func asEnvoy(set *results.Set) []row {
 	)
 }
 
+// asRedis is what the Redis protocol reaches of a redis-server's plainest commands.
 func asRedis(set *results.Set) []row {
 	return slices.Concat(
 		floors(set, "pipelines of 64", "RESP/pipeline=64", "redis_get", "stint_throttle", "redis_evalsha"),

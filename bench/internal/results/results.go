@@ -68,8 +68,9 @@ func (s *Set) Values(name, unit string) []float64 {
 	benchmark, rest, _ := strings.Cut(name, "/")
 	var values []float64
 	for _, m := range s.measured {
-		lacks := func(part string) bool { return !slices.Contains(m.parts, part) }
-		if v, ok := m.values[unit]; ok && m.parts[0] == benchmark && (rest == "" || !slices.ContainsFunc(strings.Split(rest, "/"), lacks)) {
+		lacks := func(part string) bool { return part != "" && !slices.Contains(m.parts, part) }
+		lacksOne := slices.ContainsFunc(strings.Split(rest, "/"), lacks)
+		if v, ok := m.values[unit]; ok && m.parts[0] == benchmark && !lacksOne {
 			values = append(values, v)
 		}
 	}
