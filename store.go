@@ -282,9 +282,9 @@ type Store interface {
 	// is at fault (nothing was consumed), ErrUnavailable when the store could not
 	// decide (whether permits were consumed is not known), or is the context's.
 	Decide(ctx context.Context, op Op) (Decision, error)
-	// Take is Decide of an operation that takes permits of one policy, with nothing else in it: what is asked most, without
-	// an operation being copied. A store that tells Watch its parts waits for no longer than the timeout that it was
-	// given there. A store that wraps another forwards it.
+	// Take is Decide of an operation that takes permits of one policy, with nothing else in it. It is
+	// the most frequent call, and copies no operation. A store whose Watch returns shards waits for
+	// at most the timeout that Watch was given. A store that wraps another forwards the call.
 	Take(ctx context.Context, policy *Policy, key string, permits int64) (Decision, error)
 	// DecideAll carries out operations in order, each alone, in as few round trips as
 	// the store can; results[i] answers ops[i]. results must be as long as ops.

@@ -200,6 +200,7 @@ func (s stubborn) Watch(_ time.Duration, unreachable func(int, error)) stint.Sha
 func (stubborn) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
 	return stint.Decision{}, ctx.Err()
 }
+
 func (s stubborn) Take(ctx context.Context, _ *stint.Policy, _ string, _ int64) (stint.Decision, error) {
 	return s.Decide(ctx, stint.Op{})
 }

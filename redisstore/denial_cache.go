@@ -292,7 +292,8 @@ func (b *batch) keepDenial(e *entry) {
 	for first := 0; first < len(limits); {
 		policy := limits[first].limit.policy
 		claim := stint.Claim{
-			Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].asked, Keep: int64(limits[first].keep),
+			Key: b.states[limits[first].state].client, Policy: policy,
+			Permits: limits[first].asked, Keep: int64(limits[first].keep),
 		}
 		if e.ways != nil {
 			claim.Way = e.ways[first]

@@ -35,7 +35,7 @@ type Store struct {
 	layout    atomic.Pointer[layout]
 	adopting  sync.Mutex // of another layout, and of timeout
 	timeout   time.Duration
-	takeWaits time.Duration             // for how long a Take waits: what Watch was given; 0: as long as its context allows
+	takeWaits time.Duration             // how long a Take waits: Watch's timeout; 0: as long as its context allows
 	agreement atomic.Pointer[agreement] // nil when the layout is known
 	loaded    chan struct{}             // closed when the scripts are loaded, too
 

@@ -153,7 +153,8 @@ func (c *comparison) carryOut(
 		if err != nil {
 			return prefix.Errorf("at %s, %s: %w", steps[i].At, oracle.Describe(op), err)
 		}
-		if _, err := c.model.Check(steps[i].Op, steps[i].At, oracle.Answer{Decision: results[i].Decision, Each: outcomes}); err != nil {
+		answer := oracle.Answer{Decision: results[i].Decision, Each: outcomes}
+		if _, err := c.model.Check(steps[i].Op, steps[i].At, answer); err != nil {
 			return err
 		}
 		learn(steps[i], results[i].Decision, outcomes)

@@ -27,9 +27,9 @@ func testLargeBatch(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testIdentity: "State belongs to (limit name, algorithm, key)" and the policy's
-// name (ALGORITHMS.md, check 5), and distinct parts never collide (STYLE.md, 14). A store that
-// can reset a policy resets all clients of it, and of no other.
+// testIdentity: a state belongs to its policy's name, limit's name, algorithm and key, and
+// distinct parts never collide. A store that can reset a policy resets all clients of it, and of
+// no other.
 func testIdentity(t testing.TB, newStore newStoreFunc) {
 	b := newFixture(t, newStore)
 	var takes []stint.Op
@@ -66,7 +66,10 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 			for j, d := range b.all(ops) {
 				want := phase.renews || phase.reset != nil && phase.reset.Policy == ops[j].Policy.Name()
 				if d.Allowed != want {
-					t.Fatalf("phase %d, after a reset of %v: %s: allowed %t, expected %t", i, phase.reset, oracle.Describe(ops[j]), d.Allowed, want)
+					t.Fatalf(
+						"phase %d, after a reset of %v: %s: allowed %t, expected %t",
+						i, phase.reset, oracle.Describe(ops[j]), d.Allowed, want,
+					)
 				}
 			}
 		}

@@ -10,7 +10,8 @@ import (
 // A Seed chooses a hash. All seeds of a process are the same.
 type Seed struct{ offset uint64 }
 
-// MakeSeed makes a seed of SEED, a number; 0 if it is none.
+// MakeSeed makes a seed of the number in SEED. Without a number it is 0, so that a run is repeatable
+// even then.
 func MakeSeed() Seed {
 	n, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
 	if err != nil {

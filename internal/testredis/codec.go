@@ -18,8 +18,8 @@ func Command(args ...string) string {
 	return text.String()
 }
 
-// A Reply is one value of RESP 2 or RESP 3 (https://redis.io/docs/latest/develop/reference/protocol-spec/). A command is
-// one, too.
+// A Reply is one value of RESP 2 or RESP 3
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/). A command is one, too.
 type Reply struct {
 	// Kind is the value's first byte. Every null is '_'.
 	Kind byte

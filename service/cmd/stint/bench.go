@@ -77,7 +77,8 @@ func benchCommand(p process) *cobra.Command {
 	flags.StringArrayVar(&b.limits, "limit", nil,
 		"`LIMIT` to verify: ALGORITHM:PERMITS:RATE, where windows have a DURATION; N/DURATION, a sliding log; "+
 			"or as rules write it; several have to admit together")
-	flags.StringVar(&b.target, "target", "library", "`NAME` of what is asked: library (with --store), rest, rls, resp or http")
+	flags.StringVar(&b.target, "target", "library",
+		"`NAME` of what is asked: library (with --store), rest, rls, resp or http")
 	flags.StringVar(&b.named, "policy", "",
 		"`NAME` of the service's policy, whose limits --limit repeats; without one, resp asks by CL.THROTTLE")
 	flags.StringVar(&b.rule, "rule", "",

@@ -81,11 +81,12 @@ func addressOf(key string) string {
 	return fmt.Sprintf("2001:db8:%x:%x::1", network>>16, network&0xffff)
 }
 
-// URL asks a handler that a limit stands before, by GET of a URL in which {key} stands for the key. Any status of 200 to 299
-// is an admission, and 429 a denial.
+// URL asks a handler that has a limit in front, by GET of a URL in which {key} stands for the key. A
+// status of 200 to 299 is an admission, and 429 a denial.
 func URL(at *url.URL, timeout time.Duration) (_ Target, closing func()) {
 	r := newREST(at, timeout)
-	head := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", strings.ReplaceAll(at.RequestURI(), "%7Bkey%7D", "{key}"), at.Host)
+	path := strings.ReplaceAll(at.RequestURI(), "%7Bkey%7D", "{key}")
+	head := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, at.Host)
 	return func(ctx context.Context, key string) (Answer, error) {
 		status, text, err := r.send(ctx, []byte(strings.ReplaceAll(head, "{key}", url.PathEscape(key))))
 		if err == nil && status/100 != 2 && status != http.StatusTooManyRequests {
@@ -95,8 +96,14 @@ func URL(at *url.URL, timeout time.Duration) (_ Target, closing func()) {
 	}, r.close
 }
 
-func ask(base *url.URL, token, path, rule string, timeout time.Duration, bodyOf func(string) []byte) (_ Target, closing func()) {
-	request := http.Request{Header: http.Header{"Host": {base.Host}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}}
+// ask asks the REST API, by POST of the body of each key to a path. The head is the same in all
+// requests, so it is written once.
+func ask(
+	base *url.URL, token, path, rule string, timeout time.Duration, bodyOf func(string) []byte,
+) (_ Target, closing func()) {
+	request := http.Request{Header: http.Header{
+		"Host": {base.Host}, "Accept": {"application/json"}, "Content-Type": {"application/json"},
+	}}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	} else if base.User != nil {

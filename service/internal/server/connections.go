@@ -46,9 +46,9 @@ type idleTracker struct {
 // number of a state that is never kept.
 const streaming = http.StateHijacked
 
-// yieldEvery is after how many requests that a client has sent ahead others go first. A client whose next requests have
-// come already, and are answered without asking the store, would keep a processor for the scheduler's 10 ms at a time, and
-// so would each of its connections.
+// yieldEvery is how many requests that a client has sent ahead are answered before other goroutines
+// run. If a client's next requests are there already, and are answered without the store, each of
+// its connections would otherwise keep a processor for the scheduler's 10 ms at a time.
 const yieldEvery = 8
 
 // A trackedConn knows its state and since when it has it: ticks x 4 + state.

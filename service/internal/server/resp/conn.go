@@ -393,7 +393,8 @@ func (s *Server) decideAll(ctx context.Context, b *batch, leave func()) {
 	if short {
 		for i := range b.pending {
 			p, result := &b.pending[i], &b.results[i]
-			if result.Decision, result.Err = s.config.Take(ctx, p.claim.Policy, p.claim.Key, p.claim.Permits); result.Err != nil {
+			result.Decision, result.Err = s.config.Take(ctx, p.claim.Policy, p.claim.Key, p.claim.Permits)
+			if result.Err != nil {
 				s.config.DecideAll(ctx, []stint.Op{p.op()}, b.results[i:i+1]) // which says why
 			}
 		}
