@@ -18,7 +18,7 @@ var zones = []string{
 }
 
 // Calendar windows: minute, hour, day, week from Monday, month and year, in a named
-// time zone; a repeated local hour is one window (ALGORITHMS.md, Fixed window).
+// time zone; a repeated local hour is one window (docs/internals/semantics.md, Fixed window).
 func TestCalendarWindows(t *testing.T) {
 	const (
 		minute, hour, day = stint.CalendarMinute, stint.CalendarHour, stint.CalendarDay

@@ -30,7 +30,7 @@ func randomSteps(short bool) int {
 }
 
 // Go and Lua give the same decision for the same trace, and leave the same state
-// (ALGORITHMS.md, first paragraph).
+// (docs/internals/semantics.md, its first paragraph).
 func TestTwins(t *testing.T) {
 	for _, a := range stint.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestTwins(t *testing.T) {
 }
 
 // Every intermediate value stays within 2^53, muldiv within its stated ranges
-// (ALGORITHMS.md, Time and arithmetic), and muldiv is right wherever a twin uses it.
+// (ARCHITECTURE.md, "What holds everywhere"), and muldiv is right wherever a twin uses it.
 func TestTwinsStayExact(t *testing.T) {
 	for _, a := range stint.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
@@ -124,7 +124,7 @@ func divides(a, b, c, quotient, remainder int64) bool {
 }
 
 // RetryAfter, GrowsAfter and ResetAfter are the shortest waits that do what they
-// say (ALGORITHMS.md, Words and check 2).
+// say (docs/internals/semantics.md, All algorithms).
 func TestWaits(t *testing.T) {
 	for _, a := range stint.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {

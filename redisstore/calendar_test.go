@@ -21,8 +21,8 @@ func calendarStores(t *testing.T) (pinned, live *redisstore.Store, clock *storet
 	return pinned, live, clock
 }
 
-// ALGORITHMS.md, "Fixed window": where the client's guess of the calendar is wrong, as
-// with a state far ahead of the clocks, the script asks again and then answers.
+// docs/internals/semantics.md, "Fixed window": where the client's guess of the calendar is
+// wrong, as with a state far ahead of the clocks, the script asks again and then answers.
 func TestCalendarAskedAgain(t *testing.T) {
 	pinned, live, clock := calendarStores(t)
 	for _, unit := range []stint.Calendar{stint.CalendarMinute, stint.CalendarDay, stint.CalendarYear} {

@@ -114,7 +114,7 @@ func mustAgree(t *testing.T, conn redisstore.Conn, sequence storetest.Sequence) 
 }
 
 // All encodings and the memory store give the same decision for the same sequence of
-// times, keys and costs (ALGORITHMS.md, its first paragraph): policies, batches,
+// times, keys and costs (docs/internals/semantics.md, its first paragraph): policies, batches,
 // changed limits, clocks stepping back, every algorithm and verb.
 func TestStoresAgree(t *testing.T) {
 	for _, algorithm := range stint.Algorithms() {

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// Check 3 of ALGORITHMS.md: many goroutines in several processes, which stores with
+// Concurrency: many goroutines in several processes, which stores with
 // connections of their own stand for, are admitted exactly as often as the limit
 // says, and each admission is told another Remaining.
 func TestExactAcrossStores(t *testing.T) {

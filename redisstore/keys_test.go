@@ -138,7 +138,7 @@ func lifeLimits() []stint.Limit {
 	return limits
 }
 
-// ALGORITHMS.md, "Time and arithmetic": every state key has a TTL that covers the
+// docs/internals/semantics.md, "Forgetting and resets": every state key has a TTL that covers the
 // time until its states are untouched, debt included, and a margin of 10 %, at least
 // a second; and it is not much longer than that: for a log twice the margin, for a
 // hash twice the life of the limit's states, and a margin in which it is unlinked.

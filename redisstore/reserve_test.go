@@ -142,7 +142,7 @@ func TestApart(t *testing.T) {
 
 // When nothing else runs, a policy across nodes is decided as in memory, in every
 // field and of every limit: a denial leaves nothing behind, and what the limits say is
-// what they would with nothing taken (ALGORITHMS.md, Words).
+// what they would with nothing taken.
 func apartAgrees(t *testing.T, cluster *testredis.Cluster) {
 	clock := storetest.NewClock(dawn)
 	store := open(t, cluster.URL(), redisstore.Options{Now: clock.Now, KeyPrefix: "apart"})

@@ -16,8 +16,8 @@ const (
 	sequenceLength = 250 // operations, of which later ones know earlier ones
 )
 
-// testRandom is check 1 of ALGORITHMS.md: every field of every decision, over
-// random limits and random traces, equals the exact model's.
+// testRandom checks that every field of every decision, over random limits and random
+// traces, equals the exact model's.
 func testRandom(t testing.TB, newStore newStoreFunc, algorithm stint.Algorithm, operations int) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newComparison(checked{t, rt}, newStore)

@@ -1,9 +1,9 @@
 // Package storetest is the conformance suite for stores.
 //
-// [Run] puts a store through every check of ALGORITHMS.md: random sequences of
-// operations compared field by field with an exact model, among them the ends of waits, peeks,
-// resets, changed limits and policies; refused input; concurrency; how often a hold is charged; and, of a store that can
-// do it, that a policy is reset. A store's test package needs one line:
+// [Run] puts a store through every check: random sequences of operations compared field by field
+// with an exact model, among them the ends of waits, peeks, resets, changed limits and policies;
+// refused input; concurrency; how often a hold is charged; and, if the store can do it, that a
+// policy is reset. A store's test package needs one line:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {

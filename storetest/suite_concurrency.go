@@ -11,9 +11,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// testConcurrency is check 3 of ALGORITHMS.md, in one process: many goroutines on one key, and
-// on others by other methods of the store, while the clock stands still. Exactly the limit is admitted, and every
-// admission leaves another Remaining, as if they came one after another.
+// testConcurrency has many goroutines on one key, and on others by other methods of the store,
+// while the clock stands still. Exactly the limit is admitted, and every admission leaves another
+// Remaining, as if they came one after another.
 func testConcurrency(t *testing.T, newStore newStoreFunc) {
 	eachSimplePolicy(t, func(t *testing.T, policy *stint.Policy) {
 		b := newFixture(t, newStore)

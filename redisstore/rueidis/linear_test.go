@@ -18,7 +18,7 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// Check 3 of ALGORITHMS.md, for all verbs: whatever several processes, which stores
+// Concurrency, for all verbs: whatever several processes, which stores
 // with connections of their own stand for, ask at once, one by one and in batches,
 // there is an order of it in which the exact model gives the same answers, in every
 // field, at the times that the answers name.

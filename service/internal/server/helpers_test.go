@@ -123,7 +123,7 @@ func (b *logBuffer) String() string {
 // lines is the number of lines logged so far.
 func (b *logBuffer) lines() int { return strings.Count(b.String(), "\n") }
 
-// pushLimits is API.md's example of a policy.
+// pushLimits are a policy of two sliding logs, the second of a burst.
 func pushLimits() []stint.Limit {
 	return []stint.Limit{
 		stint.SlidingWindowLog(10, time.Minute).WithMinInterval(time.Second).CountingDenied(),

@@ -69,8 +69,8 @@ func forwarded(peer, key string, lines ...string) call {
 	return call{method: "GET", path: check, peer: peer, header: http.Header{"X-Forwarded-For": lines}, status: 200, key: key}
 }
 
-// Each clause of API.md's "Identity" and of SECURITY.md's "Who may do what" and "What
-// is trusted", in their words, with requests that hold the service to it.
+// Each clause of docs/security.md's "Permission to name keys" and "Trust", with requests that
+// hold the service to it.
 func TestSecurityModel(t *testing.T) {
 	const proxy = "10.0.0.1:4711"
 	tokens := func(c *server.Config) {

@@ -16,8 +16,7 @@ import (
 
 var traces = flag.Int("traces", 1000, "random traces of each algorithm that are compared with the oracle")
 
-// TestOracle holds every field of every decision to the independent model, on random traces of each algorithm
-// (ALGORITHMS.md, "Exactness checks", 1).
+// TestOracle holds every field of every decision to the independent model, on random traces of each algorithm.
 func TestOracle(t *testing.T) {
 	for _, algorithm := range stint.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
