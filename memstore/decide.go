@@ -48,8 +48,9 @@ func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 	return s.decideMany(op)
 }
 
-// decideOne carries out an operation on one limit. The clock is read when the state is held, here and below, so that no
-// decision on a state has an earlier time than the one before it.
+// decideOne carries out an operation on one limit. The clock is read while the state is held, so
+// that no decision on a state has an earlier time than the one before it. Take reads it earlier:
+// clock.go says how it keeps that.
 func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	var out stint.Outcome
 	one := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: l.permits(op.Verb, op.Permits), keep: op.Keep}}
@@ -136,12 +137,10 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 
 // limitOp is an operation as one of its limits decides it.
 type limitOp struct {
-	limit *limit
-	hash  uint64
-	// asked is what the claim asks for, permits what the limit takes of it, keep how many are left to
-	// others.
-	asked   int64
-	permits int64 // of the limit
+	limit   *limit
+	hash    uint64
+	asked   int64 // by the claim
+	permits int64 // what the limit takes for that: its own cost, if it has one
 	keep    int64 // how many are left to others
 	// slot is held while the operation is decided; nil: there is no state yet.
 	slot    *slot
@@ -154,17 +153,20 @@ type limitOp struct {
 	due int
 	// own is the part of the hold that asks for more; nil: none does.
 	own *part
-	// 1 + the number of the limitOp of an earlier way of its group that has the state; 0: it has its
-	// own
+	// shares is 1 + the number of the limitOp of an earlier way of its group that has the state; 0: it
+	// has its own.
 	shares int
-	lost   stint.Instant // pieces of this time or before are of what a window of another length took over; 0: none
+	// lost is the newest time of pieces that do not come back, since a window of another length took
+	// over their counts; 0: none.
+	lost stint.Instant
 }
 
-// inlineLimits is how many limits an operation may have before deciding it allocates.
+// inlineLimits is how many limits an operation may have before deciding it allocates. Their
+// limitOps are on the stack: more of them would cost every operation on several limits.
 const inlineLimits = 4
 
-// decideMany decides an operation on several limits, atomically: the shards of all its
-// keys are locked, in order, until it is done.
+// decideMany decides an operation on several limits, atomically: the shards of all its keys are
+// locked, in order, until it is done.
 func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 	var (
 		opsBuffer   [inlineLimits]limitOp

@@ -11,8 +11,9 @@ import (
 	"github.com/stint-go/stint/internal/keyhash"
 )
 
-// hold is a reservation, and after it has ended the memory of that. Its shard of ids is locked while it is used; what
-// its parts are is said there.
+// hold is a reservation, and after its end what is remembered of it. Its shard of ids is locked while
+// it is used. An operation that has only a state's shard locked reads id, expires and keep, which
+// change while both are locked, and sets noticed.
 type hold struct {
 	id     string
 	hashes []uint64 // of the states, in the order of the claims and their limits
@@ -143,6 +144,8 @@ func (r *holdOp) prepare() (same bool, err error) {
 	return same, err
 }
 
+// decide carries out the operation, for a hold that is known by the same states or not. What is
+// refused with an error changes nothing.
 func (r *holdOp) decide(same bool) (stint.Decision, error) {
 	h := r.op.Hold
 	h.Replayed, h.Lost, h.Late, h.Reset, h.Full = false, false, false, false, false

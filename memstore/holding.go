@@ -99,11 +99,7 @@ func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64, los
 
 // giveBack gives back permits, the newest pieces first, where they still count.
 func (l *limit) giveBack(
-	st *state,
-	at stint.Instant,
-	pieces []algorithm.Piece,
-	n int64,
-	lost stint.Instant,
+	st *state, at stint.Instant, pieces []algorithm.Piece, n int64, lost stint.Instant,
 ) (back int64) {
 	for _, piece := range slices.Backward(pieces) {
 		piece.N = min(piece.N, n)
@@ -170,7 +166,7 @@ func (ops limitOps) apply(i int, action algorithm.Action, now stint.Instant, n i
 
 // wait is how long until n permits would be admitted, and keep left, if nobody took, renewed or
 // ended anything: own is how long if nothing expired either. A hold that asks for more is there all
-// the while. Of very many expiries the bound is that of the last one that is looked at.
+// the while. After maxWalk expiries it is the wait until the last one looked at.
 func (p *limitOp) wait(now stint.Instant, n, keep int64, own time.Duration) time.Duration {
 	var st state
 	st.set(&p.state.words)

@@ -2,9 +2,9 @@
 //
 // Clients live in open-addressing tables of 32-byte slots, one for each of 256 shards.
 // A slot holds the whole state of the fixed-size algorithms; a sliding window log has
-// its entries beside the table. Deciding on a state that exists locks its slot alone. The
-// shard's lock is taken to add and remove states, and to decide several limits at once.
-// Deciding allocates nothing.
+// its entries beside the table, and so are holds. A Take of one limit whose whole state is in a
+// slot locks that slot alone. Everything else locks the shards of its states, too. Deciding up to
+// four limits allocates nothing but room for new states, logs and holds.
 //
 // A client is identified by a 64-bit hash of its key under a seed that is random
 // per store. Two of n clients are taken for one with a probability of about
@@ -80,21 +80,21 @@ type Store struct {
 	evictions  atomic.Int64
 	reclaimed  atomic.Int64
 	sweepCount atomic.Uint64
-	// lastSweep is when the last sweep was.
+	// lastSweep is the time of the last sweep, in microseconds.
 	lastSweep atomic.Int64
 
-	// evicting is held, and no shard's with it at first, while memory is brought below the cap.
+	// evicting is locked while memory is brought below the cap. Shards are locked after it.
 	evicting sync.Mutex
-	// nextShard is the shard that was looked at last for that.
+	// nextShard is the shard that was last asked for memory. evicting guards it.
 	nextShard int
 
 	ids [idShards]idShard // of holds
-	// idBytes are those of bytes that the ids take.
+	// idBytes are the bytes of ids, which are in bytes, too.
 	idBytes  atomic.Int64
 	maxHolds int
 	waiters  waiters.List[uint64]
 
-	// guards versions, freeIDs and changes of epochs; may be locked while shards are
+	// mu guards versions, freeIDs and changes of epochs. It may be locked while shards are.
 	mu       sync.Mutex
 	versions map[versionKey]*limitVersion // all
 	epochs   atomic.Pointer[[]*epoch]     // by id: what a slot holds

@@ -1,7 +1,7 @@
 package memstore
 
 import (
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -29,7 +29,8 @@ type limit struct {
 	countDenied bool
 	capacity    int64
 	cost        int64 // of each operation; 0: what it asks for
-	// tag tells apart the states of one key; it spares the shard's bits, so that all are in one shard.
+	// tag tells apart the states of one key. It is 0 in the bits that choose the shard, so that all
+	// states of a key are in one shard.
 	tag uint64
 
 	token   *algorithm.TokenBucket
@@ -71,11 +72,7 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		l.countDenied, l.cost = limit.CountDenied, limit.Cost
 		p.countDenied = p.countDenied || limit.CountDenied
 		// Lengths keep distinct names distinct when they are joined.
-		identity := strconv.Itoa(
-			int(limit.Algorithm),
-		) + " " + strconv.Itoa(
-			len(limit.Name),
-		) + " " + limit.Name + policy.Name()
+		identity := fmt.Sprintf("%d %d %s%s", limit.Algorithm, len(limit.Name), limit.Name, policy.Name())
 		l.tag = keyhash.String(s.seed, identity) >> shardBits
 		s.register(limit, l)
 	}

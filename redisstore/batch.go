@@ -25,13 +25,13 @@ type batch struct {
 	layout   *layout
 	watched  watchdog.Call
 	entries  []entry
-	common   rare // of takes
+	common   rare // of all plain takes; nobody writes into it
 	opLimits []opLimit
 	states   []stateRef
 	outcomes []stint.Outcome // by opLimit
 	// stateIndex finds a state by its key; lastKey and lastIndex are the last that was found.
 	stateIndex map[stateKey]int32
-	lastKey    stateKey // the last that was found
+	lastKey    stateKey
 	lastIndex  int32
 	// keyCopies has copies of keys whose callers may leave.
 	keyCopies keyCopies
@@ -58,7 +58,7 @@ type batch struct {
 // limits from firstLimit on in the batch's opLimits, and as many outcomes.
 type entry struct {
 	call *call
-	// rare is never nil. Takes, with nothing else, have one in common, in which nothing is written.
+	// rare is never nil. Plain takes share the batch's common one.
 	*rare
 	index      int32 // in the call
 	firstLimit int32
@@ -231,7 +231,7 @@ func (b *batch) limitsOf(e *entry) []opLimit {
 	return b.opLimits[e.firstLimit : e.firstLimit+e.limitCount]
 }
 
-// outcomesOf are their outcomes.
+// outcomesOf are the outcomes of an operation's limits.
 func (b *batch) outcomesOf(e *entry) []stint.Outcome {
 	return b.outcomes[e.firstLimit : e.firstLimit+e.limitCount]
 }
@@ -330,8 +330,9 @@ var errAsks = fmt.Errorf("%w: the calendar was asked for too often", errReply)
 // errReply says that the script's reply can't be right.
 var errReply = errors.New("unexpected reply of the script")
 
-// execute sends the batch and works out its answers. The script may answer three times with another
-// form (whole, with holds, with calendars' windows) before it decides; nothing was done then.
+// execute sends the batch and works out its answers. The script may ask for another form of the
+// batch before it decides: whole, with holds, or with windows of calendars. It has done nothing then,
+// and the batch is sent again.
 func (b *batch) execute(ctx context.Context) error {
 	b.sentAt = b.store.denials.mark()
 	for range maxAsks {

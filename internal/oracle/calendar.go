@@ -110,7 +110,8 @@ func unitStart(unit stint.Calendar, wall time.Time) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// unitNext is the start of the following unit, in which the longest unit from start ends.
+// unitNext is the start of the following unit. A start plus the longest length of a unit lies in
+// it: 1 February + 31 days is in March.
 func unitNext(unit stint.Calendar, start time.Time) time.Time {
 	days := map[stint.Calendar]int{
 		stint.CalendarDay: 1, stint.CalendarWeek: 7, stint.CalendarMonth: 31, stint.CalendarYear: 366,
