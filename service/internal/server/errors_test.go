@@ -216,7 +216,9 @@ func TestPanic(t *testing.T) {
 // surviving puts the fixture's store into one of package failover.
 func surviving(t *testing.T, mode failover.Mode) func(*server.Config) {
 	return func(c *server.Config) {
-		store, err := failover.New(failover.Config{Store: c.Store, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: func() int { return 1 }})
+		away := c.Store.(*store)
+		local := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(away.now.Load()) }})
+		store, err := failover.New(failover.Config{Store: away, Mode: mode, Local: local, Instances: func() int { return 1 }})
 		if err != nil {
 			t.Fatal(err)
 		}
