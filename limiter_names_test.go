@@ -10,9 +10,12 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
+// still is a clock that stands still, so that no window ends meanwhile.
+func still() stint.Instant { return 1_790_000_000_000_000 }
+
 // Limiters of different names count apart on one store, though neither of their limits has a name.
 func TestLimitersCountApart(t *testing.T) {
-	store := memstore.New(memstore.Config{})
+	store := memstore.New(memstore.Config{Now: still})
 	api, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerHour(1)))
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +37,7 @@ func TestLimitersCountApart(t *testing.T) {
 // A name says whose state it is: it has 1 to MaxNameBytes characters, and no slash, which the names of
 // policies and rules have.
 func TestNames(t *testing.T) {
-	store := memstore.New(memstore.Config{})
+	store := memstore.New(memstore.Config{Now: still})
 	for what, name := range map[string]string{
 		"no name":  "",
 		"slash":    "rule/api",
@@ -49,7 +52,7 @@ func TestNames(t *testing.T) {
 
 // Limiters of one name with other limits are one limiter whose limit changes: what a client has used counts on.
 func TestLimitersOfOneName(t *testing.T) {
-	store := memstore.New(memstore.Config{})
+	store := memstore.New(memstore.Config{Now: still})
 	first, err := stint.New(store, "api", stint.FixedWindow(5, time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +71,7 @@ func TestLimitersOfOneName(t *testing.T) {
 
 // With changes the limits of a client, and keeps what it has used.
 func TestWith(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.FixedWindow(5, time.Hour))
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(5, time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

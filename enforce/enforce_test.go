@@ -214,7 +214,7 @@ func TestVerdictsAreReused(t *testing.T) {
 		rule.Scope, rule.OnExceed = []string{rules.Global}, onExceed // another scope's key is made for each request
 		list = append(list, rule)
 	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: setOf(t, nil, list...)})
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: steady}), Set: setOf(t, nil, list...)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func TestTurnsOfASlowStore(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter, err := enforce.New(enforce.Config{
-					Store: slow{memstore.New(memstore.Config{}), 2 * time.Millisecond},
+					Store: slow{memstore.New(memstore.Config{Now: steady}), 2 * time.Millisecond},
 					Set:   setOf(t, nil, waiting("a", time.Millisecond, 0, stint.LeakyBucket(3, stint.PerSecond(100)))),
 				})
 				if err != nil {

@@ -50,7 +50,7 @@ func TestDenyByDefault(t *testing.T) {
 	shadow := per("shadow", stint.FixedWindow(1, time.Hour))
 	shadow.OnExceed = rules.Shadow
 	free := rules.Rule{ID: "free", Scope: []string{rules.PerIP}, Unlimited: true, Match: rules.Match{Paths: []string{"/free"}}}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), DenyByDefault: true, Set: setOf(t, nil, skipping, shadow, free)})
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: steady}), DenyByDefault: true, Set: setOf(t, nil, skipping, shadow, free)})
 	if err != nil {
 		t.Fatal(err)
 	}

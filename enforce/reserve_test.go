@@ -67,7 +67,7 @@ func TestReserveByRules(t *testing.T) {
 
 // A client that has as many holds as the store allows is denied for that.
 func TestReserveBeyondTheMostHolds(t *testing.T) {
-	store := memstore.New(memstore.Config{MaxHolds: 1})
+	store := memstore.New(memstore.Config{MaxHolds: 1, Now: steady})
 	limiter, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, metering()...)})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package enforce_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -90,25 +91,27 @@ func TestStateSurvivesAChangeOfCosts(t *testing.T) {
 
 // A rule that waits, whose limits have several costs, is one line.
 func TestARuleOfSeveralCostsWaits(t *testing.T) {
-	r := per("a", stint.TokenBucket(1, stint.Every(time.Millisecond)).Named("a"), stint.TokenBucket(2, stint.Every(time.Millisecond)).Named("b"))
-	r.Costs, r.OnExceed, r.MaxWait, r.MaxWaiters = []rules.Cost{{}, {Permits: 2}}, rules.Wait, time.Minute, 100
-	limiter, _ := newLimiter(t, r)
-	done := make(chan error, 50)
-	for range cap(done) {
-		go func() {
-			var v enforce.Verdict
-			err := limiter.Decide(t.Context(), &alice, &v)
-			if err == nil && !v.Allowed {
-				err = errors.New("it is denied")
-			}
-			done <- err
-		}()
-	}
-	for range cap(done) {
-		if err := <-done; err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := per("a", stint.TokenBucket(1, stint.Every(time.Millisecond)).Named("a"), stint.TokenBucket(2, stint.Every(time.Millisecond)).Named("b"))
+		r.Costs, r.OnExceed, r.MaxWait, r.MaxWaiters = []rules.Cost{{}, {Permits: 2}}, rules.Wait, time.Minute, 100
+		limiter, _ := newLimiter(t, r)
+		done := make(chan error, 50)
+		for range cap(done) {
+			go func() {
+				var v enforce.Verdict
+				err := limiter.Decide(t.Context(), &alice, &v)
+				if err == nil && !v.Allowed {
+					err = errors.New("it is denied")
+				}
+				done <- err
+			}()
 		}
-	}
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // What rules decided is settled: of limits whose cost requests name, or of all where there is none.

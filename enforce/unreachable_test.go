@@ -18,10 +18,10 @@ import (
 // withoutStore makes a limiter whose store is unreachable, so that the mode answers.
 func withoutStore(t *testing.T, mode failover.Mode, list ...rules.Rule) *enforce.Limiter {
 	t.Helper()
-	away := storetest.NewFaulty(memstore.New(memstore.Config{}))
+	away := storetest.NewFaulty(memstore.New(memstore.Config{Now: steady}))
 	away.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} })
 	store, err := failover.New(failover.Config{
-		Store: away, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: func() int { return 1 },
+		Store: away, Mode: mode, Local: memstore.New(memstore.Config{Now: steady}), Instances: func() int { return 1 },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestTurnsWhileTheStoreIsAway(t *testing.T) {
 // Once the store is unreachable, the failure policy also answers requests that arrive while others wait.
 func TestGivingUpWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := storetest.NewFaulty(memstore.New(memstore.Config{}))
+		away := storetest.NewFaulty(memstore.New(memstore.Config{Now: steady}))
 		store, err := failover.New(failover.Config{Store: away})
 		if err != nil {
 			t.Fatal(err)

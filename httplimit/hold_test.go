@@ -23,7 +23,7 @@ import (
 // newHolding is a middleware that holds for one client, and what is left of its limits.
 func newHolding(t *testing.T, next http.Handler, hold stint.Hold, limits ...stint.Limit) (http.Handler, func() []int64) {
 	t.Helper()
-	store := memstore.New(memstore.Config{})
+	store := memstore.New(memstore.Config{Now: still})
 	limiter, err := stint.New(store, "api", limits...)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestMiddlewareOfPlaces(t *testing.T) {
 // A client that leaves while its request is decided keeps no place.
 func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+		store := storetest.NewFaulty(memstore.New(memstore.Config{Now: still}))
 		store.Inject(func(call storetest.Call) storetest.Fault {
 			lost := call.Ops[0].Verb == stint.Reserve
 			return storetest.Fault{Block: lost, After: lost}
@@ -162,7 +162,7 @@ func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
 
 // WriteHeaders, too, tells who lacks a place to come again in a second, wherever the limit is among others.
 func TestWriteHeadersOfPlaces(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api",
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api",
 		stint.FixedWindow(100, 24*time.Hour).Named("tokens"), stint.Concurrency(1).WithCost(1))
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestWriteHeadersOfPlaces(t *testing.T) {
 }
 
 func TestMiddlewareRefusesHolds(t *testing.T) {
-	places, err := stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1))
+	places, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.Concurrency(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestRulesMiddlewareHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,9 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
+// still is a clock that stands still, so that no window ends meanwhile.
+func still() stint.Instant { return 1_790_000_000_000_000 }
+
 // secret is a key, which no span may tell.
 const secret = "ann@example.com"
 
@@ -57,7 +60,7 @@ func texts(span tracetest.SpanStub) string {
 
 func TestDecisions(t *testing.T) {
 	exporter, provider := record(t, sdk.AlwaysSample())
-	store := otellimit.Decisions(memstore.New(memstore.Config{}), provider)
+	store := otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider)
 	limiter, err := stint.New(store, "checkout", stint.FixedWindow(2, time.Hour), stint.Limit{Name: "day", Algorithm: stint.AlgorithmFixedWindow, Capacity: 1, Window: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +101,7 @@ func TestDecisions(t *testing.T) {
 func TestCalls(t *testing.T) {
 	exporter, provider := record(t, sdk.AlwaysSample())
 	broken := errors.Join(stint.ErrUnavailable, errors.New("dial "+secret))
-	inner := failing{Store: memstore.New(memstore.Config{}), err: &broken}
+	inner := failing{Store: memstore.New(memstore.Config{Now: still}), err: &broken}
 	guarded, err := failover.New(failover.Config{Store: otellimit.Calls(inner, provider), Mode: failover.Open})
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +148,7 @@ func (f failing) Decide(context.Context, stint.Op) (stint.Decision, error) {
 
 func TestDecideAll(t *testing.T) {
 	exporter, provider := record(t, sdk.AlwaysSample())
-	store := otellimit.Decisions(memstore.New(memstore.Config{}), provider)
+	store := otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider)
 	policy, err := stint.NewPolicy("", stint.FixedWindow(1, time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +166,7 @@ func TestDecideAll(t *testing.T) {
 // TestUnrecorded: without a trace, and in one that was not sampled, there are no spans and no allocations.
 func TestUnrecorded(t *testing.T) {
 	exporter, provider := record(t, sdk.NeverSample())
-	store := otellimit.Decisions(memstore.New(memstore.Config{}), provider)
+	store := otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider)
 	limiter, err := stint.New(store, "quick", stint.TokenBucket(1000, stint.PerSecond(1000)))
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +185,7 @@ func TestUnrecorded(t *testing.T) {
 // TestWatch: package failover finds what it asks of a store.
 func TestWatch(t *testing.T) {
 	_, provider := record(t, sdk.AlwaysSample())
-	store := otellimit.Calls(watching{memstore.New(memstore.Config{})}, provider)
+	store := otellimit.Calls(watching{memstore.New(memstore.Config{Now: still})}, provider)
 	if shards := store.Watch(time.Second, nil); shards.Count != 3 || shards.Of("k") != 2 {
 		t.Errorf("%d shards", shards.Count)
 	}
@@ -210,7 +213,7 @@ func TestConforms(t *testing.T) {
 // TestOneTrace: a client's request, the server's and its decision are one trace, told by traceparent (W3C Trace Context, 3.2).
 func TestOneTrace(t *testing.T) {
 	exporter, provider := record(t, sdk.ParentBased(sdk.NeverSample()))
-	limiter, err := stint.New(otellimit.Decisions(memstore.New(memstore.Config{}), provider), "api", stint.FixedWindow(1, time.Hour))
+	limiter, err := stint.New(otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider), "api", stint.FixedWindow(1, time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

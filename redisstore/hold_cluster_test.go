@@ -17,7 +17,7 @@ import (
 func TestHoldsOnACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
 	store := open(t, cluster.URL(), redisstore.Options{KeyPrefix: "holds"})
-	places, tokens := policyOf(t, "places", stint.Concurrency(2).WithCost(1)), policyOf(t, "tokens", stint.FixedWindow(100, time.Hour))
+	places, tokens := policyOf(t, "places", stint.Concurrency(2).WithCost(1)), policyOf(t, "tokens", aLimit(stint.AlgorithmFixedWindow, 100))
 	claims := func(verb stint.Verb, h *stint.HoldOp, n int64, keys ...string) stint.Op {
 		return stint.Op{
 			Verb: verb, Hold: h, Each: make([]stint.Outcome, 2),

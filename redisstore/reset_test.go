@@ -344,7 +344,7 @@ func TestLayoutIsAdopted(t *testing.T) {
 // layout and nothing else.
 func TestLayoutIsNeverTwo(t *testing.T) {
 	conn := newConn(t)
-	policy := policyOf(t, "", stint.FixedWindow(10, time.Hour))
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 	one, prefix := storeOn(t, conn, redisstore.Options{Partitions: 2, DenialCache: -1})
 	take(t, one, "k", policy, 1)
 	redis(t, "DEL", prefix+":settings")

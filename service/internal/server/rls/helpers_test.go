@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -30,11 +31,14 @@ func parsed(t testing.TB, documents ...string) (list []*domains.Domain) {
 	return list
 }
 
+// still is a clock that stands still, so that no window ends meanwhile.
+func still() stint.Instant { return 1_790_000_000_000_000 }
+
 // newService is a service of domains on a memory store.
 func newService(t testing.TB, config rls.Config, documents ...string) *rls.Service {
 	t.Helper()
 	if config.Store == nil {
-		config.Store = memstore.New(memstore.Config{})
+		config.Store = memstore.New(memstore.Config{Now: still})
 	}
 	s, err := rls.New(config)
 	if err != nil {
