@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -342,7 +343,7 @@ func (h *history) compare(p *hashes, cur, prev *generation, before, after float6
 	default:
 		prev.fate = p.prev.fate
 	}
-	if turned && (cur.start != now || cur.turn < now+cur.life-h.longestLife() || prev.hash == nil && p.cur.hash != nil) {
+	if turned && (cur.start != now || cur.turn < now+slices.Min(h.lives) || prev.hash == nil && p.cur.hash != nil) {
 		h.Fatalf("%s: at %d started %+v", p.key, now, cur.hash)
 	}
 	if cur.hash != nil && p.cur.hash != nil && !turned {
@@ -375,15 +376,6 @@ func (h *history) compare(p *hashes, cur, prev *generation, before, after float6
 			}
 		}
 	}
-}
-
-// longestLife is how long the states of the limits live at most.
-func (h *history) longestLife() stint.Instant {
-	most := stint.Instant(0)
-	for _, life := range h.lives {
-		most = max(most, life)
-	}
-	return most
 }
 
 // rewritten fails the test when a state was written, other than by a write to its
