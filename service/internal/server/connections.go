@@ -144,7 +144,15 @@ func (w *idleTracker) cut(conn *trackedConn, why cause) {
 	_ = conn.Close() // it is given up
 }
 
-// changed is the server's ConnState hook.
+// changedHTTP is the hook ConnState of net/http. That says of a connection that it is new after it was
+// admitted, perhaps much later: its time for the first head has begun then.
+func (w *idleTracker) changedHTTP(c net.Conn, state http.ConnState) {
+	if state != http.StateNew {
+		w.changed(c, state)
+	}
+}
+
+// changed notes the state of a connection, and when it began.
 func (w *idleTracker) changed(c net.Conn, state http.ConnState) {
 	conn, ok := trackedOf(c, &state)
 	if !ok {

@@ -12,6 +12,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// The time for a first head begins when the connection is admitted, whenever net/http says that it is new.
+func TestFirstHeadIsTimedFromAdmission(t *testing.T) {
+	connections, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{
+		most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler),
+	})
+	conn := &trackedConn{Conn: silence{}}
+	w.admit(conn)
+	admitted := conn.since.Load()
+	w.now.Add(1)
+	w.changedHTTP(conn, http.StateNew)
+	if since := conn.since.Load(); since != admitted {
+		t.Errorf("new since %d, want %d, when it was admitted", since>>2, admitted>>2)
+	}
+}
+
 // chunk is how many bytes each Read of chunks has at most.
 const chunk = 8
 

@@ -186,7 +186,7 @@ func (s *Server) newListener(
 	tracker *idleTracker,
 ) *openListener {
 	server := s.newHTTP(closeOnDrain{handler, &s.service.draining})
-	server.ConnState = tracker.changed
+	server.ConnState = tracker.changedHTTP
 	socket, _ := ln.(syscall.Conn)
 	return &openListener{
 		service:  service,
