@@ -17,19 +17,21 @@ import (
 // procAddr stands for the address at which a program is to listen, in its arguments.
 const procAddr = "{addr}"
 
-// patience bounds how long a program may take until it listens, and until it has ended.
+// patience bounds how long a program may take until it listens, and until it has ended. After that it
+// is killed.
 const patience = 10 * time.Second
 
 // A process is a program that listens at an address.
 type process struct {
-	addr    string
+	addr    string // host:port
 	command *exec.Cmd
-	cancel  context.CancelFunc
-	ended   chan struct{}
-	dir     string
+	cancel  context.CancelFunc // asks it to end
+	ended   chan struct{}      // closed when it has
+	dir     string             // its working folder, with its files
 }
 
-// start starts a program in a folder of its own with these files, and waits until it listens. It ends with the context.
+// start starts a program in a folder of its own with these files, and waits until it listens. It ends
+// with the context. In its arguments {addr} and {port} stand for an address that was free just before.
 func start(ctx context.Context, files map[string]string, program string, args ...string) (p *process, err error) {
 	p = &process{ended: make(chan struct{})}
 	if p.addr, err = freeAddr(ctx); err != nil {
@@ -111,7 +113,7 @@ func startRedis(ctx context.Context) (*process, error) {
 	return start(ctx, nil, "redis-server", "--bind", "127.0.0.1", "--port", "{port}", "--save", "", "--appendonly", "no")
 }
 
-// freeAddr is an address of which nobody makes use.
+// freeAddr is an address that nobody uses now. Nothing keeps it until the program listens there.
 func freeAddr(ctx context.Context) (string, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -94,6 +94,7 @@ func run(w io.Writer, part, dir string, files []string) (missed int, err error) 
 	return missed, err
 }
 
+// allParts lists the names of the parts, for messages.
 func allParts() string { return strings.Join(slices.Sorted(maps.Keys(parts)), ", ") }
 
 // The verdicts on a row.
@@ -116,6 +117,7 @@ type row struct {
 	wrong    bool   // whether a run behind it admitted wrongly
 }
 
+// verdict holds what was measured to the bound. A wrong decision counts before any speed.
 func (r row) verdict() string {
 	switch {
 	case math.IsNaN(r.measured):
@@ -129,6 +131,7 @@ func (r row) verdict() string {
 	}
 }
 
+// bound is a bound as it is printed; "" for none.
 func (r row) bound(b float64) string {
 	if math.IsNaN(b) {
 		return ""
@@ -139,6 +142,7 @@ func (r row) bound(b float64) string {
 	return ">= " + r.number(b)
 }
 
+// value is a measurement as it is printed; "-" if there is none.
 func (r row) value(v float64) string {
 	if math.IsNaN(v) {
 		return "-"
@@ -146,6 +150,7 @@ func (r row) value(v float64) string {
 	return r.number(v)
 }
 
+// number prints a number with the row's unit: whole ones without decimals, others with two.
 func (r row) number(v float64) string {
 	if v == math.Trunc(v) {
 		return fmt.Sprintf("%.0f%s", v, r.unit)

@@ -25,8 +25,8 @@ var loads = []struct{ name, title string }{
 	{"exhausted", "many keys that want more, Zipf 1.1"},
 }
 
-// pair is a row that compares stint with a peer in the same cells, in decisions per second or, if that is the unit, in
-// latency.
+// pair is a row that compares stint with a peer in the same cells. The unit is one of decisions, of
+// which more is better, or p99-sec, of which less is.
 func pair(set *results.Set, peer, title, name, unit string, must, aim float64) row {
 	own, other := set.Median(name+"/impl=stint", unit), set.Median(name+"/impl="+peer, unit)
 	r := row{
@@ -188,7 +188,7 @@ func printCell(out io.Writer, set *results.Set, name, title, callers, impl strin
 	)
 }
 
-// rank puts stint and those that it is compared with first.
+// rank orders limiters: stint, then its closest peers, then all others alike.
 func rank(impl string) int {
 	if i := slices.Index([]string{"stint", "redis_rate", "rueidislimiter"}, impl); i >= 0 {
 		return i
@@ -196,7 +196,7 @@ func rank(impl string) int {
 	return 3
 }
 
-// number is what a text says, in a unit of its own; 0 if it is no number and no duration.
+// number is a text's number for sorting: 512, or a duration such as 5ms in nanoseconds; 0 for others.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

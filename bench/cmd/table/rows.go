@@ -32,7 +32,8 @@ var parts = map[string]func(*results.Set) []row{
 	},
 }
 
-// speed compares the time of a decision with the fastest peer's and the floor's.
+// speed compares the time of a decision in memory with the floor's and with that of the fastest peer,
+// which may be another one for each load.
 func speed(set *results.Set) []row {
 	var fromPeers, fromFloor []row
 	for _, load := range []struct {
@@ -103,7 +104,8 @@ func size(set *results.Set) (all []row) {
 	})
 }
 
-// behind is what handlers reach with the middleware before them.
+// behind is the requests per second of handlers with the middleware in front, as a share of the
+// handlers' own.
 func behind(set *results.Set) (all []row) {
 	for _, handler := range []string{"small", "page"} {
 		rate := func(impl string) float64 { return set.Median("Middleware/handler="+handler+"/impl="+impl, "req/s") }
@@ -118,7 +120,7 @@ func behind(set *results.Set) (all []row) {
 	return all
 }
 
-// traced is what 1 % of traces cost the service.
+// traced is the processor time of the service with 1 % of traces, as a multiple of that without.
 func traced(set *results.Set) []row {
 	used := func(impl string) float64 { return set.Median("Traces/impl="+impl, cpu) * 1e6 }
 	return []row{{
@@ -127,7 +129,7 @@ func traced(set *results.Set) []row {
 	}}
 }
 
-// cpu is the processor time of an answer.
+// cpu is the unit of the processor time of an answer, in seconds, of the server alone.
 const cpu = "cpu-sec/op"
 
 // floors compares implementations with the one that decides nothing, by answers per second and processor time.

@@ -21,6 +21,7 @@ type Set struct {
 	measured []measurement
 }
 
+// A measurement is one line of a file: a benchmark's name and what was measured, in base units.
 type measurement struct {
 	parts  []string           // "Take", "impl=stint" and so on
 	values map[string]float64 // by unit
@@ -45,6 +46,8 @@ func (s *Set) Read(path string) error {
 	return reader.Err()
 }
 
+// add adds a result. The last part of a name, "-2", is the number of processors; without it there was
+// one.
 func (s *Set) add(r *benchfmt.Result) {
 	base, parts := r.Name.Parts()
 	m := measurement{parts: []string{string(base)}, values: map[string]float64{}}
