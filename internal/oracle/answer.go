@@ -58,7 +58,9 @@ type loose struct {
 	over    time.Duration // another RetryAfter, or 0: something is held, and another version of the limit wrote it
 }
 
-// differences lists the fields in which a store's answer differs from the model's.
+// differences lists the fields in which a store's answer differs from the model's. Errors are
+// compared first: with one, no other field is. Where a store is free (loose), its own answer counts as
+// right. If that may have changed which limit decides, of the decision only Allowed is compared.
 func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	differ := func(field string, got, want any) {
 		found = append(found, fmt.Sprintf("%s: got %v, expected %v", field, got, want))

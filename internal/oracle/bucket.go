@@ -31,6 +31,7 @@ func (s *state) ticks(at stint.Instant) *big.Int {
 	return product(int64(at), permits)
 }
 
+// worth is n permits in ticks.
 func (s *state) worth(n int64) *big.Int {
 	_, period := rate(&s.limit)
 	return product(n, period)
@@ -42,7 +43,7 @@ func (s *state) dueAt() stint.Instant {
 	return stint.Instant(ceiling(s.due, permits))
 }
 
-// least is what does not become fewer.
+// least is the part of the backlog that does not drain: what is held of a token bucket, in ticks.
 func (s *state) least() *big.Int {
 	if s.limit.Algorithm != stint.AlgorithmTokenBucket || len(s.holds) == 0 {
 		return new(big.Int)
@@ -87,7 +88,8 @@ func (s *state) turn(at stint.Instant) stint.Instant {
 	return max(at, s.newest(), s.dueAt())
 }
 
-// bringBucket brings a bucket to an instant.
+// bringBucket brings a bucket to an instant. While permits are held the backlog may stand still, so
+// due moves on with the time.
 func (s *state) bringBucket(now stint.Instant) {
 	if backlog := s.backlog(now); backlog.Sign() > 0 {
 		s.due = plus(s.ticks(now), backlog)
@@ -116,7 +118,7 @@ func (s *state) takeOverBucket(old *state, now stint.Instant) {
 	s.due = plus(s.due, s.ticks(now))
 }
 
-// Exact arithmetic.
+// Exact arithmetic. Operands stay as they are.
 
 func product(a, b int64) *big.Int {
 	x := big.NewInt(a)
@@ -136,6 +138,7 @@ func larger(a, b *big.Int) *big.Int {
 // ceiling is a / b rounded up, for b > 0.
 func ceiling(a *big.Int, b int64) int64 { return roundedUp(a, b).Int64() }
 
+// roundedUp is a / b rounded up, for b > 0, of any size.
 func roundedUp(a *big.Int, b int64) *big.Int {
 	sum := plus(a, big.NewInt(b-1))
 	return sum.Div(sum, big.NewInt(b)) // Div rounds down for a positive divisor

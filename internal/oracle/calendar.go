@@ -66,8 +66,9 @@ func (w *calendarWindows) wallTimeAt(zone string, at stint.Instant) stint.Instan
 	return at + stint.Instant(offset)*second
 }
 
-// firstInstant is the first instant at which the zone's clocks show the wall time or a
-// later one.
+// firstInstant is the first instant at which the zone's clocks show the wall time or a later one. A
+// wall time that a step forward skips begins with the step. It searches minute by minute and then back
+// by the second, as offsets of old zones have seconds.
 func (w *calendarWindows) firstInstant(zone string, wall time.Time) stint.Instant {
 	key := wallTime{zone, stint.Instant(wall.UnixMicro())}
 	if at, known := w.firstShown[key]; known {

@@ -8,7 +8,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A record is what is known of an id.
+// A record is what is known of an id: of a hold that is live or has expired its claims, of one that was
+// ended the answer too, since the same end again is answered alike.
 type record struct {
 	names   []name
 	ways    []stint.Way // of each name
@@ -88,6 +89,7 @@ func (r *record) same(places []*place) bool {
 	return slices.Equal(r.names, names) && slices.Equal(r.ways, ways)
 }
 
+// namesOf are the names and the ways of an operation's limits, in their order.
 func namesOf(places []*place) (names []name, ways []stint.Way) {
 	for _, p := range places {
 		names, ways = append(names, p.name), append(ways, p.way)
@@ -108,6 +110,7 @@ func (r *record) anew(pl *plan) {
 	pl.mark()
 }
 
+// resolved is the error of an id that has ended otherwise than the operation asks for.
 func resolved(id string, end stint.HoldEnd, at stint.Instant) error {
 	return &stint.ResolvedError{ID: id, End: end, At: at}
 }

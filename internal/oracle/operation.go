@@ -27,7 +27,7 @@ func (t *transaction) choose() bool {
 	return t.path[t.open-1]
 }
 
-// do carries out the operation.
+// do carries out the operation. An answer with an error leaves states unwritten.
 func (t *transaction) do(op stint.Op) (a Answer) {
 	places := t.places(op)
 	pl := newPlan(places)
@@ -209,7 +209,8 @@ func (t *transaction) resetAfter(p *place, s, read *state) time.Duration {
 	return wait(t.now, read.untouchedAt())
 }
 
-// changed says that one limit takes over what another wrote.
+// changed says that a limit takes over what another wrote: they differ in what a state is counted by.
+// Debt and cost change nothing of a state.
 func changed(a, b stint.Limit) bool {
 	return a.Capacity != b.Capacity || a.Rate != b.Rate || a.Window != b.Window || a.MinInterval != b.MinInterval
 }
@@ -242,6 +243,7 @@ func (t *transaction) take(verb stint.Verb, pl *plan) (allowed bool) {
 	return allowed
 }
 
+// settle charges positive amounts and gives back negative ones, of each limit what it can.
 func (t *transaction) settle(places []*place) {
 	for _, p := range places {
 		applied := int64(0)

@@ -25,17 +25,19 @@ import (
 type Oracle struct {
 	worlds   []*world
 	windows  *calendarWindows
-	history  clockHistory
-	maxHolds int
+	history  clockHistory // of all operations
+	maxHolds int          // of one client under one limit
 }
 
-// A world is all that a store may hold.
+// A world is all that a store may hold. A state that is missing is untouched; an id that is missing is
+// unknown. States and records are shared by worlds, and are replaced, not changed.
 type world struct {
 	states map[name]*state
 	ids    map[string]*record
 }
 
-// A name says whose state it is.
+// A name identifies a state. Parameters of the limit are not part of it: another version of a limit
+// reads the same state.
 type name struct {
 	policy, limit string
 	algorithm     stint.Algorithm
@@ -134,6 +136,8 @@ func (o *Oracle) String() string {
 	return strings.Join(texts, "\nor\n")
 }
 
+// String lists what a world has, in an order of its own. Worlds of one text are one: Check keeps the
+// first of them.
 func (w *world) String() string {
 	lines := make([]string, 0, len(w.states)+len(w.ids))
 	for n, s := range w.states {
@@ -149,11 +153,14 @@ func (w *world) String() string {
 // mostQuestions is how many open questions of one operation are answered in all manners: each doubles the time.
 const mostQuestions = 10
 
+// begin begins an operation on a world, with the answers to the first open questions.
 func (o *Oracle) begin(w *world, now stint.Instant, path []bool) *transaction {
 	return &transaction{Oracle: o, world: w, now: now, states: map[name]*state{}, ids: map[string]*record{}, path: path}
 }
 
-// transactions are those of an operation on a world, one for each way to answer the questions that come up.
+// transactions are those of an operation on a world, one for each way to answer the questions that
+// come up. Which questions come up depends on earlier answers, so a path is counted up like a binary
+// number whose length the last run told: its last "no" becomes "yes", and all after it is asked anew.
 func (o *Oracle) transactions(w *world, now stint.Instant) func(yield func(*transaction) bool) {
 	return func(yield func(*transaction) bool) {
 		for path := []bool{}; ; {
@@ -187,18 +194,21 @@ func (t *transaction) applied(w *world) *world {
 	return w
 }
 
-// A clockHistory knows, for every operation, the highest time of it and of those after it. Only the times that can
-// still be the highest are kept, highest first. It is not changed in place.
+// A clockHistory knows, for every operation, the highest time of it and of those after it. Only the
+// times that can still be the highest are kept, highest first. It is not changed in place. It tells
+// whether a store has seen a time at which it might drop a state, before the clock was set back.
 type clockHistory struct {
-	operations int
+	operations int // so far: the number of the newest
 	peaks      []peak
 }
 
+// A peak is an operation with a higher time than all after it.
 type peak struct {
 	operation int
 	at        stint.Instant
 }
 
+// add is the history with one operation more.
 func (h clockHistory) add(now stint.Instant) clockHistory {
 	peaks := h.peaks
 	for len(peaks) > 0 && peaks[len(peaks)-1].at <= now {
@@ -207,6 +217,7 @@ func (h clockHistory) add(now stint.Instant) clockHistory {
 	return clockHistory{h.operations + 1, append(slices.Clip(peaks), peak{h.operations + 1, now})}
 }
 
+// highestSince is the highest time of an operation and those after it; 0: there is none.
 func (h clockHistory) highestSince(operation int) stint.Instant {
 	for _, p := range h.peaks {
 		if p.operation >= operation {

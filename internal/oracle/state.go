@@ -48,6 +48,7 @@ type held struct {
 	parts   []entry // the oldest first
 }
 
+// untouched is a state of which nothing was recorded, or which was reset.
 func (o *Oracle) untouched(limit stint.Limit) *state {
 	return &state{limit: limit, windows: o.windows, due: new(big.Int)}
 }
@@ -155,8 +156,8 @@ func (s *state) untouchedAt() stint.Instant {
 	return at
 }
 
-// charge takes n permits at an instant; admitted says that it is a request, and not a debt. It returns a hold's
-// part of it.
+// charge takes n permits at an instant; admitted says that it is a request, and not a debt. It returns
+// a hold's part of it, which is empty for buckets and places: their permits are of no window.
 func (s *state) charge(n int64, at stint.Instant, admitted bool) (part entry) {
 	switch {
 	case s.limit.IsBucket():
@@ -205,6 +206,7 @@ func (s *state) hold(id string) *held {
 	return nil
 }
 
+// drop removes a hold, and moves no permits.
 func (s *state) drop(id string) {
 	s.holds = slices.DeleteFunc(s.holds, func(h *held) bool { return h.id == id })
 }
@@ -248,7 +250,9 @@ func (h *held) staysOnExpiry() int64 {
 	return 0
 }
 
-// end ends a hold of which some permits stay, at most what is held, and tells how many came back.
+// end ends a hold of which some permits stay, at most what is held, and tells how many came back. Of a
+// token bucket or a window that is min(held - stays, held - paid), less what no longer counts; of a
+// leaky bucket it is 0, of concurrency all.
 func (s *state) end(h *held, stays int64, at stint.Instant) (back int64) {
 	at = max(at, s.newest())
 	if s.limit.IsBucket() {
@@ -271,7 +275,7 @@ func (s *state) end(h *held, stays int64, at stint.Instant) (back int64) {
 	}
 }
 
-// String describes the state completely.
+// String describes the state completely: states of one text answer alike.
 func (s *state) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{by %s:", DescribeLimit(s.limit))
@@ -303,5 +307,5 @@ func wait(now, until stint.Instant) time.Duration {
 // micros is a duration in microseconds.
 func micros(d time.Duration) stint.Instant { return stint.Instant(d.Microseconds()) }
 
-// far stands for an instant that never comes.
+// far stands for an instant that never comes. Sums of far and a wait do not overflow.
 const far = stint.Instant(1) << 61

@@ -41,7 +41,9 @@ func (s *state) first(
 	}
 }
 
-// search is the first instant from now to an end at which a condition holds that stays true; far if it does not.
+// search is the first instant from now to an end at which a condition holds that stays true; far if it
+// does not. A guess is right if the condition holds then, and not a microsecond earlier. Otherwise the
+// distance doubles until the condition holds (at most 2^52 us, 142 years), and is halved from there.
 func search(now, end, guess stint.Instant, holds func(at stint.Instant) bool) stint.Instant {
 	if holds(now) {
 		return now
@@ -66,7 +68,9 @@ func search(now, end, guess stint.Instant, holds func(at stint.Instant) bool) st
 	return high
 }
 
-// guess is when n permits may first be available.
+// guess is when n permits may first be available, if nothing is held: of a bucket, once the backlog is
+// worth capacity - n; of a window or a log, once so many entries have left. Of a counter it is late,
+// since its previous window leaves bit by bit; search finds that out.
 func (s *state) guess(n int64) stint.Instant {
 	if s.limit.IsBucket() {
 		permits, _ := rate(&s.limit)

@@ -50,6 +50,8 @@ type group struct {
 // A way is the limits of which all have to admit.
 type way []*place
 
+// newPlan groups the limits of an operation. With belongs to the way before it, Else begins the next
+// way of the group, Either the next group.
 func newPlan(places []*place) *plan {
 	pl := &plan{all: places}
 	for _, p := range places {
@@ -70,11 +72,12 @@ func newPlan(places []*place) *plan {
 	return pl
 }
 
+// admits reports whether all limits of the way do.
 func (w way) admits() bool {
 	return !slices.ContainsFunc(w, func(p *place) bool { return !p.out.Allowed })
 }
 
-// wait is the longest of the way's limits, left the least that is left of them.
+// wait is the longest wait of the way's limits.
 func (w way) wait() (longest time.Duration) {
 	for _, p := range w {
 		longest = max(longest, p.out.RetryAfter)
@@ -82,6 +85,7 @@ func (w way) wait() (longest time.Duration) {
 	return longest
 }
 
+// left is the least that is left of the way's limits.
 func (w way) left() int64 {
 	least := w[0].out.Remaining
 	for _, p := range w {
