@@ -30,6 +30,8 @@ func main() {
 	}
 }
 
+// run measures the rows that -rows chooses, one after another, and prints each as soon as it is
+// measured. The first one that fails ends it: times of a part of the rows are of no use to bench/cmd/gate.
 func run(ctx context.Context) error {
 	r := rig{ctx: ctx}
 	var rows, bare, profile string

@@ -117,7 +117,9 @@ func (r *rig) measure(row row) (err error) {
 	return nil
 }
 
-// repeat does the work for a time, and returns how many operations there were.
+// repeat does the work for a time, and returns how many operations there were. The first error ends it
+// for all callers. A caller that is the only one looks at the clock's flag every checkEvery operations;
+// one of many looks after each, since its operations take longer.
 func (r *rig) repeat(w *work, duration time.Duration) (int64, error) {
 	var (
 		stop  atomic.Bool

@@ -38,6 +38,7 @@ type options struct {
 // errSlower is the error when rows failed. The table names them.
 var errSlower = errors.New("slower than the baseline: see the rows above")
 
+// main ends with status 1 if a row failed. An interrupt ends the measurement, and removes the trees.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

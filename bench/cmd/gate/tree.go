@@ -99,7 +99,8 @@ func (t *tree) run(ctx context.Context, rows string, duration time.Duration) err
 	return nil
 }
 
-// forget drops what was measured of rows, and of what they are held against.
+// forget drops what was measured of rows, and of all floors, before they are measured again: old rounds
+// would count as much as the new ones.
 func (t *tree) forget(rows []string) {
 	for name := range t.times {
 		if slices.Contains(rows, name) || isFloor(name) {

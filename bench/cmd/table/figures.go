@@ -38,10 +38,10 @@ type line struct {
 	cells []cell
 }
 
-// A cell is a text in which each # stands for a number.
+// A cell is a text in which each # stands for a number, such as "# / # ns".
 type cell struct {
 	format string
-	of     func(*results.Set) []float64
+	of     func(*results.Set) []float64 // one number for each #; NaN: not measured
 }
 
 // unmeasured stands for a cell without a measurement.
@@ -202,7 +202,8 @@ func figures() []figure {
 	}
 }
 
-// taken is the time of a decision in memory, on one processor and two.
+// taken is the time of a decision in memory, on one processor and two: stint's, that of the fastest
+// peer on as many processors, and the floor's.
 func taken(label, keys string) line {
 	of := func(set *results.Set, impl, cpus string) float64 {
 		return 1e9 * set.Median("Take/path=admitted/keys="+keys+"/impl="+impl+"/cpu="+cpus, "sec/op")
@@ -230,7 +231,7 @@ func taken(label, keys string) line {
 	return line{[]string{label}, []cell{both(named("stint")), both(peers), both(named("floor"))}}
 }
 
-// heapOf is the heap per key, if the keys come in the worst order.
+// heapOf is the heap per key, if the keys come in the worst order of those that were measured.
 func heapOf(impl string) cell {
 	return cell{"# bytes", func(set *results.Set) []float64 {
 		return []float64{set.Max("Memory/keys=1000000/alg=token_bucket/impl="+impl, "B/key")}
@@ -332,12 +333,13 @@ func (f *figure) region() *regexp.Regexp {
 // source is the first line of a region.
 func (f *figure) source(machine string) string { return "`" + f.command + "`: " + machine }
 
+// tableRow is a row of a table in Markdown.
 func tableRow(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |" }
 
 // ruler is the second row of a table.
 func (t *table) ruler() string { return strings.Repeat("|---", len(t.head)) + "|" }
 
-// lines are the table as it was measured, if something of it was.
+// lines are the table as it was measured, in Markdown, and whether any of its cells was measured.
 func (t *table) lines(set *results.Set) (lines []string, measured bool) {
 	lines = []string{tableRow(t.head...), t.ruler()}
 	for _, row := range t.rows {
@@ -420,7 +422,8 @@ func writePages(folder, dir string) error {
 	return nil
 }
 
-// machine names this machine: its processor and how many cores of it there are, memory, the kernel, Go and Redis.
+// machine names this machine: its processor and how many cores of it there are, memory, the kernel, Go
+// and Redis. Figures of different machines are not to be compared.
 func machine() string {
 	field := func(file, name string) string {
 		text, _ := os.ReadFile(file)

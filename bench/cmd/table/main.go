@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/bench/internal/results"
 )
 
+// main prints the table, or does what -machine or -figures asks for instead.
 func main() {
 	part := flag.String("part", "all", "which rows to print: "+allParts())
 	dir := flag.String("results", "results", "the folder whose *.txt files to read, unless files are named")
