@@ -122,7 +122,8 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	return found
 }
 
-// explain words what differs, with the states that it follows from.
+// explain words what differs, with the operation and the states as they were before it, which is all
+// that it takes to work out the answer by hand.
 func (t *transaction) explain(op stint.Op, differences []string) error {
 	i := 0
 	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {

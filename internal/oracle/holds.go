@@ -15,21 +15,21 @@ type record struct {
 	ways    []stint.Way // of each name
 	on      []int       // of each group, the way that it is on
 	expires stint.Instant
-	ttl     time.Duration
-	keep    bool
-	over    bool    // a write has noticed that it has expired
-	dropped bool    // some of it, by a Drop
-	held    []int64 // of each limit, as the last Reserve left it
-	paid    []int64 // of these, what an earlier expiry has charged for good
+	ttl     time.Duration // as the last Reserve asked: how long an end is remembered depends on it
+	keep    bool          // an expiry charges what is held
+	over    bool          // a write has noticed that it has expired
+	dropped bool          // some of it, by a Drop
+	held    []int64       // of each limit, as the last Reserve left it
+	paid    []int64       // of these, what an earlier expiry has charged for good
 
 	end     stint.HoldEnd // HoldLive also when it has expired meanwhile
 	at      stint.Instant // when it ended
 	lapsed  bool          // it was forgotten, before the clock was set back
 	permits []int64       // what a Commit said, of each claim
-	late    bool
-	reset   bool
-	applied []int64
-	said    int64 // of all limits together
+	late    bool          // it came after the expiry
+	reset   bool          // a reset had dropped some of it
+	applied []int64       // of each limit
+	said    int64         // of all limits together
 }
 
 // record is a copy of what is written down of an id, which the transaction may change.
@@ -115,7 +115,14 @@ func resolved(id string, end stint.HoldEnd, at stint.Instant) error {
 	return &stint.ResolvedError{ID: id, End: end, At: at}
 }
 
-// reserve begins a hold, renews it, or lets it grow.
+// reserve begins a hold, renews it, or lets it grow:
+//
+//   - An id that is new, or was forgotten, takes all that its claims ask for.
+//   - A live one takes what it lacks: max(0, asked - held). It stays on its ways.
+//   - One that has expired is decided anew, less what its expiry has charged: max(0, asked - kept).
+//   - Of a live one, what a reset has dropped is taken anew.
+//
+// If one limit does not admit that, nothing changes: a live hold stays as it is.
 func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 	id, places := op.Hold.ID, pl.all
 	r := t.known(id)
@@ -306,7 +313,9 @@ func (t *transaction) expired(id string, places []*place) {
 	}
 }
 
-// end ends a hold by a Commit or a Cancel.
+// end ends a hold by a Commit or a Cancel. A Commit that comes late, or of an id that the store has lost,
+// charges what was used, as far as an expiry has not. A Cancel that comes late is an error. The same
+// end again changes nothing, and has the same answer.
 func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	id, places := op.Hold.ID, pl.all
 	end := stint.HoldCommitted
@@ -423,7 +432,8 @@ func (t *transaction) endOf(op stint.Op, r *record, i int, p *place, late, lost 
 	return applied
 }
 
-// drop lets expire now what a hold has of the claims; the id stays.
+// drop lets expire now what a hold has of the claims. The id stays: its end may still be told, and then
+// counts as late for what was dropped.
 func (t *transaction) drop(op stint.Op, places []*place) (a Answer) {
 	found := false
 	for _, p := range places {

@@ -27,7 +27,16 @@ func (t *transaction) choose() bool {
 	return t.path[t.open-1]
 }
 
-// do carries out the operation. An answer with an error leaves states unwritten.
+// do carries out the operation, in this order:
+//
+//  1. Each limit finds its state, and reads it at the time (places).
+//  2. Each limit is asked (ask), unless the verb asks for nothing, such as Settle, Reset and the ends of
+//     holds; of each group one way is chosen (plan.choose).
+//  3. What is charged is charged, and noted to be written (place.write).
+//  4. Each limit tells what is left after all of that (look).
+//  5. What was noted is written (store), and the limits' outcomes make one decision (plan.decide).
+//
+// An answer with an error leaves states unwritten.
 func (t *transaction) do(op stint.Op) (a Answer) {
 	places := t.places(op)
 	pl := newPlan(places)

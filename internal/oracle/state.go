@@ -12,6 +12,19 @@ import (
 
 // A state is what is recorded of one limit under one key, as the limit that wrote it last left it. Big integers
 // and lists of entries are never changed in place; holds are, of a copy.
+//
+// What is available at an instant, with C for the capacity, P for the microseconds of the rate in lowest
+// terms and W for the window:
+//
+//	token bucket    C - ceil(max(min(held, C + max_debt) x P, due - at) / P)   in ticks, see bucket.go
+//	leaky bucket    C - ceil(max(0, due - at) / P)
+//	fixed window    C - permits of the entry, before its end
+//	counter         C - current - ceil(previous x (W - elapsed) / W)
+//	log             C - sum of permits of entries younger than W
+//	concurrency     C - held
+//
+// held is the sum of permits - paid over the holds. What is charged of other kinds for a hold is in
+// their entries, so that held does not count there.
 type state struct {
 	limit   stint.Limit // that wrote it
 	windows *calendarWindows

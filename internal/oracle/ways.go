@@ -34,6 +34,10 @@ type cell struct {
 }
 
 // A plan is how an operation's limits are decided together: each of some has to admit, and of each group one way.
+//
+//	admitted = all of must admit, and of each group one way, whose limits all admit
+//
+// A group is charged on the first way that admits. A hold stays on the way that it was charged on.
 type plan struct {
 	all    []*place
 	must   way

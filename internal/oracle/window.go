@@ -22,7 +22,8 @@ func (s *state) leaves(e entry) stint.Instant {
 	}
 }
 
-// counted is how many permits count at an instant, part of one counted as one.
+// counted is how many permits count at an instant, part of one counted as one. A counter's previous
+// window counts by the part of it that a sliding window of the same length still covers.
 func (s *state) counted(at stint.Instant) (sum int64) {
 	window := int64(micros(s.limit.Window))
 	for _, e := range s.entries {
@@ -71,7 +72,8 @@ func (s *state) lose(gone func(entry) bool) {
 	}
 }
 
-// enter counts n permits at an instant, and returns them as a part.
+// enter counts n permits at an instant, and returns them as a part. A window in which something
+// is counted keeps its own start and end, whatever the limit's are now.
 func (s *state) enter(n int64, at stint.Instant) entry {
 	part := entry{start: at, permits: n}
 	last := len(s.entries) - 1
