@@ -497,18 +497,21 @@ func (f *faults) add(param string, value any, allowed string) {
 	*f = append(*f, Invalid(param, value, allowed))
 }
 
+// permits adds a fault unless n is a number of permits.
 func (f *faults) permits(param string, n int64) {
 	if n < 1 || n > MaxPermits {
 		f.add(param, n, fmt.Sprintf("1 to %d", MaxPermits))
 	}
 }
 
+// period adds a fault unless d is a period or a window. States count microseconds.
 func (f *faults) period(param string, d time.Duration) {
 	if d < MinPeriod || d > MaxPeriod || d%time.Microsecond != 0 {
 		f.add(param, d, "1ms to 366d in whole microseconds")
 	}
 }
 
+// name adds a fault unless a name is short and printable: it is part of keys and of header fields.
 func (f *faults) name(param, name string) {
 	if len(name) > MaxNameBytes {
 		f.add(param, name, fmt.Sprintf("at most %d bytes", MaxNameBytes))

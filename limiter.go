@@ -205,6 +205,7 @@ func (d *Decision) isLate(deadline time.Time) bool {
 	return d.Allowed && d.Delay > 0 && d.Delay > time.Until(deadline)
 }
 
+// orDeadline is an error, or ErrDeadline if there is none: a turn after the deadline is not taken.
 func orDeadline(err error) error {
 	if err == nil {
 		return ErrDeadline

@@ -203,6 +203,7 @@ func (op *Op) Validate() error {
 	return nil
 }
 
+// validate reports the first fault of a claim under a verb.
 func (c *Claim) validate(verb Verb) error {
 	if c.Policy == nil {
 		return Invalid("policy", "nil", "a policy made by NewPolicy")

@@ -113,7 +113,7 @@ func (s *schedule) periods(x uint64) int64 {
 	return int64(n)
 }
 
-// add and sub keep 0 <= frac < permits.
+// add is a + b. Like sub it keeps 0 <= frac < permits, with a carry of one microsecond.
 func (s *schedule) add(a, b span) span {
 	sum := span{a.us + b.us, a.frac + b.frac}
 	if sum.frac >= s.permits {
@@ -123,6 +123,7 @@ func (s *schedule) add(a, b span) span {
 	return sum
 }
 
+// sub is a - b, which may be negative: then us is, and frac is not.
 func (s *schedule) sub(a, b span) span {
 	d := span{a.us - b.us, a.frac - b.frac}
 	if d.frac < 0 {

@@ -259,6 +259,7 @@ func (v *Verdict) hasTurns() bool {
 	return false
 }
 
+// onHold tells the caller, if it wants to know, that the request begins to wait.
 func (v *Verdict) onHold() {
 	if v.OnHold != nil {
 		v.OnHold()

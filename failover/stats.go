@@ -31,6 +31,8 @@ type Stats struct {
 	Unreachable int `gauge:"rate_limiter_store_shards" label:"state=unreachable"`
 }
 
+// counts are the counters behind Stats: answers by mode, failures by kind, probes, and calls that this
+// process was too busy for.
 type counts struct {
 	open, closed, local atomic.Uint64
 	timeouts, errors    atomic.Uint64

@@ -189,6 +189,7 @@ func (r *Rules) Undecided(claims []enforce.Claimed) {
 // tallies are those of the rules that there are, by ID.
 type tallies map[string]*tally
 
+// count counts a decision of a rule. A rule that is gone is not counted.
 func (t tallies) count(id string, outcome int) {
 	if tally := t[id]; tally != nil {
 		tally.outcomes[outcome].Add(1)

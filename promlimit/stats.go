@@ -108,6 +108,7 @@ type statsCollector struct {
 	metrics []statsMetric
 }
 
+// A statsMetric is one figure of a struct, which its tags describe.
 type statsMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType

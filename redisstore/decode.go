@@ -17,8 +17,6 @@ type reader struct {
 }
 
 // bytes is the next n bytes, or "" if there are not so many, after which the reader has run out.
-//
-// byte is the next byte.
 func (r *reader) bytes(n int) string {
 	if n < 0 || n > len(r.text) {
 		r.short = true
@@ -30,6 +28,7 @@ func (r *reader) bytes(n int) string {
 	return text
 }
 
+// byte is the next byte.
 func (r *reader) byte() byte {
 	if text := r.bytes(1); text != "" {
 		return text[0]

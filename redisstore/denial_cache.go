@@ -65,6 +65,7 @@ const (
 	clockRates = 1000
 )
 
+// A denialShard has the denials of some clients under one lock.
 type denialShard struct {
 	mu sync.Mutex
 	// announced is the sequence of the last announcement of a client here: what was sent before it is

@@ -432,6 +432,7 @@ var small = func() (texts [1024]string) {
 	return texts
 }()
 
+// text is a number in decimal. Most are small, and those are made once.
 func text(n int64) string {
 	if n >= 0 && n < int64(len(small)) {
 		return small[n]

@@ -36,6 +36,8 @@ func main() {
 	}
 }
 
+// run packs a release: an image, a deb and an rpm for each architecture, and the chart; or pushes the
+// images of one that was packed. All times in what it makes are SOURCE_DATE_EPOCH's.
 func run(args []string) error {
 	if len(args) > 2 && len(args) < 5 && args[0] == "push" && strings.HasPrefix(args[1], "v") {
 		to := repository

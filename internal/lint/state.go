@@ -47,10 +47,13 @@ type stateRule struct {
 	found []Finding
 }
 
+// report adds a finding at a node.
 func (s *stateRule) report(n ast.Node, what string) {
 	s.found = append(s.found, Finding{s.pkg.at(n), "state: " + what})
 }
 
+// declaration looks for init functions, and for package-level variables of types that are made to be
+// changed. What a function literal declares is local.
 func (s *stateRule) declaration(decl ast.Decl) {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:

@@ -28,6 +28,7 @@ type pkg struct {
 	files []goFile
 }
 
+// A goFile is a file as it was read: its syntax, and its lines for what syntax does not tell.
 type goFile struct {
 	syntax *ast.File
 	test   bool

@@ -41,6 +41,7 @@ func Listen() bool {
 	return true
 }
 
+// must ends the program with an error: a measurement with parts missing is worse than none.
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -291,6 +291,7 @@ func (c *Conn) node(ctx context.Context, addr string) (*node, error) {
 	return n, nil
 }
 
+// fault is why the connection is broken; nil while it is not.
 func (n *node) fault() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

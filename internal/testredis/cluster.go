@@ -280,6 +280,7 @@ func expect(s *Server, got, want map[string]string) error {
 	return errors.Join(faults...)
 }
 
+// addrs are the addresses of servers.
 func addrs(servers []*Server) []string {
 	list := make([]string, len(servers))
 	for i, s := range servers {

@@ -79,6 +79,7 @@ func find() (string, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.gone:

@@ -67,6 +67,7 @@ func New(client redis.UniversalClient) (redisstore.Conn, error) {
 	return c, nil
 }
 
+// A conn is a client of the program's own as redisstore's connection. Closing it leaves the client open.
 type conn struct {
 	client redis.UniversalClient
 	// the client, or nil if it is not of a cluster

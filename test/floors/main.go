@@ -38,6 +38,7 @@ type counts struct {
 	First, Last               stint.Instant
 }
 
+// and is the sum of two counts, from the earlier first to the later last.
 func (n counts) and(o counts) counts {
 	first := min(n.First, o.First)
 	if first == 0 { // of one that admitted nothing

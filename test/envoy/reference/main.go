@@ -14,6 +14,7 @@ import (
 	"github.com/envoyproxy/ratelimit/src/settings"
 )
 
+// main ends with its input: the process that started it holds the other end.
 func main() {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

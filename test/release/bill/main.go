@@ -27,6 +27,8 @@ func main() {
 	}
 }
 
+// run writes the bill of a program and of the dashboard's packages to standard output, in an order that
+// does not depend on the inputs' order.
 func run(args []string) error {
 	if len(args) != 3 {
 		return errors.New("usage: bill PROGRAM package-lock.json VERSION")
@@ -108,6 +110,7 @@ func packagesOf(lock string) (components []cyclonedx.Component, err error) {
 	return components, nil
 }
 
+// component is a library, by its package URL.
 func component(kind, name, version string) cyclonedx.Component {
 	url := "pkg:" + kind + "/" + name + "@" + version
 	return cyclonedx.Component{
