@@ -322,3 +322,32 @@ func (s *Store) wake(ops []limitOp) {
 		s.waiters.Wake(ops[i].hash)
 	}
 }
+
+// list carries out a List.
+func (s *Store) list(op *stint.Op) (stint.Decision, error) {
+	ops, err := s.limitOps(op, nil)
+	if err != nil {
+		return stint.Decision{}, err
+	}
+	locks := s.lock(ops, nil)
+	defer s.unlock(locks)
+	for i := range ops {
+		s.hold(s.shard(ops[i].hash), &ops[i])
+	}
+	now := s.decidedTogether(locks)
+	var list []stint.HoldState
+	for i := range ops {
+		p, t := &ops[i], s.shard(ops[i].hash)
+		s.load(t, p, now)
+		if p.holding != nil {
+			live := p.holding.parts[p.due:]
+			for _, part := range live[:min(len(live), stint.MaxListed)] {
+				list = append(list, stint.HoldState{ID: part.hold.id, Limit: i, Permits: part.n, ExpiresAt: part.hold.expires})
+			}
+		}
+		s.save(t, p)
+	}
+	slices.SortStableFunc(list, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	*op.Live = list
+	return stint.Decision{Allowed: true, At: now}, nil
+}
