@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
@@ -90,6 +91,66 @@ func TestCallsHold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A place may be free at any time, so a call that lacks one alone is told to come again in a second, and not when the
+// holds expire; otherwise when the other limits admit it. The metadata say the same.
+func TestDenialByPlaces(t *testing.T) {
+	day := stint.FixedWindow(3, 24*time.Hour).Named("tokens")
+	for name, test := range map[string]struct {
+		limits  []stint.Limit
+		subject string
+		want    time.Duration
+	}{
+		"places alone":             {[]stint.Limit{stint.Concurrency(1).Named("places")}, "limit:api/places", time.Second},
+		"places among others":      {[]stint.Limit{day, stint.Concurrency(1).Named("places").WithCost(1)}, "limit:api/places", time.Second},
+		"another limit for longer": {[]stint.Limit{stint.FixedWindow(1, 30*time.Second), stint.Concurrency(1).Named("places").WithCost(1)}, "limit:api/places", 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter, err := stint.New(memstore.New(memstore.Config{}), "api", test.limits...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				limits := newServer(t, grpclimit.Config{
+					Limiter: limiter, Reserve: &stint.Hold{TTL: time.Minute},
+					Key: func(context.Context, string) (string, error) { return "k", nil },
+				})
+				unary := func(handler grpc.UnaryHandler) (retryAfter string, err error) {
+					transport := &transportStream{}
+					ctx := grpc.NewContextWithServerTransportStream(t.Context(), transport)
+					_, err = limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a/b"}, handler)
+					return strings.Join(transport.trailer["retry-after"], ","), err
+				}
+				_, err = unary(func(context.Context, any) (any, error) {
+					said, err := unary(nil)
+					if retry, subject, _ := details(t, err); retry != test.want || subject != test.subject {
+						t.Errorf("RetryInfo %v of %q, want %v of %q", retry, subject, test.want, test.subject)
+					}
+					if want := fmt.Sprint(test.want.Seconds()); said != want {
+						t.Errorf("retry-after %q, want %q", said, want)
+					}
+					return nil, nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// transportStream keeps the trailer of a call without a connection.
+type transportStream struct {
+	grpc.ServerTransportStream
+	trailer metadata.MD
+}
+
+func (s *transportStream) SetHeader(metadata.MD) error { return nil }
+
+func (s *transportStream) SetTrailer(md metadata.MD) error {
+	s.trailer = metadata.Join(s.trailer, md)
+	return nil
 }
 
 func TestConfigOfHolds(t *testing.T) {

@@ -40,6 +40,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	each := headersOf(config.Limiter.Policy()).NeedsEach()
 	decide := func(ctx context.Context, c *call, request any, _ bool, e *enforce.Evaluation) error {
 		cost, err := costOf(ctx, config.Cost, c.method, request)
 		c.free = cost == 0
@@ -51,10 +52,10 @@ func New(config Config) (*Server, error) {
 		}
 		if config.Reserve != nil {
 			c.cost = new(enforce.RunningCost)
-			return e.Verdict.ReservePlain(ctx, config.Limiter, c.key, cost, false, *config.Reserve, c.cost)
+			return e.Verdict.ReservePlain(ctx, config.Limiter, c.key, cost, each, *config.Reserve, c.cost)
 		}
 		deadline, _ := ctx.Deadline()
-		return e.Verdict.DecidePlain(ctx, config.Limiter, c.key, cost, false, deadline)
+		return e.Verdict.DecidePlain(ctx, config.Limiter, c.key, cost, each, deadline)
 	}
 	return &Server{
 		decide: decide, reserves: config.Reserve != nil, messages: config.Messages, silent: config.NoMetadata,
@@ -85,6 +86,8 @@ type call struct {
 	// whether it was admitted without asking a limit, as it costs nothing
 	free     bool
 	decision stint.Decision
+	// of a denial by a policy whose Retry-After depends on them
+	each []stint.Outcome
 	// whose the decision is, nil when no limit was asked
 	policy *stint.Policy
 	// of a service that decided, nil when none did
@@ -98,13 +101,16 @@ func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool)
 	e := s.evaluations.Get()
 	defer s.evaluations.Put(e)
 	v := &e.Verdict
-	c.free, c.decision, c.policy, c.header = false, stint.Decision{}, nil, nil
+	c.free, c.decision, c.each, c.policy, c.header = false, stint.Decision{}, nil, nil, nil
 	if err := s.decide(ctx, c, request, mayHold, e); err != nil {
 		return failed(ctx, err)
 	}
 	c.decision, c.policy = v.Decision, v.Claim.Policy
 	if v.Remote != nil {
 		c.header = v.Remote.Header
+	}
+	if !v.Allowed && c.policy != nil && headersOf(c.policy).NeedsEach() {
+		c.each = slices.Clone(v.Each)
 	}
 	return denial(v)
 }
@@ -209,7 +215,7 @@ func (s *Server) rate(c *call) metadata.MD {
 	header := c.header
 	if header == nil {
 		header = make(http.Header, len(names))
-		httplimit.HeadersOf(c.policy, httplimit.XRateLimit|httplimit.RetryAfter).Write(header, c.decision, nil)
+		headersOf(c.policy).Write(header, c.decision, c.each)
 	}
 	var md metadata.MD
 	for _, name := range names {
@@ -221,4 +227,9 @@ func (s *Server) rate(c *call) metadata.MD {
 		}
 	}
 	return md
+}
+
+// headersOf are httplimit's of a policy, in the fields that a call's metadata have.
+func headersOf(policy *stint.Policy) *httplimit.Headers {
+	return httplimit.HeadersOf(policy, httplimit.XRateLimit|httplimit.RetryAfter)
 }

@@ -94,7 +94,7 @@ func denial(v *enforce.Verdict) error {
 	case d.RetryAfter == stint.Never:
 		return exhausted(denialsOf(v.Claim.Policy).above[d.Index], d.RetryAfter)
 	default:
-		return exhausted(denialsOf(v.Claim.Policy).exceeded[d.Index], d.RetryAfter)
+		return exhausted(denialsOf(v.Claim.Policy).exceeded[d.Index], headersOf(v.Claim.Policy).RetryAfter(*d, v.Each))
 	}
 }
 

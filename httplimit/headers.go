@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,8 +77,11 @@ func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision, ea
 // headersOwner owns the headers that policies carry, by their fields.
 type headersOwner Fields
 
-// NeedsEach reports whether [Headers.Write] wants the outcome of every limit.
-func (h *Headers) NeedsEach() bool { return h.fields&IETF != 0 }
+// NeedsEach reports whether [Headers.Write] wants the outcome of every limit: for RateLimit, and for Retry-After of a
+// policy that has other limits beside a concurrency limit.
+func (h *Headers) NeedsEach() bool {
+	return h.fields&IETF != 0 || h.fields&RetryAfter != 0 && len(h.places) > 1 && slices.Contains(h.places, true)
+}
 
 // The values that change from decision to decision.
 const (
@@ -114,7 +118,7 @@ func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outco
 	}
 	ends[rateValue] = len(text)
 	if h.fields&RetryAfter != 0 && !d.Allowed && d.RetryAfter != stint.Never {
-		text = strconv.AppendInt(text, h.retrySeconds(&d, each), 10)
+		text = strconv.AppendInt(text, RetrySeconds(h.RetryAfter(d, each)), 10)
 	}
 	ends[retryValue] = len(text)
 
@@ -138,20 +142,20 @@ func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outco
 	}
 }
 
-// retrySeconds is the value of Retry-After for a denial. A place may be free long before the holds
-// expire, so one that a concurrency limit denies may come again after a second, or when the other limits
-// admit it.
-func (h *Headers) retrySeconds(d *stint.Decision, each []stint.Outcome) int64 {
-	if !h.places[d.Index] {
-		return RetrySeconds(d.RetryAfter)
+// RetryAfter is how long until a denied request may come again, [stint.Never] when no wait will do. It is the
+// decision's, but for a denial by places. A place may be free long before the holds expire, so the request may come
+// again after a second, or when the other limits admit it. each is as for [Headers.Write].
+func (h *Headers) RetryAfter(d stint.Decision, each []stint.Outcome) time.Duration {
+	if !h.places[d.Index] || d.RetryAfter == stint.Never {
+		return d.RetryAfter
 	}
-	seconds := int64(1)
+	wait := time.Second
 	for i := range min(len(each), len(h.places)) {
 		if !h.places[i] && !each[i].Allowed {
-			seconds = max(seconds, RetrySeconds(each[i].RetryAfter))
+			wait = max(wait, each[i].RetryAfter)
 		}
 	}
-	return seconds
+	return wait
 }
 
 // appendRate appends the value of RateLimit: the remaining permits of each limit and when there

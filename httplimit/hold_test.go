@@ -160,6 +160,30 @@ func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
 	})
 }
 
+// Retry-After heeds a request's other limits, also where no other field is asked for.
+func TestRetryAfterAloneOfPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "api",
+			stint.FixedWindow(1, 20*time.Second), stint.Concurrency(1).WithCost(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits, err := httplimit.New(httplimit.Config{
+			Limiter: limiter, Reserve: &stint.Hold{TTL: 30 * time.Second}, Fields: httplimit.RetryAfter,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running := limits.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			denied := get(r.Context(), limits.Wrap(http.NotFoundHandler()), "/")
+			if got := denied.Header().Get("Retry-After"); got != "20" {
+				t.Errorf("Retry-After %q, want 20", got)
+			}
+		}))
+		get(t.Context(), running, "/")
+	})
+}
+
 // WriteHeaders, too, tells who lacks a place to come again in a second, wherever the limit is among others.
 func TestWriteHeadersOfPlaces(t *testing.T) {
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api",

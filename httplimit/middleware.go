@@ -185,13 +185,13 @@ func New(config Config) (*Middleware, error) {
 	m.decide = func(r *http.Request, e *enforce.Evaluation) error {
 		ctx, claim := r.Context(), e.Verdict.Claim
 		deadline, _ := ctx.Deadline()
-		return e.Verdict.DecidePlain(ctx, config.Limiter, claim.Key, claim.Permits, m.fields&IETF != 0, deadline)
+		return e.Verdict.DecidePlain(ctx, config.Limiter, claim.Key, claim.Permits, m.headers.NeedsEach(), deadline)
 	}
 	if config.Reserve != nil {
 		hold := *config.Reserve
 		m.reserve = func(r *http.Request, e *enforce.Evaluation, cost *enforce.RunningCost) error {
-			claim := e.Verdict.Claim
-			return e.Verdict.ReservePlain(r.Context(), config.Limiter, claim.Key, claim.Permits, m.fields&IETF != 0, hold, cost)
+			claim, each := e.Verdict.Claim, m.headers.NeedsEach()
+			return e.Verdict.ReservePlain(r.Context(), config.Limiter, claim.Key, claim.Permits, each, hold, cost)
 		}
 	}
 	return m, nil

@@ -69,12 +69,16 @@ func (d *decision) answer() *pb.RateLimitResponse {
 
 // until is how long a client has to wait: of what is denied for its turn, else until the limit is
 // as before. The reset of a window is what the client is told in any case; other algorithms can
-// tell when the next request would be admitted.
+// tell when the next request would be admitted. A place may be free at any time: a second is what
+// Retry-After says, too.
 func (k *check) until() time.Duration {
-	if k.over && k.limit.window == nil && k.wait != stint.Never {
-		return k.wait
+	switch {
+	case !k.over || k.limit.window != nil || k.wait == stint.Never:
+		return k.reset
+	case k.limit.Algorithm == stint.AlgorithmConcurrency:
+		return time.Second
 	}
-	return k.reset
+	return k.wait
 }
 
 // seconds are whole seconds, rounded up, so that nobody comes back too early.

@@ -113,6 +113,15 @@ func TestPlaceOfNoHits(t *testing.T) {
 	})
 }
 
+// A stream that lacks a place is told to come again in a second, as over HTTP.
+func TestResetOfADenialByPlaces(t *testing.T) {
+	s := newService(t, rls.Config{}, holding)
+	walk(t, s, []step{{of(before("places=u", "1", 0)), "ok ok:1"}, {of(before("places=u", "2", 0)), "ok ok:0"}})
+	if reset := ask(t, s, before("places=u", "3", 0)).GetStatuses()[0].GetDurationUntilReset().AsDuration(); reset != time.Second {
+		t.Errorf("it is told %v", reset)
+	}
+}
+
 // The same entry may stand in both phases, as a live hold is not reserved again.
 func TestSameEntryInBothPhases(t *testing.T) {
 	walk(t, newService(t, rls.Config{}, holding), []step{
