@@ -23,7 +23,8 @@ import (
 // A Client limits the calls that a program makes: each waits until the limiter admits it, and until
 // the time has passed that servers asked for with RetryInfo. It is safe for concurrent use; make it
 // with [NewClient]. Pauses are kept by key, as the limiter counts: what one server asked of a key's
-// call its next calls wait for.
+// call its next calls wait for, and those that wait for the limiter: a permit that a call gets during
+// the pause is spent, and it gets another one afterwards, so that calls leave at the limit's pace again.
 type Client struct {
 	config      ClientConfig
 	evaluations enforce.Evaluations
@@ -147,17 +148,32 @@ func (c *Client) mayWait(ctx context.Context, wait time.Duration) bool {
 }
 
 // await waits until a call may leave. MaxWait bounds the whole of it, the server's pause and the
-// limiter's turn together. The caller's own deadline is told apart from it: the former gives the
-// context's error, the latter RESOURCE_EXHAUSTED or UNAVAILABLE.
+// limiter's turn together. If the server has asked for a pause by the time at which the limiter
+// admits, that permit is spent, and the limiter is asked for another one after the pause: all who
+// waited with one would leave at once.
 func (c *Client) await(ctx context.Context, out outgoing) error {
 	waiting, cancel := context.WithTimeout(ctx, c.config.MaxWait)
 	defer cancel()
-	if left, err := c.pauses.Await(waiting, out.key); err != nil {
-		if ctx.Err() != nil {
-			return failed(ctx, err)
+	for {
+		if left, err := c.pauses.Await(waiting, out.key); err != nil {
+			if ctx.Err() != nil {
+				return failed(ctx, err)
+			}
+			return retryLater("the server asked to be called later", nil, left)
 		}
-		return retryLater("the server asked to be called later", nil, left)
+		if err := c.decide(ctx, waiting, out); err != nil {
+			return err
+		}
+		if c.pauses.Left(out.key) == 0 {
+			return nil
+		}
 	}
+}
+
+// decide has the limiter or the rules decide, and waits for an admitted call's turn. The caller's
+// own deadline is told apart from MaxWait: the former gives the context's error, the latter
+// RESOURCE_EXHAUSTED or UNAVAILABLE.
+func (c *Client) decide(ctx, waiting context.Context, out outgoing) error {
 	e := c.evaluations.Get()
 	defer c.evaluations.Put(e)
 	v := &e.Verdict
@@ -250,8 +266,8 @@ type ClientConfig struct {
 	Rules enforce.Decider
 	// Describe completes what Rules know of a call, such as its user and further attributes. There is
 	// a map of attributes, with "target", to which it may add; in one that it puts in its place
-	// "target" is added where it is missing, to a copy. It must be nil without Rules. Its errors are
-	// as those of a KeyFunc. Default: nil.
+	// "target" is added where it is missing, to a copy. It must be nil without Rules. It is called again for a call
+	// that a pause kept. Its errors are as those of a KeyFunc. Default: nil.
 	Describe TargetDescribeFunc
 	// Key names what a call is charged to; what a server asks of one call its key's other calls heed
 	// as well. With Rules it is for the latter alone. Default: nil, the connection's target.

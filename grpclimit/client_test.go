@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -186,6 +188,59 @@ func TestClientHeedsWhileItWaits(t *testing.T) {
 		expectCode(t, <-waited, codes.OK)
 		expectElapsed(t, start, 5*time.Second)
 	})
+}
+
+// Calls that wait for the limiter heed RetryInfo that comes meanwhile, and leave at the limit's pace after it.
+func TestClientPaceAfterAPause(t *testing.T) {
+	for name, config := range map[string]func() grpclimit.ClientConfig{
+		"by a limiter": func() grpclimit.ClientConfig {
+			return grpclimit.ClientConfig{Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.PerSecond(2)))}
+		},
+		"by rules": func() grpclimit.ClientConfig {
+			return grpclimit.ClientConfig{Rules: enforced(t, memstore.New(memstore.Config{}), rules.Rule{
+				ID: "pace", Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: time.Minute,
+				Limits: []stint.Limit{stint.TokenBucket(1, stint.PerSecond(2))},
+			})}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := config()
+				config.Key = func(context.Context, string, string) (string, error) { return "k", nil }
+				client := newClient(t, config)
+				start := time.Now()
+				refused := refusal(t, codes.ResourceExhausted, 10*time.Second)
+				var mu sync.Mutex
+				var left []time.Duration
+				leave := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+					mu.Lock()
+					left = append(left, time.Since(start))
+					first := len(left) == 1
+					mu.Unlock()
+					if first {
+						<-time.After(100 * time.Millisecond) // the others wait for the limiter by now
+						return refused
+					}
+					return nil
+				}
+				var calls sync.WaitGroup
+				for range 40 {
+					calls.Go(func() {
+						_ = client.UnaryClientInterceptor()(t.Context(), check, nil, nil, nil, leave)
+					})
+				}
+				calls.Wait()
+				if len(left) != 40 || left[1] < 10*time.Second || left[39] > 31*time.Second {
+					t.Fatalf("calls left at %v", left)
+				}
+				for i := 2; i < len(left); i++ {
+					if left[i]-left[i-1] < 500*time.Millisecond {
+						t.Fatalf("call %d left %v after the one before: %v", i, left[i]-left[i-1], left)
+					}
+				}
+			})
+		})
+	}
 }
 
 // No server is believed for longer than a day.

@@ -30,8 +30,8 @@ type TransportConfig struct {
 	// Limiter paces the calls by plain limits. Default: nil, only servers do, or Rules.
 	Limiter *stint.Limiter
 	// Key is whom a call counts for with Limiter, 1 to stint.MaxKeyBytes bytes. It must
-	// be nil without one, and safe for concurrent use. Default: nil, the host, with its
-	// port when that is not the scheme's own.
+	// be nil without one, and safe for concurrent use. It is called again for a call that a
+	// pause kept. Default: nil, the host, with its port when that is not the scheme's own.
 	Key func(*http.Request) (string, error)
 	// Rules paces the calls by all rules that match them, in place of Limiter. A call that they
 	// deny is not made, and waits only where a rule says so (rules.Wait) and its context lasts, whatever Refuse says.
@@ -42,7 +42,7 @@ type TransportConfig struct {
 	// Describe completes what Rules know of a call, such as its user and further attributes. There is
 	// a map of attributes, with "host", to which it may add; in one that it puts in its place "host"
 	// is added where it is missing, to a copy. It must be nil without Rules, and safe for concurrent
-	// use. Default: nil.
+	// use. It is called again for a call that a pause kept. Default: nil.
 	Describe func(*http.Request, *rules.Request) error
 	// Refuse returns a [RefusedError] for a call that may not be made at once. Default:
 	// false, the call waits, and gets the error when its context's deadline is nearer
@@ -130,7 +130,9 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 //     from now, else Unix seconds.
 //
 // The first of these that a response has counts, for all further calls to the host,
-// whatever their path. A field that can't be read is passed over; the response
+// whatever their path, also those that wait for the limiter: a permit that a call gets during
+// the pause is spent, and it gets another one afterwards, so that calls leave at the limit's
+// pace again. A field that can't be read is passed over; the response
 // reaches the caller as it came, that of a denial too: the transport never sends a
 // request again. Each hop of a redirection is a call of its own.
 //
@@ -187,24 +189,29 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// admit returns when the call may be made, or why it may not. The host comes first, so
-// that no permit is spent on a call that it would refuse; and once more after the
-// limiter, since it may have asked for a pause meanwhile.
+// admit returns when the call may be made, or why it may not. The host comes first, so that no permit is spent
+// on a call that it would refuse. If the host has asked for a pause by the time at which the limiter admits, that
+// permit is spent, and the limiter is asked for another one after the pause: all who waited with one would call at
+// once.
 func (t *Transport) admit(r *http.Request, host string) error {
 	ctx := r.Context()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := t.awaitPause(ctx, host); err != nil {
-		return err
+	for {
+		if err := t.awaitPause(ctx, host); err != nil {
+			return err
+		}
+		if t.config.Rules == nil && t.config.Limiter == nil {
+			return nil
+		}
+		if err := t.decide(r, host); err != nil {
+			return err
+		}
+		if t.pauses.Left(host) == 0 {
+			return nil
+		}
 	}
-	if t.config.Rules == nil && t.config.Limiter == nil {
-		return nil
-	}
-	if err := t.decide(r, host); err != nil {
-		return err
-	}
-	return t.awaitPause(ctx, host)
 }
 
 // awaitPause waits until the host's pause is over. A wait that ends with the context fails with the

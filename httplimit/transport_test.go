@@ -268,6 +268,45 @@ func TestTransportServerBeforeLimiter(t *testing.T) {
 	})
 }
 
+// Calls that wait for the limiter heed a pause that is asked for meanwhile, and leave at the limit's pace after it, and
+// not all at once with the permits that they got during the pause.
+func TestTransportPaceAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.PerSecond(2)))
+		var mu sync.Mutex
+		var made []time.Duration
+		tr := transport(t, httplimit.TransportConfig{Limiter: limiter, Base: base(func(*http.Request) (*http.Response, error) {
+			mu.Lock()
+			made = append(made, time.Since(start))
+			first := len(made) == 1
+			mu.Unlock()
+			if first {
+				<-time.After(100 * time.Millisecond) // the others wait for the limiter by now
+				return answers(429, "Retry-After: 10"), nil
+			}
+			return answers(200), nil
+		})})
+		var calls sync.WaitGroup
+		for range 40 {
+			calls.Go(func() {
+				if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		if len(made) != 40 || made[1] < 10*time.Second || made[39] > 31*time.Second {
+			t.Fatalf("calls were made at %v", made)
+		}
+		for i := 2; i < len(made); i++ {
+			if made[i]-made[i-1] < 500*time.Millisecond {
+				t.Fatalf("call %d is made %v after the one before: %v", i, made[i]-made[i-1], made)
+			}
+		}
+	})
+}
+
 // A leaky bucket's turn is waited for, whether calls are refused or not.
 func TestTransportTurns(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
