@@ -118,13 +118,22 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 		told = new(HoldOp)
 	}
 	d, err := held.reserve(ctx, held.claims, held.permits, told, op.Each)
-	if err != nil && own && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+	if err != nil && own && (ctx.Err() != nil || timedOut(err)) {
 		go held.abandon(ctx) // nobody else knows the ID
 	}
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
 	return held, d, nil
+}
+
+// timedOut reports whether an operation's Timeout has passed.
+func timedOut(err error) bool {
+	late, is := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return is && late.Timeout()
 }
 
 // abandon cancels a hold that may have been made though its Reserve failed. What can't be cancelled expires.

@@ -3,6 +3,7 @@ package stint_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -370,6 +372,34 @@ func TestACallerThatLeaves(t *testing.T) {
 			if live, err := l.Holds(t.Context(), "k"+id); err != nil || len(live) != want {
 				t.Errorf("%q: %v are held, %v", id, live, err)
 			}
+		}
+	})
+}
+
+// A silentStore answers a Reserve too late.
+type silentStore struct{ stint.Store }
+
+func (s silentStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	d, err := s.Store.Decide(ctx, op)
+	if op.Verb == stint.Reserve {
+		err = fmt.Errorf("%w: %w", stint.ErrUnavailable, watchdog.Late(errors.New("late")))
+	}
+	return d, err
+}
+
+// Nor one whose Reserve the store answers too late, while its caller is there.
+func TestAReserveThatIsAnsweredTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := stint.New(silentStore{memstore.New(memstore.Config{})}, "p", stint.Concurrency(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{}); !errors.Is(err, stint.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if live, err := l.Holds(t.Context(), "k"); err != nil || len(live) != 0 {
+			t.Errorf("%v are held, %v", live, err)
 		}
 	})
 }

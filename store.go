@@ -84,8 +84,9 @@ type Op struct {
 	And []Claim
 	// Timeout is for how long the caller waits for a store on another machine. When it passes, the
 	// error wraps ErrUnavailable, or ErrOverloaded where this process was too busy to ask in time, and
-	// context.DeadlineExceeded. A context that ends sooner is the caller's own affair: the error is
-	// the context's alone. Of several operations in one call the least Timeout that is not 0 counts
+	// an error with a method Timeout() bool that returns true. It is not context.DeadlineExceeded: that
+	// says that the caller's own context has ended. A context that ends sooner is the caller's own
+	// affair: the error is the context's alone. Of several operations in one call the least Timeout that is not 0 counts
 	// for all. Package failover sets it. Default: 0, as long as the context allows.
 	Timeout time.Duration
 	// Each, if not nil, receives the outcome of every limit, in the order of the

@@ -44,7 +44,7 @@ func (c *Client) noAnswer(ctx, bounded context.Context, err error) error {
 	ended := ctx.Err()
 	switch {
 	case ended != nil && errors.Is(context.Cause(ctx), errSilent): // an operation's Timeout
-		return c.unavailable(fmt.Errorf("%w: %w", errSilent, ended))
+		return c.unavailable(errSilent)
 	case ended != nil:
 		return fmt.Errorf("stint: asking %s: %w", c.base.Redacted(), ended)
 	case bounded.Err() != nil:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // maxAnswerBytes bounds what is read of an answer. The longest, to a batch of the
@@ -26,7 +27,7 @@ const maxAnswerBytes = 4 << 20
 const idleTimeout = 30 * time.Second
 
 // errSilent says why a request was given up when its context had not ended.
-var errSilent = errors.New("no answer in time")
+var errSilent = watchdog.Late(errors.New("no answer in time"))
 
 // newTransport makes the client's own connections. They speak HTTP/1.1: net/http sends a POST whose
 // body can't be had again at most once on them, while HTTP/2 has refusals after which it does.

@@ -209,8 +209,11 @@ func TestCallersFaults(t *testing.T) {
 				t.Errorf("a batch with a deadline of its own: %v", err)
 			}
 		}
-		// A store that gives up just before the caller does.
-		f.faulty.Inject(failWith(fmt.Errorf("%w: %w", stint.ErrUnavailable, context.DeadlineExceeded)))
+		// A store that gives up when the caller does.
+		f.faulty.Inject(func(storetest.Call) storetest.Fault {
+			<-time.After(timeout / 2)
+			return storetest.Fault{Err: fmt.Errorf("%w: %w", stint.ErrUnavailable, watchdog.Late(errors.New("late")))}
+		})
 		for range 5 {
 			if _, err := f.Decide(within(t, timeout/2), op(0, "k", p, 1)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a caller with a deadline of its own: %v", err)
@@ -222,6 +225,34 @@ func TestCallersFaults(t *testing.T) {
 			t.Errorf("changes %+v, %+v", f.seen(), s)
 		}
 	})
+}
+
+// The deadline of a context of the store's own is not taken for the caller's: the operation's Timeout has passed, or the
+// process was too busy.
+func TestStoresOwnDeadline(t *testing.T) {
+	for name, fault := range map[string]storetest.Fault{
+		"the Timeout":       {Block: true},
+		"the store's own":   {Err: fmt.Errorf("%w: %w", stint.ErrUnavailable, context.DeadlineExceeded)},
+		"after the Timeout": {Block: true, Err: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Closed })
+				f.faulty.Inject(func(storetest.Call) storetest.Fault { return fault })
+				_, err := f.Decide(t.Context(), op(0, "k", minutely(t), 1))
+				late, is := errors.AsType[interface {
+					error
+					Timeout() bool
+				}](err)
+				if !is || !late.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, want a Timeout that is no context's", err)
+				}
+				if !errors.Is(err, stint.ErrUnavailable) && !errors.Is(err, stint.ErrOverloaded) {
+					t.Errorf("%v, want unavailable or overloaded", err)
+				}
+			})
+		})
+	}
 }
 
 // Callers with deadlines shorter than the store's don't take it away, but have it asked;

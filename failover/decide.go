@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -179,7 +180,13 @@ func originOf(ctx context.Context, err error) origin {
 // answer answers an operation in the store's place, by the origin of its error.
 func (s *Store) answer(ctx context.Context, op stint.Op, err error) (stint.Decision, error) {
 	switch originOf(ctx, err) {
-	case invalidOp, callerLeft:
+	case callerLeft:
+		if !errors.Is(err, context.DeadlineExceeded) && timedOut(err) {
+			err = cmp.Or(ctx.Err(), context.DeadlineExceeded) // the store gave up at the caller's own deadline
+		}
+		clear(op.Each)
+		return stint.Decision{}, err
+	case invalidOp:
 		clear(op.Each)
 		return stint.Decision{}, err
 	case overloaded:

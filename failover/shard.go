@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // A shard is a part of the store that fails by itself. Calls read its atomics only.
@@ -79,8 +80,12 @@ func (sh *shard) announce(up bool, cause error) {
 	}
 }
 
-// unavailable wraps a failure so that it says that the store could not decide.
+// unavailable wraps a failure so that it says that the store could not decide. The deadline of a store's own context
+// can't be taken for that of a caller's.
 func unavailable(cause error) error {
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = watchdog.Late(cause)
+	}
 	if errors.Is(cause, stint.ErrUnavailable) {
 		return cause
 	}

@@ -41,11 +41,20 @@ type counts struct {
 
 // failure counts a failed operation by how it failed: in time, or for want of it.
 func (c *counts) failure(err error) {
-	if errors.Is(err, context.DeadlineExceeded) {
+	if timedOut(err) {
 		c.timeouts.Add(1)
 		return
 	}
 	c.errors.Add(1)
+}
+
+// timedOut reports whether a store gave up since time had passed: an operation's Timeout, or that of a context.
+func timedOut(err error) bool {
+	late, is := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return is && late.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Stats reads the store's figures.

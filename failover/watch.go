@@ -3,10 +3,10 @@ package failover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -80,11 +80,9 @@ func (s *Store) classify(
 		return answered, nil
 	case err == nil, errors.Is(err, stint.ErrInvalid):
 		return neutral, err
-	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+	case timedOut(err), ctx.Err() != nil:
 		if ctx.Err() == nil && 2*s.watchdog.Age(call) < timeout {
-			err = prefix.Errorf(
-				"%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, context.DeadlineExceeded,
-			)
+			err = fmt.Errorf("%w: %w", stint.ErrOverloaded, errUnread)
 		}
 		return abandoned, err
 	case errors.Is(err, stint.ErrOverloaded):
@@ -93,6 +91,9 @@ func (s *Store) classify(
 		return refused, err
 	}
 }
+
+// errUnread is that the Timeout has passed for want of a processor.
+var errUnread = watchdog.Late(errors.New("the process had no time to read the store's answer"))
 
 // report tells the watchdog how a call ended, and keeps the call for another one. A call for which the
 // store was not needed is forgotten.

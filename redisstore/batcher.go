@@ -220,21 +220,22 @@ func (br *batcher) abandon(c *call, late bool) bool {
 // the server is blamed only if it had at least half of the caller's time, or, for one that was not
 // sent, if what is before it has waited for nine tenths of that.
 func (br *batcher) lateError(c *call) error {
-	err, timeout := context.DeadlineExceeded, c.waits()
+	timeout := c.waits()
+	late := func(text string) error { return watchdog.Late(fmt.Errorf(text, timeout)) }
 	if br.watchdog.Down() {
-		return unavailable(fmt.Errorf("%w: %w", watchdog.ErrSilent, err))
+		return unavailable(watchdog.Late(watchdog.ErrSilent))
 	}
 	if c.batch != nil {
 		if age := br.watchdog.Age(&c.batch.watched); 2*age >= timeout {
-			return unavailable(fmt.Errorf("no answer within %s: %w", timeout, err))
+			return unavailable(late("no answer within %s"))
 		}
-		return fmt.Errorf("%w: sent too late to be answered within %s: %w", stint.ErrOverloaded, timeout, err)
+		return fmt.Errorf("%w: %w", stint.ErrOverloaded, late("sent too late to be answered within %s"))
 	}
 	// It was not sent because the calls before it are not answered.
 	if 10*br.watchdog.Unanswered() >= 9*timeout {
-		return unavailable(fmt.Errorf("earlier calls were not answered within %s: %w", timeout, err))
+		return unavailable(late("earlier calls were not answered within %s"))
 	}
-	return fmt.Errorf("%w: not sent within %s: %w", stint.ErrOverloaded, timeout, err)
+	return fmt.Errorf("%w: %w", stint.ErrOverloaded, late("not sent within %s"))
 }
 
 // enqueue queues a call, and starts a sender if one more batch may be in flight.
@@ -398,7 +399,7 @@ func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 	// A context with a deadline would make rueidis read in the foreground, where it
 	// closes the connection at the deadline. So the deadline comes as a cancellation.
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(time.Until(latest), func() { cancel(context.DeadlineExceeded) })
+	timer := time.AfterFunc(time.Until(latest), func() { cancel(errLate) })
 	return ctx, func() {
 		timer.Stop()
 		cancel(nil)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // A call is one caller's operations, to be decided in order. Once its caller has left, nothing of
@@ -96,7 +97,7 @@ func (c *call) lateness() <-chan time.Time {
 }
 
 // errLate is the cause of a context that ends since an operation's Timeout has passed.
-var errLate = errors.New("no answer in time")
+var errLate = watchdog.Late(errors.New("no answer in time"))
 
 // within bounds what waits for more than one call by the operations' timeout.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
@@ -112,7 +113,7 @@ func isLate(ctx context.Context) bool { return errors.Is(context.Cause(ctx), err
 // endOf is the error of a caller whose context has ended.
 func endOf(ctx context.Context) error {
 	if isLate(ctx) {
-		return unavailable(ctx.Err())
+		return unavailable(errLate)
 	}
 	return ctx.Err()
 }

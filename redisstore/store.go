@@ -14,12 +14,14 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // A Store is a stint.Store in Redis or Valkey. It is safe for concurrent use.
@@ -98,10 +100,15 @@ func (s *Store) uptime() func() time.Duration {
 
 // Ping reports whether the server answers.
 func (s *Store) Ping(ctx context.Context) error {
-	if _, err := s.conn.Do(ctx, "PING"); err != nil {
+	_, err := s.conn.Do(ctx, "PING")
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return prefix.Errorf("%w: %w", stint.ErrUnavailable, ctx.Err())
+	default:
 		return unavailable(err)
 	}
-	return nil
 }
 
 // Watch implements [stint.Store]. A shard is unreachable if no connection was made or a call was unanswered for the
@@ -310,6 +317,11 @@ func (s *Store) check(ctx context.Context, op *stint.Op) error {
 	return s.started(ctx)
 }
 
-// unavailable wraps a failure of the connection or the server; a context's end stays
-// recognisable.
-func unavailable(err error) error { return prefix.Errorf("%w: %w", stint.ErrUnavailable, err) }
+// unavailable wraps a failure of the connection or the server. The deadline of a connection's own context can't be
+// taken for that of a caller's.
+func unavailable(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = watchdog.Late(err)
+	}
+	return prefix.Errorf("%w: %w", stint.ErrUnavailable, err)
+}

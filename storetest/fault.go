@@ -2,11 +2,13 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // A Fault is what goes wrong with one call of a store. The zero value is nothing.
@@ -14,7 +16,7 @@ type Fault struct {
 	// Err is what the call fails with. Default: nil, it does not fail.
 	Err error
 	// Block holds the call until its context is done or its Timeout has passed. It then fails with Err, or when
-	// that is nil with the context's error, or one that wraps stint.ErrUnavailable and context.DeadlineExceeded.
+	// that is nil with the context's error, or one that wraps stint.ErrUnavailable and has a method Timeout.
 	Block bool
 	// After lets the store carry out the call first, so that its answer is lost.
 	// Default: false, the store never hears of it. It matters only with Err or Block.
@@ -128,6 +130,6 @@ func block(ctx context.Context, timeout time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-late:
-		return fmt.Errorf("%w: %w", stint.ErrUnavailable, context.DeadlineExceeded)
+		return fmt.Errorf("%w: %w", stint.ErrUnavailable, watchdog.Late(errors.New("no answer in time")))
 	}
 }

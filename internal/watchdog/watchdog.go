@@ -31,6 +31,23 @@ const (
 // ErrSilent is the cause when a server did not answer.
 var ErrSilent = errors.New("the server does not answer")
 
+// Late is an error that says that the time for an operation has passed, by a method Timeout, which is true. Of a
+// context's deadline it keeps the text alone: that context is not the caller's, who looks for the end of its own.
+func Late(err error) error { return &lateError{err} }
+
+type lateError struct{ err error }
+
+func (l *lateError) Error() string { return l.err.Error() }
+func (l *lateError) Timeout() bool { return true }
+
+// Unwrap returns what may be found in the error.
+func (l *lateError) Unwrap() error {
+	if errors.Is(l.err, context.DeadlineExceeded) {
+		return nil
+	}
+	return l.err
+}
+
 // Config says what a [Watchdog] watches. Every field but Connection is needed.
 type Config struct {
 	// Timeout is the credited time after which a server without a connection, or
