@@ -2,7 +2,6 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -194,7 +193,7 @@ func (l *Limiter) Settle(ctx context.Context, key string, n int64) (Decision, er
 // something in its place may decide: then the decision is empty.
 func (l *Limiter) look(ctx context.Context, op Op) (Decision, error) {
 	d, err := l.carry(ctx, op)
-	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOverloaded) {
+	if undecided(err) {
 		return Decision{}, nil
 	}
 	return d, err

@@ -100,19 +100,7 @@ func (l *Limiter) ReserveEach(
 // nil. The operation's Verb is set here; its Hold, if it is not nil, is told what became of the hold.
 func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) (*Reservation, Decision, error) {
 	own := hold.ID == ""
-	if own {
-		hold.ID = rand.Text()
-	}
-	hold.ID, hold.TTL = strings.Clone(hold.ID), hold.Lives()
-	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked)}
-	for i := range op.Claims() {
-		claim := *op.NthClaim(i)
-		claim.Key = strings.Clone(claim.Key)
-		held.claims = append(held.claims, claim)
-		if held.permits == 0 && held.asks(i) {
-			held.permits = claim.Permits
-		}
-	}
+	held := r.prepare(&op, asked, hold)
 	told := op.Hold
 	if told == nil {
 		told = new(HoldOp)
@@ -125,6 +113,24 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 		return nil, d, err
 	}
 	return held, d, nil
+}
+
+// prepare makes a reservation of an operation's claims, of which nothing is held yet.
+func (r *Reserver) prepare(op *Op, asked []bool, hold Hold) *Reservation {
+	hold.ID, hold.TTL = strings.Clone(hold.ID), hold.Lives()
+	if hold.ID == "" {
+		hold.ID = rand.Text()
+	}
+	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked)}
+	for i := range op.Claims() {
+		claim := *op.NthClaim(i)
+		claim.Key = strings.Clone(claim.Key)
+		held.claims = append(held.claims, claim)
+		if held.permits == 0 && held.asks(i) {
+			held.permits = claim.Permits
+		}
+	}
+	return held
 }
 
 // timedOut reports whether an operation's Timeout has passed.
@@ -151,17 +157,44 @@ func (r *Reservation) asks(claim int) bool { return r.asked == nil || r.asked[cl
 // limit itself. Callers of one limiter that wait for
 // one key are served in the order in which they came; between processes there is no order, and one who waits for many
 // permits may wait behind those who want few.
+//
+// A store that can't decide, and a process too busy to ask it, don't end the wait, as with [Limiter.Wait]. All tries
+// are of one hold, a random ID too, so that none is held twice.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
+	held := l.reserver.prepare(&Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}}, nil, hold)
+	unsure := false // whether a try may have held though it failed
+	d, err := l.reserveWait(ctx, key, n, func() (Decision, error) {
+		d, err := held.reserve(ctx, held.claims, n, new(HoldOp), nil)
+		unsure = unsure || undecided(err) || err != nil && ctx.Err() != nil
+		return d, err
+	})
+	if err != nil {
+		if unsure && hold.ID == "" {
+			go held.abandon(ctx) // nobody else knows the ID
+		}
+		return nil, d, err
+	}
+	return held, d, nil
+}
+
+// reserveWait tries to reserve until that is admitted, for the first waiter of its key. Where it never fits, others
+// are not waited for.
+func (l *Limiter) reserveWait(
+	ctx context.Context,
+	key string,
+	n int64,
+	try func() (Decision, error),
+) (Decision, error) {
 	if n < 1 || !l.policy.canFit(n) {
-		r, d, err := l.Reserve(ctx, key, n, hold)
+		d, err := persist(ctx, try)
 		if err == nil && !d.Allowed {
 			err = ErrNever
 		}
-		return r, d, err
+		return d, err
 	}
 	w, err := l.queues.join(ctx, key, l.policy.concurrent)
 	if err != nil {
-		return nil, Decision{}, err
+		return Decision{}, err
 	}
 	defer l.queues.leave(w)
 	freed := make(chan struct{}, 1)
@@ -175,19 +208,19 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hol
 		defer stop()
 	}
 	for {
-		r, d, err := l.Reserve(ctx, key, n, hold)
+		d, err := persist(ctx, try)
 		switch deadline, bounded := ctx.Deadline(); {
 		case err != nil || d.Allowed:
-			return r, d, err
+			return d, err
 		case d.RetryAfter == Never:
-			return nil, d, ErrNever
+			return d, ErrNever
 		case bounded && d.RetryAfter > time.Until(deadline) && !l.policy.concurrent:
-			return nil, d, ErrDeadline // a place may be free sooner
+			return d, ErrDeadline // a place may be free sooner
 		}
 		l.queues.sleeps(w, time.Now().Add(d.RetryAfter))
 		// A store may not tell, or not be told itself.
 		if err := sleep.Until(ctx, min(d.RetryAfter, time.Second), freed); err != nil {
-			return nil, d, err
+			return d, err
 		}
 	}
 }

@@ -2,11 +2,13 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waitqueue"
 )
@@ -16,6 +18,11 @@ import (
 // wait, and the context's error when it ends meanwhile; a turn of a leaky bucket
 // that was taken by then stays taken. The decision returned is
 // the last one made.
+//
+// A store that can't decide, and a process too busy to ask it, don't end the wait: the caller asks again, after 50 ms
+// at first and up to a second later on, until its context ends. The error then wraps the last cause, such as
+// ErrUnavailable, besides the context's error. Permits that the store took, but could not say so, stay taken. A store
+// that is closed never decides again: let the context end first.
 //
 // Callers of one limiter that wait for one key are served in the order in which they came, whatever they
 // cost, and only the first of them asks the store: twice for each caller that is admitted, unless somebody else takes
@@ -37,7 +44,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 		return Decision{}, err
 	}
 	if !l.policy.canFit(n) {
-		d, err := l.carry(ctx, op)
+		d, err := persist(ctx, func() (Decision, error) { return l.carry(ctx, op) })
 		if err == nil && !d.Allowed {
 			err = ErrNever
 		}
@@ -63,15 +70,21 @@ func (p *Policy) canFit(n int64) bool {
 // acquire carries out the operation for the first waiter of its key, again until the store admits it.
 func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, error) {
 	deadline, bounded := ctx.Deadline()
-	if bounded && l.policy.leaky {
-		// A turn, once taken, is kept; so look first whether it comes in time.
-		d, err := l.look(ctx, Op{Verb: Peek, Claim: op.Claim})
-		if err != nil || d.Allowed && d.Delay > time.Until(deadline) {
-			return d, orDeadline(err)
+	looks := bounded && l.policy.leaky
+	try := func() (Decision, error) {
+		if looks {
+			// A turn, once taken, is kept; so look first whether it comes in time.
+			d, err := l.look(ctx, Op{Verb: Peek, Claim: op.Claim})
+			if err != nil || d.Allowed && d.Delay > time.Until(deadline) {
+				return d, orDeadline(err)
+			}
 		}
+		d, err := l.carry(ctx, op)
+		looks = looks && err != nil
+		return d, err
 	}
 	for {
-		d, err := l.carry(ctx, op)
+		d, err := persist(ctx, try)
 		switch {
 		case err != nil:
 			return d, err
@@ -88,6 +101,37 @@ func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, erro
 		if err := sleep.For(ctx, d.RetryAfter); err != nil {
 			return d, err
 		}
+	}
+}
+
+// How long a caller that waits pauses before it asks again, after the store could not decide: the first time, and at
+// most. Half of it, or more, by chance.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// undecided reports whether the store could not decide, or was not asked for want of time, so that it may help to ask
+// again.
+func undecided(err error) bool {
+	return (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOverloaded)) && !errors.Is(err, ErrInvalid)
+}
+
+// persist asks until the store decides, or the context ends. The error then has the last cause.
+func persist(ctx context.Context, ask func() (Decision, error)) (d Decision, err error) {
+	var cause error
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if d, err = ask(); undecided(err) {
+			cause = err
+			err = sleep.Jittered(ctx, pause)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil && ctx.Err() != nil && cause != nil {
+			err = prefix.Errorf("%w: %w", ctx.Err(), cause)
+		}
+		return d, err
 	}
 }
 
