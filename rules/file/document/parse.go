@@ -7,7 +7,7 @@
 // [Parse] makes a [Value] of a text, and records what is no YAML or JSON as [Faults]. [Kinds.Read] fills a struct from
 // it by the struct's tags, and records what the value may not say in the same way. Reading is strict: there is one
 // document, a name stands in a mapping once, and a document says everything where it stands, so anchors, aliases, tags
-// and directives are faults.
+// and directives are faults. [ParseYAML11] is for documents that were written for another program.
 package document
 
 import (
@@ -21,9 +21,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v4"
-	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 
 	"github.com/stint-go/stint/internal/clip"
 )
@@ -43,20 +40,41 @@ var byteOrderMark = []byte("\ufeff")
 // a value; so is YAML that has more than 4 MiB, is nested deeper than 64, has more than 500,000 names
 // and values, or of these more than 131,072 in one pair of brackets.
 func Parse(source string, data []byte, most int, faults *Faults) Value {
+	v, _ := parse(source, data, most, faults, nil)
+	return v
+}
+
+// ParseYAML11 reads as Parse does, and also what programs accept that read YAML 1.1 with gopkg.in/yaml.v2:
+//
+//   - y, yes and on are true, n, no and off are false, in the spellings of YAML 1.1. A value of [KindBoolean] has the
+//     text that was written.
+//   - Only the first document counts. more says where the next one begins; it is the zero Position if there is none.
+//   - An alias is the value of its anchor. All aliases together stand for at most 400,000 values.
+//   - A merge key (<<) is replaced by the fields that it merges. A name may then be in a mapping several times: the last
+//     one counts, as that library decodes one after the other.
+//
+// Tags and directives are faults here, too.
+func ParseYAML11(source string, data []byte, most int, faults *Faults) (v Value, more Position) {
+	return parse(source, data, most, faults, &aliases{left: maxAliased})
+}
+
+// parse is Parse, or ParseYAML11 if there are aliases.
+func parse(source string, data []byte, most int, faults *Faults, shared *aliases) (v Value, more Position) {
+	empty := Value{At: Position{Source: source, Line: 1, Column: 1}}
 	if len(data) > most {
 		faults.Add(Position{Source: source}, "the document has %d bytes; allowed: at most %d", len(data), most)
-		return Value{At: Position{Source: source, Line: 1, Column: 1}}
+		return empty, more
 	}
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	switch {
 	case IsJSON(source), looksLikeJSON(data) && json.Valid(data):
-		return JSON(source, data, faults)
+		return JSON(source, data, faults), more
 	case len(data) > maxYAML:
 		faults.Add(Position{Source: source}, "the document has %d bytes; allowed: at most %d as YAML, %d as JSON",
 			len(data), maxYAML, most)
-		return Value{At: Position{Source: source, Line: 1, Column: 1}}
+		return empty, more
 	default:
-		return parseYAML(source, data, faults)
+		return parseYAML(source, data, faults, shared)
 	}
 }
 
@@ -312,260 +330,6 @@ func (r *jsonReader) name() string {
 		}
 	}
 	return name
-}
-
-const (
-	// maxYAML bounds the bytes of a YAML document: a name of any length is cheap, but time is spent on
-	// each byte.
-	maxYAML = 4 << 20
-	// maxSigns bounds what separates the names and values: one of the signs comes before each, a colon
-	// between two. The parser and the values take some 700 bytes for a colon.
-	maxSigns = 500_000
-	signs    = "[]{},:?&*!#'\"-"
-	// maxFlow bounds the signs in one pair of brackets or braces, with those inside. They may be a
-	// name, so the parser keeps all of them until the end, in 1.4 KB for each sign; only it knows
-	// where they end.
-	maxFlow = 1 << 17
-)
-
-// parseYAML counts the names and values of a YAML document, and reads it. The parser is bounded
-// from outside: by the signs of the whole text before it begins, and by those in brackets while it
-// reads, since it keeps them.
-func parseYAML(source string, data []byte, faults *Faults) Value {
-	r := yamlReader{source: source, data: data, faults: faults}
-	empty := Value{At: r.position(1, 1)}
-	if at, exceeded := boundYAML(data); exceeded != "" {
-		faults.Add(position(source, data, at), "%s", exceeded)
-		return empty
-	}
-	loader, err := yaml.NewLoader(&r, yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthFunc(r.deeper))))
-	if err != nil {
-		faults.Add(empty.At, "not YAML: %v", err)
-		return empty
-	}
-	var body *yaml.Node
-	for {
-		var next yaml.Node
-		err := loader.Load(&next)
-		switch {
-		case r.left < 0:
-			faults.Add(position(source, data, r.next), "%s", tooLong)
-			return empty
-		case errors.Is(err, io.EOF):
-			if body == nil {
-				return empty
-			}
-			return r.value(body, 0)
-		case err != nil:
-			r.syntax(err)
-			return empty
-		case len(next.Content) == 0 || isEmpty(next.Content[0]):
-		case body != nil:
-			faults.Add(r.start(next.Content[0]), "a second document; allowed: one document in a file")
-			return r.value(body, 0)
-		default:
-			body = next.Content[0]
-		}
-	}
-}
-
-// isEmpty reports whether nothing is written in a document.
-func isEmpty(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == ""
-}
-
-// position is where a document's byte is.
-func position(source string, data []byte, at int) Position {
-	before := string(data[:max(0, at)])
-	return Position{
-		Source: source,
-		Line:   1 + strings.Count(before, "\n"),
-		Column: 1 + utf8.RuneCountInString(before[1+strings.LastIndexByte(before, '\n'):]),
-	}
-}
-
-// boundYAML returns the bound that a text exceeds, and the offset where it does, before anything is parsed. A directive
-// is refused too, as the parser takes time by the square of them.
-func boundYAML(data []byte) (at int, exceeded string) {
-	if !utf8.Valid(data) {
-		return 0, "not YAML: the text is not UTF-8"
-	}
-	left := maxSigns
-	for i, c := range data {
-		if isSign(data, i) {
-			left--
-		}
-		switch {
-		case c == '%' && beginsLine(data, i):
-			return i, "a directive; allowed: none"
-		case left < 0:
-			return i, fmt.Sprintf(
-				"too many names and values; allowed: %d, counted by the signs %s; JSON may have more", maxSigns, signs,
-			)
-		}
-	}
-	return 0, ""
-}
-
-// isSign reports whether the byte at an offset separates values.
-func isSign(data []byte, at int) bool {
-	switch data[at] {
-	case '-':
-		return at+1 == len(data) || data[at+1] <= ' ' || data[at+1] >= utf8.RuneSelf
-	case '.':
-		return beginsLine(data, at)
-	default:
-		return strings.IndexByte(signs, data[at]) >= 0
-	}
-}
-
-// beginsLine reports whether the byte at an offset is the first of a line, also by what else YAML takes for
-// a line's end.
-func beginsLine(data []byte, at int) bool {
-	return at == 0 || strings.IndexByte("\n\r\x85\xa8\xa9\xbf", data[at-1]) >= 0
-}
-
-// A yamlReader hands a document to the parser, as long as no brackets in it are too long, and takes over
-// what that makes of it.
-type yamlReader struct {
-	source string
-	data   []byte
-	faults *Faults
-	next   int  // the offset of what is handed over next
-	flow   bool // whether the parser may be in brackets or braces
-	left   int  // the signs that may follow in those; less than none: they were too long
-}
-
-// tooLong is the fault of too much in one pair of brackets.
-var tooLong = fmt.Sprintf("too many names and values in brackets or braces; allowed: %d, "+
-	"counted by the signs %s: write the items of a long list in lines of their own, each behind a -", maxFlow, signs)
-
-// Read implements [io.Reader].
-func (r *yamlReader) Read(p []byte) (n int, err error) {
-	for ; n < len(p) && r.next < len(r.data); n++ {
-		if r.flow && isSign(r.data, r.next) {
-			r.left--
-		}
-		if r.left < 0 {
-			return 0, errors.New(tooLong)
-		}
-		p[n] = r.data[r.next]
-		r.next++
-	}
-	if n == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
-// deeper is told by the parser of each list and mapping that it begins, and of the depth.
-func (r *yamlReader) deeper(depth int, of *yaml.DepthContext) error {
-	r.flow = of.Kind == yaml.DepthKindFlow
-	if depth == 1 {
-		r.left = maxFlow
-	}
-	if depth > maxDepth {
-		return errors.New(tooDeep)
-	}
-	return nil
-}
-
-// syntax records why a text is no YAML.
-func (r *yamlReader) syntax(err error) {
-	var invalid *yaml.LoadError
-	if !errors.As(err, &invalid) {
-		r.faults.Add(r.position(1, 1), "not YAML: %v", err)
-		return
-	}
-	says, mark := invalid.Message, invalid.Mark
-	if mark.Line == 0 && invalid.ContextMark.Line > 0 {
-		mark = invalid.ContextMark
-	}
-	at := r.position(mark.Line, mark.Column)
-	if mark.Line == 0 { // what no document may have, and no line is known of
-		at = position(r.source, r.data, min(mark.Index, len(r.data)))
-	}
-	if says == tooDeep {
-		r.faults.Add(at, "%s", tooDeep)
-		return
-	}
-	if invalid.ContextMsg != "" {
-		says += " " + invalid.ContextMsg
-		if begins := invalid.ContextMark; begins.Line > 0 && begins != mark {
-			says += fmt.Sprintf(" that begins at %d:%d", begins.Line, begins.Column)
-		}
-	}
-	const most = 200 // bytes, since it may repeat what is written
-	r.faults.Add(at, "not YAML: %s", clip.To(most, says))
-}
-
-// position is a place in the source; a place that the parser does not know is the beginning.
-func (r *yamlReader) position(line, column int) Position {
-	return Position{Source: r.source, Line: max(1, line), Column: max(1, column)}
-}
-
-// start is where a node begins.
-func (r *yamlReader) start(n *yaml.Node) Position { return r.position(n.Line, n.Column) }
-
-// value takes a node over, and forgets those in it.
-func (r *yamlReader) value(n *yaml.Node, depth int) Value {
-	v := Value{At: r.start(n)}
-	switch {
-	case n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 || n.Tag == "!":
-		r.faults.Add(v.At, "anchors, aliases and tags are not allowed")
-	case n.Kind != yaml.ScalarNode && depth == maxDepth:
-		r.faults.Add(v.At, "%s", tooDeep)
-	case n.Kind == yaml.SequenceNode:
-		v.Kind, v.Items = KindList, make([]Value, len(n.Content))
-		for i, item := range n.Content {
-			v.Items[i], n.Content[i] = r.value(item, depth+1), nil
-		}
-	case n.Kind == yaml.MappingNode:
-		v.Kind, v.Fields = KindMapping, r.mapping(n.Content, depth+1)
-	default:
-		v.Kind, v.Text = scalarKind(n.Tag), n.Value
-		if v.Kind == KindNull {
-			v.Text = ""
-		}
-	}
-	return v
-}
-
-// scalarKind is the kind of what has a tag. Dates and the like are texts.
-func scalarKind(tag string) Kind {
-	switch tag {
-	case "!!null":
-		return KindNull
-	case "!!bool":
-		return KindBoolean
-	case "!!int":
-		return KindInteger
-	case "!!float":
-		return KindFloat
-	default:
-		return KindText
-	}
-}
-
-// mapping takes a mapping's names and values over.
-func (r *yamlReader) mapping(nodes []*yaml.Node, depth int) []Field {
-	named := fields{list: make([]Field, 0, len(nodes)/2)}
-	for i := 0; i < len(nodes); i += 2 {
-		name, value := nodes[i], nodes[i+1]
-		at := r.start(name)
-		nodes[i], nodes[i+1] = nil, nil
-		if name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!" || name.Tag == "!!merge" ||
-			name.Style&yaml.TaggedStyle != 0 {
-			r.faults.Add(at, "a name must be a plain text")
-			continue
-		}
-		v := r.value(value, depth)
-		if v.Kind == KindNull {
-			v.At = at // an empty value has no place of its own
-		}
-		named.add(Field{At: at, Name: name.Value, Value: v}, r.faults)
-	}
-	return named.list
 }
 
 // JSONFault says in words what an error of encoding/json says by the names of Go: which member is wrong, what came, and
