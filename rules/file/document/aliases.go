@@ -9,8 +9,8 @@ import (
 	"github.com/stint-go/stint/internal/clip"
 )
 
-// maxAliased bounds the values that all aliases of a document stand for, which is how a short text becomes a long one. It
-// is about what gopkg.in/yaml.v2 allows.
+// maxAliased bounds the values that all aliases of a document stand for, which is how a short text
+// becomes a long one. It is about what gopkg.in/yaml.v2 allows.
 const maxAliased = 400_000
 
 // aliases are the anchors of a document, and what its aliases may still stand for.

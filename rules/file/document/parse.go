@@ -50,8 +50,8 @@ func Parse(source string, data []byte, most int, faults *Faults) Value {
 //     text that was written.
 //   - Only the first document counts. more says where the next one begins; it is the zero Position if there is none.
 //   - An alias is the value of its anchor. All aliases together stand for at most 400,000 values.
-//   - A merge key (<<) is replaced by the fields that it merges. A name may then be in a mapping several times: the last
-//     one counts, as that library decodes one after the other.
+//   - A merge key (<<) is replaced by the fields that it merges. A name may then be in a mapping several times: the
+//     last one counts, as that library decodes one after the other.
 //
 // Tags and directives are faults here, too.
 func ParseYAML11(source string, data []byte, most int, faults *Faults) (v Value, more Position) {

@@ -50,7 +50,8 @@ type Value struct {
 	Text string
 	// Items are those of a list.
 	Items []Value
-	// Fields are those of a mapping in the order of the file, each name once.
+	// Fields are those of a mapping in the order of the file, each name once; of [ParseYAML11] also several times, see
+	// there.
 	Fields []Field
 }
 

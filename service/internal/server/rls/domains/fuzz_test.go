@@ -21,6 +21,7 @@ func FuzzParse(f *testing.F) {
 		below("rate_limit: {unit: year, requests_per_unit: 1000000001, algorithm: SLIDING_WINDOW_LOG}"),
 		below("rate_limit: {unit: second, requests_per_unit: 0, algorithm: TOKEN_BUCKET}\ndescriptors: [{key: 1}, {key: 1_0, value: 2}]"),
 		below("rate_limit: &l {unit: week}\ndescriptors: [{key: l, rate_limit: *l}]"),
+		"domain: d\ndescriptors:\n- &a {key: a, shadow_mode: on, rate_limit: {unit: hour, requests_per_unit: 010}}\n- {<<: *a, key: b, rate_limit: {unit: day}}\n---\n[",
 		below("metadata: {a: 1e400, b: 0x10, c: 1_0, d: .nan, \"\": null}"),
 	} {
 		f.Add([]byte(seed))

@@ -2,7 +2,10 @@ package domains
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,10 +23,16 @@ const (
 )
 
 // Parse reads a document, which is one domain, and says what in it has no effect, with the place of
-// each: a name that the reference service knows, but not there. The error is [document.Faults].
+// each: a name that the reference service knows, but not there, or a second document. Fields are read as the reference
+// service's YAML library decodes them: one after the other, so that of several, by merge keys, the last counts; a
+// rate_limit is filled in, and metadata added to. The error is [document.Faults].
 func Parse(source string, data []byte) (domain *Domain, warnings []string, err error) {
 	p := &parser{}
-	whole := document.Parse(source, data, MaxBytes, &p.faults)
+	whole, more := document.ParseYAML11(source, data, MaxBytes, &p.faults)
+	if more != (document.Position{}) {
+		p.warnings = append(p.warnings, fmt.Sprintf(
+			"%v: a second document has no effect; only the first of a file is read", more))
+	}
 	if len(p.faults) == 0 {
 		domain = &Domain{From: source}
 		p.domain(whole, domain)
@@ -37,7 +46,8 @@ func Parse(source string, data []byte) (domain *Domain, warnings []string, err e
 // Recognize reports whether a document is a domain, sound or not, and no list of rules.
 func Recognize(data []byte) bool {
 	var faults document.Faults
-	_, named := document.Parse("", data, MaxBytes, &faults).Find("domain")
+	whole, _ := document.ParseYAML11("", data, MaxBytes, &faults)
+	_, named := whole.Find("domain")
 	return named
 }
 
@@ -163,10 +173,13 @@ func (p *parser) descriptor(what string, v document.Value, d *Descriptor, depth 
 // own, which the reference service does not have.
 func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 	if v.Kind == document.KindNull {
+		*to = nil
 		return
 	}
-	r := &RateLimit{}
-	*to = r
+	if *to == nil {
+		*to = &RateLimit{}
+	}
+	r := *to
 	var err error           // of the unit
 	var unit document.Value // that was given
 	p.mapping(what, v, func(name string, v document.Value) bool {
@@ -175,18 +188,12 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 		case "name":
 			p.text(path, v, &r.Name)
 		case "requests_per_unit":
-			if v.Kind != document.KindNull {
-				n, err := strconv.ParseUint(v.Text, 10, 32)
-				if err != nil || v.Kind != document.KindInteger {
-					p.faults.Invalid(path, v, fmt.Sprintf("0 to %d", uint32(math.MaxUint32)))
-				}
-				r.RequestsPerUnit = uint32(n)
-			}
+			r.RequestsPerUnit = p.number(path, v)
 		case "unit":
 			var text string
+			r.Unit, err, unit = UnitUnknown, nil, v
 			if p.text(path, v, &text); text != "" {
 				r.Unit, err = ParseUnit(text)
-				unit = v
 			}
 		case "unlimited":
 			p.boolean(path, v, &r.Unlimited)
@@ -231,6 +238,7 @@ func (p *parser) replaces(path string, v document.Value, to *[]string) {
 	if v.Kind != document.KindList && v.Kind != document.KindNull {
 		p.faults.Invalid(path, v, "a list of mappings with a name")
 	}
+	*to = nil
 	for i, item := range v.Items {
 		what, name := fmt.Sprintf("%s[%d]", path, i), ""
 		p.mapping(what, item, func(field string, v document.Value) bool {
@@ -243,9 +251,46 @@ func (p *parser) replaces(path string, v document.Value, to *[]string) {
 	}
 }
 
+// plain is an integer that everybody reads alike. By YAML 1.1, in the reference service, 010 is 8.
+var plain = regexp.MustCompile(`^-?([1-9][0-9]*|0*[0-7])$`)
+
+// number reads a limit; nothing is 0. What the reference service may read as another number is a
+// fault that says what to write.
+func (p *parser) number(path string, v document.Value) uint32 {
+	if v.Kind == document.KindNull {
+		return 0
+	}
+	n, err := strconv.ParseUint(v.Text, 10, 32)
+	if err != nil || v.Kind != document.KindInteger || !plain.MatchString(v.Text) {
+		p.faults.Invalid(path, v, fmt.Sprintf("0 to %d%s", uint32(math.MaxUint32), spelt(v)))
+	}
+	return uint32(n)
+}
+
+// spelt says how to write a number that is not written in decimal digits alone. With leading zeros there are two ways,
+// since it may have been meant as it looks.
+func spelt(v document.Value) string {
+	text := strings.ReplaceAll(strings.TrimPrefix(v.Text, "+"), "_", "")
+	n, err := strconv.ParseInt(text, 0, 64)
+	looks, failed := strconv.ParseFloat(text, 64)
+	whole := failed == nil && looks == math.Trunc(looks) && math.Abs(looks) < 1<<53
+	switch {
+	case v.Kind != document.KindInteger && v.Kind != document.KindFloat, plain.MatchString(v.Text):
+		return ""
+	case err == nil && whole && looks != float64(n):
+		return fmt.Sprintf(" in decimal digits: write %d, which Envoy's reference service reads, or %.0f", n, looks)
+	case err == nil:
+		return fmt.Sprintf(" in decimal digits: write %d", n)
+	case whole:
+		return fmt.Sprintf(" in decimal digits: write %.0f", looks)
+	}
+	return ""
+}
+
 // metadata reads any mapping.
 func (p *parser) metadata(path string, v document.Value, to *map[string]any) {
 	if v.Kind == document.KindNull {
+		*to = nil
 		return
 	}
 	fields, ok := p.any(path, v).(map[string]any)
@@ -253,7 +298,11 @@ func (p *parser) metadata(path string, v document.Value, to *map[string]any) {
 		p.faults.Invalid(path, v, "a mapping")
 		return
 	}
-	*to = fields
+	if *to == nil {
+		*to = fields
+		return
+	}
+	maps.Copy(*to, fields)
 }
 
 // any is a value as encoding/json has it. Numbers are float64, as in the metadata of Envoy, which
@@ -263,13 +312,9 @@ func (p *parser) any(path string, v document.Value) any {
 	case document.KindNull:
 		return nil
 	case document.KindBoolean:
-		return v.Text == "true"
+		return isTrue(v)
 	case document.KindInteger, document.KindFloat:
-		n, err := strconv.ParseFloat(strings.ReplaceAll(v.Text, "_", ""), 64)
-		if err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
-			p.faults.Invalid(path, v, "a decimal number")
-		}
-		return n
+		return p.float(path, v)
 	case document.KindList:
 		list := make([]any, len(v.Items))
 		for i, item := range v.Items {
@@ -287,6 +332,15 @@ func (p *parser) any(path string, v document.Value) any {
 	return v.Text
 }
 
+// float reads a number of metadata. An integer has to be written as a limit is.
+func (p *parser) float(path string, v document.Value) float64 {
+	n, err := strconv.ParseFloat(v.Text, 64)
+	if err != nil || math.IsInf(n, 0) || math.IsNaN(n) || v.Kind == document.KindInteger && !plain.MatchString(v.Text) {
+		p.faults.Invalid(path, v, "a decimal number"+strings.TrimPrefix(spelt(v), " in decimal digits"))
+	}
+	return n
+}
+
 // text reads a scalar as it is written, such as 8080, which the reference service takes for a text
 // as well.
 func (p *parser) text(path string, v document.Value, to *string) {
@@ -302,15 +356,18 @@ func (p *parser) text(path string, v document.Value, to *string) {
 	*to = v.Text
 }
 
-// boolean reads true or false; nothing, as in `unlimited:`, is false.
+// boolean reads a boolean of YAML 1.1, as the reference service does; nothing, as in `unlimited:`,
+// is false.
 func (p *parser) boolean(path string, v document.Value, to *bool) {
-	if v.Kind == document.KindNull {
-		return
+	if v.Kind != document.KindBoolean && v.Kind != document.KindNull {
+		p.faults.Invalid(path, v, "true or false, without quotes")
 	}
-	if v.Kind != document.KindBoolean {
-		p.faults.Invalid(path, v, "true or false")
-	}
-	*to = v.Text == "true"
+	*to = isTrue(v)
+}
+
+// isTrue reports whether a value is true by YAML 1.1, which has several words for it.
+func isTrue(v document.Value) bool {
+	return v.Kind == document.KindBoolean && slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(v.Text))
 }
 
 // Validate reports what does not make sense in domains that came another way than by [Parse]. Two

@@ -76,7 +76,10 @@ func TestFaults(t *testing.T) {
 		{"an unknown time zone", below("rate_limit: " + limit + ", calendar: true, time_zone: Mars/Base}"), "f.yaml:3:5: descriptors[0].rate_limit: "},
 		{"an unknown accounting", below("rate_limit: " + limit + ", accounting: creative}"), `f.yaml:3:5: descriptors[0].rate_limit.accounting is "creative"; allowed: atomic or reference`},
 		{"a broken text", "domain: [\n", "f.yaml:"},
-		{"two documents", "domain: d\n---\ndomain: e\n", "f.yaml:"},
+		{"an unknown anchor", "domain: *d\n", "f.yaml:1:9: not YAML: unknown anchor 'd' referenced"},
+		{"a tag", "domain: !d d\n", "f.yaml:1:9: tags are not allowed"},
+		{"a boolean in quotes", below("shadow_mode: \"true\""), "f.yaml:4:18: descriptors[0].shadow_mode is \"true\"; allowed: true or false, without quotes"},
+		{"a boolean of no spelling", below("shadow_mode: yEs"), "f.yaml:4:18: descriptors[0].shadow_mode is \"yEs\"; allowed: true or false, without quotes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			domain, warnings, err := domains.Parse("f.yaml", []byte(test.text))
@@ -264,5 +267,186 @@ func TestUnits(t *testing.T) {
 		if unit.Known() || unit.String() != "unknown" || unit.Length() != 0 {
 			t.Errorf("%d is %s", unit, unit)
 		}
+	}
+}
+
+// Every boolean of the format is read as the reference service's library reads it.
+func TestBooleans(t *testing.T) {
+	flag := func(name, text string) string { return below(name + ": " + text + "\nvalue: \"*\"") }
+	limited := func(text string) string { return below("rate_limit: {unlimited: " + text + "}") }
+	for _, test := range []struct {
+		name string
+		text func(text string) string
+		is   func(d *domains.Descriptor) bool
+	}{
+		{"shadow_mode", func(text string) string { return flag("shadow_mode", text) }, func(d *domains.Descriptor) bool { return d.ShadowMode }},
+		{"quota_mode", func(text string) string { return flag("quota_mode", text) }, func(d *domains.Descriptor) bool { return d.QuotaMode }},
+		{"detailed_metric", func(text string) string { return flag("detailed_metric", text) }, func(d *domains.Descriptor) bool { return d.DetailedMetric }},
+		{"value_to_metric", func(text string) string { return flag("value_to_metric", text) }, func(d *domains.Descriptor) bool { return d.ValueToMetric }},
+		{"share_threshold", func(text string) string { return flag("share_threshold", text) }, func(d *domains.Descriptor) bool { return d.ShareThreshold }},
+		{"unlimited", limited, func(d *domains.Descriptor) bool { return d.RateLimit.Unlimited }},
+		{
+			"calendar", func(text string) string { return below("rate_limit: " + limit + ", calendar: " + text + "}") },
+			func(d *domains.Descriptor) bool { return d.RateLimit.Calendar },
+		},
+		{
+			"metadata", func(text string) string { return below("metadata: {a: " + text + "}") },
+			func(d *domains.Descriptor) bool { return d.Metadata["a"] == true },
+		},
+	} {
+		for want, texts := range map[bool]string{
+			true: "true True TRUE y Y yes Yes YES on On ON", false: "false False FALSE n N no No NO off Off OFF",
+		} {
+			for text := range strings.FieldsSeq(texts) {
+				domain, warnings, err := domains.Parse("f.yaml", []byte(test.text(text)))
+				if !want && test.name == "unlimited" {
+					if err == nil || !strings.Contains(err.Error(), "rate_limit.unit is empty") {
+						t.Errorf("%s %s: %v", test.name, text, err)
+					}
+					continue
+				}
+				if err != nil || warnings != nil || test.is(&domain.Descriptors[0]) != want {
+					t.Errorf("%s %s: %+v, %v, %v, want %t", test.name, text, domain, warnings, err, want)
+				}
+			}
+		}
+	}
+}
+
+// A number that the reference service reads as another one is refused, with what to write.
+func TestNumbers(t *testing.T) {
+	for text, want := range map[string]string{
+		"010":       " in decimal digits: write 8, which Envoy's reference service reads, or 10",
+		"0100":      " in decimal digits: write 64, which Envoy's reference service reads, or 100",
+		"0x10":      " in decimal digits: write 16",
+		"0o17":      " in decimal digits: write 15",
+		"0b11":      " in decimal digits: write 3",
+		"1_000":     " in decimal digits: write 1000",
+		"01_0":      " in decimal digits: write 8, which Envoy's reference service reads, or 10",
+		"+5":        " in decimal digits: write 5",
+		"1e3":       " in decimal digits: write 1000",
+		"08":        " in decimal digits: write 8",
+		"1.0":       " in decimal digits: write 1",
+		"1.5":       "",
+		".inf":      "",
+		"-5":        "",
+		`"5"`:       "",
+		"1:30":      "",
+		"0x1G":      "",
+		"987654e30": "",
+	} {
+		_, _, err := domains.Parse("f.yaml", []byte(below("rate_limit: {unit: hour, requests_per_unit: "+text+"}")))
+		if want = fmt.Sprintf("stint: f.yaml:4:49: descriptors[0].rate_limit.requests_per_unit is %s; allowed: 0 to 4294967295%s",
+			quoted(text), want); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	for text, want := range map[string]uint32{"0": 0, "7": 7, "007": 7, "10": 10, "4294967295": 4294967295, "~": 0, "": 0} {
+		domain, _, err := domains.Parse("f.yaml", []byte(below("rate_limit: {unit: hour, requests_per_unit: "+text+"}")))
+		if err != nil || domain.Descriptors[0].RateLimit.RequestsPerUnit != want {
+			t.Errorf("%q: %+v, %v", text, domain, err)
+		}
+	}
+	for text, want := range map[string]any{
+		"5": 5.0, "-5": -5.0, "1.5": 1.5, "1e3": 1000.0, "+1.5": 1.5, "010": ": write 8, which Envoy's reference service reads, or 10", "0x10": ": write 16",
+		"1_000": ": write 1000", "+5": ": write 5", "-010": ": write -8, which Envoy's reference service reads, or -10", ".nan": "",
+	} {
+		domain, _, err := domains.Parse("f.yaml", []byte(below("metadata: {a: "+text+"}")))
+		if said, faulty := want.(string); faulty {
+			if err == nil || !strings.HasSuffix(err.Error(), "f.yaml:4:19: descriptors[0].metadata is "+text+"; allowed: a decimal number"+said) {
+				t.Errorf("%s in metadata: %v, want %s", text, err, said)
+			}
+		} else if err != nil || domain.Descriptors[0].Metadata["a"] != want {
+			t.Errorf("%s in metadata: %+v, %v", text, domain, err)
+		}
+	}
+}
+
+// quoted is a scalar as faults show it.
+func quoted(text string) string {
+	if text == "1:30" || text == "0x1G" {
+		return fmt.Sprintf("%q", text)
+	}
+	return text
+}
+
+// Anchors, aliases and merge keys are read as the reference service's library decodes them into its structs: field after
+// field, into the limit that is there. Of several documents the first counts.
+func TestAliases(t *testing.T) {
+	five := func() *domains.RateLimit { return &domains.RateLimit{Unit: domains.Hour, RequestsPerUnit: 5} }
+	for _, test := range []struct {
+		text    string
+		want    []domains.Descriptor
+		warning string
+	}{
+		{
+			"- {key: a, rate_limit: &l {unit: hour, requests_per_unit: 5}}\n- {key: b, rate_limit: *l}",
+			[]domains.Descriptor{{Key: "a", RateLimit: five()}, {Key: "b", RateLimit: five()}},
+			"",
+		},
+		{
+			"- &a {key: a, shadow_mode: on, rate_limit: {unit: hour, requests_per_unit: 5}}\n- {<<: *a, key: b}",
+			[]domains.Descriptor{{Key: "a", ShadowMode: true, RateLimit: five()}, {Key: "b", ShadowMode: true, RateLimit: five()}},
+			"",
+		},
+		{ // a field before the merge key is written over by it
+			"- &a {key: a, shadow_mode: on, rate_limit: {unit: hour, requests_per_unit: 5}}\n- {shadow_mode: off, <<: *a, key: b}",
+			[]domains.Descriptor{{Key: "a", ShadowMode: true, RateLimit: five()}, {Key: "b", ShadowMode: true, RateLimit: five()}},
+			"",
+		},
+		{ // a limit is filled in, and nothing takes away what was merged
+			"- &a {key: a, shadow_mode: on, rate_limit: {unit: day, requests_per_unit: 5}}\n" +
+				"- {<<: *a, key: b, shadow_mode: , rate_limit: {unit: hour}}\n- {<<: *a, key: c, rate_limit: }",
+			[]domains.Descriptor{
+				{Key: "a", ShadowMode: true, RateLimit: &domains.RateLimit{Unit: domains.Day, RequestsPerUnit: 5}},
+				{Key: "b", RateLimit: five()},
+				{Key: "c", ShadowMode: true},
+			},
+			"",
+		},
+		{ // lists are not joined, and metadata is
+			"- &a {key: a, metadata: {x: {y: 1}, z: 1}, rate_limit: {unlimited: yes, replaces: [{name: n}, {name: m}]}, descriptors: [{key: l}]}\n" +
+				"- {<<: *a, key: b, metadata: {x: {w: 2}}, rate_limit: {replaces: [{name: o}]}, descriptors: [{key: m}]}",
+			[]domains.Descriptor{
+				{
+					Key: "a", Metadata: map[string]any{"x": map[string]any{"y": 1.0}, "z": 1.0}, Descriptors: []domains.Descriptor{{Key: "l"}},
+					RateLimit: &domains.RateLimit{Unlimited: true, Replaces: []string{"n", "m"}},
+				},
+				{
+					Key: "b", Metadata: map[string]any{"x": map[string]any{"w": 2.0}, "z": 1.0}, Descriptors: []domains.Descriptor{{Key: "m"}},
+					RateLimit: &domains.RateLimit{Unlimited: true, Replaces: []string{"o"}},
+				},
+			},
+			"",
+		},
+		{
+			"- {key: a}\n---\ndomain: second\ndescriptors: [{key: b}]",
+			[]domains.Descriptor{{Key: "a"}},
+			"f.yaml:5:1: a second document has no effect; only the first of a file is read",
+		},
+	} {
+		domain, warnings, err := domains.Parse("f.yaml", []byte("domain: first\ndescriptors:\n"+test.text+"\n"))
+		if err != nil || domain.Name != "first" || !reflect.DeepEqual(domain.Descriptors, test.want) || strings.Join(warnings, "\n") != test.warning {
+			t.Errorf("%s\ngot  %+v, %v, %v\nwant %+v, %s", test.text, domain, warnings, err, test.want, test.warning)
+		}
+	}
+	if !domains.Recognize([]byte("domain: &d a\ndescriptors: [{key: *d}]\n---\n[]\n")) {
+		t.Error("a domain with an anchor and a second document is not recognized")
+	}
+}
+
+// A text that aliases make long is refused.
+func TestBillionLaughs(t *testing.T) {
+	text := "domain: d\ndescriptors:\n- key: a0\n  metadata: &a0 {x: lol}\n"
+	for i := 1; i <= 9; i++ {
+		fields := ""
+		for j := range 10 {
+			fields += fmt.Sprintf("%c: *a%d, ", 'a'+j, i-1)
+		}
+		text += fmt.Sprintf("- key: a%d\n  metadata: &a%d {%s}\n", i, i, fields)
+	}
+	_, _, err := domains.Parse("f.yaml", []byte(text))
+	if err == nil || !strings.Contains(err.Error(), "the aliases stand for too many values; allowed: 400000") || strings.Count(err.Error(), "\n") > 0 {
+		t.Errorf("got %.500v", err)
 	}
 }
