@@ -140,7 +140,9 @@ func (d *decision) metadata() *structpb.Struct {
 		}
 		if !k.over {
 			for name, value := range k.limit.metadata {
-				merged[name] = value
+				if merged[name] == nil { // of several limits the first counts
+					merged[name] = value
+				}
 			}
 		}
 	}
