@@ -92,6 +92,9 @@ func (f *domainFollower) put(list []*domains.Domain) error {
 	}
 	names, limits, _ := f.service.Loaded()
 	f.logger.Info("domains are in force", "from", f.path, "domains", names, "limits", limits)
+	for _, warning := range f.service.Warnings(list) {
+		f.logger.Warn("a key of the domains counts more than it says", "at", warning)
+	}
 	return nil
 }
 

@@ -163,6 +163,8 @@ func validateDomains(path string, texts []file.Text, merge bool) (v validation, 
 	for _, d := range list {
 		limits += domains.Count(d.Descriptors)
 	}
+	// The service has the accounting, not the files, so the warning says of which it is.
+	warnings = append(warnings, domains.Joined(list)...)
 	v.Valid, v.Rules, v.Enabled, v.Warnings = true, limits, limits, warnings
 	said = fmt.Sprintf("%s: %s, %s\n", path, counted(len(list), "domain"), counted(limits, "limit"))
 	for _, warning := range warnings {

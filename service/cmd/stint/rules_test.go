@@ -268,6 +268,11 @@ func TestValidateDomains(t *testing.T) {
 	if want := good + ": 1 domain, 1 limit\nwarning: " + good + ":3:58: shadow_mode has no effect in descriptors[0].rate_limit\n"; code != exitOK || stdout != want {
 		t.Errorf("exit code %d, %q%s, want %q", code, stdout, stderr, want)
 	}
+	joined := writeFile(t, "domain: web\ndescriptors: [{key: user}, {key: user_internal, rate_limit: {unlimited: Yes}}]\n---\n")
+	code, stdout, stderr = do(t, nil, "rules", "validate", joined)
+	if want := `the key "user_internal" also counts user=internal, since key and value are joined by _`; code != exitOK || !strings.Contains(stdout, want) {
+		t.Errorf("exit code %d, %q%s, want %q", code, stdout, stderr, want)
+	}
 	bad := writeFile(t, `
 domain: web
 descriptors:

@@ -196,7 +196,7 @@ func (d *decision) matchOne(
 		}
 	}
 	if k.asks() {
-		d.key = d.lookup.appendKey(d.key[:0], entries, k.limit.reference())
+		d.key = d.lookup.appendKey(d.key[:0], entries, of.joined && k.limit.reference())
 		k.key = string(d.key)
 	}
 	return nil

@@ -122,6 +122,14 @@ func New(config Config) (*Service, error) {
 // Collector is the service's statistics, under the reference service's names.
 func (s *Service) Collector() prometheus.Collector { return s.stats }
 
+// Warnings says what of domains is other than it looks in the service's accounting.
+func (s *Service) Warnings(list []*domains.Domain) []string {
+	if s.config.Accounting != domains.Reference {
+		return nil
+	}
+	return domains.Joined(list)
+}
+
 // Swap puts domains in force, or reports what is wrong with them, and changes nothing then. A
 // request is decided by one configuration as a whole. What was counted goes on counting under
 // limits with the same unit.

@@ -33,6 +33,9 @@ type tree struct {
 type domain struct {
 	name string
 	root node
+	// joined looks for descriptors by key and value joined by _, as the reference service does, so that user=internal
+	// meets the key user_internal. Else keys and values are compared each by itself.
+	joined bool
 	// made has all limits by ID, for the next tree to take over what is unchanged.
 	made map[string]*limit
 	// kept is what domains of one name have in common, before and after they are changed.
@@ -43,6 +46,8 @@ type domain struct {
 type node struct {
 	// children are by KEY_VALUE, or by KEY for any value.
 	children map[string]*node
+	// key and value are the descriptor's own; a value of "" is any.
+	key, value string
 	// wildcards are those of the children with stars, in the order of the file.
 	wildcards []wildcard
 	limit     *limit // nil if none
@@ -55,20 +60,36 @@ type node struct {
 
 // A wildcard is a child whose KEY_VALUE has stars.
 type wildcard struct {
-	parts []string // between the stars
-	node  *node
+	composite, key, value pattern
+	node                  *node
 }
+
+// matches reports whether an entry, as KEY_VALUE with a key of so many bytes, is one that the wildcard stands for.
+func (w *wildcard) matches(composite []byte, key int, joined bool) bool {
+	if joined {
+		return w.composite.matches(composite)
+	}
+	return w.key.matches(composite[:key]) && (w.node.value == "" || w.value.matches(composite[key+1:]))
+}
+
+// A pattern is a text with stars: the parts between them.
+type pattern []string
+
+func newPattern(text string) pattern { return strings.Split(text, "*") }
 
 // matches reports whether the parts are in a text in their order, the first at its beginning, the
 // last at its end.
-func (w *wildcard) matches(text []byte) bool {
-	first, last := w.parts[0], w.parts[len(w.parts)-1]
+func (p pattern) matches(text []byte) bool {
+	first, last := p[0], p[len(p)-1]
+	if len(p) == 1 { // without a star
+		return string(text) == first
+	}
 	if len(text) < len(first)+len(last) || string(text[:len(first)]) != first ||
 		string(text[len(text)-len(last):]) != last {
 		return false
 	}
 	text = text[len(first) : len(text)-len(last)]
-	for _, part := range w.parts[1 : len(w.parts)-1] {
+	for _, part := range p[1 : len(p)-1] {
 		at := bytes.Index(text, []byte(part))
 		if at < 0 {
 			return false
@@ -115,6 +136,7 @@ func compile(list []*domains.Domain, accounting domains.Accounting, old *tree) (
 		d := t.domains[given.Name]
 		if d == nil {
 			d = newDomain(given.Name)
+			d.joined = accounting == domains.Reference
 			t.domains[given.Name] = d
 		}
 		var was *domain
@@ -153,10 +175,12 @@ func (d *domain) add(
 	for i := range list {
 		given := &list[i]
 		composite := given.Composite()
-		next := &node{metric: given.ValueToMetric}
+		next := &node{key: given.Key, value: given.Value, metric: given.ValueToMetric}
 		if strings.Contains(composite, "*") {
 			next.pattern = composite
-			n.wildcards = append(n.wildcards, wildcard{strings.Split(composite, "*"), next})
+			n.wildcards = append(n.wildcards, wildcard{
+				newPattern(composite), newPattern(given.Key), newPattern(given.Value), next,
+			})
 			next.shared = given.ShareThreshold
 		}
 		if given.RateLimit != nil {
@@ -260,7 +284,8 @@ type lookup struct {
 
 // find finds the limit of a descriptor, nil if there is none: where all entries have led, by the
 // entry's key and value, else by the first wildcard, else by the key alone. What the lookup holds
-// is of this descriptor until the next.
+// is of this descriptor until the next. Children have different KEY_VALUE, so that one found by it is the only one that
+// may be meant; unless keys and values are joined, it also has to have the entry's key and value.
 func (f *lookup) find(d *domain, entries []*common.RateLimitDescriptor_Entry) *limit {
 	f.values, f.shared = f.values[:0], false
 	f.metric = append(f.metric[:0], d.name...)
@@ -268,16 +293,19 @@ func (f *lookup) find(d *domain, entries []*common.RateLimitDescriptor_Entry) *l
 	for i, e := range entries {
 		f.composite = append(append(append(f.composite[:0], e.Key...), '_'), e.Value...)
 		next := at.children[string(f.composite)]
+		if next != nil && !d.joined && (next.key != e.Key || next.value != e.Value) {
+			next = nil
+		}
 		exact, wild := next != nil, false
 		for j := 0; next == nil && j < len(at.wildcards); j++ {
-			if at.wildcards[j].matches(f.composite) {
+			if at.wildcards[j].matches(f.composite, len(e.Key), d.joined) {
 				next, wild = at.wildcards[j].node, true
 			}
 		}
 		if next == nil {
 			next = at.children[e.Key]
 		}
-		if next == nil {
+		if next == nil || !exact && !wild && !d.joined && (next.key != e.Key || next.value != "") {
 			return nil
 		}
 		pattern := ""
@@ -335,16 +363,15 @@ func (f *lookup) appendDetailed(name []byte, domain string, entries []*common.Ra
 	return name
 }
 
-// appendKey writes the key of a descriptor's states. In the reference accounting it is what the
-// reference service has, in which the key a_b and the key a with a value that begins with b can't be
-// told apart; else nothing reads alike.
-func (f *lookup) appendKey(key []byte, entries []*common.RateLimitDescriptor_Entry, reference bool) []byte {
+// appendKey writes the key of a descriptor's states. Joined, it is what the reference service has, in which the key a_b
+// and the key a with a value that begins with b can't be told apart; else nothing reads alike.
+func (f *lookup) appendKey(key []byte, entries []*common.RateLimitDescriptor_Entry, joined bool) []byte {
 	for i, e := range entries {
 		value := e.Value
 		if i < len(f.values) && f.values[i] != "" {
 			value = f.values[i]
 		}
-		if reference {
+		if joined {
 			key = append(append(append(append(key, e.Key...), '_'), value...), '_')
 			continue
 		}

@@ -59,8 +59,8 @@ type Descriptor struct {
 	Descriptors []Descriptor
 }
 
-// Composite is the key under which its level has a descriptor, KEY_VALUE or KEY: in the reference service, and so here,
-// the key a_b and the key a with the value b are one.
+// Composite is the key under which its level has a descriptor, KEY_VALUE or KEY. In the reference service the key a_b
+// and the key a with the value b are one, so a level may have only one of them. See [Joined].
 func (d *Descriptor) Composite() string {
 	if d.Value == "" {
 		return d.Key
