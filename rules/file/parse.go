@@ -41,7 +41,7 @@ const MaxBytes = 32 << 20
 // What is returned is well written. Whether it makes sense [rules.Compile] says, and [ParseSet]
 // both.
 func Parse(name string, data []byte) ([]rules.Rule, []document.Position, error) {
-	return parse([]source{{name, data}}).list()
+	return parse([]source{{name: name, data: data}}).list()
 }
 
 // ParseSet reads the rules of one document as [Parse] does, and makes a set of them. Everything that
@@ -49,14 +49,14 @@ func Parse(name string, data []byte) ([]rules.Rule, []document.Position, error) 
 // sense, each at its place. list are the rules that were read, also with an error, which is
 // [document.Faults].
 func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
-	return parse([]source{{name, data}}).set(nil, options)
+	return parse([]source{{name: name, data: data}}).set(nil, options)
 }
 
 // ParsePart is ParseSet for a document whose rules take the place of those with the same IDs in
 // options.Previous, or are added to it. A fault that they make of another rule of that set is told of
 // the document.
 func ParsePart(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
-	d := parse([]source{{name, data}})
+	d := parse([]source{{name: name, data: data}})
 	others := slices.DeleteFunc(cmp.Or(options.Previous, new(rules.Set)).Rules(),
 		func(r rules.Rule) bool { _, given := d.first[r.ID]; return given })
 	return d.set(others, options)
@@ -268,6 +268,7 @@ func Read(path string) ([]rules.Rule, []document.Position, error) {
 type source struct {
 	name string
 	data []byte
+	err  error // why it could not be read
 }
 
 // mostReads is how often files are read that change meanwhile.
@@ -316,7 +317,7 @@ func readFiles(names []string, faults *document.Faults) []source {
 		if err != nil {
 			faults.Add(document.Position{Source: name}, "%v", err)
 		}
-		sources = append(sources, source{name, data})
+		sources = append(sources, source{name, data, err})
 	}
 	return sources
 }

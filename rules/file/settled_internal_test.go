@@ -11,7 +11,7 @@ import (
 // Files are read again until nothing changes meanwhile: not one reading may be of two states.
 func TestSettled(t *testing.T) {
 	of := func(texts ...string) []source {
-		return []source{{"1.yaml", []byte(texts[0])}, {"2.yaml", []byte(texts[1])}}
+		return []source{{name: "1.yaml", data: []byte(texts[0])}, {name: "2.yaml", data: []byte(texts[1])}}
 	}
 	gone := errors.New("gone")
 	for name, test := range map[string]struct {

@@ -15,6 +15,8 @@ import (
 type Text struct {
 	Name string
 	Data []byte
+	// Err says why the file could not be read. It is nil but in a [Watch] of several files.
+	Err error
 }
 
 // Texts are a file, or the files of a folder, whatever is in them.
@@ -37,14 +39,21 @@ func (t Texts) Read() ([]Text, error) {
 	return textsOf(sources), nil
 }
 
-// Watch makes a watch that has take take the files over. A nil logger is told nothing.
+// Watch makes a watch that has take take the files over, also those that can't be read, each with its error: the others
+// may do without it. A nil logger is told nothing.
 func (t Texts) Watch(logger *slog.Logger, take func([]Text) error) (Watch, error) {
 	s := Source{Path: t.Path, Logger: logger}
 	w, err := s.watch(func(sources []source) error { return take(textsOf(sources)) })
 	if err != nil {
 		return Watch{}, err
 	}
-	w.load = t.load
+	w.load = func() ([]source, error) {
+		sources, err := t.load()
+		if len(sources) > 0 {
+			err = nil // which is in them
+		}
+		return sources, err
+	}
 	return Watch{w}, nil
 }
 
@@ -63,7 +72,7 @@ func (w Watch) Follow(ctx context.Context, refused func(error)) { w.watch.follow
 func textsOf(sources []source) []Text {
 	list := make([]Text, len(sources))
 	for i, s := range sources {
-		list[i] = Text{s.name, s.data}
+		list[i] = Text{s.name, s.data, s.err}
 	}
 	return list
 }
@@ -79,12 +88,14 @@ func (t Texts) load() ([]source, error) {
 		names, err := t.walk()
 		if err != nil {
 			faults.Add(document.Position{Source: t.Path}, "%v", cause(err))
+			return nil, faults.Err()
 		}
 		return readFiles(names, &faults), faults.Err()
 	})
 }
 
-// walk names the files of a folder and of those in it, or the one file.
+// walk names the files of a folder and of those in it, or the one file. A folder in it that can't be
+// read stands for its files.
 func (t Texts) walk() (names []string, err error) {
 	root, err := filepath.EvalSymlinks(t.Path)
 	if err != nil {
@@ -93,8 +104,11 @@ func (t Texts) walk() (names []string, err error) {
 	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		hidden := name != root && strings.HasPrefix(entry.Name(), ".") && !t.Hidden
 		switch {
-		case err != nil:
+		case err != nil && name == root:
 			return err
+		case err != nil:
+			names = append(names, name)
+			return fs.SkipDir
 		case hidden && entry.IsDir():
 			return fs.SkipDir
 		case hidden || entry.IsDir():

@@ -133,7 +133,7 @@ func (w *watch) read() error {
 	texts, err := w.load()
 	digest := sha256.New()
 	for _, s := range texts {
-		_, _ = fmt.Fprintf(digest, "%q %d\n", s.name, len(s.data)) // a hash takes all
+		_, _ = fmt.Fprintf(digest, "%q %d %v\n", s.name, len(s.data), s.err) // a hash takes all
 		_, _ = digest.Write(s.data)
 	}
 	_, _ = fmt.Fprint(digest, err)

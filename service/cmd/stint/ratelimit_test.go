@@ -338,6 +338,40 @@ func TestRateLimitWithoutConfiguration(t *testing.T) {
 	}
 }
 
+// A file that is refused at the start leaves the limits of the others in force, and the service ready.
+func TestServesWithoutARefusedFile(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	folder := filepath.Join(root, "config")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"a.yaml": fmt.Sprintf(domainText, "d", 1), "b.yaml": "domain: other\ndescriptors: 5\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const denied = http.StatusTooManyRequests
+	body := `{"domain": "d", "descriptors": [{"entries": [{"key": "k", "value": "v"}]}]}`
+	d := drop(t, map[string]string{"RUNTIME_ROOT": root, "REDIS_URL": testredis.Start(t).Addr()})
+	served, _ := start(t, "--grpc-listen", "127.0.0.1:0", "--envoy-config", folder)
+	for name, url := range map[string]string{"ratelimit": d.http, "serve": served} {
+		first, _ := postJSON(t, url, body)
+		if second, _ := postJSON(t, url, body); first != http.StatusOK || second != denied {
+			t.Errorf("%s: the limit of the good file says %d, then %d", name, first, second)
+		}
+		status, text := get(t, url+"/actuator/health?details=true")
+		for _, want := range []string{"b.yaml refused; the domains of the other files are in force", `"state":"partial"`, "b.yaml:2:14: descriptors is 5"} {
+			if status != http.StatusOK || !strings.Contains(text, want) {
+				t.Errorf("%s: the health says %d, %s, want %s", name, status, text, want)
+			}
+		}
+		if _, text := get(t, url+"/metrics"); !strings.Contains(text, "ratelimit_service_config_load_error 1\n") {
+			t.Errorf("%s: the refused file is not counted", name)
+		}
+	}
+}
+
 // Each variable that is wrong is named once, with what is allowed, all of them at once.
 func TestRateLimitNamesWrongVariables(t *testing.T) {
 	wrong := map[string]string{

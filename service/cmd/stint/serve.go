@@ -43,21 +43,21 @@ type serveOptions struct {
 func (o *serveOptions) followDomains(
 	ctx context.Context,
 	loaded config.Config,
+	follower *domainFollower,
 	service *rls.Service,
-	logger *slog.Logger,
 ) (stop func(), err error) {
 	if loaded.Envoy.XDS.Server != "" {
 		var more xds.Config
 		if o.dropIn != nil {
 			more = o.dropIn.xds
 		}
-		return followPlane(ctx, loaded.Envoy, more, service, logger)
+		return follower.followPlane(ctx, more, service)
 	}
 	from := file.Texts{Path: loaded.Envoy.Config}
 	if o.dropIn != nil {
 		from.All, from.Hidden = true, o.dropIn.hidden
 	}
-	return followDomains(ctx, from, service, logger, o.dropIn == nil)
+	return follower.followFiles(ctx, from, service, o.dropIn == nil)
 }
 
 // serve runs the service until ctx is done. It reads the configuration again by reload when its
@@ -143,10 +143,16 @@ func serve(
 	defer source.close()
 	limits := newLimitFollower(loaded, reload, logger)
 	service.LimitsRefused = limits.isRefused
+	envoy := newDomainFollower(loaded.Envoy, logger)
+	service.DomainsRefused = envoy.refused
 	service.HealthDetails = func() map[string]map[string]any {
-		return map[string]map[string]any{
+		details := map[string]map[string]any{
 			"store": store.details(), "rules": followed.details(source.place), "limits": limits.details(),
 		}
+		if loaded.GRPCListen != "" {
+			details["domains"] = envoy.details()
+		}
+		return details
 	}
 	service.RulesState, service.Manager, service.RulesFrom = followed.known, source.manager, source.place
 	service.Collectors = slices.Concat(service.Collectors, observer.collectors, followed.collectors(), limits.collectors())
@@ -182,7 +188,7 @@ func serve(
 	}
 	defer stop()
 	defer background(ctx, func(ctx context.Context) { limits.run(ctx, s) })()
-	stopDomains, err := options.followDomains(ctx, loaded, s.RateLimit(), logger)
+	stopDomains, err := options.followDomains(ctx, loaded, envoy, s.RateLimit())
 	if err != nil {
 		return err
 	}

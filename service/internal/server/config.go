@@ -87,6 +87,8 @@ type Config struct {
 	// or 1. With 0 Envoy gets answers of a service that does not know its domains yet, which limit
 	// nothing.
 	RateLimitLoads int
+	// DomainsRefused says what of the newest domains is not in force; "" is nothing. Default: nil, nothing ever is.
+	DomainsRefused func() string
 	// OpenJSON lets anybody ask the rate limit service over HTTP, as over gRPC. Default: false, it needs what it
 	// needs to name a key.
 	OpenJSON bool

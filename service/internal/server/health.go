@@ -107,6 +107,9 @@ func (s *service) health(ctx context.Context) (health api.Health, up bool, laten
 	}
 	if s.rateLimit != nil {
 		domains := api.Component{Status: api.StatusUp}
+		if s.config.DomainsRefused != nil {
+			domains.Detail = s.config.DomainsRefused()
+		}
 		if _, _, loaded := s.rateLimit.Loaded(); !loaded && s.config.RateLimitLoads > 0 {
 			domains = api.Component{Status: api.StatusDown, Detail: "no domains could be read yet; the log says why"}
 			health.Status = api.StatusDown

@@ -374,33 +374,61 @@ func isTrue(v document.Value) bool {
 // may have one name if they are to be merged. All faults are told, each with what it is in. Merged
 // domains may not have one key and value twice at the top either.
 func Validate(list []*Domain, merge bool) (faults []string) {
-	known := map[string]*Domain{}
-	given := map[string]map[string]string{} // by domain: the first source of each key and value
+	k := known{merge: merge, first: map[string]*Domain{}, given: map[string]map[string]string{}}
 	for _, d := range list {
-		first := known[d.Name]
-		switch {
-		case d.Name == "":
-			faults = append(faults, d.From+": domain is empty; allowed: the name that requests have")
-		case first != nil && !merge:
-			faults = append(faults, fmt.Sprintf("%s: the domain %q is given twice, first in %s", d.From, d.Name, first.From))
+		faults = append(faults, k.faults(d)...)
+		k.add(d)
+	}
+	return faults
+}
+
+// Sound is the domains that can be put in force together: all but those that [Validate] finds a fault in beside the
+// ones before them.
+func Sound(list []*Domain, merge bool) (sound []*Domain) {
+	k := known{merge: merge, first: map[string]*Domain{}, given: map[string]map[string]string{}}
+	for _, d := range list {
+		if len(k.faults(d)) == 0 {
+			k.add(d)
+			sound = append(sound, d)
 		}
-		if first == nil {
-			known[d.Name], given[d.Name] = d, map[string]string{}
-		}
-		if !merge || d.Name == "" {
-			continue
-		}
-		for _, at := range d.Descriptors {
-			key := at.Composite()
-			if from, twice := given[d.Name][key]; twice {
-				faults = append(faults, fmt.Sprintf("%s: the key and value %q of the domain %q are given twice, first in %s",
-					d.From, key, d.Name, from))
-				continue
-			}
-			given[d.Name][key] = d.From
+	}
+	return sound
+}
+
+// known is what of domains others may not have.
+type known struct {
+	merge bool
+	first map[string]*Domain           // by name
+	given map[string]map[string]string // by name: the first source of each key and value at the top
+}
+
+// faults are what a domain has that is known.
+func (k *known) faults(d *Domain) (faults []string) {
+	switch first := k.first[d.Name]; {
+	case d.Name == "":
+		return []string{d.From + ": domain is empty; allowed: the name that requests have"}
+	case first != nil && !k.merge:
+		return []string{fmt.Sprintf("%s: the domain %q is given twice, first in %s", d.From, d.Name, first.From)}
+	}
+	for _, at := range d.Descriptors {
+		if from, twice := k.given[d.Name][at.Composite()]; twice {
+			faults = append(faults, fmt.Sprintf("%s: the key and value %q of the domain %q are given twice, first in %s",
+				d.From, at.Composite(), d.Name, from))
 		}
 	}
 	return faults
+}
+
+// add makes a domain known.
+func (k *known) add(d *Domain) {
+	if k.first[d.Name] == nil {
+		k.first[d.Name], k.given[d.Name] = d, map[string]string{}
+	}
+	for _, at := range d.Descriptors {
+		if given := k.given[d.Name]; k.merge && given[at.Composite()] == "" {
+			given[at.Composite()] = d.From
+		}
+	}
 }
 
 // CheckAll reports what does not make sense in descriptors that were not written in a document.

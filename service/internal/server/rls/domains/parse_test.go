@@ -230,6 +230,13 @@ func TestValidate(t *testing.T) {
 		if got := domains.Validate(test.list, test.merge); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("merge %t: %q, want %q", test.merge, got, test.want)
 		}
+		if got := domains.Sound(test.list, test.merge); len(got) != len(test.list)-len(test.want) || len(domains.Validate(got, test.merge)) > 0 {
+			t.Errorf("merge %t: of %d with %d faults %d are sound", test.merge, len(test.list), len(test.want), len(got))
+		}
+	}
+	// What is refused makes no other one a fault.
+	if got := domains.Sound([]*domains.Domain{one, other, third}, true); !reflect.DeepEqual(got, []*domains.Domain{one, third}) {
+		t.Errorf("%d are sound, want the first and the third", len(got))
 	}
 }
 
