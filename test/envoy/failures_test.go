@@ -94,7 +94,6 @@ func TestFiles(t *testing.T) {
 		{"a fraction as a value", one(top + "  - key: a\n    value: 1.5\n"), false},
 		{"an empty domain", one("domain: \"\"\ndescriptors: []\n"), false},
 		{"no domain", one("descriptors: []\n"), false},
-		{"a domain twice", map[string]string{"a.yaml": fine, "b.yaml": fine}, false},
 		{"an empty key", one(top + "  - key: \"\"\n"), false},
 		{"no key", one(top + "  - value: a\n"), false},
 		{"a descriptor twice", one(top + "  - {key: a, value: b}\n  - {key: a, value: b}\n"), false},
@@ -109,7 +108,6 @@ func TestFiles(t *testing.T) {
 		{"replaces nothing", limited("{unit: day, requests_per_unit: 5, replaces: [{name: \"\"}]}"), false},
 		{"replaces itself", limited("{name: x, unit: day, requests_per_unit: 5, replaces: [{name: x}]}"), false},
 		{"shared without a wildcard", one(top + "  - {key: a, value: b, share_threshold: true}\n"), false},
-		{"one of two files", map[string]string{"a.yaml": fine, "b.yaml": "domain: e\ncolor: red\n"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -129,6 +127,23 @@ func TestFiles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOneBadFile: of two files, one of which is refused, the reference loads none, and the subject the good one.
+func TestOneBadFile(t *testing.T) {
+	const fine = "domain: d\ndescriptors:\n  - key: a\n    rate_limit: {unit: year, requests_per_unit: 5}\n"
+	for name, other := range map[string]string{"a fault": "domain: e\ncolor: red\n", "a domain twice": fine} {
+		root := files(t, map[string]string{"a.yaml": fine, "b.yaml": other})
+		reference, subject := pair(t, root, "FORCE_START_WITHOUT_INITIAL_CONFIG=true")
+		request := requestFor("d", entries("a", "1"))
+		if got := reference.ask(t.Context(), request); status.Convert(got.err).Message() != noConfiguration {
+			t.Errorf("%s: the reference answers %s", name, show(got))
+		}
+		until(t, "the good file is served", func() error { return subject.ask(t.Context(), request).err })
+		if got := must(t, subject, request).GetStatuses()[0]; got.GetCurrentLimit().GetRequestsPerUnit() != 5 {
+			t.Errorf("%s: the subject answers %v", name, got)
+		}
 	}
 }
 
