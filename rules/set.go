@@ -67,6 +67,10 @@ type Options struct {
 	// Alone says that the rules are some of a set, to be checked each by itself: how they stand to others by Within and
 	// Otherwise is not looked at, and the set can't decide. Default: false.
 	Alone bool
+	// Review says that the rules are being written: what can hardly be meant, such as the path /users/:id or a cost
+	// above the limit, is a fault. A rule of Previous may keep what it has of that. Default: false, it is a warning
+	// with Mistake, so that rules that were accepted once are in force.
+	Review bool
 }
 
 // A Set is rules ready to be matched. It is immutable and safe for concurrent use; make it
@@ -171,6 +175,9 @@ func Compile(list []Rule, options Options) (*Set, error) {
 		f := faults{index: i, id: list[i].ID, bits: bits}
 		if s.rules[i] = options.Previous.unchanged(&list[i], s); s.rules[i] == nil {
 			list[i].validate(&f)
+			if options.Review {
+				f.refuse(&list[i], options.Previous.rule(list[i].ID))
+			}
 		}
 		if at, twice := first[list[i].ID]; twice && list[i].ID != "" {
 			f.invalid("id", list[i].ID, fmt.Sprintf("an ID that no other rule has; rule %d has it", at))
@@ -434,6 +441,14 @@ func (s *Set) Rule(id string) (Rule, bool) {
 		return Rule{}, false
 	}
 	return c.Rule, true
+}
+
+// rule is the rule of an ID in the set, which may be nil; nil if there is none.
+func (s *Set) rule(id string) *Rule {
+	if s == nil || s.byID[id] == nil {
+		return nil
+	}
+	return &s.byID[id].Rule
 }
 
 // Changes are the IDs in which a set differs from an older one, each list sorted.

@@ -22,6 +22,8 @@ type Warning struct {
 	Change string
 	// Errors says that requests for which the rule holds are errors.
 	Errors bool
+	// Mistake says that the rule can't be meant so: with Options.Review it is a fault.
+	Mistake bool
 	// Evident says that the rule's own text says so: that is news only where the rule was another
 	// before.
 	Evident bool
@@ -41,6 +43,7 @@ func (s *Set) Warnings(id string, clustered bool) (list []Warning) {
 	if c == nil {
 		return nil
 	}
+	list = c.warnOfMistakes(list)
 	list = c.warnOfReserve(list)
 	list = c.warnOfHolds(list)
 	list = c.warnOfFloors(list)

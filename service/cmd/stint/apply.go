@@ -99,7 +99,7 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 		if err != nil {
 			return nil, err
 		}
-		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
+		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix, Review: true})
 		if err != nil {
 			return nil, misused("%v", err)
 		}

@@ -167,8 +167,11 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 		d.ok("rules", "", counted(set.Len(), "rule")+" in "+source.place)
 		for _, rule := range set.Rules() {
 			for _, warning := range set.Warnings(rule.ID, d.config.Store.Clustered()) {
-				if warning.Errors {
-					d.wrong("partitions", "", "rule "+rule.ID+": "+warning.Detail, warning.Change)
+				switch found := "rule " + rule.ID + ": " + warning.Detail; {
+				case warning.Errors:
+					d.wrong("partitions", "", found, warning.Change)
+				case warning.Mistake:
+					d.wrong("rules", "", found, "correct the rule: it is in force, and not as it can be meant")
 				}
 			}
 		}

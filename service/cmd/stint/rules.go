@@ -75,7 +75,7 @@ type validation struct {
 // them. Each path is judged by itself, and all are, whatever is wrong with the first. With --json
 // the faults are in the output, and the exit code alone says that there are some.
 func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Config) error {
-	options := rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix}
+	options := rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix, Review: true}
 	var faults []string
 	all := []validation{}
 	for _, path := range paths {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -74,6 +75,33 @@ rules:
 	code, _, stderr = do(t, nil, "rules", "validate", senseless)
 	if code != exitUsage || !strings.Contains(stderr, senseless+":1:") || !strings.Contains(stderr, "missing") {
 		t.Errorf("a rule that does not say what is missing: exit code %d, %s", code, stderr)
+	}
+}
+
+// A path that is written as for another router is a fault where it is written. The doctor says that it is wrong in rules
+// that the service puts in force.
+func TestRulesOfOtherRouters(t *testing.T) {
+	const rule = "- id: users\n  match: {path: \"/users/:id\"}\n  scope: per_ip\n  limits: [{algorithm: fixed_window, limit: 1, window: 1m}]\n"
+	const fault = `rule "users": match.path is "/users/:id"; allowed: /users/{id}, or /users/%3Aid for :id itself`
+	file := writeFile(t, rule)
+	if code, stdout, stderr := do(t, nil, "rules", "validate", file); code != exitUsage || !strings.Contains(stderr, file+":2:17: "+fault) {
+		t.Errorf("validate: %d, %s%s", code, stdout, stderr)
+	}
+	var v []validation
+	code, stdout, _ := do(t, nil, "rules", "validate", "--json", file)
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != exitUsage || v[0].Valid || v[0].Faults[0].Line != 2 || v[0].Faults[0].Column != 17 {
+		t.Errorf("validate --json: %d, %v: %s", code, err, stdout)
+	}
+	configured := writeFile(t, "rules:\n"+rule)
+	for _, args := range [][]string{{"--rules-from", file}, {"--config", configured}} {
+		code, stdout, stderr := do(t, nil, append([]string{"doctor", "--json"}, args...)...)
+		if code != exitUsage || !strings.Contains(stdout, `rule users: match.path is`) || !strings.Contains(stdout, "it is in force") {
+			t.Errorf("doctor %v: %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+	odata := writeFile(t, strings.Replace(rule, "/users/:id", "/$metadata", 1))
+	if code, stdout, stderr := do(t, nil, "rules", "validate", odata); code != exitOK || !strings.Contains(stdout, "warning: rule users: match.path is") {
+		t.Errorf("a path of OData: %d, %s%s", code, stdout, stderr)
 	}
 }
 

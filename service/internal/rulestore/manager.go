@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -188,6 +187,7 @@ func (m *Manager) Rollback(
 				return err
 			}
 		}
+		d.restores = true
 		var older Revision
 		if number > 0 {
 			var err error
@@ -232,7 +232,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 		return Edited{Info: m.current.Info}, nil
 	}
 	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.rules}
-	set, err := m.compile(next.Rules)
+	set, err := m.compile(next.Rules, !draft.restores)
 	if err != nil {
 		return Edited{}, err
 	}
@@ -284,9 +284,10 @@ func check(changes []rules.Change, author Author) error {
 // notBegun is the error of an edit whose first read failed.
 func notBegun(err error) error { return prefix.Errorf("%w: %w", ErrNotBegun, err) }
 
-func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
+// compile makes a set of rules, reviewed where they are being written.
+func (m *Manager) compile(list []rules.Rule, review bool) (*rules.Set, error) {
 	return rules.Compile(list, rules.Options{
-		Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix,
+		Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix, Review: review,
 	})
 }
 
@@ -338,7 +339,7 @@ func (m *Manager) refresh(ctx context.Context) (err error) {
 		return err
 	}
 	m.known, m.current = true, next
-	set, err := m.compile(next.Rules)
+	set, err := m.compile(next.Rules, false)
 	if err != nil {
 		m.fault = prefix.Errorf("revision %d: %w", next.Number, err)
 		return nil
@@ -393,72 +394,6 @@ func (m *Manager) restored(made *Revision) {
 		m.options.Restored(made.Info, was)
 	}
 }
-
-// A Draft is the rules during an edit. It is not safe for concurrent use.
-type Draft struct {
-	from  Revision
-	rules []rules.Rule // by ID
-}
-
-// ID is the ID of the revision that the draft began with.
-func (d *Draft) ID() ID { return d.from.ID }
-
-// Rule returns a copy of a rule of the draft.
-func (d *Draft) Rule(id string) (rules.Rule, bool) {
-	at, found := find(d.rules, id)
-	if !found {
-		return rules.Rule{}, false
-	}
-	return d.rules[at].Clone(), true
-}
-
-// Put adds a rule, or replaces the one with its ID.
-func (d *Draft) Put(rule rules.Rule) {
-	at, found := find(d.rules, rule.ID)
-	if !found {
-		d.rules = slices.Insert(d.rules, at, rules.Rule{})
-	}
-	d.rules[at] = rule.Clone()
-}
-
-// Delete removes a rule. It reports whether there was one.
-func (d *Draft) Delete(id string) bool {
-	at, found := find(d.rules, id)
-	if found {
-		d.rules = slices.Delete(d.rules, at, at+1)
-	}
-	return found
-}
-
-// Replace replaces all rules by a list. Of rules with the same ID the last counts.
-func (d *Draft) Replace(list []rules.Rule) {
-	d.rules = make([]rules.Rule, len(list))
-	for i := range list {
-		d.rules[len(list)-1-i] = list[i].Clone()
-	}
-	slices.SortStableFunc(d.rules, byID)
-	d.rules = slices.CompactFunc(d.rules, func(a, b rules.Rule) bool { return a.ID == b.ID })
-}
-
-// Rules are all rules of the draft, by ID. They must not be changed.
-func (d *Draft) Rules() []rules.Rule { return slices.Clone(d.rules) }
-
-// Changes are the changes of the draft so far, by ID.
-func (d *Draft) Changes() []rules.Change { return rules.Diff(d.from.Rules, d.rules) }
-
-// Rule returns the rule of an ID, false if there is none. It must not be changed.
-func (r *Revision) Rule(id string) (rules.Rule, bool) {
-	if at, found := find(r.Rules, id); found {
-		return r.Rules[at], true
-	}
-	return rules.Rule{}, false
-}
-
-func find(list []rules.Rule, id string) (at int, found bool) {
-	return slices.BinarySearchFunc(list, id, func(rule rules.Rule, id string) int { return strings.Compare(rule.ID, id) })
-}
-
-func byID(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }
 
 // Follow puts every revision in force until ctx is done, as [rules.Source] says: an edit of this
 // manager before it returns, other edits when the store notifies of them, at the latest after the

@@ -361,3 +361,29 @@ func TestSelectedRules(t *testing.T) {
 		t.Errorf("the revision is %+v", v)
 	}
 }
+
+// A path that is written as for another router is a fault wherever a rule is written, at its place where there is one.
+func TestMistakesOfRules(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
+	const rule = "{\"id\":\"new\",\n\"match\":{\"path\":\"/users/:id\"},\n\"scope\":\"global\",\n\"limits\":[{\"algorithm\":\"fixed_window\",\"limit\":5,\"window\":\"1m\"}]}"
+	const want = `rule "new": match.path is "/users/:id"; allowed: /users/{id}, or /users/%3Aid for :id itself`
+	d.ask("POST", "/api/v1/rules", rule).problem(400, "body.json:2:17: "+want)
+	d.ask("PUT", "/api/v1/rules/new", rule).problem(400, "body.json:2:17: "+want)
+	d.ask("PUT", "/api/v1/rules", "["+rule+"]").problem(400, "body.json:2:17: "+want)
+	var v adminapi.Validation
+	for _, query := range []string{"", "?partial=true"} {
+		d.ask("POST", "/api/v1/rules/validate"+query, "["+rule+"]").is(200).into(&v)
+		if v.Valid || len(v.Faults) != 1 || v.Faults[0].Line != 2 || v.Faults[0].Column != 17 || v.Faults[0].Detail != want {
+			t.Errorf("validating%s: %+v", query, v)
+		}
+	}
+	d.ask("PUT", "/api/v1/rules/new", strings.Replace(rule, ":id", "{id}", 1)).is(201)
+	d.ask("PATCH", "/api/v1/rules/new", `{"match":{"path":"/users/:id"}}`).problem(400, want)
+	d.ask("PATCH", "/api/v1/rules?prefix=new", `{"match":{"path":null,"paths":["/a","/b/[0-9]+"]}}`).problem(400, `rule "new": match.paths[1] is "/b/[0-9]+"`)
+	d.ask("PATCH", "/api/v1/rules/new", `{"match":{"path":"/v1/items:batchGet"}}`).is(200)
+	v = adminapi.Validation{}
+	d.ask("POST", "/api/v1/rules/validate", `[{"id":"odata","match":{"path":"/$metadata"},"scope":"global","unlimited":true}]`).is(200).into(&v)
+	if !v.Valid || len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "rule odata: match.path is \"/$metadata\"; allowed: /{metadata}, or /%24metadata") {
+		t.Errorf("a path of OData: %+v", v)
+	}
+}

@@ -191,6 +191,27 @@ func TestWarnsOfShortages(t *testing.T) {
 	}
 }
 
+// Rules that were accepted once come into force with a path that is written as for another router, and the log says so,
+// once.
+func TestWarnsOfMistakes(t *testing.T) {
+	list := []rules.Rule{{ID: "user", Scope: []string{rules.Global}, Banned: true, Match: rules.Match{Paths: []string{"/users/:id"}}}}
+	config, _, log := testConfig()
+	config.Rules = compile(t, list)
+	s, err := server.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `level=WARN msg="a rule has a path that is written as for another router" rule=user detail="match.path is \"/users/:id\"; allowed: /users/{id}, or`
+	if n := strings.Count(log.String(), want); n != 1 {
+		t.Errorf("%d lines:\n%s", n, log)
+	}
+	list[0].Priority = 3
+	s.SwapRules(compile(t, list))
+	if n := strings.Count(log.String(), want); n != 1 {
+		t.Errorf("%d lines after rules with the same path", n)
+	}
+}
+
 // Rules whose floors several clients of the outer rule have in common are said to when they come into force, once.
 func TestWarnsOfMixedFloors(t *testing.T) {
 	list := shared()

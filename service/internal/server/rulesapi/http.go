@@ -95,7 +95,9 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 		Fields: []document.Field{{Name: "rules", Value: list, At: written.At}},
 		At:     written.At,
 	}
-	file.Check(whole, []rules.Rule{rule}, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix, Alone: true}, &faults)
+	file.Check(whole, []rules.Rule{rule}, rules.Options{
+		IPv6Prefix: c.api.config.IPv6Prefix, Alone: true, Review: true, Previous: c.api.config.Limiter.Set(),
+	}, &faults)
 	if err := faults.Err(); err != nil {
 		return rule, err
 	}
@@ -108,7 +110,7 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 // document reads a document of rules, in the format of rule files, and compiles them: a whole set, or a
 // part of the one in force.
 func (c *call) document(partial bool) (set *rules.Set, list []rules.Rule, err error) {
-	parse, options, beside := file.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}, 0
+	parse, options, beside := file.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix, Review: true}, 0
 	if partial {
 		parse, options.Previous = file.ParsePart, c.api.config.Limiter.Set()
 		beside = options.Previous.Len() * ruleBytes

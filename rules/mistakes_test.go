@@ -1,0 +1,136 @@
+package rules_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// review compiles a rule as it is written: its fault, and the warnings of the set that it makes without a review. A rule
+// with a fault is in force without one, and is warned of.
+func review(t *testing.T, r rules.Rule) (fault, warning string) {
+	t.Helper()
+	for _, w := range compile(t, r).Warnings(r.ID, false) {
+		if strings.Contains(w.Kind, "written as for another router") || strings.HasPrefix(w.Kind, "has a method") {
+			warning += w.String() + "\n"
+		}
+	}
+	if _, err := rules.Compile([]rules.Rule{r}, rules.Options{Review: true}); err != nil {
+		if !errors.Is(err, stint.ErrInvalid) {
+			t.Fatalf("%v is no ErrInvalid", err)
+		}
+		fault = err.Error()
+	}
+	if fault != "" && warning == "" {
+		t.Errorf("%q is a fault, and nothing is said of it when it comes into force", fault)
+	}
+	return fault, warning
+}
+
+// A path that is written for another router matches none of the requests that are meant.
+func TestDialects(t *testing.T) {
+	for _, test := range []struct{ path, allowed string }{
+		{"/users/:id", "/users/{id}, or /users/%3Aid for :id itself"},
+		{"/:tenant/users", "/{tenant}/users, or /%3Atenant/users for :tenant itself"},
+		{"/users/:user_id.json", "/users/{user_id}, or /users/%3Auser_id.json for :user_id.json itself"},
+		{"/files/:name/**", "/files/{name}/**, or /files/%3Aname/** for :name itself"},
+		{"/users/<id>", "/users/{id}, or /users/%3Cid%3E for <id> itself"},
+		{"/users/<int:id>", "/users/{id}, or /users/%3Cint%3Aid%3E for <int:id> itself"},
+		{"/users/<int:id>/posts", "/users/{id}/posts, or"},
+		{"/files/<path:rest>", "/files/**, or"},
+		{"/files/<path..>", "/files/**, or"},
+		{"/files/<path:rest>/x", "/files/*/x, or"},
+		{"/users/[id]", "/users/{id}, or /users/%5Bid%5D for [id] itself"},
+		{"/files/[...slug]", "/files/**, or"},
+		{"/files/[[...slug]]", "/files/**, or"},
+		{"/files/...", "/files/**"},
+		{"/files/{rest...}", "/files/**"},
+		{"/files/{$}", "/files/"},
+		{"/{$}", "/"},
+		{"/users/{id:[0-9]+}", "/users/{id}"},
+		{"/users/{id:int}/x", "/users/{id}/x"},
+		{"/users/{[0-9]+}", "/users/*"},
+		{"/users/[0-9]+", "/users/*, or /users/%5B0-9%5D%2B for [0-9]+ itself"},
+		{`/users/\d+`, "/users/*"},
+		{`/users/(\d+)`, "/users/*"},
+		{`/users/\w+/x`, "/users/*/x"},
+		{`/v1\.0`, "/*"},
+		{"/users/.+", "/users/*, or"},
+		{"/(a|b)", "/*, or"},
+		{"/^users", "/*, or"},
+		{"/login$", "/login, or /login%24 for login$ itself"},
+		{"/users/$", "/users/, or"},
+	} {
+		r := onPath("r", test.path)
+		fault, warning := review(t, r)
+		if want := "allowed: " + test.allowed; !strings.Contains(fault, want) || !strings.Contains(fault, `rule "r": match.path is "`) {
+			t.Errorf("%s: fault %q, want %s", test.path, fault, want)
+		} else if !strings.Contains(warning, want) {
+			t.Errorf("%s: warning %q, want %s", test.path, warning, want)
+		}
+		instead, _, _ := strings.Cut(test.allowed, ", or")
+		if fault, warning = review(t, onPath("r", instead)); fault+warning != "" {
+			t.Errorf("%s is to be written %s: %s%s", test.path, instead, fault, warning)
+		}
+		except := rule("r")
+		except.Match.Except = []string{"/x", test.path}
+		if fault, _ = review(t, except); !strings.Contains(fault, "match.except[1] is") {
+			t.Errorf("excepting %s: %q", test.path, fault)
+		}
+	}
+	for _, path := range []string{
+		"/v1/items:batchGet", "/v1/{parent}/items:batchGet", "/users/{id}", "/users/{user.id}", "/users/{user-id}", "/{사용자}",
+		"/users/%3Aid", "/users/%3Cid%3E", "/users/%5B0-9%5D", "/login%24", "/%24metadata", "/c++", "/a+b", "/+", "/a.b", "/@me", "/~ann",
+		"/Products(1)", "/a$b", "/files/**", "/a/*", "/", "/**", "/.well-known/x", "/1:2", "/:", "/a,b;c=1", "/a&b=c!'", `/a\b`, "/100%",
+	} {
+		if fault, warning := review(t, onPath("r", path)); fault+warning != "" {
+			t.Errorf("%s: %s%s", path, fault, warning)
+		}
+	}
+	fault, warning := review(t, onPath("r", "/$metadata"))
+	if fault != "" || !strings.Contains(warning, "/{metadata}, or /%24metadata for $metadata itself") {
+		t.Errorf("/$metadata: fault %q, warning %q", fault, warning)
+	}
+}
+
+// A percent-encoded character stands for itself, and matches.
+func TestEscapedDialects(t *testing.T) {
+	for pattern, path := range map[string]string{"/users/%3Aid": "/users/:id", "/%24metadata": "/$metadata", "/a%5B0%5D": "/a[0]"} {
+		if got := matched(t, compile(t, onPath("r", pattern)), rules.Request{Path: path}); !equalIDs(got, "r") {
+			t.Errorf("%s of %s: %v", path, pattern, got)
+		}
+	}
+}
+
+func TestMethodsOfNoRequest(t *testing.T) {
+	for _, method := range []string{"*", "GET|POST"} {
+		r := rule("r")
+		r.Match.Methods = []string{method}
+		if fault, _ := review(t, r); !strings.Contains(fault, "allowed: each method by itself, such as GET, or no methods, which is any") {
+			t.Errorf("%s: %q", method, fault)
+		}
+	}
+}
+
+// A rule that is in force may keep its mistakes when it is changed, and makes no new ones.
+func TestMistakesInForce(t *testing.T) {
+	old := onPath("r", "/users/:id")
+	set := compile(t, old)
+	changed := old.Clone()
+	changed.Disabled = true
+	if _, err := rules.Compile([]rules.Rule{changed, rule("other")}, rules.Options{Previous: set, Review: true}); err != nil {
+		t.Errorf("disabling it: %v", err)
+	}
+	changed.Match.Paths = []string{"/users/:id/x"}
+	if _, err := rules.Compile([]rules.Rule{changed}, rules.Options{Previous: set, Review: true}); err == nil {
+		t.Error("another path of another router is accepted")
+	}
+	changed = old.Clone()
+	changed.ID = "new"
+	if _, err := rules.Compile([]rules.Rule{old, changed}, rules.Options{Previous: set, Review: true}); err == nil {
+		t.Error("a new rule with the path of one in force is accepted")
+	}
+}
