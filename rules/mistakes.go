@@ -83,5 +83,5 @@ func (r *Rule) mistakes() (list []mistake) {
 			}
 		}
 	}
-	return list
+	return r.neverAdmits(list)
 }

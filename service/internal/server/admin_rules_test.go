@@ -381,6 +381,12 @@ func TestMistakesOfRules(t *testing.T) {
 	d.ask("PATCH", "/api/v1/rules/new", `{"match":{"path":"/users/:id"}}`).problem(400, want)
 	d.ask("PATCH", "/api/v1/rules?prefix=new", `{"match":{"path":null,"paths":["/a","/b/[0-9]+"]}}`).problem(400, `rule "new": match.paths[1] is "/b/[0-9]+"`)
 	d.ask("PATCH", "/api/v1/rules/new", `{"match":{"path":"/v1/items:batchGet"}}`).is(200)
+	const costly = `{"id":"costly","scope":"global","cost":11,"limits":[{"algorithm":"token_bucket","capacity":10,"refill":"10/s"}]}`
+	d.ask("PUT", "/api/v1/rules/costly", costly).problem(400, `body.json:1:40: rule "costly": cost is 11; allowed: at most 10, all that limits[0] has`)
+	d.ask("PUT", "/api/v1/rules/costly", strings.Replace(costly, "11", "10", 1)).is(201)
+	d.ask("PATCH", "/api/v1/rules/costly", `{"cost":11}`).problem(400, `rule "costly": cost is 11`)
+	d.ask("PUT", "/api/v1/rules/costly/overrides/*", `{"limits":[{"algorithm":"token_bucket","capacity":9,"refill":"1/s"}]}`).
+		problem(400, `rule "costly": overrides[0].limits[0] is a limit of 9; allowed: at least 10, the cost`)
 	v = adminapi.Validation{}
 	d.ask("POST", "/api/v1/rules/validate", `[{"id":"odata","match":{"path":"/$metadata"},"scope":"global","unlimited":true}]`).is(200).into(&v)
 	if !v.Valid || len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "rule odata: match.path is \"/$metadata\"; allowed: /{metadata}, or /%24metadata") {
