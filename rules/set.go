@@ -43,6 +43,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -88,6 +89,10 @@ type Set struct {
 	hosts  map[string]*node
 	below  map[string]*node // of the hosts below a name
 	always *node            // of any host
+
+	// apart has the warnings of findApart by rule, once somebody asks.
+	apartOnce sync.Once
+	apart     map[string]Warning
 }
 
 // A compiled rule is a rule with what can be known before a request comes.

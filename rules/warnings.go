@@ -49,6 +49,10 @@ func (s *Set) Warnings(id string, clustered bool) (list []Warning) {
 	list = c.warnOfFloors(list)
 	if clustered && !c.Disabled {
 		list = c.warnOfPartitions(list)
+		s.apartOnce.Do(func() { s.apart = s.findApart() })
+		if w, known := s.apart[id]; known {
+			list = append(list, w)
+		}
 	}
 	return list
 }
@@ -133,13 +137,16 @@ func (c *compiled) warnOfFloors(list []Warning) []Warning {
 	return list
 }
 
+// kindApart is the kind of rules that a request may meet in several partitions.
+const kindApart = "can't be decided on a cluster"
+
 // warnOfPartitions warns of a rule where a request may be charged to it and to another one whose clients are in other
 // partitions.
 func (c *compiled) warnOfPartitions(list []Warning) []Warning {
 	for _, other := range []*compiled{c.parent, c.otherwise} {
 		if other != nil && !c.sharesPartition(other) {
 			return append(list, Warning{
-				Kind: "can't be decided on a cluster",
+				Kind: kindApart,
 				Detail: fmt.Sprintf("its clients and those of rule %s are in different partitions of a cluster, "+
 					"so requests are errors", other.ID),
 				Change: "set the same partition_by in both, and in all rules that match the same requests",

@@ -107,6 +107,12 @@ const scattered = `rules:
   - {id: team, within: organisation, scope: "custom:team", missing: skip, guaranteed: {search: {capacity: 20, refill: 20/s}}, borrow: true}
 `
 
+// apart are two rules whose logs no cluster decides together.
+const apart = `
+- {id: address, scope: per_ip, limits: [{algorithm: sliding_window_log, limit: 10, window: 1m}]}
+- {id: whole, scope: global, limits: [{algorithm: sliding_window_log, limit: 100, window: 1m}]}
+`
+
 // Of a cluster each primary is looked at, and whether it can decide by the rules.
 func TestDoctorOfACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
@@ -120,6 +126,11 @@ func TestDoctorOfACluster(t *testing.T) {
 	if len(wrong) != 1 || wrong[0].Check != "partitions" || !strings.HasPrefix(wrong[0].Found, "rule team: its clients and those of rule organisation are") ||
 		!strings.HasPrefix(wrong[0].Change, "set the same partition_by in both") {
 		t.Errorf("of rules that no cluster decides it is said %+v", wrong)
+	}
+	logs := writeFile(t, apart)
+	f := examine(t, exitUsage, "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", logs)["partitions"]
+	if f.Status != findingWrong || !strings.HasPrefix(f.Found, "rule whole: requests may meet it and rule address, whose clients") {
+		t.Errorf("of logs of two rules it is said %+v", f)
 	}
 	if f, said := examine(t, 0, "--store", "memory://", "--rules-from", rules)["partitions"]; said {
 		t.Errorf("without a cluster: %+v", f)

@@ -334,4 +334,12 @@ func TestValidateForACluster(t *testing.T) {
 	if code, stdout, _ := do(t, nil, "rules", "validate", rules); code != 0 || strings.Contains(stdout, "warning") {
 		t.Errorf("without a cluster %d: %s", code, stdout)
 	}
+	logs := writeFile(t, `rules:
+  - {id: per-ip, match: {path: /x/**}, scope: per_ip, limits: [{algorithm: leaky_bucket, capacity: 10, leak: 1/s}]}
+  - {id: whole, match: {path: "/x/{id}"}, scope: global, limits: [{algorithm: sliding_window_log, limit: 100, window: 1m}]}
+`)
+	const apart = "warning: rule whole: requests may meet it and rule per-ip, whose clients are in different partitions of a cluster"
+	if code, stdout, stderr := do(t, nil, "rules", "validate", "--config", cluster, logs); code != 0 || !strings.Contains(stdout, apart) {
+		t.Errorf("%d: %s%s, want %s", code, stdout, stderr, apart)
+	}
 }

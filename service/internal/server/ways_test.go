@@ -287,6 +287,21 @@ func TestWarnsOfPartitions(t *testing.T) {
 	}
 }
 
+// Nor can a cluster decide by logs of two rules that a request meets.
+func TestWarnsOfRulesApart(t *testing.T) {
+	log := []stint.Limit{stint.SlidingWindowLog(10, time.Minute)}
+	list := []rules.Rule{{ID: "all", Scope: []string{rules.Global}, Limits: log}, {ID: "each", Scope: []string{rules.PerIP}, Limits: log}}
+	config, _, written := testConfig()
+	config.Rules, config.Clustered = compile(t, list), true
+	if _, err := server.New(config); err != nil {
+		t.Fatal(err)
+	}
+	const line = `msg="a rule can't be decided on a cluster" rule=each detail="requests may meet it and rule all`
+	if n := strings.Count(written.String(), line); n != 1 {
+		t.Errorf("%d lines:\n%s", n, written)
+	}
+}
+
 // An explanation over HTTP has the ways of a rule, whose limits have their number, and says which rule is decided by another.
 func TestExplainSaysWays(t *testing.T) {
 	text, err := rulestore.Encode(shared())
