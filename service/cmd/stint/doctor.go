@@ -171,7 +171,7 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 				case warning.Errors:
 					d.wrong("partitions", "", found, warning.Change)
 				case warning.Mistake:
-					d.wrong("rules", "", found, "correct the rule: it is in force, and not as it can be meant")
+					d.wrong("rules", "", found, "correct the rule; it is in force as it is")
 				}
 			}
 		}
