@@ -67,6 +67,47 @@ func TestTurnsWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
+// A request that waits keeps its place while the store can't decide, and is admitted when it can; it fails when its rule
+// would hold it no longer.
+func TestWaitingOutlastsAnOutage(t *testing.T) {
+	for outage, want := range map[time.Duration]struct {
+		err    error
+		lasted time.Duration // at least; a second later at most
+	}{
+		3 * time.Second: {nil, 4 * time.Second},
+		time.Minute:     {stint.ErrOverloaded, 9 * time.Second},
+	} {
+		t.Run(outage.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+				limiter, err := enforce.New(enforce.Config{
+					Store: store, Set: setOf(t, nil, waiting("a", 10*time.Second, 5, stint.TokenBucket(1, stint.Every(2*time.Second)))),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var v enforce.Verdict
+				if err := limiter.Decide(t.Context(), &alice, &v); err != nil || !v.Allowed {
+					t.Fatal(v, err)
+				}
+				time.AfterFunc(time.Second, func() {
+					store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrOverloaded} })
+				})
+				time.AfterFunc(time.Second+outage, func() { store.Inject(nil) })
+				start := time.Now()
+				err = limiter.Decide(t.Context(), &alice, &v)
+				took := time.Since(start)
+				if !errors.Is(err, want.err) || v.Allowed != (want.err == nil) || took < want.lasted || took > want.lasted+time.Second {
+					t.Errorf("%t, %v after %v, want %v after %v", v.Allowed, err, took, want.err, want.lasted)
+				}
+				if n := store.Calls(); n < 5 || n > 30 {
+					t.Errorf("the store was asked %d times", n)
+				}
+			})
+		})
+	}
+}
+
 // Once the store is unreachable, the failure policy also answers requests that arrive while others wait.
 func TestGivingUpWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
@@ -27,6 +29,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	}
 	waiter := l.waiter(v.claims)
 	defer waiter.leave()
+	again := retries{deadline: deadline}
 	for {
 		if waiter.behind() != nil {
 			begin := time.Now()
@@ -36,6 +39,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 			if err != nil {
 				return err
 			}
+			again.waits = true
 			if !in {
 				return l.giveUp(ctx, v, waiter, deadline)
 			}
@@ -44,7 +48,10 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 			return err
 		}
 		if err := l.decide(ctx, v, stint.Try, false); err != nil {
-			return err
+			if err = again.pause(ctx, v, err); err != nil {
+				return err
+			}
+			continue
 		}
 		if v.Allowed {
 			waiter.leave()
@@ -61,7 +68,45 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 		if err := v.holdDenied(ctx, waiter); err != nil {
 			return err
 		}
+		again.waits = true
 	}
+}
+
+// How long a request that waits pauses before it tries again, after the store could not decide: the first time, and at
+// most. Half of it, or more, by chance.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// retries are the further tries of a request after the store could not decide. A request that waits already has a place
+// in a queue, which it loses for no outage. The first try of another one fails at once: a service whose store is
+// away is not to hold all requests.
+type retries struct {
+	waits    bool
+	deadline time.Time
+	last     time.Duration
+}
+
+// pause returns when the request may try again, or why it may not: the error, or that the context has ended.
+func (a *retries) pause(ctx context.Context, v *Verdict, cause error) error {
+	if !a.waits || !undecided(cause) || ctx.Err() != nil {
+		return cause
+	}
+	a.last = min(max(2*a.last, firstPause), lastPause)
+	d := a.last/2 + rand.N(a.last/2) //nolint:gosec // it spreads requests
+	if d > time.Until(a.deadline) {
+		return cause
+	}
+	if err := v.pause(ctx, d); err != nil {
+		return prefix.Errorf("%w: %w", err, cause)
+	}
+	return nil
+}
+
+// undecided reports whether the store could not decide, or was not asked for want of time.
+func undecided(err error) bool {
+	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)
 }
 
 // holdDenied holds a denied request until all of its rules that wait would admit it, in the queues
@@ -144,7 +189,7 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 // Peek: a request that gives up after it has left no trace.
 func (l *Limiter) preview(ctx context.Context, v *Verdict) (seen bool, err error) {
 	err = l.decide(ctx, v, stint.Peek, false)
-	if (errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)) && ctx.Err() == nil {
+	if undecided(err) && ctx.Err() == nil {
 		return false, nil
 	}
 	return err == nil, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -187,7 +186,7 @@ func (c *Client) decide(ctx, waiting context.Context, out outgoing) error {
 	case err != nil && v.Held > 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return status.Errorf(codes.ResourceExhausted, "rules would hold the call longer than it waits, %s", c.config.MaxWait)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return failed(ctx, fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, c.config.MaxWait))
+		return failed(ctx, prefix.Errorf("%w: no decision within %s: %w", stint.ErrUnavailable, c.config.MaxWait, err))
 	case err != nil:
 		return failed(ctx, err)
 	default:

@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -190,6 +191,35 @@ func TestClientHeedsWhileItWaits(t *testing.T) {
 	})
 }
 
+// A call waits for a store that is away, as long as it may wait at all.
+func TestClientOutlastsAnOutage(t *testing.T) {
+	for _, outage := range []time.Duration{5 * time.Second, time.Hour} {
+		t.Run(outage.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+				away := fmt.Errorf("%w: away", stint.ErrUnavailable)
+				store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: away} })
+				time.AfterFunc(outage, func() { store.Inject(nil) })
+				client := newClient(t, grpclimit.ClientConfig{
+					Limiter: limiterOn(t, store, burst()), MaxWait: 10 * time.Second,
+					Key: func(context.Context, string, string) (string, error) { return "k", nil },
+				})
+				start := time.Now()
+				left, err := call(t.Context(), client, check)
+				if outage < 10*time.Second {
+					expectCode(t, err, codes.OK)
+					return
+				}
+				expectCode(t, err, codes.Unavailable)
+				expectElapsed(t, start, 10*time.Second)
+				if left != 0 || !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), "away") {
+					t.Errorf("it left %d times; %v, want the cause", left, err)
+				}
+			})
+		})
+	}
+}
+
 // Calls that wait for the limiter heed RetryInfo that comes meanwhile, and leave at the limit's pace after it.
 func TestClientPaceAfterAPause(t *testing.T) {
 	for name, config := range map[string]func() grpclimit.ClientConfig{
@@ -299,7 +329,6 @@ func TestClientFailures(t *testing.T) {
 		config grpclimit.ClientConfig
 		want   codes.Code
 	}{
-		"a store that is away": {config: grpclimit.ClientConfig{Limiter: limiterOn(t, unavailable(), burst())}, want: codes.Unavailable},
 		"a store that is silent": {
 			config: grpclimit.ClientConfig{Limiter: limiterOn(t, silent, burst()), MaxWait: time.Microsecond},
 			want:   codes.Unavailable,
