@@ -243,7 +243,7 @@ func (v *Verdict) reset() {
 // Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the request is at fault
 // (nothing was consumed), stint.ErrUnavailable when the store could not decide, stint.ErrOverloaded when this process
 // was too busy to have it decide in time, or is the context's; the verdict then tells only what matched, and what was
-// to decide.
+// to decide. A request that waits already for rules tries again until they would hold it no longer.
 //
 // Where rules don't wait, an admitted request is the caller's to hold for Decision.Delay, the turn
 // of a leaky bucket. One whose turn comes after the context's deadline is denied, and takes no

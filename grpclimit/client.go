@@ -277,7 +277,8 @@ type ClientConfig struct {
 	Cost CostFunc
 	// MaxWait bounds how long a call waits before it leaves, and before each time that
 	// it leaves again. A call that would wait longer, or past its deadline, fails at
-	// once with RESOURCE_EXHAUSTED. Default: 0, which is DefaultMaxWait.
+	// once with RESOURCE_EXHAUSTED. One whose limiter could not decide by then, since its
+	// store was away, fails with UNAVAILABLE. Default: 0, which is DefaultMaxWait.
 	MaxWait time.Duration
 	// Retries is how often a unary call is made again that the server refused with
 	// RetryInfo. Each time is charged. Default: 0, none.

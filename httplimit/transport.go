@@ -27,7 +27,8 @@ const (
 // A TransportConfig says what a [Transport] is made of. The zero value calls whom it is
 // told to, and heeds what servers say.
 type TransportConfig struct {
-	// Limiter paces the calls by plain limits. Default: nil, only servers do, or Rules.
+	// Limiter paces the calls by plain limits. While its store can't decide, calls wait until
+	// their context ends, unless they Refuse to wait: give them a deadline. Default: nil, only servers do, or Rules.
 	Limiter *stint.Limiter
 	// Key is whom a call counts for with Limiter, 1 to stint.MaxKeyBytes bytes. It must
 	// be nil without one, and safe for concurrent use. It is called again for a call that a

@@ -9,13 +9,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/storetest"
 )
 
 // A model says a word a line, stops when nobody listens, and tells at its end how many tokens that was.
@@ -334,6 +338,39 @@ func TestJobs(t *testing.T) {
 	if most > 3 || done != 50 {
 		t.Errorf("%d jobs ran at once, %d in all", most, done)
 	}
+}
+
+// The page's job runner goes on when the store does, however long that was silent.
+func TestJobsOutlastAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paused := storetest.NewFaulty(memstore.New(memstore.Config{}))
+		store, err := failover.New(failover.Config{Store: paused, Mode: failover.Closed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		limiter, err := stint.New(store, "jobs", stint.Concurrency(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(5*time.Second, func() {
+			paused.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Block: true} })
+		})
+		time.AfterFunc(35*time.Second, func() { paused.Inject(nil) })
+		var done atomic.Int64
+		jobs := make([]func(context.Context) error, 50)
+		for i := range jobs {
+			jobs[i] = func(ctx context.Context) error {
+				defer done.Add(1)
+				return sleep.For(ctx, time.Second)
+			}
+		}
+		start := time.Now()
+		runJobs(t.Context(), limiter, "acme", jobs)
+		if n, took := done.Load(), time.Since(start); n != 50 || took < 40*time.Second || took > 3*time.Minute {
+			t.Errorf("%d jobs ran in %v", n, took)
+		}
+	})
 }
 
 var errBusy = errors.New("come again later")
