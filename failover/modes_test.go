@@ -161,7 +161,8 @@ func TestWait(t *testing.T) {
 		err  error
 		took time.Duration // of four waits
 	}{
-		failover.Open: {nil, 0}, failover.Local: {nil, 3 * time.Second}, failover.Closed: {stint.ErrUnavailable, 0},
+		failover.Open: {nil, 0}, failover.Local: {nil, 3 * time.Second},
+		failover.Closed: {stint.ErrUnavailable, 4 * time.Minute}, // until the contexts end
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, p := newFixture(t, func(c *failover.Config) { c.Mode = mode }), policy(t, "", stint.LeakyBucket(5, stint.PerSecond(1)))
