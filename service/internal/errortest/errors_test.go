@@ -41,8 +41,6 @@ import (
 
 // Every error that a public package returns begins with the name, which is nowhere else in it. A context's end is the context's error.
 func TestErrorsBeginWithTheName(t *testing.T) {
-	brief, end := context.WithTimeout(t.Context(), 10*time.Millisecond) // which a wait for a dead store lasts
-	defer end()
 	ctx, bad, nothing := t.Context(), stint.Limit{Algorithm: stint.AlgorithmTokenBucket, MaxDebt: -1}, stint.Store(plain{})
 	memory := memstore.New(memstore.Config{})
 	policy, err := stint.NewPolicy("p", stint.TokenBucket(1, stint.PerSecond(1)))
@@ -118,7 +116,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"httplimit.New":          of(httplimit.New(httplimit.Config{Fields: 99})),
 		"httplimit.NewRules":     of(httplimit.NewRules(httplimit.RulesConfig{Fields: 99})),
 		"httplimit.NewTransport": of(httplimit.NewTransport(httplimit.TransportConfig{MaxHosts: -1, MaxPause: -1})),
-		"httplimit.RefusedError": of(must(httplimit.NewTransport(httplimit.TransportConfig{Limiter: must(stint.New(deadStore, "refused", stint.TokenBucket(1, stint.PerSecond(1))))})).RoundTrip(asked.WithContext(brief))),
+		"httplimit.RefusedError": of(must(httplimit.NewTransport(httplimit.TransportConfig{Refuse: true, Limiter: must(stint.New(deadStore, "refused", stint.TokenBucket(1, stint.PerSecond(1))))})).RoundTrip(asked.WithContext(ctx))),
 
 		"memstore.Decide":     of(memory.Decide(ctx, empty)),
 		"otellimit.Reset":     otellimit.Decisions(nothing, noop.NewTracerProvider()).ResetAll(ctx, stint.Scope{All: true}),
