@@ -102,7 +102,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 // lock, and without an operation. Where the slot can't be held at once, decideOne does it with the
 // lock.
 func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (d stint.Decision, err error) {
-	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || policy == nil || policy.NeedsReserve() {
+	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || policy == nil {
 		// Decide says what is wrong.
 		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
 	}
@@ -112,6 +112,9 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 	l := s.plan(policy).short
 	if l == nil {
 		op := stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}}
+		if policy.NeedsReserve() {
+			return s.Decide(ctx, op) // which says what is wrong
+		}
 		return s.decide(&op)
 	}
 	hash := l.stateHash(s.keyHash(key))
