@@ -27,7 +27,7 @@ type tree struct {
 
 // shared are the files of bench/gate that know nothing of the library: they measure any commit alike.
 // The others call the library as it is at their commit.
-var shared = []string{"main.go", "measure.go", "process.go", "keys.go", "floor.go", "service.go"}
+var shared = []string{"main.go", "measure.go", "process.go", "keys.go", "takes.go", "floor.go", "service.go"}
 
 // build makes the tree's programs in a folder. A commit from before bench/gate gets the shared files
 // of this tree's, and those that bench/gate/testdata has for its library.
