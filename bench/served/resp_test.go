@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	commands = flag.Int("commands", 1000, "`number` of commands of each measurement in pipelines of 64; a tenth without them")
+	commands = flag.Int("commands", 100_000, "`number` of commands of each measurement in pipelines of 64; a tenth without them")
 	respKeys = flag.Int("resp-keys", 1000, "`number` of random keys")
 )
 
