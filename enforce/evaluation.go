@@ -82,6 +82,7 @@ func (v *Verdict) ReservePlain(
 	}
 	var d stint.Decision
 	running.hold, d, err = limiter.ReserveEach(ctx, key, cost, hold, v.Each)
+	running.note(hold, d.At)
 	return v.notePlain(d, err)
 }
 

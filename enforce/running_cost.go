@@ -3,10 +3,12 @@ package enforce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -19,6 +21,10 @@ type RunningCost struct {
 	permits   atomic.Int64
 	said      atomic.Bool
 	cancelled atomic.Bool
+	// When it was reserved, by this process's clock, and by the store's.
+	reserved   time.Time
+	reservedAt stint.Instant
+	remembered time.Duration // for how long the store remembers how the hold ended
 }
 
 type costKey struct{}
@@ -60,7 +66,15 @@ func (c *RunningCost) Reserve(
 	ctx context.Context, by Holder, r *rules.Request, hold stint.Hold, v *Verdict,
 ) (err error) {
 	c.hold, err = by.Reserve(ctx, r, hold, v)
+	c.note(v.Hold.Hold, v.Decision.At)
 	return err
+}
+
+// note notes when a hold was reserved.
+func (c *RunningCost) note(hold stint.Hold, at stint.Instant) {
+	if c.hold != nil {
+		c.reserved, c.reservedAt, c.remembered = time.Now(), at, hold.Remembered()
+	}
 }
 
 // Begin keeps a request's hold alive while its handler runs, by the context that it returns: that
@@ -77,10 +91,58 @@ func (c *RunningCost) Begin(ctx context.Context) context.Context {
 // endTime is how long the end of a hold may take.
 const endTime = 5 * time.Second
 
+// An EndError says that what a request held could not be committed or cancelled. Middlewares tell it to their Failed.
+type EndError struct {
+	// Hold is what was to end.
+	Hold *stint.Reservation
+	// Verb is how: stint.Commit, or stint.Cancel of what never ran.
+	Verb stint.Verb
+	// Permits are what a commit says: what the handler has said, or what is held.
+	Permits int64
+	// Until is when the store forgets the hold, by this process's clock.
+	Until time.Time
+	// Repeated says that the middleware sends the end again, in the background. Otherwise it is given up.
+	Repeated bool
+	// Err is why it failed.
+	Err error
+
+	held bool // whether a commit says what each limit holds
+}
+
+// Error says what failed, and whether it is over.
+func (e *EndError) Error() string {
+	after := "given up"
+	if e.Repeated {
+		after = "repeated until " + e.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("stint: the %v of hold %q with %d permits failed and is %s: %s",
+		e.Verb, e.Hold.ID(), e.Permits, after, prefix.Trim(e.Err.Error()))
+}
+
+// Unwrap is why it failed.
+func (e *EndError) Unwrap() error { return e.Err }
+
+// Send sends the end again, which has an effect until Until. To send it twice is safe. A hold that has ended otherwise
+// is no error.
+func (e *EndError) Send(ctx context.Context) (err error) {
+	switch {
+	case e.Verb == stint.Cancel:
+		_, err = e.Hold.Cancel(ctx)
+	case e.held:
+		_, err = e.Hold.CommitHeld(ctx)
+	default:
+		_, err = e.Hold.Commit(ctx, e.Permits)
+	}
+	if errors.Is(err, stint.ErrResolved) {
+		return nil
+	}
+	return err
+}
+
 // End ends a request's hold, if it has one: with the cost that was said, or with what each limit holds.
 // Of a request whose handler did not begin nothing is charged. The client may be gone. A hold that the
-// handler has ended by itself is no error.
-func (c *RunningCost) End(ctx context.Context) (err error) {
+// handler has ended by itself is no error. An error is an [EndError].
+func (c *RunningCost) End(ctx context.Context) error {
 	if c.hold == nil {
 		return nil
 	}
@@ -90,16 +152,20 @@ func (c *RunningCost) End(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
+	end := EndError{Hold: c.hold, Verb: stint.Commit}
 	switch {
 	case !ran || c.cancelled.Load():
-		_, err = c.hold.Cancel(ctx)
+		end.Verb = stint.Cancel
 	case c.said.Load():
-		_, err = c.hold.Commit(ctx, max(0, c.permits.Load()))
+		end.Permits = max(0, c.permits.Load())
 	default:
-		_, err = c.hold.CommitHeld(ctx)
+		end.Permits, end.held = c.hold.Permits(), true
 	}
-	if errors.Is(err, stint.ErrResolved) {
+	if end.Err = end.Send(ctx); end.Err == nil {
 		return nil
 	}
-	return err
+	lives := time.Duration(c.hold.ExpiresAt()-c.reservedAt) * time.Microsecond
+	end.Until = c.reserved.Add(lives + c.remembered)
+	failed := end // which alone is allocated
+	return &failed
 }

@@ -13,7 +13,7 @@ import (
 func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c, err := s.admit(ctx, info.FullMethod, request)
-		defer c.end(ctx)
+		defer s.end(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -24,12 +24,27 @@ func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	}
 }
 
-// end ends what a call holds. An error of the store has nobody to tell: what was held expires.
-func (c *call) end(ctx context.Context) {
-	if c.cost != nil {
-		_ = c.cost.End(ctx)
+// end ends what a call holds. An end that fails is sent again in the background.
+func (s *Server) end(ctx context.Context, c *call) {
+	if c.cost == nil {
+		return
 	}
+	err := c.cost.End(ctx)
+	if err == nil {
+		return
+	}
+	tell := func(error) {}
+	if s.failed != nil {
+		later := context.WithoutCancel(ctx)
+		tell = func(err error) { s.failed(later, c.method, err) }
+	}
+	tell(s.ends.Repeat(err, tell))
 }
+
+// Drain returns when no commit or cancel is left that failed and is sent again. Call it when the grpc.Server has
+// stopped, before the store is closed. What has not arrived when the context ends is given up, which
+// [Config.Failed] is told; then the error wraps the context's.
+func (s *Server) Drain(ctx context.Context) error { return s.ends.Drain(ctx) }
 
 // StreamServerInterceptor limits streams: each at its start, and with [Config.Messages] each
 // message of the client as well. A stream ends with the first message that is refused, whatever the
@@ -38,7 +53,7 @@ func (c *call) end(ctx context.Context) {
 func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		c, err := s.admit(stream.Context(), info.FullMethod, nil)
-		defer c.end(stream.Context())
+		defer s.end(stream.Context(), c)
 		if err != nil {
 			return err
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// A Server limits the calls that a grpc.Server gets. It is immutable and safe for
-// concurrent use; make it with [New] or [NewRules].
+// A Server limits the calls that a grpc.Server gets. It is safe for concurrent use; make it with [New] or [NewRules].
 //
 // A call is decided once: what the tap handle has decided, the interceptors of the
 // same Server take over and don't decide again.
@@ -29,6 +29,8 @@ type Server struct {
 	messages    bool
 	silent      bool // whether no metadata is wanted
 	evaluations enforce.Evaluations
+	failed      func(ctx context.Context, fullMethod string, err error) // nil: nobody is told
+	ends        ends.Queue                                              // of holds, which failed
 }
 
 // New makes a server's plain limits, or reports everything that is wrong with the configuration.
@@ -59,6 +61,7 @@ func New(config Config) (*Server, error) {
 	}
 	return &Server{
 		decide: decide, reserves: config.Reserve != nil, messages: config.Messages, silent: config.NoMetadata,
+		failed: config.Failed,
 	}, nil
 }
 
@@ -164,7 +167,15 @@ type Config struct {
 	// held. The handler's context ends, with stint.ErrLost as its cause, when the hold is lost.
 	// Interceptors alone hold: a tap handle decides nothing then. It must have no ID. Default: nil, calls
 	// take. Not with Messages.
+	//
+	// A commit that fails is sent again in the background until the store forgets the hold: max(2 x TTL,
+	// 60 s) after it expires. A Server repeats 10,000 at most; further ones are given up. Failed is told
+	// of each, and Drain waits for them.
 	Reserve *stint.Hold
+	// Failed is told when a call's hold could not be committed: an enforce.EndError, which carries the
+	// hold. Where that is Repeated and given up in the end, it is told again, in another goroutine.
+	// Default: nil, nobody is told.
+	Failed func(ctx context.Context, fullMethod string, err error)
 	// Messages charges the client's messages on streams too, one by one as the handler
 	// receives them, besides the start of the stream. Default: false, the start alone.
 	Messages bool

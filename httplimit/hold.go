@@ -33,8 +33,8 @@ func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.R
 	}
 	cost := &enforce.RunningCost{}
 	end = func() {
-		if err := cost.End(r.Context()); err != nil && m.failed != nil {
-			m.failed(r, err)
+		if err := cost.End(r.Context()); err != nil {
+			m.endFailed(r, err)
 		}
 	}
 	if !m.admit(w, r, func(r *http.Request, e *enforce.Evaluation) error { return m.reserve(r, e, cost) }) {
@@ -42,5 +42,21 @@ func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.R
 	}
 	return r.WithContext(cost.Begin(r.Context())), end, true
 }
+
+// endFailed has an end that failed sent again in the background, and tells Failed of it.
+func (m *Middleware) endFailed(r *http.Request, err error) {
+	if m.failed == nil {
+		_ = m.ends.Repeat(err, nil)
+		return
+	}
+	later := r.Clone(context.Background()) // the framework may use the request and its context again
+	later.Body = http.NoBody
+	m.failed(r, m.ends.Repeat(err, func(err error) { m.failed(later, err) }))
+}
+
+// Drain returns when no commit or cancel is left that failed and is sent again. Call it when the server has shut down,
+// before the store is closed. What has not arrived when the context ends is given up, which [Config.Failed] is told;
+// then the error wraps the context's.
+func (m *Middleware) Drain(ctx context.Context) error { return m.ends.Drain(ctx) }
 
 func isConcurrency(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency }

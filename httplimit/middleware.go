@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 )
@@ -33,6 +34,7 @@ type Middleware struct {
 	unavailable http.Handler
 	unfit       func(http.ResponseWriter, *http.Request, error)
 	evaluations enforce.Evaluations
+	ends        ends.Queue // of holds, which failed
 }
 
 // Wrap returns a handler that calls next, which must not be nil, for the requests
@@ -281,6 +283,10 @@ type Config struct {
 	// handler has said by [Cost], or with what is held. The handler's context ends, with stint.ErrLost
 	// as its cause, when the hold is lost. Only Wrap and Begin hold. It must have no ID. Default: nil,
 	// requests take.
+	//
+	// A commit that fails is sent again in the background until the store forgets the hold: max(2 x TTL,
+	// 60 s) after it expires. A middleware repeats 10,000 at most; further ones are given up. Failed is
+	// told of each, and Drain waits for them.
 	Reserve *stint.Hold
 
 	// Fields are the header fields that responses get. Default: 0, which is AllFields;
@@ -301,7 +307,11 @@ type Config struct {
 
 	// Failed is told the error of each request that Unavailable or Unfit answers, before that: for logs
 	// and metrics. It wraps stint.ErrUnavailable when the store could not decide, and is the context's
-	// of a request that ended while it was held. Denials are none. Default: nil.
+	// of a request that ended while it was held. Denials are none.
+	//
+	// It is told, too, when a request's hold could not be committed: an enforce.EndError, which carries the
+	// hold. Where that is Repeated and given up in the end, it is told again, in another goroutine: by a
+	// copy of the request without body and values of the context. Default: nil.
 	Failed func(*http.Request, error)
 }
 

@@ -44,7 +44,8 @@ type RulesConfig struct {
 	Decided func(*http.Request, *enforce.Verdict)
 	// Failed is told the error of each request that Unavailable or Unfit answers, before that: for logs
 	// and metrics. It is Describe's, wraps stint.ErrUnavailable when the store could not decide, or is
-	// the context's of a request that ended while it was held. Denials are none. Default: nil.
+	// the context's of a request that ended while it was held. Denials are none. Of a hold that could not
+	// be committed it is told as Config.Failed is. Default: nil.
 	Failed func(*http.Request, error)
 
 	// Denied answers a request that the verdict denies, whose Reason says why; one too that will have ended before its

@@ -445,7 +445,7 @@ func TestHandlerCannotEndHold(t *testing.T) {
 		Limiter: limiter, Reserve: &stint.Hold{},
 		Failed: func(r *http.Request, err error) {
 			c, ok := fiberlimit.Context(r)
-			failed = append(failed, fmt.Sprintf("%s of %s: %t, %v", r.URL.Path, r.Header.Get("User"), ok && c.Path() == r.URL.Path, err))
+			failed = append(failed, fmt.Sprintf("%s of %s: %t, %v", r.URL.Path, r.Header.Get("User"), ok && c.Path() == r.URL.Path, errors.Unwrap(err)))
 		},
 	})
 	if err != nil {

@@ -52,10 +52,11 @@ var folders = []folder{
 	{path: "failover", floor: 2, also: []string{"memstore"}},
 	{path: "storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 
-	{path: "httplimit", floor: 3, not: stores},
+	{path: "internal/ends", floor: 3, not: stores},
+	{path: "httplimit", floor: 3, not: stores, also: []string{"internal/ends"}},
 	{path: "httplimit/ginlimit", floor: 3, not: stores, uses: []string{"github.com/gin-gonic/gin"}},
 	{path: "httplimit/fiberlimit", floor: 3, not: stores, uses: []string{"github.com/gofiber/fiber/v3"}},
-	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
+	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit", "internal/ends"}, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
 	{path: "promlimit", floor: 3, not: stores, uses: []string{
