@@ -267,7 +267,8 @@ func (s *Server) warnOfCallers(service string, addr net.Addr) {
 //  1. answers end their connections, and the health says not ready, for DrainDelay;
 //  2. the listeners are closed, once what the kernel has accepted for them is accepted;
 //  3. idle connections are kept for one more request, for DrainKeepAlive;
-//  4. what is left is shut down, and cut off when DrainTimeout is over.
+//  4. what is left is shut down, and cut off when DrainTimeout is over;
+//  5. commits that failed are sent again until then.
 func (s *Server) drain(listeners []*openListener, wait bool) error {
 	s.service.draining.Store(true) // from now on answers end their connections
 	if wait && s.config.DrainDelay > 0 {
@@ -292,6 +293,11 @@ func (s *Server) drain(listeners []*openListener, wait bool) error {
 	}
 	for range listeners {
 		failed = errors.Join(failed, <-stopped)
+	}
+	if rateLimit := s.service.rateLimit; rateLimit != nil {
+		if err := rateLimit.Drain(ctx); err != nil {
+			s.config.Logger.Warn("the service stops with commits that are not charged", "err", prefix.Trim(err.Error()))
+		}
 	}
 	return failed
 }

@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/ends"
 )
 
 // The entries of descriptors that are about a hold. They lead to no limit: what is left of the
@@ -122,7 +124,27 @@ func (d *decision) commits(k *check) bool { return k.held && d.hold.verb == stin
 // beginHold carries out what the request says of its hold. The checks that may deny the request are one
 // hold, so that it is admitted by all of them or takes from none; one in shadow or quota mode is a hold
 // by itself.
+//
+// Envoy sends a commit once, so one that fails is sent again in the background, and so are those after it.
 func (d *decision) beginHold(ctx context.Context) error {
+	d.addParts()
+	for i := range d.hold.parts {
+		part := &d.hold.parts[i]
+		err := d.carry(ctx, d.hold.verb, part)
+		if err == nil && d.hold.verb == stint.Reserve && part.Replayed {
+			d.hold.verb = stint.Commit // Envoy asks once before a stream: this is its end, by the same entry
+			err = d.carry(ctx, stint.Commit, part)
+		}
+		if err != nil {
+			d.commitLater(err, d.hold.parts[i:])
+			return err
+		}
+	}
+	return nil
+}
+
+// addParts makes the holds of the checks.
+func (d *decision) addParts() {
 	var together []int
 	for i := range d.checks {
 		switch k := &d.checks[i]; {
@@ -136,19 +158,6 @@ func (d *decision) beginHold(ctx context.Context) error {
 	if len(together) > 0 {
 		d.addPart(together, "")
 	}
-	for i := range d.hold.parts {
-		part := &d.hold.parts[i]
-		if err := d.carry(ctx, d.hold.verb, part); err != nil {
-			return err
-		}
-		if d.hold.verb == stint.Reserve && part.Replayed {
-			d.hold.verb = stint.Commit // Envoy asks once before a stream: this is its end, by the same entry
-			if err := d.carry(ctx, stint.Commit, part); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // addPart adds a hold of checks. Ids are the domain's: two filters may ask about one stream.
@@ -177,8 +186,7 @@ func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) e
 		h.ExpiresAt = stint.Instant(time.Now().UnixMicro())
 	}
 	op, decided, err := d.decideHold(ctx, verb, part, &h)
-	var resolved *stint.ResolvedError
-	if verb == stint.Commit && d.hold.explicit && errors.As(err, &resolved) && resolved.End == stint.HoldCancelled {
+	if verb == stint.Commit && d.hold.explicit && wasCancelled(err) {
 		h.ID = holdID(h.ID + "/denied")
 		op, decided, err = d.decideHold(ctx, verb, part, &h)
 	}
@@ -207,6 +215,45 @@ func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) e
 	return nil
 }
 
+// wasCancelled reports whether an operation was refused since its hold was cancelled.
+func wasCancelled(err error) bool {
+	resolved, is := errors.AsType[*stint.ResolvedError](err)
+	return is && resolved.End == stint.HoldCancelled
+}
+
+// commitLater sends the commits of holds in the background, until one arrives or the store has forgotten the hold, if
+// a commit of the first failed with an error. It is carry without an answer.
+func (d *decision) commitLater(err error, parts []holdPart) {
+	if d.hold.verb != stint.Commit || errors.Is(err, stint.ErrInvalid) {
+		return
+	}
+	s, explicit, now := d.service, d.hold.explicit, time.Now()
+	for _, part := range parts {
+		h := stint.HoldOp{Hold: part.Hold}
+		if explicit {
+			h.ExpiresAt = stint.Instant(now.UnixMicro())
+		}
+		op := d.holdOp(stint.Commit, &part)
+		op.And, op.Each = slices.Clone(op.And), nil
+		send := func(ctx context.Context) error {
+			h, op := h, op // a store may write to the hold of a try after that
+			op.Hold = &h
+			_, err := s.config.Store.Decide(ctx, op)
+			if explicit && wasCancelled(err) {
+				h.ID = holdID(h.ID + "/denied")
+				_, err = s.config.Store.Decide(ctx, op)
+			}
+			if errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrUnknownReservation) {
+				return nil // the stream is over
+			}
+			return err
+		}
+		if !s.ends.Add(err, ends.End{Send: send, Until: now.Add(h.Remembered()), GaveUp: s.gaveUp}) {
+			s.gaveUp(err)
+		}
+	}
+}
+
 // dropHold takes back what was reserved for a request that other limits deny. What the store can't take
 // back expires: the request is denied all the same.
 func (d *decision) dropHold(ctx context.Context) {
@@ -228,10 +275,16 @@ func (d *decision) decideHold(
 	part *holdPart,
 	h *stint.HoldOp,
 ) (stint.Op, stint.Decision, error) {
-	d.queue(verb, part.places)
-	op := d.ops[0]
+	op := d.holdOp(verb, part)
 	op.Hold = h
-	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
 	decided, err := d.service.config.Store.Decide(ctx, op)
 	return op, decided, err
+}
+
+// holdOp is a verb on the places of a part. The lists that it uses are used again by the next one.
+func (d *decision) holdOp(verb stint.Verb, part *holdPart) stint.Op {
+	d.queue(verb, part.places)
+	op := d.ops[0]
+	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
+	return op
 }

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -91,6 +92,7 @@ type Service struct {
 	stats     *statistics
 	decisions sync.Pool // of *decision
 	lines     *logsampler.Sampler
+	ends      ends.Queue // commits that failed
 }
 
 // New makes a service that has no configuration yet, or reports what is wrong.
@@ -163,6 +165,21 @@ func (s *Service) Loaded() (domains, limits int, loaded bool) {
 	return len(t.domains), t.limits, true
 }
 
+// Drain returns when no commit is left that failed and is sent again. What has not arrived when the context ends is
+// given up; then the error wraps the context's.
+func (s *Service) Drain(ctx context.Context) error { return s.ends.Drain(ctx) }
+
+// Commits says how many commits wait to be sent again, and how many were given up.
+func (s *Service) Commits() (waiting int, lost uint64) { return s.ends.Counts() }
+
+// gaveUp logs that a commit is lost, a line in a second.
+func (s *Service) gaveUp(err error) {
+	if skipped, ok := s.lines.Admit(); ok {
+		s.config.Logger.Warn("the commit of a stream is lost: its limits are not charged what it cost",
+			"err", prefix.Trim(err.Error()), "skipped", skipped)
+	}
+}
+
 // Dump lists the limits in force, one a line, as the reference service does.
 func (s *Service) Dump() string {
 	var lines []string
@@ -217,6 +234,8 @@ func (s *Service) should(
 	if s.config.Enter != nil {
 		leave, err := s.config.Enter(ctx, costOf(r))
 		if err != nil {
+			d.addParts()
+			d.commitLater(err, d.hold.parts)
 			return nil, err
 		}
 		defer leave()
