@@ -35,14 +35,24 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// Each primary of a cluster is asked.
+// Each primary of a cluster is asked, also whether it decides without the others.
 func TestAdviseCluster(t *testing.T) {
 	t.Parallel()
-	cluster := testredis.StartCluster(t, 3, testredis.Config("lazyfree-lazy-expire", "yes"))
-	if _, err := cluster.Nodes[1].Do("CONFIG", "SET", "lazyfree-lazy-expire", "no"); err != nil {
-		t.Fatal(err)
+	cluster := testredis.StartCluster(t, 3, testredis.Config("lazyfree-lazy-expire", "yes"),
+		testredis.Config("cluster-require-full-coverage", "no"))
+	store := open(t, cluster.URL(), redisstore.Options{})
+	for i, setting := range []string{"lazyfree-lazy-expire no", "cluster-require-full-coverage yes"} {
+		name, value, _ := strings.Cut(setting, " ")
+		if _, err := cluster.Nodes[1+i].Do("CONFIG", "SET", name, value); err != nil {
+			t.Fatal(err)
+		}
+		advice := store.Advise(t.Context())
+		if len(advice) != 1+i || !strings.Contains(strings.Join(advice, "\n"), name+" is "+value) {
+			t.Errorf("%q, want %d of which one is about %s", advice, 1+i, name)
+		}
 	}
-	if advice := open(t, cluster.URL(), redisstore.Options{}).Advise(t.Context()); len(advice) != 1 {
-		t.Errorf("%q, want the one", advice)
+	alone := testredis.Start(t, testredis.Config("lazyfree-lazy-expire", "yes"), testredis.Config("cluster-require-full-coverage", "yes"))
+	if advice := open(t, alone.URL(), redisstore.Options{}).Advise(t.Context()); len(advice) != 0 {
+		t.Errorf("a server that is in no cluster: %q", advice)
 	}
 }

@@ -84,6 +84,16 @@ func (s Server) Info(ctx context.Context, sections ...string) (map[string]string
 	return fields, nil
 }
 
+// settings are those that a pattern of CONFIG GET names, as far as it is allowed.
+func (s Server) settings(ctx context.Context, pattern string) map[string]string {
+	set := map[string]string{}
+	pairs, err := s.Ask(ctx, "CONFIG", "GET", pattern)
+	for i := 0; err == nil && i+1 < len(pairs); i += 2 {
+		set[pairs[i]] = pairs[i+1]
+	}
+	return set
+}
+
 // Advise returns what is unwise about the servers' configuration, in sentences for a log, as far as INFO
 // and CONFIG GET are allowed.
 func (s *Store) Advise(ctx context.Context) (advice []string) {
@@ -102,10 +112,14 @@ func (s *Store) Advise(ctx context.Context) (advice []string) {
 					"and these may use their whole limits again; use noeviction, in a Redis that nothing else shares", policy))
 			}
 		}
-		if setting, err := server.Ask(ctx, "CONFIG", "GET", "lazyfree-lazy-expire"); err == nil && len(setting) == 2 &&
-			setting[1] == "no" {
+		if server.settings(ctx, "lazyfree-lazy-expire")["lazyfree-lazy-expire"] == "no" {
 			say("the server's lazyfree-lazy-expire is no: when a large key expires it frees it at once and answers nobody " +
 				"meanwhile; set it to yes")
+		}
+		if set := server.settings(ctx, "cluster-*"); set["cluster-enabled"] == "yes" &&
+			set["cluster-require-full-coverage"] == "yes" {
+			say("the cluster's cluster-require-full-coverage is yes: when one primary is gone, and until a replica has " +
+				"taken over, the others decide nothing for their clients either; set it to no on every node")
 		}
 	}
 	return advice

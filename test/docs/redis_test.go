@@ -1,6 +1,8 @@
 package docs_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,6 +71,86 @@ func TestRedisConf(t *testing.T) {
 	if err != nil || decision.Remaining != 3 {
 		t.Errorf("after a restart: %v, %v; want 3 of 10 left", decision, err)
 	}
+}
+
+// In a cluster with docs/redis.conf that loses a primary, and has no replica of it, all other clients are decided as
+// before: also when the nodes have noticed.
+func TestRedisConfOfACluster(t *testing.T) {
+	path, err := filepath.Abs("docs/redis.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := testredis.StartCluster(t, 3, testredis.Config("include", path))
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: cluster.URL()}, redisstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if advice := store.Advise(t.Context()); len(advice) != 0 {
+		t.Errorf("stint warns of %q", advice)
+	}
+	const limit = 1_000_000
+	limiter, err := stint.New(store, "api", stint.FixedWindow(limit, 365*24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admitted := map[string]int64{}
+	// round has each client ask, and returns those that nobody decides.
+	round := func() (lost []string) {
+		for i := range 64 {
+			client := fmt.Sprint("client ", i)
+			d, err := limiter.Allow(t.Context(), client)
+			switch {
+			case errors.Is(err, stint.ErrUnavailable):
+				lost = append(lost, client)
+				continue
+			case err != nil || !d.Allowed:
+				t.Fatalf("%s: %+v, %v", client, d, err)
+			}
+			if admitted[client]++; d.Remaining != limit-admitted[client] {
+				t.Errorf("%s has %d left after %d", client, d.Remaining, admitted[client])
+			}
+		}
+		return lost
+	}
+	if lost := round(); lost != nil {
+		t.Fatalf("nobody decides %q", lost)
+	}
+	if err := cluster.Nodes[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	first := round()
+	if len(first) == 0 || len(first) == 64 {
+		t.Fatalf("of 64 clients on three primaries, of which one is gone, nobody decides %q", first)
+	}
+	for noticed, after := false, 0; after < 20; {
+		if lost := round(); !slices.Equal(lost, first) {
+			t.Fatalf("noticed %v: nobody decides %q; just after the primary was killed it was %q", noticed, lost, first)
+		}
+		if noticed = noticed || failed(t, cluster.Nodes[1]) && failed(t, cluster.Nodes[2]); noticed {
+			after++
+		}
+	}
+	cluster.Nodes[0].Restart(t)
+	for end := time.Now().Add(5 * time.Minute); ; { // its file may lack the last second
+		_, err := limiter.Allow(t.Context(), first[0])
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// failed reports whether a node has noticed that another one is gone.
+func failed(t *testing.T, node *testredis.Server) bool {
+	t.Helper()
+	nodes, err := node.Do("CLUSTER", "NODES")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(fmt.Sprint(nodes), "master,fail ")
 }
 
 // rights are what the page lets a user do, by the user's name.

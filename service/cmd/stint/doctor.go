@@ -225,6 +225,9 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 	}
 	d.lookAtTime(ctx, server)
 	for _, s := range redisSettings {
+		if strings.HasPrefix(s.name, "cluster-") && !d.config.Store.Clustered() {
+			continue
+		}
 		value, err := server.Ask(ctx, "CONFIG", "GET", s.name)
 		switch {
 		case err != nil || len(value) < 2:
@@ -328,6 +331,10 @@ var redisSettings = []redisSetting{
 	{"lazyfree-lazy-user-flush", "yes", "emptying the server stops it for long", is("yes")},
 	{"save", `""`, "snapshots add nothing to the append-only file, and copy the memory", is("", `""`)},
 	{"timeout", "0", "idle connections are closed, and the next decision waits for a new one", is("0")},
+	{
+		"cluster-require-full-coverage", "no",
+		"when one primary is gone, the others decide nothing for their clients either", is("no"),
+	},
 }
 
 // is reports of a value whether it is one of those that are well.

@@ -48,7 +48,7 @@ func TestDoctor(t *testing.T) {
 	}
 	well := testredis.Start(t, recommended...)
 	for check, f := range examine(t, exitOK, "--store", well.URL(), "--store-timeout=1m") {
-		if f.Status != findingOK {
+		if f.Status != findingOK || strings.HasPrefix(check, "cluster") {
 			t.Errorf("docs/redis.conf: %s is %+v", check, f)
 		}
 	}
@@ -122,6 +122,15 @@ func TestDoctorOfACluster(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &all); err != nil || code != exitUsage {
 		t.Fatalf("%d, %v:\n%s%s", code, err, stdout, stderr)
 	}
+	covered := 0
+	for _, f := range all {
+		if f.Check == "cluster-require-full-coverage" && f.Status == findingAdvice && f.Found == "yes" {
+			covered++
+		}
+	}
+	if covered != 3 {
+		t.Errorf("of three primaries that decide nothing without one another, %d are advised: %+v", covered, all)
+	}
 	wrong := slices.DeleteFunc(slices.Clone(all), func(f finding) bool { return f.Status != findingWrong })
 	if len(wrong) != 1 || wrong[0].Check != "partitions" || !strings.HasPrefix(wrong[0].Found, "rule team: its clients and those of rule organisation are") ||
 		!strings.HasPrefix(wrong[0].Change, "set the same partition_by in both") {
@@ -131,6 +140,15 @@ func TestDoctorOfACluster(t *testing.T) {
 	f := examine(t, exitUsage, "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", logs)["partitions"]
 	if f.Status != findingWrong || !strings.HasPrefix(f.Found, "rule whole: requests may meet it and rule address, whose clients") {
 		t.Errorf("of logs of two rules it is said %+v", f)
+	}
+	for _, node := range cluster.Nodes {
+		if _, err := node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f = examine(t, exitUsage, "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", logs)["cluster-require-full-coverage"]
+	if f.Status != findingOK {
+		t.Errorf("of a cluster with docs/redis.conf it is said %+v", f)
 	}
 	if f, said := examine(t, 0, "--store", "memory://", "--rules-from", rules)["partitions"]; said {
 		t.Errorf("without a cluster: %+v", f)
