@@ -54,6 +54,9 @@ func (t Texts) Watch(logger *slog.Logger, take func([]Text) error) (Watch, error
 		}
 		return sources, err
 	}
+	if t.All {
+		w.names = t.tree
+	}
 	return Watch{w}, nil
 }
 
@@ -85,7 +88,7 @@ func (t Texts) load() ([]source, error) {
 	}
 	return settled(t.Path, func() ([]source, error) {
 		var faults document.Faults
-		names, err := t.walk()
+		names, _, err := t.walk()
 		if err != nil {
 			faults.Add(document.Position{Source: t.Path}, "%v", cause(err))
 			return nil, faults.Err()
@@ -94,12 +97,18 @@ func (t Texts) load() ([]source, error) {
 	})
 }
 
-// walk names the files of a folder and of those in it, or the one file. A folder in it that can't be
+// tree names the files that are read with All, and the folders that they may be in.
+func (t Texts) tree() []string {
+	names, folders, _ := t.walk() // whose error reading tells
+	return append(names, folders...)
+}
+
+// walk names the files of a folder and of those in it, or the one file, and the folders. A folder in it that can't be
 // read stands for its files.
-func (t Texts) walk() (names []string, err error) {
+func (t Texts) walk() (names, folders []string, err error) {
 	root, err := filepath.EvalSymlinks(t.Path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		hidden := name != root && strings.HasPrefix(entry.Name(), ".") && !t.Hidden
@@ -111,7 +120,10 @@ func (t Texts) walk() (names []string, err error) {
 			return fs.SkipDir
 		case hidden && entry.IsDir():
 			return fs.SkipDir
-		case hidden || entry.IsDir():
+		case hidden:
+			return nil
+		case entry.IsDir():
+			folders = append(folders, name)
 			return nil
 		}
 		// A link may lead to a file, whose text counts, or to a folder, which does not.
@@ -120,5 +132,5 @@ func (t Texts) walk() (names []string, err error) {
 		}
 		return nil
 	})
-	return names, err
+	return names, folders, err
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -17,7 +19,7 @@ import (
 )
 
 // A Source is the rules of a file or a folder, which may be written over, replaced, or swapped by a link as
-// Kubernetes does.
+// Kubernetes does. Links may lead to other folders, and may be swapped there.
 type Source struct {
 	// Path names the file or the folder.
 	Path string
@@ -95,7 +97,10 @@ func (s *Source) watch(take func([]source) error) (*watch, error) {
 	if s.Quiet < time.Millisecond || s.Quiet > 10*time.Second {
 		faults = append(faults, stint.Invalid("Quiet", s.Quiet, "1ms to 10s"))
 	}
-	return &watch{Source: s, take: take, load: func() ([]source, error) { return load(s.Path) }}, prefix.Join(faults...)
+	w := &watch{Source: s, take: take}
+	w.load = func() ([]source, error) { return load(s.Path) }
+	w.names = func() []string { return entries(s.Path) }
+	return w, prefix.Join(faults...)
 }
 
 // follow reads whenever something changes, until ctx is done.
@@ -124,6 +129,8 @@ type watch struct {
 	*Source
 	take func([]source) error
 	load func() ([]source, error)
+	// names are the files that are read, and the folders below the path that have some
+	names func() []string
 	// digest of the texts or the fault that were read last
 	seen [sha256.Size]byte
 }
@@ -148,28 +155,84 @@ func (w *watch) read() error {
 	return w.take(texts)
 }
 
-// listen watches the path, and the folder that it is in, where files and links
-// are replaced. It is called again as the path itself may be replaced.
+// listen watches the folders in which something may change what is read, and no others. It is called again after each
+// change, as links and folders are replaced, and looks again itself, since they may be replaced meanwhile.
 func (w *watch) listen(notes *fsnotify.Watcher) {
-	places := append(links(w.Path), filepath.Dir(w.Path))
-	if info, err := os.Stat(w.Path); err == nil && info.IsDir() {
-		places = append(places, w.Path)
+	var places []string
+	for range mostReads {
+		before := places
+		if places = w.places(); slices.Equal(places, before) {
+			break
+		}
+		for _, place := range places {
+			if err := notes.Add(place); err != nil {
+				w.Logger.Debug("a folder can't be watched; it is read at intervals", "path", place, "err", err)
+			}
+		}
 	}
-	for _, place := range places {
-		if err := notes.Add(place); err != nil {
-			w.Logger.Debug("a folder can't be watched; it is read at intervals", "path", place, "err", err)
+	for _, place := range notes.WatchList() {
+		if !slices.Contains(places, place) {
+			_ = notes.Remove(place) // or it is gone
 		}
 	}
 }
 
-// links are the folders of the links that lead to a path, each of which may be swapped.
-func links(path string) (folders []string) {
-	for at := filepath.Dir(path); at != filepath.Dir(at); at = filepath.Dir(at) {
-		if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 {
-			folders = append(folders, filepath.Dir(at))
-		}
+// places are the folders in which something may change what is read: that in which the path is, and those on the way
+// to it and to each file, over links.
+func (w *watch) places() []string {
+	places := append(way(w.Path), filepath.Dir(w.Path))
+	for _, name := range w.names() {
+		places = append(places, way(name)...)
 	}
-	return folders
+	slices.Sort(places)
+	return slices.Compact(places)
+}
+
+// entries are the files of a folder, or nothing.
+func entries(path string) []string {
+	names, _ := list(path) // whose error reading tells
+	return names
+}
+
+// mostLinks is how many links lead to a file at most, as in package filepath.
+const mostLinks = 255
+
+// way are the folders in which something may change what a name leads to: those of the links on the way there, and the
+// last one. That is the folder itself, the folder of the file, or where the next part of the name is missing.
+func way(name string) (folders []string) {
+	root := func(path string) string { return filepath.VolumeName(path) + string(filepath.Separator) }
+	parts := func(path string) []string {
+		return strings.Split(filepath.ToSlash(path[len(filepath.VolumeName(path)):]), "/")
+	}
+	at, rest := ".", parts(name)
+	if filepath.IsAbs(name) {
+		at = root(name)
+	}
+	for links := 0; len(rest) > 0; {
+		part := rest[0]
+		if rest = rest[1:]; part == "" || part == "." {
+			continue
+		}
+		next := filepath.Join(at, part)
+		info, err := os.Lstat(next)
+		if err == nil && info.IsDir() {
+			at = next
+			continue
+		}
+		folders = append(folders, at)
+		if err != nil || info.Mode()&os.ModeSymlink == 0 || links == mostLinks {
+			return folders
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return folders
+		}
+		if links++; filepath.IsAbs(target) {
+			at = root(target)
+		}
+		rest = append(parts(target), rest...)
+	}
+	return append(folders, at)
 }
 
 // wait returns when the files changed and are quiet since, when it is time for a look, or
