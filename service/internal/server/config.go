@@ -69,7 +69,7 @@ type Config struct {
 	// 0 picks a free one. Default: "", which is 127.0.0.1:8080.
 	Listen string
 	// GRPCListen is the address of Envoy's rate limit service over gRPC, in the same form, or unix: and the path of a
-	// socket. Default: "", which is none.
+	// socket; one that a killed process has left is removed. Default: "", which is none.
 	GRPCListen string
 	// GRPCTLS is what GRPCListen speaks TLS with. Default: none.
 	GRPCTLS TLS

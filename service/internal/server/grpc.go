@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -232,11 +233,34 @@ func (s *Server) listenGRPC(ctx context.Context) (net.Listener, error) {
 		return s.listen(ctx, "grpc_listen", s.config.GRPCListen)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) && removeLeft(ctx, path) {
+		s.config.Logger.Warn("a socket on which nobody listens any more was removed", "service", serviceGRPC, "path", path)
+		ln, err = new(net.ListenConfig).Listen(ctx, "unix", path)
+	}
 	if err != nil {
 		return nil, prefix.Errorf("grpc_listen: %w: %w", stint.Invalid("grpc_listen", s.config.GRPCListen,
-			"unix: and the path of a socket that is not there yet, in a folder that may be written"), err)
+			"unix: and the path of a socket that is not there yet, or that nobody listens on, in a folder that may be written"),
+			err)
 	}
 	return ln, nil
+}
+
+// removeLeft removes the socket of a process that was killed: one that refuses a connection, as nobody listens on it.
+// It reports whether it did. Nothing else is removed, nor what took its place meanwhile.
+func removeLeft(ctx context.Context, path string) bool {
+	before, err := os.Lstat(path)
+	if err != nil || before.Mode().Type() != os.ModeSocket {
+		return false
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return false
+	}
+	after, err := os.Lstat(path)
+	return err == nil && os.SameFile(before, after) && os.Remove(path) == nil
 }
 
 // A grpcListener accepts connections that are counted until they are closed.

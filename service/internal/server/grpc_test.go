@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,6 +157,44 @@ func TestGRPCUnixSocket(t *testing.T) {
 	r.stop()
 	if err := r.end(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A socket that a killed process has left is no obstacle. One on which somebody listens is, and so is another file.
+func TestGRPCUnixSocketIsLeft(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false) // as after kill -9
+	if err := left.Close(); err != nil {
+		t.Fatal(err)
+	}
+	use := func(c *server.Config) { c.GRPCListen = "unix:" + path }
+	r := runGRPC(t, use)
+	decides(t, dialGRPC(t, "unix:"+path))
+	if !strings.Contains(r.log.String(), "a socket on which nobody listens any more was removed") {
+		t.Errorf("the log: %s", r.log)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, address := range map[string]string{"another service's": path, "a file": file} {
+		config, _, _ := testConfig()
+		config.Listen, config.GRPCListen = "127.0.0.1:0", "unix:"+address
+		s, err := server.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "or that nobody listens on") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	decides(t, dialGRPC(t, "unix:"+path))
+	if text, err := os.ReadFile(file); string(text) != "kept" {
+		t.Errorf("the file has %q: %v", text, err)
 	}
 }
 
