@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -301,6 +302,44 @@ func TestRESPHolds(t *testing.T) {
 		`-ERR key is "missing"; allowed: the policy and the key of the hold, or neither`, "-UNKNOWN the reservation is not known…", "[id never applied 1 late 1…", "-UNKNOWN…")
 	c.expect("STINT.RESERVE d llm k 40 forever\nSTINT.RESERVE d llm k 40 1ms\nSTINT.RESERVE d llm k 0 10s\nSTINT.COMMIT a -1\nSTINT.COMMIT a 1 llm k soon",
 		`-ERR ttl is "forever"; allowed: 1s to 1h`, "-ERR ttl is 1ms…", `-ERR n is "0"…`, `-ERR n is "-1"…`, `-ERR expiresAt is "soon"…`)
+}
+
+// unreachable is a store that a failure policy answers for, by admitting without a hold.
+type unreachable struct {
+	stint.Store
+	down atomic.Bool
+}
+
+func (u *unreachable) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	if !u.down.Load() {
+		u.Store.DecideAll(ctx, ops, results)
+		return
+	}
+	const now stint.Instant = 1_790_000_050_500_000 // the store's
+	for i := range ops {
+		results[i] = stint.Result{Err: stint.ErrUnavailable}
+		if ops[i].Verb == stint.Reserve {
+			ops[i].Hold.ExpiresAt = now.Add(ops[i].Hold.Lives())
+			results[i] = stint.Result{Decision: stint.Decision{
+				Allowed: true, Degraded: true, Source: stint.SourceFailurePolicy, At: now,
+			}}
+		}
+	}
+}
+
+// The short commit of a hold that no store has is charged when the store is back, once.
+func TestRESPCommitsADegradedHold(t *testing.T) {
+	store := &unreachable{}
+	c := talking(t, true, func(c *server.Config) { store.Store, c.Store, c.InProcess = c.Store, store, false })
+	c.expect("STINT.RESERVE live llm k 40 10s\nSTINT.COMMIT live 5", "[allowed 1…", "[id live applied -35 late 0…")
+	store.down.Store(true)
+	c.expect("STINT.RESERVE a llm k 40 10s\nSTINT.RESERVE b llm k 40 10s\nSTINT.COMMIT a 12",
+		"[allowed 1…", "[allowed 1…", "-UNAVAILABLE…")
+	store.down.Store(false)
+	c.expect("STINT.COMMIT a 12\nSTINT.COMMIT a 12\nSTINT.COMMIT b 3 llm k\nSTINT.COMMIT c 1",
+		"[id a applied 12 late 1 replayed 0…", "[id a applied 12 late 1 replayed 1…", "[id b applied 3 late 1 replayed 0…", "-UNKNOWN…")
+	c.expect("STINT.RESERVE d llm k 80 10s", "[allowed 1…") // 5 + 12 + 3 + 80 are 100
+	c.expect("STINT.RESERVE d llm k 81 10s", "[allowed 0…")
 }
 
 // counted fails unless the service's metrics have each line.

@@ -166,13 +166,13 @@ func (c *conn) reserveHold(args [][]byte) {
 	c.decide()
 }
 
-// answerReserved answers with the decision and the hold. A degraded one is not remembered: no store
-// has it.
+// answerReserved answers with the decision and the hold. A degraded one, which no store has, is remembered, too: its
+// commit is charged by what it says.
 func answerReserved(c *conn, p *pending, d *stint.Decision) {
 	r, h := &c.batch.response, p.hold
 	d.Full = h.Full
 	p.target.Fill(r, &p.claim, d)
-	if d.Allowed && !d.Degraded {
+	if d.Allowed {
 		c.server.holds.put(h.ID, held{p.policy, p.claim.Key, h.ExpiresAt, h.TTL})
 	}
 	c.decision(r, 4)
