@@ -29,6 +29,8 @@ func TestRedisProtocol(t *testing.T) {
 	// What fits into the memory for a command, and announces more.
 	full := "*3\r\n$16370\r\n" + strings.Repeat("a", 16370) + "\r\n"
 	thousand := append([]string{"DEL"}, strings.Fields(strings.Repeat("attacker ", 1000))...)
+	most := append([]string{"DEL"}, strings.Fields(strings.Repeat("attacker ", 1<<14-1))...)
+	patterns := append([]string{"CONFIG", "GET"}, strings.Fields(strings.Repeat("*a*a*a*a*b ", 3000))...)
 	for _, attack := range []struct {
 		name        string
 		connections int
@@ -43,6 +45,9 @@ func TestRedisProtocol(t *testing.T) {
 		{"reserves that nobody ends", connections, pipeline(100, "STINT.RESERVE", eachOther, "innocent", "attacker"+eachOther, "1", "1h"), respAttackers{}},
 		{"commits of nothing", connections, pipeline(100, "STINT.COMMIT", eachOther, "1", "innocent", "attacker"), respAttackers{}},
 		{"resets", connections, pipeline(1, thousand...), respAttackers{}},
+		{"resets of many keys", connections, pipeline(1, most...), respAttackers{}},
+		{"settings by many patterns", connections, pipeline(1, patterns...), respAttackers{}},
+		{"settings by one long pattern", connections, pipeline(1, "CONFIG", "GET", strings.Repeat("*a", 100_000)), respAttackers{}},
 		{"pings", connections, strings.Repeat("PING\n", 3000), respAttackers{}},
 		{"descriptions", connections, strings.Repeat("COMMAND\n", 2000), respAttackers{}},
 		{"transactions", connections, "MULTI\n" + strings.Repeat("COMMAND\n", 8000) + "EXEC\n", respAttackers{}},

@@ -23,7 +23,9 @@ type command struct {
 	atOnce bool
 	// batched is decided with those beside it.
 	batched bool
-	run     func(c *conn, args [][]byte)
+	// inTurn waits for its turn, as decisions do: its answer is more work than to read it.
+	inTurn bool
+	run    func(c *conn, args [][]byte)
 }
 
 // table is the commands by their names. What Redis has and is not here is an unknown command, as of
@@ -47,9 +49,9 @@ func (s *Server) table() map[string]*command {
 		{name: "ECHO", least: 2, most: 2, run: func(c *conn, args [][]byte) { c.bulk(text(args[1])) }},
 		{name: "SELECT", least: 2, most: 2, run: (*conn).selectDB},
 		{name: "CLIENT", least: 2, most: -1, run: (*conn).client},
-		{name: "COMMAND", least: 1, most: -1, run: (*conn).describe},
-		{name: "CONFIG", least: 2, most: -1, run: (*conn).config},
-		{name: "INFO", least: 1, most: -1, run: (*conn).info},
+		{name: "COMMAND", least: 1, most: -1, inTurn: true, run: (*conn).describe},
+		{name: "CONFIG", least: 2, most: -1, inTurn: true, run: (*conn).config},
+		{name: "INFO", least: 1, most: -1, inTurn: true, run: (*conn).info},
 		{name: "CLUSTER", least: 2, most: -1, run: func(c *conn, _ [][]byte) {
 			c.fail("ERR", "This instance has cluster support disabled")
 		}},
@@ -126,9 +128,20 @@ func (c *conn) do(args [][]byte, came []byte) {
 		if !cmd.batched {
 			c.decide() // its answer comes behind theirs
 		}
+		if cmd.inTurn {
+			_, leave, err := c.server.config.Enter(c.ctx, c.address, fewOperations+int64(len(args)))
+			if err != nil {
+				c.explain(err)
+				return
+			}
+			defer leave()
+		}
 		cmd.run(c, args)
 	}
 }
+
+// fewOperations is about as much work as an answer of COMMAND, CONFIG or INFO is. Each argument may be one more.
+const fewOperations = 4
 
 // refuse answers a command that is not carried out. EXEC will not carry out those beside it.
 func (c *conn) refuse(code, why string) {
@@ -284,10 +297,22 @@ var settings = []struct{ name, value string }{
 	{"appendonly", "no"}, {"databases", "1"}, {"maxmemory", "0"}, {"save", ""}, {"timeout", "0"},
 }
 
+// Patterns of CONFIG GET are few and short, as settings are: each is compared with each setting.
+const (
+	maxPatterns     = 16
+	maxPatternBytes = 64
+)
+
 // config answers CONFIG GET with the settings that match any of the patterns.
 func (c *conn) config(args [][]byte) {
 	if !is(args[1], "GET") || len(args) < 3 {
 		c.noSub(args[1], "GET")
+		return
+	}
+	long := func(pattern []byte) bool { return len(pattern) > maxPatternBytes }
+	if len(args)-2 > maxPatterns || slices.ContainsFunc(args[2:], long) {
+		c.fail("ERR", fmt.Sprintf("too many patterns for 'config|get' command, or a long one; allowed: %d of %d bytes",
+			maxPatterns, maxPatternBytes))
 		return
 	}
 	asked := func(name string) bool {

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -266,37 +267,49 @@ func (c *conn) exists(args [][]byte) {
 }
 
 // countKeys counts the keys that have states, and resets them if they are to be removed. Each is
-// two operations of one batch; another client may come between.
+// two operations of one batch; another client may come between. Many keys are several batches, each
+// with a turn of its own, so that their number counts and other clients' turns come between.
 func (c *conn) countKeys(keys [][]byte, remove bool) {
-	var ops []stint.Op
-	for _, key := range keys {
-		ops = append(ops, throttleOp(stint.Peek, string(key), anyThrottle))
-		if remove {
-			ops = append(ops, throttleOp(stint.Reset, string(key), anyThrottle))
-		}
-	}
-	results, ok := c.ask(ops)
-	if !ok {
+	if !c.mayBeKeys(keys) {
 		return
 	}
 	n := int64(0)
-	for i := range results {
-		if ops[i].Verb == stint.Peek && results[i].Decision.Remaining < results[i].Decision.Limit {
-			n++
+	var ops []stint.Op
+	for some := range slices.Chunk(keys, batchSize) {
+		ops = ops[:0]
+		for _, key := range some {
+			ops = append(ops, throttleOp(stint.Peek, string(key), anyThrottle))
+			if remove {
+				ops = append(ops, throttleOp(stint.Reset, string(key), anyThrottle))
+			}
+		}
+		results, ok := c.ask(ops)
+		if !ok {
+			return
+		}
+		for i := range results {
+			if ops[i].Verb == stint.Peek && results[i].Decision.Remaining < results[i].Decision.Limit {
+				n++
+			}
 		}
 	}
 	c.integer(n)
 }
 
-// ask has the store carry out operations of keys that the command names. If it can't, it answers
-// the client.
-func (c *conn) ask(ops []stint.Op) (results []stint.Result, ok bool) {
-	for i := range ops {
-		if err := c.server.config.CheckKey(ops[i].Key); err != nil {
+// mayBeKeys reports whether all of them can be keys. If not, it answers the client.
+func (c *conn) mayBeKeys(keys [][]byte) bool {
+	for _, key := range keys {
+		if err := c.server.config.CheckKey(text(key)); err != nil {
 			c.explain(err)
-			return nil, false
+			return false
 		}
 	}
+	return true
+}
+
+// ask has the store carry out few operations, of keys that were checked. If it can't, it answers the
+// client.
+func (c *conn) ask(ops []stint.Op) (results []stint.Result, ok bool) {
 	ctx, leave, err := c.server.config.Enter(c.ctx, c.address, int64(len(ops)))
 	if err != nil {
 		c.explain(err)
@@ -317,6 +330,9 @@ func (c *conn) ask(ops []stint.Op) (results []stint.Result, ok bool) {
 // ttl is TTL and PTTL: how long until a key has all its permits, by what it was taken of with last;
 // -2 if it has.
 func (c *conn) ttl(args [][]byte) {
+	if !c.mayBeKeys(args[1:]) {
+		return
+	}
 	key := string(args[1])
 	by := c.server.throttles.seenBy(key, c.server.config.Take != nil)
 	ops := []stint.Op{throttleOp(stint.Peek, key, anyThrottle)}
