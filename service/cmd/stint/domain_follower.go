@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
@@ -32,6 +34,8 @@ type domainFollower struct {
 
 	list    []*domains.Domain // in force
 	refusal atomic.Pointer[domainRefusal]
+	// taken and refusals bound the lines about domains that are in force, and about those that are not.
+	taken, refusals *logsampler.Sampler
 }
 
 // A domainRefusal is what of the newest domains is not in force.
@@ -42,7 +46,8 @@ type domainRefusal struct {
 }
 
 func newDomainFollower(c config.Envoy, logger *slog.Logger) *domainFollower {
-	return &domainFollower{config: c, logger: logger}
+	lines := func() *logsampler.Sampler { return logsampler.New(10, time.Minute, nil) } // a control plane may go on and on
+	return &domainFollower{config: c, logger: logger, taken: lines(), refusals: lines()}
 }
 
 // followFiles puts the domains of files in force, and follows the files until the returned function is
@@ -158,8 +163,12 @@ func (f *domainFollower) put(list []*domains.Domain) error {
 		return err
 	}
 	f.list = list
+	skipped, ok := f.taken.Admit()
+	if !ok {
+		return nil
+	}
 	names, limits, _ := f.service.Loaded()
-	f.logger.Info("domains are in force", "from", f.from(), "domains", names, "limits", limits)
+	f.logger.Info("domains are in force", leftOut(skipped, "from", f.from(), "domains", names, "limits", limits)...)
 	for _, warning := range f.service.Warnings(list) {
 		f.logger.Warn("a key of the domains counts more than it says", "at", warning)
 	}
@@ -178,11 +187,23 @@ func (f *domainFollower) refuse(err error) {
 	f.service.Refused()
 	_, _, loaded := f.service.Loaded()
 	f.refusal.Store(&domainRefusal{reason: told(err), none: !loaded})
+	skipped, ok := f.refusals.Admit()
+	if !ok {
+		return
+	}
 	text := "the new domains are refused; the current ones stay in force"
 	if !loaded {
 		text = "the domains are refused; there are none until they are mended, and requests are answered UNAVAILABLE"
 	}
-	f.logger.Error(text, "from", f.from(), "err", told(err))
+	f.logger.Error(text, leftOut(skipped, "from", f.from(), "err", told(err))...)
+}
+
+// leftOut is the attributes of a line, with how many like it were left out before.
+func leftOut(skipped int64, attributes ...any) []any {
+	if skipped > 0 {
+		attributes = append(attributes, "skipped", skipped)
+	}
+	return attributes
 }
 
 // told is an error as operators are told of it.

@@ -213,3 +213,23 @@ func TestJoinedKeysAreLogged(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a control plane sends, and however often, the log has some lines of it at once, and then one a minute.
+func TestPlaneDoesNotFillTheLog(t *testing.T) {
+	f := newFollowedFolder(t, config.Envoy{})
+	f.domainFollower.service = f.service
+	for i := range 1000 {
+		f.refuse(fmt.Errorf("fault %d", i))
+		if err := f.put(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, most := range map[string]int{"refused": 10, "are in force": 10} {
+		if lines := strings.Count(f.log.String(), text); lines == 0 || lines > most {
+			t.Errorf("%d lines of what is %s, want 1 to %d", lines, text, most)
+		}
+	}
+	if !strings.Contains(f.refused(), "refused") {
+		t.Errorf("the health says %q", f.refused())
+	}
+}

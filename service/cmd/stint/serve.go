@@ -127,6 +127,9 @@ func serve(
 	service := serverConfig(loaded, store)
 	service.Logger, service.Observers, service.Activity = logger, observer.observers(), recent.Recorder
 	service.Middleware = traced.middleware()
+	if loaded.Envoy.XDS.Server != "" {
+		service.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later
+	}
 	if d := options.dropIn; d != nil {
 		service.OpenJSON, service.GRPCMaxAge, service.RateLimitLoads = true, d.maxAge, 1
 		service.StoreRequired = service.StoreRequired && !d.healthy

@@ -142,7 +142,10 @@ func (a *admin) handle(pattern string, needs AdminRole, serve problem.Handler[ru
 			a.rules.Refused(r.Context(), caller, err)
 			return err
 		}
-		return serve(w, r, caller)
+		if err = serve(w, r, caller); err != nil {
+			a.rules.Failed(r.Context(), caller, pattern, err)
+		}
+		return err
 	})
 }
 

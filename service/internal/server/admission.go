@@ -198,7 +198,7 @@ func (s *service) enterFor(
 	case err == nil:
 		return ctx, t, nil
 	case !errors.Is(err, stint.ErrOverloaded):
-		return ctx, ticket{}, errClientGone
+		return ctx, ticket{}, problem.ClientGone
 	}
 	if !s.config.OverloadAdmits {
 		return ctx, ticket{}, err

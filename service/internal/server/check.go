@@ -207,11 +207,8 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 	return nil
 }
 
-// errClientGone answers a client that has hung up; nobody reads it.
-var errClientGone = problem.New(http.StatusServiceUnavailable, "the client has gone")
-
 // decide carries out one operation. An error is the caller's fault (ErrInvalid), this process's
-// (ErrOverloaded), errClientGone, or errStoreUnreachable's.
+// (ErrOverloaded), problem.ClientGone, or errStoreUnreachable's.
 func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.config.Store.Decide(ctx, op)
 	if err == nil && !d.Degraded {
@@ -256,7 +253,7 @@ func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) er
 	case errors.Is(err, stint.ErrOverloaded):
 		return err
 	case err != nil && ctx.Err() != nil:
-		return errClientGone
+		return problem.ClientGone
 	}
 	if held := holdError(err); held != nil {
 		return held

@@ -208,8 +208,13 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if errors.Is(err, stint.ErrOverloaded) {
 			s.noteOverload(r.URL.Path, err)
 		}
-		s.noteRefusal(w, r, problem.Of(err))
-		problem.Write(w, err)
+		f := problem.Of(err)
+		if f.Status == http.StatusInternalServerError && f.Cause != nil {
+			s.logger.Error("a request failed", "method", r.Method, "path", problem.Short(r.URL.Path), "request_id", requestID(w),
+				"err", f.Cause)
+		}
+		s.noteRefusal(w, r, f)
+		problem.Write(w, f)
 	}
 }
 

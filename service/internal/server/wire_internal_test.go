@@ -123,7 +123,7 @@ func checkAnswer(t *testing.T, got []byte, head bool) {
 	case status < 400 || status == http.StatusTooManyRequests:
 	case media == api.ProblemType:
 		var problem api.Problem
-		if !head && json.Unmarshal(body, &problem) != nil || status >= 500 && !strings.Contains(problem.Detail, errClientGone.Detail) {
+		if !head && json.Unmarshal(body, &problem) != nil || status >= 500 && !strings.Contains(problem.Detail, "the client has gone") {
 			t.Fatalf("%d %s", status, body)
 		}
 	case status == http.StatusBadRequest || status == http.StatusExpectationFailed || status == http.StatusRequestHeaderFieldsTooLarge ||

@@ -10,6 +10,7 @@ package problem
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,8 +96,12 @@ func Short(text string) string {
 // Unknown is what a store's error means where nothing more is known.
 const Unknown = "the store could not decide; whether anything was consumed is not known"
 
+// ClientGone answers a client that has hung up, or closed its half of the connection: its request
+// ended before there was an answer. In most cases nobody reads it.
+var ClientGone = New(http.StatusServiceUnavailable, "the client has gone")
+
 // Of returns the Error that err is or stands for. The text of an
-// unknown error stays inside: it may name what is no caller's business.
+// unknown error stays inside, as the cause: it may name what is no caller's business.
 func Of(err error) *Error {
 	var known *Error
 	switch {
@@ -110,8 +115,12 @@ func Of(err error) *Error {
 		return overloaded
 	case errors.Is(err, stint.ErrUnavailable):
 		return &Error{Status: http.StatusServiceUnavailable, Detail: Unknown}
+	case errors.Is(err, context.Canceled):
+		return ClientGone
 	default:
-		return &Error{Status: http.StatusInternalServerError, Detail: "an internal error; the service's log says more"}
+		return &Error{
+			Status: http.StatusInternalServerError, Detail: "an internal error; the service's log says more", Cause: err,
+		}
 	}
 }
 

@@ -216,7 +216,7 @@ func (c *call) run() error {
 	if c.changes {
 		c.note(err)
 	} else if cause := hidden(err); cause != nil {
-		c.report(err, cause)
+		c.api.report(c.r.Context(), c.caller, c.action, c.rule, err, cause)
 	}
 	return err
 }

@@ -133,13 +133,13 @@ func (c *call) note(err error) {
 }
 
 // report logs why a read failed. If the store of rules is unreachable, it logs only a sample.
-func (c *call) report(err, cause error) {
+func (a *API) report(ctx context.Context, caller Caller, action, rule string, err, cause error) {
 	attributes := []slog.Attr{
-		slog.String("who", c.caller.Name), slog.String("action", c.action),
-		slog.String("rule", problem.Short(c.rule)), errorAttr(cause),
+		slog.String("who", caller.Name), slog.String("action", action),
+		slog.String("rule", problem.Short(rule)), errorAttr(cause),
 	}
 	if statusOf(err) == http.StatusServiceUnavailable {
-		leftOut, ok := c.api.unreachableLines.Admit()
+		leftOut, ok := a.unreachableLines.Admit()
 		if !ok {
 			return
 		}
@@ -147,7 +147,15 @@ func (c *call) report(err, cause error) {
 			attributes = append(attributes, slog.Int64("left_out", leftOut))
 		}
 	}
-	c.api.config.Logger.LogAttrs(c.r.Context(), slog.LevelError, "a request failed", attributes...)
+	a.config.Logger.LogAttrs(ctx, slog.LevelError, "a request failed", attributes...)
+}
+
+// Failed logs why a request to the admin listener failed that is not about rules, unless its answer
+// says all.
+func (a *API) Failed(ctx context.Context, caller Caller, action string, err error) {
+	if cause := hidden(err); cause != nil {
+		a.report(ctx, caller, action, "", err, cause)
+	}
 }
 
 // Refused records a refused request to the admin listener that is not about rules.

@@ -8,12 +8,14 @@
 package xds
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +29,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/stint-go/stint"
@@ -175,16 +178,22 @@ func (c *Client) stream(
 		!errors.Is(err, io.EOF) {
 		return false, err
 	}
-	version, refusal := "", "" // that was taken last, and why the last one was not
+	version, refusal := "", ""             // that was taken last, and why the last one was not
+	var taken *discovery.DiscoveryResponse // nil where the last one was not taken
 	for {
 		response, err := stream.Recv()
 		if err != nil {
 			return answered, err
 		}
+		if answered && c.config.sleep(ctx, answerGap) != nil {
+			return answered, ctx.Err()
+		}
 		answered = true
 		answers()
 		reply := &discovery.DiscoveryRequest{Node: c.node(), TypeUrl: TypeURL, ResponseNonce: response.Nonce}
-		if err := c.take(response, take); err != nil {
+		if taken != nil && sameResources(taken, response) {
+			version = response.VersionInfo
+		} else if err := c.take(response, take); err != nil {
 			const most = 4 << 10
 			// What is refused may be sent again at once, and again.
 			if again := refusal == err.Error(); again && c.config.sleep(ctx, refusalGap) != nil {
@@ -192,12 +201,12 @@ func (c *Client) stream(
 			} else if !again {
 				refused(err)
 			}
-			refusal = err.Error()
+			taken, refusal = nil, err.Error()
 			reply.ErrorDetail = &rpcstatus.Status{
 				Code: int32(codes.InvalidArgument), Message: clip.To(most, prefix.Trim(err.Error())),
 			}
 		} else {
-			version, refusal = response.VersionInfo, ""
+			taken, version, refusal = response, response.VersionInfo, ""
 		}
 		reply.VersionInfo = version
 		if err := stream.Send(reply); err != nil {
@@ -230,8 +239,20 @@ func (c *Client) take(response *discovery.DiscoveryResponse, take func([]*domain
 	return take(list)
 }
 
-// refusalGap is the time between two refusals of the same.
-const refusalGap = time.Second
+const (
+	// answerGap is the least time between two answers: a control plane that does not wait to be heard
+	// keeps nobody busy. What it has sent meanwhile waits in its connection's window.
+	answerGap = 100 * time.Millisecond
+	// refusalGap is the time between two refusals of the same.
+	refusalGap = time.Second
+)
+
+// sameResources reports whether two answers have the same resources, as one that is repeated has.
+func sameResources(a, b *discovery.DiscoveryResponse) bool {
+	return a.TypeUrl == b.TypeUrl && slices.EqualFunc(a.Resources, b.Resources, func(x, y *anypb.Any) bool {
+		return x.TypeUrl == y.TypeUrl && bytes.Equal(x.Value, y.Value)
+	})
+}
 
 // maxName bounds what of others' names is repeated.
 const maxName = 128
