@@ -189,7 +189,9 @@ func Compile(list []Rule, options Options) (*Set, error) {
 		} else {
 			first[list[i].ID] = i
 		}
-		all = append(all, f.all...)
+		if all = append(all, f.all...); len(all) > maxFaults {
+			break
+		}
 	}
 	if err := prefix.Join(all...); err != nil {
 		return nil, err
@@ -231,6 +233,10 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	}
 	return s, nil
 }
+
+// maxFaults is how many faults there are before no more rules are looked at: nobody reads so many, and
+// anybody who may ask whether rules are right could send 100,000 rules that are not.
+const maxFaults = 2000
 
 // unchanged returns a copy of what the set, which may be nil, made of the same rule, for another set to rank; nil if it
 // has none.

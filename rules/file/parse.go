@@ -175,6 +175,9 @@ func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 // set makes a set of the rules and others, or tells all that is wrong: of rules that could be read also
 // what does not make sense.
 func (d *reading) set(others []rules.Rule, options rules.Options) (*rules.Set, []rules.Rule, error) {
+	if len(d.faults) > document.MaxFaults {
+		return nil, d.rules, d.faults.Err() // nobody is told of more
+	}
 	set, err := rules.Compile(slices.Concat(others, d.rules), options)
 	if err == nil && len(d.faults) == 0 {
 		return set, d.rules, nil

@@ -15,7 +15,7 @@ import (
 )
 
 // Rules reads the list of rules at path, such as rules. It returns one rule for each item, in
-// order, also for those with faults. A fault names the rule by its ID, or by its place in the list.
+// order, also for those with faults, up to where there are more than [document.MaxFaults]. A fault names the rule by its ID, or by its place in the list.
 // What depends on several parameters is left to [rules.Compile]. A list that is too long is refused
 // as a whole, before anything in it is read.
 func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule {
@@ -27,9 +27,15 @@ func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule 
 		faults.Invalid(path, v, fmt.Sprintf("at most %d rules", rules.MaxRules))
 		return nil
 	}
-	list := make([]rules.Rule, 0, len(v.Items))
+	var list []rules.Rule
+	if len(*faults) <= document.MaxFaults {
+		list = make([]rules.Rule, 0, len(v.Items))
+	}
 	for i, item := range v.Items {
 		sound := len(*faults)
+		if sound > document.MaxFaults {
+			break
+		}
 		list = append(list, Rule(item, fmt.Sprintf("%s[%d]", path, i), faults))
 		faults.Blame(list[i].ID, sound)
 	}

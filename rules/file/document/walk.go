@@ -105,7 +105,8 @@ func (k Kinds) read(path Path, v Value, into reflect.Value, tag reflect.StructTa
 
 // fields reads a mapping into a struct.
 func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
-	fields := tagged(into)
+	var few [32]taggedField // that no memory is taken for each of many mappings
+	fields := tagged(few[:0], into)
 	names := func() (names []string) {
 		for _, f := range fields {
 			if f.one != "" && f.one != f.name {
@@ -179,15 +180,14 @@ type taggedField struct {
 	value     reflect.Value
 }
 
-// tagged lists a struct's fields that have a name. Embedding is not looked at: ,inline says it.
-func tagged(of reflect.Value) []taggedField {
-	fields := make([]taggedField, 0, of.NumField())
+// tagged appends a struct's fields that have a name. Embedding is not looked at: ,inline says it.
+func tagged(fields []taggedField, of reflect.Value) []taggedField {
 	for i := range of.NumField() {
 		tag := of.Type().Field(i).Tag
 		switch name := tag.Get("doc"); name {
 		case "":
 		case ",inline":
-			fields = append(fields, tagged(of.Field(i))...)
+			fields = tagged(fields, of.Field(i))
 		default:
 			fields = append(fields, taggedField{name, tag.Get("one"), tag, of.Field(i)})
 		}
@@ -239,7 +239,7 @@ func (k Kinds) Settings(of any) []Setting { return k.settings(reflect.ValueOf(of
 
 // settings walks over the struct; prefix is the name of what it is in, and a dot.
 func (k Kinds) settings(of reflect.Value, prefix string) (all []Setting) {
-	for _, f := range tagged(of) {
+	for _, f := range tagged(nil, of) {
 		if reader := k.reader(f.value, f.tag); reader != nil {
 			if f.tag.Get("default")+f.tag.Get("value") != "" {
 				all = append(all, Setting{prefix + f.name, f.tag, reader, f.value})
