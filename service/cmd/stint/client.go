@@ -210,12 +210,19 @@ func (a *apiCommand) show(body []byte, rows ...[]string) error {
 	return sayTable(a.Out, rows)
 }
 
+// oneLine keeps a cell of a table in its line and its column.
+var oneLine = strings.NewReplacer("\n", "; ", "\t", " ", "\v", " ", "\f", " ")
+
 // sayTable prints rows in columns.
 func sayTable(out io.Writer, rows [][]string) error {
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		_, _ = fmt.Fprintln(table, strings.Join(row, "\t")) // into memory
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = oneLine.Replace(harmless(cell)) // tabwriter obeys \xff
+		}
+		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) // into memory
 	}
 	_ = table.Flush()
 	return say(out, "%s", text.Bytes())

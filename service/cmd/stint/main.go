@@ -35,6 +35,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -106,7 +107,7 @@ func (p process) env(name string) string {
 // tell writes lines to Err, each behind the program's name.
 func (p process) tell(text string) {
 	// nobody is left to tell
-	_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(text), "\n", "\nstint: "))
+	_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(harmless(prefix.Trim(text)), "\n", "\nstint: "))
 }
 
 // An exit is an error that knows the exit code. Its text is written by [process.tell]; nothing is
@@ -251,8 +252,27 @@ func sayJSON(out io.Writer, v any, indent string) error {
 
 // say writes what was asked for; that nobody could be told is a failure.
 func say(out io.Writer, format string, args ...any) error {
-	_, err := fmt.Fprintf(out, format, args...)
+	_, err := io.WriteString(out, harmless(fmt.Sprintf(format, args...)))
 	return failed(err)
+}
+
+// harmless writes the control characters of a text as JSON does, ends of lines and tabs excepted. A
+// server, or who stands between, may have sent them, and a terminal obeys them. Text in colours does
+// not come here.
+func harmless(text string) string {
+	obeyed := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	if text = strings.ToValidUTF8(text, "\uFFFD"); !strings.ContainsFunc(text, obeyed) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if obeyed(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // background runs functions until the one that it returns is called, which waits for their end. A second call does
