@@ -16,6 +16,7 @@ import (
 // change while both are locked, and sets noticed.
 type hold struct {
 	id     string
+	holder *holder
 	hashes []uint64 // of the states, in the order of the claims and their limits
 	parts  []part   // the same; nil once it was committed or cancelled
 	// keep charges what is held when it expires.
@@ -42,7 +43,7 @@ type hold struct {
 }
 
 // holdBytes is about what a hold takes, beside its id and its parts; endBytes what is remembered of a part.
-const holdBytes, endBytes = 216, 16
+const holdBytes, endBytes = 224, 16
 
 // ended is how the hold has ended at now, and when.
 func (h *hold) ended(now stint.Instant) (stint.HoldEnd, stint.Instant) {
@@ -97,7 +98,9 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 	if known != nil && r.now > known.forgotten() {
 		r.hold = nil
 	}
-	r.full = r.hold == nil && s.idsFull(ids, r.now)
+	if r.full = r.hold == nil && op.Verb == stint.Reserve && s.idsFull(ids, r.ops.holder(), r.now); r.full {
+		s.refused.Add(1)
+	}
 	for i := range r.ops {
 		s.load(s.shard(r.ops[i].hash), &r.ops[i], r.now)
 	}
@@ -523,10 +526,22 @@ func (r *holdOp) look(i int, n int64) {
 	out.Allowed, out.RetryAfter = true, 0
 }
 
+// holder is the policy that has the fewest bytes of ids: that of one client's own rule, where another
+// rule is everybody's.
+func (ops limitOps) holder() *holder {
+	least := ops[0].limit.version.holder
+	for i := range ops[1:] {
+		if other := ops[i+1].limit.version.holder; other.bytes.Load() < least.bytes.Load() {
+			least = other
+		}
+	}
+	return least
+}
+
 // newHold is a hold of the operation's claims that holds nothing yet.
 func (r *holdOp) newHold() *hold {
 	h := &hold{
-		ways: r.op.Ways(), id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)),
+		ways: r.op.Ways(), holder: r.ops.holder(), id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)),
 		parts: make([]part, len(r.ops)),
 	}
 	for i := range r.ops {

@@ -356,3 +356,64 @@ func TestHoldsLeaveHalfOfTheMemory(t *testing.T) {
 		t.Errorf("%d holds after others expired, %d before", again, live)
 	}
 }
+
+// Whoever reserves without end by one policy leaves room to reserve by others, and the store counts what it refuses. The
+// ends of others are remembered meanwhile. A hold by two policies counts for the one that has less.
+func TestHoldsOfOnePolicyLeaveRoomForOthers(t *testing.T) {
+	h := newHeld(t, memstore.Config{MaxBytes: 4 << 20}, stint.FixedWindow(5, 24*time.Hour))
+	policy := func(name string) *stint.Policy {
+		p, err := stint.NewPolicy(name, stint.Concurrency(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	hog, other, third, id := policy("hog"), policy("other"), policy("third"), 0
+	decide := func(verb stint.Verb, name string, by ...*stint.Policy) (bool, stint.HoldOp) {
+		hold := stint.HoldOp{Hold: stint.Hold{ID: name, TTL: time.Hour}}
+		op := stint.Op{Verb: verb, Claim: stint.Claim{Key: name, Policy: by[0], Permits: 1}, Hold: &hold}
+		for _, p := range by[1:] {
+			op.And = append(op.And, stint.Claim{Key: name, Policy: p, Permits: 1})
+		}
+		d, err := h.store.Decide(t.Context(), op)
+		if err != nil || d.Allowed == hold.Full {
+			t.Fatal(d, hold, err)
+		}
+		return d.Allowed, hold
+	}
+	reserve := func(n int, by ...*stint.Policy) (admitted int) {
+		for range n {
+			id++
+			if ok, _ := decide(stint.Reserve, fmt.Sprintf("%0128d", id), by...); ok {
+				admitted++
+			}
+		}
+		return admitted
+	}
+	decide(stint.Reserve, "ended", other)
+	decide(stint.Commit, "ended", other)
+
+	const many = 20_000
+	alone := reserve(many, hog)
+	if refused := h.store.Stats().HoldsRefused; alone < 1000 || refused != int64(many-alone) {
+		t.Errorf("%d of %d holds of one policy, %d counted as refused", alone, many, refused)
+	}
+	if n := reserve(alone/10, other); n != alone/10 {
+		t.Errorf("%d of %d holds by another policy", n, alone/10)
+	}
+	if n := reserve(alone/10, hog, third); n != alone/10 {
+		t.Errorf("%d of %d holds by a third policy, and by the first one", n, alone/10)
+	}
+	if ok, hold := decide(stint.Commit, "ended", other); !ok || !hold.Replayed {
+		t.Errorf("the end by another policy is forgotten: %+v", hold)
+	}
+	if stats := h.store.Stats(); stats.Bytes > stats.MaxBytes {
+		t.Errorf("%+v", stats)
+	}
+
+	// When they have expired there is room again, as soon as each part of the ids has been looked at.
+	h.now = h.now.Add(2 * time.Hour)
+	if n := reserve(alone/2, hog); n < alone/2-64 {
+		t.Errorf("%d of %d holds after the others have expired", n, alone/2)
+	}
+}

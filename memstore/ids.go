@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/stint-go/stint"
 )
@@ -25,10 +26,22 @@ type ids struct {
 	// forgotten is from when on all of them are.
 	forgotten stint.Instant
 	bytes     int64
-	// How many were live when ends were last forgotten before their time, and when that was.
+	of        map[*holder]int64 // the same by holder; no entry is 0
+	// How many stayed when ends were last forgotten before their time, and when that was.
 	live   int
 	purged stint.Instant
 }
+
+// A holder is a policy, whose ids have a share of the memory for ids at most: so whoever reserves
+// without end by one policy leaves room for the others.
+type holder struct {
+	bytes    atomic.Int64 // of its ids
+	versions int          // of its limits; the store is locked
+}
+
+// holderShare is how many times as much memory as is free for ids those of one holder may have. One
+// alone may have 3/4 of it, two 3/7 each, and what is free is never less than a third of what one has.
+const holderShare = 3
 
 // find finds a hold, or what is remembered of it.
 func (s *idShard) find(id string) *hold {
@@ -43,6 +56,7 @@ func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
 	forgotten := h.forgotten()
 	if now >= ids.turn && now >= ids.prev.forgotten {
 		s.addIDBytes(-ids.prev.bytes)
+		ids.prev.discount()
 		ids.prev, ids.cur, ids.turn = ids.cur, newIDs(), forgotten
 	}
 	if ids.cur.holds == nil {
@@ -54,28 +68,49 @@ func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
 	ids.cur.add(h)
 	ids.cur.forgotten = max(ids.cur.forgotten, forgotten)
 	s.addIDBytes(ids.cur.bytes + ids.prev.bytes - before)
-	s.idsFull(ids, now)
+	s.idsFull(ids, h.holder, now)
 }
 
-// idsFull reports whether the ids have half of the memory, so that no more are taken up, after it
-// has tried to forget ends.
-func (s *Store) idsFull(ids *idShard, now stint.Instant) bool {
-	if s.idBytes.Load() <= s.maxBytes/2 {
+// idsFull reports whether the ids have half of the memory, or those of a holder its share of that, so
+// that no more are taken up, after it has tried to forget ends: everybody's, or the holder's.
+func (s *Store) idsFull(ids *idShard, of *holder, now stint.Instant) bool {
+	free := s.maxBytes/2 - s.idBytes.Load()
+	if of.bytes.Load() <= holderShare*free {
 		return false
 	}
-	s.purgeEnds(&ids.prev, now)
-	s.purgeEnds(&ids.cur, now)
-	return s.idBytes.Load() > s.maxBytes/2
+	whose := of
+	if free < 0 {
+		whose = nil
+	}
+	s.purgeEnds(&ids.prev, whose, now)
+	s.purgeEnds(&ids.cur, whose, now)
+	return of.bytes.Load() > holderShare*(s.maxBytes/2-s.idBytes.Load())
 }
 
 // newIDs makes a generation without ids.
-func newIDs() ids { return ids{holds: map[string]*hold{}} }
+func newIDs() ids { return ids{holds: map[string]*hold{}, of: map[*holder]int64{}} }
 
 // add keeps an id, and counts its bytes as they are now.
 func (i *ids) add(h *hold) {
 	h.counted = h.bytes()
 	i.holds[h.id] = h
-	i.bytes += h.counted
+	i.count(h.holder, h.counted)
+}
+
+// count counts bytes of a holder's ids.
+func (i *ids) count(of *holder, n int64) {
+	i.bytes += n
+	of.bytes.Add(n)
+	if i.of[of] += n; i.of[of] == 0 {
+		delete(i.of, of)
+	}
+}
+
+// discount takes the ids, which are dropped as a whole, off their holders.
+func (i *ids) discount() {
+	for of, n := range i.of {
+		of.bytes.Add(-n)
+	}
 }
 
 // remove takes an id out.
@@ -85,7 +120,7 @@ func (i *ids) remove(id string) {
 		return
 	}
 	delete(i.holds, id)
-	i.bytes -= h.counted
+	i.count(h.holder, -h.counted)
 }
 
 // addIDBytes counts bytes of ids, which are bytes of the store, too.
@@ -94,10 +129,11 @@ func (s *Store) addIDBytes(n int64) {
 	s.idBytes.Add(n)
 }
 
-// purgeEnds forgets the ends of a generation before their time, so that ids leave at least half of the memory to
-// states. What is live stays. It counts them as evicted. It waits until there are as many more as were live
-// at the last time, or a second, so that a put stays cheap.
-func (s *Store) purgeEnds(i *ids, now stint.Instant) {
+// purgeEnds forgets the ends of a generation before their time, or, unless it is nil, those of a holder, so that ids
+// leave at least half of the memory to states, and the holder's leave room to others'. What is live stays. It counts
+// them as evicted. It waits until there are as many more as stayed the last time, or a second, so that a put stays
+// cheap.
+func (s *Store) purgeEnds(i *ids, of *holder, now stint.Instant) {
 	const fewest = 16
 	if len(i.holds) < 2*i.live+fewest && now < i.purged.Add(fullWait) {
 		return
@@ -105,7 +141,7 @@ func (s *Store) purgeEnds(i *ids, now stint.Instant) {
 	live := newIDs()
 	live.forgotten = i.forgotten
 	for _, h := range i.holds {
-		if end, _ := h.ended(now); end == stint.HoldLive {
+		if end, _ := h.ended(now); end == stint.HoldLive || of != nil && of != h.holder {
 			live.add(h)
 		} else {
 			s.evictions.Add(1)
@@ -113,5 +149,6 @@ func (s *Store) purgeEnds(i *ids, now stint.Instant) {
 	}
 	live.live, live.purged = len(live.holds), now
 	s.addIDBytes(live.bytes - i.bytes)
+	i.discount()
 	*i = live
 }

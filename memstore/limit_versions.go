@@ -22,6 +22,7 @@ type versionKey struct {
 type limitVersion struct {
 	limit
 	key      versionKey
+	holder   *holder       // its policy
 	id       atomic.Uint32 // of its epoch: marks the slots
 	epoch    *epoch        // in which it writes; changes while all shards are locked
 	held     *epoch        // the same, for states of which something is held; nil: there was none
@@ -61,6 +62,11 @@ func (s *Store) register(parameters stint.Limit, l *limit) {
 		version.epoch = s.beginEpoch(version, false)
 		version.id.Store(version.epoch.id)
 		s.versions[key] = version
+		if version.holder = s.holders[key.policy]; version.holder == nil {
+			version.holder = &holder{}
+			s.holders[key.policy] = version.holder
+		}
+		version.holder.versions++
 		s.bytes.Add(key.bytes())
 	}
 	version.plans++
@@ -143,6 +149,9 @@ func (s *Store) discardVersion(version *limitVersion) {
 // forgetVersion drops a version, and keeps its epoch. The store is locked.
 func (s *Store) forgetVersion(version *limitVersion) {
 	delete(s.versions, version.key)
+	if version.holder.versions--; version.holder.versions == 0 {
+		delete(s.holders, version.key.policy)
+	}
 	s.bytes.Add(-version.key.bytes())
 }
 

@@ -54,7 +54,8 @@ type Config struct {
 	// MinMaxBytes. Default: 0, which is DefaultMaxBytes. For a moment there is more: while a shard's
 	// table grows, its old and its new form exist together, at most 1 % more; and what an operation
 	// writes is there before room is made for it. Holds and what is remembered of their ends have half
-	// of it at most: ends are forgotten early, and new holds are denied as Full, for a second. With
+	// of it at most, and those of one policy three times as much as is left of that half: ends are
+	// forgotten early, and new holds are denied as Full, for a second; Stats.HoldsRefused counts that. With
 	// less, states that still matter are dropped, and their clients may use their limits again;
 	// Stats.Evictions counts that.
 	MaxBytes int64
@@ -91,12 +92,14 @@ type Store struct {
 	ids [idShards]idShard // of holds
 	// idBytes are the bytes of ids, which are in bytes, too.
 	idBytes  atomic.Int64
+	refused  atomic.Int64 // reserves
 	maxHolds int
 	waiters  waiters.List[uint64]
 
-	// mu guards versions, freeIDs and changes of epochs. It may be locked while shards are.
+	// mu guards versions, holders, freeIDs and changes of epochs. It may be locked while shards are.
 	mu       sync.Mutex
 	versions map[versionKey]*limitVersion // all
+	holders  map[string]*holder           // of the policies that have versions
 	epochs   atomic.Pointer[[]*epoch]     // by id: what a slot holds
 	freeIDs  []uint32                     // ids that no epoch has
 	// staleSlots are slots of epochs that are over, which do not count as states any more.
@@ -110,6 +113,7 @@ func New(config Config) *Store {
 		now:      config.Now,
 		maxBytes: config.MaxBytes,
 		versions: map[versionKey]*limitVersion{},
+		holders:  map[string]*holder{},
 	}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
@@ -139,13 +143,15 @@ type Stats struct {
 	Evictions int64 `counter:"rate_limiter_store_evictions_total"`
 	// Reclaimed counts worthless states that were reclaimed.
 	Reclaimed int64 `counter:"rate_limiter_store_reclaimed_total"`
+	// HoldsRefused counts reserves denied for want of memory: all holds', or those of their policy.
+	HoldsRefused int64 `counter:"rate_limiter_store_holds_refused_total"`
 }
 
 // Stats reads the store's figures. It locks each shard for a moment.
 func (s *Store) Stats() Stats {
 	stats := Stats{
 		Bytes: s.bytes.Load(), MaxBytes: s.maxBytes,
-		Evictions: s.evictions.Load(), Reclaimed: s.reclaimed.Load(),
+		Evictions: s.evictions.Load(), Reclaimed: s.reclaimed.Load(), HoldsRefused: s.refused.Load(),
 	}
 	for i := range s.shards {
 		shard := &s.shards[i]

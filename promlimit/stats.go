@@ -51,6 +51,8 @@ rate_limiter_store_evictions_total
   States evicted although they still mattered.
 rate_limiter_store_reclaimed_total
   States reclaimed because they mattered no more.
+rate_limiter_store_holds_refused_total
+  Reserves denied because holds, or those of their policy, have as much memory as they may.
 rate_limiter_store_calls_total
   Calls of the store that decided something.
 rate_limiter_store_operations_total

@@ -17,7 +17,7 @@ func TestStoreCollector(t *testing.T) {
 	collector := promlimit.NewStatsCollector(func() memstore.Stats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = memstore.Stats{Clients: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6} // read at each scrape
+	stats = memstore.Stats{Clients: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6, HoldsRefused: 7} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_store_bytes Memory that the store's states take.
 # TYPE rate_limiter_store_bytes gauge
@@ -25,6 +25,9 @@ rate_limiter_store_bytes 4096
 # HELP rate_limiter_store_evictions_total States evicted although they still mattered.
 # TYPE rate_limiter_store_evictions_total counter
 rate_limiter_store_evictions_total 5
+# HELP rate_limiter_store_holds_refused_total Reserves denied because holds, or those of their policy, have as much memory as they may.
+# TYPE rate_limiter_store_holds_refused_total counter
+rate_limiter_store_holds_refused_total 7
 # HELP rate_limiter_store_max_bytes The most memory that the store's states may take.
 # TYPE rate_limiter_store_max_bytes gauge
 rate_limiter_store_max_bytes 8192

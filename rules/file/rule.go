@@ -15,9 +15,9 @@ import (
 )
 
 // Rules reads the list of rules at path, such as rules. It returns one rule for each item, in
-// order, also for those with faults, up to where there are more than [document.MaxFaults]. A fault names the rule by its ID, or by its place in the list.
-// What depends on several parameters is left to [rules.Compile]. A list that is too long is refused
-// as a whole, before anything in it is read.
+// order, also for those with faults, up to where there are more than [document.MaxFaults]. A fault
+// names the rule by its ID, or by its place in the list. What depends on several parameters is left
+// to [rules.Compile]. A list that is too long is refused as a whole, before anything in it is read.
 func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule {
 	if v.Kind != document.KindList && v.Kind != document.KindNull {
 		faults.Invalid(path, v, "a list of rules")

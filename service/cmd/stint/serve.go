@@ -185,6 +185,9 @@ func serve(
 	if states.health != nil {
 		defer background(ctx, states.health.Run)()
 	}
+	if states.tellFull != nil {
+		defer background(ctx, func(ctx context.Context) { states.tellFull(ctx, logger) })()
+	}
 	stop, err := followed.start(ctx, source, s)
 	if err != nil {
 		return err

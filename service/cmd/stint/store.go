@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
@@ -42,6 +43,8 @@ type backend struct {
 	// figures are what the dashboard shows of the store.
 	figures    func() activity.StoreFigures
 	collectors []prometheus.Collector
+	// tellFull logs what want of memory did, until its context ends. It is nil where servers hold the state.
+	tellFull func(ctx context.Context, logger *slog.Logger)
 }
 
 // openBackend opens what the configuration names.
@@ -64,6 +67,7 @@ func openBackend(loaded config.Config) (*backend, error) {
 		return &backend{
 			Store: store, close: func() {}, figures: figures,
 			collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats)},
+			tellFull:   func(ctx context.Context, logger *slog.Logger) { tellFull(ctx, logger, store.Stats) },
 		}, nil
 	}
 	registry := prometheus.NewRegistry() // collects what the store observes, as one collector of the service's
@@ -114,6 +118,18 @@ func openBackend(loaded config.Config) (*backend, error) {
 		return f
 	}
 	return opened, nil
+}
+
+// tellFull logs once a minute that states were dropped, or reserves denied, for want of memory.
+func tellFull(ctx context.Context, logger *slog.Logger, read func() memstore.Stats) {
+	for last := read(); sleep.For(ctx, time.Minute) == nil; {
+		now := read()
+		if dropped, denied := now.Evictions-last.Evictions, now.HoldsRefused-last.HoldsRefused; dropped+denied > 0 {
+			logger.Warn("the memory for states is full: some are dropped, whose clients start anew, or reserves are denied",
+				"dropped", dropped, "reserves_denied", denied, "store.max_memory", now.MaxBytes)
+		}
+		last = now
+	}
 }
 
 // startWait is the longest that the service waits for its store before it listens.
