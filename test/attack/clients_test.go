@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -216,6 +217,11 @@ func (s *service) startInnocent(t *testing.T) *innocent {
 func (i *innocent) ask(client *http.Client, addr string) {
 	begun := time.Now()
 	status, decision, err := check(client, addr)
+	i.note(begun, status, decision, err)
+}
+
+// note notes how a check went that began then.
+func (i *innocent) note(begun time.Time, status int, decision decision, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.checks.asked++
@@ -248,8 +254,13 @@ func check(client *http.Client, addr string) (status int, d decision, err error)
 	if err != nil {
 		return 0, d, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	return response.StatusCode, d, json.NewDecoder(response.Body).Decode(&d)
+	return response.StatusCode, d, readDecision(response, &d)
+}
+
+// readDecision reads a response to its end.
+func readDecision(response *http.Response, d *decision) error {
+	text, err := io.ReadAll(response.Body)
+	return errors.Join(err, response.Body.Close(), json.Unmarshal(text, d))
 }
 
 // await waits until a check is answered.

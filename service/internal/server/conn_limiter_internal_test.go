@@ -325,6 +325,61 @@ func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
 	}
 }
 
+// Where all others are busy, a few clients that ask again and again keep their connections, and a new one is refused. One
+// that was answered for the last time makes room before them, and they do once there are many.
+func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
+	connections, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 640
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
+	var all []*trackedConn
+	add := func(state http.ConnState) bool {
+		conn := &trackedConn{Conn: silence{}}
+		if !w.admit(conn) {
+			return false
+		}
+		w.changed(conn, state)
+		all = append(all, conn)
+		return true
+	}
+	ask := func(n int) { // after a while
+		w.now.Add(10)
+		for _, conn := range all[:n] {
+			w.changed(conn, http.StateActive)
+			w.changed(conn, http.StateIdle)
+		}
+	}
+	for range most {
+		add(http.StateActive)
+	}
+	ask(most / evictShare)
+	if add(http.StateActive) {
+		t.Error("a new connection is let in")
+	}
+	for i, conn := range all[:most/evictShare] {
+		if _, stays := w.conns[conn]; !stays {
+			t.Errorf("connection %d, which asks again and again, is closed", i)
+		}
+	}
+	last := all[most-1]
+	if err := last.CloseWrite(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	ask(most / evictShare)
+	if !add(http.StateActive) {
+		t.Error("no room is made by a connection that was answered for the last time")
+	}
+	if _, stays := w.conns[last]; stays || len(w.conns) != most {
+		t.Errorf("%d connections stay, that one: %t", len(w.conns), stays)
+	}
+	ask(most/evictShare + 1)
+	if !add(http.StateActive) {
+		t.Error("no room is made by many")
+	}
+}
+
 // Of the connections of gRPC the one that has been silent longest makes room for another.
 func TestRoomIsMadeForGRPC(t *testing.T) {
 	connections, err := newConnMetrics(prometheus.NewRegistry())

@@ -55,8 +55,9 @@ const yieldEvery = 8
 type trackedConn struct {
 	net.Conn
 	since atomic.Int64
-	peer  string // under which its peer's connections are counted; "" is not at all
-	begun int64  // how many were admitted before it
+	ended atomic.Bool // whether all was sent, and only its client's end of it is waited for
+	peer  string      // under which its peer's connections are counted; "" is not at all
+	begun int64       // how many were admitted before it
 	known atomic.Bool
 	ahead atomic.Uint32 // requests taken since a Read found all that the client had sent
 }
@@ -79,8 +80,10 @@ func (c *trackedConn) took() {
 }
 
 // CloseWrite ends the sending half, if the connection has halves. net/http does so when it closes a
-// connection of which it has not read all, so that the client reads the answer and not a reset.
+// connection of which it has not read all, so that the client reads the answer and not a reset. For
+// half a second it then waits.
 func (c *trackedConn) CloseWrite() error {
+	c.ended.Store(true)
 	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()
 	}
@@ -242,8 +245,10 @@ func (l limitedListener) Accept() (net.Conn, error) {
 }
 
 // A connLimiter bounds the connections of a listener. When there are as many as there may be, a new connection evicts
-// those that have been idle longest, then those that have not sent their first head for a while. If all of them have a
-// request in progress, the new one is refused.
+// those that were answered for the last time, then those that have been idle longest, then those that have not sent
+// their first head for a while. If all of them have a request in progress, the new one is refused. A few that were idle
+// for less than two ticks are no others' room: where the rest is busy, such as with bodies that do not come, they are
+// the clients that ask again and again, and would hear of the eviction by a reset.
 //
 // A private one evicts first the connections on which no request was authorised, busy or not: those of the address that
 // has most, of them those that have sent a head, such as those whose body does not come, before those that have not,
@@ -386,14 +391,20 @@ func (w *idleTracker) evict(of string) bool {
 	if w.limiter.crowded == now && !w.limiter.private {
 		return false
 	}
-	var found []candidate
+	var found, fresh []candidate
 	for conn := range w.conns {
 		if of != "" && conn.peer != of {
 			continue
 		}
-		if c := w.candidate(conn); c.rank <= idle || c.rank != busy && now-c.since > 1 {
+		switch c := w.candidate(conn); {
+		case c.rank == idle && now-c.since <= 1:
+			fresh = append(fresh, c)
+		case c.rank <= idle, c.rank != busy && now-c.since > 1:
 			found = append(found, c)
 		}
+	}
+	if w.limiter.private || len(fresh) > w.limiter.most/evictShare {
+		found = append(found, fresh...)
 	}
 	if len(found) == 0 {
 		w.limiter.crowded = now
@@ -415,7 +426,8 @@ func (w *idleTracker) evict(of string) bool {
 type rank uint8
 
 const (
-	unauthorised rank = iota // of a private limiter, and no request was authorised
+	over         rank = iota // it was answered for the last time
+	unauthorised             // of a private limiter, and no request was authorised
 	idle
 	silent // the first head may be on its way: it has a full tick at least
 	busy
@@ -433,6 +445,9 @@ type candidate struct {
 
 func (w *idleTracker) candidate(conn *trackedConn) candidate {
 	since, rank := conn.since.Load(), busy
+	if conn.ended.Load() {
+		return candidate{conn: conn, rank: over, since: since >> 2}
+	}
 	if w.limiter.private && !conn.known.Load() {
 		c := candidate{conn: conn, rank: unauthorised, peers: w.peers[conn.peer], since: conn.begun}
 		if http.ConnState(since&3) == http.StateNew {
