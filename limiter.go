@@ -58,7 +58,8 @@ const maxOthers = 1024
 
 // With returns a limiter with the same name, store and observer, and other limits: for limits that
 // depend on the request, as those of a customer's plan do, or that change. What a client has used
-// counts on under the other limits, as docs/internals/semantics.md says of limits that change. It
+// counts on under the other limits: more is in force at once, and less from the first request that is
+// admitted under it, as docs/internals/changed-limits.md says. It
 // is quick for one limit that was asked for before.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if len(limits) != 1 {

@@ -10,7 +10,8 @@
 //	Admit        n permits k times in one step, as often as they fit
 //	Grows        how long until Remaining grows
 //	RefundTaken  gives back what was taken at an instant
-//	Adopt        takes over a state that another limit wrote
+//	Leaves       how long until at most so many permits count
+//	Changed      a state that another version of the limit wrote (changed.go)
 //
 // Concurrency has no such state: what is held is the state (hold.go).
 //

@@ -36,6 +36,34 @@ local function muldiv(a, b, c)
   return whole * b + quotient, remainder
 end
 
+-- correct_waits makes the waits that an outcome has of a state's own run those of both, where it has two and the
+-- operation of n permits changed nothing; wait is its twin's. See changed.go.
+local function correct_waits(wait, state, limit, now, n, keep, out)
+  if not state.runs then
+    return
+  elseif out.changed then
+    state.runs = nil
+    return
+  end
+  if not out.allowed and n <= limit.capacity - keep then
+    out.retry = wait(state, limit, now, n + keep)
+  end
+  if out.reset > 0 and not state.list then
+    out.reset = wait(state, limit, now, limit.capacity)
+  end
+end
+
+-- growth is how long after now Remaining grows of a state of a twin, if no hold ends until then.
+local function growth(twin, state, limit, now, keep)
+  local most = min(twin.used(state, limit, now), limit.capacity - keep) - 1
+  if most < 0 then
+    return 0
+  elseif state.runs then
+    return twin.wait(state, limit, now, limit.capacity - most)
+  end
+  return twin.leaves(state, limit, now, most)
+end
+
 -- clamp bounds n from below by 0 and from above by most; a negative most is 0.
 local function clamp(n, most)
   return max(0, min(n, most))

@@ -33,7 +33,7 @@ func TestCoarsen(t *testing.T) {
 			}
 			var out stint.Outcome
 			n := 1 + random.Int64N(3)
-			w.Adopt(&log, w, now)
+			w.Adopt(&log, now, false)
 			if w.Apply(algorithm.Take, &log, now, n, 0, &out); !out.Allowed {
 				continue
 			}

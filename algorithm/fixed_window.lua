@@ -135,7 +135,12 @@ function fixed_window.give_back(state, _, at, n, from, to)
   return n
 end
 
--- grows is how long after now Remaining grows.
-function fixed_window.grows(state, limit, now, keep)
-  return state.count > 0 and keep < limit.capacity and state.stop - now or 0
+-- used is how many permits are counted.
+function fixed_window.used(state)
+  return state.count
+end
+
+-- leaves is how long after now at most so many permits are counted.
+function fixed_window.leaves(state, _, now, most)
+  return state.count > most and state.stop - now or 0
 end

@@ -34,14 +34,18 @@ func AddPiece(pieces []Piece, p Piece) []Piece {
 // times of the schedule, backlog' = max(0, backlog - time(back)): what has refilled meanwhile is
 // not refilled twice.
 func (b *TokenBucket) EndHold(state *BucketState, now stint.Instant, n, kept int64) int64 {
-	t, backlog := b.backlog(state, now)
-	back, shrunk := n-kept, state.Held > b.capacity+b.debt
+	return b.endHold(state, now, n, kept)
+}
+
+func (s *schedule) endHold(state *BucketState, now stint.Instant, n, kept int64) int64 {
+	t, backlog := s.backlog(state, now)
+	back, shrunk := n-kept, state.Held > s.capacity+s.debt
 	state.Held -= n
 	if shrunk { // a bucket that has become smaller has no room for all that is held: what it has not does not come back
-		back = min(back, b.permitsIn(b.sub(backlog, b.heldTime(state))))
+		back = min(back, s.permitsIn(s.sub(backlog, s.heldTime(state))))
 	}
-	if time := b.timeOf(back); time.less(backlog) {
-		backlog = b.sub(backlog, time)
+	if time := s.timeOf(back); time.less(backlog) {
+		backlog = s.sub(backlog, time)
 	} else {
 		backlog = span{}
 	}

@@ -29,12 +29,3 @@ func (b *LeakyBucket) Apply(action Action, state *BucketState, now stint.Instant
 func (b *LeakyBucket) Grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
 	return b.grows(state, now, keep)
 }
-
-// Adopt takes over a state that another limit wrote: the permits queued, rounded
-// up, are queued here.
-func (b *LeakyBucket) Adopt(state BucketState, writer *LeakyBucket, now stint.Instant) BucketState {
-	if b.same(&writer.schedule) {
-		return state
-	}
-	return b.adopt(state, &writer.schedule, now, 0)
-}

@@ -3,10 +3,10 @@
 
 local leaky_bucket = {}
 
--- adopt readies a loaded state for the limit: of another limit's it keeps the
+-- adopt readies a loaded state for the limit: of another version's it keeps the
 -- permits queued, rounded up.
 function leaky_bucket.adopt(state, limit, now)
-  schedule.adopt(state, limit, now, state.capacity)
+  schedule.adopt(state, limit, now, false)
 end
 
 -- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more find room. An
@@ -26,4 +26,8 @@ leaky_bucket.step = schedule.step
 leaky_bucket.take_stored = schedule.take_stored
 leaky_bucket.admit = schedule.admit
 leaky_bucket.refund_taken = schedule.refund_taken
-leaky_bucket.grows = schedule.grows
+leaky_bucket.used = schedule.used
+leaky_bucket.leaves = schedule.leaves
+leaky_bucket.wait = schedule.wait
+leaky_bucket.read = schedule.read
+leaky_bucket.renew = schedule.renew

@@ -278,22 +278,12 @@ func (s *schedule) RefundTaken(state *BucketState, now stint.Instant, n int64, _
 	return true
 }
 
-// adopt takes over a state that writer, the schedule of another limit, wrote: the permits
-// outstanding there, a part counted whole, are outstanding here; shift is added to them.
-func (s *schedule) adopt(state BucketState, writer *schedule, now stint.Instant, shift int64) BucketState {
-	t, backlog := writer.backlog(&state, now)
-	if backlog == (span{}) {
-		return state
+// timeWithin is timeOf of any number of permits, cut to the horizon.
+func (s *schedule) timeWithin(n int64) span {
+	if hi, lo := bits.Mul64(uint64(n), uint64(s.period)); s.pastHorizon(hi, lo) {
+		return span{Horizon, 0}
 	}
-	outstanding := max(0, writer.permitsIn(backlog)+shift)
-	backlog = span{Horizon, 0}
-	if hi, lo := bits.Mul64(uint64(outstanding), uint64(s.period)); !s.pastHorizon(hi, lo) {
-		backlog = s.timeOf(outstanding)
-	}
-	last := state.Last
-	state.due(t, backlog)
-	state.Last = last
-	return state
+	return s.timeOf(n)
 }
 
 // pastHorizon reports whether hi:lo, permits times the period, takes longer than
@@ -311,14 +301,24 @@ func (s *schedule) same(o *schedule) bool {
 // grows is how long after now one more whole permit is there; stint.Never if that takes the end of
 // a hold.
 func (s *schedule) grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
-	t, backlog := s.backlog(state, now)
+	_, backlog := s.backlog(state, now)
 	outstanding := s.permitsIn(backlog)
 	if outstanding == 0 || keep >= s.capacity {
 		return 0
 	}
 	// One more permit remains when at most outstanding-1 are left, and none remains
 	// as long as all but those kept are.
-	left := s.timeOf(min(outstanding, s.capacity-keep) - 1)
+	return s.Leaves(state, now, min(outstanding, s.capacity-keep)-1)
+}
+
+// Leaves is how long until at most so many permits are outstanding, a part counted whole; [stint.Never] if that takes
+// the end of a hold.
+func (s *schedule) Leaves(state *BucketState, now stint.Instant, most int64) time.Duration {
+	t, backlog := s.backlog(state, now)
+	if s.permitsIn(backlog) <= most {
+		return 0
+	}
+	left := s.timeOf(most)
 	if state.Held > 0 && left.less(s.heldTime(state)) {
 		return stint.Never
 	}

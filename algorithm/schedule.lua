@@ -2,7 +2,8 @@
 --
 -- state: due, frac, last (microseconds, 1/permits of a microsecond, microseconds);
 --        capacity, permits, period of the limit that wrote it; nil due is untouched;
---        held, how many of a token bucket's permits are held, or nil; then debt of that limit, too
+--        held, how many of a token bucket's permits are held, or nil; then debt of that limit, too;
+--        runs, set by adopt: the two runs of a state that another version of the limit wrote, see changed.go
 -- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms;
 --        once prepared, capacity_us and capacity_frac, how long the capacity takes, and permit_us
 --        and permit_frac, how long one permit; kept_us and kept_frac, how long the capacity takes but for kept
@@ -82,21 +83,27 @@ function schedule.backlog(state, limit, now)
   return t, us, frac
 end
 
--- adopt takes over a state that a limit with other parameters wrote, whose capacity
--- counts as full here. It changes the state at hand, not the one stored.
-function schedule.adopt(state, limit, now, full)
-  if not state.due then
-    state.due, state.frac, state.last = 0, 0, 0
-    return
+-- same reports whether a run's limit gives a state the same meaning.
+function schedule.same(run, limit)
+  return run.capacity == limit.capacity and run.permits == limit.permits and run.period == limit.period
+end
+
+-- rested is from when on a run that is full there is full for other versions: of a token bucket, once it could have
+-- been filled from empty since its last change.
+function schedule.rested(run)
+  return run.token and run.last + schedule.round_up(schedule.time_of(run, run.capacity)) or 0
+end
+
+-- take_over returns what a run of another limit has at an instant as the limit's own due, frac and last.
+function schedule.take_over(run, limit, at)
+  if schedule.same(run, limit) then -- but for the debt, down to which what is held stands
+    return run.due, run.frac, run.last
   end
-  if state.capacity == limit.capacity and state.permits == limit.permits and state.period == limit.period then
-    return
+  local t, us, frac = schedule.backlog(run, run, at)
+  local outstanding = schedule.permits_in(run, us, frac)
+  if run.token and (outstanding > 0 or t < schedule.rested(run)) then
+    outstanding = max(0, outstanding + limit.capacity - run.capacity)
   end
-  local t, us, frac = schedule.backlog(state, state, now)
-  if us == 0 and frac == 0 then
-    return
-  end
-  local outstanding = max(0, schedule.permits_in(state, us, frac) + full - state.capacity)
   -- The most permits that fit in the horizon; their number may pass 2^53, and as a
   -- double it is rounded: one more makes up for that, and what it lets through is cut.
   us, frac = HORIZON, 0
@@ -106,7 +113,82 @@ function schedule.adopt(state, limit, now, full)
       us, frac = HORIZON, 0
     end
   end
-  state.due, state.frac = t + us, frac
+  return t + us, frac, t
+end
+
+-- renew begins the limit's own run at the writer's last change.
+function schedule.renew(runs, limit)
+  local taken = runs.taken
+  taken.due, taken.frac, taken.last = schedule.take_over(runs.carried, limit, runs.carried.last)
+  taken.held = runs.carried.held
+end
+
+-- adopt readies a loaded state for the limit: one that another version wrote becomes the better of its two runs.
+function schedule.adopt(state, limit, now, token)
+  state.runs = nil
+  if not state.due then
+    state.due, state.frac, state.last = 0, 0, 0
+    return
+  end
+  if schedule.same(state, limit) and (not state.held or state.debt == limit.debt) then
+    return
+  end
+  state.runs = {
+    carried = {
+      due = state.due, frac = state.frac, last = state.last, held = state.held, token = token,
+      capacity = state.capacity, permits = state.permits, period = state.period, debt = state.debt,
+    },
+    taken = {},
+  }
+  schedule.renew(state.runs, limit)
+  schedule.read(state, limit, now)
+end
+
+-- read makes of a state with two runs what the limit has of it now.
+function schedule.read(state, limit, now)
+  local runs = state.runs
+  state.due, state.frac, state.last = schedule.take_over(runs.carried, limit, now)
+  local _, least, least_frac = schedule.backlog(state, limit, now)
+  local t, us, frac = schedule.backlog(runs.taken, limit, now)
+  if less(us, frac, least, least_frac) then
+    state.due, state.frac, state.last = t + us, frac, t
+  end
+end
+
+-- leaves is how long after now at most so many permits are outstanding; never if that takes the end of a hold.
+function schedule.leaves(state, limit, now, most)
+  local t, us, frac = schedule.backlog(state, limit, now)
+  if schedule.permits_in(limit, us, frac) <= most then
+    return 0
+  end
+  local left, left_frac = schedule.time_of(limit, most)
+  if state.held and less(left, left_frac, held_time(state, limit)) then
+    return NEVER
+  end
+  return schedule.round_up(schedule.minus(limit, us, frac, left, left_frac)) + t - now
+end
+
+-- wait is how long after now n permits are there in one of the two runs of a state, if no hold ends until then.
+function schedule.wait(state, limit, now, n)
+  local runs, most, carried = state.runs, limit.capacity - n, nil
+  local writer = runs.carried
+  if (writer.held or 0) > most then -- what is held stands here, too
+    return NEVER
+  elseif not writer.token then
+    carried = schedule.leaves(writer, writer, now, most)
+  elseif n <= writer.capacity then
+    carried = schedule.leaves(writer, writer, now, writer.capacity - n)
+  else
+    carried = schedule.leaves(writer, writer, now, 0)
+    if carried ~= NEVER then
+      carried = max(carried, schedule.rested(writer) - now)
+    end
+  end
+  local taken = schedule.leaves(runs.taken, limit, now, most)
+  if carried == NEVER or taken == NEVER then
+    return max(carried, taken)
+  end
+  return min(carried, taken)
 end
 
 -- settle charges or refunds n on a backlog; a refund leaves least, which is held.
@@ -127,9 +209,9 @@ local function settle(limit, us, frac, n, least, least_frac)
   return -n, us, frac
 end
 
--- wait is how long until n permits more fit, which would make the backlog what it is after them: never
+-- wait_own is how long until n permits more fit, which would make the backlog what it is after them: never
 -- if that takes the end of a hold.
-local function wait(state, limit, n, after, after_frac)
+local function wait_own(state, limit, n, after, after_frac)
   if state.held then
     local more, more_frac = schedule.time_of(limit, n)
     local least, least_frac = schedule.plus(limit, more, more_frac, held_time(state, limit))
@@ -160,7 +242,7 @@ function schedule.apply(action, state, limit, now, n, keep)
     end
     if full > limit.capacity_us or (full == limit.capacity_us and full_frac > limit.capacity_frac) then
       out.allowed = false
-      out.retry = wait(state, limit, n + keep, full, full_frac)
+      out.retry = wait_own(state, limit, n + keep, full, full_frac)
       if out.retry ~= NEVER then
         out.retry = out.retry + late
       end
@@ -177,6 +259,7 @@ function schedule.apply(action, state, limit, now, n, keep)
   if us > 0 or frac > 0 then
     out.reset = schedule.round_up(us, frac) + late
   end
+  correct_waits(schedule.wait, state, limit, now, n, keep, out)
   return out, turn
 end
 
@@ -196,6 +279,7 @@ function schedule.fits(state, limit, now, n, keep)
 end
 
 function schedule.commit(state)
+  state.runs = nil
   state.due, state.frac, state.last = state.next_due, state.next_frac, state.next_last
 end
 
@@ -254,7 +338,7 @@ function schedule.admit(state, limit, now, n, keep, k)
     end
     after, after_frac = schedule.plus(limit, us, frac, schedule.time_of(limit, admitted * n))
   end
-  state.due, state.frac, state.last = t + after, after_frac, t
+  state.due, state.frac, state.last, state.runs = t + after, after_frac, t, nil
   return admitted
 end
 
@@ -267,7 +351,7 @@ function schedule.refund_taken(state, limit, now, n)
   if applied == 0 then
     return false
   end
-  state.due, state.frac, state.last = t + us, frac, t
+  state.due, state.frac, state.last, state.runs = t + us, frac, t, nil
   return true
 end
 
@@ -286,20 +370,12 @@ function schedule.end_hold(state, limit, now, n, kept)
   else
     us, frac = 0, 0
   end
-  state.due, state.frac, state.last = t + us, frac, t
+  state.due, state.frac, state.last, state.runs = t + us, frac, t, nil
   return back
 end
 
--- grows is how long after now one more whole permit is there; never if that takes the end of a hold.
-function schedule.grows(state, limit, now, keep)
-  local t, us, frac = schedule.backlog(state, limit, now)
-  local held = schedule.permits_in(limit, us, frac)
-  if held == 0 or keep >= limit.capacity then
-    return 0
-  end
-  local free, free_frac = schedule.time_of(limit, min(held, limit.capacity - keep) - 1)
-  if state.held and less(free, free_frac, held_time(state, limit)) then
-    return NEVER
-  end
-  return schedule.round_up(schedule.minus(limit, us, frac, free, free_frac)) + t - now
+-- used is how many permits are outstanding, one of them perhaps in part.
+function schedule.used(state, limit, now)
+  local _, us, frac = schedule.backlog(state, limit, now)
+  return schedule.permits_in(limit, us, frac)
 end

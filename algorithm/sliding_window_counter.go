@@ -80,7 +80,7 @@ func (c *SlidingWindowCounter) Apply(
 		out.Allowed, out.RetryAfter = false, stint.Never
 	case used+n > c.limit-keep:
 		out.Allowed = false
-		out.RetryAfter = micros(c.wait(&s, elapsed, n+keep) + int64(s.Start) + elapsed - int64(now))
+		out.RetryAfter = micros(c.wait(&s, elapsed, c.limit-n-keep) + int64(s.Start) + elapsed - int64(now))
 	case action == Take:
 		s.Current += n
 		used += n
@@ -143,18 +143,18 @@ func (c *SlidingWindowCounter) settle(s *CounterState, used, n int64) int64 {
 	return -n
 }
 
-// wait is how long after the elapsed time n permits are there, when they are not now: within this
+// wait is how long after the elapsed time at most so many permits are counted, when it is more now: within this
 // window once enough of the previous one has passed out, else in the next.
-func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, n int64) int64 {
-	free := c.limit - n - s.Current
+func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, most int64) int64 {
+	free := most - s.Current
 	if free >= 0 && s.Previous > 0 {
 		if f := mulDiv(free, c.window, s.Previous); f >= 1 {
 			return c.window - f - elapsed
 		}
 	}
 	wait := c.window - elapsed
-	if s.Current > c.limit-n {
-		wait += c.window - mulDiv(c.limit-n, c.window, s.Current)
+	if s.Current > most {
+		wait += c.window - mulDiv(most, c.window, s.Current)
 	}
 	return wait
 }
@@ -166,19 +166,16 @@ func (c *SlidingWindowCounter) Grows(state *CounterState, now stint.Instant, kee
 	if used == 0 || keep >= c.limit {
 		return 0
 	}
-	return micros(c.wait(&s, elapsed, max(keep, c.limit-used)+1) + int64(s.Start) + elapsed - int64(now))
+	return c.Leaves(state, now, min(used, c.limit-keep)-1)
 }
 
-// Adopt takes over a state that writer, another limit, wrote: its counts if the windows
-// are of one length. Of another length, what the writer estimates at now, rounded up, is
-// counted in the current window.
-func (c *SlidingWindowCounter) Adopt(state CounterState, writer *SlidingWindowCounter, now stint.Instant) CounterState {
-	if c.window == writer.window {
-		return state
+// Leaves is how long until at most so many permits are counted, a part counted whole.
+func (c *SlidingWindowCounter) Leaves(state *CounterState, now stint.Instant, most int64) time.Duration {
+	s, elapsed := c.at(state, now)
+	if c.used(&s, elapsed) <= most {
+		return 0
 	}
-	t := max(now, state.Start)
-	s, elapsed := writer.at(&state, now)
-	return CounterState{Start: t - t%stint.Instant(c.window), Current: writer.used(&s, elapsed)}
+	return micros(c.wait(&s, elapsed, most) + int64(s.Start) + elapsed - int64(now))
 }
 
 // Worthless returns when the state equals an untouched one, and the longest that a

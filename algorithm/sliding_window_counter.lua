@@ -1,7 +1,9 @@
 -- Sliding window counter, the twin of sliding_window_counter.go.
 --
 -- state: start (microseconds), previous, current, window (of the limit that wrote
---        it); elapsed is set by adopt; nil start is untouched
+--        it); elapsed is set by adopt; nil start is untouched;
+--        written, as what start and current were written, if holds have expired since, or nil;
+--        runs, set by adopt: the two runs of a state that a version of another length wrote, see changed.go
 -- limit: capacity, debt, window (microseconds)
 
 local sliding_window_counter = {}
@@ -27,24 +29,52 @@ local function used(state, limit)
   return state.current + n + (remainder > 0 and 1 or 0)
 end
 
--- adopt readies a loaded state: it brings it to now. Of a window of another length, what
--- the limit that wrote it estimates at now, rounded up, is counted in the current window.
+-- adopt readies a loaded state: it brings it to now. One of another length becomes the better of its two runs.
 function sliding_window_counter.adopt(state, limit, now)
-  local t = max(now, state.start or 0)
+  state.runs = nil
   if not state.start then
     state.start, state.previous, state.current = 0, 0, 0
   elseif state.window ~= limit.window then
-    roll(state, state.window, t)
-    state.previous, state.current = 0, used(state, state)
-    state.start = t - t % limit.window
+    local written = state.written or state
+    local from = written.start + state.window
+    state.runs = {
+      carried = { start = state.start, previous = state.previous, current = state.current, window = state.window },
+      taken = { start = from - from % limit.window, previous = 0, current = written.current, window = limit.window },
+      from = from,
+    }
+    sliding_window_counter.read(state, limit, now)
+    return
   end
-  roll(state, limit.window, t)
+  roll(state, limit.window, max(now, state.start))
 end
 
--- wait is how long after the elapsed time n permits are there, when they are not now.
-local function wait(state, limit, n)
+-- rolled is a run brought to an instant.
+function sliding_window_counter.rolled(run, at)
+  local copy = { start = run.start, previous = run.previous, current = run.current, window = run.window }
+  roll(copy, run.window, max(at, run.start))
+  return copy
+end
+
+-- read makes of a state with two runs what the limit has of it now: what the writer estimates, rounded up, is counted
+-- in the window of now, or what its own run has, which begins at the end of the window of the last change.
+function sliding_window_counter.read(state, limit, now)
+  local runs = state.runs
+  local t = max(now, runs.carried.start)
+  local carried = sliding_window_counter.rolled(runs.carried, now)
+  state.start, state.previous, state.current = t - t % limit.window, 0, used(carried, carried)
+  roll(state, limit.window, t)
+  if t >= runs.from then
+    local taken = sliding_window_counter.rolled(runs.taken, now)
+    if used(taken, limit) <= state.current then
+      state.start, state.previous, state.current, state.elapsed = taken.start, taken.previous, taken.current, taken.elapsed
+    end
+  end
+end
+
+-- wait_own is how long after the elapsed time at most so many permits are counted, when it is more now.
+local function wait_own(state, limit, most)
   local window = limit.window
-  local free = limit.capacity - n - state.current
+  local free = most - state.current
   if free >= 0 and state.previous > 0 then
     local f = muldiv(window, free, state.previous)
     if f >= 1 then
@@ -52,10 +82,26 @@ local function wait(state, limit, n)
     end
   end
   local us = window - state.elapsed
-  if state.current > limit.capacity - n then
-    us = us + window - muldiv(window, limit.capacity - n, state.current)
+  if state.current > most then
+    us = us + window - muldiv(window, most, state.current)
   end
   return us
+end
+
+-- leaves_of is leaves of a run.
+function sliding_window_counter.leaves_of(run, now, most)
+  local state = sliding_window_counter.rolled(run, now)
+  if used(state, state) <= most then
+    return 0
+  end
+  return wait_own(state, state, most) + state.start + state.elapsed - now
+end
+
+-- wait is how long after now n permits are there in one of the two runs of a state.
+function sliding_window_counter.wait(state, limit, now, n)
+  local runs, most = state.runs, limit.capacity - n
+  local from = max(now, runs.from)
+  return min(sliding_window_counter.leaves_of(runs.carried, now, most), from - now + sliding_window_counter.leaves_of(runs.taken, from, most))
 end
 
 local function settle(state, limit, n)
@@ -81,7 +127,7 @@ function sliding_window_counter.apply(action, state, limit, now, n, keep)
   elseif n > limit.capacity - keep then
     out.allowed, out.retry = false, NEVER
   elseif used(state, limit) + n > limit.capacity - keep then
-    out.allowed, out.retry = false, wait(state, limit, n + keep) + late
+    out.allowed, out.retry = false, wait_own(state, limit, limit.capacity - n - keep) + late
   elseif action == 'take' then
     state.current = state.current + n
     out.changed = true
@@ -93,6 +139,7 @@ function sliding_window_counter.apply(action, state, limit, now, n, keep)
   elseif state.previous > 0 then
     out.reset = state.start - now + limit.window
   end
+  correct_waits(sliding_window_counter.wait, state, limit, now, n, keep, out)
   return out
 end
 
@@ -104,7 +151,7 @@ function sliding_window_counter.fits(state, limit, _, n, keep)
 end
 
 function sliding_window_counter.commit(state)
-  state.current = state.next_current
+  state.current, state.runs = state.next_current, nil
 end
 
 -- step takes n permits, if they fit, of a state brought to now, in three numbers: the
@@ -149,6 +196,9 @@ end
 function sliding_window_counter.admit(state, limit, _, n, keep, k)
   local admitted = max(0, min(k, floor((limit.capacity - keep - used(state, limit)) / n)))
   state.current = state.current + admitted * n
+  if admitted > 0 then
+    state.runs = nil
+  end
   return admitted
 end
 
@@ -159,7 +209,7 @@ function sliding_window_counter.refund_taken(state, limit, _, n, taken)
   if taken < state.start - limit.window or state[counter] == 0 then
     return false
   end
-  state[counter] = max(0, state[counter] - n)
+  state[counter], state.runs = max(0, state[counter] - n), nil
   return true
 end
 
@@ -183,11 +233,12 @@ function sliding_window_counter.give_back(state, limit, at, n, from)
   return n
 end
 
--- grows is how long after now Remaining grows.
-function sliding_window_counter.grows(state, limit, now, keep)
-  local n = used(state, limit)
-  if n == 0 or keep >= limit.capacity then
+sliding_window_counter.used = used
+
+-- leaves is how long after now at most so many permits are counted.
+function sliding_window_counter.leaves(state, limit, now, most)
+  if used(state, limit) <= most then
     return 0
   end
-  return wait(state, limit, max(keep, limit.capacity - n) + 1) + state.start + state.elapsed - now
+  return wait_own(state, limit, most) + state.start + state.elapsed - now
 end

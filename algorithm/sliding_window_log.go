@@ -232,16 +232,27 @@ func (w *SlidingWindowLog) Grows(log *Log, now stint.Instant, keep int64) time.D
 	if active == 0 || keep >= w.limit {
 		return 0
 	}
-	over := max(1, active+keep-w.limit+1)
+	return w.Leaves(log, now, min(active, w.limit-keep)-1)
+}
+
+// Leaves is how long until at most so many permits are counted.
+func (w *SlidingWindowLog) Leaves(log *Log, now stint.Instant, most int64) time.Duration {
+	t := max(now, log.newest())
+	gone := log.until(t - stint.Instant(w.window))
+	over := log.total() - gone - most
+	if over <= 0 {
+		return 0
+	}
 	return micros(int64(log.reached(gone+over) + stint.Instant(w.window) - now))
 }
 
-// Adopt readies a log that a limit, often the same one, wrote: it keeps the entries,
-// less those that had left there. It changes the log at hand and none of the records.
-func (w *SlidingWindowLog) Adopt(log *Log, writer *SlidingWindowLog, now stint.Instant) {
+// Adopt readies a log for a limit, or the Reader of another version's: it keeps the entries, less those that
+// have left; isChanged says that it is a Reader, by which an interval that has ended does not begin again. It
+// changes the log at hand and none of the records.
+func (w *SlidingWindowLog) Adopt(log *Log, now stint.Instant, isChanged bool) {
 	t := max(now, log.newest())
-	log.gone = log.until(t - stint.Instant(writer.window))
-	if log.total() == log.gone && writer.spaced(log, t) {
+	log.gone = log.until(t - stint.Instant(w.window))
+	if (isChanged || log.total() == log.gone) && w.spaced(log, t) {
 		log.request, log.floor = 0, t // a new log, except its time
 	}
 }

@@ -11,6 +11,7 @@
 --          reached(n)    the time of the first stored record whose total is n or more
 --          fresh         set by a write: whether a record is to be added, which then holds
 --                        a permit that has not left
+--          reader        set by adopt of a log that another version wrote: the limit by which it is read, see changed.go
 -- limit: capacity, debt, window, interval (microseconds), count_denied
 
 local sliding_window_log = {}
@@ -44,15 +45,21 @@ local function spaced(log, interval, t)
   return interval == 0 or log.request == 0 or t - log.request >= interval
 end
 
--- adopt readies a loaded log: it keeps the entries, less those that had left under
--- the limit that wrote it.
-function sliding_window_log.adopt(log, _, now)
+-- adopt readies a loaded log: it keeps the entries, less those that have left. Of a log that another version wrote they
+-- leave, and the interval since the last request ends, by the shorter of the two lengths.
+function sliding_window_log.adopt(log, limit, now)
+  log.reader = nil
   if not log.window then
     return
   end
+  local reader = limit
+  if log.window ~= limit.window or log.interval ~= limit.interval then
+    reader = { capacity = limit.capacity, window = min(log.window, limit.window), interval = min(log.interval, limit.interval) }
+    log.reader = reader
+  end
   local t = max(now, newest(log))
-  log.gone = up_to(log, t - log.window)
-  if log.total == log.gone and spaced(log, log.interval, t) then
+  log.gone = up_to(log, t - reader.window)
+  if (log.reader or log.total == log.gone) and spaced(log, reader.interval, t) then
     log.request, log.floor = 0, t -- a new log, except its time
   end
 end
@@ -78,8 +85,8 @@ local function settle(log, limit, t, gone, n)
   return n
 end
 
--- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more find room.
-function sliding_window_log.apply(action, log, limit, now, n, keep)
+-- apply_as is apply by a limit or by a reader.
+function sliding_window_log.apply_as(action, log, limit, now, n, keep)
   local t = max(now, newest(log))
   local gone = up_to(log, t - limit.window)
   local active = log.total - gone
@@ -129,6 +136,32 @@ function sliding_window_log.apply(action, log, limit, now, n, keep)
   return out
 end
 
+-- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more find room. Of a log that
+-- another version wrote its reader is asked, and what is written is the limit's own.
+function sliding_window_log.apply(action, log, limit, now, n, keep)
+  local reader = log.reader
+  if not reader then
+    return sliding_window_log.apply_as(action, log, limit, now, n, keep)
+  end
+  local out
+  if action == 'settle' then
+    out = sliding_window_log.apply_as(action, log, limit, now, n, keep)
+    if not out.changed then
+      return sliding_window_log.apply_as(action, log, reader, now, 0, keep)
+    end
+  elseif action == 'deny' and limit.count_denied then
+    out = sliding_window_log.apply_as(action, log, limit, now, n, keep)
+  else
+    out = sliding_window_log.apply_as('peek', log, reader, now, n, keep)
+    if action ~= 'take' or not out.allowed then
+      return out
+    end
+    out = sliding_window_log.apply_as(action, log, limit, now, n, keep)
+  end
+  log.reader = nil
+  return out
+end
+
 -- give_back gives back n permits of a hold's piece, as the oldest that are active, if it is active itself
 -- at an instant, and returns how many.
 function sliding_window_log.give_back(log, limit, now, n, from)
@@ -143,13 +176,15 @@ function sliding_window_log.give_back(log, limit, now, n, from)
   return n
 end
 
--- grows is how long after now Remaining grows.
-function sliding_window_log.grows(log, limit, now, keep)
-  local t = max(now, newest(log))
-  local gone = up_to(log, t - limit.window)
-  local active = log.total - gone
-  if active == 0 or keep >= limit.capacity then
-    return 0
-  end
-  return reached(log, gone + max(1, active + keep - limit.capacity + 1)) + limit.window - now
+-- used is how many permits are counted.
+function sliding_window_log.used(log, limit, now)
+  return log.total - up_to(log, max(now, newest(log)) - (log.reader or limit).window)
+end
+
+-- leaves is how long after now at most so many permits are counted.
+function sliding_window_log.leaves(log, limit, now, most)
+  local window = (log.reader or limit).window
+  local gone = up_to(log, max(now, newest(log)) - window)
+  local over = log.total - gone - most
+  return over > 0 and reached(log, gone + over) + window - now or 0
 end

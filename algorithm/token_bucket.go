@@ -35,12 +35,3 @@ func (b *TokenBucket) ReturnLeased(state *BucketState, now stint.Instant, n int6
 func (b *TokenBucket) Grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
 	return b.grows(state, now, keep)
 }
-
-// Adopt takes over a state that another limit wrote: the whole permits it held, at
-// most the new capacity; a full bucket stays full.
-func (b *TokenBucket) Adopt(state BucketState, writer *TokenBucket, now stint.Instant) BucketState {
-	if b.same(&writer.schedule) {
-		return state
-	}
-	return b.adopt(state, &writer.schedule, now, b.capacity-writer.capacity)
-}

@@ -3,10 +3,10 @@
 
 local token_bucket = {}
 
--- adopt readies a loaded state for the limit: of another limit's it keeps the whole
--- permits held, at most the new capacity.
+-- adopt readies a loaded state for the limit: of another version's it keeps the whole permits
+-- that are there, at most the new capacity.
 function token_bucket.adopt(state, limit, now)
-  schedule.adopt(state, limit, now, limit.capacity)
+  schedule.adopt(state, limit, now, true)
 end
 
 -- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more are left.
@@ -32,5 +32,9 @@ token_bucket.step = schedule.step
 token_bucket.take_stored = schedule.take_stored
 token_bucket.admit = schedule.admit
 token_bucket.refund_taken = schedule.refund_taken
-token_bucket.grows = schedule.grows
+token_bucket.used = schedule.used
+token_bucket.leaves = schedule.leaves
+token_bucket.wait = schedule.wait
+token_bucket.read = schedule.read
+token_bucket.renew = schedule.renew
 token_bucket.end_hold = schedule.end_hold

@@ -71,10 +71,11 @@ type machine[S any] interface {
 type keeper[S any] struct {
 	limits   []stint.Limit
 	machines []machine[S]
-	adopt    func(state S, reader, writer int, now stint.Instant) S // nil for none
-	always   bool                                                   // adopt of the same limit's too
-	show     func(*S) [3]int64
-	list     func(*S) []algorithm.Entry // nil for none
+	// adopt makes of a state what the reader has of it, and by what it is asked until it is written; nil for none
+	adopt  func(state S, reader, writer int, now stint.Instant) (S, machine[S])
+	always bool // adopt of the same limit's too
+	show   func(*S) [3]int64
+	list   func(*S) []algorithm.Entry // nil for none
 
 	state   S
 	written bool
@@ -85,15 +86,18 @@ func (k *keeper[S]) step(s step) result {
 	if s.action == admit {
 		return k.admit(s)
 	}
-	state := k.read(s)
+	state, machine := k.read(s)
 	var out stint.Outcome
-	k.machines[s.limit].Apply(s.action, &state, s.now, s.amount(), s.keep, &out)
+	machine.Apply(s.action, &state, s.now, s.amount(), s.keep, &out)
 	r := result{
 		allowed: out.Allowed, changed: changed(s.action, k.limits[s.limit], &out),
 		remaining: out.Remaining, retry: out.RetryAfter.Microseconds(), reset: out.ResetAfter.Microseconds(),
 		delay: out.Delay.Microseconds(), applied: out.Applied,
-		grows: k.machines[s.limit].Grows(&state, s.now, s.keep).Microseconds(),
 	}
+	if r.changed {
+		machine = k.machines[s.limit]
+	}
+	r.grows = machine.Grows(&state, s.now, s.keep).Microseconds()
 	if out.RetryAfter == stint.Never {
 		r.retry = never
 	}
@@ -109,8 +113,8 @@ func (k *keeper[S]) step(s step) result {
 
 // admit takes one after another.
 func (k *keeper[S]) admit(s step) result {
-	state := k.read(s)
-	apply := k.machines[s.limit].Apply
+	state, machine := k.read(s)
+	apply := machine.Apply
 	var out stint.Outcome
 	largest := sort.Search(int(k.limits[s.limit].Capacity), func(n int) bool {
 		apply(algorithm.Peek, &state, s.now, int64(n)+1, s.keep, &out)
@@ -120,6 +124,7 @@ func (k *keeper[S]) admit(s step) result {
 	for range s.k {
 		if apply(algorithm.Take, &state, s.now, s.n, s.keep, &out); out.Allowed {
 			r.applied++
+			apply = k.machines[s.limit].Apply
 		}
 	}
 	if r.applied > 0 {
@@ -130,12 +135,47 @@ func (k *keeper[S]) admit(s step) result {
 	return r
 }
 
-// read is the stored state, taken over by the step's limit.
-func (k *keeper[S]) read(s step) S {
+// read is the stored state as the step's limit reads it, and by what it is asked.
+func (k *keeper[S]) read(s step) (S, machine[S]) {
 	if k.written && k.adopt != nil && (k.always || k.writer != s.limit) {
 		return k.adopt(k.state, s.limit, k.writer, s.now)
 	}
-	return k.state
+	return k.state, k.machines[s.limit]
+}
+
+// asked answers for a state that another limit wrote, until it is written.
+type asked[S any] struct {
+	machine[S]
+	limit stint.Limit
+	runs  algorithm.Changed
+}
+
+func (a *asked[S]) Apply(action algorithm.Action, state *S, now stint.Instant, n, keep int64, out *stint.Outcome) {
+	if a.machine.Apply(action, state, now, n, keep, out); !changed(action, a.limit, out) {
+		algorithm.CorrectWaits(a.runs, now, n, keep, false, out)
+	}
+}
+
+func (a *asked[S]) Grows(state *S, now stint.Instant, keep int64) time.Duration {
+	var out stint.Outcome
+	a.machine.Apply(algorithm.Settle, state, now, 0, keep, &out)
+	if keep+out.Remaining >= out.Limit {
+		return 0
+	}
+	return a.runs.Wait(now, keep+out.Remaining+1)
+}
+
+// askedLog answers for a log that another limit wrote.
+type askedLog struct{ own, reader *algorithm.SlidingWindowLog }
+
+func (a askedLog) Apply(
+	action algorithm.Action, log *algorithm.Log, now stint.Instant, n, keep int64, out *stint.Outcome,
+) {
+	a.own.ApplyRead(a.reader, action, log, now, n, keep, out)
+}
+
+func (a askedLog) Grows(log *algorithm.Log, now stint.Instant, keep int64) time.Duration {
+	return a.reader.Grows(log, now, keep)
 }
 
 // changed reports whether an action changed the state, as stores tell it.
@@ -162,13 +202,19 @@ func (k *keeper[S]) entries() []algorithm.Entry {
 // keeperOfBucket keeps the state of either bucket.
 func keeperOfBucket[M interface {
 	machine[algorithm.BucketState]
-	Adopt(state algorithm.BucketState, writer M, now stint.Instant) algorithm.BucketState
+	Changed(state algorithm.BucketState, writer M) (algorithm.ChangedBucket, bool)
 }](limits []stint.Limit, prepare func(stint.Limit) M) twin {
 	machines, all := machinesOf[algorithm.BucketState](limits, prepare)
 	return &keeper[algorithm.BucketState]{
 		limits: limits, machines: all, show: showBucket,
-		adopt: func(state algorithm.BucketState, reader, writer int, now stint.Instant) algorithm.BucketState {
-			return machines[reader].Adopt(state, machines[writer], now)
+		adopt: func(
+			state algorithm.BucketState, reader, writer int, now stint.Instant,
+		) (algorithm.BucketState, machine[algorithm.BucketState]) {
+			c, changed := machines[reader].Changed(state, machines[writer])
+			if !changed {
+				return state, machines[reader]
+			}
+			return c.State(now), &asked[algorithm.BucketState]{machines[reader], limits[reader], &c}
 		},
 	}
 }
@@ -191,8 +237,14 @@ func newTwin(limits []stint.Limit) twin {
 		return &keeper[algorithm.CounterState]{
 			limits: limits, machines: all,
 			show: func(s *algorithm.CounterState) [3]int64 { return [3]int64{int64(s.Start), s.Previous, s.Current} },
-			adopt: func(state algorithm.CounterState, reader, writer int, now stint.Instant) algorithm.CounterState {
-				return machines[reader].Adopt(state, machines[writer], now)
+			adopt: func(
+				state algorithm.CounterState, reader, writer int, now stint.Instant,
+			) (algorithm.CounterState, machine[algorithm.CounterState]) {
+				c, changed := machines[reader].Changed(state, machines[writer])
+				if !changed {
+					return state, machines[reader]
+				}
+				return c.State(now), &asked[algorithm.CounterState]{machines[reader], limits[reader], &c}
 			},
 		}
 	case stint.AlgorithmSlidingWindowLog:
@@ -203,9 +255,15 @@ func newTwin(limits []stint.Limit) twin {
 				held, newest, request := s.Summary()
 				return [3]int64{held, int64(newest), int64(request)}
 			},
-			adopt: func(state algorithm.Log, reader, writer int, now stint.Instant) algorithm.Log {
-				machines[reader].Adopt(&state, machines[writer], now)
-				return state
+			adopt: func(
+				state algorithm.Log, reader, writer int, now stint.Instant,
+			) (algorithm.Log, machine[algorithm.Log]) {
+				w := machines[reader]
+				read := w.Reader(machines[writer])
+				if read.Adopt(&state, now, read != w); read == w {
+					return state, w
+				}
+				return state, askedLog{w, read}
 			},
 		}
 	default:

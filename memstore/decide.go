@@ -75,7 +75,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 			out.Applied = op.Permits // of a limit with a cost of its own, which nothing is settled of
 		}
 		if op.Each != nil {
-			out.GrowsAfter = ops.grows(0, now)
+			out.GrowsAfter = ops.grows(0, now, out.Remaining)
 		}
 		s.save(t, p)
 		s.insertNew(t, p, ops, now)
@@ -426,7 +426,7 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 			}
 		}
 		if op.Each != nil {
-			outs[i].GrowsAfter = ops.grows(i, now)
+			outs[i].GrowsAfter = ops.grows(i, now, outs[i].Remaining)
 		}
 		s.save(s.shard(p.hash), p)
 	}

@@ -84,6 +84,11 @@ func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life 
 		st.log = t.logs[slot.hash.Load()]
 	}
 	ends, life = e.version.life(&st)
+	if token := e.version.token; token != nil && e.version.siblings.versions.Load() > 1 {
+		b := st.bucket()
+		ends = max(ends, token.Rested(&b))
+		life = int64(ends - b.Last)
+	}
 	if e.isHeld {
 		// Until its last hold has expired nothing of it has gone, and then it may take as long again.
 		parts := t.held[slot.hash.Load()].parts

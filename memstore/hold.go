@@ -114,7 +114,7 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 			p.limit.giveBackPiece(&p.state, r.now, algorithm.Piece{})
 		}
 		if op.Each != nil {
-			r.outs[i].GrowsAfter = r.ops.grows(i, r.now)
+			r.outs[i].GrowsAfter = r.ops.grows(i, r.now, r.outs[i].Remaining)
 		}
 		r.putBack(p)
 		s.save(s.shard(p.hash), p)
@@ -193,7 +193,7 @@ func (r *holdOp) expireAll() {
 			continue
 		}
 		if at := slices.Index(p.holding.parts, part); at >= p.due {
-			p.limit.endPart(&p.state, r.now, part, part.keeps(), p.lost)
+			p.limit.expirePart(&p.state, r.now, part, p.lost)
 			copy(p.holding.parts[p.due+1:], p.holding.parts[p.due:at])
 			p.holding.parts[p.due] = part
 			p.due++
@@ -246,11 +246,14 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		r.look(i, lacks[i])
 		switch {
 		case r.full:
-			r.denyFull(i, fullWait)
+			r.denyFull(i, max(r.outs[i].RetryAfter, fullWait))
 		case p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || h.parts[i].in == nil) &&
 			len(p.holding.parts)-p.due >= r.store.maxHolds:
-			untilNext := time.Duration(p.holding.parts[p.due].hold.expires-r.now) * time.Microsecond
-			r.denyFull(i, untilNext)
+			wait := r.outs[i].RetryAfter
+			if lacks[i] <= p.limit.capacity-r.ops[i].keep { // not before one has expired
+				wait = r.ops.retryAfter(i, r.now, lacks[i], stint.Never)
+			}
+			r.denyFull(i, wait)
 		}
 		allowed = allowed && r.outs[i].Allowed
 	}
@@ -318,7 +321,7 @@ func (r *holdOp) combine(via uint8) stint.Decision {
 func (r *holdOp) denyFull(i int, wait time.Duration) {
 	r.op.Hold.Full = true
 	out := &r.outs[i]
-	out.Allowed, out.RetryAfter, out.Delay = false, max(out.RetryAfter, wait), 0
+	out.Allowed, out.RetryAfter, out.Delay = false, wait, 0
 }
 
 // take takes what was looked at, and puts every part where it expires now.
@@ -330,7 +333,7 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 			part.n, part.kept, part.pieces = 0, part.keptAtEnd(), nil
 			continue
 		}
-		p.changed = true
+		p.writes()
 		p.forgetPieces()
 		switch {
 		case end == stint.HoldExpired:
@@ -361,24 +364,27 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 	told.ExpiresAt = expires
 	for i := range r.ops {
 		p, part := r.ops.owner(i), &h.parts[i]
-		if part.n == 0 {
-			continue
+		if part.n > 0 {
+			if p.holding == nil {
+				p.holding = &holding{}
+			}
+			p.holding.add(part)
 		}
-		if p.holding == nil {
-			p.holding = &holding{}
-		}
-		p.holding.add(part)
-		if p.limit.places != nil {
+		renewed := lacks[i] == 0 && (r.ways == nil || part.on)
+		if part.n > 0 && p.limit.places != nil || renewed && p.changed && p.takesOver() {
 			r.look(i, 0)
 		}
 	}
 }
 
+// takesOver reports whether another version of the limit wrote the state.
+func (p *limitOp) takesOver() bool { return p.epoch != nil && p.epoch.version != p.limit.version }
+
 // drop ends what an expired hold may still hold of a state that has not noticed yet.
 func (r *holdOp) drop(p *limitOp, part *part) {
 	kept := part.keptAtEnd()
 	if part.n > 0 && part.in != nil && part.in == p.holding {
-		p.changed = true
+		p.writes()
 		p.due--
 		p.holding.removeAt(slices.Index(p.holding.parts, part))
 	}
@@ -437,7 +443,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 
 // end takes a part out of its state.
 func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
-	p.changed = true
+	p.writes()
 	p.forgetPieces()
 	back = p.limit.endPart(&p.state, r.now, part, kept, p.lost)
 	p.holding.remove(part)
@@ -448,7 +454,7 @@ func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
 func (r *holdOp) charge(i int, n int64) int64 {
 	p := r.ops.owner(i)
 	if p.limit.apply(algorithm.Settle, &p.state, r.now, n, 0, &r.outs[i]) {
-		p.changed = true
+		p.writes()
 	}
 	return r.outs[i].Applied
 }

@@ -63,13 +63,17 @@ func (part *part) expire() {
 	part.in, part.n, part.pieces = nil, 0, nil
 }
 
-// loadHolding adds what is held to a state, as the limit wrote it that did, and lets expire what is due. Nothing is
-// changed but the limitOp's own state; saveHolding does the rest, if the operation changes anything.
-func (p *limitOp) loadHolding(h *holding, writer *limit, now stint.Instant) {
-	p.holding, p.state.held = h, h.held
+// expireDue lets expire what is due of a state, as the limit wrote it that did. Nothing is changed but the
+// limitOp's own state; saveHolding does the rest, if the operation changes anything.
+func (p *limitOp) expireDue(writer *limit, now stint.Instant) {
+	h := p.holding
 	for p.due < len(h.parts) && h.parts[p.due].hold.expires <= now {
 		part := h.parts[p.due]
-		writer.endPart(&p.state, part.hold.expires, part, part.keeps(), 0)
+		if p.state.changed != nil {
+			p.state.changed.endPart(&p.state, part.hold.expires, part)
+		} else {
+			writer.endPart(&p.state, part.hold.expires, part, part.keeps(), 0)
+		}
 		p.due++
 	}
 	switch {
@@ -91,22 +95,34 @@ func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64, los
 	case stint.AlgorithmConcurrency:
 		back = part.n
 	default:
-		back = l.giveBack(st, at, part.pieces, part.n-kept, lost)
+		back = giveBack(part.pieces, part.n-kept, lost, func(p algorithm.Piece) int64 {
+			return l.giveBackPiece(st, at, p)
+		})
 	}
 	st.held -= part.n
 	return back
 }
 
+// expirePart lets a part expire at an instant.
+func (l *limit) expirePart(st *state, at stint.Instant, part *part, lost stint.Instant) {
+	if st.changed == nil {
+		l.endPart(st, at, part, part.keeps(), lost)
+		return
+	}
+	st.changed.endPart(st, at, part)
+	l.read(st, at)
+}
+
 // giveBack gives back permits, the newest pieces first, where they still count.
-func (l *limit) giveBack(
-	st *state, at stint.Instant, pieces []algorithm.Piece, n int64, lost stint.Instant,
+func giveBack(
+	pieces []algorithm.Piece, n int64, lost stint.Instant, one func(algorithm.Piece) int64,
 ) (back int64) {
 	for _, piece := range slices.Backward(pieces) {
 		piece.N = min(piece.N, n)
 		if n -= piece.N; piece.N == 0 || piece.At <= lost {
 			break
 		}
-		back += l.giveBackPiece(st, at, piece)
+		back += one(piece)
 	}
 	return back
 }
@@ -156,7 +172,7 @@ func (ops limitOps) apply(i int, action algorithm.Action, now stint.Instant, n i
 		return
 	}
 	if !out.Allowed && n <= p.limit.capacity-p.keep {
-		out.RetryAfter = o.wait(now, n, p.keep, out.RetryAfter)
+		out.RetryAfter = ops.retryAfter(i, now, n, out.RetryAfter)
 	}
 	if p.limit.places != nil {
 		last := o.holding.parts[len(o.holding.parts)-1]
@@ -164,27 +180,41 @@ func (ops limitOps) apply(i int, action algorithm.Action, now stint.Instant, n i
 	}
 }
 
-// wait is how long until n permits would be admitted, and keep left, if nobody took, renewed or
-// ended anything: own is how long if nothing expired either. A hold that asks for more is there all
-// the while. After maxWalk expiries it is the wait until the last one looked at.
-func (p *limitOp) wait(now stint.Instant, n, keep int64, own time.Duration) time.Duration {
+// retryAfter is how long until n permits would be admitted of limitOp i: own is how long if nothing expired.
+func (ops limitOps) retryAfter(i int, now stint.Instant, n int64, own time.Duration) time.Duration {
+	p, o := &ops[i], ops.owner(i)
+	return o.wait(now, o.own, own, func(st *state, at stint.Instant) time.Duration {
+		var then stint.Outcome
+		p.limit.apply(algorithm.Peek, st, at, n, p.keep, &then)
+		return then.RetryAfter
+	})
+}
+
+// wait is how long something takes, such as until n permits would be admitted, if nobody took, renewed or ended
+// anything: own is how long if nothing expired either, and then how long after an instant, of the state then. A hold
+// that asks for more is there all the while. After maxWalk expiries it is the wait until the last one looked at.
+func (p *limitOp) wait(
+	now stint.Instant, asking *part, own time.Duration, then func(*state, stint.Instant) time.Duration,
+) time.Duration {
 	var st state
 	st.set(&p.state.words)
 	st.log, st.held = p.state.log, p.state.held
+	if p.state.changed != nil {
+		changed := *p.state.changed
+		st.changed = &changed
+	}
 	ready := readyAt(now, own)
 	looked := 0
 	for _, part := range p.holding.parts[p.due:] {
 		at := part.hold.expires
-		if ready <= at {
+		if ready < at {
 			break
 		}
-		if part == p.own {
+		if part == asking {
 			continue
 		}
-		p.limit.endPart(&st, at, part, part.keeps(), p.lost)
-		var then stint.Outcome
-		p.limit.apply(algorithm.Peek, &st, at, n, keep, &then)
-		if ready = readyAt(at, then.RetryAfter); then.Allowed {
+		p.limit.expirePart(&st, at, part, p.lost)
+		if ready = readyAt(at, then(&st, at)); ready == at {
 			break
 		}
 		if looked++; looked == maxWalk && p.limit.places == nil {
@@ -206,14 +236,18 @@ func readyAt(now stint.Instant, wait time.Duration) stint.Instant {
 	return now.Add(wait)
 }
 
-// grows is how long until Remaining grows.
-func (ops limitOps) grows(i int, now stint.Instant) time.Duration {
+// grows is how long until more remains than limitOp i has said.
+func (ops limitOps) grows(i int, now stint.Instant, remaining int64) time.Duration {
 	p, o := &ops[i], ops.owner(i)
-	grows := p.limit.grows(&o.state, now, p.keep)
-	if grows == stint.Never {
-		return time.Duration(o.holding.parts[o.due].hold.expires-now) * time.Microsecond
+	most := p.limit.capacity - p.keep - remaining - 1
+	if most < 0 {
+		return 0
 	}
-	return grows
+	grows := p.limit.leaves(&o.state, now, most)
+	if o.holding == nil || len(o.holding.parts) == o.due {
+		return grows
+	}
+	return o.wait(now, nil, grows, func(st *state, at stint.Instant) time.Duration { return p.limit.leaves(st, at, most) })
 }
 
 // add puts a part where it expires.

@@ -10,9 +10,13 @@ import (
 // versionKey is what a limit version is made for: a limit's parameters, and its policy's
 // name, by which the states of a policy are reset.
 type versionKey struct {
-	parameters stint.Limit // without the name
+	parameters stint.Limit
 	policy     string
 }
+
+// siblings are how many versions there are of one limit. While there are several, a token bucket is kept for longer
+// than it takes to fill.
+type siblings struct{ versions atomic.Int64 }
 
 // limitVersion is a limit with certain parameters: the one that wrote the states of its
 // epoch, and by which they are read. It exists as long as a plan has it, which may write, or
@@ -22,7 +26,8 @@ type versionKey struct {
 type limitVersion struct {
 	limit
 	key      versionKey
-	holder   *holder       // its policy
+	holder   *holder // its policy
+	siblings *siblings
 	id       atomic.Uint32 // of its epoch: marks the slots
 	epoch    *epoch        // in which it writes; changes while all shards are locked
 	held     *epoch        // the same, for states of which something is held; nil: there was none
@@ -48,11 +53,11 @@ const (
 	epochBytes = 64
 )
 
-func (k *versionKey) bytes() int64 { return versionBytes + int64(len(k.policy)) }
+func (k *versionKey) bytes() int64 { return versionBytes + int64(len(k.policy)+len(k.parameters.Name)) }
 
 // register gives the limit the version of its parameters and its policy.
 func (s *Store) register(parameters stint.Limit, l *limit) {
-	parameters.Name, parameters.Lease, parameters.Cost = "", 0, 0
+	parameters.Lease, parameters.Cost = 0, 0
 	key := versionKey{parameters, l.policy}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,6 +73,11 @@ func (s *Store) register(parameters stint.Limit, l *limit) {
 		}
 		version.holder.versions++
 		s.bytes.Add(key.bytes())
+		if s.siblings[l.tag] == nil {
+			s.siblings[l.tag] = &siblings{}
+		}
+		version.siblings = s.siblings[l.tag]
+		version.siblings.versions.Add(1)
 	}
 	version.plans++
 	version.orphaned.Store(false)
@@ -153,6 +163,9 @@ func (s *Store) forgetVersion(version *limitVersion) {
 		delete(s.holders, version.key.policy)
 	}
 	s.bytes.Add(-version.key.bytes())
+	if version.siblings.versions.Add(-1) == 0 {
+		delete(s.siblings, version.tag)
+	}
 }
 
 // freeEpoch drops an epoch that has no slots. The store is locked.

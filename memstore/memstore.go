@@ -100,6 +100,7 @@ type Store struct {
 	mu       sync.Mutex
 	versions map[versionKey]*limitVersion // all
 	holders  map[string]*holder           // of the policies that have versions
+	siblings map[uint64]*siblings         // of them, by the tags of limits
 	epochs   atomic.Pointer[[]*epoch]     // by id: what a slot holds
 	freeIDs  []uint32                     // ids that no epoch has
 	// staleSlots are slots of epochs that are over, which do not count as states any more.
@@ -114,6 +115,7 @@ func New(config Config) *Store {
 		maxBytes: config.MaxBytes,
 		versions: map[versionKey]*limitVersion{},
 		holders:  map[string]*holder{},
+		siblings: map[uint64]*siblings{},
 	}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -114,6 +113,8 @@ func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n, 
 		n = algorithm.Amount(n)
 	}
 	switch {
+	case l.log != nil && st.changed != nil:
+		l.log.ApplyRead(st.changed.reader, action, &st.log, now, n, keep, out)
 	case l.log != nil:
 		l.log.Apply(action, &st.log, now, n, keep, out)
 	case l.places != nil:
@@ -125,16 +126,25 @@ func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n, 
 	default:
 		l.applyWords(action, &st.words, now, n, keep, out)
 	}
+	changed := false
 	switch action {
 	case algorithm.Take:
-		return out.Allowed
+		changed = out.Allowed
 	case algorithm.Deny:
-		return l.countDenied
+		changed = l.countDenied
 	case algorithm.Settle:
-		return out.Applied != 0
-	default:
-		return false
+		changed = out.Applied != 0
+	case algorithm.Peek:
 	}
+	if st.changed == nil {
+		return changed
+	}
+	if changed {
+		st.changed = nil
+	} else if runs := st.runs(); runs != nil {
+		algorithm.CorrectWaits(runs, now, n, keep, st.held > 0, out)
+	}
+	return changed
 }
 
 // applyWords carries out an action on the state of a fixed-size algorithm. A Take
@@ -161,31 +171,6 @@ func (l *limit) applyWords(action algorithm.Action, st *words, now stint.Instant
 	}
 }
 
-// grows is how long until Remaining grows.
-func (l *limit) grows(st *state, now stint.Instant, keep int64) time.Duration {
-	switch l.algorithm {
-	case stint.AlgorithmTokenBucket:
-		b := st.tokens()
-		return l.token.Grows(&b, now, keep)
-	case stint.AlgorithmLeakyBucket:
-		b := st.bucket()
-		return l.leaky.Grows(&b, now, keep)
-	case stint.AlgorithmFixedWindow:
-		w := st.window()
-		return l.window.Grows(&w, now, keep)
-	case stint.AlgorithmSlidingWindowCounter:
-		c := st.counter()
-		return l.counter.Grows(&c, now, keep)
-	case stint.AlgorithmSlidingWindowLog:
-		return l.log.Grows(&st.log, now, keep)
-	case stint.AlgorithmConcurrency:
-		if st.held > 0 && keep < l.capacity {
-			return stint.Never // but for the end of a hold
-		}
-	}
-	return 0 // prepare lets no other algorithm in
-}
-
 // resetOutcome is the outcome of a reset.
 func (l *limit) resetOutcome(keep int64, out *stint.Outcome) {
 	*out = stint.Outcome{Allowed: true, Limit: l.capacity, Remaining: max(0, l.capacity-keep)}
@@ -193,24 +178,6 @@ func (l *limit) resetOutcome(keep int64, out *stint.Outcome) {
 
 // sameAlgorithm reports whether two limits are of one algorithm.
 func (l *limit) sameAlgorithm(o *limit) bool { return l.algorithm == o.algorithm }
-
-// adopt takes over a state that another version of the limit wrote.
-func (l *limit) adopt(st *state, version *limit, now stint.Instant) {
-	switch l.algorithm {
-	case stint.AlgorithmTokenBucket:
-		b := l.token.Adopt(st.tokens(), version.token, now)
-		st.setBucket(&b)
-	case stint.AlgorithmLeakyBucket:
-		b := l.leaky.Adopt(st.bucket(), version.leaky, now)
-		st.setBucket(&b)
-	case stint.AlgorithmFixedWindow: // a window goes on to its own end, whichever limit wrote it
-	case stint.AlgorithmSlidingWindowCounter:
-		c := l.counter.Adopt(st.counter(), version.counter, now)
-		st.setCounter(&c)
-	case stint.AlgorithmSlidingWindowLog: // load adopts a log
-	case stint.AlgorithmConcurrency: // what is held is held under any limit
-	}
-}
 
 // life returns when a state that l wrote equals an untouched one, and how long it
 // was to live when it was written.

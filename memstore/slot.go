@@ -79,8 +79,9 @@ func (s *slot) fill(hash uint64, w *words, id uint32) {
 // state is a state at work: read from a slot, changed, written back.
 type state struct {
 	words
-	log  algorithm.Log
-	held int64 // permits
+	log     algorithm.Log
+	held    int64 // permits
+	changed *changed
 }
 
 // tokens is the state of a token bucket, with what is held of it.

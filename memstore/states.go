@@ -46,14 +46,22 @@ func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
 		p.state.log = t.logs[p.hash]
 	}
 	if p.epoch.isHeld {
-		p.loadHolding(t.held[p.hash], &version.limit, now)
+		p.holding = t.held[p.hash]
+		p.state.held = p.holding.held
 	}
-	if p.limit.log != nil {
-		p.limit.log.Adopt(&p.state.log, version.log, now)
-	} else if version != p.limit.version {
-		p.limit.adopt(&p.state, &version.limit, now)
+	if version != p.limit.version {
+		p.state.changed = p.limit.changedFrom(&p.state, &version.limit)
+	}
+	if p.holding != nil {
+		p.expireDue(&version.limit, now)
+	}
+	if p.limit.log != nil || p.state.changed != nil {
+		p.limit.read(&p.state, now)
 	}
 }
+
+// writes notes that the operation writes the state, which is the limit's own then, whoever wrote it before.
+func (p *limitOp) writes() { p.changed, p.state.changed = true, nil }
 
 // save writes the state of a limitOp to its slot, if it changed, and lets go of the slot.
 func (s *Store) save(t *shard, p *limitOp) {

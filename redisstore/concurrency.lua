@@ -9,7 +9,8 @@ local concurrency = {
       reset = 0, delay = 0, applied = 0, changed = false,
     }
   end,
-  grows = function(state, limit, _, keep) return state.held and keep < limit.capacity and NEVER or 0 end,
+  used = function(state) return state.held or 0 end,
+  leaves = function(state, _, _, most) return (state.held or 0) > most and NEVER or 0 end,
 }
 kinds.n = {
   twin = concurrency, format = '>BBB', bytes = 3, moves = false,

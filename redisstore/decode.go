@@ -299,7 +299,7 @@ func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
 		d.allowed += e.bulkAdmitted
 	}
 	if e.growth {
-		out.GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(p.keep))
+		out.GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(p.keep), out.Remaining)
 	}
 }
 
@@ -350,7 +350,7 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 			outcomes[i].Remaining, outcomes[i].ResetAfter = left.Remaining, left.ResetAfter
 		}
 		if e.growth {
-			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(limits[i].keep))
+			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(limits[i].keep), outcomes[i].Remaining)
 		}
 	}
 }

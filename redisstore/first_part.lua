@@ -89,7 +89,7 @@ local function reset(count)
       end
     end
     state.gone, state.changed, state.taken_over = true, false, nil
-    state.held, state.live, state.list = nil, nil, nil
+    state.held, state.live, state.list, state.own_list, state.written = nil, nil, nil, nil, nil
   end
 end
 
@@ -156,10 +156,10 @@ local function transition(action, state, n, keep)
 end
 
 -- tell answers for a limit.
-local function tell(state, out, growth, keep)
+local function tell(state, out, asked, keep)
   local grows = 0
-  if growth then
-    grows = holds and holds.grows(state, keep) or state.twin.grows(state.log, state.limit, now, keep)
+  if asked then
+    grows = holds and holds.grows(state, keep) or growth(state.twin, state.log, state.limit, now, keep)
   end
   local allowed = (out.allowed and 1 or 0) + (out.bound and 2 or 0)
   answer(pack('>Bi8i8i8i8i8i8', allowed, out.remaining, out.retry, out.reset, out.delay, out.applied, grows))
@@ -185,7 +185,7 @@ end
 
 -- apply decides first what all limits say, then carries it out on all. Of one limit
 -- the first answer stands. It answers for the logs.
-local function apply(verb, count, growth)
+local function apply(verb, count, asked)
   local action = verb == 'settle' and 'settle' or 'take'
   local look = action
   if verb == 'peek' or (action == 'take' and count > 1) then
@@ -234,7 +234,7 @@ local function apply(verb, count, growth)
       if ways and not chosen[i] then
         what_is_left(outs[i], state, keeps[i])
       end
-      tell(state, outs[i], growth, keeps[i])
+      tell(state, outs[i], asked, keeps[i])
     end
   end
   each_log(count, function(state)
@@ -268,7 +268,7 @@ local function bulk()
 end
 
 -- hold carries out an operation on an id.
-local function hold(verb, count, id, growth)
+local function hold(verb, count, id, asked)
   local changed
   each_log(count, function(state)
     changed = changed or {}
@@ -281,7 +281,7 @@ local function hold(verb, count, id, growth)
   local outs = holds.decide(verb, parts, permits, keeps, ways, id)
   for i = 1, outs and count or 0 do
     parts[i].left = parts[i].log and parts[i].changed and outs[i].reset or parts[i].left
-    tell(parts[i], outs[i], growth, keeps[i])
+    tell(parts[i], outs[i], asked, keeps[i])
   end
   each_log(count, function(state)
     settled(state.log, state.limit, state.changed)
@@ -296,8 +296,8 @@ end
 
 local list, from = argument(), 1
 while from <= #list do
-  local verb, growth, count, number, id
-  verb, growth, count, from = unpack_struct('>BBI2', list, from)
+  local verb, asked, count, number, id
+  verb, asked, count, from = unpack_struct('>BBI2', list, from)
   verb = verbs[verb]
   local fixed, taken = not holds and (verb == 'take' or verb == 'try'), nil
   if verb == 'refund' or verb == 'return_lease' then
@@ -312,13 +312,13 @@ while from <= #list do
     fixed = fixed and not state.log
   end
   ways = nil
-  if growth > 1 then
-    ways, growth, from = ways_of(list, from, count), growth - 2, from + count
+  if asked > 1 then
+    ways, asked, from = ways_of(list, from, count), asked - 2, from + count
   end
   if verb == 'reset' then
     reset(count)
   elseif id then
-    hold(verb, count, id, growth == 1)
+    hold(verb, count, id, asked == 1)
   elseif verb == 'list' then
     for i = 1, count do
       holds.list(parts[i])
@@ -331,7 +331,7 @@ while from <= #list do
     if holds then
       answer(pack('>i8', admitted))
     end
-  elseif fixed and admit(count) or not fixed and apply(verb, count, growth == 1) then
+  elseif fixed and admit(count) or not fixed and apply(verb, count, asked == 1) then
     allowed_takes = allowed_takes + 1
   end
 end

@@ -94,14 +94,54 @@ local function fits(count)
   return true
 end
 
+-- frees returns the first expiry of a list, from a place on, at which permits come back, of the window that begins at from.
+local function frees(list, at, from)
+  while list and at <= #list do
+    local _, expires, _, flags, piece = unpack_struct(PIECE, list, at)
+    if flags % 2 == 0 and (not from or piece == from) then
+      return expires
+    end
+    at = at + PIECE_BYTES
+  end
+end
+
+-- has reports whether a piece of a list is charged at its expiry, or is not.
+local function has(list, charged)
+  for at = FLAGS, list and #list or 0, PIECE_BYTES do
+    if byte(list, at) % 2 == charged then
+      return true
+    end
+  end
+end
+
+-- is_plain reports whether Go can tell when Remaining grows by the first expiry at which permits come back: not if an
+-- expiry may change by how much the state drains, or if the first may be too little. charged says that of the hold at hand.
+local function is_plain(i, charged)
+  local p, limit = at_place[i], of[at_place[i]]
+  local twin = limit.kind.twin
+  if twin == sliding_window_counter then
+    return charged and not has(lists[p], 0)
+  elseif keeps[i] > 0 then
+    return false
+  elseif twin == concurrency then
+    return (held[p] or 0) <= limit.capacity
+  elseif twin == token_bucket then
+    return not charged and bs[p] < limit.capacity_us and not has(lists[p], 1)
+  end
+  return cs[p] <= limit.capacity
+end
+
 -- tell answers with what has become of the states: Go works out from it what is left.
 local TOLD, TOLD_MORE = '>BBi8i8i8i8i8i8i8i8', '>i8i8i8i8i8i8'
-local function tell(count, time, applied)
+local function tell(count, time, applied, asked)
   for i = 1, count do
     local p = at_place[i]
     local list, first, last = lists[p], 0, 0
     if list then
       first, last = unpack_struct('>I7', list, 9), last_expiry(list)
+      if asked and of[p].kind.moves then
+        first = frees(list, 1, as[p]) or 0
+      end
     end
     if i == 1 then
       answer(pack(TOLD, ANSWERED, 0, time, applied, as[p], bs[p], cs[p], held[p] or 0, first, last))
@@ -114,11 +154,16 @@ end
 -- Strings are most of what an operation costs, so that each is made at once, of all that it consists of.
 
 -- reserve begins a hold: text is its digest, ttl (8), and its record from remembered on.
-local function reserve(count, text, name)
+local function reserve(count, text, name, asked)
   local digest, ttl, remembered = unpack_struct('>c8i8I5', text)
   local bucket = ids.buckets[name]
   if string.find(bucket, digest, 5, true) or left_ids[digest] or not fits(count) then
     return false
+  end
+  for i = 1, asked and count or 0 do
+    if not is_plain(i, permits[i] < 0) then
+      return false
+    end
   end
   local expires = now + ttl
   for i = 1, count do
@@ -139,7 +184,7 @@ local function reserve(count, text, name)
   local length = #text - 16 + 17
   bucket = pack('>I4I2c8I7c0c0', unpack_struct('>I4', bucket) + length, length, digest, expires, sub(text, 17), sub(bucket, 5))
   keep_bucket(name, bucket, expires + remembered - now)
-  tell(count, expires, 0)
+  tell(count, expires, 0, asked)
   return true
 end
 
@@ -164,7 +209,7 @@ local function finds(cancels, count, digest, from, bucket)
 end
 
 -- finish ends a hold in time: text is its digest, that of its claims, and what is asked for.
-local function finish(cancels, count, text, name, state)
+local function finish(cancels, count, text, name, state, asked)
   local digest, claims, asked = unpack_struct('>c8c8c4', text)
   local bucket = ids.buckets[name]
   local place, is_live = find_id(bucket, digest)
@@ -174,6 +219,11 @@ local function finish(cancels, count, text, name, state)
   local length, _, expires, remembered, its_claims, keep, _, amounts = unpack_struct(LIVE, bucket, place)
   if its_claims ~= claims or keep ~= 0 or now >= expires or not finds(cancels, count, digest, amounts, bucket) then
     return false
+  end
+  for i = 1, asked and count or 0 do
+    if not is_plain(i, of[at_place[i]].kind.twin == sliding_window_counter) then
+      return false
+    end
   end
   local least
   for i = 1, count do
@@ -210,23 +260,24 @@ local function finish(cancels, count, text, name, state)
     cancels and CANCELLED or COMMITTED, now, remembered, asked, least
   )
   keep_bucket(name, bucket, remembered)
-  tell(count, now, least)
+  tell(count, now, least, asked)
   return true
 end
 
 local list, from, scratch = argument(), 1, {}
 while from <= #list do
-  local verb, growth, count, number
-  verb, growth, count, number, from = unpack_struct('>BBI2I2', list, from)
+  local verb, asked, count, number
+  verb, asked, count, number, from = unpack_struct('>BBI2I2', list, from)
+  asked = asked == 1
   verb = verbs[verb]
   for i = 1, count do
     at_place[i], permits[i], keeps[i], from = unpack_struct('>I2i8I4', list, from)
   end
   local text, name, done = ARGV[ids.first + number - 1], ARGV[ids.first - ids.count + number - 1], nil
   if verb == 'reserve' then
-    done = reserve(count, text, name)
+    done = reserve(count, text, name, asked)
   else
-    done = finish(verb == 'cancel', count, text, name, scratch)
+    done = finish(verb == 'cancel', count, text, name, scratch, asked)
   end
   if not done then
     answer(LEFT)

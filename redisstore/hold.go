@@ -337,7 +337,7 @@ func (d *decider) readHeld(l *limit, keep int64, out *stint.Outcome) {
 		if last > 0 {
 			out.ResetAfter = micros(int64(last - d.now))
 		}
-		if first > 0 && keep < l.limit.Capacity {
+		if first > 0 && out.Remaining < l.limit.Capacity-keep {
 			out.GrowsAfter = micros(int64(first - d.now))
 		}
 		return
@@ -346,8 +346,8 @@ func (d *decider) readHeld(l *limit, keep int64, out *stint.Outcome) {
 	l.load(&s, d.now, numbers, l.parameters, true)
 	s.bucket.Held = held
 	l.apply(algorithm.Settle, &s, d.now, 0, keep, out)
-	if out.GrowsAfter = l.grows(&s, d.now, keep); out.GrowsAfter == stint.Never {
-		out.GrowsAfter = micros(int64(first - d.now))
+	if out.GrowsAfter = l.grows(&s, d.now, keep, out.Remaining); out.GrowsAfter > 0 && first > 0 {
+		out.GrowsAfter = min(out.GrowsAfter, micros(int64(first-d.now)))
 	}
 }
 

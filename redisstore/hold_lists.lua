@@ -11,7 +11,7 @@
 -- live (4) and list; a log's list has a key of its own, as live (4) and list.
 
 local HELD_NUMBERS, HELD_VALUE = '>i8i8i8i8i8I4', '>Bc0i8i8i8i8i8I4c0'
-local PIECE, PIECE_BYTES = '>c8I7I6BI7I7', 36
+local PIECE, PIECE_BYTES, FLAGS = '>c8I7I6BI7I7', 36, 22
 
 -- place_of finds where something of so many bytes that begins with a digest is among others.
 local function place_of(list, digest, bytes)

@@ -113,12 +113,12 @@ end
 
 -- take takes what a hold lacks of each limit, which was looked at, and puts every part where it expires now.
 local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chosen)
-  local fresh = {}
+  local fresh, renewed = {}, {}
   local expires = now + given.ttl
   for i = 1, #parts do
     local state = parts[i]
     local charged = not chosen or chosen[i]
-    state.changed = state.changed or charged or (state.expired and state.expired[given.digest]) == true
+    local others = (charged or state.expired and state.expired[given.digest]) and holds.own(state)
     -- Of a state that several ways name, what is held is the chosen way's.
     local part = charged and part_of(state, given.digest)
     if ended == EXPIRED then
@@ -129,7 +129,7 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
       hold.n[i], hold.kept[i] = 0, 0
     end
     part = part or { pieces = {} }
-    fresh[i] = part
+    fresh[i], renewed[i] = part, others and charged and lacks[i] == 0
     local n = charged and lacks[i] or 0
     if n > 0 then
       local out = #parts == 1 and outs[1] or holds.transition('take', state, n, keeps[i])
@@ -167,9 +167,9 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
       part.expires = expires
       part.charged = state.twin ~= concurrency and (hold.keep or permits[i] < 0 or state.twin == leaky_bucket)
       add(state, given.digest, part)
-      if state.twin == concurrency then
-        outs[i] = look(state, 0, keeps[i])
-      end
+    end
+    if renewed[i] or hold.n[i] > 0 and state.twin == concurrency then
+      outs[i] = look(state, 0, keeps[i])
     end
   end
   keep_live(given, hold)
@@ -208,8 +208,8 @@ local function reserve(parts, permits, keeps, ways, given, hold, ended)
       outs[i], state.asking = out, nil
       if full then
         flags, out.allowed, out.delay = FULL, false, 0
-        if out.retry ~= NEVER then
-          out.retry = max(out.retry, unpack_struct('>I7', state.list, 9) - now)
+        if lacks[i] <= state.limit.capacity - keeps[i] then
+          out.retry = holds.retry(state, lacks[i], keeps[i], NEVER) -- not before one has expired
         end
       end
       allowed = allowed and out.allowed
@@ -275,16 +275,17 @@ local function finish(verb, parts, permits, ways, given, hold, ended)
         charge = cost - keeps
       end
       if part then
+        holds.own(state)
+        part = part_of(state, given.digest)
         remove(state, part)
         applied = -end_part(state, limit, now, part, keeps)
-        state.changed = true
         if applied < 0 then
           announce(state.client)
         end
       elseif n > 0 then
         gone, charge = true, 0
       elseif expired and state.expired and state.expired[given.digest] then
-        state.changed = true
+        holds.own(state)
       end
       if charge > 0 then
         local out = holds.transition('settle', state, charge, 0)
@@ -308,11 +309,11 @@ local function drop(parts, given, hold)
   local least
   for i = 1, #parts do
     local state = parts[i]
-    local part = part_of(state, given.digest)
-    if part then
+    if part_of(state, given.digest) then
+      holds.own(state)
+      local part = part_of(state, given.digest)
       remove(state, part)
       local back = end_part(state, state.limit, now, part, part.charged and part.n or 0)
-      state.changed = true
       announce(state.client)
       if not least or back < least then
         least = back

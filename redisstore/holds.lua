@@ -80,6 +80,7 @@ end
 -- start makes a loaded state that has a list ready: what is due expires, each hold at its instant.
 local function start(state)
   local list, from = state.list, 1
+  state.written = { start = state.start, current = state.current } -- before an expiry brings a counter to its instant
   while from <= #list and unpack_struct('>I7', list, from + 8) <= now do
     local part = read_part(list, from)
     end_part(state, state.log or state, part.expires, part, part.charged and part.n or 0)
@@ -88,21 +89,22 @@ local function start(state)
     from, state.live = part.next, state.live - 1
   end
   list = sub(list, from)
-  local log = state.log
+  local log, left, others = state.log, nil, nil
   if log and log.window then
     -- What has left under the limit that wrote the log, or the one that writes it now, has left for good, also when the
     -- clock is set back.
-    local left = max(now, log.at or 0, log.request) - min(log.window, state.limit.window)
-    list = string.gsub(list, string.rep('.', PIECE_BYTES), function(piece)
-      return unpack_struct('>I7', piece, 23) <= left and sub(piece, 1, 22) .. string.rep('\0', 14) or nil
-    end)
+    left = max(now, log.at or 0, log.request) - min(log.window, state.limit.window)
+    others = log.window ~= state.limit.window or log.interval ~= state.limit.interval
   elseif state.window and state.window ~= state.limit.window then
-    -- Their counts can't be told from others' any more: nothing comes back to a window of time 0.
-    list = string.gsub(list, string.rep('.', PIECE_BYTES), function(piece)
-      return sub(piece, 1, 22) .. string.rep('\0', 14)
-    end)
+    left, others = FOREVER, true -- their counts can't be told from others' any more
   end
   state.list = list ~= '' and list or nil
+  if left and state.list then -- nothing comes back to a window of time 0
+    list = string.gsub(list, string.rep('.', PIECE_BYTES), function(piece)
+      return unpack_struct('>I7', piece, 23) <= left and sub(piece, 1, FLAGS) .. string.rep('\0', 14) or nil
+    end)
+    state[others and 'own_list' or 'list'] = list
+  end
 end
 
 -- read makes a client's state of what fetch read, as read_state does.
@@ -167,31 +169,81 @@ local function copy(of)
   return new
 end
 
--- wait is how long until n permits would be admitted, and keep left, if nobody took, renewed or ended anything: own is how
--- long if nothing expired either. Of very many expiries the bound is that of the last one looked at.
-local function wait(state, n, keep, own)
-  local then_state = copy(state)
-  if state.log then
-    then_state.log = copy(state.log)
+-- copy_of is a state to look ahead with. Of a log that another version wrote it has, as writer, what that one has.
+local function copy_of(state)
+  local new = copy(state)
+  if state.runs then
+    new.runs = { carried = copy(state.runs.carried), taken = copy(state.runs.taken), from = state.runs.from }
+    new.runs.carried.twin = state.twin
   end
+  local log = state.log
+  if log then
+    new.log = copy(log)
+    if log.reader then
+      new.writer = { twin = state.twin, log = copy(log) }
+      new.writer.log.gone, new.writer.log.request, new.writer.log.floor = log.held_gone, log.held_request, nil
+    end
+  end
+  return new
+end
+
+-- expire lets a part expire at an instant, as the limit that wrote the state carries it on.
+local function expire(state, limit, at, part)
+  local kept, twin, runs, writer = part.charged and part.n or 0, state.twin, state.runs, state.writer
+  if runs then
+    end_part(runs.carried, runs.carried, at, part, kept)
+    if twin.renew then
+      twin.renew(runs, limit)
+    end
+    hold_more(state, -part.n)
+    twin.read(state, limit, at)
+  elseif writer then
+    end_part(writer, writer.log, at, part, kept)
+    state.log = copy(writer.log)
+    twin.adopt(state.log, limit, at)
+  else
+    end_part(state, limit, at, part, kept)
+    if limit.kind.moves then
+      state.window = limit.window
+      twin.adopt(state, limit, at)
+    end
+  end
+end
+
+-- own notes that an operation writes a state, which is the limit's own then, whoever wrote it before. It reports whether
+-- another version did.
+function holds.own(state)
+  local log = state.log
+  if state.runs or log and log.reader then
+    state.of_others = true
+  end
+  state.changed, state.runs = true, nil
+  state.list, state.own_list = state.own_list or state.list, nil
+  if log then
+    log.reader = nil
+  end
+  return state.of_others
+end
+
+-- wait is how long something takes, such as until n permits would be admitted, if nobody took, renewed or ended anything:
+-- own is how long if nothing expired either, and after how long after an instant, of the state then. Of very many expiries
+-- the bound is that of the last one looked at.
+local function wait(state, own, after, asking)
+  local then_state = copy_of(state)
   local limit, twin, list, from = state.limit, state.twin, state.list, 1
   local ready, looked = own == NEVER and FOREVER or now + own, 0
   while from <= #list do
     local part = read_part(list, from)
     local at = part.expires
-    if ready <= at then
+    if ready < at then
       break
     end
-    if sub(list, from, from + 7) ~= state.asking then -- a hold that asks for more is there all the while
-      end_part(then_state, limit, at, part, part.charged and part.n or 0)
-      if limit.kind.moves then
-        then_state.window = limit.window
-        twin.adopt(then_state, limit, at)
-      end
-      local out = twin.apply('peek', then_state.log or then_state, limit, at, n, keep)
-      ready = out.retry == NEVER and FOREVER or at + out.retry
+    if sub(list, from, from + 7) ~= asking then -- a hold that asks for more is there all the while
+      expire(then_state, limit, at, part)
+      local more = after(then_state, at)
+      ready = more == NEVER and FOREVER or at + more
       looked = looked + 1
-      if out.allowed then
+      if more == 0 then
         break
       elseif looked == MAX_WALK and twin ~= concurrency then
         ready = min(ready, at)
@@ -203,14 +255,24 @@ local function wait(state, n, keep, own)
   return ready == FOREVER and NEVER or ready - now
 end
 
+-- retry is how long until n permits would be admitted, and keep left: own is how long if nothing expired.
+function holds.retry(state, n, keep, own)
+  return wait(state, own, function(s, at)
+    return s.twin.apply('peek', s.log or s, s.limit, at, n, keep).retry
+  end, state.asking)
+end
+
 -- transition is what the state's twin says to an action, which takes into account that what is held expires.
 function holds.transition(action, state, n, keep)
   local limit = state.limit
   local out = state.twin.apply(action, state.log or state, limit, now, n, keep)
+  if out.changed then
+    holds.own(state)
+  end
   local list = state.list
   if list then
     if not out.allowed and n <= limit.capacity - keep then
-      out.retry = wait(state, n, keep, out.retry)
+      out.retry = holds.retry(state, n, keep, out.retry)
     end
     if state.twin == concurrency then
       out.reset = last_expiry(list) - now
@@ -221,9 +283,16 @@ end
 
 -- grows is how long until Remaining grows.
 function holds.grows(state, keep)
-  local grows = state.twin.grows(state.log or state, state.limit, now, keep)
-  if grows == NEVER then
-    return unpack_struct('>I7', state.list, 9) - now
+  local twin, limit = state.twin, state.limit
+  local own = growth(twin, state.log or state, limit, now, keep)
+  if own == 0 or not state.list then
+    return own
   end
-  return grows
+  local most = min(twin.used(state.log or state, limit, now), limit.capacity - keep) - 1
+  return wait(state, own, function(s, at)
+    if s.runs then
+      return twin.wait(s, limit, at, limit.capacity - most)
+    end
+    return twin.leaves(s.log or s, limit, at, most)
+  end)
 end

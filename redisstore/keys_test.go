@@ -214,7 +214,7 @@ func TestLifeIsRaised(t *testing.T) {
 	store, prefix := storeOn(t, newConn(t), redisstore.Options{})
 	bucket := stint.TokenBucket(20, stint.PerSecond(1))
 	slow := stint.TokenBucket(1, stint.Every(time.Hour)).WithMaxDebt(stint.NoDebt)
-	var start, life stint.Instant
+	var start, last, life stint.Instant
 	for i, step := range []struct {
 		limit   stint.Limit
 		permits int64 // settled
@@ -232,7 +232,15 @@ func TestLifeIsRaised(t *testing.T) {
 		if start == 0 {
 			start = d.At
 		}
-		want := withMargin(stint.Instant(step.life.Microseconds()))
+		matters := stint.Instant(step.life.Microseconds())
+		if i == 3 { // it has run by the new limit since the old one's last change
+			matters -= d.At - last
+		}
+		want := max(life, withMargin(matters))
+		last = d.At
+		if i == 4 {
+			want = life
+		}
 		if h.life < want || h.life > want+2*rounding {
 			t.Errorf("step %d: states live for %d us, want %d", i, h.life, want)
 		}

@@ -200,7 +200,7 @@ func width(n int64) int {
 // The two are the same but for what their outcomes say of the wait.
 type bucket interface {
 	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n, keep int64, out *stint.Outcome)
-	Grows(state *algorithm.BucketState, now stint.Instant, keep int64) time.Duration
+	Leaves(state *algorithm.BucketState, now stint.Instant, most int64) time.Duration
 	Admit(state *algorithm.BucketState, now stint.Instant, n, keep, k int64) int64
 	RefundTaken(state *algorithm.BucketState, now stint.Instant, n int64, taken stint.Instant) bool
 	Rate() (permits, period int64)
@@ -224,6 +224,7 @@ type state struct {
 	bucket  algorithm.BucketState
 	window  algorithm.WindowState
 	counter algorithm.CounterState
+	changed algorithm.Changed // of a state that another version wrote: how it wrote it; nil: the limit itself did
 }
 
 // newMachine prepares a limit's algorithm.
@@ -256,33 +257,51 @@ func (m *machine) apply(action algorithm.Action, s *state, now stint.Instant, n,
 	case m.counter != nil:
 		m.counter.Apply(action, &s.counter, now, n, keep, out)
 	}
+	if s.changed != nil {
+		s.wrote(action == algorithm.Take && out.Allowed || out.Applied != 0)
+	}
+	if s.changed != nil {
+		algorithm.CorrectWaits(s.changed, now, n, keep, false, out)
+	}
 }
 
-// grows is how long until Remaining grows.
-func (m *machine) grows(s *state, now stint.Instant, keep int64) time.Duration {
+// wrote notes whether an operation has changed the state, which is the limit's own then.
+func (s *state) wrote(changed bool) {
+	if changed {
+		s.changed = nil
+	}
+}
+
+// grows is how long until more remains.
+func (m *machine) grows(s *state, now stint.Instant, keep, remaining int64) time.Duration {
+	most := m.limit.Capacity - keep - remaining - 1
 	switch {
+	case most < 0:
+	case s.changed != nil:
+		return s.changed.Wait(now, keep+remaining+1)
 	case m.bucket != nil:
-		return m.bucket.Grows(&s.bucket, now, keep)
+		return m.bucket.Leaves(&s.bucket, now, most)
 	case m.window != nil:
-		return m.window.Grows(&s.window, now, keep)
+		return m.window.Leaves(&s.window, now, most)
 	case m.counter != nil:
-		return m.counter.Grows(&s.counter, now, keep)
+		return m.counter.Leaves(&s.counter, now, most)
 	}
 	return 0
 }
 
 // admit takes n permits k times, one after another, as often as they fit, and returns
 // how often.
-func (m *machine) admit(s *state, now stint.Instant, n, keep, k int64) int64 {
+func (m *machine) admit(s *state, now stint.Instant, n, keep, k int64) (admitted int64) {
 	switch {
 	case m.bucket != nil:
-		return m.bucket.Admit(&s.bucket, now, n, keep, k)
+		admitted = m.bucket.Admit(&s.bucket, now, n, keep, k)
 	case m.window != nil:
-		return m.window.Admit(&s.window, now, n, keep, k)
+		admitted = m.window.Admit(&s.window, now, n, keep, k)
 	case m.counter != nil:
-		return m.counter.Admit(&s.counter, now, n, keep, k)
+		admitted = m.counter.Admit(&s.counter, now, n, keep, k)
 	}
-	return 0
+	s.wrote(admitted > 0)
+	return admitted
 }
 
 // givesBack reports whether permits that were taken can be given back.
@@ -290,20 +309,22 @@ func (m *machine) givesBack() bool { return m.token != nil || m.window != nil ||
 
 // refund returns n permits that were taken at an instant.
 func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
+	changed := false
 	switch {
 	case m.bucket != nil:
-		m.bucket.RefundTaken(&s.bucket, now, n, taken)
+		changed = m.bucket.RefundTaken(&s.bucket, now, n, taken)
 	case m.window != nil:
-		m.window.RefundTaken(&s.window, now, n, taken)
+		changed = m.window.RefundTaken(&s.window, now, n, taken)
 	case m.counter != nil:
-		m.counter.RefundTaken(&s.counter, now, n, taken)
+		changed = m.counter.RefundTaken(&s.counter, now, n, taken)
 	}
+	s.wrote(changed)
 }
 
 // returnLease returns n permits that were leased at an instant and not spent.
 func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint.Instant) {
 	if m.token != nil {
-		m.token.ReturnLeased(&s.bucket, now, n, leased)
+		s.wrote(m.token.ReturnLeased(&s.bucket, now, n, leased))
 		return
 	}
 	m.refund(s, now, n, leased)
@@ -326,11 +347,16 @@ func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, version st
 		if mine {
 			return
 		}
+		var changed algorithm.ChangedBucket
+		isChanged := false
 		switch b := m.bucket.(type) {
 		case *algorithm.TokenBucket:
-			s.bucket = b.Adopt(s.bucket, algorithm.NewTokenBucket(bucketOf(version)), now)
+			changed, isChanged = b.Changed(s.bucket, algorithm.NewTokenBucket(bucketOf(version)))
 		case *algorithm.LeakyBucket:
-			s.bucket = b.Adopt(s.bucket, algorithm.NewLeakyBucket(bucketOf(version)), now)
+			changed, isChanged = b.Changed(s.bucket, algorithm.NewLeakyBucket(bucketOf(version)))
+		}
+		if isChanged {
+			s.bucket, s.changed = changed.State(now), &changed
 		}
 	case m.window != nil:
 		length := numbers[1]
@@ -341,8 +367,10 @@ func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, version st
 	case m.counter != nil:
 		s.counter = algorithm.CounterState{Start: at, Previous: numbers[1], Current: numbers[2]}
 		if !mine {
-			window := micros(windowOf(version))
-			s.counter = m.counter.Adopt(s.counter, algorithm.NewSlidingWindowCounter(stint.Limit{Window: window}), now)
+			writer := algorithm.NewSlidingWindowCounter(stint.Limit{Window: micros(windowOf(version))})
+			if changed, isChanged := m.counter.Changed(s.counter, writer); isChanged {
+				s.counter, s.changed = changed.State(now), &changed
+			}
 		}
 	}
 }

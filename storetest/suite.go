@@ -59,6 +59,9 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Cancelled", testCancelled)
 	check("Timeout", testTimeout)
 	check("Concurrency", testConcurrency)
+	check("Changed", testChanged)
+	check("PlansInTurn", testPlansInTurn)
+	check("BucketsAreKept", testBucketsAreKept)
 	if !opts.NoWays {
 		check("Ways", testWays)
 	}
@@ -73,6 +76,8 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check("ExpiredInPart", testExpiredInPart)
 		check("ResetAndReservedAnew", testResetAndReservedAnew)
 		check("Growth", testGrowth)
+		check("GrowsByExpiries", testGrowsByExpiries)
+		check("TimeNeverRunsBack", testTimeNeverRunsBack)
 	}
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()

@@ -199,7 +199,7 @@ local function drive(name, limits, steps, grows, results, edges)
     results[at + 2], results[at + 3], results[at + 4] = out.remaining, out.retry, out.reset
     results[at + 5], results[at + 6] = out.delay, out.applied
     if i % (7 * grows) == 1 then
-      results[at + 7] = twin.grows(state, limit, now, keep)
+      results[at + 7] = growth(twin, state, limit, now, keep)
     end
     if out.changed then
       spare = stored

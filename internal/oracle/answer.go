@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -23,7 +22,8 @@ type Answer struct {
 	// the way that was taken of its group. Only the model says so.
 	Charged []bool
 
-	loose []loose
+	// unasked says of each limit that it is of another way than the hold is on: whether it would admit is not said.
+	unasked []bool
 }
 
 // Got is the answer to an operation that a store has carried out, and so has written into.
@@ -51,16 +51,8 @@ func (a *Answer) WriteTo(op stint.Op) {
 	}
 }
 
-// A loose says what a store is free in for a limit: docs/internals/holds.md, "What a store is free in".
-type loose struct {
-	unasked bool          // it is of another way than the hold is on: whether it would admit is not said
-	grows   bool          // GrowsAfter: something is held of it
-	over    time.Duration // another RetryAfter, or 0: something is held, and another version of the limit wrote it
-}
-
 // differences lists the fields in which a store's answer differs from the model's. Errors are
-// compared first: with one, no other field is. Where a store is free (loose), its own answer counts as
-// right. If that may have changed which limit decides, of the decision only Allowed is compared.
+// compared first: with one, no other field is. What no store has to say (unasked) counts as right.
 func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	differ := func(field string, got, want any) {
 		found = append(found, fmt.Sprintf("%s: got %v, expected %v", field, got, want))
@@ -86,31 +78,19 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 		differ("outcomes", len(got.Each), len(a.Each))
 		return found
 	}
-	waitsOver := got.Each == nil && slices.ContainsFunc(a.loose, func(l loose) bool { return l.over > 0 })
 	for i := range got.Each {
-		outcome, want, loose := got.Each[i], a.Each[i], a.loose[i]
-		if loose.unasked {
+		outcome, want := got.Each[i], a.Each[i]
+		if a.unasked[i] {
 			outcome.Allowed, outcome.RetryAfter = want.Allowed, want.RetryAfter
-		}
-		if loose.grows {
-			outcome.GrowsAfter = 0
 		}
 		if op.Hold != nil {
 			outcome.Applied, want.Applied = 0, 0 // the decision says it
-		}
-		if loose.over > 0 && outcome.RetryAfter == loose.over {
-			waitsOver, want.RetryAfter = true, loose.over
 		}
 		eachField(outcome, want, func(field string, got, want any) {
 			differ(fmt.Sprintf("outcome %d: %s", i, field), got, want)
 		})
 	}
-	decision := a.Decision
-	if waitsOver { // then another limit may decide
-		decision = got.Decision
-		decision.Allowed = a.Decision.Allowed
-	}
-	eachField(got.Decision, decision, differ)
+	eachField(got.Decision, a.Decision, differ)
 	if op.Hold != nil {
 		said := got.Hold
 		said.Hold = stint.Hold{}

@@ -43,6 +43,15 @@ func (s *state) dueAt() stint.Instant {
 	return stint.Instant(ceiling(s.due, permits))
 }
 
+// restedAt is when a token bucket would be full if it had been empty at its last change.
+func (s *state) restedAt() stint.Instant {
+	if s.limit.Algorithm != stint.AlgorithmTokenBucket {
+		return 0
+	}
+	permits, _ := rate(&s.limit)
+	return s.at + stint.Instant(ceiling(s.worth(s.limit.Capacity), permits))
+}
+
 // least is the part of the backlog that does not drain: what is held of a token bucket, in ticks.
 func (s *state) least() *big.Int {
 	if s.limit.Algorithm != stint.AlgorithmTokenBucket || len(s.holds) == 0 {
@@ -97,7 +106,8 @@ func (s *state) bringBucket(now stint.Instant) {
 }
 
 // takeOverBucket takes over what another limit has left: of a token bucket the whole permits that are there, at
-// most its own capacity; of a leaky one the permits queued, rounded up.
+// most its own capacity; of a leaky one the permits queued, rounded up. What another limit has full is full here once
+// that limit could have filled it since the last change: else two limits in turn would each fill the other's.
 func (s *state) takeOverBucket(old *state, now stint.Instant) {
 	permits, period := rate(&s.limit)
 	oldPermits, oldPeriod := rate(&old.limit)
@@ -105,7 +115,7 @@ func (s *state) takeOverBucket(old *state, now stint.Instant) {
 		return
 	}
 	outstanding := old.outstanding(now)
-	if outstanding == 0 { // it is due at the instant at which it was
+	if outstanding == 0 && old.restedAt() <= now { // it is due at the instant at which it was
 		s.due = roundedUp(new(big.Int).Mul(s.due, big.NewInt(permits)), oldPermits)
 		return
 	}

@@ -149,7 +149,7 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 	}
 	present, paid := true, make([]int64, len(places))
 	for i, p := range places {
-		if p.loose.unasked {
+		if p.unasked {
 			t.ask(p)
 			continue
 		}
@@ -249,14 +249,14 @@ func (t *transaction) notice(id string, places []*place) {
 	}
 }
 
-// takesOver answers two open questions about a renewal or an end that moves no permits of a limit: whether the
-// limit takes over then what another version of it wrote, and whether that is a bucket's last change. The contract
-// says what is taken over, and not when.
+// takesOver answers an open question about a renewal or an end that moves no permits of a limit: whether the
+// limit takes over then what another version of it wrote. The contract says what is taken over, and not when. If it
+// does, that is a bucket's last change.
 func (t *transaction) takesOver(p *place) bool {
 	if !changed(p.before.limit, p.limit) || !p.known || !t.choose() {
 		return false
 	}
-	if p.limit.IsBucket() && t.choose() {
+	if p.limit.IsBucket() {
 		p.now.at = p.at
 	}
 	return true

@@ -62,7 +62,7 @@ func (m *Mutated) states(written bool, algorithms ...stint.Algorithm) (list []*s
 // forget drops the states that a store may have dropped so much later.
 func (m *Mutated) forget(now stint.Instant) {
 	for n, s := range m.worlds[0].states {
-		if now >= s.dropFrom {
+		if now >= m.versions.dropFrom(n, s) {
 			delete(m.worlds[0].states, n)
 		}
 	}

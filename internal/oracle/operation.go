@@ -71,7 +71,7 @@ func (t *transaction) do(op stint.Op) (a Answer) {
 		if p.write {
 			t.store(p)
 		}
-		a.Each, a.Charged, a.loose = append(a.Each, p.out), append(a.Charged, p.charged), append(a.loose, p.loose)
+		a.Each, a.Charged, a.unasked = append(a.Each, p.out), append(a.Charged, p.charged), append(a.unasked, p.unasked)
 	}
 	a.Decision = pl.decide(allowed, t.now)
 	if op.Hold == nil || op.Verb == stint.Reserve || !a.Hold.Replayed {
@@ -96,6 +96,7 @@ func (t *transaction) places(op stint.Op) (list []*place) {
 			n := name{claim.Policy.Name(), limit.Name, limit.Algorithm, claim.Key}
 			c := cells[n]
 			if c == nil {
+				t.versions.saw(n, limit, t.history.operations)
 				before, known := t.find(n, limit)
 				c = &cell{name: n, known: known, before: before, now: before.read(limit, t.now), at: max(t.now, before.newest())}
 				cells[n] = c
@@ -110,12 +111,19 @@ func (t *transaction) places(op stint.Op) (list []*place) {
 }
 
 // find is the state that a store may find. It answers an open question: whether it was dropped, having been
-// worthless for longer than the margin of its TTL, if the clock has been set back to when it was not.
+// worthless for longer than the margin of its TTL, if the clock has been set back to when it was not, or if it is
+// worth something to another version of the limit, which has come up since.
 func (t *transaction) find(n name, limit stint.Limit) (s *state, known bool) {
 	s = t.world.states[n]
-	if s != nil && t.now < s.worthless && t.history.highestSince(s.written) >= s.dropFrom && t.choose() {
-		t.states[n] = nil
-		s = nil
+	if s != nil {
+		until := s.own.until
+		if changed(s.limit, limit) {
+			until = s.all.until
+		}
+		if t.now < until && t.history.highestSince(s.written) >= t.versions.dropFrom(n, s) && t.choose() {
+			t.states[n] = nil
+			s = nil
+		}
 	}
 	if s == nil {
 		return t.untouched(limit), false
@@ -126,7 +134,7 @@ func (t *transaction) find(n name, limit stint.Limit) (s *state, known bool) {
 // store writes what the operation made of a state. The TTL that a store gives it covers its life and a margin of a
 // tenth, at least one second.
 func (t *transaction) store(p *place) {
-	s := p.now
+	s := p.state()
 	for _, id := range s.over { // an expiry that was noticed stays one, though the clock be set back
 		if r := t.record(id); r != nil && r.end == stint.HoldLive && r.expires <= p.at {
 			r.over = true
@@ -142,15 +150,23 @@ func (t *transaction) store(p *place) {
 		}
 		end.expire(last)
 	}
-	s.written, s.worthless = t.history.operations, max(last, end.untouchedAt())
-	s.dropFrom = s.worthless + max(micros(time.Second), (s.worthless-at)/10)
+	s.written = t.history.operations
+	until := max(last, end.untouchedAt())
+	s.own = worthUntil(until, at)
+	s.all = worthUntil(max(until, end.restedAt()), at)
 	t.states[p.name] = s
+}
+
+// worthUntil is the worth of a state that was written at an instant.
+func worthUntil(until, at stint.Instant) worth {
+	return worth{until, until + max(micros(time.Second), (until-at)/10)}
 }
 
 // ask finds whether a limit admits what it is asked for, and if not how long that takes.
 func (t *transaction) ask(p *place) {
+	state := p.state()
 	p.out.Allowed = p.want == 0 || !p.full && p.want <= p.limit.Capacity-p.keep && p.now.admits(p.want, p.keep, p.at)
-	p.out.RetryAfter, p.out.Delay, p.loose.over = 0, 0, 0
+	p.out.RetryAfter, p.out.Delay = 0, 0
 	switch {
 	case p.out.Allowed && p.want > 0:
 		p.out.Delay = wait(t.now, p.now.turn(p.at))
@@ -158,15 +174,22 @@ func (t *transaction) ask(p *place) {
 	case p.want > p.limit.Capacity-p.keep:
 		p.out.RetryAfter = stint.Never
 	default:
-		before := p.before
-		if p.write {
-			before = p.now
-		}
-		p.out.RetryAfter = t.wait(p, before)
-		if live, _ := p.before.live(); live > 0 && changed(p.before.limit, p.limit) {
-			p.loose.over = t.wait(p, p.now)
-		}
+		p.out.RetryAfter = t.wait(p, state)
 	}
+}
+
+// state is the state as it is after the operation so far: what was written is the limit's own.
+func (p *place) state() *state {
+	if !p.write {
+		return p.before
+	}
+	if p.now.mixed {
+		p.now.limit, p.now.mixed = p.limit, false
+	}
+	if p.limit.IsBucket() && changed(p.before.limit, p.now.limit) {
+		p.now.at = max(p.now.at, p.at) // it was taken over
+	}
+	return p.now
 }
 
 // wait is how long it takes from a state on, if nobody takes, renews or ends. A hold that asks for more is there
@@ -187,16 +210,15 @@ func (t *transaction) wait(p *place, from *state) time.Duration {
 
 // look fills in what is said of a state as it is after the operation.
 func (t *transaction) look(p *place) {
-	s := p.before
-	if p.write {
-		s = p.now
-	}
+	s := p.state()
 	read := s.read(p.limit, t.now)
 	left, most := read.remaining(p.keep, t.now), p.limit.Capacity-p.keep
 	p.out.Limit, p.out.Remaining, p.out.GrowsAfter = p.limit.Capacity, left, 0
-	if p.loose.grows = len(read.holds) > 0; left < most && !p.loose.grows {
-		grown := func(at stint.Instant) bool { return read.remaining(p.keep, at) > left }
-		p.out.GrowsAfter = wait(t.now, search(t.now, far, read.guess(left+1+p.keep), grown))
+	if left < most {
+		p.out.GrowsAfter = wait(t.now, s.first(
+			p.limit, t.now,
+			func(read *state) stint.Instant { return read.guess(left + 1 + p.keep) },
+			func(read *state, at stint.Instant) bool { return read.remaining(p.keep, at) > left }))
 	}
 	p.out.ResetAfter = t.resetAfter(p, s, read)
 }
@@ -210,9 +232,12 @@ func (t *transaction) resetAfter(p *place, s, read *state) time.Duration {
 			func(*state) stint.Instant { return 0 },
 			func(read *state, _ stint.Instant) bool { live, _ := read.live(); return live == 0 }))
 	}
+	if live, _ := read.live(); live == 0 && changed(s.limit, p.limit) {
+		return wait(t.now, s.first(p.limit, t.now, (*state).untouchedAt, (*state).isUntouched))
+	}
 	at := max(t.now, read.newest())
 	read.bring(at)
-	if read.untouchedAt() <= at {
+	if read.isUntouched(at) {
 		return 0
 	}
 	return wait(t.now, read.untouchedAt())

@@ -26,7 +26,8 @@ type Oracle struct {
 	worlds   []*world
 	windows  *calendarWindows
 	history  clockHistory // of all operations
-	maxHolds int          // of one client under one limit
+	versions versions
+	maxHolds int // of one client under one limit
 }
 
 // A world is all that a store may hold. A state that is missing is untouched; an id that is missing is
@@ -52,6 +53,7 @@ func New(maxHolds int) *Oracle {
 	return &Oracle{
 		worlds:   []*world{{map[name]*state{}, map[string]*record{}}},
 		windows:  newCalendarWindows(),
+		versions: versions{},
 		maxHolds: maxHolds,
 	}
 }
@@ -119,7 +121,7 @@ func (o *Oracle) ResetAll(scope stint.Scope) {
 // Clone returns a copy: a checker of concurrent histories tries an operation on one, and goes back.
 func (o *Oracle) Clone() *Oracle {
 	c := *o
-	c.worlds = nil
+	c.worlds, c.versions = nil, maps.Clone(o.versions)
 	for _, w := range o.worlds {
 		c.worlds = append(c.worlds, &world{maps.Clone(w.states), maps.Clone(w.ids)})
 	}
@@ -152,6 +154,35 @@ func (w *world) String() string {
 
 // mostQuestions is how many open questions of one operation are answered in all manners: each doubles the time.
 const mostQuestions = 10
+
+// versions are the versions of each limit that operations have had, with the number of the first operation of
+// each. While there are several a store keeps token buckets for longer.
+type versions map[name][]version
+
+type version struct {
+	limit stint.Limit
+	first int
+}
+
+// saw notes an operation's version of a limit.
+func (v versions) saw(n name, limit stint.Limit, operation int) {
+	n.key = ""
+	isThis := func(seen version) bool { return !changed(seen.limit, limit) }
+	if !slices.ContainsFunc(v[n], isThis) {
+		v[n] = append(slices.Clip(v[n]), version{limit, operation})
+	}
+}
+
+// dropFrom is from when on a store may have dropped a state: later, if it knew of another version when it wrote that.
+func (v versions) dropFrom(n name, s *state) stint.Instant {
+	n.key = ""
+	for _, seen := range v[n] {
+		if changed(seen.limit, s.limit) && seen.first <= s.written {
+			return s.all.dropFrom
+		}
+	}
+	return s.own.dropFrom
+}
 
 // begin begins an operation on a world, with the answers to the first open questions.
 func (o *Oracle) begin(w *world, now stint.Instant, path []bool) *transaction {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -34,13 +35,20 @@ type state struct {
 
 	entries []entry       // of windows, counters and logs, the oldest first
 	last    stint.Instant // of logs: the newest request; 0: none
+	mixed   bool          // of logs: the limit has the shorter lengths of the one that wrote it and the one that reads it
 
 	holds []*held
 	over  []string // ids that have expired since the state was written
 
-	written   int           // the operation that wrote it, see clockHistory
-	worthless stint.Instant // from then on it equals an untouched one, whatever limit reads it
-	dropFrom  stint.Instant // from then on a store may have dropped it
+	written int // the operation that wrote it, see clockHistory
+	own     worth
+	all     worth // the same for other versions of the limit: later, of token buckets
+}
+
+// A worth is how long a state is worth anything to those who read it.
+type worth struct {
+	until    stint.Instant // from then on it equals an untouched one
+	dropFrom stint.Instant // from then on a store may have dropped it
 }
 
 // An entry is permits that were taken at an instant, or in a window, which starts then. A hold's part is one, too.
@@ -89,15 +97,49 @@ func (s *state) newest() stint.Instant {
 }
 
 // read is a copy of the state as a limit reads it at an instant. It is the one place that says what becomes of a
-// changed limit: the limit that wrote the state carries it on, expiries included; the one that reads it takes it
-// over then.
+// changed limit. The state counts as the better of two:
+//
+//	carried  the limit that wrote it carries it on, expiries included, and the one that reads it takes it over now
+//	run      the one that reads it has taken it over at its last change, and has carried it on since
+//
+// A counter of another length begins its run at the end of the window of the last change. A log is read by the shorter
+// lengths of the two, and a fixed window goes on to its own end, so that these have one run alone.
 func (s *state) read(limit stint.Limit, now stint.Instant) *state {
-	c := s.clone()
-	now = max(now, c.newest())
-	c.expire(now)
-	c.bring(now)
-	c.takeOver(limit, now)
-	return c
+	now = max(now, s.newest())
+	carried := s.clone()
+	carried.expire(now)
+	last := carried.clone()
+	carried.bring(now)
+	carried.takeOver(limit, now)
+	if run := last.run(limit, now, s, carried); run != nil && run.available(now) >= carried.available(now) {
+		return run
+	}
+	return carried
+}
+
+// run is the second of the two, of a state at its last change, which may have been an expiry; nil: there is none.
+// carried is the first.
+func (s *state) run(limit stint.Limit, now stint.Instant, written, carried *state) *state {
+	switch {
+	case !changed(s.limit, limit):
+	case s.limit.IsBucket():
+		run := s.clone()
+		run.takeOver(limit, s.at)
+		run.bring(now)
+		return run
+	case limit.Algorithm == stint.AlgorithmSlidingWindowCounter && limit.Window != s.limit.Window:
+		if len(written.entries) == 0 || written.entries[len(written.entries)-1].end > now {
+			return nil
+		}
+		newest, run := written.entries[len(written.entries)-1], *carried
+		run.entries = nil
+		if newest.permits > 0 {
+			run.enter(newest.permits, newest.end)
+		}
+		run.bring(now)
+		return &run
+	}
+	return nil
 }
 
 // bring brings the state to an instant by the limit that wrote it. No hold expires until then.
@@ -126,7 +168,10 @@ func (s *state) takeOver(limit stint.Limit, now stint.Instant) {
 			}
 		}
 	case stint.AlgorithmSlidingWindowLog:
-		if len(s.entries) == 0 && old.readyAt() <= now {
+		s.mixed = old.limit.Window != limit.Window || old.limit.MinInterval != limit.MinInterval
+		s.limit.Window = min(s.limit.Window, old.limit.Window)
+		s.limit.MinInterval = min(s.limit.MinInterval, old.limit.MinInterval)
+		if (s.mixed || len(s.entries) == 0) && s.readyAt() <= now {
 			s.last = 0
 		}
 		s.bringEntries(now)
@@ -168,6 +213,9 @@ func (s *state) untouchedAt() stint.Instant {
 	}
 	return at
 }
+
+// isUntouched tells whether the state equals an untouched one at an instant.
+func (s *state) isUntouched(at stint.Instant) bool { return s.untouchedAt() <= max(at, s.newest()) }
 
 // charge takes n permits at an instant; admitted says that it is a request, and not a debt. It returns
 // a hold's part of it, which is empty for buckets and places: their permits are of no window.
@@ -236,9 +284,12 @@ func (s *state) live() (holds int, permits int64) {
 }
 
 // next is the hold that expires first.
-func (s *state) next() (first *held) {
+func (s *state) next() (first *held) { return s.nextAfter(math.MinInt64) }
+
+// nextAfter is the one that does after an instant.
+func (s *state) nextAfter(at stint.Instant) (first *held) {
 	for _, h := range s.holds {
-		if first == nil || h.expires < first.expires {
+		if h.expires > at && (first == nil || h.expires < first.expires) {
 			first = h
 		}
 	}
@@ -249,7 +300,9 @@ func (s *state) next() (first *held) {
 // the state is left as it was written.
 func (s *state) expire(now stint.Instant) {
 	for h := s.next(); h != nil && h.expires <= now; h = s.next() {
-		s.bring(max(h.expires, s.newest()))
+		if !s.limit.IsBucket() {
+			s.bring(max(h.expires, s.newest()))
+		}
 		s.over = append(slices.Clip(s.over), h.id)
 		s.end(h, h.staysOnExpiry(), h.expires)
 	}
@@ -268,7 +321,7 @@ func (h *held) staysOnExpiry() int64 {
 // leaky bucket it is 0, of concurrency all.
 func (s *state) end(h *held, stays int64, at stint.Instant) (back int64) {
 	at = max(at, s.newest())
-	if s.limit.IsBucket() {
+	if s.limit.IsBucket() && h.permits > h.paid {
 		s.bring(at)
 	}
 	s.drop(h.id)
@@ -279,8 +332,8 @@ func (s *state) end(h *held, stays int64, at stint.Instant) (back int64) {
 	case stint.AlgorithmLeakyBucket: // whose turns were handed out
 		return 0
 	case stint.AlgorithmTokenBucket:
-		if h.permits > h.paid {
-			s.at = at
+		if h.permits <= h.paid {
+			return 0 // nothing was held any more
 		}
 		return s.drain(back, at)
 	default:

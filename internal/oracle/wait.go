@@ -20,11 +20,20 @@ func (s *state) first(
 	walk.holds = slices.DeleteFunc(walk.holds, func(h *held) bool { return h.permits <= h.paid }) // nothing comes of these
 	for walked := 0; ; {
 		read, next := walk.read(limit, at), far
-		walk.expire(at)
-		if h := walk.next(); h != nil {
+		then := func(stint.Instant) *state { return read }
+		if changed(s.limit, limit) { // whose two runs go on
+			then = func(at stint.Instant) *state { return walk.read(limit, at) }
+		} else {
+			walk.expire(at)
+		}
+		if h := walk.nextAfter(at); h != nil {
 			next = h.expires
 		}
-		found := search(at, next, guess(read), func(at stint.Instant) bool { return holds(read, at) })
+		end := next
+		if end < far {
+			end-- // an expiry is a last change, from which a run by the reader begins anew
+		}
+		found := search(at, end, guess(read), func(at stint.Instant) bool { return holds(then(at), at) })
 		switch {
 		case found < far:
 			return found
@@ -33,10 +42,11 @@ func (s *state) first(
 		case walked >= mostExpiries:
 			return at
 		}
-		live, _ := walk.live()
-		walk.expire(next)
-		left, _ := walk.live()
-		walked += live - left
+		for _, h := range walk.holds {
+			if h.expires == next {
+				walked++
+			}
+		}
 		at = next
 	}
 }

@@ -20,7 +20,7 @@ type place struct {
 	number  bool   // of an end: nothing is asked of it that its Applied tells
 	charged bool   // see [Answer.Charged]
 	out     stint.Outcome
-	loose   loose
+	unasked bool // see [Answer]
 }
 
 // A cell is a state that an operation is about. Ways of one group may share it.
@@ -115,12 +115,12 @@ func (pl *plan) choose() bool {
 // mark marks what is charged, and what is not asked.
 func (pl *plan) mark() {
 	for _, p := range pl.all {
-		p.charged, p.loose.unasked = true, false
+		p.charged, p.unasked = true, false
 	}
 	for _, g := range pl.groups {
 		for n, w := range g.ways {
 			for _, p := range w {
-				p.charged, p.loose.unasked = n == g.on, g.held && n != g.on
+				p.charged, p.unasked = n == g.on, g.held && n != g.on
 			}
 		}
 	}
