@@ -4,7 +4,8 @@
 //
 // A row fails if its processor time for each operation is more than the margin above that of one of
 // the commits: by the median of the rounds and by their minimum, and again in two more measurements
-// with twice the rounds. Rows that a commit does not have are not compared with it. bench/FLOORS
+// with twice the rounds. Rows that a commit does not have are not compared with it, and each commit is
+// measured only in the rows that those before it lack. bench/FLOORS
 // has a second bound for some rows: the cost of others' work, measured in the same rounds, must be
 // at least a share of the row's.
 package main
@@ -98,8 +99,16 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}()
 		trees = append(trees, t)
 	}
-	for _, t := range trees {
-		if err := t.build(ctx, o.root, folder); err != nil {
+	var before []string // rows of the commits so far
+	for i, t := range trees {
+		err := t.build(ctx, o.root, folder)
+		if err == nil && i > 0 {
+			t.without = slices.Clone(before)
+			var listed []string
+			listed, err = t.list(ctx, "")
+			before = append(before, listed...)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
@@ -133,9 +142,14 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 // exactly is a regular expression that matches rows and all floors. NAME/redis is measured together
 // with NAME.
 func exactly(rows []string) string {
-	names := []string{"floor/"}
-	for _, row := range rows {
-		names = append(names, "^"+regexp.QuoteMeta(strings.TrimSuffix(row, "/redis"))+"$")
+	return "floor/|" + anyOf(rows)
+}
+
+// anyOf is a regular expression that matches rows.
+func anyOf(rows []string) string {
+	names := make([]string, len(rows))
+	for i, row := range rows {
+		names[i] = "^" + regexp.QuoteMeta(strings.TrimSuffix(row, "/redis")) + "$"
 	}
 	return strings.Join(names, "|")
 }

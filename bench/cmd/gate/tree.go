@@ -17,12 +17,13 @@ import (
 
 // A tree is a checkout of a commit, and what was measured of it.
 type tree struct {
-	name  string
-	dir   string
-	gate  string               // the program that measures
-	stint string               // the program that is measured as a service
-	rows  []string             // in their order
-	times map[string][]float64 // of each row, one a round: nanoseconds for each operation
+	name    string
+	dir     string
+	gate    string               // the program that measures
+	stint   string               // the program that is measured as a service
+	without []string             // rows that are not measured
+	rows    []string             // in their order
+	times   map[string][]float64 // of each row, one a round: nanoseconds for each operation
 }
 
 // shared are the files of bench/gate that know nothing of the library: they measure any commit alike.
@@ -76,8 +77,23 @@ func (t *tree) adapt(root string) error {
 	return nil
 }
 
+// list is the names of the rows that match, but for those that are not measured.
+func (t *tree) list(ctx context.Context, rows string) ([]string, error) {
+	var out bytes.Buffer
+	err := command(ctx, t.dir, &out, t.gate, "-list", "-rows", rows)
+	isOut := func(name string) bool { return slices.Contains(t.without, name) }
+	return slices.DeleteFunc(strings.Fields(out.String()), isOut), err
+}
+
 // run measures rows once, and adds what it reads to the times.
 func (t *tree) run(ctx context.Context, rows string, duration time.Duration) error {
+	if t.without != nil {
+		left, err := t.list(ctx, rows)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		rows = anyOf(left)
+	}
 	// Each round runs copies of the programs: where the system keeps a file in memory may cost it a
 	// fifth, for as long as it stays there.
 	gate, stint := t.gate+".round", t.stint+".round"
