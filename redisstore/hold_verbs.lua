@@ -2,7 +2,6 @@
 
 local MAX_PIECES = 16
 local MAX_LISTED = 100
-local LONGEST = 2 ^ 40 - 1 -- for which an end can be remembered, 12 days
 
 -- known is what is known of an id.
 local function known(given)
@@ -23,6 +22,9 @@ local function known(given)
     local flags
     _, flags, hold.time, hold.remembered, hold.answer, hold.applied = unpack_struct(ENDED, bucket, place)
     hold.ended, hold.late, hold.reset, hold.via = flags % 4, flags % 8 >= 4, flags % 16 >= 8, floor(flags / 16)
+    if hold.remembered == LONGEST_KEPT then
+      hold.remembered = (far_end(bucket, given.digest) or hold.time + LONGEST_KEPT) - hold.time
+    end
   end
   if now > hold.time + hold.remembered then
     return nil
@@ -33,8 +35,11 @@ end
 -- forget is the bucket of an id without what is known of it.
 local function forget(given)
   local bucket = ids.buckets[given.bucket]
-  local place, live = find_id(bucket, given.digest)
-  return place and without(bucket, place, live) or bucket
+  for _, digest in ipairs({ given.digest, far_digest(given.digest) }) do
+    local place, live = find_id(bucket, digest)
+    bucket = place and without(bucket, place, live) or bucket
+  end
+  return bucket
 end
 
 local function keep_live(given, hold)
@@ -51,8 +56,11 @@ end
 
 local function keep_end(given, verb, hold, applied)
   local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0) + (hold.reset and 8 or 0) + hold.via * 16
-  local remembered = min(max(now, hold.expires) + hold.remembered - now, LONGEST)
-  local record = pack(ENDED, given.digest, flags, now, remembered, given.answer, applied)
+  local remembered = max(now, hold.expires) + hold.remembered - now
+  local record = pack(ENDED, given.digest, flags, now, min(remembered, LONGEST_KEPT), given.answer, applied)
+  if remembered >= LONGEST_KEPT then
+    record = record .. pack(ENDED, far_digest(given.digest), flags, now + remembered, 0, given.answer, applied)
+  end
   keep_bucket(given.bucket, forget(given) .. record, remembered)
 end
 

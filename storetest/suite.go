@@ -78,6 +78,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check("Growth", testGrowth)
 		check("GrowsByExpiries", testGrowsByExpiries)
 		check("TimeNeverRunsBack", testTimeNeverRunsBack)
+		check("LongQueue", testLongQueue)
 	}
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -240,5 +241,56 @@ func testGrowth(t *testing.T, newStore newStoreFunc) {
 	op.Hold = &stint.HoldOp{Hold: mine.Hold}
 	if d, err := h.store.Decide(h.ctx, op); err != nil || d.Allowed || d.RetryAfter != stint.Never {
 		t.Errorf("6 held, and 11 of 10 asked for: %+v, %v", d, err)
+	}
+}
+
+// testLongQueue: an id lives as long as its turn of a queue is far, and its end is known from then on, however long
+// that is: a reserve of it never takes another turn.
+func testLongQueue(t *testing.T, newStore newStoreFunc) {
+	const day = 24 * time.Hour
+	for _, queue := range []stint.Limit{
+		stint.LeakyBucket(4, stint.Per(1, 10*day)),
+		stint.LeakyBucket(9, stint.Per(1, stint.MaxPeriod)).WithMaxDebt(stint.NoDebt), // nearly ten years
+	} {
+		h := newHeld(t, newStore, queue.WithCost(1))
+		h.another()
+		var last stint.HoldOp
+		for i := range queue.Capacity {
+			told, err := h.do(stint.Reserve, 1, stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: time.Minute}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = stint.HoldOp{Hold: told.Hold, ExpiresAt: told.ExpiresAt}
+		}
+		turns := time.Duration(queue.Capacity-1) * queue.Rate.Period
+		if want := noon.Add(turns + time.Minute); last.ExpiresAt != want {
+			t.Errorf("the last in the queue expires at %s, not %s", last.ExpiresAt, want)
+		}
+		h.clock.Set(noon.Add(turns / 2))
+		if told, err := h.do(stint.Reserve, 1, last); err != nil || !told.Replayed {
+			t.Errorf("half of %v later: %+v, %v", turns, told, err)
+		}
+		if _, err := h.do(stint.Commit, 1, last); err != nil {
+			t.Error(err)
+		}
+		known := last.ExpiresAt.Add(2 * time.Minute)
+		for _, at := range []stint.Instant{noon.Add(turns * 3 / 4), known - 1, known} {
+			h.clock.Set(at)
+			if told, err := h.do(stint.Commit, 1, last); err != nil || !told.Replayed {
+				t.Errorf("committed again at %s of a queue of %v: %+v, %v", at, turns, told, err)
+			}
+			if _, err := h.do(stint.Reserve, 1, last); !errors.Is(err, stint.ErrResolved) {
+				t.Errorf("reserved again at %s, committed before, of a queue of %v: %v", at, turns, err)
+			}
+		}
+		h.clock.Set(known + 1)
+		if _, err := h.do(stint.Commit, 1, last); !errors.Is(err, stint.ErrUnknownReservation) {
+			t.Errorf("committed again when it is forgotten, of a queue of %v: %v", turns, err)
+		}
+		for _, verb := range []stint.Verb{stint.Reserve, stint.Commit} { // the id is new
+			if told, err := h.do(verb, 1, stint.HoldOp{Hold: last.Hold}); err != nil || told.Replayed {
+				t.Errorf("%s anew, of a queue of %v: %+v, %v", verb, turns, told, err)
+			}
+		}
 	}
 }
