@@ -112,7 +112,8 @@ var (
 	// ErrUnknownReservation marks a Commit or Cancel of an id that the store does not know, and can't
 	// charge: it never was, or its end was long ago.
 	ErrUnknownReservation = errors.New("stint: the reservation is not known")
-	// ErrOtherClaims marks an operation on a hold that names other limits or keys than it was reserved for.
+	// ErrOtherClaims marks an operation on a hold, live or expired, that names other limits or keys than it was reserved
+	// for; their order does not matter. Of one that was committed or cancelled it is ErrResolved.
 	ErrOtherClaims = errors.New("stint: the hold has other claims")
 )
 

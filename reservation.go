@@ -77,8 +77,8 @@ type End struct {
 //
 // Limits that count denied requests, or lease, can't hold; a leaky bucket only with a cost of its
 // own, which stays. The error wraps [ErrInvalid] for these, and for a store that keeps no holds;
-// [ErrResolved] if the hold was committed or cancelled; [ErrOtherClaims] if its ID is live under
-// another key or policy.
+// [ErrResolved] if the hold was committed or cancelled; [ErrOtherClaims] if its ID is live, or has expired and is still
+// remembered, under another key or other limits.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
 	return l.ReserveEach(ctx, key, n, hold, nil)
 }

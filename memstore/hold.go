@@ -72,6 +72,7 @@ type holdOp struct {
 	store *Store
 	op    *stint.Op
 	hold  *hold // nil: the store does not know one
+	order []int // of each limit, its place in the hold; nil: the same
 	ops   limitOps
 	ways  []stint.Way // of the limits, bound to those that the hold is on; nil: the operation has none
 	outs  []stint.Outcome
@@ -96,7 +97,7 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 	}
 	r.now = s.decidedTogether(locks)
 	if known != nil && r.now > known.forgotten() {
-		r.hold = nil
+		r.hold, r.order = nil, nil
 	}
 	if r.full = r.hold == nil && op.Verb == stint.Reserve && s.idsFull(ids, r.ops.holder(), r.now); r.full {
 		s.refused.Add(1)
@@ -134,17 +135,6 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 		copy(op.Each, r.outs)
 	}
 	return d, err
-}
-
-// prepare finds the states. It reports whether the hold is known by the same ones.
-func (r *holdOp) prepare() (same bool, err error) {
-	r.ops, err = r.store.limitOps(r.op, nil)
-	r.outs = make([]stint.Outcome, len(r.ops))
-	same = r.hold != nil && len(r.ops) == len(r.hold.hashes) && slices.Equal(r.op.Ways(), r.hold.ways)
-	for i := 0; same && i < len(r.ops); i++ {
-		same = r.ops[i].hash == r.hold.hashes[i]
-	}
-	return same, err
 }
 
 // decide carries out the operation, for a hold that is known by the same states or not. What is
@@ -188,7 +178,7 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 // written.
 func (r *holdOp) expireAll() {
 	for i := range r.ops {
-		p, part := r.ops.owner(i), &r.hold.parts[i]
+		p, part := r.ops.owner(i), r.part(i)
 		if part.in == nil || part.in != p.holding {
 			continue
 		}
@@ -231,7 +221,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		}
 		lacks[i] = p.limit.takes(r.ops[i].permits)
 		if h != nil {
-			part := &h.parts[i]
+			part := r.part(i)
 			switch {
 			case end == stint.HoldExpired:
 				lacks[i] -= part.keptAtEnd()
@@ -247,7 +237,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		switch {
 		case r.full:
 			r.denyFull(i, max(r.outs[i].RetryAfter, fullWait))
-		case p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || h.parts[i].in == nil) &&
+		case p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || r.part(i).in == nil) &&
 			len(p.holding.parts)-p.due >= r.store.maxHolds:
 			wait := r.outs[i].RetryAfter
 			if lacks[i] <= p.limit.capacity-r.ops[i].keep { // not before one has expired
@@ -274,7 +264,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		r.hold = h
 	}
 	for i := range taken {
-		if h.parts[i].on = taken[i]; !taken[i] {
+		if r.part(i).on = taken[i]; !taken[i] {
 			lacks[i] = 0
 		}
 	}
@@ -296,7 +286,7 @@ func (r *holdOp) bind(end stint.HoldEnd) (via uint8) {
 	}
 	anew := end == stint.HoldExpired && r.op.Verb == stint.Reserve
 	return stint.BindWays(r.ways, func(i int) bool {
-		part := &r.hold.parts[i]
+		part := r.part(i)
 		return part.on && (!anew || part.keptAtEnd() > 0)
 	})
 }
@@ -328,7 +318,7 @@ func (r *holdOp) denyFull(i int, wait time.Duration) {
 func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 	h, told := r.hold, r.op.Hold
 	for i := range r.ops {
-		p, part := r.ops.owner(i), &h.parts[i]
+		p, part := r.ops.owner(i), r.part(i)
 		if r.ways != nil && !part.on && part.in == nil { // nothing is taken, and nothing has expired
 			part.n, part.kept, part.pieces = 0, part.keptAtEnd(), nil
 			continue
@@ -363,7 +353,7 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 	h.noticed.Store(false)
 	told.ExpiresAt = expires
 	for i := range r.ops {
-		p, part := r.ops.owner(i), &h.parts[i]
+		p, part := r.ops.owner(i), r.part(i)
 		if part.n > 0 {
 			if p.holding == nil {
 				p.holding = &holding{}
@@ -405,7 +395,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 	var least leastApplied
 	r.hold.via = r.bind(end)
 	for i := range r.ops {
-		p, part := r.ops.owner(i), &r.hold.parts[i]
+		p, part := r.ops.owner(i), r.part(i)
 		if r.aside(i) {
 			continue
 		}
@@ -489,23 +479,6 @@ func (r *holdOp) over(applied int64) stint.Decision {
 	}
 	h.parts = nil
 	return r.answer(applied)
-}
-
-// costs are what a commit says each limit has cost.
-func (r *holdOp) costs() []int64 {
-	costs := make([]int64, len(r.ops))
-	for i := range r.ops {
-		costs[i] = r.ops[i].permits
-	}
-	return costs
-}
-
-// again reports whether the operation asks for the end that the hold has had.
-func (r *holdOp) again(end stint.HoldEnd) bool {
-	if r.op.Verb == stint.Commit {
-		return end == stint.HoldCommitted && slices.Equal(r.costs(), r.hold.actual)
-	}
-	return r.op.Verb == stint.Cancel && end == stint.HoldCancelled
 }
 
 // answer is the decision about an end: what it applied, and what is left now.

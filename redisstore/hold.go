@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/ways"
 )
 
 // holdEntry is the hold of an operation under way, as holds.lua reads it. args is made once; the id
@@ -19,6 +21,7 @@ type holdEntry struct {
 	told   stint.HoldOp // what the store says of it
 	bucket string       // the field of the id, beside others'
 	args   string
+	tags   string // of its limits, if there are several
 
 	applied int64
 	// left says that it is to be asked again, of the script for all operations.
@@ -39,22 +42,22 @@ func digestOf(text string) string {
 }
 
 // newHoldEntry copies what the operation says of its hold. The digest of the claims tells whether a
-// second Reserve or an end is about the same claims; that of claims and costs whether a renewal
-// asks for as much.
+// second Reserve or an end is about the same claims in the same order; that of claims and costs whether an end
+// is the same again. The order of limits may be another one, but that of groups and their ways: so the second is of
+// limits that are sorted, and there is a tag for each limit, by which the script finds it among those of a hold.
 func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 	h := op.Hold
 	digest := digestOf(h.ID)
-	claims, costs := "", ""
-	for _, p := range b.limitsOf(e) {
-		ref := &b.states[p.state]
-		claims += bigEndian(int64(len(ref.client))) + ref.client + ref.limit.identity.Value() + "\x00"
-		costs += bigEndian(p.asked)
-	}
-	for _, way := range e.ways {
-		claims += way.String()
-	}
-	if op.Verb != stint.Commit {
-		costs = ""
+	claims := b.claimsOf(e)
+	tags := tagsOf(claims)
+	given := textOf(claims, op.Verb)
+	of := digestOf(given.claims)
+	answer := digestOf(given.claims + given.costs)[:answerBytes]
+	sorted := answer
+	if !slices.IsSortedFunc(claims, claimText.compare) {
+		slices.SortFunc(claims, claimText.compare)
+		given = textOf(claims, op.Verb)
+		sorted = digestOf(given.claims + given.costs)[:answerBytes]
 	}
 	keep := "\x00"
 	if h.Keep {
@@ -65,10 +68,92 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		remembered = h.SurelyRemembered()
 	}
 	return &holdEntry{
-		told: stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}, bucket: "\x00" + digest[:2],
-		args: digest + digestOf(claims) + digestOf(claims + costs)[:4] +
+		told: stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}, bucket: "\x00" + digest[:2], tags: tags,
+		args: digest + of + sorted + answer +
 			bigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) + keep + h.ID,
 	}
+}
+
+// answerBytes is how much tells whether an end is the same again, and tagBytes how much tells the limits of one hold
+// apart.
+const answerBytes, tagBytes = 4, 4
+
+// claimText is a limit that a hold is of, as text.
+type claimText struct {
+	way  int // see ways.Numbers
+	text string
+	cost int64 // that is asked for
+}
+
+// compare orders limits within a way, and ways.
+func (c claimText) compare(d claimText) int {
+	return cmp.Or(cmp.Compare(c.way, d.way), cmp.Compare(c.text, d.text))
+}
+
+// claimsOf are the limits of an operation on a hold, in its order.
+func (b *batch) claimsOf(e *entry) []claimText {
+	limits := b.limitsOf(e)
+	claims, numbers := make([]claimText, len(limits)), ways.Numbers(e.ways)
+	for i, p := range limits {
+		ref := &b.states[p.state]
+		claims[i] = claimText{
+			text: bigEndian(int64(len(ref.client))) + ref.client + ref.limit.identity.Value() + "\x00", cost: p.asked,
+		}
+		if e.ways != nil {
+			claims[i].way = numbers[i]
+		}
+	}
+	return claims
+}
+
+// claimsText is what digests of claims are made of.
+type claimsText struct{ claims, costs string }
+
+// textOf joins limits, with their ways if there are any.
+func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
+	hasWays := slices.ContainsFunc(claims, func(c claimText) bool { return c.way > 0 })
+	names := ""
+	for i, c := range claims {
+		t.claims += c.text
+		if verb == stint.Commit {
+			t.costs += bigEndian(c.cost)
+		}
+		way := stint.Must
+		switch {
+		case c.way == 0:
+		case i > 0 && claims[i-1].way == c.way:
+			way = stint.With
+		case c.way%16 == 0:
+			way = stint.Either
+		default:
+			way = stint.Else
+		}
+		if hasWays {
+			names += way.String()
+		}
+	}
+	t.claims += names
+	return t
+}
+
+// tagsOf tells apart the limits of an operation on a hold; one alone needs no tag.
+func tagsOf(claims []claimText) (tags string) {
+	if len(claims) == 1 {
+		return ""
+	}
+	for _, c := range claims {
+		tags += digestOf(bigEndian(int64(c.way)) + c.text)[:tagBytes]
+	}
+	return tags
+}
+
+// suffix is what stands behind an id in its record, which hold_ids.lua describes.
+func (b *batch) suffix(e *entry) string {
+	epoch := int64(0)
+	for _, p := range b.limitsOf(e) {
+		epoch = max(epoch, b.epochs[p.limit.epochField])
+	}
+	return string(appendNumber([]byte{0}, epoch, 7)) + e.hold.tags
 }
 
 // idKeys are where a batcher's ids are remembered, by generation.
@@ -121,9 +206,9 @@ func (b *batch) encodeHolds() {
 		switch h := e.hold; {
 		case h == nil || !b.sent(e):
 		case b.usual && e.verb == stint.Reserve:
-			b.arg(h.record(b.limitsOf(e)))
+			b.arg(h.record(b.limitsOf(e), b.suffix(e)))
 		default:
-			b.arg(h.args)
+			b.arg(h.args + b.suffix(e))
 		}
 	}
 	b.args[at] = text(count)
@@ -133,9 +218,9 @@ func (b *batch) encodeHolds() {
 // record is what first_part_holds.lua has to know of a Reserve: the digest, the TTL, and the hold's
 // record behind its expiry as hold_ids.lua has it. It is written by Go, since putting bytes
 // together is dear in Lua.
-func (h *holdEntry) record(limits []opLimit) string {
+func (h *holdEntry) record(limits []opLimit, suffix string) string {
 	told := &h.told.Hold
-	text := make([]byte, 0, 32+12*len(limits)+len(told.ID))
+	text := make([]byte, 0, 32+12*len(limits)+len(told.ID)+len(suffix))
 	text = append(text, h.args[:digestBytes]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(told.Lives().Microseconds()))
 	text = appendNumber(text, told.Remembered().Microseconds(), 5)
@@ -146,7 +231,7 @@ func (h *holdEntry) record(limits []opLimit) string {
 		text = appendNumber(text, max(p.permits, -p.permits), 6)
 		text = appendNumber(text, 0, 6)
 	}
-	return string(append(text, told.ID...))
+	return string(append(append(text, told.ID...), suffix...))
 }
 
 // appendNumber appends a number of so many bytes.

@@ -4,7 +4,9 @@
 -- two bytes of an id's digest. A bucket is how many bytes of live holds it has (4), these, and ends of 31 bytes each:
 --   live  its length (2), digest (8), when it expires (7), how long its end is remembered (5), the digest of its claims
 --         (8), 1 if it is kept when it expires plus 2 if it was dropped (1), the number of limits (2), what it holds
---         of each, and what an expiry has charged (6 each), and the id
+--         of each, and what an expiry has charged (6 each), and the id; behind that a byte of 0, the newest epoch of the
+--         limits' policies when it was written (7), and, if there are several, a tag of each limit (4). Earlier versions
+--         wrote the id alone
 --   end   digest (8), 1 committed or 2 cancelled, 4 if late and 8 if reset (1), the time (7), how long it is remembered (5),
 --         what was asked for (4), and what was applied (6)
 -- An end that is remembered for longer than its 5 bytes hold, 12 days, says LONGEST_KEPT there, and stands twice: once
@@ -14,7 +16,7 @@ local LIVE, LIVE_BYTES, AMOUNTS = '>I2c8I7I5c8BI2', 33, '>I6I6'
 local ENDED, ENDED_BYTES = '>c8BI7I5c4i6', 31
 local LONGEST_KEPT = 2 ^ 40 - 1
 local NO_IDS = '\0\0\0\0'
-local GIVEN = '>c8c8c4i8i8i8B' -- what an operation says of its hold: see holdEntry in hold.go
+local GIVEN = '>c8c8c4c4i8i8i8B' -- what an operation says of its hold: see holdEntry in hold.go
 local COMMITTED, CANCELLED, EXPIRED = 1, 2, 3
 local ANSWERED, RESOLVED, UNKNOWN, OTHER = 0, 1, 2, 3
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -242,4 +243,44 @@ func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy
 	t.Helper()
 	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.List, Claim: stint.Claim{Key: key, Policy: policy}, Live: &live})
 	return live, err
+}
+
+// An earlier version wrote the id alone at the end of a hold's record: such a hold is renewed and ended by the same claims in
+// the same order.
+func TestHoldOfAnEarlierVersion(t *testing.T) {
+	store, prefix := storeOn(t, newConn(t), redisstore.Options{Partitions: 1})
+	policy := policyOf(t, "p", stint.FixedWindow(10, time.Hour).Named("b"), stint.FixedWindow(10, time.Hour).Named("a"))
+	for _, renewed := range []bool{false, true} {
+		id := fmt.Sprint("hold ", renewed)
+		do := func(verb stint.Verb, n int64) (stint.HoldOp, stint.Decision) {
+			o := op(verb, id, policy, n)
+			o.Hold = &stint.HoldOp{Hold: stint.Hold{ID: id}}
+			d := decide(t, store, o)
+			return *o.Hold, d
+		}
+		do(stint.Reserve, 5)
+		for at, pairs := 0, redis(t, "HGETALL", prefix+":holds:cur").([]any); at < len(pairs); at += 2 {
+			bucket := pairs[at+1].(string)
+			before, behind, found := strings.Cut(bucket, id)
+			if !found {
+				continue
+			}
+			// The bytes of what is live (4), the record's length (2), a byte of 0, an epoch (7) and a tag of each limit (4).
+			record := []byte(before + id + behind[1+7+2*4:])
+			record[3] -= 1 + 7 + 2*4
+			record[5] -= 1 + 7 + 2*4
+			redis(t, "HSET", prefix+":holds:cur", pairs[at], string(record))
+		}
+		if listed, err := liveHolds(t, store, id, policy); err != nil || len(listed) != 2 || listed[0].ID != id {
+			t.Errorf("%+v are listed, %v", listed, err)
+		}
+		if renewed {
+			if told, d := do(stint.Reserve, 7); !told.Replayed || d.Remaining != 3 {
+				t.Errorf("reserved again: %+v, %+v", told, d)
+			}
+		}
+		if told, d := do(stint.Commit, 2); told.Late || told.Reset || d.Remaining != 8 {
+			t.Errorf("committed: %+v, %+v", told, d)
+		}
+	}
 }

@@ -18,6 +18,7 @@ local function known(given)
     for i = 1, count do
       hold.n[i], hold.kept[i], from = unpack_struct(AMOUNTS, bucket, from)
     end
+    hold.id = sub(bucket, from, place + unpack_struct('>I2', bucket, place) - 1)
   else
     local flags
     _, flags, hold.time, hold.remembered, hold.answer, hold.applied = unpack_struct(ENDED, bucket, place)
@@ -30,6 +31,37 @@ local function known(given)
     return nil
   end
   return hold
+end
+
+-- tags_of are the tags that stand behind an id: nil, if none do.
+local function tags_of(id)
+  local stop = string.find(id, '\0', 1, true)
+  local tags = stop and sub(id, stop + 8) or ''
+  return tags ~= '' and tags or nil
+end
+
+-- same_claims reports whether an operation is of the limits that a hold is of, and brings the hold into their order.
+local function same_claims(given, hold)
+  if hold.claims ~= given.claims then
+    local mine, theirs = tags_of(given.id), tags_of(hold.id)
+    if not mine or not theirs or #mine ~= #theirs then
+      return false
+    end
+    local n, kept, used = {}, {}, {}
+    for i = 1, #mine / 4 do
+      local j = 1
+      while j <= #mine / 4 and (used[j] or sub(theirs, 4 * j - 3, 4 * j) ~= sub(mine, 4 * i - 3, 4 * i)) do
+        j = j + 1
+      end
+      if j > #mine / 4 then
+        return false
+      end
+      n[i], kept[i], used[j] = hold.n[j], hold.kept[j], true
+    end
+    hold.n, hold.kept, hold.claims = n, kept, given.claims
+  end
+  hold.id = given.id
+  return true
 end
 
 -- forget is the bucket of an id without what is known of it.
@@ -49,8 +81,8 @@ local function keep_live(given, hold)
   end
   local flags = (hold.keep and 1 or 0) + (hold.dropped and 2 or 0)
   local record = pack(
-    LIVE, LIVE_BYTES + #amounts + #given.id, given.digest, hold.expires, hold.remembered, hold.claims, flags, #hold.n
-  ) .. amounts .. given.id
+    LIVE, LIVE_BYTES + #amounts + #hold.id, given.digest, hold.expires, hold.remembered, hold.claims, flags, #hold.n
+  ) .. amounts .. hold.id
   keep_bucket(given.bucket, with_live(forget(given), record), hold.expires + hold.remembered - now)
 end
 
@@ -235,7 +267,7 @@ local function reserve(parts, permits, keeps, ways, given, hold, ended)
   local expires = 0
   if allowed then
     hold = hold or {
-      ended = 0, n = {}, kept = {}, claims = given.claims, expires = 0, remembered = 0, keep = false,
+      ended = 0, n = {}, kept = {}, claims = given.claims, expires = 0, remembered = 0, keep = false, id = given.id,
     }
     for i = 1, #parts do
       hold.n[i], hold.kept[i] = hold.n[i] or 0, hold.kept[i] or 0
@@ -341,7 +373,7 @@ end
 function holds.decide(verb, parts, permits, keeps, ways, number)
   local given, id = {}, nil
   local text = ARGV[ids.first + number - 1]
-  given.digest, given.claims, given.answer, given.ttl, given.remembered, given.expires, given.keep, id =
+  given.digest, given.claims, given.answer, given.in_order, given.ttl, given.remembered, given.expires, given.keep, id =
     unpack_struct(GIVEN, text)
   given.id, given.bucket = sub(text, id), bucket_of(given.digest)
   local hold = known(given)
@@ -365,11 +397,11 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       ended = EXPIRED
     end
     local over = ended == COMMITTED or ended == CANCELLED
-    if not over and hold.claims ~= given.claims then
+    if not over and not same_claims(given, hold) then
       tell_hold(OTHER, 0, 0, 0)
       return nil
     elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
-      and hold.answer == given.answer then
+      and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
       tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.reset and RESET or 0) + hold.via * VIA, now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then
       tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
@@ -403,7 +435,7 @@ function holds.list(state)
     local place, live = find_id(bucket, digest)
     if live then
       local length, _, _, _, _, _, limits = unpack_struct(LIVE, bucket, place)
-      id = sub(bucket, place + LIVE_BYTES + 12 * limits, place + length - 1)
+      id = string.match(sub(bucket, place + LIVE_BYTES + 12 * limits, place + length - 1), '^%Z*')
     end
     at = part.next
     told[#told + 1] = pack('>i8i8I2', part.expires, part.n, #id) .. id

@@ -67,6 +67,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	}
 	if !opts.NoHolds && !opts.NoWays {
 		check("HeldWays", testHeldWays)
+		check("OrderWithinWays", testOrderWithinWays)
 	}
 	if !opts.NoHolds {
 		check("HoldEnds", testHoldEnds)
@@ -79,6 +80,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check("GrowsByExpiries", testGrowsByExpiries)
 		check("TimeNeverRunsBack", testTimeNeverRunsBack)
 		check("LongQueue", testLongQueue)
+		check("OrderOfLimits", testOrderOfLimits)
 	}
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()

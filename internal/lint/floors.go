@@ -156,6 +156,7 @@ var folders = []folder{
 	{path: "internal/waiters", floor: -1},
 	{path: "internal/prefix", floor: -1},
 	{path: "internal/watchdog", floor: 1},
+	{path: "internal/ways", floor: 1},
 	{path: "internal/load", floor: 1},
 	{path: "internal/measure", floor: 4},
 

@@ -256,6 +256,9 @@ func (g *generator) op(r *run) (op stint.Op) {
 		op.Claim, op.And = claims[0], claims[1:]
 		g.knowledge(r, op.Hold, known)
 	}
+	if len(op.And) == 1 && !op.HasWays() && g.rng.IntN(6) == 0 { // nor is that of claims
+		op.Claim, op.And = op.And[0], []stint.Claim{op.Claim}
+	}
 	return op
 }
 

@@ -83,10 +83,63 @@ func (t *transaction) hasExpired(r *record, places []*place) bool {
 	return t.now >= r.expires || (r.over || latest >= r.expires) && t.choose()
 }
 
-// same says whether places are those that the hold was reserved for, in the same ways.
+// same says whether places are those that the hold was reserved for, as often each, in the same ways. Their order does
+// not matter: the record takes on that of the places. The order of groups and of their ways does.
 func (r *record) same(places []*place) bool {
 	names, ways := namesOf(places)
-	return slices.Equal(r.names, names) && slices.Equal(r.ways, ways)
+	mine, theirs := waysOf(r.ways), waysOf(ways)
+	left := make([]int, len(r.names)) // the record's limits that are not matched yet
+	for i := range left {
+		left[i] = i
+	}
+	var order []int
+	for i, n := range names {
+		at := slices.IndexFunc(left, func(j int) bool { return r.names[j] == n && mine[j] == theirs[i] })
+		if at < 0 {
+			return false
+		}
+		order = append(order, left[at])
+		left = slices.Delete(left, at, at+1)
+	}
+	if len(left) > 0 {
+		return false
+	}
+	r.names, r.ways = names, ways
+	for _, numbers := range []*[]int64{&r.held, &r.paid, &r.permits, &r.applied} {
+		*numbers = reordered(*numbers, order)
+	}
+	return true
+}
+
+// waysOf tells of each limit which way of which group it is of, {0, 0} of none.
+func waysOf(ways []stint.Way) (list [][2]int) {
+	of := [2]int{}
+	groups := 0
+	for _, way := range ways {
+		switch way {
+		case stint.Either:
+			groups++
+			of = [2]int{groups, 1}
+		case stint.Else:
+			of[1]++
+		case stint.With:
+		default:
+			of = [2]int{}
+		}
+		list = append(list, of)
+	}
+	return list
+}
+
+// reordered is a list in another order; nil stays nil.
+func reordered(numbers []int64, order []int) (list []int64) {
+	if numbers == nil {
+		return nil
+	}
+	for _, i := range order {
+		list = append(list, numbers[i])
+	}
+	return list
 }
 
 // namesOf are the names and the ways of an operation's limits, in their order.
@@ -319,9 +372,9 @@ func (t *transaction) expired(id string, places []*place) {
 func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	id, places := op.Hold.ID, pl.all
 	end := stint.HoldCommitted
-	permits := []int64{op.Permits}
-	for _, c := range op.And {
-		permits = append(permits, c.Permits)
+	var permits []int64
+	for _, p := range places {
+		permits = append(permits, p.permits)
 	}
 	if op.Verb == stint.Cancel {
 		end = stint.HoldCancelled
@@ -345,7 +398,7 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 		a.Err = stint.ErrOtherClaims
 		return a
 	case r.end == stint.HoldLive:
-	case r.end != end || !slices.Equal(r.permits, permits) || !r.same(places):
+	case r.end != end || !r.same(places) || !slices.Equal(r.permits, permits):
 		a.Err = resolved(id, r.end, r.at)
 		return a
 	default: // the same end again: the same answer

@@ -51,6 +51,29 @@ type pledge struct {
 	remembered int64 // for how long its expiry is
 }
 
+// inOrderOf brings the shares into the order of limits. It reports false if it has others. Of the ways that share a state
+// the order is theirs.
+func (p *pledge) inOrderOf(of []name) bool {
+	if len(p.names) != len(of) {
+		return false
+	}
+	var shares []*share
+	used := make([]bool, len(of))
+	for _, n := range of {
+		at := 0
+		for at < len(of) && (used[at] || p.names[at] != n) {
+			at++
+		}
+		if at == len(of) {
+			return false
+		}
+		used[at] = true
+		shares = append(shares, p.shares[at])
+	}
+	p.names, p.shares = of, shares
+	return true
+}
+
 // A share is what a hold has of one limit.
 type share struct {
 	permits int64   // in all
@@ -232,7 +255,7 @@ func (a *account) add(at, n int64) *item {
 
 func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, accounts []*account) (grown []int64) {
 	p := l.pledges[op.Hold.ID]
-	if p == nil || !slices.Equal(p.names, of) {
+	if p == nil || !p.inOrderOf(of) {
 		p = &pledge{names: of, shares: make([]*share, len(of))}
 		for i := range p.shares {
 			p.shares[i] = &share{}
@@ -269,7 +292,7 @@ func (l *ledger) end(op, carried stint.Op, want oracle.Answer, of []name, accoun
 	if carried.Hold.Replayed {
 		return
 	}
-	live := p != nil && p.live && slices.Equal(p.names, of)
+	live := p != nil && p.live && p.inOrderOf(of)
 	for i, n := range asked(op) {
 		if applied := want.Each[i].Applied; applied > 0 {
 			accounts[i].add(l.now, applied)

@@ -2,6 +2,7 @@ package oracle_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -19,15 +20,18 @@ func (g *generator) policies(name string) []*stint.Policy {
 	if g.changes {
 		list = make([]*stint.Policy, 2+g.rng.IntN(2))
 	}
+	limits := make([]stint.Limit, len(kinds))
 	for v := range list {
-		limits := make([]stint.Limit, len(kinds))
 		for i, kind := range kinds {
 			if v > 0 && g.rng.IntN(2) == 0 {
-				limits[i] = list[v-1].Limit(i)
 				g.alter(&limits[i])
 				continue
 			}
 			limits[i] = g.limit(kind).Named(fmt.Sprint("l", i))
+		}
+		limits := slices.Clone(limits)
+		if v > 0 && g.rng.IntN(2) == 0 { // the order of limits is not theirs
+			g.rng.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
 		}
 		p, err := stint.NewPolicy(name, limits...)
 		if err != nil {
