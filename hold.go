@@ -70,7 +70,7 @@ type HoldOp struct {
 	Lost bool
 	// Late says that a Commit came after the hold had expired, or was lost with the store's last second.
 	Late bool
-	// Reset says that some of what was held was reset meanwhile, so that nothing of that comes back.
+	// Reset says that some of what was held was reset before it expired, so that nothing of that comes back or is charged.
 	Reset bool
 	// Full says of a denied Reserve that the client has as many holds as the store allows, or that the store, of a bounded
 	// memory, has no room for one more.

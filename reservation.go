@@ -52,7 +52,7 @@ type End struct {
 	Replayed bool
 	// Late says that the hold had expired, or the store had lost it, so that all of the cost was charged now.
 	Late bool
-	// Reset says that some of what was held was reset meanwhile, so that nothing of that came back.
+	// Reset says that some of what was held was reset before it expired, so that nothing of that came back or was charged.
 	Reset bool
 	// At is the store's time.
 	At Instant

@@ -301,7 +301,7 @@ type HoldEndResponse struct {
 	Late bool `json:"late"`
 	// Replayed says that it had ended in the same way before.
 	Replayed bool `json:"replayed"`
-	// Reset says that some of what was held was reset meanwhile.
+	// Reset says that some of what was held was reset before it expired: of that nothing moved.
 	Reset bool `json:"reset"`
 }
 

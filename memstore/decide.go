@@ -63,7 +63,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	}
 	now := s.decidedAt(t, s.readClock())
 	if op.Verb == stint.Reset {
-		s.reset(t, p.hash)
+		s.reset(t, p.hash, now)
 		l.resetOutcome(p.keep, &out)
 	} else {
 		s.load(t, p, now)
@@ -196,7 +196,7 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 	now := s.decidedTogether(locks)
 	ways := op.AppendWays(waysBuffer[:0])
 	if op.Verb == stint.Reset {
-		s.resetEach(ops, outs)
+		s.resetEach(ops, outs, now)
 	} else {
 		s.applyEach(op, ops, outs, ways, now)
 	}
@@ -357,9 +357,9 @@ func hasHash(ops []limitOp, hash uint64) bool {
 }
 
 // resetEach clears the states.
-func (s *Store) resetEach(ops []limitOp, outs []stint.Outcome) {
+func (s *Store) resetEach(ops []limitOp, outs []stint.Outcome, now stint.Instant) {
 	for i := range ops {
-		s.reset(s.shard(ops[i].hash), ops[i].hash)
+		s.reset(s.shard(ops[i].hash), ops[i].hash, now)
 		ops[i].limit.resetOutcome(ops[i].keep, &outs[i])
 	}
 }

@@ -207,5 +207,5 @@ func (s *Store) drop(t *shard, slot *slot, group int, now stint.Instant) {
 	} else {
 		s.evictions.Add(1)
 	}
-	s.remove(t, slot, group, id)
+	s.remove(t, slot, group, id, now)
 }

@@ -46,7 +46,7 @@ func (s *Store) reclaim(t *shard, group int, now stint.Instant) {
 		if slot.hash.Load() != 0 {
 			id := slot.hold()
 			if ends, life := s.life(t, slot, id); isWorthless(ends, life, now) {
-				s.remove(t, slot, group, id)
+				s.remove(t, slot, group, id, now)
 				s.reclaimed.Add(1)
 				continue // what had passed may have moved here
 			}

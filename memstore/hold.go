@@ -224,7 +224,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 			part := r.part(i)
 			switch {
 			case end == stint.HoldExpired:
-				lacks[i] -= part.keptAtEnd()
+				lacks[i] -= part.keptAtEnd(p.holding)
 			case part.gone(p.holding):
 				gone = true
 			default:
@@ -287,7 +287,7 @@ func (r *holdOp) bind(end stint.HoldEnd) (via uint8) {
 	anew := end == stint.HoldExpired && r.op.Verb == stint.Reserve
 	return stint.BindWays(r.ways, func(i int) bool {
 		part := r.part(i)
-		return part.on && (!anew || part.keptAtEnd() > 0)
+		return part.on && (!anew || part.keptAtEnd(r.ops.owner(i).holding) > 0)
 	})
 }
 
@@ -320,7 +320,7 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 	for i := range r.ops {
 		p, part := r.ops.owner(i), r.part(i)
 		if r.ways != nil && !part.on && part.in == nil { // nothing is taken, and nothing has expired
-			part.n, part.kept, part.pieces = 0, part.keptAtEnd(), nil
+			part.n, part.kept, part.pieces = 0, part.keptAtEnd(p.holding), nil
 			continue
 		}
 		p.writes()
@@ -372,7 +372,7 @@ func (p *limitOp) takesOver() bool { return p.epoch != nil && p.epoch.version !=
 
 // drop ends what an expired hold may still hold of a state that has not noticed yet.
 func (r *holdOp) drop(p *limitOp, part *part) {
-	kept := part.keptAtEnd()
+	kept := part.keptAtEnd(p.holding)
 	if part.n > 0 && part.in != nil && part.in == p.holding {
 		p.writes()
 		p.due--
@@ -381,9 +381,13 @@ func (r *holdOp) drop(p *limitOp, part *part) {
 	part.in, part.n, part.kept, part.pieces = nil, 0, kept, nil
 }
 
-// keptAtEnd is what is charged of a part once its hold has expired, whether that was noticed or not.
-func (part *part) keptAtEnd() int64 {
-	if part.hold.keep && part.limit.places == nil {
+// keptAtEnd is what is charged of a part of a state, with such a holding, once its hold has expired, whether that was
+// noticed or not: of one that was reset before nothing.
+func (part *part) keptAtEnd(of *holding) int64 {
+	switch {
+	case part.gone(of):
+		return 0
+	case part.hold.keep && part.limit.places == nil:
 		return part.kept + part.n
 	}
 	return part.kept
@@ -400,7 +404,8 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 			continue
 		}
 		permits := r.ops[i].permits
-		expired := end == stint.HoldExpired || r.hold.dropped && part.gone(p.holding)
+		gone := part.gone(p.holding)
+		expired := end == stint.HoldExpired && !gone || part.dropped
 		if expired {
 			late = true
 			r.drop(p, part)
@@ -416,7 +421,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 			charge = cost - kept
 		}
 		switch {
-		case part.gone(p.holding):
+		case gone:
 			r.op.Hold.Reset, charge = true, 0
 		case part.in != nil:
 			applied = -r.end(p, part, kept)
@@ -555,6 +560,8 @@ func (r *holdOp) dropParts() (stint.Decision, error) {
 		if at >= 0 {
 			part := live[at]
 			least.add(-r.end(p, part, part.keeps()))
+			part.lapse()
+			part.dropped = true
 		}
 	}
 	if !least.some {

@@ -82,10 +82,11 @@ func (m *holdModel) advance(now int64) {
 			if h.keep || limit.Cost > 0 || limit.Algorithm == stint.AlgorithmLeakyBucket {
 				kept = h.n[i]
 			}
-			if !h.gone[i] {
-				m.giveBack(i, h.expires, h, kept)
+			if h.gone[i] {
+				continue // it holds nothing, and is taken anew
 			}
-			if h.gone[i] = false; h.keep && limit.Algorithm != stint.AlgorithmConcurrency {
+			m.giveBack(i, h.expires, h, kept)
+			if h.keep && limit.Algorithm != stint.AlgorithmConcurrency {
 				h.kept[i] += h.n[i]
 			}
 			h.n[i] = 0
@@ -242,7 +243,7 @@ func (m *holdModel) reserve(now int64, id string, n, ttl int64, keep bool) (allo
 		lacks[i] = l.Takes(n)
 		switch {
 		case h != nil && h.gone[i]:
-			told.Reset = true
+			told.Reset = h.end == stint.HoldLive
 		case h != nil:
 			lacks[i] = max(0, lacks[i]-h.n[i]-h.kept[i])
 		}
@@ -270,7 +271,7 @@ func (m *holdModel) reserve(now int64, id string, n, ttl int64, keep bool) (allo
 	h.end, h.keep, h.expires, h.remember = stint.HoldLive, keep, expires, max(2*ttl, 60_000_000)
 	for i := range m.limits {
 		if h.gone[i] {
-			h.n[i], h.gone[i] = 0, false
+			h.n[i], h.kept[i], h.gone[i] = 0, 0, false
 		}
 		m.charge(i, now, lacks[i], h)
 		h.n[i] += lacks[i]
@@ -337,7 +338,8 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 		case h.end == stint.HoldLive:
 			applied = -m.giveBack(i, now, h, kept)
 		}
-		h.n[i] = 0
+		gone := h.gone[i]
+		h.n[i], h.gone[i] = 0, false
 		if !cancel && !fixed && more > 0 {
 			// A charge goes as far as the debt.
 			room := new(big.Rat).SetInt64(l.Capacity + l.Debt())
@@ -351,7 +353,7 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 		if cancel {
 			wanted = 0
 		}
-		if !fixed && (h.end == stint.HoldExpired || wanted != held) && (!some || max(applied, -applied) < max(h.applied, -h.applied)) {
+		if !fixed && (h.end == stint.HoldExpired && !gone || wanted != held) && (!some || max(applied, -applied) < max(h.applied, -h.applied)) {
 			h.applied, some = applied, true
 		}
 	}
@@ -371,7 +373,7 @@ func (m *holdModel) reset(now int64) {
 	}
 	for _, h := range m.holds {
 		for i := range h.n {
-			h.gone[i] = h.n[i] > 0
+			h.gone[i] = h.gone[i] || h.n[i] > 0
 			h.pieces[i] = nil
 		}
 	}

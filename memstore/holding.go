@@ -28,8 +28,8 @@ type part struct {
 	// kept is how many permits an expiry has charged.
 	kept   int64
 	pieces []algorithm.Piece
-	// on says that the limit is of a way that the hold is on.
-	on bool
+	// on says that the limit is of a way that the hold is on; dropped, that a Drop let it expire.
+	on, dropped bool
 }
 
 // partBytes is about what a part takes, with its pieces and its place in a holding.
@@ -57,6 +57,11 @@ func (part *part) keeps() int64 {
 // expire notes an expiry, whose effect on the state has been computed.
 func (part *part) expire() {
 	part.hold.noticed.Store(true)
+	part.lapse()
+}
+
+// lapse leaves of the part what an expiry charges.
+func (part *part) lapse() {
 	if part.hold.keep && part.limit.places == nil {
 		part.kept += part.n
 	}
@@ -286,7 +291,7 @@ func compareExpiry(part *part, at stint.Instant) int {
 // saveHolding makes what load found out come true: what was due has expired, and what was reset is not held any more.
 func (s *Store) saveHolding(t *shard, p *limitOp) {
 	if known := t.held[p.hash]; known != nil && known != p.holding {
-		s.dropHolding(t, p.hash)
+		s.dropHolding(t, p.hash, longAgo) // of another limit, whose hash is the same
 	}
 	h := p.holding
 	if h == nil {
@@ -302,7 +307,7 @@ func (s *Store) saveHolding(t *shard, p *limitOp) {
 	switch {
 	case len(h.parts) == 0:
 		p.holding = nil
-		s.dropHolding(t, p.hash)
+		s.dropHolding(t, p.hash, longAgo)
 	case t.held == nil:
 		t.held = map[uint64]*holding{}
 		fallthrough
@@ -323,14 +328,19 @@ func (p *limitOp) forgetPieces() {
 	p.lost = 0
 }
 
-// dropHolding lets go of what was held of a state that is no more.
-func (s *Store) dropHolding(t *shard, hash uint64) {
+// dropHolding lets go of what was held of a state that is no more since an instant. What had expired by then has; the
+// rest is gone.
+func (s *Store) dropHolding(t *shard, hash uint64, at stint.Instant) {
 	h := t.held[hash]
 	if h == nil {
 		return
 	}
 	for _, part := range h.parts {
-		if part.in == h { // else it has been reserved anew since a reset
+		switch {
+		case part.in != h: // it has been reserved anew since a reset
+		case part.hold.expires <= at:
+			part.expire()
+		default:
 			part.in = nil
 		}
 	}

@@ -43,6 +43,7 @@ type epoch struct {
 	isLog   bool          // whether the states have logs
 	isHeld  bool          // whether something is held of them; such a slot is not found without its shard's lock
 	version *limitVersion // nil: the epoch is over; changes while all shards are locked
+	ended   stint.Instant // when it was over
 	slots   atomic.Int64
 }
 

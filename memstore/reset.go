@@ -25,10 +25,11 @@ func (s *Store) endEpochs(ctx context.Context, which func(*limitVersion) bool) e
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
 	}
+	now := s.decidedTogether(nil)
 	s.mu.Lock()
 	for _, version := range s.versions {
 		if which(version) {
-			s.endEpoch(version)
+			s.endEpoch(version, now)
 		}
 	}
 	s.mu.Unlock()
@@ -40,7 +41,7 @@ func (s *Store) endEpochs(ctx context.Context, which func(*limitVersion) bool) e
 
 // endEpoch ends the epochs of a version that have states, and begins others, if any plan
 // may write in them. The store and all shards are locked.
-func (s *Store) endEpoch(version *limitVersion) {
+func (s *Store) endEpoch(version *limitVersion, now stint.Instant) {
 	if version.slots() == 0 {
 		return // an epoch of no states is a new one
 	}
@@ -54,7 +55,7 @@ func (s *Store) endEpoch(version *limitVersion) {
 			s.freeEpoch(e)
 			continue
 		}
-		e.version = nil
+		e.version, e.ended = nil, now
 		s.staleSlots.Add(slots)
 		s.bytes.Add(epochBytes)
 	}

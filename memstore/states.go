@@ -38,6 +38,9 @@ func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
 		return
 	}
 	version := p.epoch.version
+	if version == nil && p.epoch.isHeld {
+		s.dropHolding(t, p.hash, p.epoch.ended)
+	}
 	if version == nil || !p.limit.sameAlgorithm(&version.limit) {
 		return // it was reset, or two hashes met: this state is no use here
 	}
@@ -112,21 +115,24 @@ func (s *Store) insertNew(t *shard, p *limitOp, ops []limitOp, now stint.Instant
 }
 
 // reset removes the state of a hash.
-func (s *Store) reset(t *shard, hash uint64) {
+func (s *Store) reset(t *shard, hash uint64, now stint.Instant) {
 	if slot, group := t.table.Load().find(hash); slot != nil {
-		s.remove(t, slot, group, slot.hold())
+		s.remove(t, slot, group, slot.hold(), now)
 	}
 }
 
 // remove drops the state of a slot in a group, which the caller holds and which is of the
 // epoch with the id.
-func (s *Store) remove(t *shard, slot *slot, group int, id uint32) {
+func (s *Store) remove(t *shard, slot *slot, group int, id uint32, now stint.Instant) {
 	e := s.epoch(id)
 	if e.isLog {
 		s.dropLog(t, slot.hash.Load())
 	}
 	if e.isHeld {
-		s.dropHolding(t, slot.hash.Load())
+		if e.version == nil {
+			now = e.ended
+		}
+		s.dropHolding(t, slot.hash.Load(), now)
 	}
 	t.table.Load().delete(slot, group)
 	t.used--

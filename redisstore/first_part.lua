@@ -71,6 +71,9 @@ local function reset(count)
   for i = 1, count do
     local state = parts[i]
     announce(state.client)
+    if state.list then
+      holds.note_reset(state)
+    end
     if state.marker then
       -- For twice as long as a lease may last, so that what is given back late finds it.
       redis.call('SET', state.marker, string.format('%.0f', now), 'PX', milliseconds(20000000))

@@ -217,7 +217,7 @@ local function finish(cancels, count, text, name, state, asked)
     return false
   end
   local length, _, expires, remembered, its_claims, keep, _, amounts = unpack_struct(LIVE, bucket, place)
-  if its_claims ~= claims or keep ~= 0 or now >= expires or expires + remembered - now >= LONGEST_KEPT
+  if its_claims ~= claims or keep ~= 0 or now >= expires or expires + remembered - now >= ids.longest
     or not finds(cancels, count, digest, amounts, bucket) then
     return false
   end

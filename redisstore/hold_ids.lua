@@ -9,19 +9,18 @@
 --         wrote the id alone
 --   end   digest (8), 1 committed or 2 cancelled, 4 if late and 8 if reset (1), the time (7), how long it is remembered (5),
 --         what was asked for (4), and what was applied (6)
--- An end that is remembered for longer than its 5 bytes hold, 12 days, says LONGEST_KEPT there, and stands twice: once
--- more under far_digest of its own, with the last instant at which it is known as its time, and 0 for how long.
+-- An end that is remembered for longer than its 5 bytes hold, 12 days, says ids.longest there, and stands twice: once
+-- more under ids.far_digest of its own, with the last instant at which it is known as its time, and 0 for how long.
 
 local LIVE, LIVE_BYTES, AMOUNTS = '>I2c8I7I5c8BI2', 33, '>I6I6'
 local ENDED, ENDED_BYTES = '>c8BI7I5c4i6', 31
-local LONGEST_KEPT = 2 ^ 40 - 1
 local NO_IDS = '\0\0\0\0'
 local GIVEN = '>c8c8c4c4i8i8i8B' -- what an operation says of its hold: see holdEntry in hold.go
 local COMMITTED, CANCELLED, EXPIRED = 1, 2, 3
 local ANSWERED, RESOLVED, UNKNOWN, OTHER = 0, 1, 2, 3
 
 -- The buckets that operations of this batch name, which of them have changed, and for how long they have to live.
-local ids = { kind = { bytes = 1 }, buckets = {}, changed = {}, life = 0 }
+local ids = { longest = 2 ^ 40 - 1, kind = { bytes = 1 }, buckets = {}, changed = {}, life = 0 }
 
 -- find_id finds what is known of an id in a bucket: its place, and whether it is live.
 local function find_id(bucket, digest)
@@ -44,10 +43,11 @@ local function find_id(bucket, digest)
 end
 
 -- far_digest is under what the end of an id stands once more, and far_end is until when it is known, if it does.
-local function far_digest(digest) return sub(digest, 2) .. sub(digest, 1, 1) end
+-- They are in a table, since a script has 200 names at most.
+function ids.far_digest(digest) return sub(digest, 2) .. sub(digest, 1, 1) end
 
-local function far_end(bucket, digest)
-  local at, live = find_id(bucket, far_digest(digest))
+function ids.far_end(bucket, digest)
+  local at, live = find_id(bucket, ids.far_digest(digest))
   if at and not live then
     local _, _, until_then = unpack_struct(ENDED, bucket, at)
     return until_then
@@ -67,7 +67,7 @@ local function recent(bucket)
   live = table.concat(live)
   local left = string.gsub(sub(bucket, ends), string.rep('.', ENDED_BYTES), function(ended)
     local digest, _, time, lasts = unpack_struct(ENDED, ended)
-    local known_until = lasts == LONGEST_KEPT and far_end(bucket, digest) or time + lasts
+    local known_until = lasts == ids.longest and ids.far_end(bucket, digest) or time + lasts
     return known_until < now and '' or nil
   end)
   return pack('>I4', #live) .. live .. left

@@ -10,7 +10,7 @@ local function known(given)
   if not place then
     return nil
   end
-  local hold, _ = { ended = 0 }, nil
+  local hold, _ = { ended = 0, reset = {} }, nil
   if live then
     local keep, count, from
     _, _, hold.expires, hold.remembered, hold.claims, keep, count, from = unpack_struct(LIVE, bucket, place)
@@ -19,12 +19,14 @@ local function known(given)
       hold.n[i], hold.kept[i], from = unpack_struct(AMOUNTS, bucket, from)
     end
     hold.id = sub(bucket, from, place + unpack_struct('>I2', bucket, place) - 1)
+    local stop = string.find(hold.id, '\0', 1, true)
+    hold.epoch = stop and unpack_struct('>I7', hold.id, stop + 1)
   else
     local flags
     _, flags, hold.time, hold.remembered, hold.answer, hold.applied = unpack_struct(ENDED, bucket, place)
-    hold.ended, hold.late, hold.reset, hold.via = flags % 4, flags % 8 >= 4, flags % 16 >= 8, floor(flags / 16)
-    if hold.remembered == LONGEST_KEPT then
-      hold.remembered = (far_end(bucket, given.digest) or hold.time + LONGEST_KEPT) - hold.time
+    hold.ended, hold.late, hold.was_reset, hold.via = flags % 4, flags % 8 >= 4, flags % 16 >= 8, floor(flags / 16)
+    if hold.remembered == ids.longest then
+      hold.remembered = (ids.far_end(bucket, given.digest) or hold.time + ids.longest) - hold.time
     end
   end
   if now > hold.time + hold.remembered then
@@ -33,18 +35,11 @@ local function known(given)
   return hold
 end
 
--- tags_of are the tags that stand behind an id: nil, if none do.
-local function tags_of(id)
-  local stop = string.find(id, '\0', 1, true)
-  local tags = stop and sub(id, stop + 8) or ''
-  return tags ~= '' and tags or nil
-end
-
 -- same_claims reports whether an operation is of the limits that a hold is of, and brings the hold into their order.
-local function same_claims(given, hold)
+function holds.same_claims(given, hold)
   if hold.claims ~= given.claims then
-    local mine, theirs = tags_of(given.id), tags_of(hold.id)
-    if not mine or not theirs or #mine ~= #theirs then
+    local mine, theirs = string.match(given.id, '%z.......(.*)'), string.match(hold.id, '%z.......(.*)')
+    if not theirs or theirs == '' or #mine ~= #theirs then
       return false
     end
     local n, kept, used = {}, {}, {}
@@ -67,7 +62,7 @@ end
 -- forget is the bucket of an id without what is known of it.
 local function forget(given)
   local bucket = ids.buckets[given.bucket]
-  for _, digest in ipairs({ given.digest, far_digest(given.digest) }) do
+  for _, digest in ipairs({ given.digest, ids.far_digest(given.digest) }) do
     local place, live = find_id(bucket, digest)
     bucket = place and without(bucket, place, live) or bucket
   end
@@ -87,11 +82,11 @@ local function keep_live(given, hold)
 end
 
 local function keep_end(given, verb, hold, applied)
-  local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0) + (hold.reset and 8 or 0) + hold.via * 16
+  local flags = (verb == 'cancel' and CANCELLED or COMMITTED) + (hold.late and 4 or 0) + (hold.was_reset and 8 or 0) + hold.via * 16
   local remembered = max(now, hold.expires) + hold.remembered - now
-  local record = pack(ENDED, given.digest, flags, now, min(remembered, LONGEST_KEPT), given.answer, applied)
-  if remembered >= LONGEST_KEPT then
-    record = record .. pack(ENDED, far_digest(given.digest), flags, now + remembered, 0, given.answer, applied)
+  local record = pack(ENDED, given.digest, flags, now, min(remembered, ids.longest), given.answer, applied)
+  if remembered >= ids.longest then
+    record = record .. pack(ENDED, ids.far_digest(given.digest), flags, now + remembered, 0, given.answer, applied)
   end
   keep_bucket(given.bucket, forget(given) .. record, remembered)
 end
@@ -136,9 +131,25 @@ local function look(state, n, keep)
   return out
 end
 
--- kept_at_end is what is charged of a limit once the hold has expired.
+-- find_resets notes of which limits what was held has been reset before it expired: by a client's reset, or by an epoch of
+-- the policy that is newer than the hold, and not newer than its expiry.
+function holds.find_resets(parts, given, hold, ended)
+  for i = 1, #parts do
+    local state = parts[i]
+    if hold.n[i] > 0 and not part_of(state, given.digest) and not (state.expired and state.expired[given.digest]) then
+      local epoch = tonumber(string.match(state.cur or state.key, '}:[^:]-%.(%d+):') or 0)
+      hold.reset[i] = ended ~= EXPIRED and not hold.dropped
+        or hold.epoch and epoch > hold.epoch and epoch <= hold.expires
+        or holds.was_dropped(state, given.digest, hold.expires)
+    end
+  end
+end
+
+-- kept_at_end is what is charged of a limit once the hold has expired: of what was reset before nothing.
 local function kept_at_end(hold, i, state)
-  if hold.keep and state.twin ~= concurrency then
+  if hold.reset[i] then
+    return 0
+  elseif hold.keep and state.twin ~= concurrency then
     return hold.kept[i] + hold.n[i]
   end
   return hold.kept[i]
@@ -167,6 +178,7 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
       remove(state, part)
     elseif charged and hold.n[i] > 0 then -- it was reset
       hold.n[i], hold.kept[i] = 0, 0
+      holds.forget_reset(state, given.digest)
     end
     part = part or { pieces = {} }
     fresh[i], renewed[i] = part, others and charged and lacks[i] == 0
@@ -267,7 +279,8 @@ local function reserve(parts, permits, keeps, ways, given, hold, ended)
   local expires = 0
   if allowed then
     hold = hold or {
-      ended = 0, n = {}, kept = {}, claims = given.claims, expires = 0, remembered = 0, keep = false, id = given.id,
+      ended = 0, n = {}, kept = {}, reset = {}, claims = given.claims, expires = 0, remembered = 0, keep = false,
+      id = given.id,
     }
     for i = 1, #parts do
       hold.n[i], hold.kept[i] = hold.n[i] or 0, hold.kept[i] or 0
@@ -301,7 +314,7 @@ local function finish(verb, parts, permits, ways, given, hold, ended)
       local limit = state.limit
       local n, kept = hold.n[i] or 0, hold.kept[i] or 0
       local part = n > 0 and ended ~= EXPIRED and part_of(state, given.digest)
-      local expired = ended == EXPIRED or hold.dropped and n > 0 and not part
+      local expired = not hold.reset[i] and (ended == EXPIRED or hold.dropped and n > 0 and not part)
       if expired then
         late, n, kept = true, 0, hold.n[i] and kept_at_end(hold, i, state) or 0
       end
@@ -338,7 +351,7 @@ local function finish(verb, parts, permits, ways, given, hold, ended)
       end
     end
   end
-  hold.late, hold.reset = late, gone
+  hold.late, hold.was_reset = late, gone
   least = least or 0
   keep_end(given, verb, hold, least)
   tell_hold(ANSWERED, (late and LATE or 0) + (gone and RESET or 0) + hold.via * VIA, now, least)
@@ -389,7 +402,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       tell_hold(UNKNOWN, 0, 0, 0)
       return nil
     end
-    local lost = { n = {}, kept = {}, expires = given.expires, remembered = given.remembered }
+    local lost = { n = {}, kept = {}, reset = {}, expires = given.expires, remembered = given.remembered }
     finish(verb, parts, permits, ways, given, lost, EXPIRED)
   else
     local ended = hold.ended
@@ -397,21 +410,23 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       ended = EXPIRED
     end
     local over = ended == COMMITTED or ended == CANCELLED
-    if not over and not same_claims(given, hold) then
+    if not over and not holds.same_claims(given, hold) then
       tell_hold(OTHER, 0, 0, 0)
       return nil
     elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
       and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
-      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.reset and RESET or 0) + hold.via * VIA, now, hold.applied)
+      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.was_reset and RESET or 0) + hold.via * VIA, now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then
       tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
       return nil
     elseif verb == 'reserve' and hold.dropped then
       tell_hold(RESOLVED, EXPIRED, min(now, hold.expires), 0)
       return nil
-    elseif verb == 'reserve' then
-      return reserve(parts, permits, keeps, ways, given, hold, ended)
     else
+      holds.find_resets(parts, given, hold, ended)
+      if verb == 'reserve' then
+        return reserve(parts, permits, keeps, ways, given, hold, ended)
+      end
       finish(verb, parts, permits, ways, given, hold, ended)
     end
   end

@@ -77,6 +77,49 @@ local function end_part(state, limit, at, part, kept)
   return back
 end
 
+-- Of what a reset drops is noted, for as long as ids are remembered, which holds had it, and when they would have
+-- expired: after that nothing else tells a hold that was reset from one that has expired.
+do
+local DROPPED, DROPPED_BYTES, REMEMBERED = '>c8I7', 15, 7200000000
+
+local function dropped_key(state)
+  if state.log then
+    return (string.gsub(state.held_key, '}:held%.', '}:dropped.', 1))
+  end
+  return sub(state.cur, 1, -4) .. 'dropped.' .. state.client
+end
+
+-- note_reset notes what is held of a state that is reset now.
+function holds.note_reset(state)
+  local key, latest = dropped_key(state), last_expiry(state.list)
+  local known = string.gsub(redis.call('GET', key) or '', string.rep('.', DROPPED_BYTES), function(hold)
+    local _, expires = unpack_struct(DROPPED, hold)
+    latest = max(latest, expires)
+    return expires + REMEMBERED < now and '' or nil
+  end)
+  local list = string.gsub(state.list, string.rep('.', PIECE_BYTES), function(piece) return sub(piece, 1, DROPPED_BYTES) end)
+  redis.call('SET', key, known .. list, 'PX', expiry(latest + REMEMBERED - now))
+end
+
+-- was_dropped reports whether a reset has dropped a hold's part of a state, and forget_reset forgets that it has.
+function holds.was_dropped(state, digest, expires)
+  local known = redis.call('GET', dropped_key(state))
+  return known and place_of(known, pack(DROPPED, digest, expires), DROPPED_BYTES) ~= nil
+end
+
+function holds.forget_reset(state, digest)
+  local key = dropped_key(state)
+  local known = redis.call('GET', key)
+  local at = known and place_of(known, digest, DROPPED_BYTES)
+  while at do
+    redis.call('SETRANGE', key, at - 1, string.rep('\0', DROPPED_BYTES))
+    known = sub(known, 1, at - 1) .. string.rep('\0', DROPPED_BYTES) .. sub(known, at + DROPPED_BYTES)
+    at = place_of(known, digest, DROPPED_BYTES)
+  end
+end
+
+end
+
 -- start makes a loaded state that has a list ready: what is due expires, each hold at its instant.
 local function start(state)
   local list, from = state.list, 1
@@ -110,6 +153,7 @@ end
 -- read makes a client's state of what fetch read, as read_state does.
 function holds.read(hash, i, state)
   local value = hash.values[i + 1]
+  state.cur = hash.cur
   if not value or byte(value) ~= HELD then
     return read_state(hash, i, state)
   end

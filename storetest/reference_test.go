@@ -63,7 +63,7 @@ func (r *reference) ResetAll(ctx context.Context, scope stint.Scope) error {
 		scope.Policy = r.reset(scope.Policy)
 	}
 	if ctx.Err() == nil {
-		r.model.ResetAll(scope)
+		r.model.ResetAll(scope, r.clock.Now())
 	}
 	return ctx.Err()
 }

@@ -123,7 +123,7 @@ func (c *comparison) carryOut(
 ) error {
 	c.clock.Set(steps[0].At)
 	if r := steps[0].reset; r != nil {
-		c.model.ResetAll(*r)
+		c.model.ResetAll(*r, steps[0].At)
 		return c.store.ResetAll(ctx, *r)
 	}
 	ops, results := make([]stint.Op, len(steps)), make([]stint.Result, len(steps))

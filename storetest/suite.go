@@ -76,6 +76,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check("HeldInABatch", testHeldInABatch)
 		check("ExpiredInPart", testExpiredInPart)
 		check("ResetAndReservedAnew", testResetAndReservedAnew)
+		check("ResetBeforeExpiry", testResetBeforeExpiry)
 		check("Growth", testGrowth)
 		check("GrowsByExpiries", testGrowsByExpiries)
 		check("TimeNeverRunsBack", testTimeNeverRunsBack)

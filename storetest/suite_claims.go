@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// testOrderOfLimits: the order of a policy's limits, and of claims that all have to admit, is no part of a hold's claims.
-// Other claims are refused, also of an id that has ended.
+// testOrderOfLimits: the order of a policy's limits, and of claims that all have to admit, is no part of a hold's
+// claims. Other claims are refused, also of an id that has ended.
 func testOrderOfLimits(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.Concurrency(5).WithCost(1))
 	limits := []stint.Limit{

@@ -21,6 +21,7 @@ type record struct {
 	dropped bool          // some of it, by a Drop
 	held    []int64       // of each limit, as the last Reserve left it
 	paid    []int64       // of these, what an earlier expiry has charged for good
+	lost    []bool        // whether a reset has dropped it, before it expired; nil: none
 
 	end     stint.HoldEnd // HoldLive also when it has expired meanwhile
 	at      stint.Instant // when it ended
@@ -60,10 +61,12 @@ func (t *transaction) known(id string) *record {
 // remembered is for how long an end is, by the words of the contract: max(2 x TTL, 60 s).
 func remembered(ttl time.Duration) time.Duration { return max(2*ttl, time.Minute) }
 
-// kept is what an expiry has charged of an id that is not live: all, by Hold.Keep. What was reset meanwhile counts
-// as kept, too.
+// kept is what an expiry has charged of an id that is not live: all, by Hold.Keep, but nothing of what was reset
+// before.
 func (r *record) kept(i int) int64 {
 	switch {
+	case r.isLost(i):
+		return 0
 	case r.names[i].algorithm == stint.AlgorithmConcurrency:
 		return 0
 	case r.keep:
@@ -71,6 +74,9 @@ func (r *record) kept(i int) int64 {
 	}
 	return r.paid[i]
 }
+
+// isLost says that a reset has dropped what is held of a limit.
+func (r *record) isLost(i int) bool { return r.lost != nil && r.lost[i] }
 
 // hasExpired says whether a hold has. It answers an open question, if a write has noticed the expiry and the clock
 // was set back to before it since: a hold ends once, so that it has expired; but also, what is gone before its
@@ -108,6 +114,7 @@ func (r *record) same(places []*place) bool {
 	for _, numbers := range []*[]int64{&r.held, &r.paid, &r.permits, &r.applied} {
 		*numbers = reordered(*numbers, order)
 	}
+	r.lost = reordered(r.lost, order)
 	return true
 }
 
@@ -132,12 +139,12 @@ func waysOf(ways []stint.Way) (list [][2]int) {
 }
 
 // reordered is a list in another order; nil stays nil.
-func reordered(numbers []int64, order []int) (list []int64) {
-	if numbers == nil {
+func reordered[T any](of []T, order []int) (list []T) {
+	if of == nil {
 		return nil
 	}
 	for _, i := range order {
-		list = append(list, numbers[i])
+		list = append(list, of[i])
 	}
 	return list
 }
@@ -355,10 +362,17 @@ func (r *record) standing(id string, places []*place) {
 }
 
 // expired lets a hold that has expired expire in all states, also where nothing was written since and the clock
-// was set back.
+// was set back. It answers an open question: whether it does before a changed limit takes the state over.
 func (t *transaction) expired(id string, places []*place) {
 	for _, p := range places {
-		if h := p.before.hold(id); h != nil && h.expires > p.at {
+		h := p.before.hold(id)
+		if h == nil || h.expires <= p.at {
+			continue
+		}
+		if h := p.now.hold(id); h != nil && changed(p.before.limit, p.limit) && t.choose() {
+			p.now.end(h, h.staysOnExpiry(), p.at)
+			p.before = p.now.clone()
+		} else {
 			p.before = p.before.clone()
 			p.before.hold(id).expires = p.at
 			p.now = p.before.read(p.limit, t.now)
@@ -450,7 +464,7 @@ func (t *transaction) endOf(op stint.Op, r *record, i int, p *place, late, lost 
 	if op.Verb == stint.Cancel {
 		stays = 0
 	}
-	expired := late || r.dropped && h == nil && r.held[i] > r.paid[i]
+	expired := !r.isLost(i) && (late || r.dropped && h == nil && r.held[i] > r.paid[i])
 	r.late = r.late || expired
 	switch {
 	case expired: // what it cost is charged now, but for what an expiry has charged
@@ -461,7 +475,8 @@ func (t *transaction) endOf(op stint.Op, r *record, i int, p *place, late, lost 
 		if charges && stays > kept {
 			applied = p.now.debit(stays-kept, p.at)
 		}
-		if write = applied != 0 || t.takesOver(p); !write && p.before.hold(id) != nil { // its expiry is noticed
+		was := p.before.hold(id)
+		if write = applied != 0 || t.takesOver(p); !write && was != nil && was.permits > was.paid { // its expiry is noticed
 			t.untaken(p)
 			write = true
 		}

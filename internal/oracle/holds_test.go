@@ -177,8 +177,8 @@ func (r *run) do(s step) (fault string, goOn bool) {
 		if err := r.store.ResetAll(r.t.Context(), *s.reset); err != nil {
 			return "reset of policies: " + err.Error(), false
 		}
-		r.oracle.ResetAll(*s.reset)
-		r.ledger.ResetAll(*s.reset)
+		r.oracle.ResetAll(*s.reset, s.at)
+		r.ledger.ResetAll(*s.reset, s.at)
 		return "", true
 	}
 	carried := slices.Clone(s.ops)

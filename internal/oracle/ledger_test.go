@@ -90,7 +90,8 @@ func newLedger() *ledger {
 }
 
 // ResetAll is told of a reset of policies.
-func (l *ledger) ResetAll(scope stint.Scope) {
+func (l *ledger) ResetAll(scope stint.Scope, now stint.Instant) {
+	l.tick(int64(now))
 	for n := range l.accounts {
 		if scope.All || n.policy == scope.Policy {
 			l.reset(n)
@@ -221,7 +222,9 @@ func (l *ledger) tick(now int64) {
 // expire settles a share as an expiry does: "by on_expiry: release (as Commit of 0, numbers stay) or keep".
 func (p *pledge) expire(i int) {
 	s := p.shares[i]
-	s.expired = s.permits
+	if s.expired = s.permits; s.gone {
+		return // what was reset is taken anew
+	}
 	if !p.keep && !s.fixed {
 		s.giveBack(p.names[i], s.permits-s.paid)
 	}
@@ -230,7 +233,7 @@ func (p *pledge) expire(i int) {
 	} else {
 		s.permits = s.paid
 	}
-	s.items, s.gone = nil, false // what was reset counts as kept, too
+	s.items = nil
 }
 
 // giveBack takes permits off the newest parts: "each part took its share of min(held, actual) ..., oldest part first".

@@ -46,7 +46,7 @@ func (m *modelled) DecideAll(ctx context.Context, ops []stint.Op, results []stin
 }
 
 func (m *modelled) ResetAll(_ context.Context, scope stint.Scope) error {
-	m.model.ResetAll(scope)
+	m.model.ResetAll(scope, m.clock.Now())
 	return nil
 }
 

@@ -50,11 +50,7 @@ func (t *transaction) do(op stint.Op) (a Answer) {
 	case stint.Take, stint.Try, stint.Peek:
 		allowed = t.take(op.Verb, pl)
 	case stint.Reset:
-		for _, p := range places {
-			t.states[p.name] = nil
-			p.before = t.untouched(p.limit)
-			t.finish(p, 0, false)
-		}
+		t.reset(places)
 	case stint.Settle:
 		t.settle(places)
 	case stint.Reserve:

@@ -27,7 +27,8 @@ type Oracle struct {
 	windows  *calendarWindows
 	history  clockHistory // of all operations
 	versions versions
-	maxHolds int // of one client under one limit
+	maxHolds int           // of one client under one limit
+	epoch    stint.Instant // of the last reset of policies
 }
 
 // A world is all that a store may hold. A state that is missing is untouched; an id that is missing is
@@ -110,13 +111,6 @@ func (o *Oracle) Decide(op stint.Op, now stint.Instant) Answer {
 
 // Worlds is how many worlds the answers so far allow.
 func (o *Oracle) Worlds() int { return len(o.worlds) }
-
-// ResetAll clears the states of a scope, as a store's ResetAll does. What is known of ids stays.
-func (o *Oracle) ResetAll(scope stint.Scope) {
-	for _, w := range o.worlds {
-		maps.DeleteFunc(w.states, func(n name, _ *state) bool { return scope.All || n.policy == scope.Policy })
-	}
-}
 
 // Clone returns a copy: a checker of concurrent histories tries an operation on one, and goes back.
 func (o *Oracle) Clone() *Oracle {

@@ -297,12 +297,14 @@ func (s *state) nextAfter(at stint.Instant) (first *held) {
 }
 
 // expire lets expire what is due, each hold at its own instant, in the order of the instants. If nothing is due,
-// the state is left as it was written.
+// the state is left as it was written. So it is if what expires holds nothing but what an earlier expiry has charged.
 func (s *state) expire(now stint.Instant) {
 	for h := s.next(); h != nil && h.expires <= now; h = s.next() {
-		if !s.limit.IsBucket() {
-			s.bring(max(h.expires, s.newest()))
+		if h.permits == h.paid {
+			s.drop(h.id)
+			continue
 		}
+		s.bring(max(h.expires, s.newest()))
 		s.over = append(slices.Clip(s.over), h.id)
 		s.end(h, h.staysOnExpiry(), h.expires)
 	}
