@@ -81,7 +81,8 @@ type Decision struct {
 	// bucket only; of several the longest.
 	Delay time.Duration
 	// Applied is what a Settle changed: permits charged (positive) or refunded
-	// (negative); of several limits the least.
+	// (negative); of several limits the least, but of those with a cost of their own, to which it
+	// applies nothing.
 	Applied int64
 	// At is the store's time of the decision.
 	At Instant

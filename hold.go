@@ -61,6 +61,9 @@ type HoldOp struct {
 	// TTL, so that a store that has lost the hold can tell that it did not forget it: the Commit is charged until
 	// SurelyRemembered after ExpiresAt. 0 to 1<<53. Default: 0, not known.
 	ExpiresAt Instant
+	// Via is, with a Commit, the number of the way of the first group that the last Reserve was told ([Decision.Via]): a
+	// store that has lost the hold charges that. Default: 0, the first. Of further groups it charges the first way.
+	Via uint8
 
 	// What follows is set by the store.
 
@@ -149,6 +152,8 @@ func (op *Op) validateHold() error {
 		return Invalid("ttl", h.TTL, "1s to 1h in whole microseconds")
 	case h.ExpiresAt < 0 || h.ExpiresAt > latestExpiry:
 		return Invalid("expiresAt", int64(h.ExpiresAt), "microseconds since the Unix epoch, as the Reserve said")
+	case h.Via > 0 && int(h.Via) >= op.firstWays():
+		return Invalid("via", h.Via, "the number of a way of the first group, as the Reserve said")
 	}
 	return nil
 }

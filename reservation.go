@@ -40,6 +40,7 @@ type Reservation struct {
 	permits   int64   // of those that are asked for, or of the first of them
 	expiresAt Instant
 	replayed  bool
+	via       uint8     // of the last Reserve
 	certain   time.Time // until when it is held, by this process's clock: since the last Reserve was sent, its TTL
 }
 
@@ -344,6 +345,7 @@ func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decisio
 		r.claims, r.permits = claims, permits
 	}
 	r.expiresAt, r.replayed, r.certain = h.ExpiresAt, h.Replayed, sent.Add(r.hold.Lives())
+	r.via = d.Via
 	return nil
 }
 
@@ -369,10 +371,12 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 	return r.end(ctx, Cancel, r.claimsOf(0))
 }
 
-// end commits or cancels the hold. The expiry that this process knows goes with it, so that a store
+// end commits or cancels the hold. The expiry that this process knows goes with it, and the way, so that a store
 // which has lost the hold can charge it.
 func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, error) {
-	h := HoldOp{Hold: r.hold, ExpiresAt: r.ExpiresAt()}
+	r.mu.Lock()
+	h := HoldOp{Hold: r.hold, ExpiresAt: r.expiresAt, Via: r.via}
+	r.mu.Unlock()
 	d, err := r.reserver.carry(ctx, opOf(verb, claims, &h))
 	if err != nil {
 		return End{}, err

@@ -155,11 +155,57 @@ func (op *Op) AppendWays(list []Way) []Way {
 }
 
 // Combine is the decision of the operation, of its limits' outcomes. It is for stores.
+//
+// Of a Settle, Applied is the least of the limits that it concerns: those without a cost of their own, whose permits
+// are not places. It is 0 if there is none.
 func (op *Op) Combine(outcomes []Outcome, at Instant) Decision {
 	if ways := op.Ways(); ways != nil {
 		return CombineWays(outcomes, ways, at)
 	}
-	return Combine(outcomes, at)
+	d := Combine(outcomes, at)
+	if op.Verb == Settle {
+		d.Applied = op.settled(outcomes)
+	}
+	return d
+}
+
+// settled is the least that a Settle has applied.
+func (op *Op) settled(outcomes []Outcome) (least int64) {
+	some, i := false, 0
+	for c := range op.Claims() {
+		for _, l := range op.NthClaim(c).Policy.limits {
+			n := outcomes[i].Applied
+			i++
+			if l.Cost > 0 || l.Algorithm == AlgorithmConcurrency {
+				continue
+			}
+			if !some || magnitude(n) < magnitude(least) {
+				some, least = true, n
+			}
+		}
+	}
+	return least
+}
+
+// firstWays is how many ways the operation's first group has; 0 if it has none.
+func (op *Op) firstWays() (n int) {
+	for i := range op.Claims() {
+		switch op.NthClaim(i).Way {
+		case Either:
+			if n > 0 {
+				return n
+			}
+			n = 1
+		case Else:
+			n++
+		case Must:
+			if n > 0 {
+				return n
+			}
+		default: // of the way before it
+		}
+	}
+	return n
 }
 
 // groupEnd is where the limits of a group of ways end that begins at a limit, and wayEnd where those of a way end.

@@ -61,8 +61,9 @@ func (l *Limiter) Reserve(
 // IDs in any order, such as the verdict's Matched of the Reserve, so that rules which match only
 // now don't count. nil stands for all that match now. A ban is no obstacle. actual is what it cost,
 // of the limits whose cost requests may name, or of all if there is none; below 0 it is what the
-// rules say that this request costs. The verdict tells what was applied, and hold what became of
-// it. Errors are those of
+// rules say that this request costs. vias are what [Verdict.Vias] said of the Reserve, or under "" what its Via was: a
+// hold that the store has lost is charged by that way of the first rule with ways, without it by the first way. The
+// verdict tells what was applied, and hold what became of it. Errors are those of
 // [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and
 // ErrOtherClaims if others do than at the Reserve, since a rule came, went, or has other limits.
 func (l *Limiter) End(
@@ -72,9 +73,10 @@ func (l *Limiter) End(
 	hold *stint.HoldOp,
 	actual int64,
 	of []string,
+	vias map[string]string,
 	v *Verdict,
 ) error {
-	return v.clearOnError(l.end(ctx, r, verb, hold, actual, of, v))
+	return v.clearOnError(l.end(ctx, r, verb, hold, actual, of, vias, v))
 }
 
 // end commits or cancels what a request holds under the rules that match it now, or only under
@@ -87,8 +89,9 @@ func (l *Limiter) end(
 	hold *stint.HoldOp,
 	actual int64,
 	of []string,
+	vias map[string]string,
 	v *Verdict,
-) error {
+) (err error) {
 	if err := l.match(r, v, verb); err != nil {
 		return err
 	}
@@ -103,6 +106,9 @@ func (l *Limiter) end(
 			why = "rule " + v.Rule.ID + ": " + v.lacking()
 		}
 		return prefix.Errorf("%w: %s", stint.ErrUnknownReservation, why)
+	}
+	if hold.Via, err = v.wayOf(vias); err != nil {
+		return err
 	}
 	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
 	for i := range v.claims {
@@ -119,6 +125,24 @@ func (l *Limiter) end(
 		err = prefix.Errorf("%w than the rules have for the request", err)
 	}
 	return v.note(d, err)
+}
+
+// wayOf is the number of the way of the first rule with ways that vias name; 0 if they name none.
+func (v *Verdict) wayOf(vias map[string]string) (number uint8, err error) {
+	first := slices.IndexFunc(v.claims, func(c Claimed) bool { return c.Via != "" })
+	if first < 0 {
+		return 0, nil
+	}
+	n, _ := v.ofRule(first)
+	claims := v.claims[first : first+n]
+	via := cmp.Or(vias[claims[0].Rule.ID], vias[""])
+	if via == "" {
+		return 0, nil
+	}
+	if _, err := chosen(claims, "via", via); err != nil {
+		return 0, err
+	}
+	return uint8(waysOf(claims).find(via)), nil // #nosec G115 -- at most 8, and there
 }
 
 // sortClaims sorts by the rules' IDs, since a hold ends by the claims of its reserve in their order.

@@ -141,14 +141,14 @@ func (w ways) full(way int) string {
 	return first.Via + ":" + strings.TrimPrefix(first.Claim.Policy.Name(), rules.PolicyPrefix)
 }
 
-// find is the way of a name, with or without whose limit it takes of; nil if there is none.
-func (w ways) find(via string) []Claimed {
+// find is the number of the way of a name, with or without whose limit it takes of; -1 if there is none.
+func (w ways) find(via string) int {
 	for i := range w {
 		if via == w.name(i) || via == w.full(i) {
-			return w[i]
+			return i
 		}
 	}
-	return nil
+	return -1
 }
 
 // word is a value that faults show without quotes.
@@ -190,10 +190,13 @@ func chosen(claims []Claimed, param, via string) ([]Claimed, error) {
 		return nil, stint.Invalid(param, via, "none, since the rule has one way to charge the request")
 	default:
 		var value any = via
-		if way = list.find(via); via == "" {
+		if via == "" {
 			value = word("missing")
 		}
-		if way == nil {
+		i := list.find(via)
+		if i >= 0 {
+			way = list[i]
+		} else {
 			var names []string
 			for i := range list {
 				names = append(names, list.name(i))

@@ -192,11 +192,41 @@ func TestMaxCost(t *testing.T) {
 	if _, err := a.limiter.Reserve(t.Context(), of("1"), stint.Hold{ID: "h"}, &v); err != nil || !v.Allowed {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if err := a.limiter.End(t.Context(), of("26"), stint.Commit, &stint.HoldOp{Hold: stint.Hold{ID: "h"}}, -1, nil, &v); err != nil || v.Decision.Applied != 25 {
+	if err := a.limiter.End(t.Context(), of("26"), stint.Commit, &stint.HoldOp{Hold: stint.Hold{ID: "h"}}, -1, nil, nil, &v); err != nil || v.Decision.Applied != 25 {
 		t.Errorf("a commit of more: %+v, %v", v.Decision, err)
 	}
 	if err := a.limiter.Reset(t.Context(), of("26"), &v); err != nil {
 		t.Errorf("a reset: %v", err)
 	}
 	wantLeft(t, "reset", left(t, a.limiter, *of("")), map[string]int64{"team/guaranteed": 30, "team/": 50})
+}
+
+// The commit of a hold that the store has lost is charged by the way that it names.
+func TestACommitNamesItsWay(t *testing.T) {
+	org, team := organisation()
+	a := newTenant(t, org, team)
+	request := with("team", "search")
+	var v enforce.Verdict
+	commit := func(id string, vias map[string]string) error {
+		hold := stint.HoldOp{Hold: stint.Hold{ID: id}, ExpiresAt: a.clock.Now()}
+		return a.limiter.End(t.Context(), &request, stint.Commit, &hold, 10, nil, vias, &v)
+	}
+	for _, test := range []struct {
+		id   string
+		vias map[string]string
+		want map[string]int64
+	}{
+		{"none is named", nil, map[string]int64{"team/guaranteed": 20, "team/": 40}},
+		{"the rule's", map[string]string{"team": "borrowed"}, map[string]int64{"team/guaranteed": 20, "team/": 30}},
+		{"all rules'", map[string]string{"": "borrowed"}, map[string]int64{"team/guaranteed": 20, "team/": 20}},
+		{"the floor", map[string]string{"": "guaranteed"}, map[string]int64{"team/guaranteed": 10, "team/": 10}},
+	} {
+		if err := commit(test.id, test.vias); err != nil || v.Decision.Applied != 10 {
+			t.Errorf("%s: %+v, %v", test.id, v.Decision, err)
+		}
+		wantLeft(t, test.id, left(t, a.limiter, request), test.want)
+	}
+	if err := commit("unknown", map[string]string{"": "nobody"}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a way that is not there: %v", err)
+	}
 }

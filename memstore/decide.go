@@ -71,9 +71,6 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
 			ops.apply(0, algorithm.Deny, now, p.permits, &out)
 		}
-		if op.Verb == stint.Settle && !l.settles() {
-			out.Applied = op.Permits // of a limit with a cost of its own, which nothing is settled of
-		}
 		if op.Each != nil {
 			out.GrowsAfter = ops.grows(0, now, out.Remaining)
 		}
@@ -142,8 +139,7 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 type limitOp struct {
 	limit   *limit
 	hash    uint64
-	asked   int64 // by the claim
-	permits int64 // what the limit takes for that: its own cost, if it has one
+	permits int64 // what the limit takes for what the claim asks: its own cost, if it has one
 	keep    int64 // how many are left to others
 	// slot is held while the operation is decided; nil: there is no state yet.
 	slot    *slot
@@ -208,8 +204,11 @@ func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 	if op.Each != nil {
 		copy(op.Each, outs)
 	}
-	if ways != nil {
+	switch {
+	case ways != nil:
 		return stint.CombineWays(outs, ways, now), nil
+	case op.Verb == stint.Settle:
+		return op.Combine(outs, now), nil
 	}
 	return stint.Combine(outs, now), nil
 }
@@ -320,7 +319,7 @@ func (ops limitOps) add(verb stint.Verb, claim *stint.Claim, l *limit, hash uint
 	ops = append(ops, limitOp{})
 	p := &ops[len(ops)-1] // filled in where it is, as it is large
 	p.limit, p.hash, p.shares = l, hash, shares
-	p.asked, p.permits, p.keep = claim.Permits, l.permits(verb, claim.Permits), claim.Keep
+	p.permits, p.keep = l.permits(verb, claim.Permits), claim.Keep
 	return ops
 }
 
@@ -395,9 +394,6 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 			ask = action // all others admit, so that asking is deciding
 		}
 		ops.apply(i, ask, now, p.permits, &outs[i])
-		if action == algorithm.Settle && !p.limit.settles() {
-			outs[i].Applied = p.asked // nothing is settled of a limit with a cost of its own
-		}
 		allowed = allowed && outs[i].Allowed
 	}
 	var takenBuffer [inlineLimits]bool

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 	"github.com/stint-go/stint/internal/keyhash"
+	"github.com/stint-go/stint/internal/ways"
 )
 
 // hold is a reservation, and after its end what is remembered of it. Its shard of ids is locked while
@@ -158,6 +159,10 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 		return stint.Decision{}, stint.ErrOtherClaims
 	case over && same && r.again(end):
 		h.Replayed, h.Late, h.Reset = true, r.hold.late, r.hold.reset
+		if r.ways = r.op.Ways(); r.ways != nil { // of other groups it is not known any more
+			numbers := ways.Numbers(r.ways)
+			stint.BindWays(r.ways, func(i int) bool { return numbers[i] == firstGroup+int(r.hold.via) })
+		}
 		return r.answer(r.hold.applied), nil
 	case over, end == stint.HoldExpired && r.op.Verb == stint.Cancel:
 		return stint.Decision{}, &stint.ResolvedError{ID: h.ID, End: end, At: at}
@@ -203,6 +208,9 @@ func (r *holdOp) putBack(p *limitOp) {
 	copy(rest, rest[1:1+to])
 	rest[to] = part
 }
+
+// firstGroup is ways.Numbers' number of the first group's first way.
+const firstGroup = 16
 
 // fullWait is how long to wait for the memory of an id: a guess, since nobody knows which hold ends next.
 const fullWait = time.Second
@@ -294,16 +302,17 @@ func (r *holdOp) bind(end stint.HoldEnd) (via uint8) {
 // aside reports whether the hold is not on the way of a limit.
 func (r *holdOp) aside(i int) bool { return r.ways != nil && r.ways[i] == stint.Aside }
 
-// combine is the decision of what the limits say; via is the way to which the operation is bound.
+// combine is the decision of what the limits say, of each group that the operation is bound to a way of by that way;
+// via is the first group's.
 func (r *holdOp) combine(via uint8) stint.Decision {
 	if r.ways == nil {
-		return stint.Combine(r.outs, r.now)
+		return r.op.Combine(r.outs, r.now)
 	}
-	if !stint.Choose(r.outs, r.ways, nil) {
-		return stint.CombineWays(r.outs, r.ways, r.now)
+	d := stint.CombineWays(r.outs, r.ways, r.now)
+	first := slices.IndexFunc(r.op.Ways(), func(way stint.Way) bool { return way != stint.Must })
+	if d.Allowed && r.ways[first] != stint.Either {
+		d.Via = via
 	}
-	d := r.op.Combine(r.outs, r.now)
-	d.Via = max(d.Via, via)
 	return d
 }
 
@@ -461,10 +470,12 @@ func (r *holdOp) commitLost() (stint.Decision, error) {
 		return stint.Decision{}, stint.ErrUnknownReservation
 	}
 	r.hold = r.newHold()
-	ways := r.op.Ways() // the first of each group, since it is not known which it was on
-	stint.BindWays(ways, func(int) bool { return true })
-	for i := range ways {
-		r.hold.parts[i].on = ways[i] == stint.Must
+	// It is not known which ways it was on, but for what the caller says of the first group. Of others it is the first.
+	lost := r.op.Ways()
+	numbers := ways.Numbers(lost)
+	stint.BindWays(lost, func(i int) bool { return numbers[i] == firstGroup+int(told.Via) || numbers[i] >= 2*firstGroup })
+	for i := range lost {
+		r.hold.parts[i].on = lost[i] == stint.Must
 	}
 	r.hold.expires, r.hold.remembered = told.ExpiresAt, told.SurelyRemembered().Microseconds()
 	return r.finish(stint.HoldExpired), nil
@@ -491,7 +502,7 @@ func (r *holdOp) answer(applied int64) stint.Decision {
 	for i := range r.ops {
 		r.look(i, 0)
 	}
-	d := r.op.Combine(r.outs, r.now)
+	d := r.combine(0)
 	d.Allowed, d.RetryAfter, d.Applied = true, 0, applied
 	if r.hold != nil {
 		d.Via = r.hold.via

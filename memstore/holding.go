@@ -35,11 +35,6 @@ type part struct {
 // partBytes is about what a part takes, with its pieces and its place in a holding.
 const partBytes = 104
 
-// maxWalk bounds how many expiries are looked at to find out when permits would be admitted. With
-// more expiries ahead the wait is that of the last one looked at, which may be too short and never
-// too long.
-const maxWalk = 100
-
 // gone reports whether what the part held is not in a holding any more, that of the state.
 func (part *part) gone(of *holding) bool { return part.n > 0 && (part.in == nil || part.in != of) }
 
@@ -197,7 +192,7 @@ func (ops limitOps) retryAfter(i int, now stint.Instant, n int64, own time.Durat
 
 // wait is how long something takes, such as until n permits would be admitted, if nobody took, renewed or ended
 // anything: own is how long if nothing expired either, and then how long after an instant, of the state then. A hold
-// that asks for more is there all the while. After maxWalk expiries it is the wait until the last one looked at.
+// that asks for more is there all the while.
 func (p *limitOp) wait(
 	now stint.Instant, asking *part, own time.Duration, then func(*state, stint.Instant) time.Duration,
 ) time.Duration {
@@ -209,7 +204,6 @@ func (p *limitOp) wait(
 		st.changed = &changed
 	}
 	ready := readyAt(now, own)
-	looked := 0
 	for _, part := range p.holding.parts[p.due:] {
 		at := part.hold.expires
 		if ready < at {
@@ -220,10 +214,6 @@ func (p *limitOp) wait(
 		}
 		p.limit.expirePart(&st, at, part, p.lost)
 		if ready = readyAt(at, then(&st, at)); ready == at {
-			break
-		}
-		if looked++; looked == maxWalk && p.limit.places == nil {
-			ready = min(ready, at)
 			break
 		}
 	}

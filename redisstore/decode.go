@@ -274,12 +274,10 @@ func (d *decider) decide(e *entry) {
 	if e.hold != nil && (e.hold.err != nil || e.hold.left) {
 		return
 	}
-	for i := range limits {
-		if e.verb == stint.Settle && !limits[i].limit.settles() {
-			outcomes[i].Applied = limits[i].asked // nothing is settled of it
-		}
-	}
 	e.decision = e.combine(outcomes, d.now)
+	if e.verb == stint.Settle {
+		e.decision.Applied = settled(limits, outcomes)
+	}
 	if e.hold != nil && e.verb != stint.Reserve {
 		e.decision.Allowed, e.decision.RetryAfter, e.decision.Applied = true, 0, e.hold.applied
 	}
@@ -355,16 +353,31 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 	}
 }
 
-// combine is the decision of what the operation's limits say. An operation that the script bound to
-// a way is described by that way.
+// settled is the least that a Settle has applied, of the limits that it concerns: Op.Combine of package stint.
+func settled(limits []opLimit, outcomes []stint.Outcome) (least int64) {
+	some := false
+	for i := range limits {
+		n := outcomes[i].Applied
+		if limits[i].limit.settles() && (!some || max(n, -n) < max(least, -least)) {
+			some, least = true, n
+		}
+	}
+	return least
+}
+
+// combine is the decision of what the operation's limits say. A group of which the script bound the operation to a way
+// is described by that way.
 func (e *entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decision {
-	if e.ways == nil {
+	switch {
+	case e.ways == nil:
 		return stint.Combine(outcomes, now)
+	case e.bound == nil:
+		return stint.CombineWays(outcomes, e.ways, now)
 	}
-	d := stint.CombineWays(outcomes, e.ways, now)
-	if e.bound != nil && !stint.Choose(outcomes, e.bound, nil) {
-		return stint.CombineWays(outcomes, e.bound, now)
+	d := stint.CombineWays(outcomes, e.bound, now)
+	first := slices.IndexFunc(e.ways, func(way stint.Way) bool { return way != stint.Must })
+	if d.Allowed && e.bound[first] != stint.Either {
+		d.Via = e.via
 	}
-	d.Via = max(d.Via, e.via)
 	return d
 }

@@ -68,9 +68,11 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		remembered = h.SurelyRemembered()
 	}
 	return &holdEntry{
-		told: stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}, bucket: "\x00" + digest[:2], tags: tags,
+		told:   stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt, Via: h.Via},
+		bucket: "\x00" + digest[:2],
+		tags:   tags,
 		args: digest + of + sorted + answer +
-			bigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) + keep + h.ID,
+			bigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) + keep + string([]byte{h.Via}) + h.ID,
 	}
 }
 
@@ -360,7 +362,7 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 		d.answers.byte()
 	}
 	var bound []bool
-	if e.ways != nil && e.verb == stint.Reserve {
+	if e.ways != nil && e.hold != nil {
 		bound = make([]bool, len(limits))
 	}
 	for i := range limits {

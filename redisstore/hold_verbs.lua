@@ -121,6 +121,24 @@ local function bind(ways, on)
   return via or 0
 end
 
+-- on_way says of each limit of the first group whether it is of a way, by its number, and of others what otherwise is.
+function holds.on_way(ways, via, otherwise)
+  local number, on, i = 0, {}, 1
+  while ways[i] == MUST do
+    i = i + 1
+  end
+  repeat
+    on[i], i = number == via, i + 1
+    number = ways[i] == ELSE and number + 1 or number
+  until ways[i] ~= WITH and ways[i] ~= ELSE
+  return function(at)
+    if on[at] == nil then
+      return otherwise
+    end
+    return on[at]
+  end
+end
+
 -- look asks a limit for n permits; for none, only what is left.
 local function look(state, n, keep)
   if n > 0 then
@@ -139,7 +157,7 @@ function holds.find_resets(parts, given, hold, ended)
     if hold.n[i] > 0 and not part_of(state, given.digest) and not (state.expired and state.expired[given.digest]) then
       local epoch = tonumber(string.match(state.cur or state.key, '}:[^:]-%.(%d+):') or 0)
       hold.reset[i] = ended ~= EXPIRED and not hold.dropped
-        or hold.epoch and epoch > hold.epoch and epoch <= hold.expires
+        or not hold.dropped and hold.epoch and epoch > hold.epoch and epoch <= hold.expires
         or holds.was_dropped(state, given.digest, hold.expires)
     end
   end
@@ -307,7 +325,7 @@ end
 local function finish(verb, parts, permits, ways, given, hold, ended)
   local late = ended == EXPIRED
   local least, gone = nil, false
-  hold.via = ways and bind(ways, function(i) return not hold.n[i] or hold.n[i] + hold.kept[i] > 0 end) or 0
+  hold.via = ways and bind(ways, hold.on or function(i) return hold.n[i] + hold.kept[i] > 0 end) or 0
   for i = 1, #parts do
     local state = parts[i]
     if not ways or ways[i] ~= ASIDE then
@@ -386,7 +404,7 @@ end
 function holds.decide(verb, parts, permits, keeps, ways, number)
   local given, id = {}, nil
   local text = ARGV[ids.first + number - 1]
-  given.digest, given.claims, given.answer, given.in_order, given.ttl, given.remembered, given.expires, given.keep, id =
+  given.digest, given.claims, given.answer, given.in_order, given.ttl, given.remembered, given.expires, given.keep, given.via, id =
     unpack_struct(GIVEN, text)
   given.id, given.bucket = sub(text, id), bucket_of(given.digest)
   local hold = known(given)
@@ -403,6 +421,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       return nil
     end
     local lost = { n = {}, kept = {}, reset = {}, expires = given.expires, remembered = given.remembered }
+    lost.on = ways and holds.on_way(ways, given.via, true)
     finish(verb, parts, permits, ways, given, lost, EXPIRED)
   else
     local ended = hold.ended
@@ -415,6 +434,9 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       return nil
     elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
       and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
+      if ways then
+        bind(ways, holds.on_way(ways, hold.via, false))
+      end
       tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.was_reset and RESET or 0) + hold.via * VIA, now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then
       tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
@@ -434,6 +456,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
   for i = 1, #parts do
     local state = parts[i]
     outs[i] = look(state, 0, keeps[i])
+    outs[i].bound = ways and ways[i] == MUST
   end
   return outs
 end

@@ -5,7 +5,6 @@ holds = {}
 
 do -- a block, since a script has 200 names at most; it ends with hold_verbs.lua
 
-local MAX_WALK = 100
 local FOREVER = math.huge
 
 -- read_part reads the pieces of the hold that is at a place of a list.
@@ -270,12 +269,11 @@ function holds.own(state)
 end
 
 -- wait is how long something takes, such as until n permits would be admitted, if nobody took, renewed or ended anything:
--- own is how long if nothing expired either, and after how long after an instant, of the state then. Of very many expiries
--- the bound is that of the last one looked at.
+-- own is how long if nothing expired either, and after how long after an instant, of the state then.
 local function wait(state, own, after, asking)
   local then_state = copy_of(state)
   local limit, twin, list, from = state.limit, state.twin, state.list, 1
-  local ready, looked = own == NEVER and FOREVER or now + own, 0
+  local ready = own == NEVER and FOREVER or now + own
   while from <= #list do
     local part = read_part(list, from)
     local at = part.expires
@@ -286,11 +284,7 @@ local function wait(state, own, after, asking)
       expire(then_state, limit, at, part)
       local more = after(then_state, at)
       ready = more == NEVER and FOREVER or at + more
-      looked = looked + 1
       if more == 0 then
-        break
-      elseif looked == MAX_WALK and twin ~= concurrency then
-        ready = min(ready, at)
         break
       end
     end

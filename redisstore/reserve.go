@@ -100,7 +100,7 @@ func (s *Store) decideSpanning(ctx context.Context, op *stint.Op) (d stint.Decis
 		}
 	}
 	copy(op.Each, outcomes)
-	d = stint.Combine(outcomes, at)
+	d = op.Combine(outcomes, at)
 	if !d.Allowed && s.denialCacheable(op) {
 		s.keepDenial(sent, op, d, outcomes, true)
 	}

@@ -58,6 +58,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Invalid", testInvalid)
 	check("Cancelled", testCancelled)
 	check("Timeout", testTimeout)
+	check("SettledOfFixedCosts", testSettledOfFixedCosts)
 	check("Concurrency", testConcurrency)
 	check("Changed", testChanged)
 	check("PlansInTurn", testPlansInTurn)
@@ -68,6 +69,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	if !opts.NoHolds && !opts.NoWays {
 		check("HeldWays", testHeldWays)
 		check("OrderWithinWays", testOrderWithinWays)
+		check("OwnWay", testOwnWay)
 	}
 	if !opts.NoHolds {
 		check("HoldEnds", testHoldEnds)
@@ -82,6 +84,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check("TimeNeverRunsBack", testTimeNeverRunsBack)
 		check("LongQueue", testLongQueue)
 		check("OrderOfLimits", testOrderOfLimits)
+		check("ManyExpiries", testManyExpiries)
 	}
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()

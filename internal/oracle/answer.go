@@ -43,7 +43,7 @@ func (a *Answer) WriteTo(op stint.Op) {
 	copy(op.Each, a.Each)
 	if op.Hold != nil {
 		said := a.Hold
-		said.Hold = op.Hold.Hold
+		said.Hold, said.Via = op.Hold.Hold, op.Hold.Via
 		*op.Hold = said
 	}
 	if op.Live != nil {
@@ -93,7 +93,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	eachField(got.Decision, a.Decision, differ)
 	if op.Hold != nil {
 		said := got.Hold
-		said.Hold = stint.Hold{}
+		said.Hold, said.Via = stint.Hold{}, 0
 		if op.Verb != stint.Reserve || !a.Decision.Allowed {
 			said.ExpiresAt = 0
 		}

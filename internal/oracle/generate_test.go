@@ -255,6 +255,9 @@ func (g *generator) op(r *run) (op stint.Op) {
 		}
 		op.Claim, op.And = claims[0], claims[1:]
 		g.knowledge(r, op.Hold, known)
+		if op.Validate() != nil { // it has other ways than it was told
+			op.Hold.Via = 0
+		}
 	}
 	if len(op.And) == 1 && !op.HasWays() && g.rng.IntN(6) == 0 { // nor is that of claims
 		op.Claim, op.And = op.And[0], []stint.Claim{op.Claim}
@@ -313,7 +316,7 @@ func (g *generator) knowledge(r *run, h *stint.HoldOp, known promise) {
 		h.ExpiresAt = max(1, r.clock.Now()+stint.Instant(g.rng.Int64N(200_000_000)-150_000_000))
 		g.ttl(h)
 	default:
-		h.ExpiresAt, h.TTL = known.expiresAt, known.ttl
+		h.ExpiresAt, h.TTL, h.Via = known.expiresAt, known.ttl, known.via
 	}
 }
 

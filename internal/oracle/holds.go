@@ -403,8 +403,11 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 			a.Err = stint.ErrUnknownReservation
 			return a
 		}
-		// What is lost is charged on the first way.
+		// What is lost is charged on the way that is named, of the first group, and on the first way of others.
 		r = &record{expires: known, ttl: op.Hold.TTL, on: make([]int, len(pl.groups))}
+		if len(pl.groups) > 0 {
+			r.on[0] = int(op.Hold.Via)
+		}
 		r.names, r.ways = namesOf(places)
 	}
 	switch {
@@ -415,8 +418,11 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	case r.end != end || !r.same(places) || !slices.Equal(r.permits, permits):
 		a.Err = resolved(id, r.end, r.at)
 		return a
-	default: // the same end again: the same answer
+	default: // the same end again: the same answer, but of the first group's way alone is told which it was
 		pl.stay(r.on)
+		for _, g := range pl.groups[min(1, len(pl.groups)):] {
+			g.held = false
+		}
 		for i, p := range places {
 			t.finish(p, r.applied[i], false)
 		}

@@ -141,6 +141,7 @@ type promise struct {
 	claims    []stint.Claim
 	ttl       time.Duration
 	expiresAt stint.Instant
+	via       uint8
 }
 
 func newRun(t *testing.T, open newStore, maxHolds int, seed uint64) *run {
@@ -225,7 +226,9 @@ func (r *run) compare(op, carried stint.Op, got stint.Result) (fault string, goO
 	if op.Verb == stint.Reserve && want.Err == nil && want.Decision.Allowed {
 		claims := append([]stint.Claim{op.Claim}, op.And...)
 		r.recent = append(r.recent, op.Hold.ID)
-		r.told[op.Hold.ID] = promise{claims: claims, ttl: op.Hold.TTL, expiresAt: want.Hold.ExpiresAt}
+		r.told[op.Hold.ID] = promise{
+			claims: claims, ttl: op.Hold.TTL, expiresAt: want.Hold.ExpiresAt, via: want.Decision.Via,
+		}
 	}
 	return "", r.oracle.Worlds() <= 16
 }

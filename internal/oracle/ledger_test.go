@@ -46,7 +46,9 @@ type pledge struct {
 	keep    bool
 	live    bool
 	dropped bool // some of it: its end is late for that, and for the rest in time
-	shares  []*share
+	// doubtful says that it is open whether it was reset, or has expired before.
+	doubtful bool
+	shares   []*share
 
 	remembered int64 // for how long its expiry is
 }
@@ -92,6 +94,9 @@ func newLedger() *ledger {
 // ResetAll is told of a reset of policies.
 func (l *ledger) ResetAll(scope stint.Scope, now stint.Instant) {
 	l.tick(int64(now))
+	for _, p := range l.pledges {
+		p.doubtful = p.doubtful || p.dropped || slices.ContainsFunc(p.shares, func(s *share) bool { return s.gone })
+	}
 	for n := range l.accounts {
 		if scope.All || n.policy == scope.Policy {
 			l.reset(n)
@@ -275,6 +280,7 @@ func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, ac
 	grown = make([]int64, len(of))
 	for i, n := range asked(op) {
 		s := p.shares[i]
+		accounts[i].mixed = accounts[i].mixed || p.doubtful
 		if !want.Charged[i] {
 			continue
 		}
@@ -294,6 +300,9 @@ func (l *ledger) end(op, carried stint.Op, want oracle.Answer, of []name, accoun
 	p := l.pledges[op.Hold.ID]
 	if carried.Hold.Replayed {
 		return
+	}
+	for _, a := range accounts {
+		a.mixed = a.mixed || p != nil && p.doubtful
 	}
 	live := p != nil && p.live && p.inOrderOf(of)
 	for i, n := range asked(op) {

@@ -279,7 +279,8 @@ func (t *transaction) settle(places []*place) {
 		applied := int64(0)
 		switch {
 		case p.fixed(): // it is no bound on what is applied
-			t.finish(p, p.permits, false)
+			p.number = true
+			t.finish(p, 0, false)
 			continue
 		case p.permits > 0:
 			applied = p.now.debit(p.permits, p.at)

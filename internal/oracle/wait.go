@@ -6,9 +6,6 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// mostExpiries is how many expiries a wait looks at: beyond them it is that of the last one.
-const mostExpiries = 100
-
 // first is the first instant from now on at which a condition holds that stays true, if nobody takes, renews or
 // ends; far if it never does. Expiries are walked in their order. At each the state is read anew; between two of
 // them it is as it was read. The guess is when it may be, of what was read; it only saves searching.
@@ -18,7 +15,7 @@ func (s *state) first(
 ) stint.Instant {
 	walk, at := s.clone(), now
 	walk.holds = slices.DeleteFunc(walk.holds, func(h *held) bool { return h.permits <= h.paid }) // nothing comes of these
-	for walked := 0; ; {
+	for {
 		read, next := walk.read(limit, at), far
 		then := func(stint.Instant) *state { return read }
 		if changed(s.limit, limit) { // whose two runs go on
@@ -39,13 +36,6 @@ func (s *state) first(
 			return found
 		case next == far:
 			return far
-		case walked >= mostExpiries:
-			return at
-		}
-		for _, h := range walk.holds {
-			if h.expires == next {
-				walked++
-			}
 		}
 		at = next
 	}

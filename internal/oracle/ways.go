@@ -17,7 +17,7 @@ type place struct {
 	want    int64  // what it is asked for
 	asking  string // the hold that asks for more; "" is none
 	full    bool   // there are as many holds as the store allows
-	number  bool   // of an end: nothing is asked of it that its Applied tells
+	number  bool   // of an end, or a Settle: nothing is asked of it that its Applied tells
 	charged bool   // see [Answer.Charged]
 	out     stint.Outcome
 	unasked bool // see [Answer]
@@ -144,7 +144,7 @@ func (pl *plan) on() (ways []int) {
 
 // deciding are the limits, in order, of which one decides what the operation is told. Denied, a group's waits are
 // those of the way that waits least; admitted, its way is the one with the most left; the first on a tie. A hold
-// waits for its own way.
+// is told of its own way.
 func (pl *plan) deciding(allowed bool) (places []*place) {
 	counts := slices.Clone(pl.must)
 	for _, g := range pl.groups {
@@ -154,7 +154,7 @@ func (pl *plan) deciding(allowed bool) (places []*place) {
 				best = w
 			}
 		}
-		if !allowed && g.held {
+		if g.held {
 			best = g.ways[g.on]
 		}
 		counts = append(counts, best...)

@@ -20,7 +20,7 @@ func (s *service) reserveHold(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *service) commitHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.Commit, endMembers|permitsMember)
+	return s.hold(w, r, stint.Commit, endMembers|permitsMember|viaMembers)
 }
 
 func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
@@ -36,7 +36,7 @@ func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, 
 		if err != nil {
 			return err
 		}
-		switch byRules := q.has(settledMembers | rulesMember); {
+		switch byRules := q.has(settledMembers | rulesMember | viaMembers); {
 		case byRules && s.rulesState() == RulesUnknown:
 			return errRulesUnknown()
 		case byRules && verb == stint.Reserve:
@@ -229,7 +229,7 @@ func (s *service) endByRules(
 		}
 	}
 	v := &e.verdict
-	if err := s.rules.End(r.Context(), &e.request, verb, h, actual, q.rules, v); err != nil {
+	if err := s.rules.End(r.Context(), &e.request, verb, h, actual, q.rules, q.vias, v); err != nil {
 		return s.storeError(r.Context(), verb, err)
 	}
 	c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")
