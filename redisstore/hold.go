@@ -49,7 +49,10 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 	h := op.Hold
 	digest := digestOf(h.ID)
 	claims := b.claimsOf(e)
-	tags := tagsOf(claims)
+	tags := ""
+	if len(claims) > 1 || op.Verb == stint.Drop {
+		tags = tagsOf(claims)
+	}
 	given := textOf(claims, op.Verb)
 	of := digestOf(given.claims)
 	answer := digestOf(given.claims + given.costs)[:answerBytes]
@@ -138,13 +141,10 @@ func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
 	return t
 }
 
-// tagsOf tells apart the limits of an operation on a hold; one alone needs no tag.
+// tagsOf tells apart the limits of an operation on a hold, and with a byte more their ways; one alone needs no tag.
 func tagsOf(claims []claimText) (tags string) {
-	if len(claims) == 1 {
-		return ""
-	}
 	for _, c := range claims {
-		tags += digestOf(bigEndian(int64(c.way)) + c.text)[:tagBytes]
+		tags += digestOf(c.text)[:tagBytes] + string([]byte{byte(c.way % 128)})
 	}
 	return tags
 }

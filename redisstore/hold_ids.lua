@@ -5,8 +5,8 @@
 --   live  its length (2), digest (8), when it expires (7), how long its end is remembered (5), the digest of its claims
 --         (8), 1 if it is kept when it expires plus 2 if it was dropped (1), the number of limits (2), what it holds
 --         of each, and what an expiry has charged (6 each), and the id; behind that a byte of 0, the newest epoch of the
---         limits' policies when it was written (7), and, if there are several, a tag of each limit (4). Earlier versions
---         wrote the id alone
+--         limits' policies when it was written (7), and, if there are several, a tag of each limit (5: of its client and itself 4,
+--         and its way, plus 128 if it was dropped). Earlier versions wrote the id alone
 --   end   digest (8), 1 committed or 2 cancelled, 4 if late and 8 if reset (1), the time (7), how long it is remembered (5),
 --         what was asked for (4), and what was applied (6)
 -- An end that is remembered for longer than its 5 bytes hold, 12 days, says ids.longest there, and stands twice: once

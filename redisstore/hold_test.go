@@ -265,10 +265,10 @@ func TestHoldOfAnEarlierVersion(t *testing.T) {
 			if !found {
 				continue
 			}
-			// The bytes of what is live (4), the record's length (2), a byte of 0, an epoch (7) and a tag of each limit (4).
-			record := []byte(before + id + behind[1+7+2*4:])
-			record[3] -= 1 + 7 + 2*4
-			record[5] -= 1 + 7 + 2*4
+			// The bytes of what is live (4), the record's length (2), a byte of 0, an epoch (7) and a tag of each limit (5).
+			record := []byte(before + id + behind[1+7+2*5:])
+			record[3] -= 1 + 7 + 2*5
+			record[5] -= 1 + 7 + 2*5
 			redis(t, "HSET", prefix+":holds:cur", pairs[at], string(record))
 		}
 		if listed, err := liveHolds(t, store, id, policy); err != nil || len(listed) != 2 || listed[0].ID != id {

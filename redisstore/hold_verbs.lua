@@ -21,6 +21,10 @@ local function known(given)
     hold.id = sub(bucket, from, place + unpack_struct('>I2', bucket, place) - 1)
     local stop = string.find(hold.id, '\0', 1, true)
     hold.epoch = stop and unpack_struct('>I7', hold.id, stop + 1)
+    hold.tags, hold.drops = stop and sub(hold.id, stop + 8) or '', {}
+    for i = 1, hold.dropped and count or 0 do -- of an earlier version's it is not known which
+      hold.drops[i] = (byte(hold.tags, 5 * i) or 128) >= 128
+    end
   else
     local flags
     _, flags, hold.time, hold.remembered, hold.answer, hold.applied = unpack_struct(ENDED, bucket, place)
@@ -38,22 +42,23 @@ end
 -- same_claims reports whether an operation is of the limits that a hold is of, and brings the hold into their order.
 function holds.same_claims(given, hold)
   if hold.claims ~= given.claims then
-    local mine, theirs = string.match(given.id, '%z.......(.*)'), string.match(hold.id, '%z.......(.*)')
-    if not theirs or theirs == '' or #mine ~= #theirs then
+    local mine, theirs = given.tags, hold.tags
+    if theirs == '' or #mine ~= #theirs then
       return false
     end
-    local n, kept, used = {}, {}, {}
-    for i = 1, #mine / 4 do
+    local n, kept, drops, used = {}, {}, {}, {}
+    for i = 1, #mine / 5 do
       local j = 1
-      while j <= #mine / 4 and (used[j] or sub(theirs, 4 * j - 3, 4 * j) ~= sub(mine, 4 * i - 3, 4 * i)) do
+      while j <= #mine / 5 and (used[j] or sub(theirs, 5 * j - 4, 5 * j - 1) ~= sub(mine, 5 * i - 4, 5 * i - 1)
+        or byte(theirs, 5 * j) % 128 ~= byte(mine, 5 * i)) do
         j = j + 1
       end
-      if j > #mine / 4 then
+      if j > #mine / 5 then
         return false
       end
-      n[i], kept[i], used[j] = hold.n[j], hold.kept[j], true
+      n[i], kept[i], drops[i], used[j] = hold.n[j], hold.kept[j], hold.drops[j], true
     end
-    hold.n, hold.kept, hold.claims = n, kept, given.claims
+    hold.n, hold.kept, hold.drops, hold.claims = n, kept, drops, given.claims
   end
   hold.id = given.id
   return true
@@ -154,10 +159,11 @@ end
 function holds.find_resets(parts, given, hold, ended)
   for i = 1, #parts do
     local state = parts[i]
-    if hold.n[i] > 0 and not part_of(state, given.digest) and not (state.expired and state.expired[given.digest]) then
+    if hold.n[i] > 0 and not hold.drops[i] and not part_of(state, given.digest)
+      and not (state.expired and state.expired[given.digest]) then
       local epoch = tonumber(string.match(state.cur or state.key, '}:[^:]-%.(%d+):') or 0)
-      hold.reset[i] = ended ~= EXPIRED and not hold.dropped
-        or not hold.dropped and hold.epoch and epoch > hold.epoch and epoch <= hold.expires
+      hold.reset[i] = ended ~= EXPIRED
+        or hold.epoch and epoch > hold.epoch and epoch <= hold.expires
         or holds.was_dropped(state, given.digest, hold.expires)
     end
   end
@@ -297,7 +303,7 @@ local function reserve(parts, permits, keeps, ways, given, hold, ended)
   local expires = 0
   if allowed then
     hold = hold or {
-      ended = 0, n = {}, kept = {}, reset = {}, claims = given.claims, expires = 0, remembered = 0, keep = false,
+      ended = 0, n = {}, kept = {}, reset = {}, drops = {}, claims = given.claims, expires = 0, remembered = 0, keep = false,
       id = given.id,
     }
     for i = 1, #parts do
@@ -332,7 +338,7 @@ local function finish(verb, parts, permits, ways, given, hold, ended)
       local limit = state.limit
       local n, kept = hold.n[i] or 0, hold.kept[i] or 0
       local part = n > 0 and ended ~= EXPIRED and part_of(state, given.digest)
-      local expired = not hold.reset[i] and (ended == EXPIRED or hold.dropped and n > 0 and not part)
+      local expired = not hold.reset[i] and (ended == EXPIRED or hold.drops[i] and n > 0 and not part)
       if expired then
         late, n, kept = true, 0, hold.n[i] and kept_at_end(hold, i, state) or 0
       end
@@ -389,6 +395,13 @@ local function drop(parts, given, hold)
       if not least or back < least then
         least = back
       end
+      for j = 1, hold and hold.ended == 0 and #hold.tags / 5 or 0 do
+        if hold.n[j] > 0 and sub(hold.tags, 5 * j - 4, 5 * j - 1) == sub(given.tags, 5 * i - 4, 5 * i - 1)
+          and byte(hold.tags, 5 * j) < 128 then
+          local at = #hold.id - #hold.tags + 5 * j
+          hold.id = sub(hold.id, 1, at - 1) .. string.char(byte(hold.id, at) + 128) .. sub(hold.id, at + 1)
+        end
+      end
     end
   end
   if least and hold and hold.ended == 0 then
@@ -407,6 +420,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
   given.digest, given.claims, given.answer, given.in_order, given.ttl, given.remembered, given.expires, given.keep, given.via, id =
     unpack_struct(GIVEN, text)
   given.id, given.bucket = sub(text, id), bucket_of(given.digest)
+  given.tags = sub(given.id, string.find(given.id, '\0', 1, true) + 8)
   local hold = known(given)
   local outs
   if verb == 'drop' then
@@ -420,7 +434,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       tell_hold(UNKNOWN, 0, 0, 0)
       return nil
     end
-    local lost = { n = {}, kept = {}, reset = {}, expires = given.expires, remembered = given.remembered }
+    local lost = { n = {}, kept = {}, reset = {}, drops = {}, expires = given.expires, remembered = given.remembered }
     lost.on = ways and holds.on_way(ways, given.via, true)
     finish(verb, parts, permits, ways, given, lost, EXPIRED)
   else

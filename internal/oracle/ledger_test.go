@@ -95,7 +95,7 @@ func newLedger() *ledger {
 func (l *ledger) ResetAll(scope stint.Scope, now stint.Instant) {
 	l.tick(int64(now))
 	for _, p := range l.pledges {
-		p.doubtful = p.doubtful || p.dropped || slices.ContainsFunc(p.shares, func(s *share) bool { return s.gone })
+		p.doubtful = p.doubtful || slices.ContainsFunc(p.shares, func(s *share) bool { return s.gone })
 	}
 	for n := range l.accounts {
 		if scope.All || n.policy == scope.Policy {

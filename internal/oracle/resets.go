@@ -54,7 +54,7 @@ func (t *transaction) lose(id string, n name, lost bool) {
 //
 //   - Was it reset, if it would have expired before the epoch, though not by the clock?
 //   - Had it expired before it was reset for the first time, if it has before this reset?
-//   - Was it reset, if it has expired already by a later clock, or if a Drop has let other limits of it expire?
+//   - Was it reset, if it has expired already by a later clock?
 func (o *Oracle) ResetAll(scope stint.Scope, now stint.Instant) {
 	o.epoch = max(o.epoch, now) + 1
 	var worlds []*world
@@ -82,7 +82,7 @@ func (t *transaction) resetAll(scope stint.Scope) {
 			s := t.world.states[n]
 			live := s != nil && s.hold(id) != nil && r.expires > t.now
 			switch {
-			case live && !r.dropped && r.expires >= t.epoch:
+			case live && r.expires >= t.epoch:
 				t.lose(id, n, true)
 			case live, !r.isLost(i) && r.over && r.expires > t.now:
 				if t.choose() {
