@@ -75,7 +75,8 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		bucket: "\x00" + digest[:2],
 		tags:   tags,
 		args: digest + of + sorted + answer +
-			bigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) + keep + string([]byte{h.Via}) + h.ID,
+			bigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) +
+			keep + string([]byte{h.Via}) + h.ID,
 	}
 }
 

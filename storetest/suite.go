@@ -79,6 +79,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check("ExpiredInPart", testExpiredInPart)
 		check("ResetAndReservedAnew", testResetAndReservedAnew)
 		check("ResetBeforeExpiry", testResetBeforeExpiry)
+		check("ResetBeforeADrop", testResetBeforeADrop)
 		check("Growth", testGrowth)
 		check("GrowsByExpiries", testGrowsByExpiries)
 		check("TimeNeverRunsBack", testTimeNeverRunsBack)

@@ -146,3 +146,44 @@ func (r *resetting) afterTheExpiry(t *testing.T) {
 	}
 	r.expect(t, "after the expiry, and committed", left)
 }
+
+// testResetBeforeADrop: of a hold of two policies one is reset, and then what it has of the other is dropped. Its end
+// moves nothing of the first, and is late for the second.
+func testResetBeforeADrop(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.FixedWindow(10, 24*time.Hour))
+	other := policyOf(t, "other", stint.FixedWindow(10, 24*time.Hour))
+	resets := []func(){func() { h.all([]stint.Op{operation(stint.Reset, h.key, h.policy, 1)}) }}
+	if resetsAll(h.store) {
+		resets = append(resets, func() {
+			if err := h.store.ResetAll(h.ctx, stint.Scope{Policy: h.policy.Name()}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	for _, reset := range resets {
+		h.another()
+		do := func(verb stint.Verb, n int64) stint.HoldOp {
+			op := operation(verb, h.key, h.policy, n)
+			op.And = []stint.Claim{{Key: h.key, Policy: other, Permits: n}}
+			op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.key}}
+			if _, err := h.store.Decide(h.ctx, op); err != nil {
+				t.Fatal(err)
+			}
+			return *op.Hold
+		}
+		do(stint.Reserve, 5)
+		h.clock.Advance(time.Second)
+		reset()
+		drop := operation(stint.Drop, h.key, other, 1)
+		drop.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.key}}
+		if _, err := h.store.Decide(h.ctx, drop); err != nil {
+			t.Fatal(err)
+		}
+		if told := do(stint.Commit, 3); !told.Reset || !told.Late {
+			t.Errorf("%+v", told)
+		}
+		if first, second := h.remaining(h.key, h.policy), h.remaining(h.key, other); first != 10 || second != 7 {
+			t.Errorf("%d and %d left of 10, want 10 and 7", first, second)
+		}
+	}
+}

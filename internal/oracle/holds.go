@@ -331,7 +331,10 @@ func (t *transaction) untaken(p *place) {
 		return
 	}
 	brought := p.now.clone()
-	if brought.bring(p.at); !slices.Equal(brought.entries, p.now.entries) && t.choose() {
+	if brought.bring(p.at); len(brought.entries) == 0 && brought.readyAt() <= p.at {
+		brought.last = 0
+	}
+	if (!slices.Equal(brought.entries, p.now.entries) || brought.last != p.now.last) && t.choose() {
 		p.now = brought
 	}
 }
