@@ -96,7 +96,7 @@ var folders = []folder{
 			"service/internal/activity",
 		},
 		uses: []string{
-			"github.com/prometheus/client_golang", "golang.org/x/sys", "google.golang.org/grpc",
+			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc",
 			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
 		},
 	},

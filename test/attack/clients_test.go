@@ -216,7 +216,7 @@ func (s *service) startInnocent(t *testing.T) *innocent {
 // ask makes a check, which nothing ends early.
 func (i *innocent) ask(client *http.Client, addr string) {
 	begun := time.Now()
-	status, decision, err := check(client, addr)
+	status, decision, err := check(client, "http://"+addr)
 	i.note(begun, status, decision, err)
 }
 
@@ -245,8 +245,8 @@ type decision struct {
 	Source    string
 }
 
-func check(client *http.Client, addr string) (status int, d decision, err error) {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+"/api/v1/rate-limit/check?algorithm=FIXED_WINDOW", nil)
+func check(client *http.Client, base string) (status int, d decision, err error) {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, base+"/api/v1/rate-limit/check?algorithm=FIXED_WINDOW", nil)
 	if err != nil {
 		return 0, d, err
 	}

@@ -125,7 +125,7 @@ func TestEnvoy(t *testing.T) {
 				})
 			}
 			await(t, "the attack has begun", func() bool { return made.Load() > int64(attack.callers) })
-			asked := s.beside(t)
+			asked, _ := s.beside(t)
 			stop()
 			crowd.Wait()
 			memory := s.resident(t, "VmHWM")
@@ -144,18 +144,20 @@ func TestEnvoy(t *testing.T) {
 }
 
 // beside asks as an innocent client while an attack lasts, and expects that each request is decided by the store.
-func (s *service) beside(t *testing.T) (asked uint32) {
+func (s *service) beside(t *testing.T) (asked uint32, longest time.Duration) {
 	t.Helper()
 	client := s.caller(t, "127.0.5.1")
 	for until := time.Now().Add(*lasting); time.Now().Before(until); asked++ {
+		begun := time.Now()
 		call, cancel := context.WithTimeout(t.Context(), patience)
 		response, err := client.ShouldRateLimit(call, envoyRequest(descriptor("innocent", "x")))
 		cancel()
+		longest = max(longest, time.Since(begun))
 		if err != nil || response.GetStatuses()[0].GetLimitRemaining() != 1_000_000-asked-1 {
 			t.Fatalf("request %d of the innocent client: %v, %v", asked, response, err)
 		}
 	}
-	return asked
+	return asked, longest
 }
 
 // TestHalfSentMessages attacks the gRPC listener with calls whose messages do not come whole, on many connections, while
@@ -173,7 +175,7 @@ func TestHalfSentMessages(t *testing.T) {
 		})
 	}
 	await(t, "the attack has begun", func() bool { return made.Load() > 64 })
-	asked := s.beside(t)
+	asked, _ := s.beside(t)
 	stop()
 	crowd.Wait()
 	memory := s.resident(t, "VmHWM")

@@ -89,8 +89,8 @@ func (s *service) log() string {
 
 var listening = regexp.MustCompile(`msg=listening service=(http|admin|grpc|resp) addr=(\S+)`)
 
-// startService starts a service that ends with the test.
-func startService(t *testing.T) *service {
+// startService starts a service that ends with the test, with more arguments.
+func startService(t *testing.T, more ...string) *service {
 	t.Helper()
 	redis := testredis.Start(t)
 	dir := t.TempDir()
@@ -101,7 +101,8 @@ func startService(t *testing.T) *service {
 	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir))
+	arguments := append([]string{"serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir)}, more...)
+	command := exec.CommandContext(context.Background(), binary, arguments...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := command.StderrPipe()
 	if err != nil {

@@ -249,7 +249,12 @@ func (b *bodyBudget) readBounded(
 
 // readText reads a request's body. What it returns is released when the request is answered.
 func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error) {
-	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), s.config.MaxBodyBytes,
+	return s.readTextOf(w, r, s.config.MaxBodyBytes)
+}
+
+// readTextOf is readText of at most so many bytes.
+func (s *service) readTextOf(w http.ResponseWriter, r *http.Request, most int64) (body, error) {
+	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), most,
 		func() (func(), error) { return s.enterBodyRead(r) })
 }
 

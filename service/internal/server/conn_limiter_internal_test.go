@@ -391,7 +391,7 @@ func TestRoomIsMadeForGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
-	listener := grpcListener{w.listener(ln), w}
+	listener := grpcListener{w.listener(ln), newRPCBounds(w, time.Second, time.Second)}
 	t.Cleanup(func() { _ = listener.Close() })
 	connect := func() (client, server net.Conn) {
 		t.Helper()

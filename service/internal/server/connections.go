@@ -60,6 +60,9 @@ type trackedConn struct {
 	begun int64       // how many were admitted before it
 	known atomic.Bool
 	ahead atomic.Uint32 // requests taken since a Read found all that the client had sent
+	// streams are those of a connection of gRPC; nil on others, and until the handshake has ended. The tracker's lock
+	// guards it.
+	streams *rpcStreams
 }
 
 // Read implements [net.Conn]. What does not fill the buffer is all that has come.
@@ -129,6 +132,10 @@ func (w *idleTracker) sweep(now int64) {
 		since := conn.since.Load()
 		if limit := w.limits[since&3]; limit > 0 && now-since>>2 > limit {
 			w.cut(conn, causes[since&3])
+		} else if conn.streams != nil {
+			if why, late := conn.streams.late(now); late {
+				w.cut(conn, why)
+			}
 		}
 	}
 }
@@ -145,6 +152,15 @@ func (w *idleTracker) cut(conn *trackedConn, why cause) {
 	w.forget(conn)
 	w.limiter.metrics.early[why].Inc()
 	_ = conn.Close() // it is given up
+}
+
+// drop closes a connection for a cause.
+func (w *idleTracker) drop(conn *trackedConn, why cause) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, open := w.conns[conn]; open {
+		w.cut(conn, why)
+	}
 }
 
 // changedHTTP is the hook ConnState of net/http. That says of a connection that it is new after it was
@@ -177,6 +193,9 @@ func (w *idleTracker) changed(c net.Conn, state http.ConnState) {
 // trackedOf finds the tracked connection, perhaps below TLS, and turns the state of
 // one with overlapping requests into streaming.
 func trackedOf(c net.Conn, state *http.ConnState) (*trackedConn, bool) {
+	if framed, ok := c.(secureConn); ok {
+		c = framed.tls
+	}
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 		if *state == http.StateActive && secure.ConnectionState().NegotiatedProtocol == "h2" {
@@ -283,17 +302,18 @@ const (
 	madeRoom                 // for another connection
 	refusedFull              // there are as many as there may be
 	refusedPeer              // its address has as many as it may
+	noCalls                  // its frames of HTTP/2 were no calls
 )
 
 // String is the metric's label.
 func (c cause) String() string {
-	return [...]string{"slow_head", "idle", "slow_request", "made_room", "refused_full", "refused_peer"}[c]
+	return [...]string{"slow_head", "idle", "slow_request", "made_room", "refused_full", "refused_peer", "no_calls"}[c]
 }
 
 // connMetrics counts a listener's connections.
 type connMetrics struct {
 	open  prometheus.Gauge
-	early [refusedPeer + 1]prometheus.Counter
+	early [noCalls + 1]prometheus.Counter
 }
 
 // newConnMetrics registers the metrics of the listeners, by service.

@@ -20,12 +20,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
 	rpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
@@ -45,6 +43,8 @@ import (
 const (
 	grpcStreams      = 256      // at once; further requests wait for these
 	grpcMessageBytes = 64 << 10 // of a request
+	grpcHeaderBytes  = 16 << 10 // of a request's header fields, as HTTP/2 counts them
+	grpcReadBuffer   = 8 << 10  // of a connection
 	grpcHandshake    = 5 * time.Second
 )
 
@@ -92,6 +92,9 @@ func (s *Server) RateLimit() *rls.Service { return s.service.rateLimit }
 // enterRPC waits until the work of a request may begin. A peer is an Envoy, with all of its
 // clients: fairness is between proxies.
 func (s *service) enterRPC(ctx context.Context, cost int64) (leave func(), err error) {
+	if ctx.Value(enteredKey{}) != nil {
+		return func() {}, nil
+	}
 	work, err := s.admission.enter(ctx, cost, func() string {
 		if p, ok := rpcpeer.FromContext(ctx); ok {
 			return s.clients.Key(p.Addr.String(), nil)
@@ -118,24 +121,29 @@ func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) 
 		most: most, perPeer: c.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections[serviceGRPC], logger: c.Logger,
 	})
+	bounds := newRPCBounds(tracker, c.ReadHeaderTimeout, c.WriteTimeout)
 	options := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes), grpc.ForceServerCodecV2(newCodec()),
-		grpc.ConnectionTimeout(grpcHandshake),
-		grpc.InTapHandle((&arrivals{most: c.BodyTimeout, connections: tracker.open}).begin),
+		grpc.MaxHeaderListSize(grpcHeaderBytes), grpc.ConnectionTimeout(grpcHandshake),
+		grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(grpcReadBuffer),
+		grpc.InTapHandle(newArrivals(c.BodyTimeout, tracker.open, s.service.clients).begin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: c.IdleTimeout, MaxConnectionAge: c.GRPCMaxAge, MaxConnectionAgeGrace: time.Hour,
 			Time: c.IdleTimeout, Timeout: c.WriteTimeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}
+	shake := insecure.NewCredentials()
 	if c.GRPCTLS.Enabled() {
 		certificates, err := openCertificates("grpc_tls", c.GRPCTLS, c.Logger, time.Now)
 		if err != nil {
 			return nil, errors.Join(prefix.Errorf("%w", err), ln.Close())
 		}
-		options = append(options, grpc.Creds(credentials.NewTLS(withClientName(certificates.Config(), c.GRPCClientName))))
+		shake = credentials.NewTLS(withClientName(certificates.Config(), c.GRPCClientName))
 	}
-	server := grpc.NewServer(options...)
+	server := guardedServer{
+		grpc.NewServer(append(options, grpc.Creds(framedCredentials{shake, bounds}))...), s.service.enterRPC,
+	}
 	server.RegisterService(&rateLimitDesc, s.service.rateLimit)
 	told := s.service.newHealth()
 	healthpb.RegisterHealthServer(server, told)
@@ -145,8 +153,8 @@ func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) 
 		socket = nil
 	}
 	return &openListener{
-		service: serviceGRPC, listener: grpcListener{tracker.listener(ln), tracker}, socket: socket,
-		server: grpcServer{server, told}, health: told, tracker: tracker,
+		service: serviceGRPC, listener: grpcListener{tracker.listener(ln), bounds}, socket: socket,
+		server: grpcServer{server.Server, told}, health: told, tracker: tracker,
 	}, nil
 }
 
@@ -204,28 +212,6 @@ func shouldRateLimit(
 	return service.ShouldRateLimit(ctx, &m.request)
 }
 
-// A message is what came for a request of the rate limit service.
-type message struct {
-	request pb.RateLimitRequest
-	err     error // why it is none
-}
-
-// A codec is that of protobuf, but for a [message]: grpc-go would call it the server's fault, INTERNAL,
-// if that is none.
-type codec struct{ encoding.CodecV2 }
-
-func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
-
-// Unmarshal implements [encoding.CodecV2].
-func (c codec) Unmarshal(data mem.BufferSlice, to any) error {
-	m, ok := to.(*message)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, to)
-	}
-	m.err = c.CodecV2.Unmarshal(data, &m.request)
-	return nil
-}
-
 // listenGRPC listens at an address, or at a socket of this machine.
 func (s *Server) listenGRPC(ctx context.Context) (net.Listener, error) {
 	path, local := strings.CutPrefix(s.config.GRPCListen, "unix:")
@@ -261,46 +247,6 @@ func removeLeft(ctx context.Context, path string) bool {
 	}
 	after, err := os.Lstat(path)
 	return err == nil && os.SameFile(before, after) && os.Remove(path) == nil
-}
-
-// A grpcListener accepts connections that are counted until they are closed.
-type grpcListener struct {
-	net.Listener
-	tracker *idleTracker
-}
-
-// Accept implements [net.Listener].
-func (l grpcListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if tracked, ok := conn.(*trackedConn); ok {
-		return grpcConn{tracked, l.tracker, &rpcAddr{Addr: tracked.RemoteAddr(), conn: tracked}}, nil
-	}
-	return conn, err
-}
-
-// A grpcConn is forgotten when it is closed. What requests are under way on it is grpc-go's to
-// know; when there are as many connections as may be, the one that has been silent longest is
-// closed for another.
-type grpcConn struct {
-	*trackedConn
-	tracker *idleTracker
-	remote  *rpcAddr
-}
-
-// RemoteAddr implements [net.Conn].
-func (c grpcConn) RemoteAddr() net.Addr { return c.remote }
-
-// Read implements [net.Conn].
-func (c grpcConn) Read(to []byte) (int, error) {
-	n, err := c.trackedConn.Read(to)
-	c.since.Store(c.tracker.now.Load()<<2 | int64(http.StateNew))
-	return n, err
-}
-
-// Close implements [net.Conn].
-func (c grpcConn) Close() error {
-	c.tracker.changed(c.trackedConn, http.StateClosed)
-	return c.trackedConn.Close()
 }
 
 // withClientName has a handshake ask for a name in the client's certificate, "" for any. The chain
@@ -396,6 +342,13 @@ var rateLimitEndpoints = map[string]endpoint{
 	"/healthcheck": {readMethods, (*service).healthcheck},
 }
 
+// enteredKey is where a context says that the work of its request has begun.
+type enteredKey struct{}
+
+// jsonText is for how many bytes of other text one of a request in JSON counts. A descriptor has 25 or more, and is an
+// operation.
+const jsonText = 4
+
 // rateLimitJSON is ShouldRateLimit with its messages as JSON.
 func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	if !s.config.OpenJSON {
@@ -403,16 +356,28 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	text, err := s.readText(w, r)
+	text, err := s.readTextOf(w, r, min(s.config.MaxBodyBytes, grpcMessageBytes))
 	if err != nil {
 		return err
 	}
 	defer text.release()
+	// What is parsed takes up to 50 times as much memory as its text, so that there is one turn for both, the parsing
+	// and the decision.
+	work, err := s.admission.enter(r.Context(), costOf(1, jsonText*len(text.text)),
+		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	switch {
+	case err == nil:
+	case errors.Is(err, stint.ErrOverloaded):
+		return err
+	default:
+		return errClientGone
+	}
+	defer work.leave()
 	request, err := parseRateLimitRequest([]byte(text.text))
 	if err != nil {
 		return err
 	}
-	response, err := s.rateLimit.ShouldRateLimit(r.Context(), request)
+	response, err := s.rateLimit.ShouldRateLimit(context.WithValue(r.Context(), enteredKey{}, true), request)
 	if err != nil {
 		return problem.New(httpStatus(status.Code(err)), "%s", status.Convert(err).Message())
 	}

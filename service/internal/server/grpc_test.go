@@ -334,32 +334,36 @@ func TestGRPCMessagesInTime(t *testing.T) {
 	}
 }
 
-// Only so many watch the health at once.
+// Only so many watch the health on one connection at once, and others are let in.
 func TestGRPCWatches(t *testing.T) {
 	r := runGRPC(t, nil)
-	client := healthpb.NewHealthClient(r.dial())
-	watch := func(ctx context.Context) error {
-		stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{})
+	watch := func(ctx context.Context, conn *grpc.ClientConn) error {
+		stream, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
 		if err == nil {
 			_, err = stream.Recv()
 		}
 		return err
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	for i := range 256 {
-		if i%128 == 0 {
-			client = healthpb.NewHealthClient(r.dial())
-		}
-		if err := watch(ctx); err != nil {
+	first := r.dial()
+	for i := range 32 {
+		if err := watch(ctx, first); err != nil {
 			t.Fatalf("watcher %d: %v", i, err)
 		}
 	}
-	client = healthpb.NewHealthClient(r.dial())
-	if err := watch(t.Context()); status.Code(err) != codes.ResourceExhausted {
+	if err := watch(t.Context(), first); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one too many: %v", err)
 	}
+	for range 10 {
+		other := r.dial()
+		for i := range 32 {
+			if err := watch(ctx, other); err != nil {
+				t.Fatalf("watcher %d of another connection: %v", i, err)
+			}
+		}
+	}
 	cancel()
-	eventually(t, func() bool { return watch(t.Context()) == nil })
+	eventually(t, func() bool { return watch(t.Context(), first) == nil })
 }
 
 // A gated store holds what is asked for a value until the gate is opened.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
@@ -225,8 +228,39 @@ func (s *Server) secure(f *openListener, section string, files TLS, request time
 	f.http.TLSConfig = certificates.Config()
 	f.http.ReadHeaderTimeout, f.http.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
 	f.http.WriteTimeout = request
+	return f.countFrames()
+}
+
+// countFrames has the listener's server count the frames of connections of HTTP/2.
+func (f *openListener) countFrames() error {
+	server := &http2.Server{}
+	if err := http2.ConfigureServer(f.http, server); err != nil {
+		return prefix.Errorf("%w", err)
+	}
+	f.http.TLSNextProto[http2.NextProtoTLS] = func(from *http.Server, conn *tls.Conn, handler http.Handler) {
+		// net/http hands over a connection's context in this way, as http2.ConfigureServer has it.
+		ctx := context.Background()
+		if h, ok := handler.(interface{ BaseContext() context.Context }); ok {
+			ctx = h.BaseContext()
+		}
+		framed := newFramedConn(conn, nil, func() {
+			if tracked, ok := conn.NetConn().(*trackedConn); ok {
+				f.tracker.drop(tracked, noCalls)
+			}
+		})
+		server.ServeConn(secureConn{framed, conn}, &http2.ServeConnOpts{Context: ctx, BaseConfig: from, Handler: handler})
+	}
 	return nil
 }
+
+// A secureConn tells a server of HTTP/2 of the TLS below the frames that are counted.
+type secureConn struct {
+	*framedConn
+	tls *tls.Conn
+}
+
+// ConnectionState tells of the TLS.
+func (c secureConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
 // An httpServer is the connServer of HTTP, which speaks TLS if it has certificates.
 type httpServer struct{ *http.Server }
