@@ -1,0 +1,196 @@
+package server_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// A wire is a connection of HTTP/2 to the gRPC listener, of which each frame is written by hand.
+type wire struct {
+	*http2.Framer
+	t      *testing.T
+	conn   net.Conn
+	fields bytes.Buffer
+	encode *hpack.Encoder
+	stream uint32
+}
+
+func (r *running) wire(settings ...http2.Setting) *wire {
+	r.t.Helper()
+	conn, err := new(net.Dialer).DialContext(r.t.Context(), "tcp", r.server.GRPCAddr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close() })
+	w := &wire{Framer: http2.NewFramer(conn, conn), t: r.t, conn: conn}
+	w.encode = hpack.NewEncoder(&w.fields)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		r.t.Fatal(err)
+	}
+	w.must(w.WriteSettings(settings...))
+	return w
+}
+
+func (w *wire) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// block is a block of header fields.
+func (w *wire) block(fields ...string) []byte {
+	w.fields.Reset()
+	for i := 0; i < len(fields); i += 2 {
+		w.must(w.encode.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+	}
+	return w.fields.Bytes()
+}
+
+// call begins a call, with a message unless it is nil.
+func (w *wire) call(method string, message []byte, more ...string) {
+	w.t.Helper()
+	w.stream += 2
+	w.must(w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.stream - 1, EndHeaders: true, BlockFragment: w.block(append([]string{
+		":method", "POST", ":scheme", "http", ":path", method, ":authority", "s", "content-type", "application/grpc", "te", "trailers",
+	}, more...)...)}))
+	if message != nil {
+		w.must(w.WriteData(w.stream-1, true, append([]byte{0, 0, 0, byte(len(message) >> 8), byte(len(message))}, message...)))
+	}
+}
+
+// ends waits until the server has closed the connection.
+func (w *wire) ends() {
+	w.t.Helper()
+	w.must(w.conn.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := io.Copy(io.Discard, w.conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		w.t.Error("the connection stays")
+	}
+}
+
+// Answers that a client has no room for end its connection after http.write_timeout, however many calls go on. Another
+// connection, on which a client watches, stays.
+func TestGRPCAnswersThatNobodyReads(t *testing.T) {
+	r := runGRPC(t, func(c *server.Config) { c.WriteTimeout = time.Second })
+	innocent := r.dial()
+	watch, err := healthpb.NewHealthClient(innocent).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	message, err := proto.Marshal(one("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.wire(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	w.call(healthpb.Health_Watch_FullMethodName, []byte{})
+	for range 100 {
+		w.call(shouldRateLimit, message)
+	}
+	w.ends()
+	decides(t, innocent)
+	r.connections(1)
+	if body := r.get("/metrics").body; !strings.Contains(body, `rate_limiter_connections_closed_total{cause="slow_request",service="grpc"} 1`) {
+		t.Error("the connection is not counted")
+	}
+}
+
+// Calls that are read are no reason to end a connection, of whatever kind they are.
+func TestGRPCAnswersThatAreRead(t *testing.T) {
+	r := runGRPC(t, func(c *server.Config) { c.WriteTimeout = time.Second })
+	conn := r.dial()
+	for begun := time.Now(); time.Since(begun) < 3*time.Second; { // ticks of the clock, which nothing replaces here
+		decides(t, conn)
+		if _, err := healthOf(t, conn, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Invoke(t.Context(), "/none/None", &pb.RateLimitRequest{}, &pb.RateLimitResponse{}); status.Code(err) != codes.Unimplemented {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A block of header fields that is too long, or does not end in time, ends the connection.
+func TestGRPCHeaderBlocks(t *testing.T) {
+	r := runGRPC(t, func(c *server.Config) { c.ReadHeaderTimeout = time.Millisecond })
+	long := r.wire()
+	long.must(long.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: long.block(":method", "POST")}))
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		err = long.WriteContinuation(1, false, long.block(fmt.Sprint("x-", i), strings.Repeat("v", 10_000)))
+	}
+	long.ends()
+	if err == nil {
+		t.Error("a block of 1 MB was read")
+	}
+	short := r.wire()
+	short.must(short.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: short.block(":method", "POST")}))
+	short.ends()
+	decides(t, r.dial())
+}
+
+// A question about the service's messages, and one of the rate limit service in JSON, wait for their turns before they
+// are worked on, and are refused when these do not come.
+func TestRateLimitTurns(t *testing.T) {
+	g := &gated{gate: make(chan struct{})}
+	r := runGRPC(t, func(c *server.Config) {
+		g.Store, c.Store = c.Store, g
+		c.MaxOperations, c.OpenJSON = 1, true
+	})
+	held := make(chan error, 1)
+	go func() {
+		_, err := rate(t.Context(), r.dial(), "held")
+		held <- err
+	}()
+	eventually(t, func() bool { return g.inside.Load() == 1 })
+	stream, err := reflectionpb.NewServerReflectionClient(r.dial()).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: pb.RateLimitService_ServiceDesc.ServiceName}}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("reflection: %v, %v", answer, err)
+	}
+	post := func(body string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.server.Addr().String()+"/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.send(request).status
+	}
+	if got := post("{"); got != http.StatusServiceUnavailable {
+		t.Errorf("JSON: %d", got)
+	}
+	close(g.gate)
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+	eventually(t, func() bool { return post("{") == http.StatusBadRequest })
+	if got := post("{" + strings.Repeat(" ", 64<<10)); got != http.StatusRequestEntityTooLarge {
+		t.Errorf("64 KiB and more of JSON: %d", got)
+	}
+}
