@@ -100,7 +100,7 @@ func encoded(t *testing.T, m proto.Message) []byte {
 func frameAttacks(t *testing.T) []frameAttack {
 	t.Helper()
 	whole := envoyRequest()
-	for range 64 {
+	for range 256 {
 		whole.Descriptors = append(whole.Descriptors, descriptor("a", "x"))
 	}
 	wide := encoded(t, whole)
@@ -110,7 +110,7 @@ func frameAttacks(t *testing.T) []frameAttack {
 		{name: "refused calls with long timeouts", connections: 4, each: func(w *wire, _ int) error {
 			return w.call(healthpb.Health_Watch_FullMethodName, []byte{}, "grpc-timeout", "99999999H")
 		}},
-		{name: "answers that nobody reads", connections: 200, settings: noWindow, calls: 256, each: func(w *wire, _ int) error {
+		{name: "answers that nobody reads", connections: 100, settings: noWindow, calls: 256, each: func(w *wire, _ int) error {
 			return w.call(rls.RateLimitService_ShouldRateLimit_FullMethodName, wide)
 		}},
 		{name: "header fields that do not end", connections: 64, each: func(w *wire, n int) error {

@@ -20,8 +20,10 @@ import (
 const (
 	// admissionWait is how long a request waits at most until its work may begin.
 	admissionWait = 100 * time.Millisecond
-	// maxWaiting is how many requests may wait.
-	maxWaiting = 1024
+	// maxWaiting is how many requests may wait, and waitingWork for how much work: so many times what may be under way.
+	// Those that wait hold memory in proportion to their work.
+	maxWaiting  = 1024
+	waitingWork = 32
 	// bytesPerOperation is how much text is as much work to read as an operation is to decide.
 	bytesPerOperation = 64
 	// keptClients is how many clients' shares are remembered before old ones are dropped, and mostClients
@@ -54,6 +56,8 @@ type admission struct {
 	mu    sync.Mutex
 	// waiting are sorted by their finish tags, and those of one tag in the order of their coming.
 	waiting []*waiter
+	// work is the cost of those that wait.
+	work int64
 	// virtual is the virtual time: max over all requests that went of start. It never falls while
 	// somebody waits, and begins at 0 again when nobody does.
 	virtual int64
@@ -138,10 +142,11 @@ func (a *admission) queue(ctx context.Context, cost int64, client string) (ticke
 	behind := sort.Search(len(a.waiting), func(i int) bool { return a.waiting[i].finish() > w.finish() })
 	a.waiting = slices.Insert(a.waiting, behind, w)
 	a.waits.Add(1)
-	if len(a.waiting) > maxWaiting {
-		heaviest := a.waiting[maxWaiting]
-		a.remove(maxWaiting)
-		heaviest.answer <- errOverload(fmt.Sprintf("%d requests wait already", maxWaiting))
+	a.work += cost
+	for last := len(a.waiting) - 1; last >= maxWaiting || a.work > waitingWork*a.most; last-- {
+		heaviest := a.waiting[last]
+		a.remove(last)
+		heaviest.answer <- errOverload(fmt.Sprintf("%d requests wait already", last))
 	}
 	a.begin() // work may have ended since it was too much
 	a.mu.Unlock()
@@ -236,6 +241,7 @@ func (a *admission) remember(client string, finish int64) {
 
 // remove takes a request out that does not wait any more.
 func (a *admission) remove(at int) {
+	a.work -= a.waiting[at].cost
 	a.waiting = slices.Delete(a.waiting, at, at+1)
 	a.waits.Add(-1)
 }

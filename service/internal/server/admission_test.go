@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,8 +118,8 @@ func TestLittleGoesBeforeMuch(t *testing.T) {
 // What does not get its turn in time is refused, and so is the heaviest when too many wait.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(10)
-		active := enter(t, a, 10, "heavy")
+		a := newAdmission(1000)
+		active := enter(t, a, 1000, "heavy")
 		defer active.leave()
 		if _, err := a.enter(t.Context(), 1, named("light")); !errors.Is(err, stint.ErrOverloaded) {
 			t.Errorf("nothing ended: %v", err)
@@ -148,6 +149,34 @@ func TestRefusals(t *testing.T) {
 		synctest.Wait()
 		if len(refused) != 1 || <-refused != "heavy" {
 			t.Error("not the heaviest was refused")
+		}
+	})
+}
+
+// What waits is bounded by its work, too, of which the heaviest client's goes.
+func TestWaitingWorkIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(10)
+		active := enter(t, a, 10, "heavy")
+		defer active.leave()
+		var refused [2]atomic.Int64
+		ask := func(n int, cost int64, client string, to *atomic.Int64) {
+			for range n {
+				go func() {
+					if _, err := a.enter(t.Context(), cost, named(client)); err != nil {
+						to.Add(1)
+					}
+				}()
+			}
+			synctest.Wait()
+		}
+		ask(waitingWork, 10, "heavy", &refused[0])
+		if n := refused[0].Load(); n > 0 {
+			t.Errorf("%d were refused although there was room", n)
+		}
+		ask(5, 1, "light", &refused[1])
+		if heavy, light := refused[0].Load(), refused[1].Load(); heavy != 1 || light != 0 {
+			t.Errorf("%d of the heavy client and %d of the light one were refused", heavy, light)
 		}
 	})
 }

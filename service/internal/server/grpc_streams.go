@@ -15,7 +15,7 @@ import (
 
 const (
 	// rpcMemory is what the streams of all connections of gRPC may hold, with their answers that are not sent yet.
-	rpcMemory = 32 << 20
+	rpcMemory = 24 << 20
 	// rpcStreamBytes is about what a stream holds besides, and rpcBuffers for how many bytes one of an answer counts, as
 	// buffers are longer than what is in them.
 	rpcStreamBytes, rpcBuffers = 4 << 10, 2

@@ -81,7 +81,7 @@ type Headers struct{ Limit, Remaining, Reset string }
 
 // A Service decides requests by domains. It is safe for concurrent use; make it with [New].
 //
-// A request's way: check, match (its limits by descriptor), Enter, decide (by the store), answer,
+// A request's way: check, Enter, match (its limits by descriptor), decide (by the store), answer,
 // observe. The tree of domains is replaced whole by [Service.Swap].
 type Service struct {
 	pb.UnimplementedRateLimitServiceServer
@@ -227,10 +227,6 @@ func (s *Service) should(
 	if err := s.check(r, t); err != nil {
 		return nil, err
 	}
-	d.service, d.request = s, r
-	if err := d.match(t); err != nil {
-		return nil, err
-	}
 	if s.config.Enter != nil {
 		leave, err := s.config.Enter(ctx, costOf(r))
 		if err != nil {
@@ -239,6 +235,10 @@ func (s *Service) should(
 			return nil, err
 		}
 		defer leave()
+	}
+	d.service, d.request = s, r
+	if err := d.match(t); err != nil {
+		return nil, err
 	}
 	if err := d.decide(ctx); err != nil {
 		return nil, err
