@@ -218,7 +218,7 @@ chaos: ## make every fault of docs/reference/failures.md to real servers and pri
 attack: FOR = 10s
 attack: ## attack the service from 64 connections at full speed beside an innocent client, for FOR (10s) each
 	@scripts/ensure redis-server
-	@go test ./test/attack -run '^(TestAttack|TestBodies|TestEnvoy|TestHalfSentMessages|TestRedisProtocol|TestSimulations|TestAdministrators)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
+	@go test ./test/attack -run '^(TestAttack|TestBodies|TestEnvoy|TestHalfSentMessages|TestFrames|TestJSON|TestRedisProtocol|TestSimulations|TestAdministrators)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
 
 .PHONY: resp
 resp: ## hold the clients of Redis to the service: those of Go, Node.js and Python, redis-cli and redis-benchmark

@@ -370,7 +370,7 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, stint.ErrOverloaded):
 		return err
 	default:
-		return errClientGone
+		return problem.ClientGone
 	}
 	defer work.leave()
 	request, err := parseRateLimitRequest([]byte(text.text))
