@@ -173,7 +173,7 @@ func TestRateLimitTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answer, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("reflection: %v, %v", answer, err)
+		t.Errorf("reflection: %d bytes, %v", proto.Size(answer), err)
 	}
 	post := func(body string) int {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.server.Addr().String()+"/json", strings.NewReader(body))
