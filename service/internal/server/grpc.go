@@ -125,7 +125,7 @@ func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) 
 	options := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes), grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxHeaderListSize(grpcHeaderBytes), grpc.ConnectionTimeout(grpcHandshake),
-		grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(grpcReadBuffer),
+		grpc.ReadBufferSize(grpcReadBuffer),
 		grpc.InTapHandle(newArrivals(c.BodyTimeout, tracker.open, s.service.clients).begin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: c.IdleTimeout, MaxConnectionAge: c.GRPCMaxAge, MaxConnectionAgeGrace: time.Hour,

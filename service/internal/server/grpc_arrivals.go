@@ -74,7 +74,9 @@ var (
 
 // newArrivals makes the bounds on calls of a listener.
 func newArrivals(most time.Duration, connections func() int, clients *clientip.Resolver) *arrivals {
-	a := &arrivals{most: most, connections: connections, watches: watches{clients: clients, of: map[string]map[*call]struct{}{}}}
+	a := &arrivals{
+		most: most, connections: connections, watches: watches{clients: clients, of: map[string]map[*call]struct{}{}},
+	}
 	a.first.next, a.first.previous = &a.first, &a.first
 	return a
 }

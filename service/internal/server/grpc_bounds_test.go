@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,8 +61,8 @@ func (w *wire) must(err error) {
 // block is a block of header fields.
 func (w *wire) block(fields ...string) []byte {
 	w.fields.Reset()
-	for i := 0; i < len(fields); i += 2 {
-		w.must(w.encode.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+	for field := range slices.Chunk(fields, 2) {
+		w.must(w.encode.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
 	}
 	return w.fields.Bytes()
 }

@@ -56,7 +56,7 @@ func (s guardedServer) RegisterService(d *grpc.ServiceDesc, service any) {
 
 func guardMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(
-		service any, ctx context.Context, decode func(any) error, //nolint:revive // as grpc.MethodDesc has it
+		service any, ctx context.Context, decode func(any) error,
 		around grpc.UnaryServerInterceptor,
 	) (any, error) {
 		c, _ := ctx.Value(callKey{}).(*call)

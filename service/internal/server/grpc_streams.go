@@ -98,15 +98,19 @@ func (s *rpcStreams) went(f frame) {
 	default:
 		return
 	}
+	s.since.Store(s.bounds.tracker.now.Load())
+	ends := f.kind == http2.FrameRSTStream || f.flags.Has(http2.FlagDataEndStream) // of header fields, too
+	if !ends && f.kind == http2.FrameHeaders {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.since.Store(s.bounds.tracker.now.Load())
 	if f.kind == http2.FrameData {
 		sent := min(int64(f.length), s.unsent)
 		s.unsent -= sent
 		s.hold(-sent * rpcBuffers)
 	}
-	if f.kind == http2.FrameRSTStream || f.flags.Has(http2.FlagDataEndStream) { // of header fields, too
+	if ends {
 		s.reads = true
 		s.end(f.stream)
 	}

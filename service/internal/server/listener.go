@@ -233,8 +233,9 @@ func (s *Server) secure(f *openListener, section string, files TLS, request time
 
 // countFrames has the listener's server count the frames of connections of HTTP/2.
 func (f *openListener) countFrames() error {
-	server := &http2.Server{}
-	if err := http2.ConfigureServer(f.http, server); err != nil {
+	server := &http2.Server{} //nolint:staticcheck // net/http serves HTTP/2 on no other connection than its own of TLS
+
+	if err := http2.ConfigureServer(f.http, server); err != nil { //nolint:staticcheck // as above
 		return prefix.Errorf("%w", err)
 	}
 	f.http.TLSNextProto[http2.NextProtoTLS] = func(from *http.Server, conn *tls.Conn, handler http.Handler) {
@@ -248,7 +249,8 @@ func (f *openListener) countFrames() error {
 				f.tracker.drop(tracked, noCalls)
 			}
 		})
-		server.ServeConn(secureConn{framed, conn}, &http2.ServeConnOpts{Context: ctx, BaseConfig: from, Handler: handler})
+		options := &http2.ServeConnOpts{Context: ctx, BaseConfig: from, Handler: handler} //nolint:staticcheck // as above
+		server.ServeConn(secureConn{framed, conn}, options)                               //nolint:staticcheck // as above
 	}
 	return nil
 }
