@@ -100,7 +100,7 @@ func encoded(t *testing.T, m proto.Message) []byte {
 func frameAttacks(t *testing.T) []frameAttack {
 	t.Helper()
 	whole := envoyRequest()
-	for range 256 {
+	for range 128 {
 		whole.Descriptors = append(whole.Descriptors, descriptor("a", "x"))
 	}
 	wide := encoded(t, whole)

@@ -179,6 +179,13 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 	if n := b.held.Load(); n != 0 {
 		t.Errorf("%d bytes are held at the end", n)
 	}
+	for stream := uint32(1); stream < 2*rpcMemory/rpcStreamBytes; stream += 2 {
+		other.streams.begin()
+		other.streams.came(headers(stream, 0))
+	}
+	if !stays(other) || !stays(reader) {
+		t.Error("calls under way end a connection")
+	}
 }
 
 // A connection whose frames are no calls is slowed, and then closed. One with calls is never slowed.

@@ -147,6 +147,11 @@ func TestGRPCHeaderBlocks(t *testing.T) {
 	}
 	short := r.wire()
 	short.must(short.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: short.block(":method", "POST")}))
+	go func() { // it goes on, and does not end
+		for err := error(nil); err == nil && t.Context().Err() == nil; <-time.After(100 * time.Millisecond) {
+			err = short.WriteContinuation(1, false, []byte{0x82}) // :method: GET
+		}
+	}()
 	short.ends()
 	decides(t, r.dial())
 }

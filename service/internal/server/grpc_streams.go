@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// rpcMemory is what the streams of all connections of gRPC may hold, with their answers that are not sent yet.
-	rpcMemory = 24 << 20
+	// rpcMemory is what answers of all connections of gRPC may hold until they are sent, with their streams.
+	rpcMemory = 16 << 20
 	// rpcStreamBytes is about what a stream holds besides, and rpcBuffers for how many bytes one of an answer counts, as
 	// buffers are longer than what is in them.
 	rpcStreamBytes, rpcBuffers = 4 << 10, 2
@@ -51,6 +51,7 @@ type rpcStreams struct {
 	open   map[uint32]struct{}
 	// unsent is how many bytes of answers are not sent yet, or more, where streams ended without them.
 	unsent int64
+	holds  int64 // of rpcBounds.held
 	reads  bool  // whether an answer was sent as a whole, once
 	block  int64 // the tick at which a block of header fields began that has not ended; -1 is none
 }
@@ -66,8 +67,9 @@ func (s *rpcStreams) came(f frame) {
 	switch f.kind {
 	case http2.FrameHeaders, http2.FrameContinuation:
 		s.mu.Lock()
-		s.block = -1
-		if !f.flags.Has(http2.FlagHeadersEndHeaders) { // of a continuation, too
+		if f.flags.Has(http2.FlagHeadersEndHeaders) { // of a continuation, too
+			s.block = -1
+		} else if s.block < 0 {
 			s.block = s.bounds.tracker.now.Load()
 		}
 		_, known := s.open[f.stream]
@@ -77,7 +79,7 @@ func (s *rpcStreams) came(f frame) {
 				s.since.Store(s.bounds.tracker.now.Load())
 			}
 			s.open[f.stream] = struct{}{}
-			begun = s.hold(rpcStreamBytes)
+			begun = s.settle()
 		}
 		s.mu.Unlock()
 		if begun {
@@ -108,30 +110,32 @@ func (s *rpcStreams) went(f frame) {
 	if f.kind == http2.FrameData {
 		sent := min(int64(f.length), s.unsent)
 		s.unsent -= sent
-		s.hold(-sent * rpcBuffers)
 	}
 	if ends {
 		s.reads = true
 		s.end(f.stream)
+	} else {
+		s.settle()
 	}
 }
 
 // end forgets a stream; mu is held. Once there are none but those that handlers have, nothing is unsent.
 func (s *rpcStreams) end(stream uint32) {
-	if _, known := s.open[stream]; !known {
-		return
-	}
 	delete(s.open, stream)
-	s.hold(-rpcStreamBytes)
 	if int64(len(s.open)) <= s.handlers.Load() {
-		s.hold(-s.unsent * rpcBuffers)
 		s.unsent = 0
 	}
+	s.settle()
 }
 
-// hold changes what is held, and reports whether it is too much then; mu is held.
-func (s *rpcStreams) hold(n int64) bool {
-	return n != 0 && !s.closed && s.bounds.held.Add(n) > rpcMemory
+// settle counts what the connection holds now, and reports whether all hold too much; mu is held.
+func (s *rpcStreams) settle() bool {
+	if s.closed {
+		return false
+	}
+	more := max(s.unread(), 0)*rpcStreamBytes + s.unsent*rpcBuffers - s.holds
+	s.holds += more
+	return s.bounds.held.Add(more) > rpcMemory
 }
 
 // begin notes that a handler runs, and ended that it has returned.
@@ -139,14 +143,20 @@ func (s *rpcStreams) begin() { s.handlers.Add(1) }
 
 func (s *rpcStreams) ended() {
 	s.since.Store(s.bounds.tracker.now.Load())
+	s.mu.Lock()
 	s.handlers.Add(-1)
+	full := s.settle()
+	s.mu.Unlock()
+	if full {
+		s.bounds.evict()
+	}
 }
 
 // answered notes an answer of so many bytes, which is to be sent.
 func (s *rpcStreams) answered(n int) {
 	s.mu.Lock()
 	s.unsent += int64(n + rpcPrefix)
-	full := s.hold(int64(n+rpcPrefix) * rpcBuffers)
+	full := s.settle()
 	s.mu.Unlock()
 	if full {
 		s.bounds.evict()
@@ -157,17 +167,12 @@ func (s *rpcStreams) answered(n int) {
 func (s *rpcStreams) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		weight, _ := s.weight()
-		s.bounds.held.Add(-weight)
-		s.closed = true
-	}
+	s.bounds.held.Add(-s.holds)
+	s.holds, s.closed = 0, true
 }
 
-// weight is what is held for the connection, and how many of its answers wait to be read; mu is held.
-func (s *rpcStreams) weight() (bytes, unread int64) {
-	return int64(len(s.open))*rpcStreamBytes + s.unsent*rpcBuffers, int64(len(s.open)) - s.handlers.Load()
-}
+// unread is how many answers wait to be read; mu is held.
+func (s *rpcStreams) unread() int64 { return int64(len(s.open)) - s.handlers.Load() }
 
 // late reports whether something has taken too long at a tick, and why the connection is closed then.
 func (s *rpcStreams) late(now int64) (cause, bool) {
@@ -176,8 +181,7 @@ func (s *rpcStreams) late(now int64) (cause, bool) {
 	if s.block >= 0 && now-s.block > s.bounds.head {
 		return slowHead, true
 	}
-	_, unread := s.weight()
-	return slowRequest, unread > 0 && now-s.since.Load() > s.bounds.answer
+	return slowRequest, s.unread() > 0 && now-s.since.Load() > s.bounds.answer
 }
 
 // evict closes connections whose answers nobody reads, until a quarter of the memory is free: first those that have
@@ -190,9 +194,9 @@ func (b *rpcBounds) evict() {
 	b.tracker.mu.Lock()
 	defer b.tracker.mu.Unlock()
 	type candidate struct {
-		conn          *trackedConn
-		reads         int
-		since, weight int64
+		conn         *trackedConn
+		reads        int
+		since, holds int64
 	}
 	var found []candidate
 	for conn := range b.tracker.conns {
@@ -202,16 +206,15 @@ func (b *rpcBounds) evict() {
 			if s.reads {
 				c.reads = 1
 			}
-			var unread int64
-			c.weight, unread = s.weight()
-			s.mu.Unlock()
-			if unread > 0 {
+			c.holds = s.holds
+			if s.unread() > 0 {
 				found = append(found, c)
 			}
+			s.mu.Unlock()
 		}
 	}
 	slices.SortFunc(found, func(x, y candidate) int {
-		return cmp.Or(cmp.Compare(x.reads, y.reads), cmp.Compare(x.since, y.since), cmp.Compare(y.weight, x.weight))
+		return cmp.Or(cmp.Compare(x.reads, y.reads), cmp.Compare(x.since, y.since), cmp.Compare(y.holds, x.holds))
 	})
 	for _, c := range found {
 		if b.held.Load() <= rpcMemory/4*3 {
