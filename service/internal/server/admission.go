@@ -23,7 +23,7 @@ const (
 	// maxWaiting is how many requests may wait, and waitingWork for how much work: so many times what may be under way.
 	// Those that wait hold memory in proportion to their work.
 	maxWaiting  = 1024
-	waitingWork = 32
+	waitingWork = 64
 	// bytesPerOperation is how much text is as much work to read as an operation is to decide.
 	bytesPerOperation = 64
 	// keptClients is how many clients' shares are remembered before old ones are dropped, and mostClients
