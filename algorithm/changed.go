@@ -40,8 +40,15 @@ func newChangedBucket(state BucketState, reader, writer *schedule, token bool) (
 		return c, false
 	}
 	c = ChangedBucket{reader: reader, writer: writer, token: token, carried: state}
-	c.taken = c.takeOver(&c.carried, state.Last)
+	c.renew()
 	return c, true
+}
+
+// renew begins the reader's run at the writer's last change.
+func (c *ChangedBucket) renew() {
+	if c.taken = c.carried; !c.reader.same(c.writer) { // else only the debt differs, down to which what is held stands
+		c.taken = c.takeOver(&c.carried, c.carried.Last)
+	}
 }
 
 // State is the state as the limit reads it.
@@ -59,15 +66,16 @@ func (c *ChangedBucket) State(now stint.Instant) BucketState {
 // capacity. A token bucket that the writer has full is full here only once the writer could have filled it from
 // empty: else two versions in turn would each fill the other's.
 func (c *ChangedBucket) takeOver(state *BucketState, at stint.Instant) BucketState {
-	if c.reader.same(c.writer) { // but for the debt, down to which what is held stands
-		return *state
-	}
 	t, backlog := c.writer.backlog(state, at)
+	own := BucketState{Held: state.Held}
+	if c.reader.same(c.writer) {
+		own.due(t, backlog)
+		return own
+	}
 	outstanding := c.writer.permitsIn(backlog)
 	if c.token && (outstanding > 0 || t < c.rested(state)) {
 		outstanding = max(0, outstanding+c.reader.capacity-c.writer.capacity)
 	}
-	own := BucketState{Held: state.Held}
 	own.due(t, c.reader.timeWithin(outstanding))
 	return own
 }
@@ -109,7 +117,7 @@ func (c *ChangedBucket) Wait(now stint.Instant, n int64) time.Duration {
 // change.
 func (c *ChangedBucket) EndHold(at stint.Instant, n, kept int64) {
 	c.writer.endHold(&c.carried, at, n, kept)
-	c.taken = c.takeOver(&c.carried, c.carried.Last)
+	c.renew()
 }
 
 // A ChangedCounter is a sliding window counter's state that a version of another length wrote. Its reader's run begins

@@ -96,10 +96,10 @@ end
 
 -- take_over returns what a run of another limit has at an instant as the limit's own due, frac and last.
 function schedule.take_over(run, limit, at)
-  if schedule.same(run, limit) then -- but for the debt, down to which what is held stands
-    return run.due, run.frac, run.last
-  end
   local t, us, frac = schedule.backlog(run, run, at)
+  if schedule.same(run, limit) then
+    return t + us, frac, t
+  end
   local outstanding = schedule.permits_in(run, us, frac)
   if run.token and (outstanding > 0 or t < schedule.rested(run)) then
     outstanding = max(0, outstanding + limit.capacity - run.capacity)
@@ -118,9 +118,11 @@ end
 
 -- renew begins the limit's own run at the writer's last change.
 function schedule.renew(runs, limit)
-  local taken = runs.taken
-  taken.due, taken.frac, taken.last = schedule.take_over(runs.carried, limit, runs.carried.last)
-  taken.held = runs.carried.held
+  local carried, taken = runs.carried, runs.taken
+  taken.due, taken.frac, taken.last, taken.held = carried.due, carried.frac, carried.last, carried.held
+  if not schedule.same(carried, limit) then -- else only the debt differs, down to which what is held stands
+    taken.due, taken.frac, taken.last = schedule.take_over(carried, limit, carried.last)
+  end
 end
 
 -- adopt readies a loaded state for the limit: one that another version wrote becomes the better of its two runs.

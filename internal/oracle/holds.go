@@ -313,7 +313,7 @@ func (t *transaction) notice(id string, places []*place) {
 // limit takes over then what another version of it wrote. The contract says what is taken over, and not when. If it
 // does, that is a bucket's last change.
 func (t *transaction) takesOver(p *place) bool {
-	if !changed(p.before.limit, p.limit) || !p.known || !t.choose() {
+	if !p.before.changedFor(p.limit) || !p.known || !t.choose() {
 		return false
 	}
 	if p.limit.IsBucket() {

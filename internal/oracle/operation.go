@@ -182,7 +182,7 @@ func (p *place) state() *state {
 	if p.now.mixed {
 		p.now.limit, p.now.mixed = p.limit, false
 	}
-	if p.limit.IsBucket() && changed(p.before.limit, p.now.limit) {
+	if p.limit.IsBucket() && p.before.changedFor(p.now.limit) {
 		p.now.at = max(p.now.at, p.at) // it was taken over
 	}
 	return p.now
@@ -228,7 +228,7 @@ func (t *transaction) resetAfter(p *place, s, read *state) time.Duration {
 			func(*state) stint.Instant { return 0 },
 			func(read *state, _ stint.Instant) bool { live, _ := read.live(); return live == 0 }))
 	}
-	if live, _ := read.live(); live == 0 && changed(s.limit, p.limit) {
+	if live, _ := read.live(); live == 0 && s.changedFor(p.limit) {
 		return wait(t.now, s.first(p.limit, t.now, (*state).untouchedAt, (*state).isUntouched))
 	}
 	at := max(t.now, read.newest())

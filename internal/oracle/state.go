@@ -117,11 +117,17 @@ func (s *state) read(limit stint.Limit, now stint.Instant) *state {
 	return carried
 }
 
+// changedFor says that another version of the limit wrote the state: debt alone changes how far what is held stands.
+func (s *state) changedFor(limit stint.Limit) bool {
+	return changed(s.limit, limit) || s.limit.Debt() != limit.Debt() && len(s.holds) > 0 &&
+		s.limit.Algorithm == stint.AlgorithmTokenBucket
+}
+
 // run is the second of the two, of a state at its last change, which may have been an expiry; nil: there is none.
 // carried is the first.
 func (s *state) run(limit stint.Limit, now stint.Instant, written, carried *state) *state {
 	switch {
-	case !changed(s.limit, limit):
+	case !s.changedFor(limit):
 	case s.limit.IsBucket():
 		run := s.clone()
 		run.takeOver(limit, s.at)

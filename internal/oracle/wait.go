@@ -18,7 +18,7 @@ func (s *state) first(
 	for {
 		read, next := walk.read(limit, at), far
 		then := func(stint.Instant) *state { return read }
-		if changed(s.limit, limit) { // whose two runs go on
+		if s.changedFor(limit) { // whose two runs go on
 			then = func(at stint.Instant) *state { return walk.read(limit, at) }
 		} else {
 			walk.expire(at)
