@@ -22,14 +22,35 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 
 // DecideAll implements [stint.Store]. Each operation of a batch has a time of its own.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	s.touch(ops)
 	for i := range ops {
-		err := ops[i].Validate()
-		if err == nil {
-			err = ctx.Err()
+		op := &ops[i]
+		plain := op.Verb == stint.Take && op.Keep == 0 && op.Way == stint.Must
+		if plain && op.And == nil && op.Each == nil && op.Hold == nil && op.Live == nil {
+			results[i].Decision, results[i].Err = s.Take(ctx, op.Policy, op.Key, op.Permits)
+			continue
 		}
-		results[i] = stint.Result{Err: err}
-		if err == nil {
-			results[i].Decision, results[i].Err = s.decide(&ops[i])
+		results[i].Decision, results[i].Err = s.Decide(ctx, *op)
+	}
+}
+
+// touch reads from where the states of a batch are, so that they are on their way from memory at the same time: the
+// decisions, one after another, would wait for each of them.
+func (s *Store) touch(ops []stint.Op) {
+	var policy *stint.Policy
+	var limits []limit
+	for i := range ops {
+		op := &ops[i]
+		if op.Policy == nil {
+			continue // which is refused
+		}
+		if op.Policy != policy { // batches have one most often
+			policy, limits = op.Policy, s.plan(op.Policy).limits
+		}
+		key := s.keyHash(op.Key)
+		for j := range limits {
+			hash := limits[j].stateHash(key)
+			s.shard(hash).table.Load().touch(hash)
 		}
 	}
 }

@@ -90,6 +90,14 @@ func (t *table) home(hash uint64) int {
 	return int(hi)
 }
 
+// touch reads from both cache lines of a hash's home.
+func (t *table) touch(hash uint64) {
+	if home := t.home(hash); home < len(t.groups) { // there is none in an empty table
+		t.groups[home][0].hash.Load()
+		t.groups[home][groupSlots-1].hash.Load()
+	}
+}
+
 // next is the group after one, around the table.
 func (t *table) next(group int) int {
 	if group++; group >= len(t.groups) {
