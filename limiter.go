@@ -23,7 +23,7 @@ type Config struct {
 //
 // Most callers want Allow, which decides at once. Wait blocks until a permit is
 // had. Peek looks without taking, Settle charges or refunds what is known only
-// afterwards, Reset forgets.
+// afterwards, Reset forgets. The zero Limiter has no store: its errors wrap [ErrInvalid].
 type Limiter struct {
 	store    Store
 	policy   *Policy
@@ -83,12 +83,18 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 
 // with is a limiter of the same store, with other limits under the policy's name.
 func (l *Limiter) with(limits []Limit) (*Limiter, error) {
+	if l.policy == nil {
+		return nil, errZero
+	}
 	policy, err := NewPolicy(l.policy.Name(), limits...)
 	if err != nil {
 		return nil, err
 	}
 	return NewLimiter(Config{Store: l.store, Policy: policy, Observe: l.observe})
 }
+
+// errZero is why a limiter, or what reserves, decides nothing that is the zero value of its type.
+var errZero = Invalid("limiter", "the zero value", "one that New or NewLimiter made")
 
 // NewLimiter makes a limiter.
 func NewLimiter(config Config) (*Limiter, error) {
@@ -109,7 +115,7 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // Allow decides whether one request of the key may proceed, and takes a permit if
 // so. The error is not about the request: see [Store].
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	if l.observe == nil {
+	if l.observe == nil && l.store != nil {
 		return l.store.Take(ctx, l.policy, key, 1) // a call less than by AllowN
 	}
 	return l.decide(ctx, Take, key, 1)
@@ -117,7 +123,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 
 // AllowN is Allow for n permits, all or none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	if l.observe == nil {
+	if l.observe == nil && l.store != nil {
 		return l.store.Take(ctx, l.policy, key, n)
 	}
 	return l.decide(ctx, Take, key, n)
@@ -143,7 +149,7 @@ func (l *Limiter) AllowBefore(
 	n int64,
 	each []Outcome,
 ) (Decision, error) {
-	bounded := l.policy.leaky && !deadline.IsZero()
+	bounded := !deadline.IsZero() && l.policy != nil && l.policy.leaky
 	if bounded {
 		d, err := l.look(ctx, Op{Verb: Peek, Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each})
 		if err != nil || d.isLate(deadline) {
@@ -219,6 +225,9 @@ func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (D
 
 // carry has the store carry out an operation and tells the observer.
 func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
+	if l.store == nil {
+		return Decision{}, errZero
+	}
 	if l.observe == nil {
 		return l.store.Decide(ctx, op)
 	}

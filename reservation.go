@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,8 @@ type Reserver struct {
 func NewReserver(store Store) *Reserver { return &Reserver{store: store, carry: store.Decide} }
 
 // A Reservation is a hold that was admitted. End it once, by Commit or Cancel; what nobody ends expires. It is safe for
-// concurrent use.
+// concurrent use. A nil Reservation, that of a Reserve that was denied, holds nothing: it has no ID, and the errors of
+// Grow, Commit and Cancel wrap [ErrUnknownReservation].
 type Reservation struct {
 	reserver *Reserver
 	hold     Hold
@@ -61,8 +63,8 @@ type End struct {
 
 // Reserve holds n permits of the key from now on, so that others can't have them while a cost is
 // not known yet, or while something runs that takes a place of [Concurrency]. Like AllowN, it takes
-// them of all limits or of none; then the reservation is nil. Commit says what it cost: the rest
-// goes back, or what lacks is charged.
+// them of all limits or of none; then the reservation is nil, whose methods hold and end nothing. Commit
+// says what it cost: the rest goes back, or what lacks is charged.
 //
 // A hold is identified by its ID in the whole store. To reserve one again extends its time, and
 // takes what lacks if n is more than it holds; so the same Reserve may be sent twice. "" stands for
@@ -100,6 +102,9 @@ func (l *Limiter) ReserveEach(
 // request's, which Grow and Commit say anew; those of the others stay as they are. They are all the request's if it is
 // nil. The operation's Verb is set here; its Hold, if it is not nil, is told what became of the hold.
 func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) (*Reservation, Decision, error) {
+	if r.carry == nil {
+		return nil, Decision{}, errZero
+	}
 	own := hold.ID == ""
 	held := r.prepare(&op, asked, hold)
 	told := op.Hold
@@ -186,6 +191,9 @@ func (l *Limiter) reserveWait(
 	n int64,
 	try func() (Decision, error),
 ) (Decision, error) {
+	if l.store == nil {
+		return Decision{}, errZero
+	}
 	if n < 1 || !l.policy.canFit(n) {
 		d, err := persist(ctx, try)
 		if err == nil && !d.Allowed {
@@ -228,6 +236,9 @@ func (l *Limiter) reserveWait(
 
 // Holds lists the live holds of a key under the limiter's limits, the next to expire first: of each limit MaxListed.
 func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err error) {
+	if l.store == nil {
+		return nil, errZero
+	}
 	_, err = l.store.Decide(ctx, Op{Verb: List, Claim: Claim{Key: key, Policy: l.policy}, Live: &live})
 	return live, err
 }
@@ -236,6 +247,9 @@ func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err 
 // now, and the hold can't be renewed, so that the context of [Reservation.KeepAlive] ends with [ErrLost]. A Commit is
 // charged, late. The error wraps [ErrUnknownReservation] if the key has no such hold.
 func (l *Limiter) Drop(ctx context.Context, key, id string) error {
+	if l.store == nil {
+		return errZero
+	}
 	_, err := l.store.Decide(ctx, Op{
 		Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Hold: &HoldOp{Hold: Hold{ID: id}},
 	})
@@ -249,12 +263,23 @@ type Waker interface {
 	Wake(key string, policy *Policy, wake func()) (stop func())
 }
 
+// errNotHeld is what the methods of a nil Reservation say.
+var errNotHeld = fmt.Errorf("%w: nothing is held, since the Reserve was denied", ErrUnknownReservation)
+
 // ID is the hold's.
-func (r *Reservation) ID() string { return r.hold.ID }
+func (r *Reservation) ID() string {
+	if r == nil {
+		return ""
+	}
+	return r.hold.ID
+}
 
 // ExpiresAt is when the hold expires if it is not renewed, by the store's clock; by this process's if a failure policy
 // admitted in the store's place.
 func (r *Reservation) ExpiresAt() Instant {
+	if r == nil {
+		return 0
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.expiresAt
@@ -270,6 +295,9 @@ func (r *Reservation) certainty() time.Time {
 // Permits is how many permits are held, of limits without a cost of their own. Of a hold that was there before the
 // Reserve, and has more, it is how many that asked for.
 func (r *Reservation) Permits() int64 {
+	if r == nil {
+		return 0
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.permits
@@ -277,6 +305,9 @@ func (r *Reservation) Permits() int64 {
 
 // Replayed says that the hold was there before the last Reserve or Grow.
 func (r *Reservation) Replayed() bool {
+	if r == nil {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.replayed
@@ -286,6 +317,9 @@ func (r *Reservation) Replayed() bool {
 // learns whether it may go on. Denied, the hold stays as it was; one that had been lost is not
 // there any more, and the error is [ErrLost].
 func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
+	if r == nil {
+		return Decision{}, errNotHeld
+	}
 	return r.reserve(ctx, r.claimsOf(total), total, new(HoldOp), nil)
 }
 
@@ -354,12 +388,18 @@ func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decisio
 // ended otherwise, and [ErrUnknownReservation] if that was too long ago. After it had expired, all
 // of the cost is charged. Give it a context that outlives the request's.
 func (r *Reservation) Commit(ctx context.Context, actual int64) (End, error) {
+	if r == nil {
+		return End{}, errNotHeld
+	}
 	return r.end(ctx, Commit, r.claimsOf(actual))
 }
 
 // CommitHeld is Commit where nobody knows better what it cost: each limit keeps what it holds, also where limits hold
 // different numbers.
 func (r *Reservation) CommitHeld(ctx context.Context) (End, error) {
+	if r == nil {
+		return End{}, errNotHeld
+	}
 	r.mu.Lock()
 	claims := r.claims
 	r.mu.Unlock()
@@ -368,6 +408,9 @@ func (r *Reservation) CommitHeld(ctx context.Context) (End, error) {
 
 // Cancel ends the hold as if it had never been: for what never ran. All goes back, but a leaky bucket's turns.
 func (r *Reservation) Cancel(ctx context.Context) (End, error) {
+	if r == nil {
+		return End{}, errNotHeld
+	}
 	return r.end(ctx, Cancel, r.claimsOf(0))
 }
 
@@ -393,6 +436,10 @@ func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, 
 // All holds that the limiter keeps alive are renewed together. It does not end the hold. Call it once for a hold.
 func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop context.CancelFunc) {
 	work, cancel := context.WithCancelCause(ctx)
+	if r == nil {
+		cancel(errNotHeld)
+		return work, func() {}
+	}
 	r.reserver.keeper.add(work, cancel, r)
 	return work, func() { cancel(context.Canceled) }
 }

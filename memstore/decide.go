@@ -45,7 +45,10 @@ func (s *Store) touch(ops []stint.Op) {
 			continue // which is refused
 		}
 		if op.Policy != policy { // batches have one most often
-			policy, limits = op.Policy, s.plan(op.Policy).limits
+			p := s.plan(op.Policy)
+			if policy, limits = op.Policy, p.limits; p.fault != nil {
+				return // they are all refused, or one by one
+			}
 		}
 		key := s.keyHash(op.Key)
 		for j := range limits {
@@ -55,8 +58,14 @@ func (s *Store) touch(ops []stint.Op) {
 	}
 }
 
+// errZero is why a store decides nothing that New did not make.
+var errZero = stint.Invalid("store", "the zero memstore.Store", "one that New made")
+
 // decide chooses the way: holds; one limit, which is the most frequent; several.
 func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
+	if s.versions == nil {
+		return stint.Decision{}, errZero
+	}
 	if op.Hold != nil {
 		return s.decideHold(*op)
 	} else if op.Verb == stint.List {

@@ -343,6 +343,9 @@ func (s *Store) dropHolding(t *shard, hash uint64, at stint.Instant) {
 // Wake implements [stint.Waker]: it tells of holds that end, and of resets.
 func (s *Store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
 	plan := s.plan(policy)
+	if plan.fault != nil {
+		return func() {} // nothing is decided
+	}
 	hashes := make([]uint64, len(plan.limits))
 	for i := range hashes {
 		hashes[i] = s.hash(key, &plan.limits[i])

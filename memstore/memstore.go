@@ -67,8 +67,8 @@ type Config struct {
 	MaxHolds int
 }
 
-// A Store is a stint.Store in memory. It is safe for concurrent use and needs no
-// closing.
+// A Store is a stint.Store in memory, which New makes: the zero Store decides nothing, and its errors wrap
+// [stint.ErrInvalid]. It is safe for concurrent use and needs no closing.
 type Store struct {
 	shards [shardCount]shard
 	seed   keyhash.Seed

@@ -48,6 +48,10 @@ func (s *Store) plan(policy *stint.Policy) *plan {
 // prepare makes a policy's plan, and registers the versions of its limits.
 func (s *Store) prepare(policy *stint.Policy) *plan {
 	p := &plan{limits: make([]limit, policy.Len())}
+	if s.versions == nil {
+		p.fault = errZero
+		return p
+	}
 	for i := range p.limits {
 		limit := policy.Limit(i)
 		l := &p.limits[i]
