@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +17,24 @@ func TestFullMemoryIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		stats := memstore.Stats{MaxBytes: 1 << 20, Evictions: 5, HoldsRefused: 5} // before it is looked at
+		var mu sync.Mutex
+		read := func() memstore.Stats {
+			mu.Lock()
+			defer mu.Unlock()
+			return stats
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
-			tellFull(ctx, slog.New(slog.NewTextHandler(&log, nil)), func() memstore.Stats { return stats })
+			tellFull(ctx, slog.New(slog.NewTextHandler(&log, nil)), read)
 			close(ended)
 		}()
 		for _, more := range []memstore.Stats{{}, {Evictions: 2}, {HoldsRefused: 300_000}, {}, {Evictions: 1, HoldsRefused: 1}} {
 			synctest.Wait()
+			mu.Lock()
 			stats.Evictions += more.Evictions
 			stats.HoldsRefused += more.HoldsRefused
+			mu.Unlock()
 			<-time.After(time.Minute)
 		}
 		synctest.Wait()

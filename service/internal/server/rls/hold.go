@@ -11,6 +11,7 @@ import (
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/ends"
@@ -141,6 +142,14 @@ func (d *decision) beginHold(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// commits reports whether a request may be a commit.
+func commits(r *pb.RateLimitRequest) bool {
+	isCommit := func(e *common.RateLimitDescriptor_Entry) bool { return e.GetKey() == commitEntry }
+	return slices.ContainsFunc(r.GetDescriptors(), func(d *common.RateLimitDescriptor) bool {
+		return slices.ContainsFunc(d.GetEntries(), isCommit)
+	})
 }
 
 // addParts makes the holds of the checks.

@@ -230,8 +230,10 @@ func (s *Service) should(
 	if s.config.Enter != nil {
 		leave, err := s.config.Enter(ctx, costOf(r))
 		if err != nil {
-			d.addParts()
-			d.commitLater(err, d.hold.parts)
+			if d.service, d.request = s, r; commits(r) && d.match(t) == nil {
+				d.addParts()
+				d.commitLater(err, d.hold.parts)
+			}
 			return nil, err
 		}
 		defer leave()
