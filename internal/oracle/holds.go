@@ -499,8 +499,8 @@ func (t *transaction) endOf(op stint.Op, r *record, i int, p *place, late, lost 
 		if charges && stays > h.permits {
 			applied = p.now.debit(stays-h.permits, p.at)
 		}
-		if applied == 0 && holds == 0 && !t.takesOver(p) { // only the id goes
-			t.untaken(p)
+		if applied == 0 && holds == 0 && !t.takesOver(p) { // only the id goes, and no store writes the state
+			p.now = p.before.clone()
 			p.now.drop(id)
 		}
 	}

@@ -252,17 +252,18 @@ func (s *service) attackBy(ctx context.Context, attack frameAttack, from net.Add
 	if attack.https {
 		addr = s.addr
 	}
-	conn, err := (&net.Dialer{LocalAddr: from}).DialContext(ctx, "tcp", addr)
+	raw, err := (&net.Dialer{LocalAddr: from}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return
 	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() })
-	if socket, ok := conn.(*net.TCPConn); ok {
+	context.AfterFunc(ctx, func() { _ = raw.Close() })
+	if socket, ok := raw.(*net.TCPConn); ok {
 		_ = socket.SetWriteBuffer(64 << 10) // so that attackers wait for the service
 	}
 	if attack.calls == 0 {
-		defer func() { _ = conn.Close() }()
+		defer func() { _ = raw.Close() }()
 	}
+	conn := raw
 	if attack.https {
 		secure := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
 		if secure.HandshakeContext(ctx) != nil {
