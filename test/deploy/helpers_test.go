@@ -97,6 +97,7 @@ func startService(t *testing.T, store string, flags ...string) (service, admin s
 	text := fmt.Sprintf(`
 listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
+grpc_listen: 127.0.0.1:0
 admin: {tokens_file: %q}
 rules_default: deny
 metrics: {store_health: 1s}

@@ -74,10 +74,11 @@ func TestDifferencesToRedisCell(t *testing.T) {
 	stores(t, func(t *testing.T, store string) {
 		tell(t, store, "", map[string][]said{
 			// redis-cell keeps when the key will have all permits, and computes from that what is left: 16 - 1 with these parameters.
+			// Here all are there in an hour, when the smaller bucket could have been filled.
 			"a larger burst does not bring permits": {
 				{"CL.THROTTLE larger 0 1 3600", "[0 1 0 -1 3600]"},
-				{"CL.THROTTLE larger 15 1 3600 0", "[0 16 0 -1 57600]"},
-				{"CL.THROTTLE larger 15 1 3600", "[1 16 0 3600 57600]"},
+				{"CL.THROTTLE larger 15 1 3600 0", "[0 16 0 -1 3600]"},
+				{"CL.THROTTLE larger 15 1 3600", "[1 16 0 3600 3600]"},
 			},
 			// By redis-cell the key would be denied for an hour.
 			"a higher rate holds at once": {
@@ -148,18 +149,18 @@ func TestWaitAsTold(t *testing.T) {
 }
 
 // A key has one state. Who asks with other parameters goes on with it: by the whole permits that are left, at most the
-// new burst and 1.
+// new burst and 1, or by what has come by the new parameters since it was last taken of, if that is more.
 func TestStateIsByKeyAlone(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, store string) {
 		tell(t, store, "", map[string][]said{"changes": {
 			{"CL.THROTTLE k 9 1 3600 4", "[0 10 6 -1 14400]"},
-			{"CL.THROTTLE k 4 1 3600 0", "[0 5 5 -1 0]"}, // at most the new burst and 1
-			{"CL.THROTTLE k 19 1 3600 0", "[0 20 6 -1 50400]"},
+			{"CL.THROTTLE k 4 1 3600 0", "[0 5 5 -1 0]"},       // at most the new burst and 1
+			{"CL.THROTTLE k 19 1 3600 0", "[0 20 6 -1 36000]"}, // when the bucket of 10 could have been filled
 			{"CL.THROTTLE k 4 1 3600 1", "[0 5 4 -1 3600]"},
-			{"CL.THROTTLE k 9 1 3600 0", "[0 10 4 -1 21600]"},
+			{"CL.THROTTLE k 9 1 3600 0", "[0 10 4 -1 18000]"},
 			{"CL.THROTTLE k 9 1 60 4", "[0 10 0 -1 600]"},
-			{"CL.THROTTLE k 9 1 3600", "[1 10 0 3600 36000]"},
+			{"CL.THROTTLE k 9 1 3600", "[1 10 0 60 600]"}, // by the rate of who has taken last
 			{"DEL k", "1"},
 			{"CL.THROTTLE k 9 1 3600", "[0 10 9 -1 3600]"},
 			{"CL.THROTTLE other 9 1 3600 10", "[0 10 0 -1 36000]"},
@@ -260,7 +261,7 @@ func TestLookChangesNothing(t *testing.T) {
 	stores(t, func(t *testing.T, store string) {
 		tell(t, store, "", map[string][]said{"looks": {
 			{"CL.THROTTLE k 9 1 3600 10", "[0 10 0 -1 36000]"},
-			{"CL.THROTTLE k 9 1000 1 0", "[0 10 0 -1 1]"},
+			{"CL.THROTTLE k 9 1 600 0", "[0 10 0 -1 6000]"},
 			{"CL.THROTTLE k 4 1 60 0", "[0 5 0 -1 300]"},
 			{"TTL k", "~36000"},
 			{"CL.THROTTLE k 9 1 3600 0", "[0 10 0 -1 36000]"},

@@ -238,10 +238,11 @@ func digits(text []byte) (n int64) {
 	return n
 }
 
-// anyThrottle is a policy that reads each state of CL.THROTTLE as full if it is full, and as not full if
-// it is not, whatever parameters wrote it: no bucket is larger.
+// anyThrottle is a policy that tells whether there is a state of CL.THROTTLE, whatever parameters wrote it: no bucket is
+// larger, and none of its size is slower. It reads a bucket that is full as not full until that could have been filled
+// from empty (docs/internals/changed-limits.md).
 var anyThrottle = func() *stint.Policy {
-	limit := stint.TokenBucket(stint.MaxPermits, stint.Per(stint.MaxPermits, time.Second))
+	limit := stint.TokenBucket(stint.MaxPermits, stint.Per(stint.MaxPermits/9, 366*24*time.Hour))
 	limit.MaxDebt = stint.NoDebt
 	policy, err := stint.NewPolicy(throttlePolicy, limit)
 	if err != nil {
@@ -254,6 +255,9 @@ var anyThrottle = func() *stint.Policy {
 func throttleOp(verb stint.Verb, key string, policy *stint.Policy) stint.Op {
 	return stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
 }
+
+// isFull reports whether a peek found all permits, which keys without a state have.
+func isFull(r stint.Result) bool { return r.Decision.Remaining == r.Decision.Limit }
 
 // remove is DEL and UNLINK: it resets the states of keys, and says how many there were.
 func (c *conn) remove(args [][]byte) {
@@ -278,7 +282,11 @@ func (c *conn) countKeys(keys [][]byte, remove bool) {
 	for some := range slices.Chunk(keys, batchSize) {
 		ops = ops[:0]
 		for _, key := range some {
-			ops = append(ops, throttleOp(stint.Peek, string(key), anyThrottle))
+			policy := anyThrottle
+			if by := c.server.throttles.seenBy(string(key), c.server.config.Take != nil); by != nil {
+				policy = by.policy
+			}
+			ops = append(ops, throttleOp(stint.Peek, string(key), policy))
 			if remove {
 				ops = append(ops, throttleOp(stint.Reset, string(key), anyThrottle))
 			}
@@ -288,7 +296,7 @@ func (c *conn) countKeys(keys [][]byte, remove bool) {
 			return
 		}
 		for i := range results {
-			if ops[i].Verb == stint.Peek && results[i].Decision.Remaining < results[i].Decision.Limit {
+			if ops[i].Verb == stint.Peek && !isFull(results[i]) {
 				n++
 			}
 		}
@@ -344,7 +352,7 @@ func (c *conn) ttl(args [][]byte) {
 		return
 	}
 	switch {
-	case results[0].Decision.Remaining == results[0].Decision.Limit:
+	case isFull(results[0]), by != nil && isFull(results[1]):
 		c.integer(-2)
 	case by == nil:
 		c.fail("ERR", "the key has a state, and this process does not know by which parameters; "+
