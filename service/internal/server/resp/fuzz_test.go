@@ -122,6 +122,7 @@ func FuzzConn(f *testing.F) {
 		}
 	}
 	f.Add([]byte(full()+"a"), uint(1<<10), false)
+	f.Add([]byte("*1\r\n$1\r\n0\r\n*6\r\n$99999\r\n"), uint(153), false)
 	f.Fuzz(func(t *testing.T, text []byte, part uint, tokens bool) {
 		text = text[:min(len(text), resp.MaxCommandBytes-1)] // no command is too long, for whoever sends it
 		var log bytes.Buffer
@@ -163,7 +164,10 @@ func FuzzConn(f *testing.F) {
 		for at, n := 0, 0; at < len(text); at += n {
 			var err error
 			if args, n, err = resp.Parse(text[at:], args); err != nil {
-				want++
+				// One that says that it is longer is one command only for those who may send no longer ones.
+				if got > want || !strings.Contains(err.Error(), "for the whole command") {
+					want++
+				}
 				break
 			} else if n == 0 {
 				break

@@ -238,9 +238,9 @@ func digits(text []byte) (n int64) {
 	return n
 }
 
-// anyThrottle is a policy that tells whether there is a state of CL.THROTTLE, whatever parameters wrote it: no bucket is
-// larger, and none of its size is slower. It reads a bucket that is full as not full until that could have been filled
-// from empty (docs/internals/changed-limits.md).
+// anyThrottle is a policy that tells whether there is a state of CL.THROTTLE, whatever parameters wrote it: no bucket
+// is larger, and none of its size is slower. It reads a bucket that is full as not full until that could have been
+// filled from empty (docs/internals/changed-limits.md).
 var anyThrottle = func() *stint.Policy {
 	limit := stint.TokenBucket(stint.MaxPermits, stint.Per(stint.MaxPermits/9, 366*24*time.Hour))
 	limit.MaxDebt = stint.NoDebt
