@@ -33,8 +33,12 @@ type Limiter struct {
 	events   sync.Pool // of *Event
 
 	mu     sync.Mutex
-	others map[Limit]*Limiter // that With has made
+	others map[Limit]*Limiter     // that With has made of one limit
+	lists  map[listOfFew]*Limiter // and of several
 }
+
+// A listOfFew is 2 to 4 limits.
+type listOfFew [4]Limit
 
 // New makes a limiter of one or more limits, all of which must admit. What clients have used is kept in the store
 // under the limiter's name, 1 to MaxNameBytes characters of printable ASCII without a slash: limiters of one
@@ -60,24 +64,33 @@ const maxOthers = 1024
 // depend on the request, as those of a customer's plan do, or that change. What a client has used
 // counts on under the other limits: more is in force at once, and less from the first request that is
 // admitted under it, as docs/internals/changed-limits.md says. It
-// is quick for one limit that was asked for before.
+// is quick for up to four limits that were asked for before.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
-	if len(limits) != 1 {
+	if len(limits) == 1 {
+		return remembered(l, &l.others, limits[0], limits)
+	}
+	var list listOfFew
+	if copy(list[:], limits) < len(limits) {
 		return l.with(limits)
 	}
+	return remembered(l, &l.lists, list, limits)
+}
+
+// remembered is the limiter of a key among those that With has made, or a new one with these limits.
+func remembered[K comparable](l *Limiter, others *map[K]*Limiter, key K, limits []Limit) (*Limiter, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if other := l.others[limits[0]]; other != nil {
+	if other := (*others)[key]; other != nil {
 		return other, nil
 	}
 	other, err := l.with(limits)
 	if err != nil {
 		return nil, err
 	}
-	if l.others == nil || len(l.others) >= maxOthers {
-		l.others = map[Limit]*Limiter{}
+	if *others == nil || len(*others) >= maxOthers {
+		*others = map[K]*Limiter{}
 	}
-	l.others[limits[0]] = other
+	(*others)[key] = other
 	return other, nil
 }
 

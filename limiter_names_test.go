@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,17 @@ func TestWith(t *testing.T) {
 	if d, err := pair.AllowN(t.Context(), "bob", 1); err != nil || !d.Allowed || d.Remaining != 0 {
 		t.Errorf("under two limits: %v, %v", d, err)
 	}
+	two := []stint.Limit{stint.FixedWindow(100, time.Hour), stint.FixedWindow(1, time.Second).Named("burst")}
+	if again, _ := limiter.With(two...); again != pair {
+		t.Error("another limiter for the same two limits")
+	}
+	slices.Reverse(two)
+	if other, _ := limiter.With(two...); other == pair || other.Policy().Limit(0) != two[0] {
+		t.Error("the same limiter for two limits in another order")
+	}
+	if five, err := limiter.With(named("a"), named("b"), named("c"), named("d"), named("e")); err != nil || five.Policy().Len() != 5 {
+		t.Errorf("five limits: %v, %v", five, err)
+	}
 	for i := range int64(3000) { // more than are kept
 		if _, err := limiter.With(stint.FixedWindow(1+i, time.Hour)); err != nil {
 			t.Fatal(err)
@@ -109,3 +121,5 @@ func TestWith(t *testing.T) {
 		t.Errorf("%v allocations for a limit that is known", allocations)
 	}
 }
+
+func named(name string) stint.Limit { return stint.FixedWindow(9, time.Hour).Named(name) }
