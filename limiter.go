@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A Config says what a [Limiter] is made of.
@@ -45,16 +47,21 @@ type listOfFew [4]Limit
 // name count a client together, in other processes too, and limiters of different names
 // never do. Two limiters of one name with different limits are one limiter whose limits change with
 // each call: give limiters that should count apart different names. [Limiter.With] is for limits that
-// depend on the request.
+// depend on the request. The error names all faults.
 func New(store Store, name string, limits ...Limit) (*Limiter, error) {
+	var nameless error
 	if name == "" || strings.Contains(name, "/") {
-		return nil, Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes))
+		nameless = Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes))
 	}
 	policy, err := NewPolicy(name, limits...)
-	if err != nil {
+	if policy == nil { // else it would be a fault, too
+		policy = new(Policy)
+	}
+	l, storeless := NewLimiter(Config{Store: store, Policy: policy})
+	if err := prefix.Join(nameless, err, storeless); err != nil {
 		return nil, err
 	}
-	return NewLimiter(Config{Store: store, Policy: policy})
+	return l, nil
 }
 
 // maxOthers bounds the limiters that With keeps at hand.

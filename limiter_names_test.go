@@ -123,3 +123,16 @@ func TestWith(t *testing.T) {
 }
 
 func named(name string) stint.Limit { return stint.FixedWindow(9, time.Hour).Named(name) }
+
+// New names all faults at once.
+func TestNewNamesAllFaults(t *testing.T) {
+	_, err := stint.New(nil, "a/b", stint.FixedWindow(0, time.Hour))
+	if !errors.Is(err, stint.ErrInvalid) {
+		t.Fatal(err)
+	}
+	for _, fault := range []string{`name is "a/b"`, "limit is 0", `store is "nil"`} {
+		if !strings.Contains(err.Error(), fault) {
+			t.Errorf("%q lacks %q", err, fault)
+		}
+	}
+}
