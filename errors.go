@@ -21,7 +21,7 @@ var (
 	// A limiter that admitted then would protect nothing: answer 503, and try again later.
 	ErrOverloaded = errors.New("stint: overloaded")
 	// ErrDeadline says that Wait gave up at once because the context ends before
-	// the permits could be had, or that AllowBefore left a turn that comes too late.
+	// the permits could be had, or that Ask left a turn that comes too late.
 	// errors.Is(ErrDeadline, context.DeadlineExceeded) holds.
 	ErrDeadline error = deadlineError{}
 	// ErrNever says that Wait was asked for more permits than the limit can ever

@@ -149,41 +149,45 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 	return l.decide(ctx, Take, key, n)
 }
 
-// AllowEach is AllowN, and tells what each limit said: each receives the outcomes in
-// the order of the policy's limits and must be at least as long.
-func (l *Limiter) AllowEach(ctx context.Context, key string, n int64, each []Outcome) (Decision, error) {
-	return l.carry(ctx, Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each})
+// A Query is what [Limiter.Ask] asks for. The zero value asks for one permit, as Allow does.
+type Query struct {
+	// N is how many permits, all or none. Default: 0, which is 1.
+	N int64
+	// Keep is how many permits of each limit stay left to others: the limit decides, and says what remains, as if
+	// its capacity were so much less. Default: 0.
+	Keep int64
+	// Before is a deadline for a leaky bucket's turn. Default: the zero time, none.
+	//
+	// If the turn comes later, nothing is taken, and the error is ErrDeadline, with a decision whose Delay says
+	// how far off the turn is. That takes a look first, and one who goes to the bucket between the look and the
+	// taking makes the turn behind it the request's own, which stays taken. A turn that has come is in time.
+	Before time.Time
+	// Each, if not nil, receives what each limit said, in the order of the policy's limits, and must be at least
+	// as long. Default: nil.
+	Each []Outcome
 }
 
-// AllowBefore is AllowN for a request that is held until its turn, but not beyond the
-// deadline: when a leaky bucket's turn comes later it returns ErrDeadline, with a decision
-// whose Delay says how far off the turn is. It looks first, so that the turn is left to
-// others; one that goes to somebody between the look and the taking makes the turn behind it
-// the request's own, which stays taken. A turn that has come is in time. The zero deadline is
-// none; without one, and without a leaky bucket, the store is asked once. Each, if not nil, is
-// as AllowEach's.
-func (l *Limiter) AllowBefore(
-	ctx context.Context,
-	deadline time.Time,
-	key string,
-	n int64,
-	each []Outcome,
-) (Decision, error) {
-	bounded := !deadline.IsZero() && l.policy != nil && l.policy.leaky
+// Ask is AllowN with all that can be asked for. Without Before, and without a leaky bucket, the store is asked once.
+func (l *Limiter) Ask(ctx context.Context, key string, q Query) (d Decision, err error) {
+	if q.N == 0 {
+		q.N = 1
+	}
+	op := Op{Claim: Claim{Key: key, Policy: l.policy, Permits: q.N, Keep: q.Keep}, Each: q.Each}
+	bounded := !q.Before.IsZero() && l.policy != nil && l.policy.leaky
 	if bounded {
-		d, err := l.look(ctx, Op{Verb: Peek, Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each})
-		if err != nil || d.isLate(deadline) {
+		look := op
+		look.Verb = Peek
+		d, err := l.look(ctx, look)
+		if err != nil || d.isLate(q.Before) {
 			return d, orDeadline(err)
 		}
 	}
-	var d Decision
-	var err error
-	if each == nil {
-		d, err = l.AllowN(ctx, key, n)
+	if q.Each == nil && q.Keep == 0 {
+		d, err = l.AllowN(ctx, key, q.N)
 	} else {
-		d, err = l.AllowEach(ctx, key, n, each)
+		d, err = l.carry(ctx, op)
 	}
-	if err == nil && bounded && d.isLate(deadline) {
+	if err == nil && bounded && d.isLate(q.Before) {
 		err = ErrDeadline // others queued since the look; the turn stays taken
 	}
 	return d, err

@@ -59,8 +59,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// AllowEach decides as AllowN does, and tells the limits apart and the observer of it.
-func TestAllowEach(t *testing.T) {
+// Ask decides as AllowN does, and tells the limits apart and the observer of it.
+func TestAsk(t *testing.T) {
 	policy, err := stint.NewPolicy("", stint.FixedWindow(5, time.Minute), stint.FixedWindow(2, time.Second).Named("burst"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,12 +78,12 @@ func TestAllowEach(t *testing.T) {
 		allowed     bool
 		first, last int64
 	}{{true, 3, 0}, {false, 3, 0}} {
-		d, err := limiter.AllowEach(t.Context(), "k", 2, each)
+		d, err := limiter.Ask(t.Context(), "k", stint.Query{N: 2, Each: each})
 		if err != nil || d.Allowed != want.allowed || each[0].Remaining != want.first || each[1].Remaining != want.last || each[1].Allowed != want.allowed {
 			t.Errorf("call %d: %+v, %v, %+v", i, d, err, each)
 		}
 	}
-	if _, err := limiter.AllowEach(t.Context(), "k", 1, each[:1]); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := limiter.Ask(t.Context(), "k", stint.Query{Each: each[:1]}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("room for one outcome of two: %v", err)
 	}
 	if len(told) != 3 || told[0].Verb != stint.Take || told[0].Claim.Permits != 2 {
@@ -92,7 +92,7 @@ func TestAllowEach(t *testing.T) {
 }
 
 // A turn that comes after the deadline is left to others.
-func TestAllowBefore(t *testing.T) {
+func TestAskBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 		limiter, err := stint.New(store, "test", stint.LeakyBucket(5, stint.PerSecond(1)), stint.FixedWindow(100, time.Minute))
@@ -121,7 +121,7 @@ func TestAllowBefore(t *testing.T) {
 				each = make([]stint.Outcome, 2)
 			}
 			before := store.Calls()
-			d, err := limiter.AllowBefore(t.Context(), deadline, "k", 1, each)
+			d, err := limiter.Ask(t.Context(), "k", stint.Query{Before: deadline, Each: each})
 			if each != nil && each[0].Delay != test.delay {
 				t.Errorf("request %d: the outcomes are %+v", i, each)
 			}
@@ -133,7 +133,7 @@ func TestAllowBefore(t *testing.T) {
 			}
 		}
 		<-time.After(time.Minute) // a turn that has come is in time
-		if d, err := limiter.AllowBefore(t.Context(), time.Now().Add(-time.Second), "k", 1, nil); err != nil || !d.Allowed || d.Delay != 0 {
+		if d, err := limiter.Ask(t.Context(), "k", stint.Query{Before: time.Now().Add(-time.Second)}); err != nil || !d.Allowed || d.Delay != 0 {
 			t.Errorf("the next turn: %+v, %v", d, err)
 		}
 	})
@@ -141,13 +141,13 @@ func TestAllowBefore(t *testing.T) {
 
 // Without a leaky bucket a deadline changes nothing, and a failure mode may decide
 // in place of an unreachable store.
-func TestAllowBeforeAsksOnce(t *testing.T) {
+func TestAskBeforeAsksOnce(t *testing.T) {
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	limiter, err := stint.New(store, "test", stint.TokenBucket(5, stint.PerSecond(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := limiter.AllowBefore(t.Context(), time.Now(), "k", 2, nil); err != nil || d.Remaining != 3 || store.Calls() != 1 {
+	if d, err := limiter.Ask(t.Context(), "k", stint.Query{N: 2, Before: time.Now()}); err != nil || d.Remaining != 3 || store.Calls() != 1 {
 		t.Errorf("%+v, %v after %d calls", d, err, store.Calls())
 	}
 
@@ -161,10 +161,10 @@ func TestAllowBeforeAsksOnce(t *testing.T) {
 		}
 		return storetest.Fault{}
 	})
-	if d, err := limiter.AllowBefore(t.Context(), time.Now(), "k", 1, nil); err != nil || !d.Allowed {
+	if d, err := limiter.Ask(t.Context(), "k", stint.Query{Before: time.Now()}); err != nil || !d.Allowed {
 		t.Errorf("when nobody can look: %+v, %v", d, err)
 	}
-	if d, err := limiter.AllowBefore(t.Context(), time.Now(), "k", 1, nil); !errors.Is(err, stint.ErrDeadline) || d.Delay <= 0 {
+	if d, err := limiter.Ask(t.Context(), "k", stint.Query{Before: time.Now()}); !errors.Is(err, stint.ErrDeadline) || d.Delay <= 0 {
 		t.Errorf("a turn that was late, unlooked for: %+v, %v", d, err)
 	}
 }
@@ -211,5 +211,26 @@ func TestCombine(t *testing.T) {
 	d := stint.Combine([]stint.Outcome{{Allowed: true, Delay: 2, Applied: -5}, {Allowed: true, Delay: 9, Applied: -3}}, 0)
 	if d.Delay != 9 || d.Applied != -3 {
 		t.Errorf("delay %d, applied %d; want the longest delay and the least applied", d.Delay, d.Applied)
+	}
+}
+
+// Permits that are kept for others are not asked for, and do not remain.
+func TestAskKeeps(t *testing.T) {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(10, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := limiter.Ask(t.Context(), "k", stint.Query{N: 6, Keep: 4})
+	if err != nil || !d.Allowed || d.Remaining != 0 {
+		t.Errorf("6 of 10, 4 kept: %v, %v", d, err)
+	}
+	if d, err := limiter.Ask(t.Context(), "k", stint.Query{Keep: 4}); err != nil || d.Allowed {
+		t.Errorf("one of those that are kept: %v, %v", d, err)
+	}
+	if d, err := limiter.Ask(t.Context(), "k", stint.Query{}); err != nil || !d.Allowed || d.Remaining != 3 {
+		t.Errorf("one, and none kept: %v, %v", d, err)
+	}
+	if _, err := limiter.Ask(t.Context(), "k", stint.Query{N: -1}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("-1 permits: error %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (
 	return l.ReserveEach(ctx, key, n, hold, nil)
 }
 
-// ReserveEach is Reserve, and tells what each limit said, as AllowEach does.
+// ReserveEach is Reserve, and tells what each limit said, as Ask does.
 func (l *Limiter) ReserveEach(
 	ctx context.Context,
 	key string,

@@ -18,8 +18,7 @@ func methods(ctx context.Context, l *stint.Limiter) map[string]error {
 	return map[string]error{
 		"Allow":       err(l.Allow(ctx, "k")),
 		"AllowN":      err(l.AllowN(ctx, "k", 1)),
-		"AllowEach":   err(l.AllowEach(ctx, "k", 1, each)),
-		"AllowBefore": err(l.AllowBefore(ctx, time.Now(), "k", 1, each)),
+		"Ask":         err(l.Ask(ctx, "k", stint.Query{Before: time.Now(), Each: each})),
 		"Wait":        err(l.Wait(ctx, "k")),
 		"Peek":        err(l.Peek(ctx, "k")),
 		"Settle":      err(l.Settle(ctx, "k", 1)),

@@ -63,7 +63,7 @@ func (v *Verdict) DecidePlain(
 	if !v.claimPlain(limiter, key, cost, each) {
 		return nil
 	}
-	return v.notePlain(limiter.AllowBefore(ctx, end, key, cost, v.Each))
+	return v.notePlain(limiter.Ask(ctx, key, stint.Query{N: cost, Before: end, Each: v.Each}))
 }
 
 // ReservePlain is DecidePlain for a request that holds its permits until its cost is known, by a running

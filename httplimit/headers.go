@@ -60,7 +60,7 @@ func HeadersOf(policy *stint.Policy, fields Fields) *Headers {
 }
 
 // WriteHeaders sets the fields that a [Middleware] sets, for a handler that asks a limiter of the policy
-// itself. each are the outcomes of the policy's limits, as [stint.Limiter.AllowEach] tells them. Without
+// itself. each are the outcomes of the policy's limits, as [stint.Query] has them. Without
 // them RateLimit does not say when there will be more permits, and it and RateLimit-Policy are left out
 // of a policy with several limits.
 func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision, each ...stint.Outcome) {

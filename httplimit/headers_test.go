@@ -216,7 +216,7 @@ func TestWriteHeaders(t *testing.T) {
 		for range 3 {
 			want := ask(t, handler, "192.0.2.1:1").Header()
 			each := make([]stint.Outcome, len(limits))
-			d, err := direct.AllowEach(t.Context(), "192.0.2.1", 1, each)
+			d, err := direct.Ask(t.Context(), "192.0.2.1", stint.Query{Each: each})
 			got, short := http.Header{}, http.Header{}
 			httplimit.WriteHeaders(got, direct.Policy(), d, each...)
 			httplimit.WriteHeaders(short, direct.Policy(), d)

@@ -100,7 +100,7 @@ func TestTwo(t *testing.T) {
 		}
 		each, denied := make([]stint.Outcome, 2), 0
 		for range 200 { // until the hour denies, and then some more
-			decision, err := limiter.AllowEach(ctx, user, 10, each)
+			decision, err := limiter.Ask(ctx, user, stint.Query{N: 10, Each: each})
 			if err != nil {
 				t.Fatal(err)
 			}
