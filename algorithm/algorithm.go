@@ -8,7 +8,6 @@
 //
 //	Apply        one action of n permits, with its outcome
 //	Admit        n permits k times in one step, as often as they fit
-//	Grows        how long until Remaining grows
 //	RefundTaken  gives back what was taken at an instant
 //	Leaves       how long until at most so many permits count
 //	Changed      a state that another version of the limit wrote (changed.go)

@@ -19,7 +19,7 @@ func applierOf[S any](m machine[S]) applier {
 	return func(action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome) {
 		m.Apply(action, &state, now, n, 0, out)
 		if action == algorithm.Peek {
-			out.GrowsAfter = m.Grows(&state, now, 0)
+			out.GrowsAfter = m.Leaves(&state, now, 0)
 		}
 	}
 }

@@ -120,14 +120,6 @@ func (w *FixedWindow) RefundTaken(state *WindowState, now stint.Instant, n int64
 	return true
 }
 
-// Grows is how long until Remaining grows, 0 when the window is empty.
-func (w *FixedWindow) Grows(state *WindowState, now stint.Instant, keep int64) time.Duration {
-	if s := w.at(state, now); s.Count > 0 && keep < w.limit {
-		return w.Leaves(state, now, min(s.Count, w.limit-keep)-1)
-	}
-	return 0
-}
-
 // Leaves is how long until at most so many permits are counted.
 func (w *FixedWindow) Leaves(state *WindowState, now stint.Instant, most int64) time.Duration {
 	if s := w.at(state, now); s.Count > most {

@@ -1,8 +1,6 @@
 package algorithm
 
 import (
-	"time"
-
 	"github.com/stint-go/stint"
 )
 
@@ -23,9 +21,4 @@ func (b *LeakyBucket) Apply(action Action, state *BucketState, now stint.Instant
 	if out.Allowed && (action == Take || action == Peek) {
 		out.Delay = micros(turn.ceil())
 	}
-}
-
-// Grows is how long until Remaining grows, 0 when the queue is empty.
-func (b *LeakyBucket) Grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
-	return b.grows(state, now, keep)
 }

@@ -298,19 +298,6 @@ func (s *schedule) same(o *schedule) bool {
 	return s.capacity == o.capacity && s.permits == o.permits && s.period == o.period
 }
 
-// grows is how long after now one more whole permit is there; stint.Never if that takes the end of
-// a hold.
-func (s *schedule) grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
-	_, backlog := s.backlog(state, now)
-	outstanding := s.permitsIn(backlog)
-	if outstanding == 0 || keep >= s.capacity {
-		return 0
-	}
-	// One more permit remains when at most outstanding-1 are left, and none remains
-	// as long as all but those kept are.
-	return s.Leaves(state, now, min(outstanding, s.capacity-keep)-1)
-}
-
 // Leaves is how long until at most so many permits are outstanding, a part counted whole; [stint.Never] if that takes
 // the end of a hold.
 func (s *schedule) Leaves(state *BucketState, now stint.Instant, most int64) time.Duration {

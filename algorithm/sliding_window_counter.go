@@ -159,16 +159,6 @@ func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, most int64) int64 
 	return wait
 }
 
-// Grows is how long until Remaining grows, 0 when nothing is counted.
-func (c *SlidingWindowCounter) Grows(state *CounterState, now stint.Instant, keep int64) time.Duration {
-	s, elapsed := c.at(state, now)
-	used := c.used(&s, elapsed)
-	if used == 0 || keep >= c.limit {
-		return 0
-	}
-	return c.Leaves(state, now, min(used, c.limit-keep)-1)
-}
-
 // Leaves is how long until at most so many permits are counted, a part counted whole.
 func (c *SlidingWindowCounter) Leaves(state *CounterState, now stint.Instant, most int64) time.Duration {
 	s, elapsed := c.at(state, now)

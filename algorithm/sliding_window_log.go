@@ -224,17 +224,6 @@ func (w *SlidingWindowLog) resetAfter(log *Log, now, t stint.Instant, active int
 	return micros(int64(at - now))
 }
 
-// Grows is how long until Remaining grows, 0 when nothing is counted.
-func (w *SlidingWindowLog) Grows(log *Log, now stint.Instant, keep int64) time.Duration {
-	t := max(now, log.newest())
-	gone := log.until(t - stint.Instant(w.window))
-	active := log.total() - gone
-	if active == 0 || keep >= w.limit {
-		return 0
-	}
-	return w.Leaves(log, now, min(active, w.limit-keep)-1)
-}
-
 // Leaves is how long until at most so many permits are counted.
 func (w *SlidingWindowLog) Leaves(log *Log, now stint.Instant, most int64) time.Duration {
 	t := max(now, log.newest())

@@ -1,8 +1,6 @@
 package algorithm
 
 import (
-	"time"
-
 	"github.com/stint-go/stint"
 )
 
@@ -29,9 +27,4 @@ func (b *TokenBucket) ReturnLeased(state *BucketState, now stint.Instant, n int6
 		return false
 	}
 	return b.RefundTaken(state, now, n-b.permitsIn(since), leased)
-}
-
-// Grows is how long until Remaining grows, 0 when the bucket is full.
-func (b *TokenBucket) Grows(state *BucketState, now stint.Instant, keep int64) time.Duration {
-	return b.grows(state, now, keep)
 }

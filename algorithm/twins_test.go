@@ -63,7 +63,7 @@ type twin interface {
 // machine is the shape that the five algorithms share.
 type machine[S any] interface {
 	Apply(action algorithm.Action, state *S, now stint.Instant, n, keep int64, out *stint.Outcome)
-	Grows(state *S, now stint.Instant, keep int64) time.Duration
+	Leaves(state *S, now stint.Instant, most int64) time.Duration
 }
 
 // keeper holds the state of a machine as a store does: a step works on a copy, which
@@ -97,7 +97,9 @@ func (k *keeper[S]) step(s step) result {
 	if r.changed {
 		machine = k.machines[s.limit]
 	}
-	r.grows = machine.Grows(&state, s.now, s.keep).Microseconds()
+	if most := out.Limit - s.keep - out.Remaining - 1; most >= 0 { // one more remains when at most so many count
+		r.grows = machine.Leaves(&state, s.now, most).Microseconds()
+	}
 	if out.RetryAfter == stint.Never {
 		r.retry = never
 	}
@@ -156,13 +158,8 @@ func (a *asked[S]) Apply(action algorithm.Action, state *S, now stint.Instant, n
 	}
 }
 
-func (a *asked[S]) Grows(state *S, now stint.Instant, keep int64) time.Duration {
-	var out stint.Outcome
-	a.machine.Apply(algorithm.Settle, state, now, 0, keep, &out)
-	if keep+out.Remaining >= out.Limit {
-		return 0
-	}
-	return a.runs.Wait(now, keep+out.Remaining+1)
+func (a *asked[S]) Leaves(_ *S, now stint.Instant, most int64) time.Duration {
+	return a.runs.Wait(now, a.limit.Capacity-most)
 }
 
 // askedLog answers for a log that another limit wrote.
@@ -174,8 +171,8 @@ func (a askedLog) Apply(
 	a.own.ApplyRead(a.reader, action, log, now, n, keep, out)
 }
 
-func (a askedLog) Grows(log *algorithm.Log, now stint.Instant, keep int64) time.Duration {
-	return a.reader.Grows(log, now, keep)
+func (a askedLog) Leaves(log *algorithm.Log, now stint.Instant, most int64) time.Duration {
+	return a.reader.Leaves(log, now, most)
 }
 
 // changed reports whether an action changed the state, as stores tell it.
