@@ -118,6 +118,9 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 		if op.Each != nil {
 			r.outs[i].GrowsAfter = r.ops.grows(i, r.now, r.outs[i].Remaining)
 		}
+	}
+	for i := range r.ops { // two claims may be of one state: it is put back when each has said what it is to say
+		p := &r.ops[i]
 		r.putBack(p)
 		s.save(s.shard(p.hash), p)
 	}
