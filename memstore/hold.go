@@ -75,7 +75,8 @@ type holdOp struct {
 	hold  *hold // nil: the store does not know one
 	order []int // of each limit, its place in the hold; nil: the same
 	ops   limitOps
-	ways  []stint.Way // of the limits, bound to those that the hold is on; nil: the operation has none
+	asked []stint.Way // of the limits; nil: the operation has none
+	ways  []stint.Way // the same, bound to those that the hold is on
 	outs  []stint.Outcome
 	now   stint.Instant
 	full  bool // there is no memory for an id more
@@ -162,9 +163,9 @@ func (r *holdOp) decide(same bool) (stint.Decision, error) {
 		return stint.Decision{}, stint.ErrOtherClaims
 	case over && same && r.again(end):
 		h.Replayed, h.Late, h.Reset = true, r.hold.late, r.hold.reset
-		if r.ways = r.op.Ways(); r.ways != nil { // of other groups it is not known any more
-			numbers := ways.Numbers(r.ways)
-			stint.BindWays(r.ways, func(i int) bool { return numbers[i] == firstGroup+int(r.hold.via) })
+		if r.ways = slices.Clone(r.asked); r.ways != nil { // of other groups it is not known any more
+			numbers := ways.Numbers(r.asked)
+			stint.BindWays(r.ways, func(i int) bool { return numbers[i] == ways.PerGroup+int(r.hold.via) })
 		}
 		return r.answer(r.hold.applied), nil
 	case over, end == stint.HoldExpired && r.op.Verb == stint.Cancel:
@@ -211,9 +212,6 @@ func (r *holdOp) putBack(p *limitOp) {
 	copy(rest, rest[1:1+to])
 	rest[to] = part
 }
-
-// firstGroup is ways.Numbers' number of the first group's first way.
-const firstGroup = 16
 
 // fullWait is how long to wait for the memory of an id: a guess, since nobody knows which hold ends next.
 const fullWait = time.Second
@@ -292,7 +290,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 // reserved anew, or of which an expiry has charged something. It returns the number of the first
 // group's way.
 func (r *holdOp) bind(end stint.HoldEnd) (via uint8) {
-	if r.ways = r.op.Ways(); r.ways == nil || r.hold == nil {
+	if r.ways = slices.Clone(r.asked); r.ways == nil || r.hold == nil {
 		return 0
 	}
 	anew := end == stint.HoldExpired && r.op.Verb == stint.Reserve
@@ -311,12 +309,7 @@ func (r *holdOp) combine(via uint8) stint.Decision {
 	if r.ways == nil {
 		return r.op.Combine(r.outs, r.now)
 	}
-	d := stint.CombineWays(r.outs, r.ways, r.now)
-	first := slices.IndexFunc(r.op.Ways(), func(way stint.Way) bool { return way != stint.Must })
-	if d.Allowed && r.ways[first] != stint.Either {
-		d.Via = via
-	}
-	return d
+	return ways.Combine(r.outs, r.asked, r.ways, via, r.now)
 }
 
 // denyFull denies since there are as many holds as may be: one more may be there after a wait.
@@ -474,9 +467,10 @@ func (r *holdOp) commitLost() (stint.Decision, error) {
 	}
 	r.hold = r.newHold()
 	// It is not known which ways it was on, but for what the caller says of the first group. Of others it is the first.
-	lost := r.op.Ways()
-	numbers := ways.Numbers(lost)
-	stint.BindWays(lost, func(i int) bool { return numbers[i] == firstGroup+int(told.Via) || numbers[i] >= 2*firstGroup })
+	lost, numbers := slices.Clone(r.asked), ways.Numbers(r.asked)
+	stint.BindWays(lost, func(i int) bool {
+		return numbers[i] == ways.PerGroup+int(told.Via) || numbers[i] >= 2*ways.PerGroup
+	})
 	for i := range lost {
 		r.hold.parts[i].on = lost[i] == stint.Must
 	}
@@ -539,7 +533,7 @@ func (ops limitOps) holder() *holder {
 // newHold is a hold of the operation's claims that holds nothing yet.
 func (r *holdOp) newHold() *hold {
 	h := &hold{
-		ways: r.op.Ways(), holder: r.ops.holder(), id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)),
+		ways: r.asked, holder: r.ops.holder(), id: strings.Clone(r.op.Hold.ID), hashes: make([]uint64, len(r.ops)),
 		parts: make([]part, len(r.ops)),
 	}
 	for i := range r.ops {

@@ -10,11 +10,11 @@ import (
 // prepare finds the states. It reports whether the hold is known by the same ones.
 func (r *holdOp) prepare() (same bool, err error) {
 	r.ops, err = r.store.limitOps(r.op, nil)
-	r.outs = make([]stint.Outcome, len(r.ops))
+	r.outs, r.asked = make([]stint.Outcome, len(r.ops)), r.op.Ways()
 	if r.hold == nil || len(r.ops) != len(r.hold.hashes) {
 		return false, err
 	}
-	same = slices.Equal(r.op.Ways(), r.hold.ways)
+	same = slices.Equal(r.asked, r.hold.ways)
 	for i := 0; same && i < len(r.ops); i++ {
 		same = r.ops[i].hash == r.hold.hashes[i]
 	}
@@ -27,7 +27,7 @@ func (r *holdOp) prepare() (same bool, err error) {
 // orderIn finds the limits in a hold that has them in another order; nil: it has others. Only the order of limits
 // within a way, and of those of no group, may be another one.
 func (r *holdOp) orderIn(h *hold) (order []int) {
-	mine, theirs := ways.Numbers(r.op.Ways()), ways.Numbers(h.ways)
+	mine, theirs := ways.Numbers(r.asked), ways.Numbers(h.ways)
 	if len(mine) != len(theirs) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/ways"
 )
 
 // reader takes the script's reply apart. Once it has run out, it reads zeros. So reading needs no
@@ -374,10 +375,5 @@ func (e *entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decis
 	case e.bound == nil:
 		return stint.CombineWays(outcomes, e.ways, now)
 	}
-	d := stint.CombineWays(outcomes, e.bound, now)
-	first := slices.IndexFunc(e.ways, func(way stint.Way) bool { return way != stint.Must })
-	if d.Allowed && e.bound[first] != stint.Either {
-		d.Via = e.via
-	}
-	return d
+	return ways.Combine(outcomes, e.ways, e.bound, e.via, now)
 }

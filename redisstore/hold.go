@@ -129,7 +129,7 @@ func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
 		case c.way == 0:
 		case i > 0 && claims[i-1].way == c.way:
 			way = stint.With
-		case c.way%16 == 0:
+		case c.way%ways.PerGroup == 0:
 			way = stint.Either
 		default:
 			way = stint.Else
