@@ -53,15 +53,16 @@ local function correct_waits(wait, state, limit, now, n, keep, out)
   end
 end
 
--- growth is how long after now Remaining grows of a state of a twin, if no hold ends until then.
-local function growth(twin, state, limit, now, keep)
-  local most = min(twin.used(state, limit, now), limit.capacity - keep) - 1
+-- growth is how long after now Remaining grows of a state of a twin, if no hold ends until then, and at how many permits
+-- that count it does; most is that number, where it is known.
+local function growth(twin, state, limit, now, keep, most)
+  most = most or min(twin.used(state, limit, now), limit.capacity - keep) - 1
   if most < 0 then
     return 0
   elseif state.runs then
-    return twin.wait(state, limit, now, limit.capacity - most)
+    return twin.wait(state, limit, now, limit.capacity - most), most
   end
-  return twin.leaves(state, limit, now, most)
+  return twin.leaves(state, limit, now, most), most
 end
 
 -- clamp bounds n from below by 0 and from above by most; a negative most is 0.

@@ -91,10 +91,7 @@ end
 -- leaves_of is leaves of a run.
 function sliding_window_counter.leaves_of(run, now, most)
   local state = sliding_window_counter.rolled(run, now)
-  if used(state, state) <= most then
-    return 0
-  end
-  return wait_own(state, state, most) + state.start + state.elapsed - now
+  return sliding_window_counter.leaves(state, state, now, most)
 end
 
 -- wait is how long after now n permits are there in one of the two runs of a state.

@@ -322,15 +322,11 @@ end
 -- grows is how long until Remaining grows.
 function holds.grows(state, keep)
   local twin, limit = state.twin, state.limit
-  local own = growth(twin, state.log or state, limit, now, keep)
+  local own, most = growth(twin, state.log or state, limit, now, keep)
   if own == 0 or not state.list then
     return own
   end
-  local most = min(twin.used(state.log or state, limit, now), limit.capacity - keep) - 1
   return wait(state, own, function(s, at)
-    if s.runs then
-      return twin.wait(s, limit, at, limit.capacity - most)
-    end
-    return twin.leaves(s.log or s, limit, at, most)
+    return (growth(twin, s.log or s, limit, at, keep, most))
   end)
 end
