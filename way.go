@@ -3,6 +3,8 @@ package stint
 import (
 	"fmt"
 	"time"
+
+	"github.com/stint-go/stint/internal/least"
 )
 
 // A Way says how a claim stands to the claims before it in its operation. The zero value is that it
@@ -170,21 +172,18 @@ func (op *Op) Combine(outcomes []Outcome, at Instant) Decision {
 }
 
 // settled is the least that a Settle has applied.
-func (op *Op) settled(outcomes []Outcome) (least int64) {
-	some, i := false, 0
+func (op *Op) settled(outcomes []Outcome) int64 {
+	var all least.Applied
+	i := 0
 	for c := range op.Claims() {
 		for _, l := range op.NthClaim(c).Policy.limits {
-			n := outcomes[i].Applied
+			if l.Cost == 0 && l.Algorithm != AlgorithmConcurrency {
+				all.Add(outcomes[i].Applied)
+			}
 			i++
-			if l.Cost > 0 || l.Algorithm == AlgorithmConcurrency {
-				continue
-			}
-			if !some || magnitude(n) < magnitude(least) {
-				some, least = true, n
-			}
 		}
 	}
-	return least
+	return all.N
 }
 
 // firstWays is how many ways the operation's first group has; 0 if it has none.

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 	"github.com/stint-go/stint/internal/keyhash"
+	"github.com/stint-go/stint/internal/least"
 	"github.com/stint-go/stint/internal/ways"
 )
 
@@ -401,7 +402,7 @@ func (part *part) keptAtEnd(of *holding) int64 {
 // finish ends a hold, that is live or has expired, by a commit or a cancel. What was dropped of it has expired.
 func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 	late := end == stint.HoldExpired
-	var least leastApplied
+	var all least.Applied
 	r.hold.via = r.bind(end)
 	for i := range r.ops {
 		p, part := r.ops.owner(i), r.part(i)
@@ -434,11 +435,11 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 		applied += r.charge(i, charge)
 		// What cost as much as was held has no part in it.
 		if p.limit.adjustable() && (expired || r.op.Verb == stint.Cancel || permits != held) {
-			least.add(applied)
+			all.Add(applied)
 		}
 	}
 	r.op.Hold.Late, r.hold.late, r.hold.reset = late, late, r.op.Hold.Reset
-	return r.over(least.n)
+	return r.over(all.N)
 }
 
 // end takes a part out of its state.
@@ -521,13 +522,13 @@ func (r *holdOp) look(i int, n int64) {
 // holder is the policy that has the fewest bytes of ids: that of one client's own rule, where another
 // rule is everybody's.
 func (ops limitOps) holder() *holder {
-	least := ops[0].limit.version.holder
+	fewest := ops[0].limit.version.holder
 	for i := range ops[1:] {
-		if other := ops[i+1].limit.version.holder; other.bytes.Load() < least.bytes.Load() {
-			least = other
+		if other := ops[i+1].limit.version.holder; other.bytes.Load() < fewest.bytes.Load() {
+			fewest = other
 		}
 	}
-	return least
+	return fewest
 }
 
 // newHold is a hold of the operation's claims that holds nothing yet.
@@ -543,21 +544,9 @@ func (r *holdOp) newHold() *hold {
 	return h
 }
 
-// leastApplied is the least of what several limits applied. The zero value has none.
-type leastApplied struct {
-	n    int64
-	some bool
-}
-
-func (l *leastApplied) add(n int64) {
-	if !l.some || max(n, -n) < max(l.n, -l.n) {
-		l.n, l.some = n, true
-	}
-}
-
 // dropParts lets expire now what the hold has of the operation's limits.
 func (r *holdOp) dropParts() (stint.Decision, error) {
-	var least leastApplied
+	var all least.Applied
 	for i := range r.ops {
 		p := r.ops.owner(i)
 		if p.holding == nil {
@@ -567,16 +556,16 @@ func (r *holdOp) dropParts() (stint.Decision, error) {
 		at := slices.IndexFunc(live, func(part *part) bool { return part.hold.id == r.op.Hold.ID })
 		if at >= 0 {
 			part := live[at]
-			least.add(-r.end(p, part, part.keeps()))
+			all.Add(-r.end(p, part, part.keeps()))
 			part.lapse()
 			part.dropped = true
 		}
 	}
-	if !least.some {
+	if !all.Some {
 		return stint.Decision{}, stint.ErrUnknownReservation
 	}
 	if r.hold != nil {
 		r.hold.dropped = true
 	}
-	return r.answer(least.n), nil
+	return r.answer(all.N), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/least"
 	"github.com/stint-go/stint/internal/ways"
 )
 
@@ -355,15 +356,14 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 }
 
 // settled is the least that a Settle has applied, of the limits that it concerns: Op.Combine of package stint.
-func settled(limits []opLimit, outcomes []stint.Outcome) (least int64) {
-	some := false
+func settled(limits []opLimit, outcomes []stint.Outcome) int64 {
+	var all least.Applied
 	for i := range limits {
-		n := outcomes[i].Applied
-		if limits[i].limit.settles() && (!some || max(n, -n) < max(least, -least)) {
-			some, least = true, n
+		if limits[i].limit.settles() {
+			all.Add(outcomes[i].Applied)
 		}
 	}
-	return least
+	return all.N
 }
 
 // combine is the decision of what the operation's limits say. A group of which the script bound the operation to a way
