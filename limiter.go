@@ -247,13 +247,18 @@ func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (D
 	return l.carry(ctx, Op{Verb: verb, Claim: Claim{Key: key, Policy: l.policy, Permits: n}})
 }
 
-// carry has the store carry out an operation and tells the observer.
-func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
+// untold has the store carry out an operation of which no observer is told.
+func (l *Limiter) untold(ctx context.Context, op Op) (Decision, error) {
 	if l.store == nil {
 		return Decision{}, errZero
 	}
+	return l.store.Decide(ctx, op)
+}
+
+// carry has the store carry out an operation and tells the observer.
+func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 	if l.observe == nil {
-		return l.store.Decide(ctx, op)
+		return l.untold(ctx, op)
 	}
 	start := time.Now()
 	d, err := l.store.Decide(ctx, op)

@@ -236,10 +236,7 @@ func (l *Limiter) reserveWait(
 
 // Holds lists the live holds of a key under the limiter's limits, the next to expire first: of each limit MaxListed.
 func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err error) {
-	if l.store == nil {
-		return nil, errZero
-	}
-	_, err = l.store.Decide(ctx, Op{Verb: List, Claim: Claim{Key: key, Policy: l.policy}, Live: &live})
+	_, err = l.untold(ctx, Op{Verb: List, Claim: Claim{Key: key, Policy: l.policy}, Live: &live})
 	return live, err
 }
 
@@ -247,10 +244,7 @@ func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err 
 // now, and the hold can't be renewed, so that the context of [Reservation.KeepAlive] ends with [ErrLost]. A Commit is
 // charged, late. The error wraps [ErrUnknownReservation] if the key has no such hold.
 func (l *Limiter) Drop(ctx context.Context, key, id string) error {
-	if l.store == nil {
-		return errZero
-	}
-	_, err := l.store.Decide(ctx, Op{
+	_, err := l.untold(ctx, Op{
 		Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Hold: &HoldOp{Hold: Hold{ID: id}},
 	})
 	return err
