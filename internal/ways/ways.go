@@ -12,8 +12,8 @@ import (
 const PerGroup = 16
 
 // Numbers is a number for each limit of an operation with these ways: 0 for one of no group, and otherwise PerGroup x
-// its group, from 1, + the place of its way in that, from 0. Within a way, and among those of no group, the order of limits
-// does not matter; the order of groups and of ways does.
+// its group, from 1, + the place of its way in that, from 0. Within a way, and among those of no group, the order of
+// limits does not matter; the order of groups and of ways does.
 func Numbers(ways []stint.Way) []int {
 	numbers, way := make([]int, len(ways)), 0
 	for i, w := range ways {
