@@ -69,11 +69,7 @@ func (p *limitOp) expireDue(writer *limit, now stint.Instant) {
 	h := p.holding
 	for p.due < len(h.parts) && h.parts[p.due].hold.expires <= now {
 		part := h.parts[p.due]
-		if p.state.changed != nil {
-			p.state.changed.endPart(&p.state, part.hold.expires, part)
-		} else {
-			writer.endPart(&p.state, part.hold.expires, part, part.keeps(), 0)
-		}
+		p.state.expire(writer, part.hold.expires, part, 0)
 		p.due++
 	}
 	switch {
@@ -103,14 +99,20 @@ func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64, los
 	return back
 }
 
-// expirePart lets a part expire at an instant.
+// expirePart lets a part expire at an instant, and makes of the state what the limit has of it then.
 func (l *limit) expirePart(st *state, at stint.Instant, part *part, lost stint.Instant) {
-	if st.changed == nil {
-		l.endPart(st, at, part, part.keeps(), lost)
-		return
+	if st.expire(l, at, part, lost); st.changed != nil {
+		l.read(st, at)
 	}
-	st.changed.endPart(st, at, part)
-	l.read(st, at)
+}
+
+// expire lets a part expire at an instant, as the limit that wrote the state carries it on.
+func (st *state) expire(writer *limit, at stint.Instant, part *part, lost stint.Instant) {
+	if st.changed != nil {
+		st.changed.endPart(st, at, part)
+	} else {
+		writer.endPart(st, at, part, part.keeps(), lost)
+	}
 }
 
 // giveBack gives back permits, the newest pieces first, where they still count.
