@@ -2,17 +2,10 @@
 // a cost go in, the new state and an outcome come out. There is no clock, lock, log or I/O here;
 // stores bring those.
 //
-// Begin with fixed_window.go, the simplest. Each type (TokenBucket, LeakyBucket, FixedWindow,
-// SlidingWindowLog, SlidingWindowCounter) is made of a limit by its New function, is immutable, and
-// has the same methods on its state:
-//
-//	Apply        one action of n permits, with its outcome
-//	Admit        n permits k times in one step, as often as they fit
-//	RefundTaken  gives back what was taken at an instant
-//	Leaves       how long until at most so many permits count
-//	Changed      a state that another version of the limit wrote (changed.go)
-//
-// Concurrency has no such state: what is held is the state (hold.go).
+// Stores decide by a [Machine]: a limit of any algorithm, made by [NewMachine], with what it does to
+// a [State]. Each algorithm has a type and a file of its own. Begin with fixed_window.go, the
+// simplest. A concurrency limit has no state but what is held (hold.go). changed.go says how a state
+// is read that another version of the limit wrote.
 //
 // Each algorithm stands in Go and, beside it, in Lua with the same structure, for Redis to run.
 // Transcripts in testdata hold the two to each other.

@@ -14,12 +14,13 @@ import (
 // applier carries out actions on one state of an algorithm.
 type applier func(action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome)
 
-func applierOf[S any](m machine[S]) applier {
-	var state S
+func applierOf(limit stint.Limit) applier {
+	var state algorithm.State
+	m := algorithm.NewMachine(limit)
 	return func(action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome) {
 		m.Apply(action, &state, now, n, 0, out)
 		if action == algorithm.Peek {
-			out.GrowsAfter = m.Leaves(&state, now, 0)
+			out.GrowsAfter = m.GrowsAfter(&state, now, 0, out.Remaining)
 		}
 	}
 }
@@ -27,12 +28,12 @@ func applierOf[S any](m machine[S]) applier {
 // appliers are the five algorithms, with a limit of 100 per second each.
 func appliers() map[string]applier {
 	return map[string]applier{
-		"token_bucket":           applierOf[algorithm.BucketState](algorithm.NewTokenBucket(stint.TokenBucket(100, stint.PerSecond(100)))),
-		"leaky_bucket":           applierOf[algorithm.BucketState](algorithm.NewLeakyBucket(stint.LeakyBucket(100, stint.PerSecond(100)))),
-		"fixed_window":           applierOf[algorithm.WindowState](algorithm.NewFixedWindow(stint.FixedWindow(100, time.Second))),
-		"calendar_window":        applierOf[algorithm.WindowState](algorithm.NewFixedWindow(stint.CalendarWindow(100, stint.CalendarDay, "Europe/Berlin"))),
-		"sliding_window_counter": applierOf[algorithm.CounterState](algorithm.NewSlidingWindowCounter(stint.SlidingWindowCounter(100, time.Second))),
-		"sliding_window_log":     applierOf[algorithm.Log](algorithm.NewSlidingWindowLog(stint.SlidingWindowLog(100, time.Second))),
+		"token_bucket":           applierOf(stint.TokenBucket(100, stint.PerSecond(100))),
+		"leaky_bucket":           applierOf(stint.LeakyBucket(100, stint.PerSecond(100))),
+		"fixed_window":           applierOf(stint.FixedWindow(100, time.Second)),
+		"calendar_window":        applierOf(stint.CalendarWindow(100, stint.CalendarDay, "Europe/Berlin")),
+		"sliding_window_counter": applierOf(stint.SlidingWindowCounter(100, time.Second)),
+		"sliding_window_log":     applierOf(stint.SlidingWindowLog(100, time.Second)),
 	}
 }
 
@@ -85,14 +86,14 @@ func TestApplyDoesNotAllocate(t *testing.T) {
 // as it grows, not with each step.
 func TestLogReusesItsRecords(t *testing.T) {
 	const limit = 100
-	log := &algorithm.Log{}
-	w := algorithm.NewSlidingWindowLog(stint.SlidingWindowLog(limit, time.Second))
+	var state algorithm.State
+	m := algorithm.NewMachine(stint.SlidingWindowLog(limit, time.Second))
 	now := year2100
 	var out stint.Outcome
 	fill := func() {
 		for range 10 * limit {
 			now += 10_000
-			w.Apply(algorithm.Take, log, now, 1, 0, &out)
+			m.Apply(algorithm.Take, &state, now, 1, 0, &out)
 			if !out.Allowed {
 				t.Fatalf("one each hundredth of the window is denied: %+v", out)
 			}
@@ -102,7 +103,7 @@ func TestLogReusesItsRecords(t *testing.T) {
 	if allocations := testing.AllocsPerRun(20, fill); allocations > 10 {
 		t.Errorf("%v allocations in %d steps", allocations, 10*limit)
 	}
-	if room := log.Records(); room > 4*limit {
+	if room := state.Log.Records(); room > 4*limit {
 		t.Errorf("room for %d records, of which at most %d are in use", room, limit)
 	}
 }

@@ -15,8 +15,8 @@ func TestCoarsen(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		limit, window := 1+random.Int64N(40), time.Duration(1+random.Int64N(1000))*time.Millisecond
-		w := algorithm.NewSlidingWindowLog(stint.SlidingWindowLog(limit, window))
-		var log algorithm.Log
+		m := algorithm.NewMachine(stint.SlidingWindowLog(limit, window))
+		var state algorithm.State
 		type taken struct {
 			at      stint.Instant
 			permits int64
@@ -26,15 +26,15 @@ func TestCoarsen(t *testing.T) {
 		for range 300 {
 			now = now.Add(time.Duration(random.Int64N(int64(window)/10 + 1)).Truncate(time.Microsecond))
 			if random.IntN(8) == 0 {
-				before := log.Records()
-				if smaller := log.Coarsen(); smaller != (log.Records() < before) {
-					t.Fatalf("%d records became %d, and it says %t", before, log.Records(), smaller)
+				before := state.Log.Records()
+				if smaller := state.Log.Coarsen(); smaller != (state.Log.Records() < before) {
+					t.Fatalf("%d records became %d, and it says %t", before, state.Log.Records(), smaller)
 				}
 			}
 			var out stint.Outcome
 			n := 1 + random.Int64N(3)
-			w.Adopt(&log, now, false)
-			if w.Apply(algorithm.Take, &log, now, n, 0, &out); !out.Allowed {
+			m.Read(&state, now)
+			if m.Apply(algorithm.Take, &state, now, n, 0, &out); !out.Allowed {
 				continue
 			}
 			admitted = append(admitted, taken{now, n})
@@ -49,7 +49,7 @@ func TestCoarsen(t *testing.T) {
 			}
 		}
 		var out stint.Outcome
-		if w.Apply(algorithm.Peek, &log, now.Add(window), 1, 0, &out); out.Remaining != limit {
+		if m.Apply(algorithm.Peek, &state, now.Add(window), 1, 0, &out); out.Remaining != limit {
 			t.Fatalf("%d of %d remain a window later", out.Remaining, limit)
 		}
 	}

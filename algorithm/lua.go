@@ -49,15 +49,32 @@ var twinSources = map[stint.Algorithm]string{
 }
 
 // Rate returns a bucket's rate in lowest terms: permits per so many microseconds.
-func (s *schedule) Rate() (permits, period int64) { return s.permits, s.period }
+func (m *Machine) Rate() (permits, period int64) { return m.bucket.permits, m.bucket.period }
 
-// TimeOf is how long n permits take at the rate, in microseconds, rounded up.
-func (s *schedule) TimeOf(n int64) int64 { return s.timeOf(n).ceil() }
+// TimeOf is how long n permits take at a bucket's rate, in microseconds, rounded up; 0 of a limit that has none.
+func (m *Machine) TimeOf(n int64) int64 {
+	if m.bucket == nil {
+		return 0
+	}
+	return m.bucket.timeOf(n).ceil()
+}
 
-// TakeStoredArgs are what take_stored of the buckets' twins is given to take n permits, so that keep
-// more are left: how long they take, the rate's permits, and how long the capacity but for those takes,
-// in microseconds each with its fraction.
-func (s *schedule) TakeStoredArgs(n, keep int64) []int64 {
+// Window returns a fixed window's window that holds t.
+func (m *Machine) Window(t stint.Instant) (start, end stint.Instant) { return m.window.Window(t) }
+
+// TakeStoredArgs are what take_stored of the twins is given to take n permits, so that keep more are left. Of a bucket:
+// how long they take, the rate's permits, and how long the capacity but for those to keep takes, in microseconds each
+// with its fraction. Of a window or a counter: n, how much may be counted, and the length in microseconds.
+func (m *Machine) TakeStoredArgs(n, keep int64) []int64 {
+	s := m.bucket
+	switch {
+	case m.window != nil:
+		return []int64{n, m.capacity - keep, m.window.length, 0, 0}
+	case m.counter != nil:
+		return []int64{n, m.capacity - keep, m.counter.window, 0, 0}
+	case s == nil:
+		return []int64{n, m.capacity - keep, 0, 0, 0}
+	}
 	more, room := s.timeOf(min(n, s.capacity+1)), s.capacityTime // however many more, they don't fit
 	if keep > 0 {
 		room = s.timeOf(max(0, s.capacity-keep))

@@ -153,7 +153,7 @@ func TestWaits(t *testing.T) {
 }
 
 // checkWaits looks at the times to which an answer points, by peeks.
-func checkWaits(t *testing.T, twin twin, limit stint.Limit, s step, r result) {
+func checkWaits(t *testing.T, twin *twin, limit stint.Limit, s step, r result) {
 	t.Helper()
 	room := max(0, limit.Capacity-s.keep)
 	peek := func(wait, n int64) result {

@@ -22,40 +22,21 @@ func newRefundVM(t testing.TB) (*vm, lua.LValue) {
 }
 
 func TestRefundTaken(t *testing.T) {
-	eachOfFixedSize(t, map[stint.Algorithm]func(*testing.T, stint.Algorithm){
-		stint.AlgorithmTokenBucket: func(t *testing.T, a stint.Algorithm) {
-			testRefundTaken(t, a, algorithm.NewTokenBucket, showBucket)
-		},
-		stint.AlgorithmLeakyBucket: func(t *testing.T, a stint.Algorithm) {
-			testRefundTaken(t, a, algorithm.NewLeakyBucket, showBucket)
-		},
-		stint.AlgorithmFixedWindow: func(t *testing.T, a stint.Algorithm) {
-			testRefundTaken(t, a, algorithm.NewFixedWindow, func(s *algorithm.WindowState) [3]int64 {
-				return [3]int64{int64(s.Start), int64(s.End), s.Count}
-			})
-		},
-		stint.AlgorithmSlidingWindowCounter: func(t *testing.T, a stint.Algorithm) {
-			testRefundTaken(t, a, algorithm.NewSlidingWindowCounter, func(s *algorithm.CounterState) [3]int64 {
-				return [3]int64{int64(s.Start), s.Previous, s.Current}
-			})
-		},
+	eachOfFixedSize(t, func(t *testing.T, a stint.Algorithm) {
+		t.Run("twins", func(t *testing.T) { testRefundTwins(t, a) })
+		t.Run("undoes its take", func(t *testing.T) { testRefundUndoes(t, a) })
 	})
 }
 
-func testRefundTaken[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
-	t.Run("twins", func(t *testing.T) { testRefundTwins(t, a, prepare, show) })
-	t.Run("undoes its take", func(t *testing.T) { testRefundUndoes(t, a, prepare) })
-}
-
 // Go and Lua give back alike, and leave the same state.
-func testRefundTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
+func testRefundTwins(t *testing.T, a stint.Algorithm) {
 	t.Parallel()
 	vm, refund := newRefundVM(t)
 	g := newGenerator(a)
 	for done := 0; done < randomSteps(testing.Short())/10; {
 		limit := g.limit()
-		m, table := prepare(limit), vm.limit(limit)
-		var state, untouched S
+		m, table := algorithm.NewMachine(limit), vm.limit(limit)
+		var state algorithm.State
 		now := year2000 + stint.Instant(g.Int64N(int64(year2100-year2000)))
 		for range runSteps {
 			before := now
@@ -66,13 +47,13 @@ func testRefundTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorith
 			n := 1 + g.Int64N(limit.Capacity)
 			if a == stint.AlgorithmFixedWindow && g.IntN(2) == 0 { // of others, what another limit wrote is adopted first
 				limit = g.variant(limit)
-				m, table = prepare(limit), vm.limit(limit)
+				m, table = algorithm.NewMachine(limit), vm.limit(limit)
 			}
 
-			numbers := show(&state)
+			numbers, untouched := show(&m, &state), state.Numbers == algorithm.Numbers{}
 			args := []lua.LValue{lua.LString(a.String()), table, lua.LNumber(now), lua.LNumber(n), lua.LNumber(taken)}
 			for i, number := range numbers {
-				if i == 0 && state == untouched {
+				if i == 0 && untouched {
 					args = append(args, lua.LNil)
 				} else {
 					args = append(args, lua.LNumber(number))
@@ -80,22 +61,22 @@ func testRefundTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorith
 			}
 			if limit.Calendar != stint.CalendarNone {
 				at := now
-				if state != untouched {
+				if !untouched {
 					at = max(now, stint.Instant(numbers[0]))
 				}
-				table.RawSetString("edges", vm.edges(algorithm.NewFixedWindow(limit), at))
+				table.RawSetString("edges", vm.edges(&m, at))
 			}
 			if err := vm.state.CallByParam(lua.P{Fn: refund, NRet: 4, Protect: true}, args...); err != nil {
 				t.Fatal(err)
 			}
 			left := state
-			changed := m.RefundTaken(&left, now, n, taken)
-			want := show(&left)
+			changed := m.Refund(&left, now, n, taken)
+			want := show(&m, &left)
 			var got [3]int64
 			for i := range got {
 				got[i] = int64(lua.LVAsNumber(vm.state.Get(i - 3)))
 			}
-			if twin := vm.state.Get(-4) == lua.LTrue; twin != changed || changed && got != want || !changed && left != state {
+			if twin := vm.state.Get(-4) == lua.LTrue; twin != changed || changed && got != want || !changed && left.Numbers != state.Numbers {
 				t.Fatalf("seed %d, %+v at %d: refund of %d taken at %d from %v: Lua changed: %t, to %v; Go changed: %t, to %v",
 					*seed, limit, now, n, taken, numbers, twin, got, changed, want)
 			}
@@ -108,13 +89,13 @@ func testRefundTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorith
 
 // A take that is given back leaves everything as if it had not been, also when others
 // took since: of a bucket at the same instant, of windows at any time.
-func testRefundUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {
+func testRefundUndoes(t *testing.T, a stint.Algorithm) {
 	t.Parallel()
 	g := newGenerator(a)
 	for done := 0; done < randomSteps(testing.Short())/10; {
 		limit := g.limit()
-		m := prepare(limit)
-		var state S
+		m := algorithm.NewMachine(limit)
+		var state algorithm.State
 		now := year2000 + stint.Instant(g.Int64N(int64(year2100-year2000)))
 		for range runSteps {
 			now = max(now, g.next(limit, now, result{}))
@@ -133,7 +114,7 @@ func testRefundUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 				m.Admit(&without, now, others, 0, 1)
 			}
 			now = max(now, g.next(limit, now, result{}))
-			m.RefundTaken(&with, now, n, taken)
+			m.Refund(&with, now, n, taken)
 			var got, want stint.Outcome
 			m.Apply(algorithm.Peek, &with, now, 1, 0, &got)
 			m.Apply(algorithm.Peek, &without, now, 1, 0, &want)

@@ -28,7 +28,7 @@ func TestReturnLeasedIsNeverBetter(t *testing.T) {
 	if testing.Short() {
 		steps = 5
 	}
-	bucket := algorithm.NewTokenBucket(stint.TokenBucket(5, stint.Per(1, time.Millisecond)))
+	bucket := algorithm.NewMachine(stint.TokenBucket(5, stint.Per(1, time.Millisecond)))
 	gaveBack := 0
 	life := make([]leaseStep, steps)
 	var try func(int)
@@ -40,7 +40,7 @@ func TestReturnLeasedIsNeverBetter(t *testing.T) {
 			}
 			return
 		}
-		gaveBack += liveLease(t, bucket, life)
+		gaveBack += liveLease(t, &bucket, life)
 	}
 	try(0)
 	if gaveBack == 0 {
@@ -55,10 +55,10 @@ type charge struct {
 	leased bool
 }
 
-func liveLease(t *testing.T, bucket *algorithm.TokenBucket, life []leaseStep) (gaveBack int) {
+func liveLease(t *testing.T, bucket *algorithm.Machine, life []leaseStep) (gaveBack int) {
 	const dawn = stint.Instant(1_767_225_600_000_000)
 	now := dawn
-	var state algorithm.BucketState
+	var state algorithm.State
 	charges := make([]charge, 0, len(life))
 	for _, step := range life {
 		now = now.Add(step.pass)
@@ -75,13 +75,13 @@ func liveLease(t *testing.T, bucket *algorithm.TokenBucket, life []leaseStep) (g
 			}
 		}
 		if chosen >= 0 {
-			if bucket.ReturnLeased(&state, now, charges[chosen].n, charges[chosen].at) {
+			if bucket.ReturnLease(&state, now, charges[chosen].n, charges[chosen].at) {
 				gaveBack++
 			}
 			charges[chosen] = charge{}
 		}
 	}
-	var without algorithm.BucketState
+	var without algorithm.State
 	for _, c := range charges {
 		if c.n > 0 && bucket.Admit(&without, c.at, c.n, 0, 1) != 1 {
 			t.Fatalf("%+v: %d permits were too many", life, c.n)
@@ -94,7 +94,7 @@ func liveLease(t *testing.T, bucket *algorithm.TokenBucket, life []leaseStep) (g
 	return gaveBack
 }
 
-func remaining(bucket *algorithm.TokenBucket, state algorithm.BucketState, now stint.Instant) int64 {
+func remaining(bucket *algorithm.Machine, state algorithm.State, now stint.Instant) int64 {
 	var out stint.Outcome
 	bucket.Apply(algorithm.Peek, &state, now, 1, 0, &out)
 	return out.Remaining
@@ -102,7 +102,7 @@ func remaining(bucket *algorithm.TokenBucket, state algorithm.BucketState, now s
 
 // What comes back of a lease is what the bucket has not refilled since.
 func TestReturnLeased(t *testing.T) {
-	bucket := algorithm.NewTokenBucket(stint.TokenBucket(100, stint.Per(3, time.Second)))
+	bucket := algorithm.NewMachine(stint.TokenBucket(100, stint.Per(3, time.Second)))
 	for _, c := range []struct {
 		after time.Duration
 		left  int64
@@ -117,14 +117,14 @@ func TestReturnLeased(t *testing.T) {
 		{time.Hour, 100},
 		{-time.Hour, 100},
 	} {
-		var state algorithm.BucketState
+		var state algorithm.State
 		now := stint.Instant(1_767_225_600_000_000)
 		if bucket.Admit(&state, now, 1, 0, 10) != 10 {
 			t.Fatal("10 permits don't fit")
 		}
 		after := now.Add(c.after)
-		bucket.ReturnLeased(&state, after, 10, now)
-		if left := remaining(bucket, state, after); left != c.left {
+		bucket.ReturnLease(&state, after, 10, now)
+		if left := remaining(&bucket, state, after); left != c.left {
 			t.Errorf("%s later %d permits are left, want %d", c.after, left, c.left)
 		}
 	}

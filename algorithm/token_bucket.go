@@ -17,11 +17,7 @@ func (b *TokenBucket) Apply(action Action, state *BucketState, now stint.Instant
 	b.apply(action, state, now, n, keep, out)
 }
 
-// ReturnLeased gives back n permits that were leased at an instant and not spent, and reports
-// whether that changed the state. What the bucket has refilled since stays away: without
-// the lease it may have been full, and let that go. So the state is never better than if
-// the permits had not been leased.
-func (b *TokenBucket) ReturnLeased(state *BucketState, now stint.Instant, n int64, leased stint.Instant) bool {
+func (b *TokenBucket) returnLeased(state *BucketState, now stint.Instant, n int64, leased stint.Instant) bool {
 	since := span{us: max(0, int64(max(now, state.Last)-leased))}
 	if since.us >= b.timeOf(n).us {
 		return false

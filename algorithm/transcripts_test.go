@@ -74,7 +74,7 @@ type transcript struct {
 	out  []string // the transcript with the answers given
 
 	limits  []stint.Limit
-	twin    twin
+	twin    *twin
 	steps   []step
 	results []result
 	now     stint.Instant

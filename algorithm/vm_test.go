@@ -67,14 +67,14 @@ func (vm *vm) run(limits []stint.Limit, steps []step) ([]result, []algorithm.Ent
 	}
 	const width = 10
 	answers := vm.state.CreateTable(width*len(steps), 0)
-	windows := make([]*algorithm.FixedWindow, len(limits))
+	windows := make([]algorithm.Machine, len(limits))
 	edges := vm.state.NewFunction(func(state *lua.LState) int {
 		i := state.CheckInt(1)
 		at := stint.Instant(state.CheckInt64(2))
-		if windows[i-1] == nil {
-			windows[i-1] = algorithm.NewFixedWindow(limits[i-1])
+		if windows[i-1].Capacity() == 0 {
+			windows[i-1] = algorithm.NewMachine(limits[i-1])
 		}
-		tables.RawGetInt(i).(*lua.LTable).RawSetString("edges", vm.edges(windows[i-1], at))
+		tables.RawGetInt(i).(*lua.LTable).RawSetString("edges", vm.edges(&windows[i-1], at))
 		return 0
 	})
 	call := lua.P{Fn: vm.drive, NRet: 1, Protect: true}
@@ -123,12 +123,9 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 	set("capacity", limit.Capacity)
 	set("debt", limit.Debt())
 	switch limit.Algorithm {
-	case stint.AlgorithmTokenBucket:
-		permits, period := algorithm.NewTokenBucket(limit).Rate()
-		set("permits", permits)
-		set("period", period)
-	case stint.AlgorithmLeakyBucket:
-		permits, period := algorithm.NewLeakyBucket(limit).Rate()
+	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
+		m := algorithm.NewMachine(limit)
+		permits, period := m.Rate()
 		set("permits", permits)
 		set("period", period)
 	case stint.AlgorithmFixedWindow:
@@ -149,7 +146,7 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 }
 
 // edges are the bounds of the calendar's windows around t.
-func (vm *vm) edges(window *algorithm.FixedWindow, t stint.Instant) *lua.LTable {
+func (vm *vm) edges(window *algorithm.Machine, t stint.Instant) *lua.LTable {
 	start, end := window.Window(t)
 	before, _ := window.Window(start - 1)
 	_, after := window.Window(end)

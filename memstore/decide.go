@@ -94,11 +94,11 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	now := s.decidedAt(t, s.readClock())
 	if op.Verb == stint.Reset {
 		s.reset(t, p.hash, now)
-		l.resetOutcome(p.keep, &out)
+		out = l.Untouched(p.keep)
 	} else {
 		s.load(t, p, now)
 		ops.apply(0, algorithm.ActionOf(op.Verb), now, p.permits, &out)
-		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
+		if l.CountsDenied() && !out.Allowed && op.Verb == stint.Take {
 			ops.apply(0, algorithm.Deny, now, p.permits, &out)
 		}
 		if op.Each != nil {
@@ -155,7 +155,7 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 	}
 	now := s.decidedAt(t, read)
 	var out stint.Outcome
-	l.applyWords(algorithm.Take, &slot.words, now, l.takes(n), 0, &out)
+	slot.set(l.ApplyNumbers(algorithm.Take, slot.numbers(), now, l.Takes(n), 0, &out))
 	d.Allowed, d.Limit, d.Remaining, d.At = out.Allowed, out.Limit, out.Remaining, now
 	d.RetryAfter, d.ResetAfter, d.Delay = out.RetryAfter, out.ResetAfter, out.Delay
 	// The release comes last: it has to wait for the stores before it anyway, and what
@@ -174,7 +174,7 @@ type limitOp struct {
 	// slot is held while the operation is decided; nil: there is no state yet.
 	slot    *slot
 	epoch   *epoch // of the slot's state
-	state   state
+	state   algorithm.State
 	changed bool
 	// holding is what is held of the state; nil: nothing.
 	holding *holding
@@ -389,7 +389,7 @@ func hasHash(ops []limitOp, hash uint64) bool {
 func (s *Store) resetEach(ops []limitOp, outs []stint.Outcome, now stint.Instant) {
 	for i := range ops {
 		s.reset(s.shard(ops[i].hash), ops[i].hash, now)
-		ops[i].limit.resetOutcome(ops[i].keep, &outs[i])
+		outs[i] = ops[i].limit.Untouched(ops[i].keep)
 	}
 }
 
@@ -416,7 +416,7 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 			way = i
 		}
 		if found && op.Each == nil {
-			outs[i].Limit = p.limit.capacity // nobody is told more but what is left
+			outs[i].Limit = p.limit.Capacity() // nobody is told more but what is left
 			continue
 		}
 		ask := tried
@@ -440,7 +440,7 @@ func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways
 		case i == last && allowed: // it was carried out above
 		case allowed && action == algorithm.Take && (taken == nil || taken[i]):
 			ops.apply(i, algorithm.Take, now, p.permits, &outs[i])
-		case op.Verb == stint.Take && !allowed && p.limit.countDenied:
+		case op.Verb == stint.Take && !allowed && p.limit.CountsDenied():
 			ops.apply(i, algorithm.Deny, now, p.permits, &outs[i])
 		}
 	}

@@ -168,7 +168,7 @@ func (s *Store) shrinkByEvicting(t *shard, ops []limitOp, now stint.Instant) {
 // reports false if nothing became smaller.
 func (s *Store) coarsen(ops []limitOp) (freed bool) {
 	for i := range ops {
-		if ops[i].limit.log != nil && s.overCap() && s.coarsenLog(ops[i].hash) {
+		if ops[i].limit.HasLog() && s.overCap() && s.coarsenLog(ops[i].hash) {
 			freed = true
 			s.evictions.Add(1)
 		}

@@ -23,7 +23,7 @@ func (s *Store) rebuild(t *shard, groups int) {
 			slot := &old.groups[group][i]
 			if hash := slot.hash.Load(); hash != 0 {
 				id := slot.hold()
-				table.insert(hash, &slot.words, id)
+				table.insert(hash, slot.numbers(), id)
 			}
 		}
 	}
@@ -78,17 +78,11 @@ func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life 
 	if e.version == nil {
 		return longAgo, 0
 	}
-	var st state
-	st.set(&slot.words)
+	state := algorithm.State{Numbers: slot.numbers()}
 	if e.isLog {
-		st.log = t.logs[slot.hash.Load()]
+		state.Log = t.logs[slot.hash.Load()]
 	}
-	ends, life = e.version.life(&st)
-	if token := e.version.token; token != nil && e.version.siblings.versions.Load() > 1 {
-		b := st.bucket()
-		ends = max(ends, token.Rested(&b))
-		life = int64(ends - b.Last)
-	}
+	ends, life = e.version.Worthless(&state, e.version.siblings.versions.Load() > 1)
 	if e.isHeld {
 		// Until its last hold has expired nothing of it has gone, and then it may take as long again.
 		parts := t.held[slot.hash.Load()].parts

@@ -115,7 +115,7 @@ func (s *Store) decideHold(op stint.Op) (stint.Decision, error) {
 			p.changed = false
 		}
 		if p.changed { // a state's time does not run back
-			p.limit.giveBackPiece(&p.state, r.now, algorithm.Piece{})
+			p.limit.Advance(&p.state, r.now)
 		}
 		if op.Each != nil {
 			r.outs[i].GrowsAfter = r.ops.grows(i, r.now, r.outs[i].Remaining)
@@ -193,7 +193,7 @@ func (r *holdOp) expireAll() {
 			continue
 		}
 		if at := slices.Index(p.holding.parts, part); at >= p.due {
-			p.limit.expirePart(&p.state, r.now, part, p.lost)
+			part.expireIn(p.limit, &p.state, r.now, p.lost)
 			copy(p.holding.parts[p.due+1:], p.holding.parts[p.due:at])
 			p.holding.parts[p.due] = part
 			p.due++
@@ -229,7 +229,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 			r.look(i, 0)
 			continue
 		}
-		lacks[i] = p.limit.takes(r.ops[i].permits)
+		lacks[i] = p.limit.Takes(r.ops[i].permits)
 		if h != nil {
 			part := r.part(i)
 			switch {
@@ -250,7 +250,7 @@ func (r *holdOp) reserve(end stint.HoldEnd) stint.Decision {
 		case p.holding != nil && lacks[i] > 0 && (h == nil || end == stint.HoldExpired || r.part(i).in == nil) &&
 			len(p.holding.parts)-p.due >= r.store.maxHolds:
 			wait := r.outs[i].RetryAfter
-			if lacks[i] <= p.limit.capacity-r.ops[i].keep { // not before one has expired
+			if lacks[i] <= p.limit.Capacity()-r.ops[i].keep { // not before one has expired
 				wait = r.ops.retryAfter(i, r.now, lacks[i], stint.Never)
 			}
 			r.denyFull(i, wait)
@@ -341,10 +341,9 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 		}
 		part.limit = p.limit
 		if lacks[i] > 0 {
-			p.limit.apply(algorithm.Take, &p.state, r.now, lacks[i], r.ops[i].keep, &r.outs[i])
-			p.state.held += lacks[i]
+			p.limit.Apply(algorithm.Take, &p.state, r.now, lacks[i], r.ops[i].keep, &r.outs[i])
 			part.n += lacks[i]
-			part.pieces = algorithm.AddPiece(part.pieces, p.limit.piece(&p.state, lacks[i]))
+			part.pieces = algorithm.AddPiece(part.pieces, p.limit.Hold(&p.state, lacks[i]))
 		}
 	}
 	expires := r.now.Add(told.Lives())
@@ -367,7 +366,7 @@ func (r *holdOp) take(lacks []int64, end stint.HoldEnd) {
 			p.holding.add(part)
 		}
 		renewed := lacks[i] == 0 && (r.ways == nil || part.on)
-		if part.n > 0 && p.limit.places != nil || renewed && p.changed && p.takesOver() {
+		if part.n > 0 && p.limit.HasPlaces() || renewed && p.changed && p.takesOver() {
 			r.look(i, 0)
 		}
 	}
@@ -393,7 +392,7 @@ func (part *part) keptAtEnd(of *holding) int64 {
 	switch {
 	case part.gone(of):
 		return 0
-	case part.hold.keep && part.limit.places == nil:
+	case part.hold.keep && !part.limit.HasPlaces():
 		return part.kept + part.n
 	}
 	return part.kept
@@ -419,7 +418,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 		held := part.n + part.kept
 		kept, charge, applied := part.n, int64(0), int64(0)
 		switch {
-		case r.op.Verb == stint.Cancel && p.limit.leaky == nil: // all of it goes back
+		case r.op.Verb == stint.Cancel && p.limit.Returns(): // all of it goes back
 			kept = 0
 		case p.limit.adjustable():
 			cost := max(0, permits-part.kept)
@@ -446,7 +445,7 @@ func (r *holdOp) finish(end stint.HoldEnd) stint.Decision {
 func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
 	p.writes()
 	p.forgetPieces()
-	back = p.limit.endPart(&p.state, r.now, part, kept, p.lost)
+	back = p.limit.EndHold(&p.state, r.now, part.pieces, part.n, kept, p.lost)
 	p.holding.remove(part)
 	return back
 }
@@ -454,7 +453,7 @@ func (r *holdOp) end(p *limitOp, part *part, kept int64) (back int64) {
 // charge charges a limit what it cost beyond what was held, and returns how much of it was applied.
 func (r *holdOp) charge(i int, n int64) int64 {
 	p := r.ops.owner(i)
-	if p.limit.apply(algorithm.Settle, &p.state, r.now, n, 0, &r.outs[i]) {
+	if p.limit.Apply(algorithm.Settle, &p.state, r.now, n, 0, &r.outs[i]) {
 		p.writes()
 	}
 	return r.outs[i].Applied
@@ -480,7 +479,7 @@ func (r *holdOp) commitLost() (stint.Decision, error) {
 }
 
 // adjustable reports whether a commit may charge or give back permits of the limit.
-func (l *limit) adjustable() bool { return l.settles() && l.leaky == nil }
+func (l *limit) adjustable() bool { return l.Settles() && l.Returns() }
 
 // over remembers how the hold has ended, and answers.
 func (r *holdOp) over(applied int64) stint.Decision {

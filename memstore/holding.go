@@ -41,9 +41,9 @@ func (part *part) gone(of *holding) bool { return part.n > 0 && (part.in == nil 
 // keeps is how many permits of the part an expiry charges.
 func (part *part) keeps() int64 {
 	switch {
-	case part.limit.places != nil:
+	case part.limit.HasPlaces():
 		return 0
-	case part.hold.keep || part.limit.cost > 0 || part.limit.leaky != nil:
+	case part.hold.keep || !part.limit.adjustable():
 		return part.n
 	}
 	return 0
@@ -57,7 +57,7 @@ func (part *part) expire() {
 
 // lapse leaves of the part what an expiry charges.
 func (part *part) lapse() {
-	if part.hold.keep && part.limit.places == nil {
+	if part.hold.keep && !part.limit.HasPlaces() {
 		part.kept += part.n
 	}
 	part.in, part.n, part.pieces = nil, 0, nil
@@ -65,118 +65,35 @@ func (part *part) lapse() {
 
 // expireDue lets expire what is due of a state, as the limit wrote it that did. Nothing is changed but the
 // limitOp's own state; saveHolding does the rest, if the operation changes anything.
-func (p *limitOp) expireDue(writer *limit, now stint.Instant) {
+func (p *limitOp) expireDue(writer *algorithm.Machine, now stint.Instant) {
 	h := p.holding
 	for p.due < len(h.parts) && h.parts[p.due].hold.expires <= now {
 		part := h.parts[p.due]
-		p.state.expire(writer, part.hold.expires, part, 0)
+		writer.EndHold(&p.state, part.hold.expires, part.pieces, part.n, part.keeps(), 0)
 		p.due++
 	}
-	switch {
-	case writer.counter != nil && p.limit.counter != nil && !writer.counter.SameLength(p.limit.counter):
-		p.lost = math.MaxInt64
-	case writer.log != nil && writer != p.limit:
-		p.lost = max(writer.log.Left(&p.state.log, now), p.limit.log.Left(&p.state.log, now))
-	}
+	p.lost = p.limit.Lost(&p.state, now, writer)
 }
 
-// endPart takes a part out of a state at an instant, of which so many permits stay charged, and returns how many came
-// back. Pieces of the time lost and before do not. The part stays as it was.
-func (l *limit) endPart(st *state, at stint.Instant, part *part, kept int64, lost stint.Instant) (back int64) {
-	switch l.algorithm {
-	case stint.AlgorithmTokenBucket:
-		b := st.tokens()
-		back = l.token.EndHold(&b, at, part.n, kept)
-		st.setBucket(&b)
-	case stint.AlgorithmConcurrency:
-		back = part.n
-	default:
-		back = giveBack(part.pieces, part.n-kept, lost, func(p algorithm.Piece) int64 {
-			return l.giveBackPiece(st, at, p)
-		})
-	}
-	st.held -= part.n
-	return back
-}
-
-// expirePart lets a part expire at an instant, and makes of the state what the limit has of it then.
-func (l *limit) expirePart(st *state, at stint.Instant, part *part, lost stint.Instant) {
-	if st.expire(l, at, part, lost); st.changed != nil {
-		l.read(st, at)
-	}
-}
-
-// expire lets a part expire at an instant, as the limit that wrote the state carries it on.
-func (st *state) expire(writer *limit, at stint.Instant, part *part, lost stint.Instant) {
-	if st.changed != nil {
-		st.changed.endPart(st, at, part)
-	} else {
-		writer.endPart(st, at, part, part.keeps(), lost)
-	}
-}
-
-// giveBack gives back permits, the newest pieces first, where they still count.
-func giveBack(
-	pieces []algorithm.Piece, n int64, lost stint.Instant, one func(algorithm.Piece) int64,
-) (back int64) {
-	for _, piece := range slices.Backward(pieces) {
-		piece.N = min(piece.N, n)
-		if n -= piece.N; piece.N == 0 || piece.At <= lost {
-			break
-		}
-		back += one(piece)
-	}
-	return back
-}
-
-// giveBackPiece gives back a piece where it still counts. With none it brings the state up to an instant.
-func (l *limit) giveBackPiece(st *state, at stint.Instant, piece algorithm.Piece) (back int64) {
-	switch l.algorithm {
-	case stint.AlgorithmFixedWindow:
-		w := st.window()
-		back = l.window.GiveBack(&w, at, piece)
-		st.setWindow(&w)
-	case stint.AlgorithmSlidingWindowCounter:
-		c := st.counter()
-		back = l.counter.GiveBack(&c, at, piece)
-		st.setCounter(&c)
-	case stint.AlgorithmSlidingWindowLog:
-		back = l.log.GiveBack(&st.log, at, piece)
-	default: // a bucket's permits come back otherwise, or not at all
-	}
-	return back
-}
-
-// piece is what n permits that were just taken are a hold's.
-func (l *limit) piece(st *state, n int64) algorithm.Piece {
-	switch l.algorithm {
-	case stint.AlgorithmFixedWindow:
-		w := st.window()
-		return l.window.Piece(&w, n)
-	case stint.AlgorithmSlidingWindowCounter:
-		c := st.counter()
-		return l.counter.Piece(&c, n)
-	case stint.AlgorithmSlidingWindowLog:
-		return l.log.Piece(&st.log, n)
-	default:
-		return algorithm.Piece{N: n}
-	}
+// expireIn lets the part expire in a state at an instant, and makes of it what the limit has of it then.
+func (part *part) expireIn(l *limit, st *algorithm.State, at, lost stint.Instant) {
+	l.Expire(st, at, part.pieces, part.n, part.keeps(), lost)
 }
 
 // apply carries out an action of limitOp i, and notes whether that changed it. What it says of waits takes into
 // account that what is held expires.
 func (ops limitOps) apply(i int, action algorithm.Action, now stint.Instant, n int64, out *stint.Outcome) {
 	p, o := &ops[i], ops.owner(i)
-	if p.limit.apply(action, &o.state, now, n, p.keep, out) {
+	if p.limit.Apply(action, &o.state, now, n, p.keep, out) {
 		o.changed = true
 	}
 	if o.holding == nil || len(o.holding.parts) == o.due {
 		return
 	}
-	if !out.Allowed && n <= p.limit.capacity-p.keep {
+	if !out.Allowed && n <= p.limit.Capacity()-p.keep {
 		out.RetryAfter = ops.retryAfter(i, now, n, out.RetryAfter)
 	}
-	if p.limit.places != nil {
+	if p.limit.HasPlaces() {
 		last := o.holding.parts[len(o.holding.parts)-1]
 		out.ResetAfter = time.Duration(last.hold.expires-now) * time.Microsecond
 	}
@@ -185,9 +102,9 @@ func (ops limitOps) apply(i int, action algorithm.Action, now stint.Instant, n i
 // retryAfter is how long until n permits would be admitted of limitOp i: own is how long if nothing expired.
 func (ops limitOps) retryAfter(i int, now stint.Instant, n int64, own time.Duration) time.Duration {
 	p, o := &ops[i], ops.owner(i)
-	return o.wait(now, o.own, own, func(st *state, at stint.Instant) time.Duration {
+	return o.wait(now, o.own, own, func(st *algorithm.State, at stint.Instant) time.Duration {
 		var then stint.Outcome
-		p.limit.apply(algorithm.Peek, st, at, n, p.keep, &then)
+		p.limit.Apply(algorithm.Peek, st, at, n, p.keep, &then)
 		return then.RetryAfter
 	})
 }
@@ -196,15 +113,9 @@ func (ops limitOps) retryAfter(i int, now stint.Instant, n int64, own time.Durat
 // anything: own is how long if nothing expired either, and then how long after an instant, of the state then. A hold
 // that asks for more is there all the while.
 func (p *limitOp) wait(
-	now stint.Instant, asking *part, own time.Duration, then func(*state, stint.Instant) time.Duration,
+	now stint.Instant, asking *part, own time.Duration, then func(*algorithm.State, stint.Instant) time.Duration,
 ) time.Duration {
-	var st state
-	st.set(&p.state.words)
-	st.log, st.held = p.state.log, p.state.held
-	if p.state.changed != nil {
-		changed := *p.state.changed
-		st.changed = &changed
-	}
+	st := p.state.Clone()
 	ready := readyAt(now, own)
 	for _, part := range p.holding.parts[p.due:] {
 		at := part.hold.expires
@@ -214,7 +125,7 @@ func (p *limitOp) wait(
 		if part == asking {
 			continue
 		}
-		p.limit.expirePart(&st, at, part, p.lost)
+		part.expireIn(p.limit, &st, at, p.lost)
 		if ready = readyAt(at, then(&st, at)); ready == at {
 			break
 		}
@@ -236,15 +147,13 @@ func readyAt(now stint.Instant, wait time.Duration) stint.Instant {
 // grows is how long until more remains than limitOp i has said.
 func (ops limitOps) grows(i int, now stint.Instant, remaining int64) time.Duration {
 	p, o := &ops[i], ops.owner(i)
-	most := p.limit.capacity - p.keep - remaining - 1
-	if most < 0 {
-		return 0
-	}
-	grows := p.limit.leaves(&o.state, now, most)
+	grows := p.limit.GrowsAfter(&o.state, now, p.keep, remaining)
 	if o.holding == nil || len(o.holding.parts) == o.due {
 		return grows
 	}
-	return o.wait(now, nil, grows, func(st *state, at stint.Instant) time.Duration { return p.limit.leaves(st, at, most) })
+	return o.wait(now, nil, grows, func(st *algorithm.State, at stint.Instant) time.Duration {
+		return p.limit.GrowsAfter(st, at, p.keep, remaining)
+	})
 }
 
 // add puts a part where it expires.

@@ -88,7 +88,7 @@ func (s *Store) register(parameters stint.Limit, l *limit) {
 // beginEpoch gives the version a new epoch, with an id that no other has. Nobody reads what
 // was in its place: no slot has the id. The store is locked.
 func (s *Store) beginEpoch(version *limitVersion, isHeld bool) *epoch {
-	e := &epoch{isLog: version.log != nil, isHeld: isHeld, version: version}
+	e := &epoch{isLog: version.HasLog(), isHeld: isHeld, version: version}
 	epochs := *s.epochs.Load()
 	if last := len(s.freeIDs) - 1; last >= 0 {
 		e.id, s.freeIDs = s.freeIDs[last], s.freeIDs[:last]

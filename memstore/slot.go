@@ -20,21 +20,21 @@ type slot struct {
 	words
 }
 
-// words is the state of a fixed-size algorithm. A sliding window log is in the shard's logs
-// instead. What they are, by algorithm:
-//
-//	               a        b                   c
-//	buckets        Due      Last                Frac
-//	fixed window   Start    End                 Count
-//	counter        Start    Previous, Current   -
+// words are the numbers of a state, as a slot has them. A sliding window log is in the shard's logs instead, and a
+// slot of it has none.
 type words struct {
-	a, b  uint64
-	c     uint32
-	epoch atomic.Uint32 // of a slot: the id of the epoch that the state is of
+	at     stint.Instant
+	second int64
+	third  uint32
+	epoch  atomic.Uint32 // the id of the epoch that the state is of
 }
 
-// set copies the state, and not the epoch.
-func (w *words) set(from *words) { w.a, w.b, w.c = from.a, from.b, from.c }
+// numbers and set read and write them, and not the epoch.
+func (w *words) numbers() algorithm.Numbers {
+	return algorithm.Numbers{At: w.at, Second: w.second, Third: int64(w.third)}
+}
+
+func (w *words) set(n algorithm.Numbers) { w.at, w.second, w.third = n.At, n.Second, uint32(n.Third) }
 
 // tryHold takes hold of the slot if it is that of the hash, and its state is of the epoch
 // with the id. A slot is held for tens of nanoseconds, so it is worth trying
@@ -70,53 +70,8 @@ func (s *slot) hold() (id uint32) {
 func (s *slot) release(id uint32) { s.epoch.Store(id) }
 
 // fill makes an empty slot that of a state.
-func (s *slot) fill(hash uint64, w *words, id uint32) {
-	s.set(w)
+func (s *slot) fill(hash uint64, n algorithm.Numbers, id uint32) {
+	s.set(n)
 	s.hash.Store(hash)
 	s.release(id)
-}
-
-// state is a state at work: read from a slot, changed, written back.
-type state struct {
-	words
-	log     algorithm.Log
-	held    int64 // permits
-	changed *changed
-}
-
-// tokens is the state of a token bucket, with what is held of it.
-func (st *state) tokens() algorithm.BucketState {
-	b := st.bucket()
-	b.Held = st.held
-	return b
-}
-
-// bucket, window and counter are the words as an algorithm's state, and the setters below write
-// them back. What is held stands elsewhere.
-//
-// bucket and setBucket read and write a bucket's state: when what it holds is due, as microseconds
-// and a fraction, and its last change. The other pairs do the same for a window and for a counter,
-// whose two counts share a word.
-func (w *words) bucket() algorithm.BucketState {
-	return algorithm.BucketState{Due: stint.Instant(w.a), Frac: int64(w.c), Last: stint.Instant(w.b)}
-}
-
-func (w *words) setBucket(b *algorithm.BucketState) {
-	w.a, w.b, w.c = uint64(b.Due), uint64(b.Last), uint32(b.Frac)
-}
-
-func (w *words) window() algorithm.WindowState {
-	return algorithm.WindowState{Start: stint.Instant(w.a), End: stint.Instant(w.b), Count: int64(w.c)}
-}
-
-func (w *words) setWindow(s *algorithm.WindowState) {
-	w.a, w.b, w.c = uint64(s.Start), uint64(s.End), uint32(s.Count)
-}
-
-func (w *words) counter() algorithm.CounterState {
-	return algorithm.CounterState{Start: stint.Instant(w.a), Previous: int64(w.b >> 32), Current: int64(w.b & (1<<32 - 1))}
-}
-
-func (w *words) setCounter(c *algorithm.CounterState) {
-	w.a, w.b = uint64(c.Start), uint64(c.Previous)<<32|uint64(c.Current)
 }

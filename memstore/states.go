@@ -41,30 +41,31 @@ func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
 	if version == nil && p.epoch.isHeld {
 		s.dropHolding(t, p.hash, p.epoch.ended)
 	}
-	if version == nil || !p.limit.sameAlgorithm(&version.limit) {
+	if version == nil || version.Algorithm() != p.limit.Algorithm() {
 		return // it was reset, or two hashes met: this state is no use here
 	}
-	p.state.set(&p.slot.words)
-	if p.limit.log != nil {
-		p.state.log = t.logs[p.hash]
+	p.state.Numbers = p.slot.numbers()
+	if p.limit.HasLog() {
+		p.state.Log = t.logs[p.hash]
 	}
 	if p.epoch.isHeld {
 		p.holding = t.held[p.hash]
-		p.state.held = p.holding.held
+		p.state.Held = p.holding.held
 	}
 	if version != p.limit.version {
-		p.state.changed = p.limit.changedFrom(&p.state, &version.limit)
+		p.limit.Adopt(&p.state, &version.Machine)
 	}
 	if p.holding != nil {
-		p.expireDue(&version.limit, now)
+		p.expireDue(&version.Machine, now)
 	}
-	if p.limit.log != nil || p.state.changed != nil {
-		p.limit.read(&p.state, now)
-	}
+	p.limit.Read(&p.state, now)
 }
 
 // writes notes that the operation writes the state, which is the limit's own then, whoever wrote it before.
-func (p *limitOp) writes() { p.changed, p.state.changed = true, nil }
+func (p *limitOp) writes() {
+	p.changed = true
+	p.state.Written()
+}
 
 // save writes the state of a limitOp to its slot, if it changed, and lets go of the slot.
 func (s *Store) save(t *shard, p *limitOp) {
@@ -72,13 +73,13 @@ func (s *Store) save(t *shard, p *limitOp) {
 		return
 	}
 	if p.changed {
-		if p.epoch.isLog && p.limit.log == nil {
+		if p.epoch.isLog && !p.limit.HasLog() {
 			s.dropLog(t, p.hash)
 		}
 		if p.epoch.isHeld || p.holding != nil {
 			s.saveHolding(t, p)
 		}
-		p.slot.set(&p.state.words)
+		p.slot.set(p.state.Numbers)
 		if before, after := p.epoch, s.epochOf(p.limit.version, p.holding != nil); before != after {
 			p.epoch = after
 			p.epoch.addSlot()
@@ -89,7 +90,7 @@ func (s *Store) save(t *shard, p *limitOp) {
 }
 
 // needsMemory reports whether the state may need more memory: a new one, or a log.
-func (p *limitOp) needsMemory() bool { return p.changed && (p.slot == nil || p.limit.log != nil) }
+func (p *limitOp) needsMemory() bool { return p.changed && (p.slot == nil || p.limit.HasLog()) }
 
 // insertNew inserts a state that has no slot yet, and keeps a log. The operation holds no
 // slot any more, as states are moved and evicted here.
@@ -106,11 +107,11 @@ func (s *Store) insertNew(t *shard, p *limitOp, ops []limitOp, now stint.Instant
 		}
 		e := s.epochOf(p.limit.version, p.holding != nil)
 		e.addSlot()
-		t.table.Load().insert(p.hash, &p.state.words, e.id)
+		t.table.Load().insert(p.hash, p.state.Numbers, e.id)
 		t.used++
 	}
-	if p.limit.log != nil {
-		s.keepLog(t, p.hash, p.state.log.Kept())
+	if p.limit.HasLog() {
+		s.keepLog(t, p.hash, p.state.Log.Kept())
 	}
 }
 

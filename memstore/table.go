@@ -136,12 +136,12 @@ func (t *table) hold(hash uint64, id uint32, version *limitVersion) *slot {
 }
 
 // insert adds a state that is not there.
-func (t *table) insert(hash uint64, w *words, id uint32) {
+func (t *table) insert(hash uint64, n algorithm.Numbers, id uint32) {
 	group := t.home(hash)
 	for t.groups[group].full() {
 		group = t.next(group)
 	}
-	t.groups[group].find(0).fill(hash, w, id)
+	t.groups[group].find(0).fill(hash, n, id)
 }
 
 // delete empties a slot of a group, which the caller holds, and closes the gap: a state whose
@@ -157,7 +157,7 @@ func (t *table) delete(s *slot, group int) {
 		gap := s
 		if s, group = t.passed(group); s != nil {
 			id := s.hold()
-			gap.fill(s.hash.Load(), &s.words, id)
+			gap.fill(s.hash.Load(), s.numbers(), id)
 		}
 	}
 }

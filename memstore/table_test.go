@@ -3,6 +3,8 @@ package memstore
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stint-go/stint/algorithm"
 )
 
 // TestTable compares a table with a map, over random insertions and deletions that
@@ -25,7 +27,7 @@ func TestTable(t *testing.T) {
 			hash := hashes[random.IntN(len(hashes))]
 			slot, group := tab.find(hash)
 			value, known := want[hash]
-			if known != (slot != nil) || known && slot.a != value {
+			if known != (slot != nil) || known && uint64(slot.second) != value {
 				t.Fatalf("round %d: %x is found: %t, want %t", round, hash, slot != nil, known)
 			}
 			switch {
@@ -35,7 +37,7 @@ func TestTable(t *testing.T) {
 				delete(want, hash)
 			case len(want) < groups*groupSlots*fullNum/fullDen:
 				value = random.Uint64()
-				tab.insert(hash, &words{a: value}, 1)
+				tab.insert(hash, algorithm.Numbers{Second: int64(value)}, 1)
 				want[hash] = value
 			}
 			checkTable(t, tab, want)
@@ -67,7 +69,7 @@ func checkTable(t *testing.T, tab *table, want map[uint64]uint64) {
 	w.id.Store(1)
 	for hash, value := range want {
 		s := tab.hold(hash, 1, &w)
-		if s == nil || s.a != value {
+		if s == nil || uint64(s.second) != value {
 			t.Fatalf("%x is lost", hash)
 		}
 		s.release(1)
@@ -79,7 +81,7 @@ func TestTryHold(t *testing.T) {
 	if s.tryHold(0, 1) {
 		t.Error("held an empty slot")
 	}
-	s.fill(7, &words{a: 1}, 2)
+	s.fill(7, algorithm.Numbers{Second: 1}, 2)
 	if s.tryHold(8, 2) {
 		t.Error("held the slot of another hash")
 	}

@@ -7,6 +7,7 @@ import (
 	"unique"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -139,7 +140,7 @@ type stateRef struct {
 	number int32
 	runs   []run
 	held   bool // whether permits of it are held, so that only the script with holds can decide
-	state  state
+	state  algorithm.State
 }
 
 // run is k takes of n permits each, one after another, so that keep more are left. Runs keep the
@@ -273,7 +274,7 @@ func (b *batch) addState(l *limit, client string) (at int32) {
 	ref := &b.states[n]
 	*ref = stateRef{
 		limit: l, client: client, partition: int32(b.layout.partition(client)),
-		runsOnly: !l.log && !l.calendar(), runs: ref.runs[:0],
+		runsOnly: !l.HasLog() && !l.calendar(), runs: ref.runs[:0],
 	}
 	b.lastKey, b.lastIndex = stateKey{l.identity, client}, int32(n)
 	b.stateIndex[b.lastKey] = b.lastIndex
@@ -297,9 +298,9 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 		case len(b.entries) > 0 && (b.states[at].sealed || !l.same(b.states[at].limit)):
 			return false
 		}
-		e.logs = e.logs || l.log
+		e.logs = e.logs || l.HasLog()
 		e.cached = e.cached && !l.limit.CountDenied
-		b.mixed = b.mixed || l.log || l.calendar()
+		b.mixed = b.mixed || l.HasLog() || l.calendar()
 		b.holds = b.holds || l.limit.Algorithm == stint.AlgorithmConcurrency
 		b.opLimits = append(b.opLimits, opLimit{
 			limit: l, state: at, keep: int32(claim.Keep), permits: l.permits(e.verb, claim.Permits), asked: claim.Permits,

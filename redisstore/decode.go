@@ -176,7 +176,7 @@ func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) erro
 // head of the generation wrote it, so whose widths they have. The first is a time, relative to the
 // generation's start, and signed.
 func (ref *stateRef) read(r *reader, current, before *generation, now stint.Instant) error {
-	ref.state, ref.held = state{}, false
+	ref.state, ref.held = algorithm.State{}, false
 	g := current
 	tag := r.byte()
 	if tag == tagHeld {
@@ -253,15 +253,15 @@ func (d *decider) decide(e *entry) {
 	case e.verb == stint.Reset:
 		for i := range limits {
 			ref := &d.batch.states[limits[i].state]
-			limits[i].limit.reset(&ref.state, int64(limits[i].keep), &outcomes[i])
-			ref.resetAt = d.now
+			outcomes[i] = limits[i].limit.Untouched(int64(limits[i].keep))
+			ref.state, ref.resetAt = algorithm.State{}, d.now
 		}
 	case e.verb >= refund:
 		for i := range limits {
 			ref := &d.batch.states[limits[i].state]
-			giveBack := ref.limit.refund
+			giveBack := ref.limit.Refund
 			if e.verb == returnLease {
-				giveBack = ref.limit.returnLease
+				giveBack = ref.limit.ReturnLease
 			}
 			if !ref.resetMarked || e.takenAt > ref.resetAt {
 				giveBack(&ref.state, d.now, limits[i].permits, e.takenAt)
@@ -293,13 +293,13 @@ func (d *decider) decide(e *entry) {
 func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
 	ref := &d.batch.states[p.state]
 	*out = stint.Outcome{}
-	ref.limit.apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, int64(p.keep), out)
+	ref.limit.Apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, int64(p.keep), out)
 	if e.bulk > 0 {
-		e.bulkAdmitted = ref.limit.admit(&ref.state, d.now, 1, 0, e.bulk)
+		e.bulkAdmitted = ref.limit.Admit(&ref.state, d.now, 1, 0, e.bulk)
 		d.allowed += e.bulkAdmitted
 	}
 	if e.growth {
-		out.GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(p.keep), out.Remaining)
+		out.GrowsAfter = ref.limit.GrowsAfter(&ref.state, d.now, int64(p.keep), out.Remaining)
 	}
 }
 
@@ -318,12 +318,12 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 	}
 	for i := range limits {
 		ref := &d.batch.states[limits[i].state]
-		if ref.limit.log {
+		if ref.limit.HasLog() {
 			outcomes[i], _ = d.answers.outcome(ref.limit.limit.Capacity)
 			continue
 		}
 		outcomes[i] = stint.Outcome{}
-		ref.limit.apply(look, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
+		ref.limit.Apply(look, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
 		if !e.logs {
 			allowed = allowed && outcomes[i].Allowed
 		}
@@ -335,22 +335,22 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 	}
 	for i := range limits {
 		ref := &d.batch.states[limits[i].state]
-		if !ref.limit.log && allowed && action == algorithm.Take && (taken == nil || taken[i]) {
-			ref.limit.apply(algorithm.Take, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
+		if !ref.limit.HasLog() && allowed && action == algorithm.Take && (taken == nil || taken[i]) {
+			ref.limit.Apply(algorithm.Take, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
 		}
 	}
 	for i := range limits {
 		ref := &d.batch.states[limits[i].state]
-		if ref.limit.log {
+		if ref.limit.HasLog() {
 			continue
 		}
 		if taken != nil && !taken[i] { // others were charged since it was asked
 			var left stint.Outcome
-			ref.limit.apply(algorithm.Settle, &ref.state, d.now, 0, int64(limits[i].keep), &left)
+			ref.limit.Apply(algorithm.Settle, &ref.state, d.now, 0, int64(limits[i].keep), &left)
 			outcomes[i].Remaining, outcomes[i].ResetAfter = left.Remaining, left.ResetAfter
 		}
 		if e.growth {
-			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now, int64(limits[i].keep), outcomes[i].Remaining)
+			outcomes[i].GrowsAfter = ref.limit.GrowsAfter(&ref.state, d.now, int64(limits[i].keep), outcomes[i].Remaining)
 		}
 	}
 }
@@ -359,7 +359,7 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 func settled(limits []opLimit, outcomes []stint.Outcome) int64 {
 	var all least.Applied
 	for i := range limits {
-		if limits[i].limit.settles() {
+		if limits[i].limit.Settles() {
 			all.Add(outcomes[i].Applied)
 		}
 	}

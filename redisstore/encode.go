@@ -207,7 +207,7 @@ func (b *batch) describe(at int32, guess stint.Instant) {
 		b.arg(l.parameters, l.describeAt(asked))
 	}
 	ref.number = int32(number)
-	if l.log {
+	if l.HasLog() {
 		b.logs = append(b.logs, at)
 		return
 	}

@@ -182,7 +182,7 @@ func (b *batch) isUsual() bool {
 			kind := p.limit.limit.Algorithm
 			switch {
 			case e.hold == nil && (!b.states[p.state].runsOnly || kind == stint.AlgorithmConcurrency),
-				e.hold != nil && (p.limit.log || p.limit.calendar() || kind == stint.AlgorithmLeakyBucket):
+				e.hold != nil && (p.limit.HasLog() || p.limit.calendar() || kind == stint.AlgorithmLeakyBucket):
 				return false
 			}
 		}
@@ -249,7 +249,7 @@ func appendNumber(text []byte, n int64, bytes int) []byte {
 // cost of its own, which a hold's end does not change, a Reserve has them below 0, and a Commit and
 // a Cancel -1, as for every limit that keeps what was taken.
 func (l *limit) permits(verb stint.Verb, n int64) int64 {
-	cost, settles := l.limit.Cost, l.settles()
+	cost, settles := l.limit.Cost, l.Settles()
 	switch {
 	case verb == stint.Reserve && cost > 0:
 		return -cost
@@ -261,19 +261,12 @@ func (l *limit) permits(verb stint.Verb, n int64) int64 {
 		return 0
 	case verb < stint.Reserve || verb > stint.List:
 		return l.limit.Takes(n)
-	case !settles || l.limit.Algorithm == stint.AlgorithmLeakyBucket:
+	case !settles || !l.Returns():
 		return -1
 	case verb == stint.Cancel:
 		return 0
 	}
 	return n
-}
-
-// settles reports whether a Settle concerns the limit: not if it has a cost of its own, or if its
-// permits are places. A fixed cost is taken whatever a request turns out to cost, and places are
-// given back by the end of the hold.
-func (l *limit) settles() bool {
-	return l.limit.Cost == 0 && l.limit.Algorithm != stint.AlgorithmConcurrency
 }
 
 // Wake implements [stint.Waker]: it tells of holds that end, and of resets, here and in other processes, unless the
@@ -348,7 +341,7 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 		}
 	case e.verb == stint.Reset:
 		for i := range limits {
-			limits[i].limit.reset(&state{}, int64(limits[i].keep), &outcomes[i])
+			outcomes[i] = limits[i].limit.Untouched(int64(limits[i].keep))
 		}
 		return
 	case e.verb >= stint.List:
@@ -430,11 +423,11 @@ func (d *decider) readHeld(l *limit, keep int64, out *stint.Outcome) {
 		}
 		return
 	}
-	var s state
+	var s algorithm.State
 	l.load(&s, d.now, numbers, l.parameters, true)
-	s.bucket.Held = held
-	l.apply(algorithm.Settle, &s, d.now, 0, keep, out)
-	if out.GrowsAfter = l.grows(&s, d.now, keep, out.Remaining); out.GrowsAfter > 0 && first > 0 {
+	s.Held = held
+	l.Apply(algorithm.Settle, &s, d.now, 0, keep, out)
+	if out.GrowsAfter = l.GrowsAfter(&s, d.now, keep, out.Remaining); out.GrowsAfter > 0 && first > 0 {
 		out.GrowsAfter = min(out.GrowsAfter, micros(int64(first-d.now)))
 	}
 }

@@ -45,7 +45,7 @@ func newLeaseChunk(l *limit, q *chunkRequest, lifetime time.Duration) *leaseChun
 	c.left.Store(q.granted)
 	c.charged.Remaining = max(0, c.charged.Remaining-q.bulkAdmitted)
 	c.charged.ResetAfter += l.refillTime(q.bulkAdmitted)
-	if wait := c.charged.ResetAfter; l.window != nil {
+	if wait := c.charged.ResetAfter; l.Algorithm() == stint.AlgorithmFixedWindow {
 		c.span = min(lifetime, wait-wait/clockRates)
 	}
 	return c
@@ -87,12 +87,7 @@ func (c *leaseChunk) decision(now time.Duration, left int64) stint.Decision {
 }
 
 // refillTime is how long a token bucket takes to refill n permits, rounded up; 0 for a window.
-func (l *limit) refillTime(n int64) time.Duration {
-	if l.token == nil {
-		return 0
-	}
-	return micros(l.token.TimeOf(n))
-}
+func (l *limit) refillTime(n int64) time.Duration { return micros(l.TimeOf(n)) }
 
 // chunkRequest is a request for a chunk. It is sent as a take of one permit, its caller's own or
 // the first of the chunk, with a bulk of more behind it. If the take is denied, so is the bulk.
@@ -178,8 +173,8 @@ func (l *lease) spend(op *stint.Op) (d stint.Decision, ok bool) {
 	d = chunk.decision(now, left)
 	if op.Each != nil {
 		grows := d.ResetAfter
-		if l.limit.token != nil {
-			grows = min(l.limit.refillTime(1), grows)
+		if refill := l.limit.refillTime(1); refill > 0 {
+			grows = min(refill, grows)
 		}
 		op.Each[0] = stint.Outcome{
 			Allowed:    true,

@@ -18,7 +18,7 @@ import (
 // permits were charged in between. So what is spent in [a, b] was charged in [a - V, b], where the
 // server admits no more than the limit. The rest of a chunk is returned once, after it can't be
 // spent any more, and leaves the state no better than if it had never been charged (see
-// [algorithm.TokenBucket.ReturnLeased] and [algorithm.FixedWindow.RefundTaken]).
+// [algorithm.Machine.ReturnLease]).
 //
 // It is safe for concurrent use. Finding a lease takes no lock, as shards are copied to be changed;
 // a lease may be locked before mu, not after.

@@ -17,7 +17,8 @@ type plan []limit
 
 // limit is one limit, ready to be sent and to decide.
 type limit struct {
-	machine
+	algorithm.Machine
+	limit      stint.Limit
 	policy     *stint.Policy // that it is one of
 	identity   unique.Handle[string]
 	epochField string                           // of the settings, with the epoch of its policy
@@ -46,11 +47,12 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 	p := make(plan, policy.Len())
 	for i := range p {
 		l := &p[i]
-		l.machine, l.policy = newMachine(policy.Limit(i)), policy
+		l.limit, l.policy = policy.Limit(i), policy
+		l.Machine = algorithm.NewMachine(l.limit)
 		l.epochField = epochField(policy.Name())
 		l.identity = unique.Make(identify(policy.Name(), l.limit, y.encoding))
 		l.describe(y.encoding)
-		if !l.log {
+		if !l.HasLog() {
 			l.hashKeys = make([]atomic.Pointer[generationKeys], y.partitions)
 		}
 		if l.parameters != "" {
@@ -65,20 +67,20 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 // script fails.
 func (l *limit) describe(encoding LogEncoding) {
 	spec := l.limit
-	switch {
-	case l.bucket != nil:
+	switch spec.Algorithm {
+	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		// Its longest backlog is how long a state matters.
-		permits, period := l.bucket.Rate()
-		life := l.bucket.TimeOf(l.maxCount())
+		permits, period := l.Rate()
+		life := l.TimeOf(l.maxCount())
 		l.letter = "t"
-		if l.token == nil {
+		if spec.Algorithm == stint.AlgorithmLeakyBucket {
 			l.letter = "l"
 		}
 		l.parameters = parameters(
 			2*life, width(life), width(permits), number{spec.Capacity, 4}, number{permits, 4}, number{period, 6},
 		)
 		l.number(life, permits, period)
-	case l.window != nil:
+	case stint.AlgorithmFixedWindow:
 		length := spec.Window.Microseconds()
 		life, lengthWidth := length, 1
 		l.letter = "f"
@@ -93,15 +95,15 @@ func (l *limit) describe(encoding LogEncoding) {
 		} else {
 			l.number(life, length)
 		}
-	case l.counter != nil:
+	case stint.AlgorithmSlidingWindowCounter:
 		window := spec.Window.Microseconds()
 		l.letter = "s"
 		l.parameters = parameters(4*window, width(l.maxCount()), width(l.maxCount()), number{window, 6})
 		l.number(2*window, window)
-	case spec.Algorithm == stint.AlgorithmConcurrency:
+	case stint.AlgorithmConcurrency:
 		l.letter, l.parameters = "n", "\x07\x01\x01"
 		l.number(0)
-	case l.log:
+	case stint.AlgorithmSlidingWindowLog:
 		counts := int64(0)
 		if spec.CountDenied {
 			counts = 1
@@ -130,9 +132,9 @@ func (l *limit) describeAt(t stint.Instant) string {
 	if !l.calendar() {
 		return l.numbers
 	}
-	start, end := l.window.Window(t)
-	before, _ := l.window.Window(start - 1)
-	_, after := l.window.Window(end)
+	start, end := l.Window(t)
+	before, _ := l.Window(start - 1)
+	_, after := l.Window(end)
 	return l.numbers + bigEndian(int64(before), int64(start), int64(end), int64(after))
 }
 
@@ -151,10 +153,7 @@ func (l *limit) encodeSingleArgs(n, keep int64) string {
 		l.life + algorithm.Margin(l.life),
 		below(8*int(l.parameters[0]) - 1), below(8 * int(l.parameters[1])), below(8 * int(l.parameters[2])),
 	}
-	if l.bucket != nil {
-		return bigEndian(append(numbers, l.bucket.TakeStoredArgs(n, keep)...)...)
-	}
-	return bigEndian(append(numbers, n, l.limit.Capacity-keep, l.limit.Window.Microseconds(), 0, 0)...)
+	return bigEndian(append(numbers, l.TakeStoredArgs(n, keep)...)...)
 }
 
 // bigEndian writes numbers of 8 bytes.
@@ -195,197 +194,39 @@ func width(n int64) int {
 	return bytes
 }
 
-// bucket is a token or a leaky bucket.
-//
-// The two are the same but for what their outcomes say of the wait.
-type bucket interface {
-	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n, keep int64, out *stint.Outcome)
-	Leaves(state *algorithm.BucketState, now stint.Instant, most int64) time.Duration
-	Admit(state *algorithm.BucketState, now stint.Instant, n, keep, k int64) int64
-	RefundTaken(state *algorithm.BucketState, now stint.Instant, n int64, taken stint.Instant) bool
-	Rate() (permits, period int64)
-	TimeOf(n int64) int64
-	TakeStoredArgs(n, keep int64) []int64
-}
-
-// machine is a limit with its algorithm: bucket, window or counter is set, none for a log,
-// whose outcomes the script answers.
-type machine struct {
-	limit   stint.Limit
-	bucket  bucket
-	token   *algorithm.TokenBucket // the bucket, if it is one
-	window  *algorithm.FixedWindow
-	counter *algorithm.SlidingWindowCounter
-	log     bool
-}
-
-// state is the state of a fixed-size algorithm; that of the others is not used.
-type state struct {
-	bucket  algorithm.BucketState
-	window  algorithm.WindowState
-	counter algorithm.CounterState
-	changed algorithm.Changed // of a state that another version wrote: how it wrote it; nil: the limit itself did
-}
-
-// newMachine prepares a limit's algorithm.
-func newMachine(limit stint.Limit) machine {
-	m := machine{limit: limit}
-	switch limit.Algorithm {
-	case stint.AlgorithmTokenBucket:
-		m.token = algorithm.NewTokenBucket(limit)
-		m.bucket = m.token
-	case stint.AlgorithmLeakyBucket:
-		m.bucket = algorithm.NewLeakyBucket(limit)
-	case stint.AlgorithmFixedWindow:
-		m.window = algorithm.NewFixedWindow(limit)
-	case stint.AlgorithmSlidingWindowCounter:
-		m.counter = algorithm.NewSlidingWindowCounter(limit)
-	case stint.AlgorithmSlidingWindowLog:
-		m.log = true
-	case stint.AlgorithmConcurrency: // whose outcomes the script answers, too
-	}
-	return m
-}
-
-// apply carries out an action on a state, as the script did or would.
-func (m *machine) apply(action algorithm.Action, s *state, now stint.Instant, n, keep int64, out *stint.Outcome) {
-	switch {
-	case m.bucket != nil:
-		m.bucket.Apply(action, &s.bucket, now, n, keep, out)
-	case m.window != nil:
-		m.window.Apply(action, &s.window, now, n, keep, out)
-	case m.counter != nil:
-		m.counter.Apply(action, &s.counter, now, n, keep, out)
-	}
-	if s.changed != nil {
-		s.wrote(action == algorithm.Take && out.Allowed || out.Applied != 0)
-	}
-	if s.changed != nil {
-		algorithm.CorrectWaits(s.changed, now, n, keep, false, out)
-	}
-}
-
-// wrote notes whether an operation has changed the state, which is the limit's own then.
-func (s *state) wrote(changed bool) {
-	if changed {
-		s.changed = nil
-	}
-}
-
-// grows is how long until more remains.
-func (m *machine) grows(s *state, now stint.Instant, keep, remaining int64) time.Duration {
-	most := m.limit.Capacity - keep - remaining - 1
-	switch {
-	case most < 0:
-	case s.changed != nil:
-		return s.changed.Wait(now, keep+remaining+1)
-	case m.bucket != nil:
-		return m.bucket.Leaves(&s.bucket, now, most)
-	case m.window != nil:
-		return m.window.Leaves(&s.window, now, most)
-	case m.counter != nil:
-		return m.counter.Leaves(&s.counter, now, most)
-	}
-	return 0
-}
-
-// admit takes n permits k times, one after another, as often as they fit, and returns
-// how often.
-func (m *machine) admit(s *state, now stint.Instant, n, keep, k int64) (admitted int64) {
-	switch {
-	case m.bucket != nil:
-		admitted = m.bucket.Admit(&s.bucket, now, n, keep, k)
-	case m.window != nil:
-		admitted = m.window.Admit(&s.window, now, n, keep, k)
-	case m.counter != nil:
-		admitted = m.counter.Admit(&s.counter, now, n, keep, k)
-	}
-	s.wrote(admitted > 0)
-	return admitted
-}
-
-// givesBack reports whether permits that were taken can be given back.
-func (m *machine) givesBack() bool { return m.token != nil || m.window != nil || m.counter != nil }
-
-// refund returns n permits that were taken at an instant.
-func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
-	changed := false
-	switch {
-	case m.bucket != nil:
-		changed = m.bucket.RefundTaken(&s.bucket, now, n, taken)
-	case m.window != nil:
-		changed = m.window.RefundTaken(&s.window, now, n, taken)
-	case m.counter != nil:
-		changed = m.counter.RefundTaken(&s.counter, now, n, taken)
-	}
-	s.wrote(changed)
-}
-
-// returnLease returns n permits that were leased at an instant and not spent.
-func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint.Instant) {
-	if m.token != nil {
-		s.wrote(m.token.ReturnLeased(&s.bucket, now, n, leased))
-		return
-	}
-	m.refund(s, now, n, leased)
-}
-
-// reset clears a state.
-func (m *machine) reset(s *state, keep int64, out *stint.Outcome) {
-	*s = state{}
-	*out = stint.Outcome{Allowed: true, Limit: m.limit.Capacity, Remaining: max(0, m.limit.Capacity-keep)}
-}
+// givesBack reports whether permits that were taken can be given back by the numbers of the state.
+func (l *limit) givesBack() bool { return l.Returns() && !l.HasLog() && !l.HasPlaces() }
 
 // load makes a state of its three stored numbers, which a limit with the given parameters wrote,
-// and adopts it. Three numbers are enough for all of them: a time and two more, whose meaning is
-// the algorithm's.
-func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, version string, mine bool) {
-	at := stint.Instant(numbers[0])
+// and adopts it.
+func (l *limit) load(s *algorithm.State, now stint.Instant, numbers [3]int64, version string, mine bool) {
+	s.Numbers = algorithm.Numbers{At: stint.Instant(numbers[0]), Second: numbers[1], Third: numbers[2]}
 	switch {
-	case m.bucket != nil:
-		s.bucket = algorithm.BucketState{Last: at, Due: at + stint.Instant(numbers[1]), Frac: numbers[2]}
-		if mine {
-			return
+	case l.limit.Algorithm == stint.AlgorithmFixedWindow: // its end stands in the state where it needs to
+		if s.Second == 0 {
+			s.Second = windowOf(version)
 		}
-		var changed algorithm.ChangedBucket
-		isChanged := false
-		switch b := m.bucket.(type) {
-		case *algorithm.TokenBucket:
-			changed, isChanged = b.Changed(s.bucket, algorithm.NewTokenBucket(bucketOf(version)))
-		case *algorithm.LeakyBucket:
-			changed, isChanged = b.Changed(s.bucket, algorithm.NewLeakyBucket(bucketOf(version)))
-		}
-		if isChanged {
-			s.bucket, s.changed = changed.State(now), &changed
-		}
-	case m.window != nil:
-		length := numbers[1]
-		if length == 0 {
-			length = windowOf(version)
-		}
-		s.window = algorithm.WindowState{Start: at, End: at + stint.Instant(length), Count: numbers[2]}
-	case m.counter != nil:
-		s.counter = algorithm.CounterState{Start: at, Previous: numbers[1], Current: numbers[2]}
-		if !mine {
-			writer := algorithm.NewSlidingWindowCounter(stint.Limit{Window: micros(windowOf(version))})
-			if changed, isChanged := m.counter.Changed(s.counter, writer); isChanged {
-				s.counter, s.changed = changed.State(now), &changed
-			}
-		}
+	case !mine:
+		writer := algorithm.NewMachine(l.writerOf(version))
+		l.Adopt(s, &writer)
+		l.Read(s, now)
+	}
+}
+
+// writerOf is the limit of a head's parameters, as far as they tell.
+func (l *limit) writerOf(parameters string) stint.Limit {
+	if !l.limit.IsBucket() {
+		return stint.Limit{Algorithm: l.limit.Algorithm, Window: micros(windowOf(parameters))}
+	}
+	text := parameters[widthsBytes:]
+	return stint.Limit{
+		Algorithm: l.limit.Algorithm, Capacity: unsigned(text[:4]),
+		Rate: stint.Rate{Permits: unsigned(text[4:8]), Period: micros(unsigned(text[8:14]))},
 	}
 }
 
 // widthsBytes is how many bytes of parameters say the widths.
 const widthsBytes = 3
-
-// bucketOf is the bucket of a head's parameters, as far as they tell.
-func bucketOf(parameters string) stint.Limit {
-	text := parameters[widthsBytes:]
-	return stint.Limit{
-		Capacity: unsigned(text[:4]),
-		Rate:     stint.Rate{Permits: unsigned(text[4:8]), Period: micros(unsigned(text[8:14]))},
-	}
-}
 
 // windowOf is the window of a head's parameters in microseconds.
 func windowOf(parameters string) int64 { return unsigned(parameters[widthsBytes : widthsBytes+6]) }

@@ -13,37 +13,21 @@ import (
 
 // shareModel is a limit's one state, driven one operation after another.
 type shareModel struct {
-	bucket *algorithm.TokenBucket
-	window *algorithm.FixedWindow
-	b      algorithm.BucketState
-	w      algorithm.WindowState
+	algorithm.Machine
+	state algorithm.State
 }
 
 func newShareModel(limit stint.Limit) *shareModel {
-	if limit.Algorithm == stint.AlgorithmTokenBucket {
-		return &shareModel{bucket: algorithm.NewTokenBucket(limit)}
-	}
-	return &shareModel{window: algorithm.NewFixedWindow(limit)}
+	return &shareModel{Machine: algorithm.NewMachine(limit)}
 }
 
 func (m *shareModel) carryOut(s redisstore.InternalOp, now stint.Instant) (out stint.Outcome, more int64) {
 	if s.Op.Verb == redisstore.ReturnLease {
-		if m.bucket != nil {
-			m.bucket.ReturnLeased(&m.b, now, s.Op.Permits, s.TakenAt)
-		} else {
-			m.window.RefundTaken(&m.w, now, s.Op.Permits, s.TakenAt)
-		}
+		m.ReturnLease(&m.state, now, s.Op.Permits, s.TakenAt)
 		return stint.Outcome{Allowed: true}, 0
 	}
-	action := map[stint.Verb]algorithm.Action{
-		stint.Take: algorithm.Take, stint.Peek: algorithm.Peek, stint.Settle: algorithm.Settle,
-	}[s.Op.Verb]
-	if m.bucket != nil {
-		m.bucket.Apply(action, &m.b, now, s.Op.Permits, s.Op.Keep, &out)
-		return out, m.bucket.Admit(&m.b, now, 1, 0, s.Bulk)
-	}
-	m.window.Apply(action, &m.w, now, s.Op.Permits, s.Op.Keep, &out)
-	return out, m.window.Admit(&m.w, now, 1, 0, s.Bulk)
+	m.Apply(algorithm.ActionOf(s.Op.Verb), &m.state, now, s.Op.Permits, s.Op.Keep, &out)
+	return out, m.Admit(&m.state, now, 1, 0, s.Bulk)
 }
 
 // Shares are taken and lapse in the server as the algorithms in Go say, whichever part
@@ -91,10 +75,10 @@ func TestSharesAgree(t *testing.T) {
 				sendings = append(sendings, redisstore.InternalOp{Op: op(stint.Peek, "k", policy, 1)})
 				for i, got := range store.DecideInOneBatch(t, sendings...) {
 					s := sendings[i]
-					before := model.b
+					before := model.state.Numbers
 					want, more := model.carryOut(s, now)
 					if s.Op.Verb == redisstore.ReturnLease {
-						if model.b != before || model.window != nil {
+						if model.state.Numbers != before {
 							gaveBack++
 						}
 						continue
