@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"slices"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 )
@@ -8,39 +10,21 @@ import (
 // A state is what one key has of one limit: it decides about n permits, exactly.
 type state func(action algorithm.Action, now stint.Instant, n int64) (allowed bool)
 
-// untouched makes the state of a transition.
-func untouched[S any](
-	l stint.Limit, apply func(algorithm.Action, *S, stint.Instant, int64, int64, *stint.Outcome),
-) state {
-	s, out := new(S), new(stint.Outcome)
+// stateOf is an untouched state of a limit.
+func stateOf(l stint.Limit) state {
+	m, s, out := algorithm.NewMachine(l), new(algorithm.State), new(stint.Outcome)
 	return func(action algorithm.Action, now stint.Instant, n int64) bool {
 		*out = stint.Outcome{}
-		apply(action, s, now, l.Takes(n), 0, out)
+		m.Apply(action, s, now, m.Takes(n), 0, out)
 		return out.Allowed
-	}
-}
-
-// stateOf is an untouched state of a limit; nil if its decisions can't be verified.
-func stateOf(l stint.Limit) state {
-	switch l.Algorithm {
-	case stint.AlgorithmTokenBucket:
-		return untouched(l, algorithm.NewTokenBucket(l).Apply)
-	case stint.AlgorithmLeakyBucket:
-		return untouched(l, algorithm.NewLeakyBucket(l).Apply)
-	case stint.AlgorithmFixedWindow:
-		return untouched(l, algorithm.NewFixedWindow(l).Apply)
-	case stint.AlgorithmSlidingWindowLog:
-		return untouched(l, algorithm.NewSlidingWindowLog(l).Apply)
-	case stint.AlgorithmSlidingWindowCounter:
-		return untouched(l, algorithm.NewSlidingWindowCounter(l).Apply)
-	default:
-		return nil
 	}
 }
 
 // CanVerify reports whether decisions by a limit can be verified. Leased permits are spent at times that nobody tells,
 // and places of a concurrency limit are held.
-func CanVerify(l stint.Limit) bool { return l.Lease == 0 && stateOf(l) != nil }
+func CanVerify(l stint.Limit) bool {
+	return l.Lease == 0 && slices.Contains(stint.Algorithms(), l.Algorithm)
+}
 
 // A model is what one key has of limits all of which must admit.
 type model []state

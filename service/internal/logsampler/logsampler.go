@@ -18,11 +18,11 @@ import (
 // rate. It is safe for concurrent use; make it with [New]. It is a token bucket of the library
 // itself.
 type Sampler struct {
-	bucket *algorithm.TokenBucket
+	bucket algorithm.Machine
 	now    func() stint.Instant
 
 	mu      sync.Mutex
-	state   algorithm.BucketState
+	state   algorithm.State
 	skipped int64 // since the last line
 }
 
@@ -32,7 +32,7 @@ func New(burst int64, interval time.Duration, now func() stint.Instant) *Sampler
 	if now == nil {
 		now = clock
 	}
-	return &Sampler{bucket: algorithm.NewTokenBucket(stint.TokenBucket(burst, stint.Every(interval))), now: now}
+	return &Sampler{bucket: algorithm.NewMachine(stint.TokenBucket(burst, stint.Every(interval))), now: now}
 }
 
 // Admit reports whether a line is to be written, and how many were skipped since the last one.

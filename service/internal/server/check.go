@@ -362,7 +362,8 @@ func limitDetails(claim *stint.Claim, each []stint.Outcome, at stint.Instant) []
 				d.QueueSize = &d.Used
 			}
 		case stint.AlgorithmFixedWindow:
-			start, _ := algorithm.NewFixedWindow(limit).Window(at)
+			window := algorithm.NewMachine(limit)
+			start, _ := window.Window(at)
 			d.WindowStart = int64(start)
 		case stint.AlgorithmSlidingWindowCounter:
 			d.WindowStart = int64(at) - int64(at)%limit.Window.Microseconds()

@@ -16,10 +16,7 @@ func TestHashesOfZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 5
-	table, err := newTable(policy, most, new(memory))
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := newTable(policy, most, new(memory))
 	found := 0
 	for i := 0; found < 2*most; i++ {
 		text := fmt.Appendf(nil, "%08d", i)

@@ -1,7 +1,7 @@
 package simulate
 
 import (
-	"cmp"
+	"math"
 	"time"
 	"unsafe"
 
@@ -19,7 +19,7 @@ type store struct {
 	maxClients int
 	memory     *memory
 	ops        []limitOp
-	// fault is why a limit can't be decided; nil: all can.
+	// fault is why a request can't be decided; nil: all can.
 	fault error
 	outs  []stint.Outcome
 	// ways are those of the limits in ops; nil: all have to admit.
@@ -83,9 +83,7 @@ func (s *store) claims(list []claim, rule *tally, of *rules.Matched) []claim {
 func (s *store) table(policy *stint.Policy) *table {
 	t := s.tables[policy]
 	if t == nil {
-		var err error
-		t, err = newTable(policy, s.maxClients, s.memory)
-		s.fault = cmp.Or(s.fault, err)
+		t = newTable(policy, s.maxClients, s.memory)
 		s.tables[policy] = t
 	}
 	return t
@@ -127,9 +125,7 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 		for i := range s.ops {
 			op := &s.ops[i]
 			op.limit.state.reset(op.client)
-			s.outs[i] = stint.Outcome{
-				Allowed: true, Limit: op.limit.Capacity, Remaining: max(0, op.limit.Capacity-op.keep),
-			}
+			s.outs[i] = op.limit.state.Untouched(op.keep)
 		}
 	} else if !s.apply(verb, now) {
 		s.untilExpiry(claims)
@@ -207,6 +203,7 @@ type limit struct {
 
 // states are those of all clients under a limit.
 type states interface {
+	Untouched(keep int64) stint.Outcome
 	apply(action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome)
 	// hold takes note of n permits that were just taken, to be ended by end.
 	hold(client int32, n int64) algorithm.Piece // of what was just taken
@@ -218,30 +215,47 @@ type states interface {
 	keep(clients []int32) // and forget all others: clients[i] becomes i
 }
 
-// statesOf are those of one algorithm, whose state is an S.
+// statesOf are those of one algorithm, of whose state an S is kept.
 type statesOf[S any] struct {
 	pages[S]
+	algorithm.Machine
 
-	transition func(action algorithm.Action, state *S, now stint.Instant, n, keep int64, out *stint.Outcome)
-	piece      func(state *S, n int64) algorithm.Piece
-	giveBack   func(state *S, now stint.Instant, held algorithm.Piece, kept int64)
-	loaded     S // by prefetch
+	read   func(kept *S, state *algorithm.State)
+	write  func(kept *S, state *algorithm.State)
+	state  algorithm.State // at work
+	loaded S               // by prefetch
 }
 
-// apply runs the transition on a client's state. A settlement is bounded as stores bound it.
+// apply carries out an action on a client's state. A place that is taken is held from then on.
 func (s *statesOf[S]) apply(
 	action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome,
 ) {
-	if action == algorithm.Settle {
-		n = algorithm.Amount(n)
+	kept := s.at(client)
+	s.read(kept, &s.state)
+	s.Apply(action, &s.state, now, n, keep, out)
+	if s.HasPlaces() && action == algorithm.Take && out.Allowed {
+		s.Hold(&s.state, n)
+		out.Remaining -= n
 	}
-	s.transition(action, s.at(client), now, n, keep, out)
+	s.write(kept, &s.state)
 }
 
-func (s *statesOf[S]) hold(client int32, n int64) algorithm.Piece { return s.piece(s.at(client), n) }
+func (s *statesOf[S]) hold(client int32, n int64) algorithm.Piece {
+	if s.HasPlaces() { // which apply has held
+		return algorithm.Piece{N: n}
+	}
+	kept := s.at(client)
+	s.read(kept, &s.state)
+	piece := s.Hold(&s.state, n)
+	s.write(kept, &s.state)
+	return piece
+}
 
 func (s *statesOf[S]) end(client int32, now stint.Instant, held algorithm.Piece, kept int64) {
-	s.giveBack(s.at(client), now, held, kept)
+	at := s.at(client)
+	s.read(at, &s.state)
+	s.EndHold(&s.state, now, []algorithm.Piece{held}, held.N, kept, math.MinInt64)
+	s.write(at, &s.state)
 }
 
 func (s *statesOf[S]) size() int64 { return int64(unsafe.Sizeof(s.loaded)) }
@@ -250,26 +264,40 @@ func (s *statesOf[S]) prefetch(client int32) { s.loaded = *s.at(client) }
 
 func (s *statesOf[S]) reset(client int32) { *s.at(client) = *new(S) }
 
-// statesFor are the states of a limit's algorithm, nil of one that is not simulated.
+// A tokens is the state of a token bucket, with what is held of it.
+type tokens struct {
+	algorithm.Numbers
+	held int64
+}
+
+// statesFor are the states of a limit.
 func statesFor(l stint.Limit) states {
-	switch l.Algorithm {
-	case stint.AlgorithmTokenBucket:
-		return tokens(algorithm.NewTokenBucket(l))
-	case stint.AlgorithmConcurrency:
-		return places(algorithm.NewConcurrency(l))
-	case stint.AlgorithmLeakyBucket: // of which rules can hold nothing
-		return &statesOf[algorithm.BucketState]{transition: algorithm.NewLeakyBucket(l).Apply}
-	case stint.AlgorithmFixedWindow:
-		w := algorithm.NewFixedWindow(l)
-		return &statesOf[algorithm.WindowState]{transition: w.Apply, piece: w.Piece, giveBack: unused(w.GiveBack)}
-	case stint.AlgorithmSlidingWindowLog:
-		w := algorithm.NewSlidingWindowLog(l)
-		return &statesOf[algorithm.Log]{transition: w.Apply, piece: w.Piece, giveBack: unused(w.GiveBack)}
-	case stint.AlgorithmSlidingWindowCounter:
-		w := algorithm.NewSlidingWindowCounter(l)
-		return &statesOf[algorithm.CounterState]{transition: w.Apply, piece: w.Piece, giveBack: unused(w.GiveBack)}
+	m := algorithm.NewMachine(l)
+	switch {
+	case m.HasPlaces():
+		return &statesOf[int64]{
+			Machine: m,
+			read:    func(held *int64, state *algorithm.State) { state.Held = *held },
+			write:   func(held *int64, state *algorithm.State) { *held = state.Held },
+		}
+	case m.HasLog():
+		return &statesOf[algorithm.Log]{
+			Machine: m,
+			read:    func(log *algorithm.Log, state *algorithm.State) { state.Log = *log },
+			write:   func(log *algorithm.Log, state *algorithm.State) { *log = state.Log },
+		}
+	case l.Algorithm == stint.AlgorithmTokenBucket:
+		return &statesOf[tokens]{
+			Machine: m,
+			read:    func(t *tokens, state *algorithm.State) { state.Numbers, state.Held = t.Numbers, t.held },
+			write:   func(t *tokens, state *algorithm.State) { *t = tokens{state.Numbers, state.Held} },
+		}
 	default:
-		return nil
+		return &statesOf[algorithm.Numbers]{
+			Machine: m,
+			read:    func(n *algorithm.Numbers, state *algorithm.State) { state.Numbers = *n },
+			write:   func(n *algorithm.Numbers, state *algorithm.State) { *n = state.Numbers },
+		}
 	}
 }
 

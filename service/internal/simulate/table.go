@@ -151,9 +151,8 @@ type table struct {
 	busiest    int64 // the most that a client asked for within a second
 }
 
-// newTable makes a table. The error says that the policy has a limit that can't be simulated; the table then has no
-// limits.
-func newTable(policy *stint.Policy, maxClients int, memory *memory) (*table, error) {
+// newTable makes a table.
+func newTable(policy *stint.Policy, maxClients int, memory *memory) *table {
 	t := &table{
 		policy:     policy,
 		limits:     make([]limit, policy.Len()),
@@ -170,12 +169,8 @@ func newTable(policy *stint.Policy, maxClients int, memory *memory) (*table, err
 			state:  statesFor(l),
 			window: window{span: stint.Instant(spanOf(l).Microseconds()), memory: memory},
 		}
-		if t.limits[i].state == nil {
-			t.limits = nil
-			return t, stint.Invalid("algorithm", l.Algorithm, "one that package simulate has")
-		}
 	}
-	return t, nil
+	return t
 }
 
 // MaxClients is how many clients of a rule can be simulated.

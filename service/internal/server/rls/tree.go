@@ -118,7 +118,7 @@ type limit struct {
 	// counter counts for the reference accounting, whatever the limit is; nil if policy does.
 	counter *stint.Policy
 	// window tells when the window ends; nil if the algorithm has none of a fixed length.
-	window *algorithm.FixedWindow
+	window *algorithm.Machine
 	// counters are the limit's statistics; nil until they are used.
 	counters atomic.Pointer[counters]
 	// brought is what a request brought; the zero value if the limit is configured.
@@ -247,7 +247,8 @@ func (d *domain) prepare(l *limit, multiplier int64, name string) error {
 	}
 	if counted := nominal; nominal.Algorithm == stint.AlgorithmFixedWindow {
 		counted.Capacity = stint.MaxPermits
-		l.window = algorithm.NewFixedWindow(counted)
+		window := algorithm.NewMachine(counted)
+		l.window = &window
 		if l.reference() {
 			if l.counter, err = d.kept.counterOf(d.name, counted); err != nil {
 				return err
