@@ -53,9 +53,9 @@ func ActionOf(verb stint.Verb) Action {
 	}
 }
 
-// Horizon is the furthest a bucket's schedule may reach past now, in
+// horizon is the furthest a bucket's schedule may reach past now, in
 // microseconds: what a changed limit takes over from another is cut to it.
-const Horizon = int64(stint.MaxDrain / time.Microsecond)
+const horizon = int64(stint.MaxDrain / time.Microsecond)
 
 // maxSettle bounds the amount of a Settle: no state holds or owes more, so a
 // larger amount has the same effect.

@@ -104,8 +104,9 @@ func instant(t *testing.T, text string) stint.Instant {
 	return stint.Instant(at.UnixMicro())
 }
 
-func newCalendarWindow(unit stint.Calendar, zone string) *algorithm.FixedWindow {
-	return algorithm.NewFixedWindow(stint.CalendarWindow(1, unit, zone))
+func newCalendarWindow(unit stint.Calendar, zone string) *algorithm.Machine {
+	m := algorithm.NewMachine(stint.CalendarWindow(1, unit, zone))
+	return &m
 }
 
 // Windows tile time, each holds one reading of the calendar, and every instant of a
@@ -136,7 +137,7 @@ func TestCalendarWindowsTile(t *testing.T) {
 	}
 }
 
-func checkTile(t *testing.T, random *rand.Rand, asked *algorithm.FixedWindow, unit stint.Calendar, zone *time.Location, at stint.Instant) {
+func checkTile(t *testing.T, random *rand.Rand, asked *algorithm.Machine, unit stint.Calendar, zone *time.Location, at stint.Instant) {
 	t.Helper()
 	start, end := newCalendarWindow(unit, zone.String()).Window(at)
 	if at < start || at >= end {
@@ -197,13 +198,13 @@ func TestCalendarWindowsOfTwoZones(t *testing.T) {
 	for _, pair := range [][2]string{{"Europe/Berlin", "Africa/Algiers"}, {"Etc/GMT-1", "Etc/GMT-2"}, {"Asia/Kathmandu", "UTC"}} {
 		t.Run(pair[0]+" and "+pair[1], func(t *testing.T) {
 			random := rand.New(rand.NewPCG(*seed, 1))
-			var hosts [2]*algorithm.FixedWindow
+			var hosts [2]algorithm.Machine
 			var admitted [2]map[stint.Instant]int64 // by the start of the host's day
 			for i, zone := range pair {
-				hosts[i] = algorithm.NewFixedWindow(stint.CalendarWindow(limit, stint.CalendarDay, zone))
+				hosts[i] = algorithm.NewMachine(stint.CalendarWindow(limit, stint.CalendarDay, zone))
 				admitted[i] = map[stint.Instant]int64{}
 			}
-			var state algorithm.WindowState
+			var state algorithm.State
 			var most int64
 			for now := instant(t, "2026-01-01T00:00:00"); now < instant(t, "2027-01-01T00:00:00"); {
 				now += stint.Instant(random.Int64N(int64(2 * time.Hour / time.Microsecond)))

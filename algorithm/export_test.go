@@ -6,6 +6,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
+// Horizon is how far a schedule may reach, in microseconds.
+const Horizon = horizon
+
 // An Entry is what a log records of one instant.
 type Entry struct {
 	At      stint.Instant

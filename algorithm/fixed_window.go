@@ -6,14 +6,14 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// WindowState is the state of a fixed window: the count of the window
+// windowState is the state of a fixed window: the count of the window
 // [Start, End). The zero value is untouched.
-type WindowState struct {
+type windowState struct {
 	Start, End stint.Instant
 	Count      int64
 }
 
-// FixedWindow admits at most limit permits per window. Windows start at multiples of their length
+// fixedWindow admits at most limit permits per window. Windows start at multiples of their length
 // since the Unix epoch, or follow a calendar. Its known weakness: up to twice the limit can pass
 // within one length around a boundary. It is safe for concurrent use. With count c, limit L and
 // cost n a request is admitted if c + n <= L - keep, and until the window's end nothing comes back:
@@ -23,24 +23,24 @@ type WindowState struct {
 //	    |   /      |   /        count per window
 //	  0 |__/_______|__/_______  time
 //	    start     end
-type FixedWindow struct {
+type fixedWindow struct {
 	limit    int64
 	debt     int64
 	length   int64     // microseconds; 0 with a calendar
 	calendar *calendar // nil without
 }
 
-// NewFixedWindow prepares a valid limit.
-func NewFixedWindow(limit stint.Limit) *FixedWindow {
-	w := &FixedWindow{limit: limit.Capacity, debt: limit.Debt(), length: limit.Window.Microseconds()}
+// newFixedWindow prepares a valid limit.
+func newFixedWindow(limit stint.Limit) *fixedWindow {
+	w := &fixedWindow{limit: limit.Capacity, debt: limit.Debt(), length: limit.Window.Microseconds()}
 	if limit.Calendar != stint.CalendarNone {
 		w.calendar = newCalendar(limit.Calendar, limit.TimeZone)
 	}
 	return w
 }
 
-// Window returns the window that holds t.
-func (w *FixedWindow) Window(t stint.Instant) (start, end stint.Instant) {
+// window returns the window that holds t.
+func (w *fixedWindow) window(t stint.Instant) (start, end stint.Instant) {
 	if w.calendar != nil {
 		return w.calendar.window(t)
 	}
@@ -50,18 +50,18 @@ func (w *FixedWindow) Window(t stint.Instant) (start, end stint.Instant) {
 
 // at brings the state to now. A window under way with permits counted goes on to its
 // own end, whichever limit wrote it. Otherwise the limit's own window starts empty.
-func (w *FixedWindow) at(state *WindowState, now stint.Instant) WindowState {
+func (w *fixedWindow) at(state *windowState, now stint.Instant) windowState {
 	t := max(now, state.Start)
 	if state.Count > 0 && t < state.End {
 		return *state
 	}
-	start, end := w.Window(t)
-	return WindowState{Start: start, End: end}
+	start, end := w.window(t)
+	return windowState{Start: start, End: end}
 }
 
-// Apply carries out an action of n permits on the state, which this limit wrote or
+// apply carries out an action of n permits on the state, which this limit wrote or
 // another one of any window, so that keep more are left.
-func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant, n, keep int64, out *stint.Outcome) {
+func (w *fixedWindow) apply(action Action, state *windowState, now stint.Instant, n, keep int64, out *stint.Outcome) {
 	s := w.at(state, now)
 	wait := micros(int64(s.End - now))
 	out.Limit = w.limit
@@ -93,9 +93,9 @@ func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant
 	}
 }
 
-// Admit takes n permits k times, one after another, as often as they fit, and returns
+// admit takes n permits k times, one after another, as often as they fit, and returns
 // how often. It is k times Apply, in one step and without outcomes.
-func (w *FixedWindow) Admit(state *WindowState, now stint.Instant, n, keep, k int64) int64 {
+func (w *fixedWindow) admit(state *windowState, now stint.Instant, n, keep, k int64) int64 {
 	if n > w.limit-keep {
 		return 0
 	}
@@ -108,9 +108,9 @@ func (w *FixedWindow) Admit(state *WindowState, now stint.Instant, n, keep, k in
 	return admitted
 }
 
-// RefundTaken gives back n permits that were taken at an instant, if its window is still
+// refundTaken gives back n permits that were taken at an instant, if its window is still
 // the state's, and reports whether that changed the state.
-func (w *FixedWindow) RefundTaken(state *WindowState, now stint.Instant, n int64, taken stint.Instant) bool {
+func (w *fixedWindow) refundTaken(state *windowState, now stint.Instant, n int64, taken stint.Instant) bool {
 	s := w.at(state, now)
 	if taken < s.Start || taken >= s.End || s.Count == 0 {
 		return false
@@ -120,8 +120,8 @@ func (w *FixedWindow) RefundTaken(state *WindowState, now stint.Instant, n int64
 	return true
 }
 
-// Leaves is how long until at most so many permits are counted.
-func (w *FixedWindow) Leaves(state *WindowState, now stint.Instant, most int64) time.Duration {
+// leaves is how long until at most so many permits are counted.
+func (w *fixedWindow) leaves(state *windowState, now stint.Instant, most int64) time.Duration {
 	if s := w.at(state, now); s.Count > most {
 		return micros(int64(s.End - now))
 	}

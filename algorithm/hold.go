@@ -30,14 +30,10 @@ func AddPiece(pieces []Piece, p Piece) []Piece {
 	return append(pieces, p)
 }
 
-// EndHold ends a hold of n permits, of which kept stay charged, and returns how many came back. In
+// endHold ends a hold of n permits of a token bucket, of which kept stay charged, and returns how many came back. In
 // times of the schedule, backlog' = max(0, backlog - time(back)): what has refilled meanwhile is
 // not refilled twice.
-func (b *TokenBucket) EndHold(state *BucketState, now stint.Instant, n, kept int64) int64 {
-	return b.endHold(state, now, n, kept)
-}
-
-func (s *schedule) endHold(state *BucketState, now stint.Instant, n, kept int64) int64 {
+func (s *schedule) endHold(state *bucketState, now stint.Instant, n, kept int64) int64 {
 	t, backlog := s.backlog(state, now)
 	back, shrunk := n-kept, state.Held > s.capacity+s.debt
 	state.Held -= n
@@ -53,14 +49,14 @@ func (s *schedule) endHold(state *BucketState, now stint.Instant, n, kept int64)
 	return back
 }
 
-// Piece is what a hold has just taken.
-func (w *FixedWindow) Piece(state *WindowState, n int64) Piece {
+// piece is what a hold has just taken.
+func (w *fixedWindow) piece(state *windowState, n int64) Piece {
 	return Piece{At: state.Start, Until: state.End, N: n}
 }
 
-// GiveBack brings the state up to now and gives back the permits of a piece, if its window still counts. It returns how
+// giveBack brings the state up to now and gives back the permits of a piece, if its window still counts. It returns how
 // many.
-func (w *FixedWindow) GiveBack(state *WindowState, now stint.Instant, p Piece) int64 {
+func (w *fixedWindow) giveBack(state *windowState, now stint.Instant, p Piece) int64 {
 	*state = w.at(state, now)
 	if state.Start != p.At || state.End != p.Until {
 		return 0
@@ -70,14 +66,14 @@ func (w *FixedWindow) GiveBack(state *WindowState, now stint.Instant, p Piece) i
 	return n
 }
 
-// Piece is what a hold has just taken.
-func (c *SlidingWindowCounter) Piece(state *CounterState, n int64) Piece {
+// piece is what a hold has just taken.
+func (c *slidingWindowCounter) piece(state *counterState, n int64) Piece {
 	return Piece{At: state.Start, N: n}
 }
 
-// GiveBack brings the state up to now and gives back the permits of a piece, if its window still counts. It returns how
+// giveBack brings the state up to now and gives back the permits of a piece, if its window still counts. It returns how
 // many.
-func (c *SlidingWindowCounter) GiveBack(state *CounterState, now stint.Instant, p Piece) int64 {
+func (c *slidingWindowCounter) giveBack(state *counterState, now stint.Instant, p Piece) int64 {
 	*state, _ = c.at(state, now)
 	counter := &state.Current
 	switch p.At {
@@ -92,21 +88,15 @@ func (c *SlidingWindowCounter) GiveBack(state *CounterState, now stint.Instant, 
 	return n
 }
 
-// SameLength reports whether the counts of two limits are of windows of one length, so that pieces of one count under
-// the other.
-func (c *SlidingWindowCounter) SameLength(other *SlidingWindowCounter) bool {
-	return c.window == other.window
-}
-
-// Piece is what a hold has just taken.
-func (w *SlidingWindowLog) Piece(log *Log, n int64) Piece {
+// piece is what a hold has just taken.
+func (w *slidingWindowLog) piece(log *Log, n int64) Piece {
 	return Piece{At: log.records[len(log.records)-1].at, N: n}
 }
 
-// GiveBack brings the log up to now and gives back the permits of a piece, as the oldest that are
+// giveBack brings the log up to now and gives back the permits of a piece, as the oldest that are
 // active, if it is active itself. It returns how many. It leaves the records as they are, and the
 // time of the newest request.
-func (w *SlidingWindowLog) GiveBack(log *Log, now stint.Instant, p Piece) int64 {
+func (w *slidingWindowLog) giveBack(log *Log, now stint.Instant, p Piece) int64 {
 	t := max(now, log.newest())
 	log.gone = log.until(t - stint.Instant(w.window))
 	if p.At <= t-stint.Instant(w.window) {
@@ -117,21 +107,21 @@ func (w *SlidingWindowLog) GiveBack(log *Log, now stint.Instant, p Piece) int64 
 	return n
 }
 
-// Left is the time at or before which entries have left the log under this limit, which wrote it.
-func (w *SlidingWindowLog) Left(log *Log, now stint.Instant) stint.Instant {
+// left is the time at or before which entries have left the log under this limit, which wrote it.
+func (w *slidingWindowLog) left(log *Log, now stint.Instant) stint.Instant {
 	return max(now, log.newest()) - stint.Instant(w.window)
 }
 
-// Concurrency bounds how many permits are held at once. Its state is the holds themselves, never a counter beside
+// concurrency bounds how many permits are held at once. Its state is the holds themselves, never a counter beside
 // them. It is immutable and safe for concurrent use.
-type Concurrency struct{ capacity int64 }
+type concurrency struct{ capacity int64 }
 
-// NewConcurrency prepares a valid limit.
-func NewConcurrency(limit stint.Limit) *Concurrency { return &Concurrency{limit.Capacity} }
+// newConcurrency prepares a valid limit.
+func newConcurrency(limit stint.Limit) *concurrency { return &concurrency{limit.Capacity} }
 
-// Decide says whether n permits more may be held beside those that are, so that keep more are left; none always may.
+// decide says whether n permits more may be held beside those that are, so that keep more are left; none always may.
 // Denied, RetryAfter is stint.Never: it takes the end of a hold.
-func (c *Concurrency) Decide(held, n, keep int64, out *stint.Outcome) {
+func (c *concurrency) decide(held, n, keep int64, out *stint.Outcome) {
 	*out = stint.Outcome{
 		Allowed: n == 0 || held+n <= c.capacity-keep, Limit: c.capacity, Remaining: max(0, c.capacity-keep-held),
 	}

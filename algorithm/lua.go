@@ -60,7 +60,7 @@ func (m *Machine) TimeOf(n int64) int64 {
 }
 
 // Window returns a fixed window's window that holds t.
-func (m *Machine) Window(t stint.Instant) (start, end stint.Instant) { return m.window.Window(t) }
+func (m *Machine) Window(t stint.Instant) (start, end stint.Instant) { return m.window.window(t) }
 
 // TakeStoredArgs are what take_stored of the twins is given to take n permits, so that keep more are left. Of a bucket:
 // how long they take, the rate's permits, and how long the capacity but for those to keep takes, in microseconds each

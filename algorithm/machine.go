@@ -17,12 +17,12 @@ type Machine struct {
 	cost        int64
 
 	bucket  *schedule // of either kind
-	token   *TokenBucket
-	leaky   *LeakyBucket
-	window  *FixedWindow
-	log     *SlidingWindowLog
-	counter *SlidingWindowCounter
-	places  *Concurrency
+	token   *tokenBucket
+	leaky   *leakyBucket
+	window  *fixedWindow
+	log     *slidingWindowLog
+	counter *slidingWindowCounter
+	places  *concurrency
 }
 
 // NewMachine prepares a valid limit.
@@ -32,19 +32,19 @@ func NewMachine(limit stint.Limit) Machine {
 	}
 	switch limit.Algorithm {
 	case stint.AlgorithmTokenBucket:
-		m.token = NewTokenBucket(limit)
+		m.token = newTokenBucket(limit)
 		m.bucket = &m.token.schedule
 	case stint.AlgorithmLeakyBucket:
-		m.leaky = NewLeakyBucket(limit)
+		m.leaky = newLeakyBucket(limit)
 		m.bucket = &m.leaky.schedule
 	case stint.AlgorithmFixedWindow:
-		m.window = NewFixedWindow(limit)
+		m.window = newFixedWindow(limit)
 	case stint.AlgorithmSlidingWindowLog:
-		m.log = NewSlidingWindowLog(limit)
+		m.log = newSlidingWindowLog(limit)
 	case stint.AlgorithmSlidingWindowCounter:
-		m.counter = NewSlidingWindowCounter(limit)
+		m.counter = newSlidingWindowCounter(limit)
 	case stint.AlgorithmConcurrency:
-		m.places = NewConcurrency(limit)
+		m.places = newConcurrency(limit)
 	}
 	return m
 }
@@ -92,19 +92,19 @@ func (m *Machine) ApplyNumbers(
 	switch m.kind {
 	case stint.AlgorithmTokenBucket:
 		b := s.bucket()
-		m.token.Apply(action, &b, now, n, keep, out)
+		m.token.apply(action, &b, now, n, keep, out)
 		return b.numbers()
 	case stint.AlgorithmLeakyBucket:
 		b := s.bucket()
-		m.leaky.Apply(action, &b, now, n, keep, out)
+		m.leaky.apply(action, &b, now, n, keep, out)
 		return b.numbers()
 	case stint.AlgorithmFixedWindow:
 		w := s.window()
-		m.window.Apply(action, &w, now, n, keep, out)
+		m.window.apply(action, &w, now, n, keep, out)
 		return w.numbers()
 	case stint.AlgorithmSlidingWindowCounter:
 		c := s.counter()
-		m.counter.Apply(action, &c, now, n, keep, out)
+		m.counter.apply(action, &c, now, n, keep, out)
 		return c.numbers()
 	case stint.AlgorithmSlidingWindowLog, stint.AlgorithmConcurrency: // their states are not numbers
 	}
@@ -119,14 +119,14 @@ func (m *Machine) Apply(action Action, s *State, now stint.Instant, n, keep int6
 	}
 	switch {
 	case m.log != nil && s.changed != nil:
-		m.log.ApplyRead(s.changed.reader, action, &s.Log, now, n, keep, out)
+		m.log.applyRead(s.changed.reader, action, &s.Log, now, n, keep, out)
 	case m.log != nil:
-		m.log.Apply(action, &s.Log, now, n, keep, out)
+		m.log.apply(action, &s.Log, now, n, keep, out)
 	case m.places != nil:
-		m.places.Decide(s.Held, n, keep, out)
+		m.places.decide(s.Held, n, keep, out)
 	case m.token != nil && s.Held > 0:
 		b := m.bucketOf(s)
-		m.token.Apply(action, &b, now, n, keep, out)
+		m.token.apply(action, &b, now, n, keep, out)
 		s.Numbers = b.numbers()
 	default:
 		s.Numbers = m.ApplyNumbers(action, s.Numbers, now, n, keep, out)
@@ -170,9 +170,9 @@ func (m *Machine) correctWaits(s *State, now stint.Instant, n, keep int64, out *
 // wait is how long until n permits are there of a state of two runs, if no hold ends until then.
 func (m *Machine) wait(s *State, now stint.Instant, n int64) time.Duration {
 	if m.counter != nil {
-		return s.changed.counter.Wait(now, n)
+		return s.changed.counter.wait(now, n)
 	}
-	return s.changed.bucket.Wait(now, n)
+	return s.changed.bucket.wait(now, n)
 }
 
 // Admit takes n permits k times, one after another, as often as they fit, and returns how often. It is k times Apply,
@@ -181,15 +181,15 @@ func (m *Machine) Admit(s *State, now stint.Instant, n, keep, k int64) (admitted
 	switch m.kind {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		b := s.bucket()
-		admitted = m.bucket.Admit(&b, now, n, keep, k)
+		admitted = m.bucket.admit(&b, now, n, keep, k)
 		s.Numbers = b.numbers()
 	case stint.AlgorithmFixedWindow:
 		w := s.window()
-		admitted = m.window.Admit(&w, now, n, keep, k)
+		admitted = m.window.admit(&w, now, n, keep, k)
 		s.Numbers = w.numbers()
 	case stint.AlgorithmSlidingWindowCounter:
 		c := s.counter()
-		admitted = m.counter.Admit(&c, now, n, keep, k)
+		admitted = m.counter.admit(&c, now, n, keep, k)
 		s.Numbers = c.numbers()
 	case stint.AlgorithmSlidingWindowLog, stint.AlgorithmConcurrency: // their states are not numbers
 	}
@@ -211,15 +211,15 @@ func (m *Machine) Refund(s *State, now stint.Instant, n int64, taken stint.Insta
 	switch m.kind {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		b := s.bucket()
-		changed = m.bucket.RefundTaken(&b, now, n, taken)
+		changed = m.bucket.refundTaken(&b, now, n, taken)
 		s.Numbers = b.numbers()
 	case stint.AlgorithmFixedWindow:
 		w := s.window()
-		changed = m.window.RefundTaken(&w, now, n, taken)
+		changed = m.window.refundTaken(&w, now, n, taken)
 		s.Numbers = w.numbers()
 	case stint.AlgorithmSlidingWindowCounter:
 		c := s.counter()
-		changed = m.counter.RefundTaken(&c, now, n, taken)
+		changed = m.counter.refundTaken(&c, now, n, taken)
 		s.Numbers = c.numbers()
 	case stint.AlgorithmSlidingWindowLog, stint.AlgorithmConcurrency: // their states are not numbers
 	}
@@ -242,7 +242,7 @@ func (m *Machine) ReturnLease(s *State, now stint.Instant, n int64, leased stint
 }
 
 // bucketOf is the state of a bucket, with what is held of a token bucket. What is held of a leaky one has its turn.
-func (m *Machine) bucketOf(s *State) BucketState {
+func (m *Machine) bucketOf(s *State) bucketState {
 	b := s.bucket()
 	if m.token != nil {
 		b.Held = s.Held
@@ -263,15 +263,15 @@ func (m *Machine) GrowsAfter(s *State, now stint.Instant, keep, remaining int64)
 	switch m.kind {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		b := m.bucketOf(s)
-		return m.bucket.Leaves(&b, now, most)
+		return m.bucket.leaves(&b, now, most)
 	case stint.AlgorithmFixedWindow:
 		w := s.window()
-		return m.window.Leaves(&w, now, most)
+		return m.window.leaves(&w, now, most)
 	case stint.AlgorithmSlidingWindowCounter:
 		c := s.counter()
-		return m.counter.Leaves(&c, now, most)
+		return m.counter.leaves(&c, now, most)
 	case stint.AlgorithmSlidingWindowLog:
-		return m.reader(s).Leaves(&s.Log, now, most)
+		return m.reader(s).leaves(&s.Log, now, most)
 	case stint.AlgorithmConcurrency:
 		if s.Held > most {
 			return stint.Never
@@ -281,7 +281,7 @@ func (m *Machine) GrowsAfter(s *State, now stint.Instant, keep, remaining int64)
 }
 
 // reader is by what a log is read.
-func (m *Machine) reader(s *State) *SlidingWindowLog {
+func (m *Machine) reader(s *State) *slidingWindowLog {
 	if s.changed != nil {
 		return s.changed.reader
 	}
@@ -296,9 +296,9 @@ func (m *Machine) Adopt(s *State, writer *Machine) {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		c.bucket, isChanged = newChangedBucket(m.bucketOf(s), m.bucket, writer.bucket, m.token != nil)
 	case stint.AlgorithmSlidingWindowCounter:
-		c.counter, isChanged = m.counter.Changed(s.counter(), writer.counter)
+		c.counter, isChanged = m.counter.changed(s.counter(), writer.counter)
 	case stint.AlgorithmSlidingWindowLog:
-		c.reader, c.writer, c.log = m.log.Reader(writer.log), writer.log, s.Log
+		c.reader, c.writer, c.log = m.log.reader(writer.log), writer.log, s.Log
 		isChanged = c.reader != m.log
 	case stint.AlgorithmFixedWindow: // a window goes on to its own end, whichever limit wrote it
 	case stint.AlgorithmConcurrency: // what is held is held under any limit
@@ -317,13 +317,13 @@ func (m *Machine) Read(s *State, now stint.Instant) {
 		if c != nil {
 			s.Log = c.log
 		}
-		m.reader(s).Adopt(&s.Log, now, c != nil)
+		m.reader(s).adopt(&s.Log, now, c != nil)
 	case c == nil:
 	case m.counter != nil:
-		read := c.counter.State(now)
+		read := c.counter.state(now)
 		s.Numbers = read.numbers()
 	default:
-		read := c.bucket.State(now)
+		read := c.bucket.state(now)
 		s.Numbers = read.numbers()
 	}
 }
@@ -334,12 +334,12 @@ func (m *Machine) Hold(s *State, n int64) Piece {
 	switch m.kind {
 	case stint.AlgorithmFixedWindow:
 		w := s.window()
-		return m.window.Piece(&w, n)
+		return m.window.piece(&w, n)
 	case stint.AlgorithmSlidingWindowCounter:
 		c := s.counter()
-		return m.counter.Piece(&c, n)
+		return m.counter.piece(&c, n)
 	case stint.AlgorithmSlidingWindowLog:
-		return m.log.Piece(&s.Log, n)
+		return m.log.piece(&s.Log, n)
 	default:
 		return Piece{N: n}
 	}
@@ -351,10 +351,10 @@ func (m *Machine) Hold(s *State, n int64) Piece {
 func (m *Machine) EndHold(s *State, at stint.Instant, pieces []Piece, n, kept int64, lost stint.Instant) (back int64) {
 	switch {
 	case m.token != nil && s.changed != nil:
-		s.changed.bucket.EndHold(at, n, kept)
+		s.changed.bucket.endHold(at, n, kept)
 	case m.token != nil:
 		b := m.bucketOf(s)
-		back = m.token.EndHold(&b, at, n, kept)
+		back = m.token.endHold(&b, at, n, kept)
 		s.Numbers = b.numbers()
 	case m.places != nil:
 		back = n
@@ -395,18 +395,18 @@ func (m *Machine) giveBack(s *State, at stint.Instant, piece Piece) (back int64)
 	switch c := s.changed; {
 	case m.window != nil:
 		w := s.window()
-		back = m.window.GiveBack(&w, at, piece)
+		back = m.window.giveBack(&w, at, piece)
 		s.Numbers = w.numbers()
 	case m.counter != nil && c != nil:
-		c.counter.GiveBack(at, piece)
+		c.counter.giveBack(at, piece)
 	case m.counter != nil:
 		counts := s.counter()
-		back = m.counter.GiveBack(&counts, at, piece)
+		back = m.counter.giveBack(&counts, at, piece)
 		s.Numbers = counts.numbers()
 	case m.log != nil && c != nil:
-		back = c.writer.GiveBack(&c.log, at, piece)
+		back = c.writer.giveBack(&c.log, at, piece)
 	case m.log != nil:
-		back = m.log.GiveBack(&s.Log, at, piece)
+		back = m.log.giveBack(&s.Log, at, piece)
 	}
 	return back
 }
@@ -418,10 +418,10 @@ func (m *Machine) Advance(s *State, now stint.Instant) { m.giveBack(s, now, Piec
 // whose windows have another length now, all of it, and of a log what has left it. 0: none.
 func (m *Machine) Lost(s *State, now stint.Instant, writer *Machine) stint.Instant {
 	switch {
-	case m.counter != nil && !m.counter.SameLength(writer.counter):
+	case m.counter != nil && m.counter.window != writer.counter.window:
 		return math.MaxInt64
 	case m.log != nil:
-		return max(writer.log.Left(&s.Log, now), m.log.Left(&s.Log, now))
+		return max(writer.log.left(&s.Log, now), m.log.left(&s.Log, now))
 	}
 	return 0
 }
@@ -435,16 +435,16 @@ func (m *Machine) Worthless(s *State, shared bool) (at stint.Instant, life int64
 		b := s.bucket()
 		at = b.Due + 1
 		if life = s.Second; m.token != nil && shared {
-			at = max(at, m.token.Rested(&b))
+			at = max(at, m.token.rested(&b))
 			life = int64(at - b.Last)
 		}
 	case stint.AlgorithmFixedWindow:
 		at, life = s.window().End, s.Second
 	case stint.AlgorithmSlidingWindowCounter:
 		c := s.counter()
-		at, life = m.counter.Worthless(&c)
+		at, life = m.counter.worthless(&c)
 	case stint.AlgorithmSlidingWindowLog:
-		at, life = m.log.Worthless(&s.Log)
+		at, life = m.log.worthless(&s.Log)
 	case stint.AlgorithmConcurrency:
 		at = math.MinInt64 / 2
 	}

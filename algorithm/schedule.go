@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// BucketState is the state of a token bucket or a leaky bucket: an instant on a
+// bucketState is the state of a token bucket or a leaky bucket: an instant on a
 // schedule where each permit takes period/permits. The zero value is untouched.
 //
 // For a token bucket the instant is when the bucket is full again; for a leaky bucket, when its
@@ -22,7 +22,7 @@ import (
 //	  |  \________/
 //	  |__________________ time
 //	        now    Due
-type BucketState struct {
+type bucketState struct {
 	// Due is the instant in microseconds, rounded down.
 	Due stint.Instant
 	// Frac is the fraction of a microsecond that Due leaves out, in units of 1/permits of a microsecond, where permits
@@ -146,7 +146,7 @@ func (a span) ceil() int64 {
 
 // backlog brings the state to now: t is the state's time, backlog how far past t
 // it is due, at least as far as what is held takes.
-func (s *schedule) backlog(b *BucketState, now stint.Instant) (t stint.Instant, backlog span) {
+func (s *schedule) backlog(b *bucketState, now stint.Instant) (t stint.Instant, backlog span) {
 	t, backlog = b.backlog(now)
 	if b.Held > 0 {
 		backlog = s.atLeastHeld(backlog, b)
@@ -155,7 +155,7 @@ func (s *schedule) backlog(b *BucketState, now stint.Instant) (t stint.Instant, 
 }
 
 // backlog is that of the schedule where nothing is held. It is apart so that takes have it inlined.
-func (b *BucketState) backlog(now stint.Instant) (t stint.Instant, backlog span) {
+func (b *bucketState) backlog(now stint.Instant) (t stint.Instant, backlog span) {
 	t = max(now, b.Last)
 	if b.Due >= t {
 		backlog = span{int64(b.Due - t), b.Frac}
@@ -164,7 +164,7 @@ func (b *BucketState) backlog(now stint.Instant) (t stint.Instant, backlog span)
 }
 
 // atLeastHeld is the backlog, or what is held if that takes longer: what is held never refills.
-func (s *schedule) atLeastHeld(backlog span, b *BucketState) span {
+func (s *schedule) atLeastHeld(backlog span, b *bucketState) span {
 	if least := s.heldTime(b); backlog.less(least) {
 		return least
 	}
@@ -172,7 +172,7 @@ func (s *schedule) atLeastHeld(backlog span, b *BucketState) span {
 }
 
 // heldTime is how long the permits that are held take.
-func (s *schedule) heldTime(b *BucketState) span {
+func (s *schedule) heldTime(b *bucketState) span {
 	if b.Held == 0 {
 		return span{}
 	}
@@ -180,7 +180,7 @@ func (s *schedule) heldTime(b *BucketState) span {
 }
 
 // due moves the state's instant to backlog past t.
-func (b *BucketState) due(t stint.Instant, backlog span) {
+func (b *bucketState) due(t stint.Instant, backlog span) {
 	b.Due, b.Frac, b.Last = t+stint.Instant(backlog.us), backlog.frac, t
 }
 
@@ -190,7 +190,7 @@ func (b *BucketState) due(t stint.Instant, backlog span) {
 //	backlog + time(n) + time(keep) <= time(capacity)
 //
 // and a denied one waits for the difference. All terms are exact spans.
-func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n, keep int64, out *stint.Outcome) span {
+func (s *schedule) apply(action Action, state *bucketState, now stint.Instant, n, keep int64, out *stint.Outcome) span {
 	t, backlog := state.backlog(now)
 	if state.Held > 0 {
 		backlog = s.atLeastHeld(backlog, state)
@@ -233,7 +233,7 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 }
 
 // fitsBesideHeld reports whether n permits more fit before a hold ends.
-func (s *schedule) fitsBesideHeld(state *BucketState, n int64) bool {
+func (s *schedule) fitsBesideHeld(state *bucketState, n int64) bool {
 	return !s.capacityTime.less(s.add(s.heldTime(state), s.timeOf(n)))
 }
 
@@ -252,9 +252,9 @@ func (s *schedule) settle(backlog span, n int64, held span) (span, int64) {
 	return held, -n
 }
 
-// Admit takes n permits k times, one after another, as often as they fit, and returns
+// admit takes n permits k times, one after another, as often as they fit, and returns
 // how often. It is k times Apply, in one step and without outcomes.
-func (s *schedule) Admit(state *BucketState, now stint.Instant, n, keep, k int64) int64 {
+func (s *schedule) admit(state *bucketState, now stint.Instant, n, keep, k int64) int64 {
 	if n > s.capacity-keep {
 		return 0
 	}
@@ -266,9 +266,9 @@ func (s *schedule) Admit(state *BucketState, now stint.Instant, n, keep, k int64
 	return admitted
 }
 
-// RefundTaken gives back n permits that were taken at an instant, and reports whether
+// refundTaken gives back n permits that were taken at an instant, and reports whether
 // that changed the state. What a bucket has refilled since is not refilled twice.
-func (s *schedule) RefundTaken(state *BucketState, now stint.Instant, n int64, _ stint.Instant) bool {
+func (s *schedule) refundTaken(state *bucketState, now stint.Instant, n int64, _ stint.Instant) bool {
 	t, backlog := s.backlog(state, now)
 	backlog, applied := s.settle(backlog, -n, s.heldTime(state))
 	if applied == 0 {
@@ -281,7 +281,7 @@ func (s *schedule) RefundTaken(state *BucketState, now stint.Instant, n int64, _
 // timeWithin is timeOf of any number of permits, cut to the horizon.
 func (s *schedule) timeWithin(n int64) span {
 	if hi, lo := bits.Mul64(uint64(n), uint64(s.period)); s.pastHorizon(hi, lo) {
-		return span{Horizon, 0}
+		return span{horizon, 0}
 	}
 	return s.timeOf(n)
 }
@@ -289,7 +289,7 @@ func (s *schedule) timeWithin(n int64) span {
 // pastHorizon reports whether hi:lo, permits times the period, takes longer than
 // the horizon at the schedule's rate.
 func (s *schedule) pastHorizon(hi, lo uint64) bool {
-	mostHi, mostLo := bits.Mul64(uint64(Horizon), uint64(s.permits))
+	mostHi, mostLo := bits.Mul64(uint64(horizon), uint64(s.permits))
 	return hi > mostHi || hi == mostHi && lo > mostLo
 }
 
@@ -298,9 +298,9 @@ func (s *schedule) same(o *schedule) bool {
 	return s.capacity == o.capacity && s.permits == o.permits && s.period == o.period
 }
 
-// Leaves is how long until at most so many permits are outstanding, a part counted whole; [stint.Never] if that takes
+// leaves is how long until at most so many permits are outstanding, a part counted whole; [stint.Never] if that takes
 // the end of a hold.
-func (s *schedule) Leaves(state *BucketState, now stint.Instant, most int64) time.Duration {
+func (s *schedule) leaves(state *bucketState, now stint.Instant, most int64) time.Duration {
 	t, backlog := s.backlog(state, now)
 	if s.permitsIn(backlog) <= most {
 		return 0

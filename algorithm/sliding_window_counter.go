@@ -6,14 +6,14 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// CounterState is the state of a sliding window counter: the counts of the window
+// counterState is the state of a sliding window counter: the counts of the window
 // that starts at Start and of the one before. The zero value is untouched.
-type CounterState struct {
+type counterState struct {
 	Start             stint.Instant
 	Previous, Current int64
 }
 
-// SlidingWindowCounter estimates a sliding window from two fixed ones: with e of the current window
+// slidingWindowCounter estimates a sliding window from two fixed ones: with e of the current window
 // elapsed, previous x (window - e) / window + current. It admits when the estimate plus the cost is
 // at most the limit, in integers, so the estimate never exceeds the limit. It is immutable and safe
 // for concurrent use. The previous window's count fades in a line, as if its requests had been
@@ -24,19 +24,19 @@ type CounterState struct {
 //	  | \
 //	0 |__\___ elapsed of the current window
 //	  0   window
-type SlidingWindowCounter struct {
+type slidingWindowCounter struct {
 	limit  int64
 	debt   int64
 	window int64 // microseconds
 }
 
-// NewSlidingWindowCounter prepares a valid limit.
-func NewSlidingWindowCounter(limit stint.Limit) *SlidingWindowCounter {
-	return &SlidingWindowCounter{limit: limit.Capacity, debt: limit.Debt(), window: limit.Window.Microseconds()}
+// newSlidingWindowCounter prepares a valid limit.
+func newSlidingWindowCounter(limit stint.Limit) *slidingWindowCounter {
+	return &slidingWindowCounter{limit: limit.Capacity, debt: limit.Debt(), window: limit.Window.Microseconds()}
 }
 
 // at brings the state to now and returns what has elapsed of its window.
-func (c *SlidingWindowCounter) at(state *CounterState, now stint.Instant) (s CounterState, elapsed int64) {
+func (c *slidingWindowCounter) at(state *counterState, now stint.Instant) (s counterState, elapsed int64) {
 	t := int64(max(now, state.Start))
 	elapsed = t % c.window
 	s.Start = stint.Instant(t - elapsed)
@@ -50,17 +50,17 @@ func (c *SlidingWindowCounter) at(state *CounterState, now stint.Instant) (s Cou
 }
 
 // used is the estimate, rounded up.
-func (c *SlidingWindowCounter) used(s *CounterState, elapsed int64) int64 {
+func (c *slidingWindowCounter) used(s *counterState, elapsed int64) int64 {
 	if s.Previous == 0 {
 		return s.Current
 	}
 	return s.Current + mulDivCeil(s.Previous, c.window-elapsed, c.window)
 }
 
-// Apply carries out an action of n permits on the state, so that keep more are left.
-func (c *SlidingWindowCounter) Apply(
+// apply carries out an action of n permits on the state, so that keep more are left.
+func (c *slidingWindowCounter) apply(
 	action Action,
-	state *CounterState,
+	state *counterState,
 	now stint.Instant,
 	n, keep int64,
 	out *stint.Outcome,
@@ -97,9 +97,9 @@ func (c *SlidingWindowCounter) Apply(
 	}
 }
 
-// Admit takes n permits k times, one after another, as often as they fit, and returns
+// admit takes n permits k times, one after another, as often as they fit, and returns
 // how often. It is k times Apply, in one step and without outcomes.
-func (c *SlidingWindowCounter) Admit(state *CounterState, now stint.Instant, n, keep, k int64) int64 {
+func (c *slidingWindowCounter) admit(state *counterState, now stint.Instant, n, keep, k int64) int64 {
 	if n > c.limit-keep {
 		return 0
 	}
@@ -112,9 +112,9 @@ func (c *SlidingWindowCounter) Admit(state *CounterState, now stint.Instant, n, 
 	return admitted
 }
 
-// RefundTaken gives back n permits that were taken at an instant, from the counter of its
+// refundTaken gives back n permits that were taken at an instant, from the counter of its
 // window, and reports whether that changed the state.
-func (c *SlidingWindowCounter) RefundTaken(state *CounterState, now stint.Instant, n int64, taken stint.Instant) bool {
+func (c *slidingWindowCounter) refundTaken(state *counterState, now stint.Instant, n int64, taken stint.Instant) bool {
 	s, _ := c.at(state, now)
 	counter := &s.Current
 	if taken < s.Start {
@@ -130,7 +130,7 @@ func (c *SlidingWindowCounter) RefundTaken(state *CounterState, now stint.Instan
 
 // settle charges or refunds n and returns what it applied. A refund takes the
 // previous counter first.
-func (c *SlidingWindowCounter) settle(s *CounterState, used, n int64) int64 {
+func (c *slidingWindowCounter) settle(s *counterState, used, n int64) int64 {
 	if n > 0 {
 		n = clamp(n, c.limit+c.debt-used)
 		s.Current += n
@@ -145,7 +145,7 @@ func (c *SlidingWindowCounter) settle(s *CounterState, used, n int64) int64 {
 
 // wait is how long after the elapsed time at most so many permits are counted, when it is more now: within this
 // window once enough of the previous one has passed out, else in the next.
-func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, most int64) int64 {
+func (c *slidingWindowCounter) wait(s *counterState, elapsed, most int64) int64 {
 	free := most - s.Current
 	if free >= 0 && s.Previous > 0 {
 		if f := mulDiv(free, c.window, s.Previous); f >= 1 {
@@ -159,8 +159,8 @@ func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, most int64) int64 
 	return wait
 }
 
-// Leaves is how long until at most so many permits are counted, a part counted whole.
-func (c *SlidingWindowCounter) Leaves(state *CounterState, now stint.Instant, most int64) time.Duration {
+// leaves is how long until at most so many permits are counted, a part counted whole.
+func (c *slidingWindowCounter) leaves(state *counterState, now stint.Instant, most int64) time.Duration {
 	s, elapsed := c.at(state, now)
 	if c.used(&s, elapsed) <= most {
 		return 0
@@ -168,9 +168,9 @@ func (c *SlidingWindowCounter) Leaves(state *CounterState, now stint.Instant, mo
 	return micros(c.wait(&s, elapsed, most) + int64(s.Start) + elapsed - int64(now))
 }
 
-// Worthless returns when the state equals an untouched one, and the longest that a
+// worthless returns when the state equals an untouched one, and the longest that a
 // state lives, in microseconds.
-func (c *SlidingWindowCounter) Worthless(state *CounterState) (at stint.Instant, life int64) {
+func (c *slidingWindowCounter) worthless(state *counterState) (at stint.Instant, life int64) {
 	at = state.Start + stint.Instant(c.window)
 	if state.Current > 0 {
 		at += stint.Instant(c.window)

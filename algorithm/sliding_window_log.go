@@ -16,7 +16,7 @@ type Log struct {
 	gone int64
 	// the newest recorded request, 0 when there is none; charges are not requests
 	request stint.Instant
-	// set by Adopt: the time below which a log as new does not run back
+	// set by adopt: the time below which a log as new does not run back
 	floor stint.Instant
 }
 
@@ -32,7 +32,7 @@ const RecordBytes = 16
 // Records is how many records the log has room for, in use or not.
 func (l *Log) Records() int { return cap(l.records) }
 
-// Kept is the log as a store keeps it, without what Adopt sets.
+// Kept is the log as a store keeps it, without what adopt sets.
 func (l *Log) Kept() Log {
 	kept := *l
 	kept.floor = 0
@@ -113,9 +113,9 @@ func (l *Log) Coarsen() bool {
 	return true
 }
 
-// SlidingWindowLog admits at most limit permits over every half-open span (t - window, t], exactly:
+// slidingWindowLog admits at most limit permits over every half-open span (t - window, t], exactly:
 // an entry leaves at exactly its time plus the window. It is immutable and safe for concurrent use.
-type SlidingWindowLog struct {
+type slidingWindowLog struct {
 	limit       int64
 	debt        int64
 	window      int64 // microseconds
@@ -123,16 +123,16 @@ type SlidingWindowLog struct {
 	countDenied bool
 }
 
-// NewSlidingWindowLog prepares a valid limit.
-func NewSlidingWindowLog(limit stint.Limit) *SlidingWindowLog {
-	return &SlidingWindowLog{
+// newSlidingWindowLog prepares a valid limit.
+func newSlidingWindowLog(limit stint.Limit) *slidingWindowLog {
+	return &slidingWindowLog{
 		limit: limit.Capacity, debt: limit.Debt(), window: limit.Window.Microseconds(),
 		minInterval: limit.MinInterval.Microseconds(), countDenied: limit.CountDenied,
 	}
 }
 
-// Apply carries out an action of n permits on the log, so that keep more find room.
-func (w *SlidingWindowLog) Apply(action Action, log *Log, now stint.Instant, n, keep int64, out *stint.Outcome) {
+// apply carries out an action of n permits on the log, so that keep more find room.
+func (w *slidingWindowLog) apply(action Action, log *Log, now stint.Instant, n, keep int64, out *stint.Outcome) {
 	t := max(now, log.newest())
 	gone := log.until(t - stint.Instant(w.window))
 	active := log.total() - gone
@@ -163,12 +163,12 @@ func (w *SlidingWindowLog) Apply(action Action, log *Log, now stint.Instant, n, 
 }
 
 // spaced reports whether a request at t keeps the least interval.
-func (w *SlidingWindowLog) spaced(log *Log, t stint.Instant) bool {
+func (w *slidingWindowLog) spaced(log *Log, t stint.Instant) bool {
 	return w.minInterval == 0 || log.request == 0 || int64(t-log.request) >= w.minInterval
 }
 
 // write readies the log for being written by this limit: what has left has left for good.
-func (w *SlidingWindowLog) write(log *Log, gone int64) {
+func (w *slidingWindowLog) write(log *Log, gone int64) {
 	log.gone, log.floor = gone, 0
 	log.compact()
 }
@@ -176,7 +176,7 @@ func (w *SlidingWindowLog) write(log *Log, gone int64) {
 // settle charges n permits at t, as far as limit and debt allow, or refunds -n, as far as so many
 // are active: the oldest records go first, which are the ones that would leave the window next. It
 // returns what was applied. gone is what has left the window before t.
-func (w *SlidingWindowLog) settle(log *Log, t stint.Instant, gone, n int64) int64 {
+func (w *slidingWindowLog) settle(log *Log, t stint.Instant, gone, n int64) int64 {
 	active := log.total() - gone
 	if n > 0 {
 		n = clamp(n, w.limit+w.debt-active)
@@ -197,7 +197,7 @@ func (w *SlidingWindowLog) settle(log *Log, t stint.Instant, gone, n int64) int6
 }
 
 // wait is how long after now n permits are admitted, and keep more are left.
-func (w *SlidingWindowLog) wait(log *Log, now, t stint.Instant, gone, active, n, keep int64) time.Duration {
+func (w *slidingWindowLog) wait(log *Log, now, t stint.Instant, gone, active, n, keep int64) time.Duration {
 	if n > w.limit-keep {
 		return stint.Never
 	}
@@ -213,7 +213,7 @@ func (w *SlidingWindowLog) wait(log *Log, now, t stint.Instant, gone, active, n,
 
 // resetAfter is how long until the log is as if nothing had been taken: until the newest record
 // leaves the window, and the interval since the last request is over.
-func (w *SlidingWindowLog) resetAfter(log *Log, now, t stint.Instant, active int64) time.Duration {
+func (w *slidingWindowLog) resetAfter(log *Log, now, t stint.Instant, active int64) time.Duration {
 	at := now
 	if active > 0 {
 		at = log.records[len(log.records)-1].at + stint.Instant(w.window)
@@ -224,8 +224,8 @@ func (w *SlidingWindowLog) resetAfter(log *Log, now, t stint.Instant, active int
 	return micros(int64(at - now))
 }
 
-// Leaves is how long until at most so many permits are counted.
-func (w *SlidingWindowLog) Leaves(log *Log, now stint.Instant, most int64) time.Duration {
+// leaves is how long until at most so many permits are counted.
+func (w *slidingWindowLog) leaves(log *Log, now stint.Instant, most int64) time.Duration {
 	t := max(now, log.newest())
 	gone := log.until(t - stint.Instant(w.window))
 	over := log.total() - gone - most
@@ -235,10 +235,10 @@ func (w *SlidingWindowLog) Leaves(log *Log, now stint.Instant, most int64) time.
 	return micros(int64(log.reached(gone+over) + stint.Instant(w.window) - now))
 }
 
-// Adopt readies a log for a limit, or the Reader of another version's: it keeps the entries, less those that
-// have left; isChanged says that it is a Reader, by which an interval that has ended does not begin again. It
+// adopt readies a log for a limit, or the reader of another version's: it keeps the entries, less those that
+// have left; isChanged says that it is a reader, by which an interval that has ended does not begin again. It
 // changes the log at hand and none of the records.
-func (w *SlidingWindowLog) Adopt(log *Log, now stint.Instant, isChanged bool) {
+func (w *slidingWindowLog) adopt(log *Log, now stint.Instant, isChanged bool) {
 	t := max(now, log.newest())
 	log.gone = log.until(t - stint.Instant(w.window))
 	if (isChanged || log.total() == log.gone) && w.spaced(log, t) {
@@ -246,9 +246,9 @@ func (w *SlidingWindowLog) Adopt(log *Log, now stint.Instant, isChanged bool) {
 	}
 }
 
-// Worthless returns when the log equals an untouched one, and the longest that a
+// worthless returns when the log equals an untouched one, and the longest that a
 // record matters, in microseconds.
-func (w *SlidingWindowLog) Worthless(log *Log) (at stint.Instant, life int64) {
+func (w *slidingWindowLog) worthless(log *Log) (at stint.Instant, life int64) {
 	at = log.request + stint.Instant(w.minInterval)
 	if log.total() > log.gone {
 		at = max(at, log.records[len(log.records)-1].at+stint.Instant(w.window))

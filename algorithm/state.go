@@ -16,21 +16,21 @@ type Numbers struct {
 	Second, Third int64
 }
 
-func (s *Numbers) bucket() BucketState {
-	return BucketState{Due: s.At + stint.Instant(s.Second), Frac: s.Third, Last: s.At}
+func (s *Numbers) bucket() bucketState {
+	return bucketState{Due: s.At + stint.Instant(s.Second), Frac: s.Third, Last: s.At}
 }
 
-func (s *Numbers) window() WindowState {
-	return WindowState{Start: s.At, End: s.At + stint.Instant(s.Second), Count: s.Third}
+func (s *Numbers) window() windowState {
+	return windowState{Start: s.At, End: s.At + stint.Instant(s.Second), Count: s.Third}
 }
 
-func (s *Numbers) counter() CounterState {
-	return CounterState{Start: s.At, Previous: s.Second, Current: s.Third}
+func (s *Numbers) counter() counterState {
+	return counterState{Start: s.At, Previous: s.Second, Current: s.Third}
 }
 
-func (b *BucketState) numbers() Numbers { return Numbers{b.Last, int64(b.Due - b.Last), b.Frac} }
-func (w *WindowState) numbers() Numbers { return Numbers{w.Start, int64(w.End - w.Start), w.Count} }
-func (c *CounterState) numbers() Numbers {
+func (b *bucketState) numbers() Numbers { return Numbers{b.Last, int64(b.Due - b.Last), b.Frac} }
+func (w *windowState) numbers() Numbers { return Numbers{w.Start, int64(w.End - w.Start), w.Count} }
+func (c *counterState) numbers() Numbers {
 	return Numbers{c.Start, c.Previous, c.Current}
 }
 
@@ -47,9 +47,9 @@ type State struct {
 
 // changed is a state that another version of the limit wrote.
 type changed struct {
-	bucket         ChangedBucket
-	counter        ChangedCounter
-	reader, writer *SlidingWindowLog // of a log: what it is read by, and what wrote it
+	bucket         changedBucket
+	counter        changedCounter
+	reader, writer *slidingWindowLog // of a log: what it is read by, and what wrote it
 	log            Log               // as the writer has it
 }
 

@@ -4,23 +4,20 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// TokenBucket holds up to a capacity of permits, starts full and refills continuously. Over every
+// tokenBucket holds up to a capacity of permits, starts full and refills continuously. Over every
 // interval [a, b] it admits at most capacity + permits x (b - a) / period, and it denies only what
 // the exact rational bucket could not pay. It is immutable and safe for concurrent use.
-type TokenBucket struct{ schedule }
+type tokenBucket struct{ schedule }
 
-// NewTokenBucket prepares a valid limit.
-func NewTokenBucket(limit stint.Limit) *TokenBucket { return &TokenBucket{newSchedule(limit)} }
+// newTokenBucket prepares a valid limit.
+func newTokenBucket(limit stint.Limit) *tokenBucket { return &tokenBucket{newSchedule(limit)} }
 
-// Apply carries out an action of n permits on the state, so that keep more are left.
-func (b *TokenBucket) Apply(action Action, state *BucketState, now stint.Instant, n, keep int64, out *stint.Outcome) {
-	b.apply(action, state, now, n, keep, out)
-}
-
-func (b *TokenBucket) returnLeased(state *BucketState, now stint.Instant, n int64, leased stint.Instant) bool {
+// returnLeased gives back n permits that were leased at an instant and not spent, and reports whether that changed the
+// state. What the bucket has refilled since stays away.
+func (b *tokenBucket) returnLeased(state *bucketState, now stint.Instant, n int64, leased stint.Instant) bool {
 	since := span{us: max(0, int64(max(now, state.Last)-leased))}
 	if since.us >= b.timeOf(n).us {
 		return false
 	}
-	return b.RefundTaken(state, now, n-b.permitsIn(since), leased)
+	return b.refundTaken(state, now, n-b.permitsIn(since), leased)
 }
