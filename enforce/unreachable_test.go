@@ -20,8 +20,8 @@ func withoutStore(t *testing.T, mode failover.Mode, list ...rules.Rule) *enforce
 	t.Helper()
 	away := storetest.NewFaulty(memstore.New(memstore.Config{Now: steady}))
 	away.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} })
-	store, err := failover.New(failover.Config{
-		Store: away, Mode: mode, Local: memstore.New(memstore.Config{Now: steady}), Instances: func() int { return 1 },
+	store, err := failover.New(away, failover.Config{
+		Mode: mode, Local: memstore.New(memstore.Config{Now: steady}), Instances: func() int { return 1 },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestWaitingOutlastsAnOutage(t *testing.T) {
 func TestGivingUpWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := storetest.NewFaulty(memstore.New(memstore.Config{Now: steady}))
-		store, err := failover.New(failover.Config{Store: away})
+		store, err := failover.New(away, failover.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -178,8 +178,8 @@ func outages(t *testing.T, random *rand.Rand, limit stint.Limit) (admitted []adm
 	for i := range processes {
 		one := &process{faulty: storetest.NewFaulty(inner), least: len(processes)}
 		one.count.Store(int64(one.least))
-		store, err := failover.New(failover.Config{
-			Store: one.faulty, Local: memstore.New(memstore.Config{Now: wall}), Mode: failover.Local,
+		store, err := failover.New(one.faulty, failover.Config{
+			Local: memstore.New(memstore.Config{Now: wall}), Mode: failover.Local,
 			Instances: func() int { return int(one.count.Load()) },
 		})
 		if err != nil {

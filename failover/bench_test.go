@@ -19,7 +19,7 @@ import (
 func BenchmarkHealthy(b *testing.B) {
 	p := policy(b, "", stint.TokenBucket(stint.MaxPermits, stint.PerSecond(stint.MaxPermits)))
 	inner := memstore.New(memstore.Config{})
-	wrapped, err := failover.New(failover.Config{Store: inner})
+	wrapped, err := failover.New(inner, failover.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func BenchmarkHealthy(b *testing.B) {
 func BenchmarkAway(b *testing.B) {
 	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
 		b.Run("mode="+mode.String()+"/goroutines=512", func(b *testing.B) {
-			store, err := failover.New(failover.Config{
-				Store: silent{}, Timeout: time.Millisecond, Mode: mode, Local: memstore.New(memstore.Config{}),
+			store, err := failover.New(silent{}, failover.Config{
+				Timeout: time.Millisecond, Mode: mode, Local: memstore.New(memstore.Config{}),
 				Instances: func() int { return 1 },
 			})
 			if err != nil {

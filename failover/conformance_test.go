@@ -23,8 +23,8 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
 				// The timeout is such that a machine with much to do does not run into it.
-				store, err := failover.New(failover.Config{
-					Store: wrap(memstore.New(memstore.Config{Now: clock.Now})), Timeout: time.Minute,
+				store, err := failover.New(wrap(memstore.New(memstore.Config{Now: clock.Now})), failover.Config{
+					Timeout: time.Minute,
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -49,7 +49,7 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 	if sh.down.Load() != nil {
 		return s.Decide(ctx, op())
 	}
-	d, err := s.config.Store.Take(ctx, policy, key, n)
+	d, err := s.wrapped.Take(ctx, policy, key, n)
 	if err != nil {
 		return s.answer(ctx, op(), err)
 	}

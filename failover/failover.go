@@ -1,7 +1,7 @@
 // Package failover answers for a store that can't be reached: it wraps a [stint.Store], bounds each call in time, and
 // decides by a mode until the store can be reached again.
 //
-//	store, err := rueidis.Open(connection, redisstore.Options{}, failover.Config{})
+//	store, err := rueidis.Open(rueidis.Config{URL: url, Failover: failover.Config{Mode: failover.Local}})
 //
 // docs/reference/failures.md says for operators what each fault comes to.
 //
@@ -77,14 +77,11 @@ import (
 // DefaultTimeout bounds a call of the store unless a Config says otherwise.
 const DefaultTimeout = 100 * time.Millisecond
 
-// Config says how a [Store] is made. The zero value is right for Open of packages rueidis and goredis, and for
-// [Protect]: they fill in Store, and Local and Instances if they are nil. For [New] only Store has no default.
+// Config says how a [Store] decides while the store that it wraps can't. The zero value is a good choice: it bounds a
+// call to 100 ms and admits. For Open of packages rueidis and goredis, and for [Protect], every mode works without
+// Local and Instances; for [New] the mode local needs both.
 type Config struct {
-	// Store decides as long as it can. For New it must not be nil, and the caller closes it, after the failover store; for
-	// Open and Protect it must be nil. Once it has returned it must not touch what the caller passed: neither results nor
-	// Each. It has to heed the Timeout of operations.
-	Store stint.Store
-	// Timeout bounds each call of the store, unless the caller's context ends earlier. Default: 0,
+	// Timeout bounds each call of the store, unless the caller's context ends earlier: 0 or more. Default: 0,
 	// which is DefaultTimeout. With a short one more decisions are a mode's while the store is slow;
 	// with a long one callers wait for it.
 	Timeout time.Duration
@@ -118,7 +115,7 @@ type Config struct {
 	Answered func(key string, allowed bool, cause error)
 }
 
-// ensureDefaults fills in what is missing. Validate has been called before, since a mode that needs
+// ensureDefaults fills in what is missing. Faults have been looked for before, since a mode that needs
 // Instances must not get one that counts 1 by itself.
 func (c *Config) ensureDefaults() {
 	if c.Timeout == 0 {
@@ -129,12 +126,10 @@ func (c *Config) ensureDefaults() {
 	}
 }
 
-// Validate reports everything that is wrong with the configuration, joined.
+// Validate reports everything that is wrong with the configuration, joined. That Local or Instances is missing for the
+// mode local is no fault yet, but is one for [New].
 func (c Config) Validate() error {
 	var faults []error
-	if c.Store == nil {
-		faults = append(faults, stint.Invalid("store", "nil", "a store such as rueidis.Open makes"))
-	}
 	if c.Timeout < 0 {
 		faults = append(faults, stint.Invalid("store.timeout", c.Timeout, "0 or more"))
 	}
@@ -143,6 +138,15 @@ func (c Config) Validate() error {
 	}
 	if c.OnOverload > Admit {
 		faults = append(faults, stint.Invalid("on_overload", uint8(c.OnOverload), "reject or admit"))
+	}
+	return prefix.Join(faults...)
+}
+
+// validate reports everything that is wrong with what New is given.
+func (c *Config) validate(store stint.Store) error {
+	faults := []error{c.Validate()}
+	if store == nil {
+		faults = append(faults, stint.Invalid("store", "nil", "a store such as redisstore.New makes"))
 	}
 	if c.Mode == Local && c.Local == nil {
 		faults = append(faults, stint.Invalid("local store", "nil", "a store such as memstore.New makes, for the mode local"))
@@ -158,7 +162,9 @@ func (c Config) Validate() error {
 // A Store is a stint.Store that answers when the store it wraps can't. It is safe
 // for concurrent use; make it with [New].
 type Store struct {
-	config Config
+	// wrapped decides as long as it can.
+	wrapped stint.Store
+	config  Config
 	// shared is what Protect was given, which Close closes; nil: New made the store.
 	shared Shared
 	// counted says that Config.Instances is given.
@@ -187,11 +193,12 @@ type Store struct {
 	counts    counts
 }
 
-// New makes a failover store, or reports everything that is wrong with the configuration. Nothing
-// is asked of the store yet: whether it can be reached is found by the first operation, or by the
-// probe of an idle store.
-func New(config Config) (*Store, error) {
-	if err := config.Validate(); err != nil {
+// New makes a failover store, or reports everything that is wrong with its arguments. The store decides as long as it
+// can, and must not be nil. The caller closes it, after the failover store. Once it has returned it must not touch what
+// the caller passed: neither results nor Each. It has to heed the Timeout of operations. Nothing is asked of it yet:
+// whether it can be reached is found by the first operation, or by the probe of an idle store.
+func New(store stint.Store, config Config) (*Store, error) {
+	if err := config.validate(store); err != nil {
 		return nil, err
 	}
 	counted := config.Instances != nil
@@ -200,11 +207,11 @@ func New(config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: config, counted: counted, probing: probing}
+	s := &Store{wrapped: store, config: config, counted: counted, probing: probing}
 	var made sync.WaitGroup // a report waits until there are shards
 	made.Add(1)
 	defer made.Done()
-	shards := config.Store.Watch(config.Timeout, func(shard int, cause error) {
+	shards := store.Watch(config.Timeout, func(shard int, cause error) {
 		if made.Wait(); shard < len(s.shards) { // there are none if New fails
 			s.shards[shard].unreachable(cause)
 		}
@@ -261,7 +268,7 @@ func (s *Store) probeKeys(shards int) ([]string, error) {
 
 // Wake implements [stint.Waker], as far as the store does.
 func (s *Store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
-	if w, tells := s.config.Store.(stint.Waker); tells {
+	if w, tells := s.wrapped.(stint.Waker); tells {
 		return w.Wake(key, policy, wake)
 	}
 	return func() {}

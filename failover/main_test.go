@@ -34,10 +34,16 @@ type fixture struct {
 // newFixture makes a fixture that t closes. It is for bubbles of synctest.
 func newFixture(t testing.TB, change func(*failover.Config)) *fixture {
 	t.Helper()
+	return newFixtureOn(t, func(s stint.Store) stint.Store { return s }, change)
+}
+
+// newFixtureOn is newFixture of the store that wrap makes of the one that can fail.
+func newFixtureOn(t testing.TB, wrap func(stint.Store) stint.Store, change func(*failover.Config)) *fixture {
+	t.Helper()
 	wall := func() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }
 	f := &fixture{t: t, inner: memstore.New(memstore.Config{Now: wall}), local: memstore.New(memstore.Config{Now: wall})}
 	f.faulty = storetest.NewFaulty(f.inner)
-	config := failover.Config{Store: f.faulty, Local: f.local, Instances: func() int { return 1 }, StateChanged: func(c failover.Change) {
+	config := failover.Config{Local: f.local, Instances: func() int { return 1 }, StateChanged: func(c failover.Change) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.changes = append(f.changes, c)
@@ -45,7 +51,7 @@ func newFixture(t testing.TB, change func(*failover.Config)) *fixture {
 	if change != nil {
 		change(&config)
 	}
-	store, err := failover.New(config)
+	store, err := failover.New(wrap(f.faulty), config)
 	if err != nil {
 		t.Fatal(err)
 	}

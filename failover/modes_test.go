@@ -33,13 +33,13 @@ func TestParseMode(t *testing.T) {
 }
 
 func TestInvalidConfig(t *testing.T) {
-	_, err := failover.New(failover.Config{Timeout: -1, Mode: failover.Local})
+	_, err := failover.New(nil, failover.Config{Timeout: -1, Mode: failover.Local})
 	for _, want := range []string{"store is", "store.timeout is -1ns", "local store is"} {
 		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not report %q: %v", want, err)
 		}
 	}
-	if _, err := failover.New(failover.Config{Mode: 3}); err == nil || !strings.Contains(err.Error(), "on_store_failure is 3") {
+	if _, err := failover.New(nil, failover.Config{Mode: 3}); err == nil || !strings.Contains(err.Error(), "on_store_failure is 3") {
 		t.Errorf("a mode that is none: %v", err)
 	}
 }

@@ -22,25 +22,20 @@ type Shared interface {
 // time, and while it can't be reached a mode decides. The zero [Config] is right for most programs:
 // it admits then. What is Local is decided in a memory store of its own, unless Config.Local is
 // another, by the number of processes that the shared store counts, unless Config.Instances says
-// it. Config.Store must be nil. Close closes the shared store, too, as Protect does when it fails.
+// it. Close closes the shared store, too, as Protect does when it fails.
 //
 // Packages rueidis and goredis have an Open that does so.
 func Protect(shared Shared, config Config) (*Store, error) {
 	if shared == nil {
-		return New(config)
+		return New(nil, config)
 	}
-	if config.Store != nil {
-		shared.Close()
-		return nil, stint.Invalid("store", "given twice", "none in the configuration, beside the one that is shared")
-	}
-	config.Store = shared
 	if config.Local == nil {
 		config.Local = memstore.New(memstore.Config{})
 	}
 	if config.Instances == nil {
 		config.Instances = shared.Instances
 	}
-	s, err := New(config)
+	s, err := New(shared, config)
 	if err != nil {
 		shared.Close()
 		return nil, err

@@ -54,30 +54,32 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// A share can't be reckoned where nobody counts the processes, and nothing is made of two stores.
+// A share can't be reckoned where nobody counts the processes, and nothing is made of no store.
 func TestProtectFaults(t *testing.T) {
 	memory := memstore.New(memstore.Config{})
-	for name, config := range map[string]failover.Config{
-		"instances": {Store: memory, Local: memory, Mode: failover.Local},
-		"store":     {},
+	for name, made := range map[string]func() (*failover.Store, error){
+		"instances": func() (*failover.Store, error) {
+			return failover.New(memory, failover.Config{Local: memory, Mode: failover.Local})
+		},
+		"store": func() (*failover.Store, error) { return failover.New(nil, failover.Config{}) },
 	} {
 		var fault *stint.InvalidError
-		if _, err := failover.New(config); !errors.As(err, &fault) || fault.Param != name {
+		if _, err := made(); !errors.As(err, &fault) || fault.Param != name {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := failover.Protect(nil, failover.Config{}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("no store: %v", err)
 	}
-	for name, config := range map[string]failover.Config{"two stores": {Store: memory}, "timeout": {Timeout: -1}} {
-		below := &shared{Faulty: storetest.NewFaulty(memory)}
-		if _, err := failover.Protect(below, config); !errors.Is(err, stint.ErrInvalid) || !below.closed {
-			t.Errorf("%s: %v, and the store below is closed: %v", name, err, below.closed)
-		}
+	below := &shared{Faulty: storetest.NewFaulty(memory)}
+	if _, err := failover.Protect(below, failover.Config{Timeout: -1}); !errors.Is(err, stint.ErrInvalid) || !below.closed {
+		t.Errorf("a timeout below 0: %v, and the store below is closed: %v", err, below.closed)
 	}
-	store, err := failover.New(failover.Config{Store: memory, Local: memory, ForPolicy: func(*stint.Policy) (failover.PolicyOptions, bool) {
-		return failover.PolicyOptions{Mode: failover.Local}, true
-	}})
+	store, err := failover.New(memory, failover.Config{
+		Local: memory, ForPolicy: func(*stint.Policy) (failover.PolicyOptions, bool) {
+			return failover.PolicyOptions{Mode: failover.Local}, true
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 		return unavailable(outages[0].Cause)
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	err := s.config.Store.ResetAll(bounded, scope)
+	err := s.wrapped.ResetAll(bounded, scope)
 	cancel()
 	if err != nil {
 		if from := originOf(ctx, err); from == invalidOp || from == callerLeft {

@@ -157,7 +157,7 @@ func TestResetDeadlines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, err := failover.New(failover.Config{Store: slow{memstore.New(memstore.Config{}), row.takes}})
+				store, err := failover.New(slow{memstore.New(memstore.Config{}), row.takes}, failover.Config{})
 				if err != nil {
 					t.Fatal(err)
 				}

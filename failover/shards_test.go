@@ -71,10 +71,10 @@ func keyOf(s sharded, shard int) string {
 func TestShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var parts sharded
-		f := newFixture(t, func(c *failover.Config) {
-			parts = newSharded(c.Store, 4)
-			c.Store = parts
-		})
+		f := newFixtureOn(t, func(s stint.Store) stint.Store {
+			parts = newSharded(s, 4)
+			return parts
+		}, nil)
 		p := minutely(t)
 		const dead = 2
 		touches := func(c storetest.Call) bool {
@@ -150,10 +150,10 @@ func TestAllShardsAreSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 16
 		var parts sharded
-		f := newFixture(t, func(c *failover.Config) {
-			parts = newSharded(c.Store, n)
-			c.Store = parts
-		})
+		f := newFixtureOn(t, func(s stint.Store) stint.Store {
+			parts = newSharded(s, n)
+			return parts
+		}, nil)
 		p := minutely(t)
 		f.faulty.Inject(silence)
 		start := time.Now()
@@ -178,7 +178,7 @@ func TestAllShardsAreSilent(t *testing.T) {
 func TestShardsWithoutKeys(t *testing.T) {
 	for name, shard := range map[string]int{"none for most": 0, "outside": 7, "below": -1} {
 		store := stubborn{shard, new(func(int, error))}
-		_, err := failover.New(failover.Config{Store: store})
+		_, err := failover.New(store, failover.Config{})
 		if !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}

@@ -48,8 +48,8 @@ func TestTakeIsForwarded(t *testing.T) {
 	}
 	usual, slow := named("usual"), named("slow")
 	inner := &counted{Store: memstore.New(memstore.Config{}), policies: []*stint.Policy{usual, slow}}
-	store, err := failover.New(failover.Config{
-		Store: inner, Timeout: time.Minute, Mode: failover.Closed,
+	store, err := failover.New(inner, failover.Config{
+		Timeout: time.Minute, Mode: failover.Closed,
 		ForPolicy: func(p *stint.Policy) (failover.PolicyOptions, bool) {
 			return failover.PolicyOptions{Mode: failover.Open, Timeout: own}, p == slow
 		},

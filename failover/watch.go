@@ -14,10 +14,10 @@ import (
 // its calls.
 func (s *Store) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	if s.watchdog == nil {
-		return s.config.Store.Decide(ctx, op)
+		return s.wrapped.Decide(ctx, op)
 	}
 	call := s.begin()
-	d, err := s.config.Store.Decide(ctx, op)
+	d, err := s.wrapped.Decide(ctx, op)
 	if op.Policy == s.probing && errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
 		err = nil // it is there: a service has policies of its own, this one not among them
 	}
@@ -29,11 +29,11 @@ func (s *Store) decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 // decideAll is decide for several operations. The store has answered if it answered any of them; else the worst counts.
 func (s *Store) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if s.watchdog == nil {
-		s.config.Store.DecideAll(ctx, ops, results)
+		s.wrapped.DecideAll(ctx, ops, results)
 		return
 	}
 	call := s.begin()
-	s.config.Store.DecideAll(ctx, ops, results)
+	s.wrapped.DecideAll(ctx, ops, results)
 	var how callEnd
 	var cause error
 	for i := range ops {

@@ -107,7 +107,7 @@ func TestEndedCalls(t *testing.T) {
 
 // Whom a failure policy admits is told nothing about the limits.
 func TestDegraded(t *testing.T) {
-	store, err := failover.New(failover.Config{Store: unavailable(), Mode: failover.Open})
+	store, err := failover.New(unavailable(), failover.Config{Mode: failover.Open})
 	if err != nil {
 		t.Fatal(err)
 	}

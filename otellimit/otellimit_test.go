@@ -102,7 +102,7 @@ func TestCalls(t *testing.T) {
 	exporter, provider := record(t, sdk.AlwaysSample())
 	broken := errors.Join(stint.ErrUnavailable, errors.New("dial "+secret))
 	inner := failing{Store: memstore.New(memstore.Config{Now: still}), err: &broken}
-	guarded, err := failover.New(failover.Config{Store: otellimit.Calls(inner, provider), Mode: failover.Open})
+	guarded, err := failover.New(otellimit.Calls(inner, provider), failover.Config{Mode: failover.Open})
 	if err != nil {
 		t.Fatal(err)
 	}

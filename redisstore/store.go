@@ -58,7 +58,8 @@ type Store struct {
 	unreachable atomic.Pointer[func(shard int, cause error)] // nil: nobody is told
 }
 
-// New makes a store. It prepares for the first decision in the background.
+// New makes a store. It prepares for the first decision in the background. Closing the store closes conn; if New
+// fails, the caller does.
 func New(conn Conn, options Options) (*Store, error) {
 	if conn == nil {
 		return nil, stint.Invalid("conn", "nil", "a connection such as Dial makes")

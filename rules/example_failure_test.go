@@ -22,9 +22,8 @@ func ExampleFailureOf() {
 		fmt.Println(err)
 		return
 	}
-	store, err := failover.New(failover.Config{
-		Store: away{}, // a store in Redis
-		Mode:  failover.Open,
+	store, err := failover.New(away{}, failover.Config{ // away is a store in Redis
+		Mode: failover.Open,
 		ForPolicy: func(policy *stint.Policy) (failover.PolicyOptions, bool) {
 			failure := rules.FailureOf(policy)
 			options := failover.PolicyOptions{Mode: failover.Open, Timeout: failure.Timeout}

@@ -167,7 +167,11 @@ func hammer(ctx context.Context, processes int, addr string, p part) (*total, er
 
 // child is one process.
 func child(ctx context.Context, addr string, in io.Reader, out io.Writer) error {
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: "redis://" + addr}, redisstore.Options{})
+	conn, err := rueidis.Dial(rueidis.Config{URL: "redis://" + addr})
+	if err != nil {
+		return err
+	}
+	store, err := redisstore.New(conn, redisstore.Options{})
 	if err != nil {
 		return err
 	}

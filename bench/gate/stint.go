@@ -56,7 +56,11 @@ func bare(r *rig) (stint.Store, int, func(), error) {
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: "redis://" + server.addr}, redisstore.Options{})
+	conn, err := rueidis.Dial(rueidis.Config{URL: "redis://" + server.addr})
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	store, err := redisstore.New(conn, redisstore.Options{})
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -70,9 +74,9 @@ func protected(r *rig) (stint.Store, int, func(), error) {
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	store, err := rueidis.Open(
-		rueidis.Connection{URL: "redis://" + server.addr}, redisstore.Options{}, failover.Config{Timeout: 10 * time.Second},
-	)
+	store, err := rueidis.Open(rueidis.Config{
+		URL: "redis://" + server.addr, Failover: failover.Config{Timeout: 10 * time.Second},
+	})
 	if err != nil {
 		return nil, 0, nil, err
 	}

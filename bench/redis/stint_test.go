@@ -29,10 +29,11 @@ func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject,
 	if o.Cluster {
 		scheme = "redis-cluster://"
 	}
-	store, err := rueidis.OpenBare(
-		rueidis.Connection{URL: scheme + strings.Join(o.Addrs, ",")},
-		redisstore.Options{Now: o.Now},
-	)
+	conn, err := rueidis.Dial(rueidis.Config{URL: scheme + strings.Join(o.Addrs, ",")})
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.New(conn, redisstore.Options{Now: o.Now})
 	if err != nil {
 		return nil, err
 	}

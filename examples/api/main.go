@@ -19,10 +19,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
@@ -52,7 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	// Where the state lives.
 	var store stint.Store = memstore.New(memstore.Config{})
 	if *redis != "" {
-		shared, err := rueidis.Open(rueidis.Connection{URL: *redis}, redisstore.Options{}, failover.Config{})
+		shared, err := rueidis.Open(rueidis.Config{URL: *redis})
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,9 @@ func ExampleOpen() {
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
-	store, err := goredis.Open(client, redisstore.Options{KeyPrefix: "open"}, failover.Config{Timeout: time.Minute})
+	store, err := goredis.Open(client, goredis.Config{
+		Store: redisstore.Options{KeyPrefix: "open"}, Failover: failover.Config{Timeout: time.Minute},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

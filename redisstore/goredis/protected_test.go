@@ -2,6 +2,7 @@ package goredis_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestOpenWithoutRedis(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	store, err := goredis.Open(client, redisstore.Options{}, failover.Config{})
+	store, err := goredis.Open(client, goredis.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +55,14 @@ func TestOpenWithoutRedis(t *testing.T) {
 	}
 }
 
-// Open says what is wrong with what it is given, and leaves nothing behind.
+// Open names all that is wrong with what it is given at once.
 func TestOpenFaults(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	t.Cleanup(func() { _ = client.Close() })
-	if _, err := goredis.Open(client, redisstore.Options{}, failover.Config{Timeout: -1}); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("a timeout below 0: %v", err)
-	}
-	if _, err := goredis.Open(nil, redisstore.Options{}, failover.Config{}); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("no client: %v", err)
+	_, err := goredis.Open(nil, goredis.Config{
+		Store: redisstore.Options{MaxBatch: -1}, Failover: failover.Config{Timeout: -1},
+	})
+	for _, want := range []string{"client is", "max_batch is", "store.timeout is"} {
+		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not report %q: %v", want, err)
+		}
 	}
 }

@@ -39,13 +39,10 @@ var (
 	errNodeLeft  = errors.New("the node has left the cluster")
 )
 
-// clusterConn sends commands by one rueidis client for all servers: by its cluster client, or by
-// one of the program's own.
+// clusterConn sends commands by one rueidis client for all servers, its cluster client.
 type clusterConn struct {
 	*attempts
 
-	cluster bool
-	// nil for a client of the program's
 	dialConfig *dialConfig
 	client     atomic.Pointer[rueidis.Client] // nil until it could be made
 
@@ -53,24 +50,13 @@ type clusterConn struct {
 	closed bool
 	// calls counts those under way, so that Close can wait for them.
 	calls sync.WaitGroup
-	// conns are the open connections of the own client, to give them up when their nodes leave.
+	// conns are the open connections of the client, to give them up when their nodes leave.
 	conns map[*socket]struct{}
-}
-
-// New makes a connection of a rueidis client, which should have been made with DisableRetry, so
-// that a command that may have been executed is not sent again. cluster says whether it talks to a
-// Redis Cluster. Closing the connection closes the client, and waits for what is under way, which
-// for a client that is dialling lasts until that is over. The connection is always
-// [redisstore.Conn] Ready, as the client connects by itself.
-func New(client rueidis.Client, cluster bool) redisstore.Conn {
-	c := &clusterConn{attempts: newAttempts(), cluster: cluster}
-	c.client.Store(&client)
-	return connOf(c)
 }
 
 // newClusterConn makes a connection to the cluster of some nodes.
 func newClusterConn(d *dialConfig) *clusterConn {
-	c := &clusterConn{attempts: newAttempts(), cluster: true, dialConfig: d, conns: map[*socket]struct{}{}}
+	c := &clusterConn{attempts: newAttempts(), dialConfig: d, conns: map[*socket]struct{}{}}
 	c.loop.Go(c.make)
 	return c
 }
@@ -184,10 +170,10 @@ func (c *clusterConn) send(ctx context.Context, build builder) rueidis.RedisResu
 	}
 }
 
-// await waits for a call until the context ends. A call by the own client goes on: it may be
+// await waits for a call until the context ends. The call goes on: it may be
 // dialling for others.
 func (c *clusterConn) await(ctx context.Context, client rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
-	if c.dialConfig == nil || ctx.Done() == nil {
+	if ctx.Done() == nil {
 		defer c.calls.Done()
 		return client.Do(ctx, command)
 	}
@@ -219,19 +205,14 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 		return err
 	}
 	defer c.calls.Done()
-	if c.cluster {
-		for _, client = range client.Nodes() { // any node; a seed address may not be one
-			break
-		}
+	for _, client = range client.Nodes() { // any node; a seed address may not be one
+		break
 	}
 	return receive(ctx, client, channel, ready, message)
 }
 
 // Servers implements [redisstore.Conn].
 func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) {
-	if !c.cluster {
-		return []redisstore.Server{serverBy("primary", c.send)}, nil
-	}
 	client, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -256,7 +237,7 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 }
 
 // Cluster implements [redisstore.Conn].
-func (c *clusterConn) Cluster() bool { return c.cluster }
+func (*clusterConn) Cluster() bool { return true }
 
 // Close implements [redisstore.Conn]. It closes the client twice: a call under way that
 // dials meanwhile leaves its connection with the client after it was closed, open.

@@ -18,9 +18,9 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// A Connection says where a store's servers are, and who the store is to them. The zero value names
-// no server, and is a fault.
-type Connection struct {
+// A Config says where a store's servers are, who the store is to them, how it works, and what it does while they are
+// unreachable. Only URL has no default.
+type Config struct {
 	// URL names the servers:
 	//
 	//	redis://[user:pass@]host:port/db
@@ -43,8 +43,15 @@ type Connection struct {
 	// SentinelUsername, SentinelPassword and SentinelPasswordFile are the same for the
 	// sentinels themselves. Default: "", none.
 	SentinelUsername, SentinelPassword, SentinelPasswordFile string
-	// TLS says what TLS is spoken with, for a URL that has it.
+	// TLS says what TLS is spoken with, for a URL that has it. The zero value believes whom the system
+	// believes, and shows no certificate.
 	TLS TLSFiles
+	// Store says how the store works: the prefix of its keys, sizes of batches and caches. The zero value is a good
+	// choice.
+	Store redisstore.Options
+	// Failover says how long a call takes at most, and what is done while the servers are unreachable. The zero value
+	// bounds a call to 100 ms and admits. Local and Instances are filled in, as [failover.Protect] does.
+	Failover failover.Config
 }
 
 // TLSFiles are what TLS is spoken with. The files are read for every connection that
@@ -61,49 +68,38 @@ type TLSFiles struct {
 	ServerName string
 }
 
-// Open makes a store for production: [OpenBare] within [failover.Protect]. It waits for nothing.
-// While Redis can't be reached a mode decides, by default one that admits; a call takes 100 ms at
-// most. It fails only for what is wrong with its arguments or the files that they name, with an
-// error that wraps stint.ErrInvalid.
-//
-// Of the configuration, Store must be nil: Open fills it in. It also fills in Local, by a memory store,
-// and Instances, by the number of processes that share the Redis, if they are nil. The other fields have
-// the defaults that [failover.Config] names.
-func Open(c Connection, options redisstore.Options, config failover.Config) (*failover.Store, error) {
-	options.CountInstances = options.CountInstances || config.Instances == nil
-	bare, err := OpenBare(c, options)
-	if err != nil {
-		return nil, err
-	}
-	return failover.Protect(bare, config)
-}
-
-// OpenBare makes a store on a connection of [Dial], for those who bring a deadline and an answer to failures of their
-// own: a call waits for Redis as long as its context lasts. Errors are Open's.
-func OpenBare(c Connection, options redisstore.Options) (*redisstore.Store, error) {
+// Open makes a store for production, a [redisstore.Store] within [failover.Protect]. It waits for nothing. While Redis
+// can't be reached a mode decides, by default one that admits; a call takes 100 ms at most. Open fails only for what is
+// wrong with its configuration or the files that it names, with an error that tells all of it and wraps
+// stint.ErrInvalid. The store is safe for concurrent use, and has to be closed.
+func Open(c Config) (*failover.Store, error) {
 	d, err := c.dialConfig()
-	if err := prefix.Join(options.Validate(), err); err != nil {
+	if err := prefix.Join(err, c.Store.Validate(), c.Failover.Validate()); err != nil {
 		return nil, err
 	}
 	conn, err := d.connect()
 	if err != nil {
 		return nil, err
 	}
-	store, err := redisstore.New(conn, options)
+	c.Store.CountInstances = c.Store.CountInstances || c.Failover.Instances == nil
+	store, err := redisstore.New(conn, c.Store)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return store, nil
+	return failover.Protect(store, c.Failover)
 }
 
-// Dial makes a connection. It waits for nothing: the connection is made in the background,
-// now and whenever it was lost, and servers may be away. Until it is there calls wait for
-// the attempt under way as long as their contexts last, and fail with why there is none.
+// Dial makes a connection alone, for a program that calls [redisstore.New] or [redisstore.Conn] itself. Store and
+// Failover of the configuration say nothing about it.
 //
-// Dial fails only for what is wrong with c or the files that it names, with an error that wraps
-// stint.ErrInvalid. No error shows a password. It is safe for concurrent use, and has to be closed.
-func Dial(c Connection) (redisstore.Conn, error) {
+// It waits for nothing: the connection is made in the background, now and whenever it was lost, and servers may be
+// away. Until it is there calls wait for the attempt under way as long as their contexts last, and fail with why there
+// is none.
+//
+// Dial fails only for what is wrong with the configuration or the files that it names, with an error that wraps
+// stint.ErrInvalid. No error shows a password. The connection is safe for concurrent use, and has to be closed.
+func Dial(c Config) (redisstore.Conn, error) {
 	d, err := c.dialConfig()
 	if err != nil {
 		return nil, err
@@ -111,8 +107,8 @@ func Dial(c Connection) (redisstore.Conn, error) {
 	return d.connect()
 }
 
-// dialConfig reads what a Connection says, and reports all that is wrong with it.
-func (c Connection) dialConfig() (*dialConfig, error) {
+// dialConfig reads what a Config says about the connection, and reports all that is wrong with it.
+func (c Config) dialConfig() (*dialConfig, error) {
 	at, err := parse(c.URL)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,9 @@
 // Package rueidis connects a store of package redisstore to its servers by the client rueidis: to
-// one server, to the primary that sentinels name, or to a cluster. Most programs call [Open];
-// [Dial] and [New] are for those who put the parts together themselves.
+// one server, to the primary that sentinels name, or to a cluster. Most programs call [Open]:
+//
+//	store, err := rueidis.Open(rueidis.Config{URL: "redis://localhost:6379"})
+//
+// [Dial] is for those who put the parts together themselves.
 //
 // Connections are made in the background, again and again while servers are unreachable, and never
 // on a caller's context. A command that may have been executed is not sent again.

@@ -51,37 +51,37 @@ func TestTopologies(t *testing.T) {
 	files := rueidis.TLSFiles{CAFile: authority.CAFile, CertFile: authority.CertFile, KeyFile: authority.KeyFile}
 	file := writeSecret(t, filepath.Join(t.TempDir(), "password"), "s3cret\n")
 	tls, password := testredis.TLS(authority), testredis.Password("s3cret")
-	for name, make := range map[string]func(t *testing.T) (rueidis.Connection, []*testredis.Server){
-		"TLS": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+	for name, make := range map[string]func(t *testing.T) (rueidis.Config, []*testredis.Server){
+		"TLS": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			own := testredis.Start(t, tls, password)
-			return rueidis.Connection{URL: own.URL() + "/2", TLS: files}, []*testredis.Server{own}
+			return rueidis.Config{URL: own.URL() + "/2", TLS: files}, []*testredis.Server{own}
 		},
-		"TLS by another name": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+		"TLS by another name": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			own := testredis.Start(t, tls)
 			files := files
 			files.ServerName = "server"
-			return rueidis.Connection{URL: own.URL(), TLS: files}, []*testredis.Server{own}
+			return rueidis.Config{URL: own.URL(), TLS: files}, []*testredis.Server{own}
 		},
-		"user with the least rights": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+		"user with the least rights": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			own := testredis.Start(t, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
-			return rueidis.Connection{URL: own.URL(), Username: "limiter", PasswordFile: file}, []*testredis.Server{own}
+			return rueidis.Config{URL: own.URL(), Username: "limiter", PasswordFile: file}, []*testredis.Server{own}
 		},
-		"user with the least rights in a cluster": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+		"user with the least rights in a cluster": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			cluster := testredis.StartCluster(t, 3, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
-			return rueidis.Connection{URL: cluster.URL(), Username: "limiter", Password: "s3cret"}, cluster.Nodes
+			return rueidis.Config{URL: cluster.URL(), Username: "limiter", Password: "s3cret"}, cluster.Nodes
 		},
-		"user with the least rights and sentinels": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+		"user with the least rights and sentinels": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			watched := testredis.StartSentinel(t, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
 			for _, sentinel := range watched.Sentinels {
 				if _, err := sentinel.Do("ACL", "SETUSER", "asker", "on", ">theirs", "+ping", "+sentinel|get-master-addr-by-name"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return rueidis.Connection{
+			return rueidis.Config{
 				URL: watched.URL(), Username: "limiter", PasswordFile: file, SentinelUsername: "asker", SentinelPassword: "theirs",
 			}, []*testredis.Server{watched.Primary}
 		},
-		"socket": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+		"socket": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			dir, err := os.MkdirTemp("", "stint") //nolint:usetesting // a socket's path is short
 			if err != nil {
 				t.Fatal(err)
@@ -89,26 +89,23 @@ func TestTopologies(t *testing.T) {
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 			socket := filepath.Join(dir, "redis.sock")
 			own := testredis.Start(t, testredis.Config("unixsocket", socket), password)
-			return rueidis.Connection{URL: "unix://:s3cret@" + socket + "?db=1"}, []*testredis.Server{own}
+			return rueidis.Config{URL: "unix://:s3cret@" + socket + "?db=1"}, []*testredis.Server{own}
 		},
-		"sentinel": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+		"sentinel": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			watched := testredis.StartSentinel(t, tls, password, testredis.SentinelPassword("theirs"))
 			url := strings.Replace(watched.URL(), ":s3cret@", "", 1)
-			return rueidis.Connection{URL: url, Password: "s3cret", SentinelPassword: "theirs", TLS: files}, []*testredis.Server{watched.Primary}
+			return rueidis.Config{URL: url, Password: "s3cret", SentinelPassword: "theirs", TLS: files}, []*testredis.Server{watched.Primary}
 		},
-		"cluster": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
+		"cluster": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			cluster := testredis.StartCluster(t, 3, tls, password)
-			return rueidis.Connection{URL: "rediss-cluster://" + cluster.Nodes[2].Addr(), PasswordFile: file, TLS: files}, cluster.Nodes
+			return rueidis.Config{URL: "rediss-cluster://" + cluster.Nodes[2].Addr(), PasswordFile: file, TLS: files}, cluster.Nodes
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, servers := make(t)
 			for _, encoding := range []redisstore.LogEncoding{redisstore.LogPacked, redisstore.LogZSet, redisstore.LogStream} {
-				store, err := rueidis.OpenBare(c, redisstore.Options{LogEncoding: encoding})
-				if err != nil {
-					t.Fatal(err)
-				}
+				store := open(t, c, redisstore.Options{LogEncoding: encoding})
 				until(t, "the store is connected", func() bool { return store.Ping(t.Context()) == nil })
 				exercise(t, store, string(encoding))
 				policy := policyOf(t, "settled"+string(encoding), aLimit(stint.AlgorithmSlidingWindowLog, 50))
@@ -150,13 +147,13 @@ func TestConnectRecovers(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, cause string
-		connection  func(s *testredis.Server) rueidis.Connection
+		connection  func(s *testredis.Server) rueidis.Config
 		break_      func(s *testredis.Server)
 		mend        func(s *testredis.Server)
 	}{
 		{
 			"absent", "connection refused",
-			func(s *testredis.Server) rueidis.Connection { return rueidis.Connection{URL: s.URL()} },
+			func(s *testredis.Server) rueidis.Config { return rueidis.Config{URL: s.URL()} },
 			func(s *testredis.Server) {
 				if err := s.Stop(); err != nil {
 					t.Fatal(err)
@@ -166,25 +163,25 @@ func TestConnectRecovers(t *testing.T) {
 		},
 		{
 			"wrong password, changed at the server", "WRONGPASS",
-			func(s *testredis.Server) rueidis.Connection {
-				return rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "hunter2"}
+			func(s *testredis.Server) rueidis.Config {
+				return rueidis.Config{URL: s.URL(), Username: "limiter", Password: "hunter2"}
 			},
 			func(s *testredis.Server) { rule(s, "on", ">another", "~*", "&*", "+@all") },
 			func(s *testredis.Server) { rule(s, ">hunter2") },
 		},
 		{
 			"wrong password, changed in the file", "WRONGPASS",
-			func(s *testredis.Server) rueidis.Connection {
+			func(s *testredis.Server) rueidis.Config {
 				file := writeSecret(t, filepath.Join(dir, "password"), "hunter2\n")
-				return rueidis.Connection{URL: s.URL(), Username: "limiter", PasswordFile: file}
+				return rueidis.Config{URL: s.URL(), Username: "limiter", PasswordFile: file}
 			},
 			func(s *testredis.Server) { rule(s, "on", ">another", "~*", "&*", "+@all") },
 			func(*testredis.Server) { writeSecret(t, filepath.Join(dir, "password"), "another") },
 		},
 		{
 			"not permitted", "NOPERM",
-			func(s *testredis.Server) rueidis.Connection {
-				return rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "hunter2"}
+			func(s *testredis.Server) rueidis.Config {
+				return rueidis.Config{URL: s.URL(), Username: "limiter", Password: "hunter2"}
 			},
 			func(s *testredis.Server) { rule(s, "on", ">hunter2", "~*", "&*", "-@all") },
 			func(s *testredis.Server) { rule(s, "+@all") },
@@ -215,7 +212,7 @@ func TestPasswordRotates(t *testing.T) {
 	t.Parallel()
 	own := testredis.Start(t, testredis.User("limiter", ">old", "~*", "&*", "+@all"))
 	file := writeSecret(t, filepath.Join(t.TempDir(), "password"), "old")
-	store := open(t, rueidis.Connection{URL: own.URL(), Username: "limiter", PasswordFile: file}, redisstore.Options{})
+	store := open(t, rueidis.Config{URL: own.URL(), Username: "limiter", PasswordFile: file}, redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000))
 	take(t, store, "k", policy, 1)
 	writeSecret(t, file, "new\r\n")
@@ -247,7 +244,7 @@ func TestCertificateRotates(t *testing.T) {
 	strangers := testredis.NewAuthority(t)
 	write(strangers.CertFile, cert)
 	write(strangers.KeyFile, key)
-	store := open(t, rueidis.Connection{URL: own.URL(), TLS: rueidis.TLSFiles{
+	store := open(t, rueidis.Config{URL: own.URL(), TLS: rueidis.TLSFiles{
 		CAFile: authority.CAFile, CertFile: cert, KeyFile: key,
 	}}, redisstore.Options{})
 	if err := store.Ping(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
@@ -268,10 +265,7 @@ func TestSilentServer(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
 	for _, scheme := range []string{"redis://%s", "rediss://%s", "redis-sentinel://%s/main", "redis-cluster://%s"} {
-		store, err := rueidis.OpenBare(rueidis.Connection{URL: fmt.Sprintf(scheme, ln.Addr())}, redisstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := open(t, rueidis.Config{URL: fmt.Sprintf(scheme, ln.Addr())}, redisstore.Options{})
 		for name, call := range map[string]func(context.Context) error{
 			"ping": store.Ping,
 			"decide": func(ctx context.Context) error {

@@ -31,10 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(testredis.Run(m, &server))
 }
 
-// open makes a store that connects in the background, closed at the end of the test.
-func open(t testing.TB, c rueidis.Connection, options redisstore.Options) *redisstore.Store {
+// open makes a store without failover that connects in the background, closed at the end of the test.
+func open(t testing.TB, c rueidis.Config, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	store, err := rueidis.OpenBare(c, options)
+	conn, err := rueidis.Dial(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := redisstore.New(conn, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +49,7 @@ func open(t testing.TB, c rueidis.Connection, options redisstore.Options) *redis
 // openURL is open, and waits for the connection.
 func openURL(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	store := open(t, rueidis.Connection{URL: url}, options)
+	store := open(t, rueidis.Config{URL: url}, options)
 	if err := store.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestOpenWithPassword(t *testing.T) {
 		{"wrong password", "", "hunter2"}, {"wrong user", "hunter2", "s3cret/?@:%"}, {"no password", "", ""},
 	} {
 		u := url.URL{Scheme: "redis", Host: own.Addr(), User: url.UserPassword(c.user, c.password)}
-		err := open(t, rueidis.Connection{URL: u.String()}, redisstore.Options{}).Ping(t.Context())
+		err := open(t, rueidis.Config{URL: u.String()}, redisstore.Options{}).Ping(t.Context())
 		if !errors.Is(err, stint.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want %v and no password", c.name, err, stint.ErrUnavailable)
 		}
@@ -70,7 +70,7 @@ func TestOpenDatabase(t *testing.T) {
 	if len(keyspace) != 1 || !strings.HasPrefix(keyspace["db3"], "keys=2,") {
 		t.Errorf("the keyspace is %v, want a hash and the number of partitions in db3", keyspace)
 	}
-	if err := open(t, rueidis.Connection{URL: own.URL() + "/99"}, redisstore.Options{}).Ping(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
+	if err := open(t, rueidis.Config{URL: own.URL() + "/99"}, redisstore.Options{}).Ping(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("database 99 of 16: got %v, want %v", err, stint.ErrUnavailable)
 	}
 }
@@ -85,14 +85,14 @@ func TestOpenNobody(t *testing.T) {
 		"redis://x:hunter2@" + own.Addr(), "rediss://x:hunter2@" + own.Addr(), "redis-cluster://x:hunter2@" + own.Addr(),
 		"redis-sentinel://x:hunter2@" + own.Addr() + "/main", "unix://" + filepath.Join(t.TempDir(), "none"),
 	} {
-		err := open(t, rueidis.Connection{URL: address}, redisstore.Options{}).Ping(t.Context())
+		err := open(t, rueidis.Config{URL: address}, redisstore.Options{}).Ping(t.Context())
 		if !errors.Is(err, stint.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, want %v and no password", address, err, stint.ErrUnavailable)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := open(t, rueidis.Connection{URL: server.URL()}, redisstore.Options{}).Ping(ctx); !errors.Is(err, context.Canceled) {
+	if err := open(t, rueidis.Config{URL: server.URL()}, redisstore.Options{}).Ping(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled context: got %v, want %v", err, context.Canceled)
 	}
 }

@@ -106,7 +106,7 @@ func takes(ctx context.Context, c *sentinelConn) (admitted int) {
 func TestOldPrimaryIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := testredis.StartSentinel(t)
-	at, err := (Connection{URL: s.URL()}).dialConfig()
+	at, err := (Config{URL: s.URL()}).dialConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

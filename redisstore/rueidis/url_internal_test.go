@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/redisstore"
 )
 
 func TestParseURL(t *testing.T) {
@@ -76,7 +75,7 @@ var badURLs = []string{
 // repeats the URL, which may hold a password.
 func TestBadURLs(t *testing.T) {
 	for _, url := range badURLs {
-		_, err := OpenBare(Connection{URL: url}, redisstore.Options{})
+		_, err := Open(Config{URL: url})
 		if !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%q: got %v, want %v", url, err, stint.ErrInvalid)
 			continue

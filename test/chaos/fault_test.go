@@ -164,12 +164,16 @@ func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 // store opens the store for any limits.
 func (s *site) store(mode failover.Mode, changed func(failover.Change)) (*failover.Store, func()) {
 	s.Helper()
-	inner, err := rueidis.OpenBare(rueidis.Connection{URL: s.url}, s.options)
+	conn, err := rueidis.Dial(rueidis.Config{URL: s.url})
 	if err != nil {
 		s.Fatal(err)
 	}
-	store, err := failover.New(failover.Config{
-		Store: inner, Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: inner.Instances,
+	inner, err := redisstore.New(conn, s.options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	store, err := failover.New(inner, failover.Config{
+		Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: inner.Instances,
 		StateChanged: changed,
 	})
 	if err != nil {

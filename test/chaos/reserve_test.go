@@ -71,7 +71,11 @@ func hold(text string) error {
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return err
 	}
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: config.URL}, redisstore.Options{})
+	conn, err := rueidis.Dial(rueidis.Config{URL: config.URL})
+	if err != nil {
+		return err
+	}
+	store, err := redisstore.New(conn, redisstore.Options{})
 	if err != nil {
 		return err
 	}
@@ -311,7 +315,11 @@ func (r *reserveRun) hammer(strike func()) {
 // check says again what may not have been heard, and holds what is left in the store against what the processes said.
 func (r *reserveRun) check(loses bool) {
 	r.Helper()
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: r.url}, redisstore.Options{})
+	conn, err := rueidis.Dial(rueidis.Config{URL: r.url})
+	if err != nil {
+		r.Fatal(err)
+	}
+	store, err := redisstore.New(conn, redisstore.Options{})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func TestDefaultsOfTheLibrary(t *testing.T) {
 	told := map[string]string{}
 	for _, structs := range []string{
 		"limit.go Limit", "limiter.go Config", "hold.go Hold", "memstore/memstore.go Config", "redisstore/options.go Options",
-		"redisstore/rueidis/config.go Connection", "failover/failover.go Config", "client/options.go Options", "clientip/config.go Config",
+		"redisstore/rueidis/config.go Config", "failover/failover.go Config", "client/options.go Options", "clientip/config.go Config",
 		"httplimit/middleware.go Config", "httplimit/rules.go RulesConfig", "grpclimit/server.go Config", "enforce/enforce.go Config", "rules/set.go Options",
 	} {
 		name, kind, _ := strings.Cut(structs, " ")

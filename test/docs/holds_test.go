@@ -344,7 +344,7 @@ func TestJobs(t *testing.T) {
 func TestJobsOutlastAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paused := storetest.NewFaulty(memstore.New(memstore.Config{}))
-		store, err := failover.New(failover.Config{Store: paused, Mode: failover.Closed})
+		store, err := failover.New(paused, failover.Config{Mode: failover.Closed})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // server is the Redis of the pages' examples.
@@ -27,4 +29,19 @@ func TestMain(m *testing.M) {
 // still is a clock that stands still, so that examples print the same at every run.
 func still() stint.Instant {
 	return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+}
+
+// bareStore is a store without failover, which waits for Redis as long as the caller does.
+func bareStore(t *testing.T, url string, options redisstore.Options) *redisstore.Store {
+	t.Helper()
+	conn, err := rueidis.Dial(rueidis.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := redisstore.New(conn, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -77,7 +76,7 @@ func TestMetricsOfRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := redisstore.Options{OnCall: calls.Done}
-	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, options, failover.Config{})
+	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Store: options})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
@@ -23,12 +22,12 @@ import (
 // clients open a store by each of the clients that there are.
 var clients = map[string]func(*testing.T, *testredis.Server, failover.Config) (*failover.Store, error){
 	"rueidis": func(_ *testing.T, server *testredis.Server, config failover.Config) (*failover.Store, error) {
-		return rueidis.Open(rueidis.Connection{URL: server.URL()}, redisstore.Options{}, config)
+		return rueidis.Open(rueidis.Config{URL: server.URL(), Failover: config})
 	},
 	"goredis": func(t *testing.T, server *testredis.Server, config failover.Config) (*failover.Store, error) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = client.Close() })
-		return goredis.Open(client, redisstore.Options{}, config)
+		return goredis.Open(client, goredis.Config{Failover: config})
 	},
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
@@ -155,7 +154,7 @@ func TestSharedPace(t *testing.T) {
 	var turns []time.Duration
 	var workers sync.WaitGroup
 	for range 2 {
-		store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{}, failover.Config{Mode: failover.Local})
+		store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Failover: failover.Config{Mode: failover.Local}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -163,11 +162,7 @@ func TestMonthThenDays(t *testing.T) {
 
 // A denial that a process remembers is of the old limit.
 func TestDenialOfTheOldPlan(t *testing.T) {
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: server.URL()}, redisstore.Options{KeyPrefix: "plans"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := bareStore(t, server.URL(), redisstore.Options{KeyPrefix: "plans"})
 	if err := store.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}

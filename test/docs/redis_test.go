@@ -14,7 +14,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // A server starts with docs/redis.conf, has each of its settings, gives stint nothing to warn about, and knows after
@@ -46,11 +45,7 @@ func TestRedisConf(t *testing.T) {
 		t.Errorf("only %d settings were found", settings)
 	}
 
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: server.URL()}, redisstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := bareStore(t, server.URL(), redisstore.Options{})
 	if advice := store.Advise(t.Context()); len(advice) != 0 {
 		t.Errorf("stint warns of %q", advice)
 	}
@@ -81,11 +76,7 @@ func TestRedisConfOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := testredis.StartCluster(t, 3, testredis.Config("include", path))
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: cluster.URL()}, redisstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := bareStore(t, cluster.URL(), redisstore.Options{})
 	if advice := store.Advise(t.Context()); len(advice) != 0 {
 		t.Errorf("stint warns of %q", advice)
 	}

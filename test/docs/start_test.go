@@ -22,7 +22,6 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
@@ -120,7 +119,7 @@ func Example_clients() {
 func Example_redis() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{}, failover.Config{})
+	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr()})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -144,7 +143,7 @@ func Example_goredis() {
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
-	store, err := goredis.Open(client, redisstore.Options{}, failover.Config{})
+	store, err := goredis.Open(client, goredis.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -160,9 +159,10 @@ func Example_goredis() {
 func Example_failover() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	config := failover.Config{Mode: failover.Local, Timeout: 50 * time.Millisecond}
-	config.Timeout = time.Minute // since the machine that runs this may be busy
-	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{}, config)
+	url := "redis://" + server.Addr()
+	config := rueidis.Config{URL: url, Failover: failover.Config{Mode: failover.Local, Timeout: 50 * time.Millisecond}}
+	config.Failover.Timeout = time.Minute // since the machine that runs this may be busy
+	store, err := rueidis.Open(config)
 	if err != nil {
 		fmt.Println(err)
 		return

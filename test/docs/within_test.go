@@ -17,7 +17,6 @@ import (
 	"github.com/stint-go/stint/internal/testtraffic"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/storetest"
@@ -311,11 +310,7 @@ func TestOrganisationsReset(t *testing.T) {
 
 // On a cluster the rules need one partition, and partition_by gives them one.
 func TestOrganisationsOnACluster(t *testing.T) {
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: testredis.StartCluster(t, 3).URL()}, redisstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := bareStore(t, testredis.StartCluster(t, 3).URL(), redisstore.Options{})
 	if err := store.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}

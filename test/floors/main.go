@@ -133,8 +133,11 @@ func ask(url, page string, begin time.Time, processes int, runFor time.Duration)
 	if err != nil {
 		return err
 	}
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: url},
-		redisstore.Options{KeyPrefix: fmt.Sprint("floors-", begin.UnixMilli())})
+	conn, err := rueidis.Dial(rueidis.Config{URL: url})
+	if err != nil {
+		return err
+	}
+	store, err := redisstore.New(conn, redisstore.Options{KeyPrefix: fmt.Sprint("floors-", begin.UnixMilli())})
 	if err != nil {
 		return err
 	}

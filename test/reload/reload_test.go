@@ -62,7 +62,11 @@ func TestReloadInRedis(t *testing.T) {
 // not.
 func openRedis(t *testing.T) *redisstore.Store {
 	t.Helper()
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: testredis.Start(t).URL()}, redisstore.Options{DenialCache: -1})
+	conn, err := rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := redisstore.New(conn, redisstore.Options{DenialCache: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 		at, place, credentials := connection(loaded.Store), loaded.Store.URL,
 			"store.username, store.password or store.password_file, or those in store.url"
 		if from != config.RulesFromStore {
-			at, place, credentials = rueidis.Connection{URL: from}, from, "the user and password in rules_from"
+			at, place, credentials = rueidis.Config{URL: from}, from, "the user and password in rules_from"
 		}
 		opened, err := openRuleStore(at, loaded.Store.KeyPrefix)
 		if err != nil {
@@ -72,7 +72,7 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 
 // openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its
 // server yet.
-func openRuleStore(at rueidis.Connection, prefix string) (rulestore.Store, error) {
+func openRuleStore(at rueidis.Config, prefix string) (rulestore.Store, error) {
 	switch scheme, _, _ := strings.Cut(at.URL, "://"); scheme {
 	case "mongodb", "mongodb+srv":
 		return mongo.New(at.URL)

@@ -22,7 +22,7 @@ import (
 // editor opens the rules in a Redis as another process would.
 func editor(t *testing.T, url string) *rulestore.Manager {
 	t.Helper()
-	conn, err := rueidis.Dial(rueidis.Connection{URL: url})
+	conn, err := rueidis.Dial(rueidis.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

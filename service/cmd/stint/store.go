@@ -75,16 +75,21 @@ func openBackend(loaded config.Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := rueidis.OpenBare(connection(c), redisstore.Options{
-		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
-		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1), MaxHolds: c.MaxHolds,
-		CountInstances: loaded.Instances == 0, OnCall: calls.Done,
-	})
+	conn, err := rueidis.Dial(connection(c))
 	if errors.Is(err, stint.ErrInvalid) {
 		return nil, misconfigured(err)
 	}
 	if err != nil {
 		return nil, storeFault(c, err)
+	}
+	store, err := redisstore.New(conn, redisstore.Options{
+		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
+		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1), MaxHolds: c.MaxHolds,
+		CountInstances: loaded.Instances == 0, OnCall: calls.Done,
+	})
+	if err != nil {
+		conn.Close()
+		return nil, misconfigured(err)
 	}
 	opened := &backend{
 		Store: store, close: store.Close, ping: store.Ping, ready: store.Ready, advise: store.Advise, servers: store.Servers,
@@ -267,8 +272,8 @@ func detailsOf(c config.Config, b *backend, down func() int) map[string]any {
 }
 
 // connection is how the configured store is reached.
-func connection(c config.Store) rueidis.Connection {
-	return rueidis.Connection{
+func connection(c config.Store) rueidis.Config {
+	return rueidis.Config{
 		URL:                  c.URL,
 		Username:             c.Username,
 		Password:             c.Password,

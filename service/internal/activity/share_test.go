@@ -17,7 +17,7 @@ import (
 // evaluator runs scripts in a Redis of the test's own.
 func evaluator(t *testing.T) activity.Eval {
 	t.Helper()
-	conn, err := rueidis.Dial(rueidis.Connection{URL: testredis.Start(t).URL()})
+	conn, err := rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

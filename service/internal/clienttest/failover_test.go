@@ -32,7 +32,7 @@ func TestFailoverOfAService(t *testing.T) {
 		}
 		proxy.ServeHTTP(w, r)
 	})
-	store, err := failover.New(failover.Config{Store: open(t, front.URL, client.Options{}), Mode: failover.Open, Timeout: patience})
+	store, err := failover.New(open(t, front.URL, client.Options{}), failover.Config{Mode: failover.Open, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

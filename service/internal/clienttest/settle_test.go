@@ -40,7 +40,11 @@ func teams(t *testing.T) *rules.Set {
 func TestSettleByTheWay(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testSettleByTheWay(t, nil) })
 	t.Run("redis", func(t *testing.T) {
-		store, err := rueidis.OpenBare(rueidis.Connection{URL: testredis.Start(t).URL()}, redisstore.Options{})
+		conn, err := rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := redisstore.New(conn, redisstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

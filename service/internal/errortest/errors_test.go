@@ -48,7 +48,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty := stint.Op{Claim: stint.Claim{Policy: policy, Permits: 1}}
-	dead, err := rueidis.Dial(rueidis.Connection{URL: "redis://127.0.0.1:1"})
+	dead, err := rueidis.Dial(rueidis.Config{URL: "redis://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,9 +56,9 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 	deadStore := must(redisstore.New(dead, redisstore.Options{}))
 	t.Cleanup(deadStore.Close)
 	service := must(client.Open("http://127.0.0.1:1", client.Options{}))
-	failing := must(failover.New(failover.Config{Store: deadStore, Mode: failover.Closed, Timeout: time.Second}))
+	failing := must(failover.New(deadStore, failover.Config{Mode: failover.Closed, Timeout: time.Second}))
 	t.Cleanup(failing.Close)
-	unresettable := must(failover.New(failover.Config{Store: nothing}))
+	unresettable := must(failover.New(nothing, failover.Config{}))
 	t.Cleanup(unresettable.Close)
 	rule := rules.Rule{ID: "r", Scope: []string{"global"}, Limits: []stint.Limit{stint.TokenBucket(1, stint.PerSecond(1))}}
 	unsound := rules.Rule{ID: "r", Scope: []string{"moon", "sun"}, Limits: []stint.Limit{bad}, Overrides: []rules.Override{{Key: "k", Limits: []stint.Limit{bad}}}}
@@ -102,7 +102,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"enforce.New":            of(enforce.New(enforce.Config{})),
 		"enforce.New max_wait":   of(enforce.New(enforce.Config{Store: memory, MaxWait: -1})),
 		"enforce.Decide":         enforcer.Decide(ctx, &rules.Request{Method: "GET", Path: "/"}, new(enforce.Verdict)),
-		"failover.New":           of(failover.New(failover.Config{Timeout: -1, Mode: 9, OnOverload: 9})),
+		"failover.New":           of(failover.New(nil, failover.Config{Timeout: -1, Mode: 9, OnOverload: 9})),
 		"failover.Decide":        of(failing.Decide(ctx, empty)),
 		"failover.Decide closed": of(failing.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}})),
 		"failover.ParseMode":     of(failover.ParseMode("ajar")),
@@ -132,9 +132,9 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"redisstore.Ready":          deadStore.Ready(ctx),
 		"redisstore.Reset":          deadStore.ResetAll(ctx, stint.Scope{All: true}),
 		"redisstore.Decide":         of(deadStore.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}})),
-		"rueidis.Open":              of(rueidis.OpenBare(rueidis.Connection{URL: "http://h"}, redisstore.Options{KeyPrefix: "{", Partitions: -1})),
-		"rueidis.Dial":              of(rueidis.Dial(rueidis.Connection{URL: "redis://u:p@h", Username: "u", PasswordFile: "none", TLS: rueidis.TLSFiles{CAFile: "none"}})),
-		"rueidis.Dial TLS":          of(rueidis.Dial(rueidis.Connection{URL: "rediss://h", TLS: rueidis.TLSFiles{CAFile: "none"}})),
+		"rueidis.Open":              of(rueidis.Open(rueidis.Config{URL: "http://h", Store: redisstore.Options{KeyPrefix: "{", Partitions: -1}, Failover: failover.Config{Mode: 9}})),
+		"rueidis.Dial":              of(rueidis.Dial(rueidis.Config{URL: "redis://u:p@h", Username: "u", PasswordFile: "none", TLS: rueidis.TLSFiles{CAFile: "none"}})),
+		"rueidis.Dial TLS":          of(rueidis.Dial(rueidis.Config{URL: "rediss://h", TLS: rueidis.TLSFiles{CAFile: "none"}})),
 
 		"rules.Compile":      of(rules.Compile([]rules.Rule{unsound, unsound, {}}, rules.Options{})),
 		"rules.Compile bits": of(rules.Compile(nil, rules.Options{IPv6Prefix: 300})),

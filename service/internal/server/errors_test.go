@@ -218,7 +218,7 @@ func surviving(t *testing.T, mode failover.Mode) func(*server.Config) {
 	return func(c *server.Config) {
 		away := c.Store.(*store)
 		local := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(away.now.Load()) }})
-		store, err := failover.New(failover.Config{Store: away, Mode: mode, Local: local, Instances: func() int { return 1 }})
+		store, err := failover.New(away, failover.Config{Mode: mode, Local: local, Instances: func() int { return 1 }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -370,7 +370,7 @@ func TestUndecidedIsCounted(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) {
 		behindProxies(c)
 		c.API.Open = true
-		away, err := failover.New(failover.Config{Store: c.Store, Mode: failover.Closed})
+		away, err := failover.New(c.Store, failover.Config{Mode: failover.Closed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -404,7 +404,7 @@ func TestUndecidedIsCounted(t *testing.T) {
 
 func TestEvaluateDegraded(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) {
-		away, err := failover.New(failover.Config{Store: c.Store, Mode: failover.Open})
+		away, err := failover.New(c.Store, failover.Config{Mode: failover.Open})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -300,7 +300,7 @@ func TestForwardAuthWithoutStore(t *testing.T) {
 
 	degraded := newFixture(t, func(c *server.Config) {
 		behindProxies(c)
-		away, err := failover.New(failover.Config{Store: c.Store, Mode: failover.Open})
+		away, err := failover.New(c.Store, failover.Config{Mode: failover.Open})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -148,7 +148,11 @@ func TestRecordsOfRedisReplay(t *testing.T) {
 	var locks [2]sync.Mutex
 	var processes sync.WaitGroup
 	for i := range records {
-		store, err := rueidis.OpenBare(rueidis.Connection{URL: server.URL()}, redisstore.Options{})
+		conn, err := rueidis.Dial(rueidis.Config{URL: server.URL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := redisstore.New(conn, redisstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

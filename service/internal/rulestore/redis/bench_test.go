@@ -19,7 +19,7 @@ func BenchmarkRedis(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
 			s := testredis.Start(b, testredis.Config("slowlog-log-slower-than", "0"), testredis.Config("slowlog-max-len", "10000"))
-			at := rueidis.Connection{URL: s.URL()}
+			at := rueidis.Config{URL: s.URL()}
 			list := make([]rules.Rule, n)
 			for i := range list {
 				list[i] = rule(fmt.Sprintf("rule-%06d", i), int64(i+1))

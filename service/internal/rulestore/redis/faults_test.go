@@ -28,7 +28,7 @@ func TestOptions(t *testing.T) {
 	if _, err := redis.New(nil, redis.Options{}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("no connection: %v", err)
 	}
-	if _, err := rueidis.Dial(rueidis.Connection{URL: "http://x"}); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := rueidis.Dial(rueidis.Config{URL: "http://x"}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a URL of something else: %v", err)
 	}
 }
@@ -181,7 +181,7 @@ func TestGarbage(t *testing.T) {
 // A wrong password has another error than an unreachable server.
 func TestWrongPassword(t *testing.T) {
 	s := testredis.Start(t, testredis.User("limiter", ">s3cret", "~*", "&*", "+@all"))
-	b := open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "wrong"}, "")
+	b := open(t, rueidis.Config{URL: s.URL(), Username: "limiter", Password: "wrong"}, "")
 	_, err := b.Head(t.Context())
 	if unavailable(t, err, "WRONGPASS"); !errors.Is(err, rulestore.ErrCredentials) {
 		t.Errorf("%v is not ErrCredentials", err)
@@ -204,11 +204,11 @@ func TestRights(t *testing.T) {
 	for name, more := range map[string][]string{"all": nil, "without publish": {"-publish"}} {
 		t.Run(name, func(t *testing.T) {
 			s := testredis.Start(t, testredis.User("limiter", append(slices.Clone(user), more...)...))
-			b := open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, "")
+			b := open(t, rueidis.Config{URL: s.URL(), Username: "limiter", Password: "s3cret"}, "")
 			r := manage(t, b, 20*time.Millisecond)
 			f := follow(t, r)
 			f.until("")
-			other := manage(t, open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, ""), 0)
+			other := manage(t, open(t, rueidis.Config{URL: s.URL(), Username: "limiter", Password: "s3cret"}, ""), 0)
 			put(t, other, rule("a", 1), rule("b", 1))
 			f.until("a:1 b:1")
 			if _, err := r.Rollback(t.Context(), rulestore.Author{}, 0, "", nil); err != nil {

@@ -60,11 +60,11 @@ func TestInForceElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			prefix := prefix()
-			conn, err := rueidis.Dial(rueidis.Connection{URL: server.URL()})
+			conn, err := rueidis.Dial(rueidis.Config{URL: server.URL()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			writer := manage(t, open(t, rueidis.Connection{URL: server.URL()}, prefix), 0)
+			writer := manage(t, open(t, rueidis.Config{URL: server.URL()}, prefix), 0)
 			list := []rules.Rule{rule("a", 1)}
 			for i := range count - 1 {
 				r := rule(fmt.Sprintf("rule-%d", i), 1)
@@ -131,7 +131,7 @@ func subscribed(t testing.TB, channel string) {
 // A server that restarts empty, or is emptied, gets the rules back from a manager that follows it.
 func TestRulesComeBack(t *testing.T) {
 	s, b, writer := own(t)
-	followed := manage(t, open(t, rueidis.Connection{URL: s.URL()}, ""), 20*time.Millisecond)
+	followed := manage(t, open(t, rueidis.Config{URL: s.URL()}, ""), 20*time.Millisecond)
 	f := follow(t, followed)
 	f.until("")
 	put(t, writer, rule("a", 1), rule("b", 2))
@@ -175,7 +175,7 @@ func TestRulesComeBack(t *testing.T) {
 // sentinel demotes it, so an edit may succeed there and be lost: it is made again until the new primary has it.
 func TestFailover(t *testing.T) {
 	watched := testredis.StartSentinel(t)
-	at := rueidis.Connection{URL: watched.URL()}
+	at := rueidis.Config{URL: watched.URL()}
 	writer := manage(t, open(t, at, ""), 0)
 	f := follow(t, manage(t, open(t, at, ""), 20*time.Millisecond))
 	put(t, writer, rule("a", 1))
@@ -194,7 +194,7 @@ func TestFailover(t *testing.T) {
 		eventually("a replica lacks the rules", func() bool { return do(t, replica, "HEXISTS", key, "1") == int64(1) })
 	}
 	watched.Failover(t)
-	primary := open(t, rueidis.Connection{URL: watched.Primary.URL()}, "")
+	primary := open(t, rueidis.Config{URL: watched.Primary.URL()}, "")
 	for n := int64(2); n < 4; n++ {
 		eventually("the new primary lacks an edit", func() bool {
 			_, _ = tryPut(late, writer, rule("a", n))
@@ -212,7 +212,7 @@ func (brief) Subscribe(context.Context, string, func(), func(string)) error { re
 
 // A subscription that ends without a reason counts as lost.
 func TestSubscriptionEnds(t *testing.T) {
-	conn, err := rueidis.Dial(rueidis.Connection{URL: server.URL()})
+	conn, err := rueidis.Dial(rueidis.Config{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,6 +133,6 @@ func unavailable(t testing.TB, err error, why string) {
 func own(t testing.TB, options ...testredis.Option) (*testredis.Server, *redis.Store, *rulestore.Manager) {
 	t.Helper()
 	s := testredis.Start(t, options...)
-	b := open(t, rueidis.Connection{URL: s.URL()}, "")
+	b := open(t, rueidis.Config{URL: s.URL()}, "")
 	return s, b, manage(t, b, 0)
 }

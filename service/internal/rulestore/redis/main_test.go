@@ -25,7 +25,7 @@ var prefixes atomic.Int64
 func prefix() string { return "test" + strconv.FormatInt(prefixes.Add(1), 10) }
 
 // open makes a store with a connection of its own, closed at the end of the test.
-func open(t testing.TB, c rueidis.Connection, prefix string) *redis.Store {
+func open(t testing.TB, c rueidis.Config, prefix string) *redis.Store {
 	t.Helper()
 	conn, err := rueidis.Dial(c)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, size, func(t testing.TB) storetest.Place {
 		prefix := prefix()
 		return storetest.Place{
-			Open: func() rulestore.Store { return open(t, rueidis.Connection{URL: server.URL()}, prefix) },
+			Open: func() rulestore.Store { return open(t, rueidis.Config{URL: server.URL()}, prefix) },
 			Lose: func() { do(t, server, "DEL", prefix+":{rules}:revisions") },
 		}
 	})
@@ -62,7 +62,7 @@ func TestConformanceOfACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
 	storetest.Run(t, storetest.Small, func(t testing.TB) storetest.Place {
 		prefix := prefix()
-		return storetest.Place{Open: func() rulestore.Store { return open(t, rueidis.Connection{URL: cluster.URL()}, prefix) }}
+		return storetest.Place{Open: func() rulestore.Store { return open(t, rueidis.Config{URL: cluster.URL()}, prefix) }}
 	})
 }
 

@@ -1,6 +1,6 @@
 // Package redis keeps a rule set in Redis (6.2 or later) or Valkey, for several processes to share.
 //
-//	conn, err := rueidis.Dial(rueidis.Connection{URL: "redis://localhost:6379"})
+//	conn, err := rueidis.Dial(rueidis.Config{URL: "redis://localhost:6379"})
 //	...
 //	s, err := redis.New(conn, redis.Options{})
 //

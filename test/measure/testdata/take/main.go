@@ -16,7 +16,9 @@ import (
 
 func main() {
 	measure.Listen()
-	store, err := rueidis.OpenBare(rueidis.Connection{URL: os.Args[1]}, redisstore.Options{KeyPrefix: "measure"})
+	conn, err := rueidis.Dial(rueidis.Config{URL: os.Args[1]})
+	must(err)
+	store, err := redisstore.New(conn, redisstore.Options{KeyPrefix: "measure"})
 	must(err)
 	limiter, err := stint.New(store, "measure", stint.TokenBucket(1_000_000, stint.PerSecond(1_000_000)))
 	must(err)

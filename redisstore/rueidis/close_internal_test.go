@@ -1,4 +1,4 @@
-package rueidis_test
+package rueidis
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	redisclient "github.com/redis/rueidis"
+	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // dialler counts the connections that a client has open, and lets every one after the
@@ -50,7 +50,8 @@ func (c *dialled) Close() error {
 // connection that was closed says so.
 func TestCloseWhileClientDials(t *testing.T) {
 	d := &dialler{closed: make(chan struct{})}
-	client, err := redisclient.NewClient(redisclient.ClientOption{
+	server := testredis.Start(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Addr()}, DisableCache: true, DisableRetry: true, ForceSingleClient: true, DialCtxFn: d.dial,
 		PipelineMultiplex: 2, // 4 connections; on one processor it has one unless it is told
 	})
@@ -58,13 +59,15 @@ func TestCloseWhileClientDials(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	conn := rueidis.New(client, false)
+	made := &clusterConn{attempts: newAttempts()}
+	made.client.Store(&client)
+	conn := connOf(made)
 	store, err := redisstore.New(conn, redisstore.Options{DenialCache: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var callers sync.WaitGroup
-	until(t, "a call dials", func() bool {
+	eventually(t, "a call dials", func() bool {
 		callers.Go(func() { _, _ = conn.Do(t.Context(), "EXISTS", "k") }) // over a wire by chance
 		return d.dials.Load() > 1
 	})
@@ -73,8 +76,8 @@ func TestCloseWhileClientDials(t *testing.T) {
 		defer close(closed)
 		store.Close()
 	}()
-	until(t, "the client is closed", func() bool {
-		return errors.Is(client.Do(t.Context(), client.B().Ping().Build()).Error(), redisclient.ErrClosing)
+	eventually(t, "the client is closed", func() bool {
+		return errors.Is(client.Do(t.Context(), client.B().Ping().Build()).Error(), rueidis.ErrClosing)
 	})
 	close(d.closed)
 	<-closed
@@ -82,14 +85,17 @@ func TestCloseWhileClientDials(t *testing.T) {
 	if n := d.open.Load(); n != 0 {
 		t.Errorf("%d connections of %d are open", n, d.dials.Load())
 	}
-	if _, err := conn.Do(t.Context(), "PING"); !errors.Is(err, redisclient.ErrClosing) {
+	if _, err := conn.Do(t.Context(), "PING"); !errors.Is(err, rueidis.ErrClosing) {
 		t.Errorf("a command after Close: %v", err)
 	}
-	if err := conn.Subscribe(t.Context(), "c", func() {}, func(string) {}); !errors.Is(err, redisclient.ErrClosing) {
+	if err := conn.Subscribe(t.Context(), "c", func() {}, func(string) {}); !errors.Is(err, rueidis.ErrClosing) {
 		t.Errorf("a subscription after Close: %v", err)
 	}
-	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100))
-	if _, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
+	limiter, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerSecond(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limiter.Allow(t.Context(), "k"); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("a decision after Close: %v", err)
 	}
 }
