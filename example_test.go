@@ -12,7 +12,7 @@ import (
 // example makes a limiter whose clock stands still, so that the output is the same
 // at every run.
 func example(limits ...stint.Limit) *stint.Limiter {
-	still := func() stint.Instant { return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) }
+	still := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", limits...)
 	if err != nil {
 		fmt.Println(err)

@@ -12,7 +12,7 @@ import (
 )
 
 // still is a clock that stands still, so that no window ends meanwhile.
-func still() stint.Instant { return 1_790_000_000_000_000 }
+func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 // Limiters of different names count apart on one store, though neither of their limits has a name.
 func TestLimitersCountApart(t *testing.T) {

@@ -67,7 +67,7 @@ func TestAsk(t *testing.T) {
 	}
 	var told []stint.Event
 	limiter, err := stint.NewLimiter(stint.Config{
-		Store: memstore.New(memstore.Config{Now: func() stint.Instant { return 0 }}), Policy: policy,
+		Store: memstore.New(memstore.Config{Now: func() time.Time { return time.Unix(0, 0) }}), Policy: policy,
 		Observe: func(_ context.Context, e *stint.Event) { told = append(told, *e) },
 	})
 	if err != nil {

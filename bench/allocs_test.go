@@ -31,8 +31,8 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	// admissions when they take the place of entries that have left.
 	t.Run("sliding window log", func(t *testing.T) {
 		requireNoAllocs(t, newStintLimiter(t, stint.SlidingWindowLog(1, window)), runs, false)
-		var now stint.Instant = 1_790_000_000_000_000
-		l := newLimiterOn(t, memstore.Config{Now: func() stint.Instant {
+		now := time.UnixMicro(1_790_000_000_000_000)
+		l := newLimiterOn(t, memstore.Config{Now: func() time.Time {
 			now = now.Add(time.Second)
 			return now
 		}}, stint.SlidingWindowLog(100, time.Minute))

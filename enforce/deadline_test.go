@@ -24,9 +24,8 @@ func TestLimiterMaxWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := func() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }
 		for maxWait, held := range map[time.Duration]time.Duration{0: 2 * time.Second, time.Hour: 2 * time.Second, time.Second: 0} {
-			limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: now}), Set: set, MaxWait: maxWait})
+			limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: time.Now}), Set: set, MaxWait: maxWait})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,11 +32,11 @@ func setOf(t testing.TB, previous *rules.Set, list ...rules.Rule) *rules.Set {
 }
 
 // steady is the time of the bubble that a test runs in. Elsewhere it stands still, so that no window ends meanwhile.
-func steady() stint.Instant {
+func steady() time.Time {
 	if now := time.Now(); now.Year() < 2020 {
-		return stint.Instant(now.UnixMicro())
+		return now
 	}
-	return 1_790_000_000_000_000
+	return time.UnixMicro(1_790_000_000_000_000)
 }
 
 // newLimiter makes a limiter on a store in memory that counts its calls.

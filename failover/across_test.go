@@ -164,8 +164,7 @@ func TestBoundOverOutages(t *testing.T) {
 // outages has processes decide about one client, while each of them loses the store now
 // and then. It returns what was admitted, and the sum of the processes' largest shares.
 func outages(t *testing.T, random *rand.Rand, limit stint.Limit) (admitted []admission, shares int64) {
-	wall := func() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }
-	inner := memstore.New(memstore.Config{Now: wall})
+	inner := memstore.New(memstore.Config{Now: time.Now})
 	type process struct {
 		*failover.Store
 		faulty *storetest.Faulty
@@ -179,7 +178,7 @@ func outages(t *testing.T, random *rand.Rand, limit stint.Limit) (admitted []adm
 		one := &process{faulty: storetest.NewFaulty(inner), least: len(processes)}
 		one.count.Store(int64(one.least))
 		store, err := failover.New(one.faulty, failover.Config{
-			Local: memstore.New(memstore.Config{Now: wall}), Mode: failover.Local,
+			Local: memstore.New(memstore.Config{Now: time.Now}), Mode: failover.Local,
 			Instances: func() int { return int(one.count.Load()) },
 		})
 		if err != nil {

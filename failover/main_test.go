@@ -40,8 +40,7 @@ func newFixture(t testing.TB, change func(*failover.Config)) *fixture {
 // newFixtureOn is newFixture of the store that wrap makes of the one that can fail.
 func newFixtureOn(t testing.TB, wrap func(stint.Store) stint.Store, change func(*failover.Config)) *fixture {
 	t.Helper()
-	wall := func() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }
-	f := &fixture{t: t, inner: memstore.New(memstore.Config{Now: wall}), local: memstore.New(memstore.Config{Now: wall})}
+	f := &fixture{t: t, inner: memstore.New(memstore.Config{Now: time.Now}), local: memstore.New(memstore.Config{Now: time.Now})}
 	f.faulty = storetest.NewFaulty(f.inner)
 	config := failover.Config{Local: f.local, Instances: func() int { return 1 }, StateChanged: func(c failover.Change) {
 		f.mu.Lock()

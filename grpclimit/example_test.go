@@ -20,7 +20,7 @@ import (
 
 // Each client address makes two calls at once, and one a minute after that.
 func Example() {
-	still := func() stint.Instant { return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) }
+	still := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "calls", stint.TokenBucket(2, stint.PerMinute(1)))
 	if err != nil {
 		fmt.Println(err)

@@ -39,7 +39,7 @@ func enforced(t testing.TB, store stint.Store, list ...rules.Rule) *enforce.Limi
 // standing enforces rules in memory where time stands still.
 func standing(t testing.TB, list ...rules.Rule) *enforce.Limiter {
 	t.Helper()
-	return enforced(t, memstore.New(memstore.Config{Now: func() stint.Instant { return at }}), list...)
+	return enforced(t, memstore.New(memstore.Config{Now: at.Time}), list...)
 }
 
 func newRules(t testing.TB, config grpclimit.RulesConfig) *grpclimit.Server {

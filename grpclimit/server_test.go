@@ -35,7 +35,7 @@ const (
 // newLimiter makes a limiter on an empty memory store whose clock stands still.
 func newLimiter(t testing.TB, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	return limiterOn(t, memstore.New(memstore.Config{Now: func() stint.Instant { return at }}), limits...)
+	return limiterOn(t, memstore.New(memstore.Config{Now: at.Time}), limits...)
 }
 
 func limiterOn(t testing.TB, store stint.Store, limits ...stint.Limit) *stint.Limiter {
@@ -252,7 +252,7 @@ func TestSeveralLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	limiter, err := stint.NewLimiter(stint.Config{
-		Store:  memstore.New(memstore.Config{Now: func() stint.Instant { return at }}),
+		Store:  memstore.New(memstore.Config{Now: at.Time}),
 		Policy: policy,
 	})
 	if err != nil {

@@ -33,6 +33,10 @@ const (
 	maxDrift = time.Second
 )
 
+// What a clock may show: a state that nobody has touched is of the epoch, and later times are no exact numbers in the
+// scripts of other stores.
+var earliest, latest = time.UnixMicro(0), time.UnixMicro(1 << 53)
+
 func newAnchor(now time.Time) *anchor {
 	return &anchor{now, stint.Instant(now.UnixMicro()), lookEvery}
 }
@@ -70,7 +74,7 @@ func (s *Store) lookAtClocks(a *anchor) stint.Instant {
 // decidedAt is the second half, while a state of the shard is held: the time of its decision.
 func (s *Store) decidedAt(t *shard, read stint.Instant) stint.Instant {
 	if s.now != nil {
-		return s.now()
+		return stint.Instant(s.now().UnixMicro())
 	}
 	return t.notBefore(read)
 }
@@ -78,7 +82,7 @@ func (s *Store) decidedAt(t *shard, read stint.Instant) stint.Instant {
 // decidedTogether is decidedAt for states of several shards, which are locked. They have one time.
 func (s *Store) decidedTogether(shards []uint64) (now stint.Instant) {
 	if s.now != nil {
-		return s.now()
+		return stint.Instant(s.now().UnixMicro())
 	}
 	now = s.readClock()
 	for _, i := range shards {

@@ -1,6 +1,8 @@
 package memstore
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ func TestClockIsReadUnderTheLocks(t *testing.T) {
 	var s *Store
 	var hashes []uint64
 	free, reads := 0, 0
-	s = New(Config{Now: func() stint.Instant {
+	s = New(Config{Now: func() time.Time {
 		for _, hash := range hashes {
 			reads++
 			shard := s.shard(hash)
@@ -116,5 +118,59 @@ func TestClockStepsBack(t *testing.T) {
 	s.decidedAt(shard, now.Add(time.Hour))
 	if got := s.decidedAt(shard, now); got != now {
 		t.Errorf("decided at %s after a step back to %s", got, now)
+	}
+}
+
+// A clock of the caller's counts in whole microseconds, cut down, whatever its location. Every algorithm admits its limit,
+// and again as soon as it said.
+func TestClockOfTheCaller(t *testing.T) {
+	for _, begin := range []time.Time{
+		time.Unix(0, 0), time.Date(2026, 1, 1, 1, 2, 3, 4_999, time.FixedZone("", 3600)), latest.AddDate(-1, 0, 0),
+	} {
+		for _, algorithm := range stint.Algorithms() {
+			now := begin
+			s := New(Config{Now: func() time.Time { return now }})
+			limit := stint.Limit{Algorithm: algorithm, Capacity: 2}
+			if limit.IsBucket() {
+				limit.Rate = stint.PerMinute(1)
+			} else {
+				limit.Window = time.Minute
+			}
+			policy := policyOf(t, limit)
+			take := func() stint.Decision {
+				d, err := s.Take(t.Context(), policy, "k", 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			}
+			first, denied := take(), take()
+			if at := denied.At.Time(); !first.Allowed || denied.Allowed || !at.Equal(begin.Truncate(time.Microsecond)) {
+				t.Errorf("%s at %s: %+v, then %+v, decided at %s", algorithm, begin, first, denied, at)
+			}
+			now = now.Add(denied.RetryAfter - time.Microsecond)
+			early := take()
+			now = now.Add(time.Microsecond)
+			if d := take(); early.Allowed || !d.Allowed {
+				t.Errorf("%s at %s, %s later: %+v, and %+v just before", algorithm, begin, denied.RetryAfter, d, early)
+			}
+		}
+	}
+}
+
+// A fake clock that was not set, or with another unit, is a fault, and does not deny until 1970.
+func TestClockOutOfBounds(t *testing.T) {
+	policy := policyOf(t, stint.TokenBucket(1, stint.PerSecond(1)))
+	for _, now := range []time.Time{{}, earliest.Add(-1), latest.Add(1)} {
+		s := New(Config{Now: func() time.Time { return now }})
+		_, taken := s.Take(t.Context(), policy, "k", 1)
+		for name, err := range map[string]error{
+			"take": taken, "decide": s.take(t, policy), "batch": s.takeAll(t, policy),
+			"reset": s.ResetAll(t.Context(), stint.Scope{All: true}),
+		} {
+			if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "memstore.Config.Now is") {
+				t.Errorf("%s at %s: %v", name, now, err)
+			}
+		}
 	}
 }

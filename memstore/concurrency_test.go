@@ -10,8 +10,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A clock that stands still, long after the epoch.
-func still() stint.Instant { return 1_790_000_000_000_000 }
+// dawn is long after the epoch.
+const dawn = stint.Instant(1_790_000_000_000_000)
+
+// still is a clock that stands there.
+func still() time.Time { return dawn.Time() }
 
 func policyOf(t *testing.T, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
@@ -42,7 +45,7 @@ func TestMovedUnderDecisions(t *testing.T) {
 			shard := s.shard(s.hash(strconv.Itoa(i%keys), l))
 			shard.mu.Lock()
 			s.rebuild(shard, groupsFor(shard.used+1))
-			s.purge(shard, still())
+			s.purge(shard, dawn)
 			shard.mu.Unlock()
 			passing := "passing " + strconv.Itoa(i%5000)
 			if _, err := limiter.Allow(ctx, passing); err != nil {
@@ -151,8 +154,8 @@ func TestSweep(t *testing.T) {
 	const keys, pause = 20_000, 200 * time.Microsecond
 	for name, step := range map[string]time.Duration{"a day on": 24 * time.Hour, "set back": -24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			now := still()
-			s := New(Config{Now: func() stint.Instant { return now }})
+			now := dawn
+			s := New(Config{Now: func() time.Time { return now.Time() }})
 			limiter, err := stint.New(s, "test", stint.TokenBucket(10, stint.PerHour(10)))
 			if err != nil {
 				t.Fatal(err)

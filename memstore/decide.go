@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -61,10 +62,13 @@ func (s *Store) touch(ops []stint.Op) {
 // errZero is why a store decides nothing that New did not make.
 var errZero = stint.Invalid("store", "the zero memstore.Store", "one that New made")
 
+// unfit is why a store without versions decides nothing.
+func (s *Store) unfit() error { return cmp.Or[error](s.fault, errZero) }
+
 // decide chooses the way: holds; one limit, which is the most frequent; several.
 func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 	if s.versions == nil {
-		return stint.Decision{}, errZero
+		return stint.Decision{}, s.unfit()
 	}
 	if op.Hold != nil {
 		return s.decideHold(*op)

@@ -19,7 +19,7 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1_800_000_000_000_000)
 	store := memstore.New(memstore.Config{
-		MaxBytes: memstore.MinMaxBytes, MaxHolds: 50, Now: func() stint.Instant { return stint.Instant(now.Load()) },
+		MaxBytes: memstore.MinMaxBytes, MaxHolds: 50, Now: func() time.Time { return time.UnixMicro(now.Load()) },
 	})
 	var policies []*stint.Policy
 	for _, window := range []time.Duration{time.Second, 2 * time.Second} {

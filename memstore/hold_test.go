@@ -38,7 +38,7 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		concurrent = concurrent || l.Algorithm == stint.AlgorithmConcurrency
 	}
 	now := int64(1_700_000_000_000_000)
-	store := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(now) }, MaxHolds: stint.MaxHolds})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return time.UnixMicro(now) }, MaxHolds: stint.MaxHolds})
 	model := newHoldModel(limits)
 	model.reset(now)
 	each := make([]stint.Outcome, len(limits))

@@ -11,7 +11,7 @@ import (
 // the hold expired, both say the same of it: that nothing of the hold is there.
 func TestWaysOfOneStateSayTheSame(t *testing.T) {
 	clock := stint.Instant(1_790_000_000_000_000)
-	s := New(Config{Now: func() stint.Instant { return clock }})
+	s := New(Config{Now: func() time.Time { return clock.Time() }})
 	quick, places := named(t, "quick", stint.TokenBucket(2, stint.PerMinute(2))), named(t, "places", stint.Concurrency(10))
 	do := func(op stint.Op) stint.Op {
 		t.Helper()

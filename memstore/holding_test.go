@@ -21,7 +21,7 @@ type held struct {
 func newHeld(t *testing.T, config memstore.Config, limits ...stint.Limit) *held {
 	t.Helper()
 	h := &held{t: t, now: 1_800_000_000_000_000}
-	config.Now = func() stint.Instant { return h.now }
+	config.Now = func() time.Time { return h.now.Time() }
 	h.store = memstore.New(config)
 	h.policy = h.policyOf(limits...)
 	return h

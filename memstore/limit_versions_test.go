@@ -74,7 +74,7 @@ func TestPoliciesComeAndGo(t *testing.T) {
 		}
 		clock.Advance(1000 * time.Hour)
 		for _, shard := range s.all() {
-			s.purge(shard, clock.Now())
+			s.purge(shard, clock.Instant())
 		}
 		collected(t, "policies that are gone are forgotten", func() bool { known, _ := s.counts(); return known == 0 })
 	}

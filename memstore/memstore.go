@@ -59,9 +59,13 @@ type Config struct {
 	// less, states that still matter are dropped, and their clients may use their limits again;
 	// Stats.Evictions counts that.
 	MaxBytes int64
-	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the wall clock, and
-	// anchored anew when the two are more than a second apart. It must be safe for concurrent use.
-	Now func() stint.Instant
+	// Now is a clock in place of the store's own, such as the fake one of a program's tests. A time counts in whole
+	// microseconds, cut down; its location and its monotonic reading don't matter. Times are from 1970 to 2255: a store
+	// whose clock shows another one when it is made, such as the zero time.Time, decides nothing, and its errors wrap
+	// stint.ErrInvalid. The clock may be set back, as a wall clock may. It must be safe for concurrent use, and must not
+	// call the store, which reads it while it holds locks. Default: nil, the process's monotonic clock, anchored to the
+	// wall clock, and anchored anew when the two are more than a second apart.
+	Now func() time.Time
 	// MaxHolds bounds the live holds of one client under one limit, 1 to stint.MaxHolds; a Reserve beyond it is denied.
 	// Default: 0, which is stint.DefaultMaxHolds.
 	MaxHolds int
@@ -71,8 +75,9 @@ type Config struct {
 // [stint.ErrInvalid]. It is safe for concurrent use and needs no closing.
 type Store struct {
 	shards [shardCount]shard
+	fault  error // why it decides nothing
 	seed   keyhash.Seed
-	now    func() stint.Instant
+	now    func() time.Time       // nil for the process's clock
 	anchor atomic.Pointer[anchor] // what the process's clock counts from
 
 	maxBytes int64
@@ -109,6 +114,11 @@ type Store struct {
 
 // New makes an empty store.
 func New(config Config) *Store {
+	if config.Now != nil {
+		if now := config.Now(); now.Before(earliest) || now.After(latest) {
+			return &Store{fault: stint.Invalid("memstore.Config.Now", now, "a clock that shows a time from 1970 to 2255")}
+		}
+	}
 	s := &Store{
 		seed:     keyhash.MakeSeed(),
 		now:      config.Now,

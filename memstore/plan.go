@@ -39,7 +39,7 @@ func (s *Store) plan(policy *stint.Policy) *plan {
 func (s *Store) prepare(policy *stint.Policy) *plan {
 	p := &plan{limits: make([]limit, policy.Len())}
 	if s.versions == nil {
-		p.fault = errZero
+		p.fault = s.unfit()
 		return p
 	}
 	for i := range p.limits {

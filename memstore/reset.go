@@ -10,7 +10,7 @@ import (
 // ResetAll implements [stint.Store]: it ends the epochs of the policies' states. That takes some
 // microseconds, and up to 80 ns for each limit of any policy that is known, or half a microsecond if all
 // are reset; only decisions on clients that are known already go on meanwhile. An error is the context's,
-// and then nothing was reset.
+// or that of a store that decides nothing, and then nothing was reset.
 func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return s.endEpochs(ctx, func(w *limitVersion) bool { return scope.All || w.policy == scope.Policy })
 }
@@ -19,6 +19,9 @@ func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 // operation finds all of them ended, or none. One that needs no shard's lock has found a slot
 // by the id of an epoch: it is decided before the end, or notices that the id has changed.
 func (s *Store) endEpochs(ctx context.Context, which func(*limitVersion) bool) error {
+	if s.versions == nil {
+		return s.unfit()
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -87,8 +87,8 @@ func TestResetIsReclaimed(t *testing.T) {
 		"all":      func(s *Store) error { return s.ResetAll(t.Context(), stint.Scope{All: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			now := still()
-			s := New(Config{Now: func() stint.Instant { return now }})
+			now := dawn
+			s := New(Config{Now: func() time.Time { return now.Time() }})
 			policy := named(t, "a", stint.TokenBucket(10, stint.Per(1, 24*time.Hour)), stint.SlidingWindowLog(10, 24*time.Hour))
 			other := named(t, "b", stint.TokenBucket(10, stint.Per(1, 24*time.Hour)))
 			crowd(t, s, policy, clients)
@@ -190,7 +190,7 @@ func TestResetBetweenIDAndHold(t *testing.T) {
 		t.Error("what was reset is held")
 		slot.release(id)
 	}
-	s.purge(shard, still())
+	s.purge(shard, dawn)
 	changed := named(t, "a", stint.FixedWindow(20, time.Hour))
 	take(t, s, "k", changed)
 	if now := s.plan(changed).limits[0].version.id.Load(); now != id {
@@ -262,7 +262,7 @@ func TestResetUnderLoad(t *testing.T) {
 			shard := s.shard(s.hash(strconv.Itoa(i%keys), l))
 			shard.mu.Lock()
 			if s.rebuild(shard, groupsFor(shard.used+1)); i%3 == 0 {
-				s.purge(shard, still())
+				s.purge(shard, dawn)
 			}
 			shard.mu.Unlock()
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // still is a clock that stands still, so that no window ends meanwhile.
-func still() stint.Instant { return 1_790_000_000_000_000 }
+func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 // rule makes one for a path, which counts users.
 func rule(path string, change func(*rules.Rule)) rules.Rule {

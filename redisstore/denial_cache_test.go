@@ -148,8 +148,8 @@ func TestDenialCountsDown(t *testing.T) {
 		t.Fatalf("%+v, want a minute", first)
 	}
 	clock.Advance(20 * time.Second)
-	if d := denied(t, store, "k", policy, 1, stint.SourceDenialCache); d.RetryAfter != 40*time.Second || d.At != clock.Now() {
-		t.Errorf("%+v, want 40s at %s", d, clock.Now().Time())
+	if d := denied(t, store, "k", policy, 1, stint.SourceDenialCache); d.RetryAfter != 40*time.Second || d.At != clock.Instant() {
+		t.Errorf("%+v, want 40s at %s", d, clock.Instant().Time())
 	}
 	each := make([]stint.Outcome, 1)
 	o := op(stint.Take, "k", policy, 1)
@@ -205,7 +205,7 @@ func TestDenialWaits(t *testing.T) {
 					o.Each = make([]stint.Outcome, o.Limits())
 				}
 				d := decide(t, store, o)
-				want := model.Decide(o, clock.Now()).Decision
+				want := model.Decide(o, clock.Instant()).Decision
 				if d.Source == stint.SourceDenialCache {
 					hits++
 				}

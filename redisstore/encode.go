@@ -96,7 +96,7 @@ func (b *batch) encode() {
 	}
 	guess := stint.Instant(time.Now().UnixMicro())
 	if pin := b.store.options.Now; pin != nil {
-		guess = pin()
+		guess = stint.Instant(pin().UnixMicro())
 	}
 	b.arg(b.store.now(), b.store.channel)
 	b.encodeSettings()

@@ -140,7 +140,7 @@ func (h *history) run() {
 			if r.Err != nil {
 				h.Fatalf("%s %d of %s: %v", o.Verb, o.Permits, o.Key, r.Err)
 			}
-			if _, err := h.oracle.Check(o, h.clock.Now(), oracle.Got(o, r)); err != nil {
+			if _, err := h.oracle.Check(o, h.clock.Instant(), oracle.Got(o, r)); err != nil {
 				h.Fatal(err)
 			}
 			for j := range o.Each {
@@ -163,7 +163,7 @@ func (h *history) run() {
 // move moves the clock: a little, by lives of states, to where generations turn, or
 // back.
 func (h *history) move() {
-	now := h.clock.Now()
+	now := h.clock.Instant()
 	life := rapid.SampledFrom(h.lives).Draw(h.T, "life")
 	us := func(what string, from, to stint.Instant) stint.Instant {
 		return stint.Instant(rapid.Int64Range(int64(from), int64(to)).Draw(h.T, what))
@@ -287,7 +287,7 @@ func (h *history) expire() {
 		for i, g := range []*generation{&p.prev, &p.cur} {
 			name := [...]string{"prev", "cur"}[i]
 			first := i == 0 || p.prev.hash == nil // which expires before cur does
-			if first && g.hash != nil && h.clock.Now() >= g.turn+g.life && rapid.Bool().Draw(h.T, name+" expires") {
+			if first && g.hash != nil && h.clock.Instant() >= g.turn+g.life && rapid.Bool().Draw(h.T, name+" expires") {
 				redis(h.t, "DEL", p.key[:len(p.key)-len("cur")]+name)
 				*g = generation{}
 			}
@@ -330,7 +330,7 @@ func (h *history) inspect(before float64, idle bool, gone map[string]bool) {
 
 // compare holds a partition's hashes to generations.lua, given what they were.
 func (h *history) compare(p *hashes, cur, prev *generation, before, after float64) {
-	now := h.clock.Now()
+	now := h.clock.Instant()
 	turned := cur.hash != nil && (p.cur.hash == nil || cur.start != p.cur.start || cur.dead != p.cur.dead)
 	switch {
 	case turned && p.cur.hash != nil:

@@ -37,14 +37,14 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 	}
 	policies := holdPolicies(t, rng)
 	expires := map[string]stint.Instant{}
-	next, latest := 1, clock.Now()
+	next, latest := 1, clock.Instant()
 	for step := 0; step < operations; {
 		if rng.IntN(3) > 0 {
 			clock.Advance(time.Duration(1+rng.Int64N([]int64{1, 100_000, 2_000_000, 20_000_000}[rng.IntN(4)])) * time.Microsecond)
 		}
-		if latest = max(latest, clock.Now()); rng.IntN(16) == 0 { // set back, by less than the margin for which states are kept
+		if latest = max(latest, clock.Instant()); rng.IntN(16) == 0 { // set back, by less than the margin for which states are kept
 			back := 1 + rng.Int64N([]int64{1, 100_000, 900_000}[rng.IntN(3)])
-			clock.Set(max(clock.Now()-stint.Instant(back), latest-900_000))
+			clock.Set(max(clock.Instant()-stint.Instant(back), latest-900_000))
 		}
 		ops := make([]stint.Op, 1)
 		if rng.IntN(4) == 0 {
@@ -57,7 +57,7 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 			ops[i] = holdOp(rng, policies[rng.IntN(len(policies))], next, expires)
 		}
 		step += len(ops)
-		what := fmt.Sprintf("seed %d, step %d at %d: %s", seed, step, clock.Now(), describeOps(ops))
+		what := fmt.Sprintf("seed %d, step %d at %d: %s", seed, step, clock.Instant(), describeOps(ops))
 		want := carryOutHolds(t, memory, ops)
 		listed, err := liveHolds(t, memory, "k", ops[0].Policy)
 		if err != nil {

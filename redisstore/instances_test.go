@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -17,7 +16,7 @@ func TestInstances(t *testing.T) {
 	own := testredis.Start(t)
 	var now atomic.Int64
 	now.Store(int64(dawn))
-	options := redisstore.Options{CountInstances: true, Now: func() stint.Instant { return stint.Instant(now.Load()) }}
+	options := redisstore.Options{CountInstances: true, Now: func() time.Time { return time.UnixMicro(now.Load()) }}
 	var stores []*redisstore.Store
 	for range 3 {
 		stores = append(stores, open(t, own.URL(), options))

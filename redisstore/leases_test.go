@@ -22,7 +22,7 @@ import (
 const leaseTime = redisstore.DefaultLeaseTime
 
 // processes makes stores that share their states, as processes do.
-func processes(t testing.TB, n int, conn redisstore.Conn, now func() stint.Instant) []*redisstore.Store {
+func processes(t testing.TB, n int, conn redisstore.Conn, now func() time.Time) []*redisstore.Store {
 	t.Helper()
 	first, prefix := storeOn(t, conn, redisstore.Options{Now: now})
 	stores := []*redisstore.Store{first}

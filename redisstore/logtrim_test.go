@@ -32,7 +32,7 @@ func TestTrimInSteps(t *testing.T) {
 				clock.Advance(step)
 			}
 			take(t, memory, "k", policy, 1)
-			key := fillLog(t, store, prefix, clock.Now(), policy, "k", c.encoding)
+			key := fillLog(t, store, prefix, clock.Instant(), policy, "k", c.encoding)
 			length := func() int64 { return redis(t, c.length, key).(int64) }
 			both := func(verb stint.Verb, permits int64) {
 				t.Helper()
@@ -109,7 +109,7 @@ func BenchmarkTrim(b *testing.B) {
 				policy := policyOf(b, "", stint.SlidingWindowLog(entries, time.Hour))
 				for b.Loop() {
 					b.StopTimer()
-					fillLog(b, store, prefix, clock.Now(), policy, "k", encoding)
+					fillLog(b, store, prefix, clock.Instant(), policy, "k", encoding)
 					switch left {
 					case "all":
 						clock.Advance(2 * time.Hour)

@@ -78,8 +78,9 @@ type Options struct {
 	// many of their limits shared a state with another one of the call, and why it failed. It must not block, and must be
 	// safe for concurrent use. Default: nil.
 	OnCall func(elapsed time.Duration, operations, coalesced int, err error)
-	// Now is the time of every decision instead of the server's clock, for tests. Default: nil.
-	Now func() stint.Instant
+	// Now is the time of every decision instead of the server's clock, for tests, in whole microseconds, cut
+	// down, from 1970 to 2255. Default: nil.
+	Now func() time.Time
 }
 
 // Validate reports all that is wrong with the options, as [New] does.

@@ -238,7 +238,7 @@ func (s *Store) now() string {
 	if s.options.Now == nil {
 		return ""
 	}
-	return strconv.FormatInt(int64(s.options.Now()), 10)
+	return strconv.FormatInt(s.options.Now().UnixMicro(), 10)
 }
 
 // agreement is one attempt to agree with the servers on the layout. Those who wait for one share

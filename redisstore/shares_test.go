@@ -54,7 +54,7 @@ func TestSharesAgree(t *testing.T) {
 			gaveBack := 0
 			for range batches {
 				clock.Advance(time.Duration(rng.Int64N(60_000_000) >> rng.IntN(26)).Truncate(time.Microsecond))
-				now := clock.Now()
+				now := clock.Instant()
 				var sendings []redisstore.InternalOp
 				for range 1 + rng.IntN(4) {
 					s := redisstore.InternalOp{Op: op(stint.Take, "k", policy, 1)}
@@ -92,7 +92,7 @@ func TestSharesAgree(t *testing.T) {
 				}
 			}
 			// What the server has stored is what the model has.
-			want, _ := model.carryOut(redisstore.InternalOp{Op: op(stint.Peek, "k", policy, 1)}, clock.Now())
+			want, _ := model.carryOut(redisstore.InternalOp{Op: op(stint.Peek, "k", policy, 1)}, clock.Instant())
 			if n := left(t, store, "k", policy); n != want.Remaining {
 				t.Errorf("%d are left, want %d", n, want.Remaining)
 			}

@@ -93,7 +93,7 @@ func New(conn Conn, options Options) (*Store, error) {
 // uptime is a local clock that does not step, or the clock of the options.
 func (s *Store) uptime() func() time.Duration {
 	if now := s.options.Now; now != nil {
-		return func() time.Duration { return micros(int64(now())) }
+		return func() time.Duration { return micros(now().UnixMicro()) }
 	}
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }

@@ -69,7 +69,7 @@ func TestOneTakeIsOneShortCall(t *testing.T) {
 				{policy, "f", 1, 365 * 24 * time.Hour, 1, 0},   // a turn again
 				{policy, "f", 4, 500 * time.Millisecond, 1, 0}, // and on
 			} {
-				clock.Set(clock.Now().Add(step.after))
+				clock.Set(clock.Instant().Add(step.after))
 				conn.short, conn.whole = 0, 0
 				o := op(stint.Take, step.key, step.policy, step.permits)
 				got, want := decide(t, store, o), decide(t, reference, o)

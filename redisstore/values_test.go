@@ -35,7 +35,7 @@ func (p *pair) batch(ops ...stint.Op) {
 	p.number += 2
 	steps := make([]storetest.Step, len(ops))
 	for i, o := range ops {
-		steps[i] = storetest.Step{At: p.clock.Now(), Op: o, Batch: p.number, Each: true}
+		steps[i] = storetest.Step{At: p.clock.Instant(), Op: o, Batch: p.number, Each: true}
 	}
 	for _, step := range steps {
 		step.Batch, step.Op.Verb, step.Op.Permits = p.number+1, stint.Peek, 1

@@ -22,7 +22,10 @@ func NewClock(at stint.Instant) *Clock {
 }
 
 // Now is the time that the clock shows. It has the shape of a store's clock.
-func (c *Clock) Now() stint.Instant { return stint.Instant(c.now.Load()) }
+func (c *Clock) Now() time.Time { return c.Instant().Time() }
+
+// Instant is the same time as decisions tell it.
+func (c *Clock) Instant() stint.Instant { return stint.Instant(c.now.Load()) }
 
 // Set moves the clock to the instant, back as well as forth.
 func (c *Clock) Set(at stint.Instant) { c.now.Store(int64(at)) }

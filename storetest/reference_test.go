@@ -35,7 +35,7 @@ func (r *reference) Decide(ctx context.Context, op stint.Op) (stint.Decision, er
 	if r.before != nil {
 		r.before(&asked)
 	}
-	a := r.model.Decide(asked, r.clock.Now())
+	a := r.model.Decide(asked, r.clock.Instant())
 	if a.Err != nil {
 		return stint.Decision{}, a.Err
 	}
@@ -63,7 +63,7 @@ func (r *reference) ResetAll(ctx context.Context, scope stint.Scope) error {
 		scope.Policy = r.reset(scope.Policy)
 	}
 	if ctx.Err() == nil {
-		r.model.ResetAll(scope, r.clock.Now())
+		r.model.ResetAll(scope, r.clock.Instant())
 	}
 	return ctx.Err()
 }

@@ -100,7 +100,7 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 	} {
 		for _, after := range []time.Duration{-time.Hour, 0, test.until} { // it would have expired
 			h.another()
-			expires := h.clock.Now().Add(time.Hour)
+			expires := h.clock.Instant().Add(time.Hour)
 			at := expires.Add(after)
 			kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl}, ExpiresAt: expires}
 			h.clock.Set(at)
@@ -116,7 +116,7 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 			}
 		}
 		h.another()
-		kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl}, ExpiresAt: h.clock.Now()}
+		kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl}, ExpiresAt: h.clock.Instant()}
 		h.clock.Advance(test.until + time.Microsecond)
 		if _, err := h.do(stint.Commit, 10, kept); !errors.Is(err, stint.ErrUnknownReservation) {
 			t.Errorf("a hold of %v, committed too late: %v", test.ttl, err)

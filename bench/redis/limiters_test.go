@@ -66,7 +66,7 @@ type options struct {
 	// a pool of connections get one for each.
 	Callers int
 	// Now, if set, is the time of every decision, where the implementation can be told.
-	Now func() stint.Instant
+	Now func() time.Time
 }
 
 // A contender is a way to make a subject.

@@ -74,7 +74,7 @@ func (m *stored) growth(tb testing.TB, d *deployment, clients int) int64 {
 	before := d.memory(tb)
 	var now atomic.Int64 // what the store's decisions go by
 	now.Store(time.Now().UnixMicro())
-	o := options{Addrs: d.addrs, Callers: 1, Now: func() stint.Instant { return stint.Instant(now.Load()) }}
+	o := options{Addrs: d.addrs, Callers: 1, Now: func() time.Time { return time.UnixMicro(now.Load()) }}
 	var s *subject
 	var err error
 	switch m.impl {

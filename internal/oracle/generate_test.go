@@ -57,7 +57,7 @@ func (g *generator) episode(r *run) (fault string) {
 	r.clock.Set(dawn + stint.Instant(g.rng.Int64N(1_000_000_000)))
 	for r.operations < episodeLength {
 		g.pass(r)
-		s := step{at: r.clock.Now()}
+		s := step{at: r.clock.Instant()}
 		if g.resets && g.rng.IntN(200) == 0 {
 			s.reset = &stint.Scope{All: g.rng.IntN(4) == 0, Policy: "p"}
 		} else {
@@ -73,7 +73,7 @@ func (g *generator) episode(r *run) (fault string) {
 			return fault
 		}
 	}
-	end := max(g.latest, r.clock.Now())
+	end := max(g.latest, r.clock.Instant())
 	for _, p := range r.told {
 		end = max(end, p.expiresAt)
 	}
@@ -98,14 +98,14 @@ func (g *generator) pass(r *run) {
 		r.clock.Advance(time.Duration(1+g.rng.Int64N(most)) * time.Microsecond)
 	}
 	if g.rng.IntN(6) == 0 { // to the instant of an expiry, and one microsecond around it
-		if at := r.told[g.id()].expiresAt + stint.Instant(g.rng.IntN(3)-1); at > r.clock.Now() {
+		if at := r.told[g.id()].expiresAt + stint.Instant(g.rng.IntN(3)-1); at > r.clock.Instant() {
 			r.clock.Set(at)
 		}
 	}
-	g.latest = max(g.latest, r.clock.Now())
+	g.latest = max(g.latest, r.clock.Instant())
 	if g.back && g.rng.IntN(16) == 0 {
 		back := 1 + g.rng.Int64N(g.pick(1, 100_000, 900_000))
-		r.clock.Set(max(r.clock.Now()-stint.Instant(back), g.latest-900_000))
+		r.clock.Set(max(r.clock.Instant()-stint.Instant(back), g.latest-900_000))
 	}
 }
 
@@ -313,7 +313,7 @@ func (g *generator) knowledge(r *run, h *stint.HoldOp, known promise) {
 	switch g.rng.IntN(8) {
 	case 0: // nothing
 	case 1: // something wrong
-		h.ExpiresAt = max(1, r.clock.Now()+stint.Instant(g.rng.Int64N(200_000_000)-150_000_000))
+		h.ExpiresAt = max(1, r.clock.Instant()+stint.Instant(g.rng.Int64N(200_000_000)-150_000_000))
 		g.ttl(h)
 	default:
 		h.ExpiresAt, h.TTL, h.Via = known.expiresAt, known.ttl, known.via

@@ -213,7 +213,7 @@ func (r *run) do(s step) (fault string, goOn bool) {
 
 // compare holds one answer to what the model says.
 func (r *run) compare(op, carried stint.Op, got stint.Result) (fault string, goOn bool) {
-	now := r.clock.Now()
+	now := r.clock.Instant()
 	want, err := r.oracle.Check(op, now, oracle.Got(carried, got))
 	r.lines = append(r.lines, line{at: now, op: op, want: want})
 	r.tally.count(op, want)

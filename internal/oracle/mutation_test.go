@@ -28,7 +28,7 @@ func (m *modelled) Decide(_ context.Context, op stint.Op) (stint.Decision, error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.operations++
-	a := m.model.Decide(op, m.clock.Now())
+	a := m.model.Decide(op, m.clock.Instant())
 	if a.Err == nil {
 		a.WriteTo(op)
 	}
@@ -46,7 +46,7 @@ func (m *modelled) DecideAll(ctx context.Context, ops []stint.Op, results []stin
 }
 
 func (m *modelled) ResetAll(_ context.Context, scope stint.Scope) error {
-	m.model.ResetAll(scope, m.clock.Now())
+	m.model.ResetAll(scope, m.clock.Instant())
 	return nil
 }
 

@@ -50,18 +50,18 @@ func (tr *tree) pass() {
 	case kind < 21 && !tr.busy:
 		tr.clock.Advance(time.Duration(tr.rng.Int64N(20)) * tr.period)
 	case kind < 23 && len(tr.holds) > 0:
-		if at := tr.holds[tr.rng.IntN(len(tr.holds))].expires + stint.Instant(tr.rng.IntN(3)-1); at > tr.clock.Now() {
+		if at := tr.holds[tr.rng.IntN(len(tr.holds))].expires + stint.Instant(tr.rng.IntN(3)-1); at > tr.clock.Instant() {
 			tr.clock.Set(at)
 		}
 	case kind < 25 && tr.back:
-		tr.setBack(max(tr.clock.Now()-stint.Instant(tr.rng.Int64N(farthestBack)), tr.highest-farthestBack, tr.safe))
+		tr.setBack(max(tr.clock.Instant()-stint.Instant(tr.rng.Int64N(farthestBack)), tr.highest-farthestBack, tr.safe))
 	}
-	tr.highest = max(tr.highest, tr.clock.Now())
+	tr.highest = max(tr.highest, tr.clock.Instant())
 }
 
 // setBack sets the clock back.
 func (tr *tree) setBack(to stint.Instant) {
-	before := tr.clock.Now()
+	before := tr.clock.Instant()
 	if to >= before {
 		return
 	}
@@ -82,7 +82,7 @@ func (tr *tree) setBack(to stint.Instant) {
 
 // expire lets holds expire, in order of instants.
 func (tr *tree) expire() {
-	now := tr.clock.Now()
+	now := tr.clock.Instant()
 	slices.SortStableFunc(tr.holds, func(a, b *treeHold) int { return int(a.expires - b.expires) })
 	for _, h := range tr.holds {
 		if h.expired || h.expires > now {
@@ -135,8 +135,8 @@ func (tr *tree) take(n *node) string {
 
 // at is the organisation's time.
 func (tr *tree) at() int64 {
-	_, last := tr.model.Level(tr.nodes[0].policy, "k", tr.clock.Now())
-	return int64(max(tr.clock.Now(), last))
+	_, last := tr.model.Level(tr.nodes[0].policy, "k", tr.clock.Instant())
+	return int64(max(tr.clock.Instant(), last))
 }
 
 func (tr *tree) reserve(n *node) string {

@@ -156,7 +156,7 @@ func newTree(t *testing.T, open newStore, seed uint64) *tree {
 			tr.add(team, fmt.Sprintf("user%d.%d", i, j), c[j], r[j])
 		}
 	}
-	tr.highest, tr.safe = tr.clock.Now(), tr.clock.Now()
+	tr.highest, tr.safe = tr.clock.Instant(), tr.clock.Instant()
 	tr.rate = newRateCheck(org.limit)
 	return tr
 }
@@ -245,7 +245,7 @@ func (n *node) op(verb stint.Verb, permits int64) stint.Op {
 }
 
 func (tr *tree) say(format string, args ...any) {
-	tr.log = append(tr.log, fmt.Sprintf("%.6f: ", float64(tr.clock.Now()-dawn)/1e6)+fmt.Sprintf(format, args...))
+	tr.log = append(tr.log, fmt.Sprintf("%.6f: ", float64(tr.clock.Instant()-dawn)/1e6)+fmt.Sprintf(format, args...))
 }
 
 // String lists the tree.
@@ -265,7 +265,7 @@ func (tr *tree) decide(op stint.Op) (d stint.Decision, want oracle.Answer, fault
 	if err := op.Validate(); err != nil {
 		tr.Fatalf("%v: %s", err, oracle.Describe(op))
 	}
-	carried, now := op, tr.clock.Now()
+	carried, now := op, tr.clock.Instant()
 	carried.Each = make([]stint.Outcome, op.Limits())
 	if op.Hold != nil {
 		carried.Hold = &stint.HoldOp{Hold: op.Hold.Hold, ExpiresAt: op.Hold.ExpiresAt}
@@ -287,7 +287,7 @@ func (tr *tree) decide(op stint.Op) (d stint.Decision, want oracle.Answer, fault
 
 // level is what a node's bucket holds by the model, exactly; below 0 in debt.
 func (tr *tree) level(n *node) *big.Rat {
-	level, _ := tr.model.Level(n.policy, "k", tr.clock.Now())
+	level, _ := tr.model.Level(n.policy, "k", tr.clock.Instant())
 	return level
 }
 
@@ -302,8 +302,8 @@ func (tr *tree) check() string {
 		if tr.highest > n.paidAt+farthestBack {
 			n.paid = 0
 		}
-		if d.ResetAfter == 0 && tr.clock.Now() >= tr.highest && n.late > 0 {
-			n.late, n.paid, n.paidAt = 0, n.paid+n.late, tr.clock.Now()
+		if d.ResetAfter == 0 && tr.clock.Instant() >= tr.highest && n.late > 0 {
+			n.late, n.paid, n.paidAt = 0, n.paid+n.late, tr.clock.Instant()
 		}
 	}
 	for _, n := range tr.nodes {

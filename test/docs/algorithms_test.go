@@ -28,7 +28,7 @@ func TestCounterAdmitsAlmostTwice(t *testing.T) {
 		{stint.SlidingWindowLog(100, time.Minute), 100, 100},
 	} {
 		at := now
-		limiter, err := stint.New(memstore.New(memstore.Config{Now: func() stint.Instant { return at }}), "api", c.limit)
+		limiter, err := stint.New(memstore.New(memstore.Config{Now: func() time.Time { return at.Time() }}), "api", c.limit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -27,9 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // still is a clock that stands still, so that examples print the same at every run.
-func still() stint.Instant {
-	return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
-}
+func still() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // bareStore is a store without failover, which waits for Redis as long as the caller does.
 func bareStore(t *testing.T, url string, options redisstore.Options) *redisstore.Store {

@@ -20,7 +20,7 @@ const plansPage = "docs/plans.md"
 // The page's table of what is left when a limit changes.
 func TestChangedPlans(t *testing.T) {
 	month := func(n int64) stint.Limit { return stint.CalendarWindow(n, stint.CalendarMonth, "UTC") }
-	end := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC).Sub(time.UnixMicro(int64(still())))
+	end := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC).Sub(still())
 	for _, test := range []struct {
 		limit, used, changed, left string
 		was, is                    stint.Limit
@@ -103,7 +103,7 @@ func TestChangedConcurrency(t *testing.T) {
 func Example_upgrade() {
 	ctx := context.Background()
 	now := time.Date(2026, 3, 16, 9, 0, 0, 0, time.UTC)
-	store := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(now.UnixMicro()) }})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return now }})
 	free, err := stint.New(store, "quota", stint.CalendarWindow(1000, stint.CalendarMonth, "UTC").Named("month"))
 	if err != nil {
 		fmt.Println(err)
@@ -140,7 +140,7 @@ func Example_upgrade() {
 // A month that is under way ends when it would have, and days come after it.
 func TestMonthThenDays(t *testing.T) {
 	now := time.Date(2026, 3, 16, 9, 0, 0, 0, time.UTC)
-	store := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(now.UnixMicro()) }})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return now }})
 	months, err := stint.New(store, "quota", stint.CalendarWindow(1000, stint.CalendarMonth, "UTC").Named("quota"))
 	if err != nil {
 		t.Fatal(err)

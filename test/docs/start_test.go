@@ -222,9 +222,7 @@ func TestOnePerMinute(t *testing.T) {
 
 func TestByAClock(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	store := memstore.New(memstore.Config{
-		Now: func() stint.Instant { return stint.Instant(now.UnixMicro()) },
-	})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return now }})
 	limiter, err := stint.New(store, "api", stint.CalendarWindow(1, stint.CalendarDay, "Europe/Berlin"))
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +243,7 @@ func TestByAClock(t *testing.T) {
 // A counter of 2 a minute tells a client that used both at second 15 to wait for 75 seconds; a log, 60.
 func Example_logOrCounter() {
 	at := time.Date(2026, 1, 1, 0, 0, 15, 0, time.UTC)
-	store := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(at.UnixMicro()) }})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return at }})
 	for _, limit := range []stint.Limit{
 		stint.SlidingWindowCounter(2, time.Minute),
 		stint.SlidingWindowLog(2, time.Minute),

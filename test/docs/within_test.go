@@ -59,7 +59,7 @@ func play(until, from time.Duration, callers []testtraffic.Caller, decide func(n
 func decideBy(t *testing.T, set *rules.Set, attribute string) func(string, time.Duration) bool {
 	t.Helper()
 	limiter, clock := byRules(t, set)
-	begun := clock.Now()
+	begun := clock.Instant()
 	var v enforce.Verdict
 	return func(name string, now time.Duration) bool {
 		clock.Set(begun + stint.Instant(now.Microseconds()))
@@ -73,7 +73,7 @@ func decideBy(t *testing.T, set *rules.Set, attribute string) func(string, time.
 
 func byRules(t *testing.T, set *rules.Set) (*enforce.Limiter, *storetest.Clock) {
 	t.Helper()
-	clock := storetest.NewClock(still())
+	clock := storetest.NewClock(stint.Instant(still().UnixMicro()))
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: set})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 )
 
 // still is a clock that stands at 1,790,000,000 Unix seconds.
-func still() stint.Instant { return 1_790_000_000_000_000 }
+func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 func plain(t testing.TB) *httplimit.Middleware {
 	t.Helper()

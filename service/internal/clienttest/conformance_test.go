@@ -107,7 +107,7 @@ func TestOtherVerbsMatchTheOracle(t *testing.T) {
 					continue
 				}
 				got := make([]stint.Outcome, 1)
-				a := model.Decide(op, clock.Now())
+				a := model.Decide(op, clock.Instant())
 				w, want := a.Decision, a.Each
 				if op.Verb != stint.Reset {
 					op.Each = got

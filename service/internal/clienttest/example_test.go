@@ -17,7 +17,7 @@ import (
 // same at every run.
 func exampleService() (string, func()) {
 	config := server.DefaultConfig()
-	still := func() stint.Instant { return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) }
+	still := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 	config.Store = memstore.New(memstore.Config{Now: still})
 	config.API.Open = true
 	config.Policies = map[string][]stint.Limit{"push": {stint.SlidingWindowLog(2, 3*time.Second)}}

@@ -217,7 +217,7 @@ func TestPanic(t *testing.T) {
 func surviving(t *testing.T, mode failover.Mode) func(*server.Config) {
 	return func(c *server.Config) {
 		away := c.Store.(*store)
-		local := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(away.now.Load()) }})
+		local := memstore.New(memstore.Config{Now: func() time.Time { return time.UnixMicro(away.now.Load()) }})
 		store, err := failover.New(away, failover.Config{Mode: mode, Local: local, Instances: func() int { return 1 }})
 		if err != nil {
 			t.Fatal(err)

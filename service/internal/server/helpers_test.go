@@ -46,7 +46,7 @@ type store struct {
 func newStore() *store {
 	s := &store{}
 	s.now.Store(int64(start))
-	s.Store = memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(s.now.Load()) }})
+	s.Store = memstore.New(memstore.Config{Now: func() time.Time { return time.UnixMicro(s.now.Load()) }})
 	return s
 }
 

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -26,7 +25,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		limit, n = 2<<20, min(n, 100_000) // it is slow there, and this fills the store
 	}
 	// The clock stands still, so that no state is outlived and its room free.
-	store := memstore.New(memstore.Config{MaxBytes: limit, Now: func() stint.Instant { return start }})
+	store := memstore.New(memstore.Config{MaxBytes: limit, Now: start.Time})
 	config, _, _ := testConfig()
 	config.Store = store
 	s, err := server.New(config)

@@ -136,7 +136,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	now, ctx := at2026, context.Background()
-	store := memstore.New(memstore.Config{Now: func() stint.Instant { return now }, MaxHolds: stint.MaxHolds})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return now.Time() }, MaxHolds: stint.MaxHolds})
 	policy, err := stint.NewPolicy("p", limits...)
 	if err != nil {
 		t.Fatal(err)

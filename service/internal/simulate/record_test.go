@@ -188,7 +188,7 @@ func TestRotator(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := stint.Instant(0)
-	r := simulate.NewRecorder(memstore.New(memstore.Config{Now: func() stint.Instant { clock++; return clock }}), out, simulate.RecorderOptions{Memory: true, PlainKeys: true})
+	r := simulate.NewRecorder(memstore.New(memstore.Config{Now: func() time.Time { clock++; return clock.Time() }}), out, simulate.RecorderOptions{Memory: true, PlainKeys: true})
 	policies := recordedPolicies(t)
 	for range 300 {
 		if _, err := r.Decide(context.Background(), stint.Op{Claim: stint.Claim{Key: "k", Policy: policies[0], Permits: 1}}); err != nil {

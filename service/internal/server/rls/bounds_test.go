@@ -24,7 +24,7 @@ func TestOverrideOfAKnownUnitModulo256(t *testing.T) {
 // Lines about panics are as seldom as those about bad requests: a client may be able to bring them about.
 func TestPanicsAreLoggedSeldom(t *testing.T) {
 	s, faulty, text := breaking(t, rls.Config{})
-	s.SetClock(storetest.NewClock(noon).Now)
+	s.SetClock(storetest.NewClock(noon).Instant)
 	faulty.Inject(func(storetest.Call) storetest.Fault { panic("broken") })
 	for range 100 {
 		fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(entries("a=1"))}, codes.Internal, "")

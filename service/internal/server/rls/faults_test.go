@@ -201,7 +201,7 @@ func TestBadRequestsAreLoggedSeldom(t *testing.T) {
 	var text bytes.Buffer
 	clock := storetest.NewClock(noon)
 	s := newService(t, rls.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, simple)
-	s.SetClock(clock.Now)
+	s.SetClock(clock.Instant)
 	for range 3 {
 		for range 1000 {
 			fails(t, s, &pb.RateLimitRequest{Descriptors: of(entries("secret=1"))}, codes.InvalidArgument, "domain")

@@ -3,6 +3,7 @@ package rls_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -10,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -32,7 +32,7 @@ func parsed(t testing.TB, documents ...string) (list []*domains.Domain) {
 }
 
 // still is a clock that stands still, so that no window ends meanwhile.
-func still() stint.Instant { return 1_790_000_000_000_000 }
+func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 // newService is a service of domains on a memory store.
 func newService(t testing.TB, config rls.Config, documents ...string) *rls.Service {

@@ -284,7 +284,7 @@ func TestHoldsOfDomainsAreApart(t *testing.T) {
 
 func TestHoldExpires(t *testing.T) {
 	now := stint.Instant(1_700_000_000_000_000)
-	store := memstore.New(memstore.Config{Now: func() stint.Instant { return now }})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return now.Time() }})
 	s := newService(t, rls.Config{Store: store}, holding)
 	walk(t, s, []step{
 		{of(before("tokens=u,stint_ttl=10s", "1", 600)), "ok ok:400"},

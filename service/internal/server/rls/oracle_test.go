@@ -168,7 +168,7 @@ func TestAtomicAgainstTheOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		denied, exceeds, _ := m.decide(list, clock.Now())
+		denied, exceeds, _ := m.decide(list, clock.Instant())
 		codes[denied]++
 		if (got.OverallCode == over) != denied {
 			t.Fatalf("request %d, %v: %v, want denied %v", n, r.Descriptors, got, denied)
@@ -179,8 +179,8 @@ func TestAtomicAgainstTheOracle(t *testing.T) {
 			if shown := exceeds[i] && !a.limit.shadow && !a.limit.quota; (status.Code == over) != shown {
 				t.Fatalf("request %d, %v, descriptor %d: %v, want exceeded %v", n, r.Descriptors, i, status, shown)
 			}
-			if last(list, i) && !mixed(list, a) && int64(status.LimitRemaining) != m.remaining(a, clock.Now()) {
-				t.Fatalf("request %d, %v, descriptor %d: %v, want %d left", n, r.Descriptors, i, status, m.remaining(a, clock.Now()))
+			if last(list, i) && !mixed(list, a) && int64(status.LimitRemaining) != m.remaining(a, clock.Instant()) {
+				t.Fatalf("request %d, %v, descriptor %d: %v, want %d left", n, r.Descriptors, i, status, m.remaining(a, clock.Instant()))
 			}
 		}
 	}
