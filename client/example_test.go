@@ -15,7 +15,7 @@ func ExampleClient_Rules() {
 		panic(err)
 	}
 	defer service.Close()
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: service.Rules("X-Plan")})
+	limit, err := httplimit.New(httplimit.Config{Rules: service.Rules("X-Plan")})
 	if err != nil {
 		panic(err)
 	}

@@ -91,7 +91,8 @@ func (c *RunningCost) Begin(ctx context.Context) context.Context {
 // endTime is how long the end of a hold may take.
 const endTime = 5 * time.Second
 
-// An EndError says that what a request held could not be committed or cancelled. Middlewares tell it to their Failed.
+// An EndError says that what a request held could not be committed or cancelled. Middlewares tell it to their Failed;
+// and again, in another goroutine, if it was Repeated and is given up in the end.
 type EndError struct {
 	// Hold is what was to end.
 	Hold *stint.Reservation

@@ -3,41 +3,43 @@ package grpclimit
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
 )
 
-// ByAddress names clients by their addresses, as clientip does: the peer's, or, where the peer is a
-// trusted proxy, the one that the incoming metadata of the configured names tell, x-forwarded-for
-// when none are configured. An IPv6 client is its network. All peers that have no address, as on a
-// Unix socket, are the client "unknown". Metadata is read only behind a trusted peer, so that a
+// address is the client's, as [Config.Clients] finds it. Metadata is read only behind a trusted peer, so that a
 // client that is its own peer can't choose its name.
-func ByAddress(config clientip.Config) (KeyFunc, error) {
-	resolver, err := clientip.New(config)
-	if err != nil {
-		return nil, err
+func (s *Server) address(ctx context.Context, e *enforce.Evaluation) string {
+	from := "" // nothing is known of the peer
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		from = p.Addr.String()
 	}
-	names := config.Headers
-	if names == nil {
-		names = clientip.DefaultHeaders()
+	if len(e.Header) == 0 && s.clients.TrustsPeer(from) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		fill(e, md)
 	}
-	return func(ctx context.Context, _ string) (string, error) {
-		from := "" // nothing is known of the peer
-		if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-			from = p.Addr.String()
+	return s.clients.Key(from, e.Header)
+}
+
+// describe is a call as rules see it, without its host and its caller.
+func describe(e *enforce.Evaluation, method string, md metadata.MD) {
+	fill(e, md)
+	e.Request = rules.Request{Method: http.MethodPost, Path: method, Header: e.Header}
+}
+
+// fill makes metadata the header. It gets the names that HTTP has for it; what begins with a colon is no field.
+func fill(e *enforce.Evaluation, md metadata.MD) {
+	if e.Header == nil {
+		e.Header = make(http.Header, len(md))
+	}
+	for name, values := range md {
+		if !strings.HasPrefix(name, ":") {
+			e.Header[http.CanonicalHeaderKey(name)] = values
 		}
-		var header http.Header
-		if resolver.TrustsPeer(from) {
-			header = make(http.Header, len(names))
-			for _, name := range names {
-				if lines := metadata.ValueFromIncomingContext(ctx, name); lines != nil {
-					header[http.CanonicalHeaderKey(name)] = lines
-				}
-			}
-		}
-		return resolver.Key(from, header), nil
-	}, nil
+	}
 }

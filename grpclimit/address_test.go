@@ -2,21 +2,20 @@ package grpclimit_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/grpclimit"
 )
 
-func TestByAddress(t *testing.T) {
+func TestClients(t *testing.T) {
 	proxies := clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	own := proxies
 	own.Headers = []string{"X-Client", "x-forwarded-for"}
@@ -42,23 +41,32 @@ func TestByAddress(t *testing.T) {
 		"a hop that can't be read":        {config: proxies, peer: tcp("10.0.0.1:5000"), md: metadata.Pairs("x-forwarded-for", "bogus"), want: "10.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key, err := grpclimit.ByAddress(c.config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			limiter := newLimiter(t, burst())
+			limits := newServer(t, grpclimit.Config{Limiter: limiter, Clients: resolver(t, c.config)})
 			ctx := metadata.NewIncomingContext(t.Context(), c.md)
 			if c.peer != nil {
 				ctx = peer.NewContext(ctx, &peer.Peer{Addr: c.peer})
 			}
-			if got, err := key(ctx, check); got != c.want || err != nil {
-				t.Errorf("the key is %q (%v), want %q", got, err, c.want)
+			_, err := limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: check}, succeeds)
+			expectCode(t, err, codes.OK)
+			if d, err := limiter.Peek(t.Context(), c.want); err != nil || d.Remaining != 1 {
+				t.Errorf("%d permits remain to %q (%v), want 1", d.Remaining, c.want, err)
 			}
 		})
 	}
-	if _, err := grpclimit.ByAddress(clientip.Config{IPv6Prefix: 129}); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("a prefix of 129: %v", err)
-	}
 }
+
+func resolver(t testing.TB, config clientip.Config) *clientip.Resolver {
+	t.Helper()
+	clients, err := clientip.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clients
+}
+
+// succeeds is a handler that does.
+func succeeds(context.Context, any) (any, error) { return "done", nil }
 
 // The default key is the peer's address, whatever the client writes.
 func TestDefaultKey(t *testing.T) {

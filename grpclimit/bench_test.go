@@ -30,7 +30,7 @@ func BenchmarkUnary(b *testing.B) {
 	}
 	ruled := func(permits int64) *grpclimit.Server {
 		rule := rules.Rule{ID: "r", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.TokenBucket(permits, stint.Per(permits, stint.MaxPeriod))}}
-		return newRules(b, grpclimit.RulesConfig{Limiter: enforced(b, memstore.New(memstore.Config{}), rule)})
+		return newRules(b, grpclimit.Config{Rules: enforced(b, memstore.New(memstore.Config{}), rule)})
 	}
 	const plenty, few = stint.MaxPermits, 1
 	for _, c := range []struct {

@@ -156,15 +156,18 @@ func TestClientRulesFailures(t *testing.T) {
 
 	_, err = grpclimit.NewClient(grpclimit.ClientConfig{
 		Limiter: newLimiter(t, burst()), Rules: standing(t),
-		Cost: func(context.Context, string, any) (int64, error) { return 1, nil },
+		Cost: func(context.Context, string, string, any) (int64, error) { return 1, nil },
 	})
 	for _, param := range []string{"rules is", "cost is"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}
 	}
-	_, err = grpclimit.NewClient(grpclimit.ClientConfig{Describe: func(context.Context, string, string, *rules.Request) error { return nil }})
-	for _, param := range []string{"limiter is", "describe is"} {
+	_, err = grpclimit.NewClient(grpclimit.ClientConfig{
+		Describe: func(context.Context, string, string, *rules.Request) error { return nil },
+		Cost:     func(context.Context, string, string, any) (int64, error) { return 1, nil },
+	})
+	for _, param := range []string{"describe is", "cost is"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}

@@ -77,8 +77,8 @@ func expectElapsed(t *testing.T, start time.Time, want time.Duration) {
 func plenty() stint.Limit { return stint.TokenBucket(1000, stint.PerSecond(1000)) }
 
 func TestClientConfigFaults(t *testing.T) {
-	_, err := grpclimit.NewClient(grpclimit.ClientConfig{MaxWait: -1, Retries: -1})
-	for _, param := range []string{`limiter is "nil"`, "max_wait is -1ns", "retries is -1"} {
+	_, err := grpclimit.NewClient(grpclimit.ClientConfig{MaxWait: -1, MaxPause: -1, Retries: -1})
+	for _, param := range []string{"max_wait is -1ns", "max_pause is -1ns", "retries is -1"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("%v, want %q", err, param)
 		}
@@ -336,7 +336,7 @@ func TestClientFailures(t *testing.T) {
 		"a cost above the limit": {
 			config: grpclimit.ClientConfig{
 				Limiter: limiter,
-				Cost:    func(context.Context, string, any) (int64, error) { return 3, nil },
+				Cost:    func(context.Context, string, string, any) (int64, error) { return 3, nil },
 			},
 			want: codes.ResourceExhausted,
 		},
@@ -350,7 +350,7 @@ func TestClientFailures(t *testing.T) {
 		"a cost that fails": {
 			config: grpclimit.ClientConfig{
 				Limiter: limiter,
-				Cost:    func(context.Context, string, any) (int64, error) { return 0, errors.New("no") },
+				Cost:    func(context.Context, string, string, any) (int64, error) { return 0, errors.New("no") },
 			},
 			want: codes.Internal,
 		},

@@ -19,7 +19,7 @@ import (
 
 // The methods of one service for each account, and no more than a hundred calls a second of
 // all.
-func ExampleNewRules() {
+func ExampleNew_rules() {
 	set, err := rules.Compile([]rules.Rule{
 		{
 			ID: "books", Match: rules.Match{Paths: []string{"/library.v1.Books/*"}}, Scope: []string{rules.Custom("account")},
@@ -36,8 +36,8 @@ func ExampleNewRules() {
 		fmt.Println(err)
 		return
 	}
-	limits, err := grpclimit.NewRules(grpclimit.RulesConfig{
-		Limiter: limiter,
+	limits, err := grpclimit.New(grpclimit.Config{
+		Rules: limiter,
 		Describe: func(ctx context.Context, _ string, r *rules.Request) error {
 			if account := metadata.ValueFromIncomingContext(ctx, "account"); len(account) == 1 {
 				r.Attributes = map[string]string{"account": account[0]}

@@ -29,10 +29,10 @@ func TestConfigFaults(t *testing.T) {
 // Errors become codes, and what they say beyond that stays in the process.
 func TestFailures(t *testing.T) {
 	const secret = "hunter2"
-	key := func(key string, err error) grpclimit.KeyFunc {
+	key := func(key string, err error) func(context.Context, string) (string, error) {
 		return func(context.Context, string) (string, error) { return key, err }
 	}
-	cost := func(n int64, err error) grpclimit.CostFunc {
+	cost := func(n int64, err error) func(context.Context, string, any) (int64, error) {
 		return func(context.Context, string, any) (int64, error) { return n, err }
 	}
 	for name, c := range map[string]struct {

@@ -24,21 +24,23 @@ func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	}
 }
 
-// end ends what a call holds. An end that fails is sent again in the background.
+// end ends what a call holds.
 func (s *Server) end(ctx context.Context, c *call) {
 	if c.cost == nil {
 		return
 	}
-	err := c.cost.End(ctx)
-	if err == nil {
-		return
+	s.ends.End(ctx, c.cost, s.tellers(ctx, c.method))
+}
+
+// tellers tell Failed of an end that failed; nil if nobody is told.
+func (s *Server) tellers(ctx context.Context, method string) func() (now, later func(error)) {
+	if s.config.Failed == nil {
+		return nil
 	}
-	tell := func(error) {}
-	if s.failed != nil {
-		later := context.WithoutCancel(ctx)
-		tell = func(err error) { s.failed(later, c.method, err) }
+	return func() (now, later func(error)) {
+		again := context.WithoutCancel(ctx)
+		return func(err error) { s.config.Failed(ctx, method, err) }, func(err error) { s.config.Failed(again, method, err) }
 	}
-	tell(s.ends.Repeat(err, tell))
 }
 
 // Drain returns when no commit or cancel is left that failed and is sent again. Call it when the grpc.Server has
@@ -60,7 +62,7 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 		if c.cost != nil {
 			return handler(server, &holdingStream{ServerStream: stream, ctx: c.cost.Begin(stream.Context())})
 		}
-		if !s.messages {
+		if !s.config.Messages {
 			return handler(server, stream)
 		}
 		limited := &limitedStream{ServerStream: stream, server: s, call: c}
@@ -78,7 +80,7 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 func (s *Server) admit(ctx context.Context, method string, request any) (*call, error) {
 	c, tapped := tappedCall(ctx, s, method)
 	if !tapped {
-		c = &call{method: method}
+		c = &call{method: method, cost: s.server.Running()}
 		if err := s.charge(ctx, c, request, true); err != nil {
 			s.sendTrailer(ctx, c)
 			return c, err
@@ -87,7 +89,7 @@ func (s *Server) admit(ctx context.Context, method string, request any) (*call, 
 	if md := s.rate(c); md != nil {
 		_ = grpc.SetHeader(ctx, md) // fails where an interceptor before this one has sent the header
 	}
-	return c, hold(ctx, c)
+	return c, s.hold(ctx, c)
 }
 
 // sendTrailer tells a client that is refused what was decided. A trailer, since the header may have
@@ -129,7 +131,7 @@ func (l *limitedStream) RecvMsg(message any) error {
 	}
 	err := l.server.charge(l.Context(), l.call, message, true)
 	if err == nil {
-		err = hold(l.Context(), l.call)
+		err = l.server.hold(l.Context(), l.call)
 	} else {
 		l.server.sendTrailer(l.Context(), l.call)
 	}
@@ -157,10 +159,10 @@ func (l *limitedStream) RecvMsg(message any) error {
 // then. Prefer the interceptors where clients can't be trusted to set near deadlines.
 func (s *Server) TapHandle() tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		c := &call{method: info.FullMethodName}
-		if s.reserves {
+		if s.config.Reserve != nil {
 			return ctx, nil // the interceptors do
 		}
+		c := &call{method: info.FullMethodName}
 		if err := s.charge(ctx, c, nil, false); err != nil {
 			return ctx, err
 		}

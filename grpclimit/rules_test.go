@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/memstore"
@@ -42,9 +44,9 @@ func standing(t testing.TB, list ...rules.Rule) *enforce.Limiter {
 	return enforced(t, memstore.New(memstore.Config{Now: at.Time}), list...)
 }
 
-func newRules(t testing.TB, config grpclimit.RulesConfig) *grpclimit.Server {
+func newRules(t testing.TB, config grpclimit.Config) *grpclimit.Server {
 	t.Helper()
-	server, err := grpclimit.NewRules(config)
+	server, err := grpclimit.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,7 @@ func expectRule(t *testing.T, err error, rule string) {
 
 // The rule of a service holds for its methods, unary and streaming, and is named in denials.
 func TestRules(t *testing.T) {
-	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.PerIP))})
+	limits := newRules(t, grpclimit.Config{Rules: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.PerIP))})
 	conn := serve(t, intercepted(limits)...)
 	for _, remaining := range []string{"1", "0"} {
 		header, _, err := invoke(bounded(t), conn)
@@ -102,9 +104,9 @@ func TestRules(t *testing.T) {
 // A call is a POST to its authority with its metadata as header, and Describe tells the rest.
 func TestRulesSeeTheCall(t *testing.T) {
 	asked := make(chan rules.Request, 1)
-	limits := newRules(t, grpclimit.RulesConfig{
-		Limiter: standing(t, bursts("users", "", rules.PerUser)),
-		Address: func(context.Context, string) (string, error) { return "192.0.2.1", nil },
+	limits := newRules(t, grpclimit.Config{
+		Rules:   standing(t, bursts("users", "", rules.PerUser)),
+		Clients: resolver(t, clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
 		Describe: func(_ context.Context, method string, r *rules.Request) error {
 			r.User = r.Header.Get("User")
 			request := *r
@@ -117,7 +119,7 @@ func TestRulesSeeTheCall(t *testing.T) {
 		},
 	})
 	conn := serve(t, intercepted(limits)...)
-	_, _, err := invoke(metadata.AppendToOutgoingContext(bounded(t), "user", "ann", "x-plan", "free"), conn)
+	_, _, err := invoke(metadata.AppendToOutgoingContext(bounded(t), "user", "ann", "x-plan", "free", "x-forwarded-for", "192.0.2.1"), conn)
 	expectCode(t, err, codes.OK)
 	r := <-asked
 	if r.Method != "POST" || r.Path != check || r.Host != conn.Target() || r.Address != "192.0.2.1" || r.Header.Get("X-Plan") != "free" {
@@ -138,7 +140,7 @@ func TestRulesSeeTheCall(t *testing.T) {
 
 func TestRulesBan(t *testing.T) {
 	banned := rules.Rule{ID: "banned", Scope: []string{rules.Global}, Banned: true}
-	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, banned)})
+	limits := newRules(t, grpclimit.Config{Rules: standing(t, banned)})
 	for name, options := range map[string][]grpc.ServerOption{
 		"interceptors": intercepted(limits), "tap": {grpc.InTapHandle(limits.TapHandle())},
 	} {
@@ -159,19 +161,19 @@ func TestRulesFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		config grpclimit.RulesConfig
+		config grpclimit.Config
 		cost   string
 		code   codes.Code
 		text   string
 	}{
-		"cost": {grpclimit.RulesConfig{Limiter: standing(t, costly)}, "much", codes.InvalidArgument, "Cost; allowed: a cost"},
-		"path": {grpclimit.RulesConfig{Limiter: unambiguous, Describe: func(_ context.Context, method string, r *rules.Request) error {
+		"cost": {grpclimit.Config{Rules: standing(t, costly)}, "much", codes.InvalidArgument, "Cost; allowed: a cost"},
+		"path": {grpclimit.Config{Rules: unambiguous, Describe: func(_ context.Context, method string, r *rules.Request) error {
 			r.Path = "/" + method
 			return nil
 		}}, "1", codes.InvalidArgument, "path; allowed: a path"},
-		"store":    {grpclimit.RulesConfig{Limiter: enforced(t, unavailable(), costly)}, "1", codes.Unavailable, "could not be decided"},
-		"describe": {grpclimit.RulesConfig{Limiter: standing(t, costly), Describe: func(context.Context, string, *rules.Request) error { return errors.New("secret") }}, "1", codes.Internal, "could not be applied"},
-		"address":  {grpclimit.RulesConfig{Limiter: standing(t, costly), Address: func(context.Context, string) (string, error) { return "", status.Error(codes.Unauthenticated, "who") }}, "1", codes.Unauthenticated, "who"},
+		"store":    {grpclimit.Config{Rules: enforced(t, unavailable(), costly)}, "1", codes.Unavailable, "could not be decided"},
+		"describe": {grpclimit.Config{Rules: standing(t, costly), Describe: func(context.Context, string, *rules.Request) error { return errors.New("secret") }}, "1", codes.Internal, "could not be applied"},
+		"a status": {grpclimit.Config{Rules: standing(t, costly), Describe: func(context.Context, string, *rules.Request) error { return status.Error(codes.Unauthenticated, "who") }}, "1", codes.Unauthenticated, "who"},
 	} {
 		limits := newRules(t, test.config)
 		_, _, err := invoke(metadata.AppendToOutgoingContext(bounded(t), "cost", test.cost), serve(t, intercepted(limits)...))
@@ -180,7 +182,7 @@ func TestRulesFailures(t *testing.T) {
 			t.Errorf("%s: %q", name, text)
 		}
 	}
-	if _, err := grpclimit.NewRules(grpclimit.RulesConfig{}); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := grpclimit.New(grpclimit.Config{}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("without a limiter: %v", err)
 	}
 }
@@ -189,8 +191,8 @@ func TestRulesFailures(t *testing.T) {
 func TestRulesTapAndInterceptors(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	limits := newRules(t, grpclimit.RulesConfig{
-		Limiter: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.Global)),
+	limits := newRules(t, grpclimit.Config{
+		Rules: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.Global)),
 		Decided: func(_ context.Context, method string, v *enforce.Verdict) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -216,7 +218,7 @@ func TestRulesTapAndInterceptors(t *testing.T) {
 func TestRulesThatWait(t *testing.T) {
 	waits := bursts("waits", "", rules.Global)
 	waits.OnExceed, waits.MaxWait = rules.Wait, rules.MaxWaitLimit
-	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, waits)})
+	limits := newRules(t, grpclimit.Config{Rules: standing(t, waits)})
 	conn := serve(t, grpc.InTapHandle(limits.TapHandle()))
 	for range 2 {
 		_, _, err := invoke(bounded(t), conn)
@@ -226,7 +228,7 @@ func TestRulesThatWait(t *testing.T) {
 	expectRule(t, err, "waits")
 
 	synctest.Test(t, func(t *testing.T) {
-		limits := newRules(t, grpclimit.RulesConfig{Limiter: enforced(t, memstore.New(memstore.Config{}), waits)})
+		limits := newRules(t, grpclimit.Config{Rules: enforced(t, memstore.New(memstore.Config{}), waits)})
 		start := time.Now()
 		for i, want := range []time.Duration{0, 0, 300 * time.Millisecond, 600 * time.Millisecond} {
 			_, err := limits.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: check},
@@ -243,7 +245,7 @@ func TestRulesThatWait(t *testing.T) {
 func TestRulesLateTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := rules.Rule{ID: "turns", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(9, stint.Every(time.Minute))}}
-		limits := newRules(t, grpclimit.RulesConfig{Limiter: enforced(t, memstore.New(memstore.Config{}), turns)})
+		limits := newRules(t, grpclimit.Config{Rules: enforced(t, memstore.New(memstore.Config{}), turns)})
 		reached := 0
 		unary := func(ctx context.Context) error {
 			_, err := limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: check},
@@ -277,7 +279,7 @@ func TestRulesLateTurns(t *testing.T) {
 
 // With Messages every message is decided, after the start of the stream.
 func TestRulesOfMessages(t *testing.T) {
-	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, bursts("echo", echo, rules.Global)), Messages: true})
+	limits := newRules(t, grpclimit.Config{Rules: standing(t, bursts("echo", echo, rules.Global)), Messages: true})
 	stream := openEcho(bounded(t), t, serve(t, intercepted(limits)...))
 	if err := say(t, stream, ""); err != nil {
 		t.Fatal(err)
@@ -290,7 +292,7 @@ func TestMissingStatus(t *testing.T) {
 	for status, want := range map[int]codes.Code{0: codes.ResourceExhausted, 401: codes.Unauthenticated} {
 		known := bursts("known", "", rules.PerUser)
 		known.MissingStatus = status
-		conn := serve(t, intercepted(newRules(t, grpclimit.RulesConfig{Limiter: standing(t, known)}))...)
+		conn := serve(t, intercepted(newRules(t, grpclimit.Config{Rules: standing(t, known)}))...)
 		_, _, err := invoke(bounded(t), conn)
 		expectCode(t, err, want)
 	}

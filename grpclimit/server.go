@@ -7,78 +7,117 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/ends"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/rules"
 )
 
-// A Server limits the calls that a grpc.Server gets. It is safe for concurrent use; make it with [New] or [NewRules].
+// A Server limits the calls that a grpc.Server gets. It is safe for concurrent use; make it with [New].
 //
 // A call is decided once: what the tap handle has decided, the interceptors of the
 // same Server take over and don't decide again.
 type Server struct {
-	// decide describes and decides a call or a message of it. Where it may not hold, it returns at once, but
-	// for what the store takes.
-	decide func(ctx context.Context, c *call, request any, mayHold bool, e *enforce.Evaluation) error
-	// reserves says that decide holds what a call costs, in the interceptors
-	reserves    bool
-	messages    bool
-	silent      bool // whether no metadata is wanted
+	config  Config
+	server  adapt.Server
+	clients *clientip.Resolver
+	// decide describes and decides a call or a message of it: plain or byRules. Where it may not hold, it returns at
+	// once, but for what the store takes.
+	decide      func(ctx context.Context, c *call, request any, mayHold bool, e *enforce.Evaluation) error
 	evaluations enforce.Evaluations
-	failed      func(ctx context.Context, fullMethod string, err error) // nil: nobody is told
-	ends        ends.Queue                                              // of holds, which failed
+	ends        ends.Queue // of holds, which failed
 }
 
-// New makes a server's plain limits, or reports everything that is wrong with the configuration.
+// New makes a server's limits, or reports everything that is wrong with the configuration.
+//
+// By rules, a call is decided by all that match it; one that matches none is admitted, unless the limiter denies by
+// default. The interceptors hold a call as long as rules that wait do; the tap handle refuses it instead. A
+// call whose turn of a leaky bucket comes after its deadline is denied. A denied call's
+// QuotaFailure names the rule that denied: rule:ID, or rule:ID/LIMIT when the limit has a name. A
+// call that is denied by no limit, since a rule bans it or it lacks what a rule asks for, gets no
+// RetryInfo.
 func New(config Config) (*Server, error) {
-	if err := config.Validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	key, err := keyOrPeer(config.Key)
-	if err != nil {
-		return nil, err
-	}
-	each := headersOf(config.Limiter.Policy()).NeedsEach()
-	decide := func(ctx context.Context, c *call, request any, _ bool, e *enforce.Evaluation) error {
-		cost, err := costOf(ctx, config.Cost, c.method, request)
-		c.free = cost == 0
-		if err == nil && !c.free && c.key == "" {
-			c.key, err = key(ctx, c.method)
+	s := &Server{config: config, server: config.server(), clients: config.Clients}
+	if s.clients == nil { // one that trusts nobody
+		var err error
+		if s.clients, err = clientip.New(clientip.Config{}); err != nil {
+			return nil, err
 		}
-		if err != nil {
+	}
+	s.decide = s.plain
+	if config.Rules != nil {
+		s.decide = s.byRules
+	}
+	return s, nil
+}
+
+// plain decides by plain limits.
+func (s *Server) plain(ctx context.Context, c *call, request any, _ bool, e *enforce.Evaluation) (err error) {
+	cost, limiter := int64(1), s.config.Limiter
+	if s.config.Cost != nil {
+		if cost, err = s.config.Cost(ctx, c.method, request); err != nil {
 			return err
 		}
-		if config.Reserve != nil {
-			c.cost = new(enforce.RunningCost)
-			return e.Verdict.ReservePlain(ctx, config.Limiter, c.key, cost, each, *config.Reserve, c.cost)
+	}
+	c.free = cost == 0
+	if s.config.LimiterOf != nil && !c.free {
+		if limiter, err = s.limiterOf(ctx, c.method); err != nil {
+			return err
 		}
-		deadline, _ := ctx.Deadline()
-		return e.Verdict.DecidePlain(ctx, config.Limiter, c.key, cost, each, deadline)
 	}
-	return &Server{
-		decide: decide, reserves: config.Reserve != nil, messages: config.Messages, silent: config.NoMetadata,
-		failed: config.Failed,
-	}, nil
+	each := false
+	if limiter != nil && !c.free {
+		if c.key == "" {
+			if c.key, err = s.key(ctx, c.method, e); err != nil {
+				return err
+			}
+		}
+		each = headersOf(limiter.Policy()).NeedsEach()
+	}
+	return s.server.DecidePlain(ctx, limiter, c.key, cost, each, c.cost, &e.Verdict)
 }
 
-// keyOrPeer is the function, or by default one that takes the address of the peer.
-func keyOrPeer(key KeyFunc) (KeyFunc, error) {
-	if key != nil {
-		return key, nil
+// limiterOf finds the limiter of a call. An error with a gRPC status of its own stays as it is.
+func (s *Server) limiterOf(ctx context.Context, method string) (*stint.Limiter, error) {
+	limiter, err := s.config.LimiterOf(ctx, method)
+	if _, ok := status.FromError(err); err != nil && ok {
+		return nil, err
 	}
-	return ByAddress(clientip.Config{})
+	return adapt.LimiterOf(limiter, err, s.config.Reserve != nil)
 }
 
-// costOf is what a function says that a call costs, 1 without one.
-func costOf(ctx context.Context, cost CostFunc, method string, request any) (int64, error) {
-	if cost == nil {
-		return 1, nil
+// key is whom a call counts for.
+func (s *Server) key(ctx context.Context, method string, e *enforce.Evaluation) (string, error) {
+	if s.config.Key != nil {
+		return s.config.Key(ctx, method)
 	}
-	return cost(ctx, method, request)
+	return s.address(ctx, e), nil
+}
+
+// byRules decides by rules.
+func (s *Server) byRules(ctx context.Context, c *call, _ any, mayHold bool, e *enforce.Evaluation) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	describe(e, c.method, md)
+	if authority := md[":authority"]; len(authority) == 1 {
+		e.Request.Host = authority[0]
+	}
+	e.Request.Address = s.address(ctx, e)
+	if s.config.Describe != nil {
+		if err := s.config.Describe(ctx, c.method, &e.Request); err != nil {
+			return err
+		}
+	}
+	return s.server.DecideByRules(ctx, mayHold, c.cost, e)
 }
 
 // A call is what is known of one call. One goroutine at a time uses it. A stream with messages is
@@ -106,7 +145,10 @@ func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool)
 	v := &e.Verdict
 	c.free, c.decision, c.each, c.policy, c.header = false, stint.Decision{}, nil, nil, nil
 	if err := s.decide(ctx, c, request, mayHold, e); err != nil {
-		return failed(ctx, err)
+		return s.fail(ctx, c, err)
+	}
+	if s.config.Decided != nil {
+		s.config.Decided(ctx, c.method, v)
 	}
 	c.decision, c.policy = v.Decision, v.Claim.Policy
 	if v.Remote != nil {
@@ -115,14 +157,27 @@ func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool)
 	if !v.Allowed && c.policy != nil && headersOf(c.policy).NeedsEach() {
 		c.each = slices.Clone(v.Each)
 	}
+	if !v.Allowed && s.config.Denied != nil {
+		if err := s.config.Denied(ctx, c.method, v); err != nil {
+			return err
+		}
+	}
 	return denial(v)
+}
+
+// fail tells of a call that was not decided, and is what it ends with.
+func (s *Server) fail(ctx context.Context, c *call, err error) error {
+	if s.config.Failed != nil {
+		s.config.Failed(ctx, c.method, err)
+	}
+	return failed(ctx, err)
 }
 
 // hold waits for the turn that a leaky bucket gave, which the call's deadline allows. The turn of
 // a call that ends meanwhile stays taken.
-func hold(ctx context.Context, c *call) error {
+func (s *Server) hold(ctx context.Context, c *call) error {
 	if err := sleepWithin(ctx, c.decision.Delay); err != nil {
-		return failed(ctx, err)
+		return s.fail(ctx, c, err)
 	}
 	return nil
 }
@@ -139,28 +194,46 @@ func sleepWithin(ctx context.Context, d time.Duration) error {
 	return sleep.For(ctx, d)
 }
 
-// A KeyFunc names the client that a call is charged to. fullMethod reads
-// /package.Service/Method; ctx carries the peer and the incoming metadata. It must
-// be safe for concurrent use, and not block where a tap handle calls it.
+// A Config says what a [Server] is made of: one of Limiter, LimiterOf and Rules; the rest has defaults. Its
+// functions must be safe for concurrent use, and must not keep the verdicts and descriptions that they are given. They
+// must not block where a tap handle calls them.
 //
-// An error refuses the call: one with a gRPC status of its own by that, one that
+// In its functions fullMethod reads /package.Service/Method; ctx carries the peer and the incoming metadata. An
+// error of one that finds something refuses the call: one with a gRPC status of its own by that, one that
 // wraps stint.ErrInvalid with INVALID_ARGUMENT, stint.ErrUnavailable with
 // UNAVAILABLE, any other with INTERNAL.
-type KeyFunc func(ctx context.Context, fullMethod string) (string, error)
-
-// A CostFunc says how many permits a call costs. request is the request of a unary call and the
-// message of a message; it is nil where a stream starts and in a tap handle, which comes before the
-// request. A cost of 0 admits without asking the limiter. Errors are as those of a KeyFunc.
-type CostFunc func(ctx context.Context, fullMethod string, request any) (int64, error)
-
-// A Config says what a [Server] of plain limits is made of.
 type Config struct {
-	// Limiter decides. It must not be nil.
+	// Limiter decides by plain limits. Wrap a store that may be unreachable in one of package failover, which says what
+	// happens then. Default: nil, LimiterOf or Rules do.
 	Limiter *stint.Limiter
-	// Key names the client. Default: nil, the address of the peer, no proxy believed; see [ByAddress].
-	Key KeyFunc
-	// Cost is what a call costs. Default: nil, 1.
-	Cost CostFunc
+	// LimiterOf finds the limiter of a call, or of a message, for limits that depend on who asks, as those of a plan
+	// do: stint.Limiter.With makes them quickly. A call whose limiter is nil, without an error, is not limited, and gets
+	// no metadata. An error is answered as the store's: unless it has a status of its own, it wraps stint.ErrInvalid, or
+	// is made to wrap stint.ErrUnavailable. Default: nil, Limiter or Rules decide.
+	LimiterOf func(ctx context.Context, fullMethod string) (*stint.Limiter, error)
+	// Rules decide by all that match a call: an enforce.Limiter, whose rules may be swapped while calls come,
+	// or client.Rules, which are those of a service. To rules a call is a request of method
+	// POST to the host of its :authority, whose path is the full method, and whose header is the incoming
+	// metadata. Default: nil, plain limits do.
+	Rules enforce.Decider
+
+	// Key is whom a call counts for by plain limits, 1 to stint.MaxKeyBytes bytes. A stream is asked for once. Default:
+	// nil, the client's address as Clients finds it.
+	Key func(ctx context.Context, fullMethod string) (string, error)
+	// Cost is how many permits a call takes by plain limits. request is the request of a unary call and the
+	// message of a message; it is nil where a stream starts and in a tap handle, which comes before the
+	// request. At 0 the call is admitted without asking for the limiter or the key. Default: nil, 1.
+	Cost func(ctx context.Context, fullMethod string, request any) (int64, error)
+	// Describe completes what Rules know of a call: its user and API key, as far as they are
+	// known for certain, and its attributes, for which it makes a map. The rest is there, the address as Clients finds
+	// it; it may change it. What the client merely claims, such as a user in the metadata, must have been
+	// checked by then. Default: nil, calls have no user, API key and attributes.
+	Describe func(ctx context.Context, fullMethod string, r *rules.Request) error
+	// Clients finds the client's address: the peer's, or, where the peer is a trusted proxy, the one that the
+	// incoming metadata of the configured names tell. All peers that have no address, as on a Unix socket, are the
+	// client "unknown". It must be nil when there is a Key. Default: nil, one that trusts no proxy: a client is its peer.
+	Clients *clientip.Resolver
+
 	// Reserve holds what a call costs while its handler runs, in the place of taking it, and renews the
 	// hold: so a call takes a place of stint.Concurrency, or what it may cost at most. When the handler is
 	// done, or panics, the hold is committed with the cost that it has said by [Cost], or with what is
@@ -168,39 +241,56 @@ type Config struct {
 	// Interceptors alone hold: a tap handle decides nothing then. It must have no ID. Default: nil, calls
 	// take. Not with Messages.
 	//
+	// By rules, the handler says the cost of the limits whose cost requests may name, or of all if there is none.
+	// Rules with a concurrency limit hold only so, and a rule's own reserve says how long and what expiry charges.
+	// Rules that wait deny at once. Only an enforce.Limiter holds.
+	//
 	// A commit that fails is sent again in the background until the store forgets the hold: max(2 x TTL,
 	// 60 s) after it expires. A Server repeats 10,000 at most; further ones are given up. Failed is told
 	// of each, and Drain waits for them.
 	Reserve *stint.Hold
-	// Failed is told when a call's hold could not be committed: an enforce.EndError, which carries the
-	// hold. Where that is Repeated and given up in the end, it is told again, in another goroutine.
-	// Default: nil, nobody is told.
-	Failed func(ctx context.Context, fullMethod string, err error)
-	// Messages charges the client's messages on streams too, one by one as the handler
+	// Messages has the client's messages on streams decided too, one by one as the handler
 	// receives them, besides the start of the stream. Default: false, the start alone.
 	Messages bool
 	// NoMetadata leaves out the metadata about the limit. Default: false.
 	NoMetadata bool
+
+	// Decided is told each verdict, before the call is handled or refused: for logs and
+	// metrics. An admitting verdict whose Claim has no policy asked no limit, and one by plain limits has no Rule. A call
+	// whose Decision.Delay is not 0 is held after that, for its turn of a leaky bucket: should it end meanwhile, it does
+	// not reach the handler, and Failed is told too. Default: nil.
+	Decided func(ctx context.Context, fullMethod string, v *enforce.Verdict)
+	// Denied says what a call that the verdict denies ends with, whose Reason says why; one too that will have ended
+	// before its turn of a leaky bucket, which is then left to others. The metadata of a denial goes with it. An error
+	// of nil stands for the default. Default: nil, RESOURCE_EXHAUSTED with QuotaFailure and RetryInfo, or
+	// UNAUTHENTICATED where the verdict is Unauthenticated.
+	Denied func(ctx context.Context, fullMethod string, v *enforce.Verdict) error
+	// Failed is told the error of each call that is not decided, before it is answered: for logs and metrics. It is
+	// that of Key, Cost, Describe or LimiterOf, wraps stint.ErrInvalid for a value that no limit takes, wraps
+	// stint.ErrUnavailable when the store could not decide, or is the context's of a call that ended while it was
+	// held. Denials are none.
+	//
+	// It is told an enforce.EndError, too, when a call's hold could not be ended; if that is given up later, by a
+	// context with the call's values. Default: nil.
+	Failed func(ctx context.Context, fullMethod string, err error)
 }
 
-// Validate reports everything that is wrong with the configuration, joined; each
+// server is by what the calls are decided.
+func (c *Config) server() adapt.Server {
+	return adapt.Server{Limiter: c.Limiter, Rules: c.Rules, Reserve: c.Reserve}
+}
+
+// validate reports everything that is wrong with the configuration, joined; each
 // fault is a [stint.InvalidError].
-func (c Config) Validate() error {
-	if c.Limiter == nil {
-		return stint.Invalid("limiter", "nil", "a limiter made by stint.New or stint.NewLimiter")
+func (c *Config) validate() error {
+	server := c.server()
+	faults := server.Faults(adapt.Functions{
+		LimiterOf: c.LimiterOf != nil, Key: c.Key != nil, Cost: c.Cost != nil, Describe: c.Describe != nil,
+	}, c.Clients != nil)
+	if c.Reserve != nil && c.Messages {
+		faults = append(faults, stint.Invalid("messages", true, "false where calls hold what they cost"))
 	}
-	places := slices.ContainsFunc(c.Limiter.Policy().Limits(), func(l stint.Limit) bool {
-		return l.Algorithm == stint.AlgorithmConcurrency
-	})
-	switch {
-	case c.Reserve == nil && places:
-		return stint.Invalid("reserve", "nil", "a hold, since the limiter has a concurrency limit")
-	case c.Reserve != nil && c.Reserve.ID != "":
-		return stint.Invalid("reserve.id", c.Reserve.ID, "none: each call has a hold of its own")
-	case c.Reserve != nil && c.Messages:
-		return stint.Invalid("messages", true, "false where calls hold what they cost")
-	}
-	return nil
+	return prefix.Join(faults...)
 }
 
 // Cost is the cost of the call whose context it is, for handlers behind a [Server] with [Config.Reserve] to say what it
@@ -220,7 +310,7 @@ var names = [...]struct{ metadata, field string }{
 // rate is the metadata of a call's decision, nil when there is nothing to say. It asks httplimit
 // for the values, so that both transports say the same of one decision.
 func (s *Server) rate(c *call) metadata.MD {
-	if s.silent || c.policy == nil && c.header == nil || c.decision.Degraded {
+	if s.config.NoMetadata || c.policy == nil && c.header == nil || c.decision.Degraded {
 		return nil
 	}
 	header := c.header

@@ -16,7 +16,7 @@ import (
 )
 
 // Two logins a minute for each address, and a thousand requests an hour for each user.
-func ExampleNewRules() {
+func ExampleNew_rules() {
 	set, err := rules.Compile([]rules.Rule{
 		{
 			ID: "login", Match: rules.Match{Methods: []string{"POST"}, Paths: []string{"/users/{name}/login"}},
@@ -36,8 +36,8 @@ func ExampleNewRules() {
 		fmt.Println(err)
 		return
 	}
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{
-		Limiter: limiter,
+	limit, err := httplimit.New(httplimit.Config{
+		Rules: limiter,
 		Describe: func(r *http.Request, q *rules.Request) error {
 			q.User, _, _ = r.BasicAuth()
 			return nil
@@ -63,7 +63,8 @@ func ExampleNewRules() {
 	}
 	limiter.Swap(nil) // no rules any more; a source of rules does this when they change
 	w := httptest.NewRecorder()
-	admitted := limit.Admit(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil))
+	_, end, admitted := limit.Begin(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil))
+	end()
 	fmt.Println(admitted)
 	// Output:
 	// 404 "default";r=1;t=100 retry after []

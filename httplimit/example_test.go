@@ -158,3 +158,41 @@ func ExampleWriteHeaders() {
 	// 200 0 of 1: found
 	// 429 0 of 1: this was searched for too often
 }
+
+// Each plan has limits of its own, and one has none.
+func ExampleConfig_limiterOf() {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.FixedWindow(1, time.Hour))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit, err := httplimit.New(httplimit.Config{
+		LimiterOf: func(r *http.Request) (*stint.Limiter, error) {
+			switch r.Header.Get("Plan") { // of a program that knows its users by their tokens
+			case "unlimited":
+				return nil, nil //nolint:nilnil // it is what says so
+			case "pro":
+				return limiter.With(stint.FixedWindow(3, time.Hour))
+			default:
+				return limiter, nil
+			}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	handler := limit.Wrap(http.NotFoundHandler())
+	for _, plan := range []string{"free", "free", "pro", "unlimited"} {
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+		r.Header.Set("Plan", plan)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(plan, w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// free 404 0
+	// free 429 0
+	// pro 404 1
+	// unlimited 404
+}

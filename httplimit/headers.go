@@ -21,7 +21,7 @@ const (
 )
 
 // Headers writes the header fields of one policy's decisions. It is immutable and safe for
-// concurrent use; make it once for a policy with [NewHeaders]. What does not change from decision
+// concurrent use; find those of a policy with [HeadersOf]. What does not change from decision
 // to decision is written once: the value of RateLimit-Policy, the names of the limits, and their
 // capacities.
 type Headers struct {
@@ -32,8 +32,8 @@ type Headers struct {
 	places []bool     // whether each limit is of concurrency
 }
 
-// NewHeaders prepares the fields of the policy's decisions.
-func NewHeaders(policy *stint.Policy, fields Fields) *Headers {
+// newHeaders prepares the fields of the policy's decisions.
+func newHeaders(policy *stint.Policy, fields Fields) *Headers {
 	h := &Headers{fields: fields & AllFields}
 	var text []byte
 	for i, name := range displayNames(policy.Limits()) {
@@ -54,7 +54,7 @@ func NewHeaders(policy *stint.Policy, fields Fields) *Headers {
 // first time, and found without a lookup after that. It suits policies that come and go, as
 // those of rules do.
 func HeadersOf(policy *stint.Policy, fields Fields) *Headers {
-	prepared := policy.Prepared(headersOwner(fields), func() any { return NewHeaders(policy, fields) })
+	prepared := policy.Prepared(headersOwner(fields), func() any { return newHeaders(policy, fields) })
 	h, _ := prepared.(*Headers) // nothing else is prepared for this owner
 	return h
 }
@@ -118,7 +118,7 @@ func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outco
 	}
 	ends[rateValue] = len(text)
 	if h.fields&RetryAfter != 0 && !d.Allowed && d.RetryAfter != stint.Never {
-		text = strconv.AppendInt(text, RetrySeconds(h.RetryAfter(d, each)), 10)
+		text = strconv.AppendInt(text, retrySeconds(h.RetryAfter(d, each)), 10)
 	}
 	ends[retryValue] = len(text)
 
@@ -175,7 +175,7 @@ func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
 		case h.places[i] && outcome.RetryAfter != stint.Never:
 			wait = 1 // as Retry-After
 		default:
-			wait = RetrySeconds(outcome.RetryAfter)
+			wait = retrySeconds(outcome.RetryAfter)
 		}
 		if wait > 0 {
 			text = append(text, ";t="...)
@@ -198,9 +198,9 @@ func Seconds(d time.Duration) int64 {
 	return n
 }
 
-// RetrySeconds is the value of Retry-After for a denial: whole seconds, rounded up,
+// retrySeconds is the value of Retry-After for a denial: whole seconds, rounded up,
 // at least 1; -1 for [stint.Never], which has none.
-func RetrySeconds(d time.Duration) int64 {
+func retrySeconds(d time.Duration) int64 {
 	if d >= 0 && d <= time.Second {
 		return 1
 	}

@@ -26,7 +26,7 @@ func policy(t testing.TB, limits ...stint.Limit) *stint.Policy {
 func write(t testing.TB, fields httplimit.Fields, d stint.Decision, each []stint.Outcome, limits ...stint.Limit) http.Header {
 	t.Helper()
 	header := http.Header{}
-	httplimit.NewHeaders(policy(t, limits...), fields).Write(header, d, each)
+	httplimit.HeadersOf(policy(t, limits...), fields).Write(header, d, each)
 	return header
 }
 
@@ -172,7 +172,7 @@ func TestSeconds(t *testing.T) {
 
 // The values of one response must survive the writing of the next.
 func TestValuesAreNotShared(t *testing.T) {
-	h := httplimit.NewHeaders(policy(t, stint.FixedWindow(50, time.Minute)), httplimit.AllFields)
+	h := httplimit.HeadersOf(policy(t, stint.FixedWindow(50, time.Minute)), httplimit.AllFields)
 	first, second := http.Header{}, http.Header{}
 	h.Write(first, stint.Decision{Allowed: true, Remaining: 11}, []stint.Outcome{{Allowed: true, Remaining: 11}})
 	h.Write(second, stint.Decision{Allowed: true, Remaining: 22}, []stint.Outcome{{Allowed: true, Remaining: 22}})
@@ -186,7 +186,7 @@ func TestValuesAreNotShared(t *testing.T) {
 }
 
 func TestWriteAllocates(t *testing.T) {
-	h := httplimit.NewHeaders(policy(t, stint.FixedWindow(50, time.Minute)), httplimit.AllFields)
+	h := httplimit.HeadersOf(policy(t, stint.FixedWindow(50, time.Minute)), httplimit.AllFields)
 	header := http.Header{}
 	each := []stint.Outcome{{Remaining: 11}}
 	if n := testing.AllocsPerRun(100, func() { h.Write(header, stint.Decision{At: at}, each) }); n > 2 {
@@ -195,7 +195,7 @@ func TestWriteAllocates(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	h := httplimit.NewHeaders(policy(b, stint.TokenBucket(100, stint.PerSecond(10))), httplimit.AllFields)
+	h := httplimit.HeadersOf(policy(b, stint.TokenBucket(100, stint.PerSecond(10))), httplimit.AllFields)
 	header := http.Header{}
 	d := stint.Decision{Allowed: true, Limit: 100, Remaining: 95, ResetAfter: 500 * time.Millisecond, At: at}
 	each := []stint.Outcome{{Allowed: true, Limit: 100, Remaining: 95, GrowsAfter: 100 * time.Millisecond}}

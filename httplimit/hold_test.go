@@ -244,7 +244,7 @@ func TestRulesMiddlewareHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: limiter, Reserve: &stint.Hold{}})
+	m, err := httplimit.New(httplimit.Config{Rules: limiter, Reserve: &stint.Hold{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,11 +264,11 @@ func TestRulesMiddlewareHolds(t *testing.T) {
 			t.Errorf("request %d gets %d, want %d", i, w.Code, want)
 		}
 	}
-	for want, config := range map[string]httplimit.RulesConfig{
-		"reserve is":    {Limiter: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
-		"reserve.id is": {Limiter: limiter, Reserve: &stint.Hold{ID: "one"}},
+	for want, config := range map[string]httplimit.Config{
+		"reserve is":    {Rules: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
+		"reserve.id is": {Rules: limiter, Reserve: &stint.Hold{ID: "one"}},
 	} {
-		if _, err := httplimit.NewRules(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := httplimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -1,38 +1,31 @@
 package httplimit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync/atomic"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/rules"
 )
 
-// A Middleware puts a limit before handlers. It is safe for concurrent use; make it with [New] or
-// [NewRules] once and wrap as many handlers as are to share the limit. The functions are what plain
-// limits and rules differ in: New fills them for a limiter, NewRules for rules; admit is common to
-// both.
+// A Middleware puts limits before handlers. It is safe for concurrent use; make it with [New] once and wrap as many
+// handlers as are to share the limits.
 type Middleware struct {
-	// describe tells whom a request counts for, or what rules know of it; decide decides it.
-	describe, decide func(*http.Request, *enforce.Evaluation) error
-	// reserve decides in the place of decide, and holds what the request costs; nil: nothing is held
-	reserve func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error
-	decided func(*http.Request, *enforce.Verdict) // nil: nobody is told
-	fields  Fields
-	// of the one policy; nil: of that which decided
-	headers     *Headers
-	failed      func(*http.Request, error) // nil: nobody is told
-	denied      func(http.ResponseWriter, *http.Request, *enforce.Verdict)
-	unavailable http.Handler
-	unfit       func(http.ResponseWriter, *http.Request, error)
+	config  Config
+	server  adapt.Server
+	address func(*http.Request) string
+	// decide describes a request and decides it: plain or byRules. running holds what it costs; nil: it takes.
+	decide      func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error
 	evaluations enforce.Evaluations
 	ends        ends.Queue // of holds, which failed
 }
@@ -54,72 +47,85 @@ type Middleware struct {
 //
 // With [Config.Reserve] it holds what a request costs while next runs: see there.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
-	if m.reserve != nil {
-		return m.wrapHolding(next)
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if m.Admit(w, r) {
-			next.ServeHTTP(w, r)
+		held, end, admitted := m.Begin(w, r)
+		defer end()
+		if admitted {
+			next.ServeHTTP(w, held)
 		}
 	})
 }
 
-// Admit is Wrap for a framework that calls the next handler in a way of its own: it
-// reports whether the request is admitted, and has answered it otherwise. It takes what
-// the request costs, also with [Config.Reserve].
-func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool {
-	return m.admit(w, r, m.decide)
+// An unfitError is one of Key, Cost or Describe.
+type unfitError struct{ error }
+
+// unfit is such an error, if there is one.
+func unfit(err error) error {
+	if err != nil {
+		err = unfitError{err}
+	}
+	return err
 }
 
-// admit is Admit, by a decision of any kind. Evaluations are reused, as one has room for a verdict
-// and the outcomes of all limits. What ends with an error is answered by unfit if the request is at
-// fault, and by unavailable if the store is.
-func (m *Middleware) admit(
-	w http.ResponseWriter, r *http.Request, decide func(*http.Request, *enforce.Evaluation) error,
-) bool {
+// admit decides a request, and answers it unless it is admitted. Evaluations are reused, as one has room for a verdict
+// and the outcomes of all limits.
+func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, running *enforce.RunningCost) bool {
 	e := m.evaluations.Get()
+	defer m.evaluations.Put(e)
 	v := &e.Verdict
-	err := m.describe(r, e)
-	unfit := err != nil
-	if err == nil {
-		err = m.carryOut(w.Header(), r, e, decide)
-		unfit = errors.Is(err, stint.ErrInvalid)
-	}
-	if err != nil && m.failed != nil {
-		m.failed(r, err)
-	}
-	admitted := err == nil && v.Allowed
-	switch {
-	case admitted:
-	case err == nil:
-		m.denied(w, r, v)
-	case unfit:
-		m.unfit(w, r, err)
+	switch err := m.carryOut(w.Header(), r, e, running); {
+	case err != nil:
+		m.fail(w, r, err)
+		return false
+	case v.Allowed:
+		return true
+	case m.config.Denied != nil:
+		m.config.Denied(w, r, v)
+	case v.Unauthenticated():
+		w.Header()["Www-Authenticate"] = noCredentials
+		unknown(w, r)
 	default:
-		if errors.Is(err, stint.ErrOverloaded) {
-			w.Header().Set("Retry-After", "1")
-		}
-		m.unavailable.ServeHTTP(w, r)
+		exceeded(w, r)
 	}
-	m.evaluations.Put(e)
-	return admitted
+	return false
+}
+
+// fail tells of a request that was not decided, and answers it.
+func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) {
+	fault, isUnfit := errors.AsType[unfitError](err)
+	if isUnfit {
+		err = fault.error
+	}
+	if m.config.Failed != nil {
+		m.config.Failed(r, err)
+	}
+	if errors.Is(err, stint.ErrOverloaded) {
+		w.Header().Set("Retry-After", "1")
+	}
+	switch {
+	case m.config.Undecided != nil:
+		m.config.Undecided(w, r, err)
+	case errors.Is(err, stint.ErrInvalid):
+		problem(http.StatusBadRequest, prefix.Trim(err.Error()))(w, r)
+	case isUnfit: // the text of an error that is not about the input stays inside
+		problem(http.StatusBadRequest, "the request does not say what its rate limit needs to know")(w, r)
+	default:
+		unavailable(w, r)
+	}
 }
 
 // carryOut decides a request, holds one that has a turn to wait for, and writes the fields. A
-// verdict of a service has its header fields with it, of which those of the set are copied. The
-// fields of rules are those of the policy that decided, which carries them.
+// verdict of a service has its header fields with it, of which those of the set are copied. Other
+// fields are those of the policy that decided, which carries them.
 func (m *Middleware) carryOut(
-	header http.Header,
-	r *http.Request,
-	e *enforce.Evaluation,
-	decide func(*http.Request, *enforce.Evaluation) error,
+	header http.Header, r *http.Request, e *enforce.Evaluation, running *enforce.RunningCost,
 ) error {
 	v := &e.Verdict
-	if err := decide(r, e); err != nil {
+	if err := m.decide(r, e, running); err != nil {
 		return err
 	}
-	if m.decided != nil {
-		m.decided(r, v)
+	if m.config.Decided != nil {
+		m.config.Decided(r, v)
 	}
 	if v.Decision.Delay > 0 && v.Allowed {
 		if err := sleep.For(r.Context(), v.Decision.Delay); err != nil {
@@ -128,12 +134,10 @@ func (m *Middleware) carryOut(
 	}
 	switch {
 	case v.Remote != nil:
-		m.fields.copy(header, v.Remote.Header)
-	case v.Claim.Policy == nil, m.fields == NoFields:
-	case m.headers != nil:
-		m.headers.Write(header, v.Decision, v.Each)
+		m.config.Fields.copy(header, v.Remote.Header)
+	case v.Claim.Policy == nil, m.config.Fields == NoFields:
 	default:
-		HeadersOf(v.Claim.Policy, m.fields).Write(header, v.Decision, v.Each)
+		HeadersOf(v.Claim.Policy, m.config.Fields).Write(header, v.Decision, v.Each)
 	}
 	return nil
 }
@@ -146,87 +150,91 @@ func PerAddress(limiter *stint.Limiter) *Middleware {
 	if err != nil { // the limiter is nil
 		answer := problem(http.StatusInternalServerError, prefix.Trim(err.Error()))
 		m = &Middleware{
-			describe: func(*http.Request, *enforce.Evaluation) error { return err },
-			unfit:    func(w http.ResponseWriter, r *http.Request, _ error) { answer(w, r) },
+			config: Config{Undecided: func(w http.ResponseWriter, r *http.Request, _ error) { answer(w, r) }},
+			decide: func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error { return err },
 		}
 	}
 	return m
 }
 
-// New makes a middleware of plain limits, or reports everything that is wrong with the
-// configuration.
+// New makes a middleware, or reports everything that is wrong with the configuration.
+//
+// By rules, a request is decided by all that match it; one that matches none is admitted, unless the
+// limiter denies by default. It is held before its handler as long as rules that wait hold it, and
+// until a leaky bucket's turn whether its rule waits or not. The response gets the fields of the
+// rule that decided. A request that is denied by no limit, since a rule bans it or it lacks what a
+// rule asks for, gets none of them, Retry-After neither.
 func New(config Config) (*Middleware, error) {
-	if err := config.Validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	m := &Middleware{fields: config.Fields, failed: config.Failed, unavailable: config.Unavailable, unfit: config.Unfit}
-	if config.Denied != nil {
-		m.denied = func(w http.ResponseWriter, r *http.Request, v *enforce.Verdict) { config.Denied(w, r, v.Decision) }
-	}
-	clients, err := m.complete(config.Clients)
-	if err != nil {
-		return nil, err
-	}
-	m.headers = HeadersOf(config.Limiter.Policy(), m.fields)
-	address := addresses(clients, config.Clients == nil)
-	m.describe = func(r *http.Request, e *enforce.Evaluation) (err error) {
-		claim := &e.Verdict.Claim
-		claim.Permits = 1
-		if config.Cost != nil {
-			if claim.Permits, err = config.Cost(r); err != nil || claim.Permits == 0 {
-				return err
-			}
+	clients := config.Clients
+	if clients == nil { // one that trusts nobody
+		var err error
+		if clients, err = clientip.New(clientip.Config{}); err != nil {
+			return nil, err
 		}
-		if config.Key == nil {
-			claim.Key = address(r)
-			return nil
-		}
-		claim.Key, err = config.Key(r)
-		return err
 	}
-	m.decide = func(r *http.Request, e *enforce.Evaluation) error {
-		ctx, claim := r.Context(), e.Verdict.Claim
-		deadline, _ := ctx.Deadline()
-		return e.Verdict.DecidePlain(ctx, config.Limiter, claim.Key, claim.Permits, m.headers.NeedsEach(), deadline)
-	}
-	if config.Reserve != nil {
-		hold := *config.Reserve
-		m.reserve = func(r *http.Request, e *enforce.Evaluation, cost *enforce.RunningCost) error {
-			claim, each := e.Verdict.Claim, m.headers.NeedsEach()
-			return e.Verdict.ReservePlain(r.Context(), config.Limiter, claim.Key, claim.Permits, each, hold, cost)
-		}
+	m := &Middleware{config: config, server: config.server(), address: addresses(clients, config.Clients == nil)}
+	m.config.Fields = cmp.Or(config.Fields, AllFields)
+	m.decide = m.plain
+	if config.Rules != nil {
+		m.decide = m.byRules
 	}
 	return m, nil
 }
 
-// complete fills in defaults, and returns what finds the clients' addresses.
-func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver, err error) {
-	if m.fields == 0 {
-		m.fields = AllFields
-	}
-	if m.denied == nil {
-		denied := problem(http.StatusTooManyRequests, "the rate limit is exceeded")
-		unknown := problem(http.StatusUnauthorized, "the request does not say who sends it")
-		m.denied = func(w http.ResponseWriter, r *http.Request, v *enforce.Verdict) {
-			if v.Unauthenticated() {
-				w.Header()["Www-Authenticate"] = noCredentials
-				unknown(w, r)
-				return
-			}
-			denied(w, r)
+// plain decides by plain limits.
+func (m *Middleware) plain(r *http.Request, e *enforce.Evaluation, running *enforce.RunningCost) (err error) {
+	cost, limiter := int64(1), m.config.Limiter
+	if m.config.Cost != nil {
+		if cost, err = m.config.Cost(r); err != nil {
+			return unfit(err)
 		}
 	}
-	if m.unavailable == nil {
-		m.unavailable = problem(http.StatusServiceUnavailable, "the rate limit could not be decided")
+	if m.config.LimiterOf != nil && cost != 0 {
+		limiter, err = m.config.LimiterOf(r)
+		if limiter, err = adapt.LimiterOf(limiter, err, running != nil); err != nil {
+			return err
+		}
 	}
-	if m.unfit == nil {
-		m.unfit = unfit
+	var key string
+	var each bool
+	if limiter != nil && cost != 0 {
+		if key, err = m.key(r); err != nil {
+			return unfit(err)
+		}
+		each = HeadersOf(limiter.Policy(), m.config.Fields).NeedsEach()
 	}
-	if clients == nil { // one that trusts nobody
-		clients, err = clientip.New(clientip.Config{})
-	}
-	return clients, err
+	return m.server.DecidePlain(r.Context(), limiter, key, cost, each, running, &e.Verdict)
 }
+
+// key is whom a request counts for.
+func (m *Middleware) key(r *http.Request) (string, error) {
+	if m.config.Key != nil {
+		return m.config.Key(r)
+	}
+	return m.address(r), nil
+}
+
+// byRules decides by rules.
+func (m *Middleware) byRules(r *http.Request, e *enforce.Evaluation, running *enforce.RunningCost) error {
+	e.Request = rules.FromHTTP(r)
+	e.Request.Address = m.address(r)
+	if m.config.Describe != nil {
+		if err := m.config.Describe(r, &e.Request); err != nil {
+			return unfit(err)
+		}
+	}
+	return m.server.DecideByRules(r.Context(), true, running, e)
+}
+
+// The answers by default.
+var (
+	exceeded    = problem(http.StatusTooManyRequests, "the rate limit is exceeded")
+	unknown     = problem(http.StatusUnauthorized, "the request does not say who sends it")
+	unavailable = problem(http.StatusServiceUnavailable, "the rate limit could not be decided")
+)
 
 // noCredentials is the challenge that RFC 9110, section 15.5.2, demands of a 401, by a scheme that no
 // client knows: which credentials the program takes is not known here.
@@ -261,28 +269,45 @@ func addresses(clients *clientip.Resolver, trustsNobody bool) func(*http.Request
 	}
 }
 
-// A Config says what a [Middleware] of plain limits is made of. Only Limiter has no default. Its
-// functions and handlers must be safe for concurrent use.
+// A Config says what a [Middleware] is made of: one of Limiter, LimiterOf and Rules; the rest has defaults. Its
+// functions must be safe for concurrent use, and must not keep the verdicts and descriptions that they are given.
 type Config struct {
-	// Limiter decides. It must not be nil. Wrap a store that may be unreachable in one of
-	// package failover, which says what happens then.
+	// Limiter decides by plain limits. Wrap a store that may be unreachable in one of package failover, which says what
+	// happens then. Default: nil, LimiterOf or Rules do.
 	Limiter *stint.Limiter
+	// LimiterOf finds the limiter of a request, for limits that depend on who asks, as those of a plan do:
+	// stint.Limiter.With makes them quickly. A request whose limiter is nil, without an error, is not limited, and gets no
+	// fields. An error is answered as the store's: it wraps stint.ErrInvalid, or is made to wrap
+	// stint.ErrUnavailable. Default: nil, Limiter or Rules decide.
+	LimiterOf func(*http.Request) (*stint.Limiter, error)
+	// Rules decide by all that match a request: an enforce.Limiter, whose rules may be swapped while requests come,
+	// or client.Rules, which are those of a service. Default: nil, plain limits do.
+	Rules enforce.Decider
 
-	// Key is whom a request counts for, 1 to stint.MaxKeyBytes bytes. Default: nil, the
+	// Key is whom a request counts for by plain limits, 1 to stint.MaxKeyBytes bytes. Default: nil, the
 	// client's address as Clients finds it.
 	Key func(*http.Request) (string, error)
+	// Cost is how many permits a request takes by plain limits. At 0, such as for health checks, it is admitted without
+	// asking for the limiter or the key, and the response gets no fields. Default: nil, 1.
+	Cost func(*http.Request) (int64, error)
+	// Describe completes what Rules know of a request: its user and API key, as far as they are
+	// known for certain, and its attributes, for which it makes a map. Method, host, path, header and address are
+	// there, the latter as Clients finds it; it may change them. Default: nil, requests have no user, API key and
+	// attributes.
+	Describe func(*http.Request, *rules.Request) error
 	// Clients finds the client's address. It must be nil when there is a Key. Default:
 	// nil, one that trusts no proxy: a client is its peer.
 	Clients *clientip.Resolver
-	// Cost is how many permits a request takes. At 0, such as for health checks, it is admitted without
-	// asking for the key or the limiter, and the response gets no fields. Default: nil, 1.
-	Cost func(*http.Request) (int64, error)
+
 	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews
 	// the hold: so a request takes a place of stint.Concurrency, or what it may cost at most. When the
 	// handler returns, panics or is left by its client, the hold is committed with the cost that the
 	// handler has said by [Cost], or with what is held. The handler's context ends, with stint.ErrLost
-	// as its cause, when the hold is lost. Only Wrap and Begin hold. It must have no ID. Default: nil,
-	// requests take.
+	// as its cause, when the hold is lost. It must have no ID. Default: nil, requests take.
+	//
+	// By rules, the handler says the cost of the limits whose cost requests may name, or of all if there is none.
+	// Rules with a concurrency limit hold only so, and a rule's own reserve says how long and what expiry charges.
+	// Rules that wait deny at once. Only an enforce.Limiter holds.
 	//
 	// A commit that fails is sent again in the background until the store forgets the hold: max(2 x TTL,
 	// 60 s) after it expires. A middleware repeats 10,000 at most; further ones are given up. Failed is
@@ -293,44 +318,41 @@ type Config struct {
 	// NoFields is none. Without IETF a decision costs less.
 	Fields Fields
 
-	// Denied answers a request that is over the limit, or that will have ended before its turn of
-	// a leaky bucket, which is then left to others; the fields are written by then. The decision
-	// says how much is left, and when to come again. Default: nil, a problem document of status 429.
-	Denied func(http.ResponseWriter, *http.Request, stint.Decision)
-	// Unavailable answers a request that could not be decided, or whose context ended
-	// while it was held. Default: nil, a problem document of status 503.
-	Unavailable http.Handler
-	// Unfit answers a request without a key or a cost: the error is that of Key or Cost, or wraps
-	// stint.ErrInvalid for a value that no limit takes. Default: nil, a problem document of status
-	// 400, which shows the text of an error that wraps stint.ErrInvalid and of no other.
-	Unfit func(http.ResponseWriter, *http.Request, error)
-
-	// Failed is told the error of each request that Unavailable or Unfit answers, before that: for logs
-	// and metrics. It wraps stint.ErrUnavailable when the store could not decide, and is the context's
-	// of a request that ended while it was held. Denials are none.
+	// Decided is told each verdict, before the request is answered or handled: for logs and
+	// metrics. An admitting verdict whose Claim has no policy asked no limit, and one by plain limits has no Rule. One
+	// whose Decision.Delay is not 0 is held after that, for its turn of a leaky bucket: should its client go away
+	// meanwhile, it does not reach the handler, and Failed is told too. Default: nil.
+	Decided func(*http.Request, *enforce.Verdict)
+	// Denied answers a request that the verdict denies, whose Reason says why; one too that will have ended before its
+	// turn of a leaky bucket, which is then left to others. The fields are written by then. Default: nil, a problem
+	// document of status 429, or of 401 where the verdict is Unauthenticated.
+	Denied func(http.ResponseWriter, *http.Request, *enforce.Verdict)
+	// Failed is told the error of each request that is not decided, before it is answered: for logs and metrics. It is
+	// that of Key, Cost, Describe or LimiterOf, wraps stint.ErrInvalid for a value that no limit takes, wraps
+	// stint.ErrUnavailable when the store could not decide, or is the context's of a request that ended while it was
+	// held. Denials are none.
 	//
-	// It is told, too, when a request's hold could not be committed: an enforce.EndError, which carries the
-	// hold. Where that is Repeated and given up in the end, it is told again, in another goroutine: by a
-	// copy of the request without body and values of the context. Default: nil.
+	// It is told an enforce.EndError, too, when a request's hold could not be ended; if that is given up later, by a copy
+	// of the request without body and values of the context. Default: nil.
 	Failed func(*http.Request, error)
+	// Undecided answers a request that Failed is told of. Default: nil, a problem document: of status 400 for an error
+	// that wraps stint.ErrInvalid, whose text it shows, and for any other of Key, Cost and Describe; of status 503 for
+	// the rest.
+	Undecided func(http.ResponseWriter, *http.Request, error)
 }
 
-// Validate reports everything that is wrong with the configuration, joined; each
+// server is by what the middleware decides.
+func (c *Config) server() adapt.Server {
+	return adapt.Server{Limiter: c.Limiter, Rules: c.Rules, Reserve: c.Reserve}
+}
+
+// validate reports everything that is wrong with the configuration, joined; each
 // fault is a [stint.InvalidError].
-func (c Config) Validate() error {
-	var faults []error
-	if c.Limiter == nil {
-		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New"))
-	}
-	if c.Limiter != nil && c.Reserve == nil && slices.ContainsFunc(c.Limiter.Policy().Limits(), isConcurrency) {
-		faults = append(faults, stint.Invalid("reserve", "nil", "a hold, since the limiter has a concurrency limit"))
-	}
-	if c.Reserve != nil && c.Reserve.ID != "" {
-		faults = append(faults, stint.Invalid("reserve.id", c.Reserve.ID, "none: each request has a hold of its own"))
-	}
-	if c.Key != nil && c.Clients != nil {
-		faults = append(faults, stint.Invalid("clients", "set", "nil when there is a key function, which is asked instead"))
-	}
+func (c *Config) validate() error {
+	server := c.server()
+	faults := server.Faults(adapt.Functions{
+		LimiterOf: c.LimiterOf != nil, Key: c.Key != nil, Cost: c.Cost != nil, Describe: c.Describe != nil,
+	}, c.Clients != nil)
 	return prefix.Join(append(faults, c.Fields.validate())...)
 }
 
@@ -352,14 +374,4 @@ func problem(status int, detail string) http.HandlerFunc {
 		// A client that is gone by now has no use for the error.
 		_, _ = w.Write(document)
 	}
-}
-
-// unfit answers a request without a key or a cost. The text of an error that is not
-// about the input stays inside.
-func unfit(w http.ResponseWriter, r *http.Request, err error) {
-	detail := "the request does not say what its rate limit needs to know"
-	if errors.Is(err, stint.ErrInvalid) {
-		detail = prefix.Trim(err.Error())
-	}
-	problem(http.StatusBadRequest, detail)(w, r)
 }

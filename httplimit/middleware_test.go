@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 )
@@ -285,7 +286,7 @@ func TestMiddlewareUnfit(t *testing.T) {
 			if strings.Contains(w.Body.String(), "sessions") {
 				t.Errorf("%s: the answer shows what is inside: %s", name, w.Body)
 			}
-			config.Unfit = func(w http.ResponseWriter, _ *http.Request, err error) {
+			config.Undecided = func(w http.ResponseWriter, _ *http.Request, err error) {
 				http.Error(w, err.Error(), http.StatusUnauthorized)
 			}
 			if w := ask(t, wrap(t, config, hello), "192.0.2.1:1"); w.Code != http.StatusUnauthorized {
@@ -324,13 +325,10 @@ func TestMiddlewareWithoutStore(t *testing.T) {
 }
 
 func TestMiddlewareHandlers(t *testing.T) {
-	says := func(status int) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
-	}
-	config := httplimit.Config{Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Denied: func(w http.ResponseWriter, _ *http.Request, d stint.Decision) {
-		w.Header().Set("Left", d.String())
+	config := httplimit.Config{Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Denied: func(w http.ResponseWriter, _ *http.Request, v *enforce.Verdict) {
+		w.Header().Set("Left", v.Decision.String())
 		w.WriteHeader(418)
-	}, Unavailable: says(420)}
+	}, Undecided: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(420) }}
 	h := wrap(t, config, hello)
 	ask(t, h, "192.0.2.1:1")
 	if w := ask(t, h, "192.0.2.1:1"); w.Code != 418 || w.Header().Get("Retry-After") != "40" || w.Header().Get("Left") != "denied, 0 of 1 left, retry after 40s" {

@@ -81,8 +81,8 @@ func newRepeated(t *testing.T, byRules bool, store stint.Store) (m *repeated) {
 		if fault != nil {
 			t.Fatal(fault)
 		}
-		m.limits, err = httplimit.NewRules(httplimit.RulesConfig{
-			Limiter: limiter, Reserve: hold, Failed: m.failed(t),
+		m.limits, err = httplimit.New(httplimit.Config{
+			Rules: limiter, Reserve: hold, Failed: m.failed(t),
 			Describe: func(_ *http.Request, r *rules.Request) error { r.User = "k"; return nil },
 			Decided:  func(_ *http.Request, v *enforce.Verdict) { claim.Key, claim.Policy = v.Claim.Key, v.Claim.Policy },
 		})

@@ -45,9 +45,9 @@ func standing(t testing.TB, list ...rules.Rule) *enforce.Limiter {
 	return enforced(t, memstore.New(memstore.Config{Now: still}), list...)
 }
 
-func wrapRules(t testing.TB, config httplimit.RulesConfig, next http.Handler) http.Handler {
+func wrapRules(t testing.TB, config httplimit.Config, next http.Handler) http.Handler {
 	t.Helper()
-	m, err := httplimit.NewRules(config)
+	m, err := httplimit.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func login(n int64) rules.Rule {
 
 // All rules that match decide, and the one that did says what the response tells.
 func TestRules(t *testing.T) {
-	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, login(1), perMinute("all", 3, rules.Global))}, hello)
+	h := wrapRules(t, httplimit.Config{Rules: standing(t, login(1), perMinute("all", 3, rules.Global))}, hello)
 	spelled := asks(t, http.MethodPost, "http://API.example.com:80/users//7/./login?x=1")
 	w := send(h, spelled)
 	if w.Code != http.StatusOK || w.Body.String() != "hello" {
@@ -113,7 +113,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestNoRuleMatches(t *testing.T) {
-	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, login(1))}, hello)
+	h := wrapRules(t, httplimit.Config{Rules: standing(t, login(1))}, hello)
 	w := send(h, asks(t, http.MethodGet, "/"))
 	if w.Code != http.StatusOK {
 		t.Errorf("a request without a rule: %d", w.Code)
@@ -124,7 +124,7 @@ func TestNoRuleMatches(t *testing.T) {
 // Rules are swapped while requests come, and what a client has taken stays taken.
 func TestRulesAreSwapped(t *testing.T) {
 	limiter := standing(t, perMinute("all", 1, rules.Global))
-	h := wrapRules(t, httplimit.RulesConfig{Limiter: limiter}, hello)
+	h := wrapRules(t, httplimit.Config{Rules: limiter}, hello)
 	for _, step := range []struct {
 		rules  []rules.Rule
 		status int
@@ -146,7 +146,7 @@ func TestDeniedWithoutLimit(t *testing.T) {
 	banned := rules.Rule{ID: "banned", Scope: []string{rules.PerIP}, Banned: true, Match: rules.Match{Paths: []string{"/banned"}}}
 	lacking := perMinute("lacking", 10, rules.PerUser)
 	lacking.Missing, lacking.Match.Paths = rules.MissingDeny, []string{"/lacking"}
-	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, banned, lacking)}, hello)
+	h := wrapRules(t, httplimit.Config{Rules: standing(t, banned, lacking)}, hello)
 	for _, path := range []string{"/banned", "/lacking"} {
 		w := send(h, asks(t, http.MethodGet, path))
 		expectProblem(t, w, http.StatusTooManyRequests, "exceeded")
@@ -156,8 +156,8 @@ func TestDeniedWithoutLimit(t *testing.T) {
 
 // Describe names the client, and may correct the rest.
 func TestDescribe(t *testing.T) {
-	h := wrapRules(t, httplimit.RulesConfig{
-		Limiter: standing(t, perMinute("user", 1, rules.PerUser), perMinute("key", 1, rules.PerAPIKey),
+	h := wrapRules(t, httplimit.Config{
+		Rules: standing(t, perMinute("user", 1, rules.PerUser), perMinute("key", 1, rules.PerAPIKey),
 			perMinute("plan", 1, rules.Custom("plan")), func() rules.Rule {
 				r := perMinute("path", 1, rules.Global)
 				r.Match.Paths = []string{"/rewritten"}
@@ -190,7 +190,7 @@ func TestRulesFindTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	for trusting, status := range map[*clientip.Resolver]int{nil: http.StatusTooManyRequests, clients: http.StatusOK} {
-		h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, perMinute("r", 1, rules.PerIP)), Clients: trusting}, hello)
+		h := wrapRules(t, httplimit.Config{Rules: standing(t, perMinute("r", 1, rules.PerIP)), Clients: trusting}, hello)
 		send(h, asks(t, http.MethodGet, "/", "X-Forwarded-For: 198.51.100.1"))
 		if w := send(h, asks(t, http.MethodGet, "/", "X-Forwarded-For: 198.51.100.2")); w.Code != status {
 			t.Errorf("trusting %v: %d, want %d", trusting != nil, w.Code, status)
@@ -210,7 +210,7 @@ func TestRulesUnfit(t *testing.T) {
 		}
 		return nil
 	}
-	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, costly), Describe: describe}, hello)
+	h := wrapRules(t, httplimit.Config{Rules: standing(t, costly), Describe: describe}, hello)
 	for field, detail := range map[string]string{
 		"X-Cost: many":  `X-Cost is "many"; allowed: a cost`,
 		"Fail: invalid": "User is",
@@ -234,7 +234,7 @@ func TestRulesUnfit(t *testing.T) {
 func TestRulesOfHosts(t *testing.T) {
 	admin := perMinute("admin", 1, rules.Global)
 	admin.Match.Hosts = []string{"admin.example.com"}
-	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, admin)}, hello)
+	h := wrapRules(t, httplimit.Config{Rules: standing(t, admin)}, hello)
 	for _, host := range []string{"%61dmin.example.com", "x@admin.example.com", `admin.example.com\x`} {
 		r := asks(t, http.MethodGet, "/")
 		r.Host = host
@@ -260,7 +260,7 @@ func TestRulesOfAmbiguousPaths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := wrapRules(t, httplimit.RulesConfig{Limiter: limiter}, hello)
+		h := wrapRules(t, httplimit.Config{Rules: limiter}, hello)
 		if w := send(h, asks(t, http.MethodGet, "/%6cogin/?next=//x")); w.Code != http.StatusOK {
 			t.Errorf("an ordinary path: %d", w.Code)
 		}
@@ -276,12 +276,12 @@ func TestRulesOfAmbiguousPaths(t *testing.T) {
 }
 
 func TestRulesWithoutStore(t *testing.T) {
-	h := wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, failing{err: stint.ErrUnavailable}, perMinute("r", 1, rules.Global))}, hello)
+	h := wrapRules(t, httplimit.Config{Rules: enforced(t, failing{err: stint.ErrUnavailable}, perMinute("r", 1, rules.Global))}, hello)
 	w := send(h, asks(t, http.MethodGet, "/"))
 	expectProblem(t, w, http.StatusServiceUnavailable, "could not be decided")
 	expect(t, w.Header(), nil)
 	degraded := failing{decision: stint.Decision{Allowed: true, Degraded: true}}
-	h = wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, degraded, perMinute("r", 1, rules.Global))}, hello)
+	h = wrapRules(t, httplimit.Config{Rules: enforced(t, degraded, perMinute("r", 1, rules.Global))}, hello)
 	w = send(h, asks(t, http.MethodGet, "/"))
 	if w.Code != http.StatusOK {
 		t.Errorf("degraded: %d", w.Code)
@@ -294,9 +294,9 @@ func TestVerdicts(t *testing.T) {
 	shadow := perMinute("shadow", 1, rules.Global)
 	shadow.OnExceed = rules.Shadow
 	var told []string
-	config := httplimit.RulesConfig{
-		Limiter: standing(t, perMinute("all", 2, rules.Global), shadow),
-		Fields:  httplimit.NoFields,
+	config := httplimit.Config{
+		Rules:  standing(t, perMinute("all", 2, rules.Global), shadow),
+		Fields: httplimit.NoFields,
 		Decided: func(_ *http.Request, v *enforce.Verdict) {
 			told = append(told, v.Rule.ID+" of "+strings.Join(v.Matched, "+")+", shadowed "+strings.Join(v.Shadowed, "+"))
 		},
@@ -332,8 +332,8 @@ func TestRulesHold(t *testing.T) {
 			start := time.Now()
 			var served []time.Duration
 			denied := 0
-			h := wrapRules(t, httplimit.RulesConfig{
-				Limiter: enforced(t, memstore.New(memstore.Config{}), rule),
+			h := wrapRules(t, httplimit.Config{
+				Rules: enforced(t, memstore.New(memstore.Config{}), rule),
 				Decided: func(_ *http.Request, v *enforce.Verdict) {
 					if !v.Allowed {
 						denied++
@@ -373,8 +373,8 @@ func TestRulesFailed(t *testing.T) {
 		turns := rules.Rule{ID: "turns", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.LeakyBucket(3, stint.PerSecond(5))}}
 		nobody := errors.New("nobody")
 		var told []string
-		h := wrapRules(t, httplimit.RulesConfig{
-			Limiter: enforced(t, memstore.New(memstore.Config{}), turns),
+		h := wrapRules(t, httplimit.Config{
+			Rules: enforced(t, memstore.New(memstore.Config{}), turns),
 			Describe: func(r *http.Request, _ *rules.Request) error {
 				if r.URL.Path == "/nobody" {
 					return nobody
@@ -399,7 +399,7 @@ func TestRulesFailed(t *testing.T) {
 }
 
 func TestNewRulesRefuses(t *testing.T) {
-	_, err := httplimit.NewRules(httplimit.RulesConfig{Fields: 1 << 5})
+	_, err := httplimit.New(httplimit.Config{Fields: 1 << 5})
 	for _, param := range []string{"limiter is", "fields is 32"} {
 		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
@@ -407,15 +407,17 @@ func TestNewRulesRefuses(t *testing.T) {
 	}
 }
 
-// Admit writes an answer only to a denied request.
-func TestAdmit(t *testing.T) {
-	m, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: standing(t, perMinute("r", 1, rules.Global))})
+// Begin writes an answer only to a denied request.
+func TestBegin(t *testing.T) {
+	m, err := httplimit.New(httplimit.Config{Rules: standing(t, perMinute("r", 1, rules.Global))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, admitted := range []bool{true, false} {
 		w := httptest.NewRecorder()
-		if got := m.Admit(w, asks(t, http.MethodGet, "/")); got != admitted || (w.Body.Len() == 0) != admitted {
+		_, end, got := m.Begin(w, asks(t, http.MethodGet, "/"))
+		end()
+		if got != admitted || (w.Body.Len() == 0) != admitted {
 			t.Errorf("admitted %t with body %q, want %t", got, w.Body, admitted)
 		}
 	}
@@ -427,7 +429,7 @@ func TestRulesFields(t *testing.T) {
 	for fields, want := range map[httplimit.Fields]int{
 		httplimit.NoFields: 0, httplimit.RetryAfter: 0, httplimit.XRateLimit: 3, httplimit.IETF: 2, 0: 5,
 	} {
-		h := wrapRules(t, httplimit.RulesConfig{Limiter: limiter, Fields: fields},
+		h := wrapRules(t, httplimit.Config{Rules: limiter, Fields: fields},
 			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		if header := send(h, asks(t, http.MethodGet, "/")).Header(); len(header) != want {
 			t.Errorf("fields %d: %v, want %d of them", fields, header, want)

@@ -115,7 +115,7 @@ func TestTransportHeedsServers(t *testing.T) {
 				if time.Now().Unix() != bubbleStart {
 					t.Fatal("the test's dates are not the bubble's")
 				}
-				tr := transport(t, httplimit.TransportConfig{Base: once(answers(test.status, test.fields...))})
+				tr := transport(t, httplimit.TransportConfig{MaxWait: 48 * time.Hour, Base: once(answers(test.status, test.fields...))})
 				for range 2 {
 					if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
 						t.Fatal(err)
@@ -362,36 +362,93 @@ func expectLate(t *testing.T, err error, rule string, turn time.Duration) {
 	}
 }
 
-// Of too many hosts those are forgotten whose pause is over or ends first.
-func TestTransportForgets(t *testing.T) {
+// No host is granted a longer pause than MaxPause.
+func TestTransportMaxPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := transport(t, httplimit.TransportConfig{
-			Refuse: true, MaxHosts: 2, MaxPause: 30 * time.Second,
+			Refuse: true, MaxPause: 30 * time.Second,
 			Base: base(func(r *http.Request) (*http.Response, error) {
 				return answers(429, "Retry-After: "+r.URL.Query().Get("wait")), nil
 			}),
 		})
-		held := func(host string) time.Duration {
-			var refused *httplimit.RefusedError
-			if errors.As(call(t.Context(), t, tr, "http://"+host+"/?wait=0"), &refused) {
-				return refused.RetryAfter
-			}
-			return 0
-		}
-		for _, url := range []string{"http://a/?wait=20", "http://b/?wait=99", "http://c/?wait=25"} {
-			if err := call(t.Context(), t, tr, url); err != nil {
+		for wait, want := range map[string]time.Duration{"20": 20 * time.Second, "99": 30 * time.Second} {
+			if err := call(t.Context(), t, tr, "http://"+wait+".example/?wait="+wait); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if a, b, c := held("a"), held("b"), held("c"); a != 0 || b != 30*time.Second || c != 25*time.Second {
-			t.Errorf("held for %v, %v and %v; want 0, 30s and 25s", a, b, c)
-		}
-		<-time.After(26 * time.Second)
-		_ = call(t.Context(), t, tr, "http://d/?wait=1") // c's pause is over
-		if b, d := held("b"), held("d"); b != 4*time.Second || d != time.Second {
-			t.Errorf("held for %v and %v; want 4s and 1s", b, d)
+			var refused *httplimit.RefusedError
+			if err := call(t.Context(), t, tr, "http://"+wait+".example/"); !errors.As(err, &refused) || refused.RetryAfter != want {
+				t.Errorf("asked for %s s: %v, want %v", wait, err, want)
+			}
 		}
 	})
+}
+
+// A call waits no longer than MaxWait, for a pause, a permit or a store that is away, though its context lasts.
+func TestTransportMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.Every(11*time.Second)))
+		for name, config := range map[string]httplimit.TransportConfig{
+			"a pause":  {Base: once(answers(429, "Retry-After: 11"))},
+			"a permit": {Base: base(fine), Limiter: limiter},
+		} {
+			config.MaxWait = 10 * time.Second
+			tr := transport(t, config)
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			var refused *httplimit.RefusedError
+			err := call(t.Context(), t, tr, "http://a.example/")
+			if !errors.As(err, &refused) || refused.RetryAfter != 11*time.Second || time.Since(start) != 0 {
+				t.Errorf("%s: %v after %v, want a refusal at once", name, err, time.Since(start))
+			}
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v tells of a deadline, and the context has none", name, err)
+			}
+			<-time.After(2 * time.Second)
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil || time.Since(start) != 11*time.Second {
+				t.Errorf("%s: one that lasts is made after %v: %v", name, time.Since(start), err)
+			}
+		}
+		away := failing{err: stint.ErrUnavailable}
+		start := time.Now()
+		tr := transport(t, httplimit.TransportConfig{Limiter: limiterOn(t, away, stint.FixedWindow(1, time.Minute)), Base: base(fine)})
+		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, stint.ErrUnavailable) || time.Since(start) != time.Minute {
+			t.Errorf("without a store: %v after %v, want a minute", err, time.Since(start))
+		}
+	})
+}
+
+// A call takes what Cost says, and at 0 does not ask the limiter. Pauses are of a key.
+func TestTransportCost(t *testing.T) {
+	tr := transport(t, httplimit.TransportConfig{
+		Limiter: limiter(t, stint.FixedWindow(3, time.Minute)), Refuse: true,
+		Key: func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil },
+		Cost: func(r *http.Request) (int64, error) {
+			return int64(len(r.URL.Query().Get("cost"))), nil
+		},
+		Base: once(answers(429, "Retry-After: 7")),
+	})
+	if err := call(t.Context(), t, tr, "http://a.example/?key=paused&cost=x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		query           string
+		refused, server bool
+	}{
+		{"key=paused", true, true},
+		{"key=k&cost=xx", false, false},
+		{"key=k&cost=xx", true, false},
+		{"key=k", false, false},
+		{"key=k&cost=x", false, false},
+		{"key=k&cost=x", true, false},
+	} {
+		var refused *httplimit.RefusedError
+		err := call(t.Context(), t, tr, "http://a.example/?"+test.query)
+		if errors.As(err, &refused) != test.refused || test.refused && refused.Server != test.server {
+			t.Errorf("%s: %v", test.query, err)
+		}
+	}
 }
 
 // Of answers that come in any order, the one that asks for the longest pause counts.
@@ -469,7 +526,7 @@ func (c *closing) Close() error { c.closed.Store(true); return nil }
 func TestTransportConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int64
-		tr := transport(t, httplimit.TransportConfig{MaxHosts: 4, Base: base(func(*http.Request) (*http.Response, error) {
+		tr := transport(t, httplimit.TransportConfig{Base: base(func(*http.Request) (*http.Response, error) {
 			if made.Add(1)%3 == 0 {
 				return answers(429, "Retry-After: 1"), nil
 			}
@@ -502,9 +559,9 @@ func TestTransportErrors(t *testing.T) {
 		t.Error("a request without a URL was sent")
 	}
 	_, err := httplimit.NewTransport(httplimit.TransportConfig{
-		Key: func(*http.Request) (string, error) { return "k", nil }, MaxHosts: -1, MaxPause: -1,
+		Cost: func(*http.Request) (int64, error) { return 1, nil }, MaxWait: -1, MaxPause: -1,
 	})
-	for _, param := range []string{"key is", "max_hosts is -1", "max_pause is -1"} {
+	for _, param := range []string{"cost is", "max_wait is -1", "max_pause is -1"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 )
@@ -95,7 +96,7 @@ func posts(t *testing.T) http.Handler {
 			}
 			return 1, nil
 		},
-		Denied: func(w http.ResponseWriter, r *http.Request, _ stint.Decision) {
+		Denied: func(w http.ResponseWriter, r *http.Request, _ *enforce.Verdict) {
 			//nolint:gosec // the path is quoted
 			log.Printf("denied: %q", r.URL.Path)
 			http.Error(w, "Slow down.", http.StatusTooManyRequests)

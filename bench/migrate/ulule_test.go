@@ -204,8 +204,8 @@ func logins(t *testing.T) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{
-		Limiter:  limiter,
+	limit, err := httplimit.New(httplimit.Config{
+		Rules:    limiter,
 		Describe: func(r *http.Request, q *rules.Request) error { q.User = r.FormValue("user"); return nil },
 	})
 	if err != nil {

@@ -154,7 +154,7 @@ func ruled(tb testing.TB, h http.Handler, fields httplimit.Fields) http.Handler 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	limited, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: limiter, Fields: fields})
+	limited, err := httplimit.New(httplimit.Config{Rules: limiter, Fields: fields})
 	if err != nil {
 		tb.Fatal(err)
 	}

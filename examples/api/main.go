@@ -97,8 +97,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	// The API, with the limits before it.
 	api := newNotes()
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{
-		Limiter: limiter,
+	limit, err := httplimit.New(httplimit.Config{
+		Rules: limiter,
 		Describe: func(r *http.Request, q *rules.Request) error {
 			q.User = api.user(r)
 			return nil

@@ -61,8 +61,8 @@ func serve(ctx context.Context, address, path string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	limits, err := grpclimit.NewRules(grpclimit.RulesConfig{
-		Limiter:  limiter,
+	limits, err := grpclimit.New(grpclimit.Config{
+		Rules:    limiter,
 		Messages: true,
 		// Here clients say who they are; a service that has to know asks their certificate or token.
 		Describe: func(_ context.Context, _ string, r *rules.Request) error {

@@ -63,8 +63,8 @@ func ExampleContext() {
 		fmt.Println(err)
 		return
 	}
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{
-		Limiter: limiter,
+	limit, err := httplimit.New(httplimit.Config{
+		Rules: limiter,
 		Describe: func(r *http.Request, q *rules.Request) error {
 			if c, ok := fiberlimit.Context(r); ok {
 				q.User = fiber.Locals[string](c, "user")

@@ -9,6 +9,7 @@ package fiberlimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 
@@ -73,6 +74,23 @@ func Handler(limit *httplimit.Middleware) fiber.Handler {
 func Context(r *http.Request) (fiber.Ctx, bool) {
 	c, ok := r.Context().Value(contextKey{}).(fiber.Ctx)
 	return c, ok
+}
+
+// From makes a function of the middleware's configuration, such as LimiterOf, Key or Cost, of one that gets fiber's
+// context:
+//
+//	httplimit.Config{LimiterOf: fiberlimit.From(func(c fiber.Ctx) (*stint.Limiter, error) { return limiterOf(c) })}
+//
+// It fails for a request that no [Handler] decides. What it keeps of fiber's
+// context has to be cloned, as [Context] says.
+func From[T any](find func(fiber.Ctx) (T, error)) func(*http.Request) (T, error) {
+	return func(r *http.Request) (found T, err error) {
+		c, ok := Context(r)
+		if !ok {
+			return found, errors.New("stint: no Handler of fiberlimit decides the request")
+		}
+		return find(c)
+	}
 }
 
 // contextKey is where a request's context has fiber's.

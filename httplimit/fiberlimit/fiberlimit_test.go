@@ -43,17 +43,17 @@ func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
 	return limit
 }
 
-func ruled(t testing.TB, config httplimit.RulesConfig, list ...rules.Rule) *httplimit.Middleware {
+func ruled(t testing.TB, config httplimit.Config, list ...rules.Rule) *httplimit.Middleware {
 	t.Helper()
 	set, err := rules.Compile(list, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Limiter, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
+	config.Rules, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit, err := httplimit.NewRules(config)
+	limit, err := httplimit.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func perUser() rules.Rule {
 
 func TestHandler(t *testing.T) {
 	for name, limit := range map[string]*httplimit.Middleware{
-		"plain": plain(t, httplimit.Config{}), "rules": ruled(t, httplimit.RulesConfig{}, perUser()),
+		"plain": plain(t, httplimit.Config{}), "rules": ruled(t, httplimit.Config{}, perUser()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -160,7 +160,7 @@ func TestPaths(t *testing.T) {
 		if test.denied {
 			want = http.StatusTooManyRequests
 		}
-		app := server(test.config, &calls, fiberlimit.Handler(ruled(t, httplimit.RulesConfig{}, banned)))
+		app := server(test.config, &calls, fiberlimit.Handler(ruled(t, httplimit.Config{}, banned)))
 		if got := status(t, app, test.path); got != want {
 			t.Errorf("%s: %d, want %d", test.path, got, want)
 		}
@@ -170,7 +170,7 @@ func TestPaths(t *testing.T) {
 // The functions of the configuration see what net/http would show them.
 func TestRequest(t *testing.T) {
 	var seen *http.Request
-	limit := ruled(t, httplimit.RulesConfig{Describe: func(r *http.Request, _ *rules.Request) error {
+	limit := ruled(t, httplimit.Config{Describe: func(r *http.Request, _ *rules.Request) error {
 		seen = r.Clone(t.Context())
 		return nil
 	}})
@@ -220,7 +220,7 @@ func TestContext(t *testing.T) {
 			}
 			return fiber.Locals[string](c, "user"), nil
 		},
-		Denied: func(w http.ResponseWriter, _ *http.Request, _ stint.Decision) {
+		Denied: func(w http.ResponseWriter, _ *http.Request, _ *enforce.Verdict) {
 			w.Header().Add("Denied", "1")
 			w.Header().Add("Denied", "2")
 		},
@@ -258,20 +258,20 @@ func TestAnswersOfFiber(t *testing.T) {
 	}{
 		"Denied": {httplimit.Config{
 			Cost:   func(*http.Request) (int64, error) { return 3, nil },
-			Denied: func(_ http.ResponseWriter, r *http.Request, _ stint.Decision) { answer(r) },
+			Denied: func(_ http.ResponseWriter, r *http.Request, _ *enforce.Verdict) { answer(r) },
 		}, "2"},
-		"Unfit": {httplimit.Config{
-			Cost:  func(*http.Request) (int64, error) { return 0, unfit },
-			Unfit: func(_ http.ResponseWriter, r *http.Request, _ error) { answer(r) },
+		"Undecided, unfit": {httplimit.Config{
+			Cost:      func(*http.Request) (int64, error) { return 0, unfit },
+			Undecided: func(_ http.ResponseWriter, r *http.Request, _ error) { answer(r) },
 		}, ""},
-		"Unavailable": {httplimit.Config{
-			Unavailable: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { answer(r) }),
+		"Undecided": {httplimit.Config{
+			Undecided: func(_ http.ResponseWriter, r *http.Request, _ error) { answer(r) },
 		}, ""},
 	} {
 		calls := 0
 		limit := plain(t, test.config)
 		cut := func(c fiber.Ctx) error {
-			if name == "Unavailable" {
+			if name == "Undecided" {
 				ended, end := context.WithCancel(c.Context())
 				end()
 				c.SetContext(ended)
@@ -288,7 +288,7 @@ func TestAnswersOfFiber(t *testing.T) {
 
 // Many at once never see each other's requests.
 func TestConcurrently(t *testing.T) {
-	limit := ruled(t, httplimit.RulesConfig{Describe: func(r *http.Request, q *rules.Request) error {
+	limit := ruled(t, httplimit.Config{Describe: func(r *http.Request, q *rules.Request) error {
 		if want := strings.TrimPrefix(r.URL.Path, "/users/"); r.Header.Get("User") != want {
 			t.Errorf("the request of %s has the header of %s", want, r.Header.Get("User"))
 		}
@@ -498,7 +498,7 @@ func TestSpellings(t *testing.T) {
 		} {
 			paths := strings.Fields(test.paths)
 			config := fiber.Config{UnescapePath: unescape}
-			free, limited := routed(config), routed(config, fiberlimit.Handler(ruled(t, httplimit.RulesConfig{}, rules.Rule{
+			free, limited := routed(config), routed(config, fiberlimit.Handler(ruled(t, httplimit.Config{}, rules.Rule{
 				ID: "a", Match: rules.Match{Paths: []string{test.pattern}}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
 			})))
 			if got := status(t, limited, paths[0]); got != http.StatusAccepted {
@@ -530,4 +530,43 @@ func routed(config fiber.Config, middleware ...any) *fiber.App {
 		app.Get(path, func(c fiber.Ctx) error { return c.SendStatus(http.StatusAccepted) })
 	}
 	return app
+}
+
+// The plan that an earlier handler has put into fiber's context says which limiter a request has, or that it has none.
+func TestLimiterOf(t *testing.T) {
+	base, err := stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.New(httplimit.Config{
+		LimiterOf: fiberlimit.From(func(c fiber.Ctx) (*stint.Limiter, error) {
+			if limits := fiber.Locals[int64](c, "limit"); limits > 0 {
+				return base.With(stint.FixedWindow(limits, time.Minute))
+			}
+			return nil, nil
+		}),
+		Key: fiberlimit.From(func(c fiber.Ctx) (string, error) { return fiber.Locals[string](c, "user"), nil }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limits, want := range map[int64]int{2: 2, 3: 3, 0: 5} {
+		calls := 0
+		app := server(fiber.Config{}, &calls, func(c fiber.Ctx) error {
+			c.Locals("limit", limits)
+			c.Locals("user", strings.Repeat("u", int(limits)+1))
+			return c.Next()
+		}, fiberlimit.Handler(limit))
+		for range 5 {
+			status(t, app, "/users/1")
+		}
+		if calls != want {
+			t.Errorf("%d requests were admitted by a limit of %d, want %d", calls, limits, want)
+		}
+	}
+	answer := httptest.NewRecorder() // not by fiber
+	limit.Wrap(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	if answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("a request that is not fiber's gets %d", answer.Code)
+	}
 }

@@ -2,12 +2,12 @@
 // one of package httplimit. It is a module of its own, so that other users of stint do not
 // download gin.
 //
-// There is no configuration here: keys, costs, answers and proxies are those of httplimit.Config or
-// httplimit.RulesConfig.
+// There is no configuration here: keys, costs, answers and proxies are those of httplimit.Config.
 package ginlimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -23,7 +23,7 @@ import (
 // what that was.
 //
 // In the functions of the middleware's configuration, [Context] leads from the request to gin's
-// context.
+// context; [From] makes functions of such that get it.
 func Handler(limit *httplimit.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		before := c.Request
@@ -46,6 +46,22 @@ func Handler(limit *httplimit.Middleware) gin.HandlerFunc {
 func Context(r *http.Request) (*gin.Context, bool) {
 	c, ok := r.Context().Value(contextKey{}).(*gin.Context)
 	return c, ok
+}
+
+// From makes a function of the middleware's configuration, such as LimiterOf, Key or Cost, of one that gets gin's
+// context:
+//
+//	httplimit.Config{LimiterOf: ginlimit.From(func(c *gin.Context) (*stint.Limiter, error) { return limiterOf(c) })}
+//
+// It fails for a request that no [Handler] decides.
+func From[T any](find func(*gin.Context) (T, error)) func(*http.Request) (T, error) {
+	return func(r *http.Request) (found T, err error) {
+		c, ok := Context(r)
+		if !ok {
+			return found, errors.New("stint: no Handler of ginlimit decides the request")
+		}
+		return find(c)
+	}
 }
 
 // contextKey is where a request's context has gin's.

@@ -35,17 +35,17 @@ func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
 	return limit
 }
 
-func ruled(t testing.TB, config httplimit.RulesConfig, list ...rules.Rule) *httplimit.Middleware {
+func ruled(t testing.TB, config httplimit.Config, list ...rules.Rule) *httplimit.Middleware {
 	t.Helper()
 	set, err := rules.Compile(list, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Limiter, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
+	config.Rules, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit, err := httplimit.NewRules(config)
+	limit, err := httplimit.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func perUser() rules.Rule {
 
 func TestHandler(t *testing.T) {
 	for name, limit := range map[string]*httplimit.Middleware{
-		"plain": plain(t, httplimit.Config{}), "rules": ruled(t, httplimit.RulesConfig{}, perUser()),
+		"plain": plain(t, httplimit.Config{}), "rules": ruled(t, httplimit.Config{}, perUser()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -128,7 +128,7 @@ func TestHandlerAborts(t *testing.T) {
 // A handler for denials that only sets a status is followed by nothing of gin's.
 func TestHandlerWithoutBody(t *testing.T) {
 	calls := 0
-	limit := ruled(t, httplimit.RulesConfig{Denied: func(w http.ResponseWriter, _ *http.Request, v *enforce.Verdict) {
+	limit := ruled(t, httplimit.Config{Denied: func(w http.ResponseWriter, _ *http.Request, v *enforce.Verdict) {
 		w.Header().Set("Rule", v.Rule.ID)
 		w.WriteHeader(http.StatusForbidden)
 	}}, rules.Rule{ID: "nobody", Scope: []string{rules.Global}, Banned: true})
@@ -170,7 +170,7 @@ func TestSpellings(t *testing.T) {
 		{"/users/{name}/login", `/users/a/login /users/a%5Cb/login /users/a%2Fb/login /users//login /users/../login /users/%2e%2e/login`},
 	} {
 		paths := strings.Fields(test.paths)
-		free, limited := routed(), routed(ginlimit.Handler(ruled(t, httplimit.RulesConfig{}, rules.Rule{
+		free, limited := routed(), routed(ginlimit.Handler(ruled(t, httplimit.Config{}, rules.Rule{
 			ID: "a", Match: rules.Match{Paths: []string{test.pattern}}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
 		})))
 		if w := raw(t, limited, paths[0]); w.Code != http.StatusAccepted {
@@ -242,5 +242,43 @@ func TestHandlerHolds(t *testing.T) {
 		if w := get(t, g, "/"); w.Code != want {
 			t.Errorf("request %d gets %d, want %d", i, w.Code, want)
 		}
+	}
+}
+
+// The plan that an earlier handler has put into gin's context says which limiter a request has, or that it has none.
+func TestLimiterOf(t *testing.T) {
+	base, err := stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.New(httplimit.Config{
+		LimiterOf: ginlimit.From(func(c *gin.Context) (*stint.Limiter, error) {
+			if limits := c.GetInt64("limit"); limits > 0 {
+				return base.With(stint.FixedWindow(limits, time.Minute))
+			}
+			return nil, nil
+		}),
+		Key: ginlimit.From(func(c *gin.Context) (string, error) { return c.GetString("user"), nil }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limits, want := range map[int64]int{2: 2, 3: 3, 0: 5} {
+		calls := 0
+		e := engine(&calls, func(c *gin.Context) {
+			c.Set("limit", limits)
+			c.Set("user", strings.Repeat("u", int(limits)+1))
+		}, ginlimit.Handler(limit))
+		for range 5 {
+			get(t, e, "/users/1")
+		}
+		if calls != want {
+			t.Errorf("%d requests were admitted by a limit of %d, want %d", calls, limits, want)
+		}
+	}
+	answer := httptest.NewRecorder() // not by gin
+	limit.Wrap(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	if answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("a request that is not gin's gets %d", answer.Code)
 	}
 }

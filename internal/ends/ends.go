@@ -3,7 +3,7 @@
 //
 //	var queue ends.Queue
 //	...
-//	err = queue.Repeat(err, gaveUp) // the error of an enforce.RunningCost's End
+//	queue.End(ctx, cost, tellers) // when a request's handler is done
 //	...
 //	err = queue.Drain(ctx) // before the program ends
 //
@@ -74,23 +74,29 @@ func Final(err error) bool {
 		errors.Is(err, stint.ErrOtherClaims) || errors.Is(err, stint.ErrUnknownReservation)
 }
 
-// Repeat has the end of a request's hold sent again, which failed, and returns the error for those who are told: an
-// [enforce.EndError] that says whether it is repeated. gaveUp is told the last one if it is given up later. It may be
-// nil.
-func (q *Queue) Repeat(err error, gaveUp func(error)) error {
+// End ends what a request holds, if it does, by its cost. An end that fails is sent again. If tellers is not nil, it
+// says who is told an [enforce.EndError] then: now at once, and later if the end is given up, from another goroutine.
+func (q *Queue) End(ctx context.Context, cost *enforce.RunningCost, tellers func() (now, later func(error))) {
+	err := cost.End(ctx)
+	if err == nil {
+		return
+	}
+	now, later := func(error) {}, func(error) {}
+	if tellers != nil {
+		now, later = tellers()
+	}
 	failed, ok := errors.AsType[*enforce.EndError](err)
 	if !ok {
-		return err
+		now(err)
+		return
 	}
 	end := *failed
 	end.Repeated = q.Add(end.Err, End{Send: failed.Send, Until: end.Until, GaveUp: func(err error) {
-		if gaveUp != nil {
-			last := *failed
-			last.Err = err
-			gaveUp(&last)
-		}
+		last := *failed
+		last.Err = err
+		later(&last)
 	}})
-	return &end
+	now(&end)
 }
 
 // Add adds an end that failed with an error, and reports whether it is sent again: not if the error is final, its time

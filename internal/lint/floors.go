@@ -53,12 +53,16 @@ var folders = []folder{
 	{path: "storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 
 	{path: "internal/ends", floor: 3, not: stores},
-	{path: "httplimit", floor: 3, not: stores, also: []string{"internal/ends"}},
+	{path: "internal/adapt", floor: 3, not: stores},
+	{path: "httplimit", floor: 3, not: stores, also: []string{"internal/adapt", "internal/ends"}},
 	{path: "httplimit/ginlimit", floor: 3, not: stores, uses: []string{"github.com/gin-gonic/gin"}},
 	{path: "httplimit/fiberlimit", floor: 3, not: stores, uses: []string{"github.com/gofiber/fiber/v3"}},
-	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit", "internal/ends"}, uses: []string{
-		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
-	}},
+	{
+		path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit", "internal/adapt", "internal/ends"},
+		uses: []string{
+			"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
+		},
+	},
 	{path: "promlimit", floor: 3, not: stores, uses: []string{
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model",
 	}},

@@ -146,8 +146,8 @@ func libraryLimits(t *testing.T) []grpc.ServerOption {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits, err := grpclimit.NewRules(grpclimit.RulesConfig{
-		Limiter: limiter, // an enforce.Limiter with the rules
+	limits, err := grpclimit.New(grpclimit.Config{
+		Rules: limiter, // an enforce.Limiter with the rules
 		Describe: func(ctx context.Context, _ string, r *rules.Request) error {
 			r.User, _ = ctx.Value(userKey{}).(string) // by the interceptor that authenticates
 			return nil
@@ -240,7 +240,7 @@ func TestLibrary(t *testing.T) {
 // Without the interceptor that authenticates, a call without a user is UNAUTHENTICATED where the rule says so.
 func TestLibraryWithoutUser(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, grpcPage, 0))
-	limits, err := grpclimit.NewRules(grpclimit.RulesConfig{Limiter: limiter})
+	limits, err := grpclimit.New(grpclimit.Config{Rules: limiter})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,8 +275,8 @@ func TestLibraryByCertificate(t *testing.T) {
 	}
 	limiter, _ := byRules(t, shownRules(t, grpcPage, 0))
 	var seen []string
-	limits, err := grpclimit.NewRules(grpclimit.RulesConfig{
-		Limiter: limiter,
+	limits, err := grpclimit.New(grpclimit.Config{
+		Rules: limiter,
 		Describe: func(ctx context.Context, _ string, r *rules.Request) error {
 			r.User = certified(ctx)
 			seen = append(seen, r.User)

@@ -82,8 +82,8 @@ func newLLMGateway(t *testing.T) *llmGateway {
 	g := &llmGateway{ended: make(chan struct{}, 10), limiter: limiter}
 	known := func(key string) bool { return strings.HasPrefix(key, "key-of-") }
 	generate := func(ctx context.Context, say func(string) error) (int64, error) { return g.generate(ctx, say) }
-	limits, err := httplimit.NewRules(httplimit.RulesConfig{
-		Limiter: limiter, // an enforce.Limiter with the rules
+	limits, err := httplimit.New(httplimit.Config{
+		Rules: limiter, // an enforce.Limiter with the rules
 		Describe: func(r *http.Request, q *rules.Request) error {
 			asked, _ := r.Context().Value(chatKey{}).(*chat)
 			q.APIKey, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

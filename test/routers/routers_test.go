@@ -53,7 +53,7 @@ func ruled(t testing.TB, list ...rules.Rule) *httplimit.Middleware {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: limiter})
+	limit, err := httplimit.New(httplimit.Config{Rules: limiter})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,8 +91,8 @@ func TestMiddlewareByAService(t *testing.T) {
 	c := open(t, serve(t, clock, func(config *server.Config) { config.Rules = serviceRules(t) }), client.Options{})
 	ask := func(limiter enforce.Decider, r *http.Request) (told, http.Header) {
 		var answer told
-		m, err := httplimit.NewRules(httplimit.RulesConfig{
-			Limiter: limiter, Describe: describe,
+		m, err := httplimit.New(httplimit.Config{
+			Rules: limiter, Describe: describe,
 			Decided: func(_ *http.Request, v *enforce.Verdict) {
 				answer = told{
 					reason: v.Reason(), missing: slices.Clone(v.Missing()), shadow: slices.Clone(v.Shadowed), class: v.Class, via: v.Via,
@@ -202,8 +202,9 @@ func TestGRPCByAService(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = set }), client.Options{})
-	s, err := grpclimit.NewRules(grpclimit.RulesConfig{
-		Limiter: c.Rules(), Address: func(context.Context, string) (string, error) { return "192.0.2.1", nil },
+	s, err := grpclimit.New(grpclimit.Config{
+		Rules:    c.Rules(),
+		Describe: func(_ context.Context, _ string, r *rules.Request) error { r.Address = "192.0.2.1"; return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

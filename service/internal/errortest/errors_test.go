@@ -110,12 +110,9 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"failover.Reset closed":  failing.ResetAll(ctx, stint.Scope{Policy: "p"}),
 
 		"grpclimit.New":          of(grpclimit.New(grpclimit.Config{})),
-		"grpclimit.NewRules":     of(grpclimit.NewRules(grpclimit.RulesConfig{})),
 		"grpclimit.NewClient":    of(grpclimit.NewClient(grpclimit.ClientConfig{MaxWait: -1, Retries: -1})),
-		"grpclimit.ByAddress":    of(grpclimit.ByAddress(clientip.Config{IPv6Prefix: 300})),
 		"httplimit.New":          of(httplimit.New(httplimit.Config{Fields: 99})),
-		"httplimit.NewRules":     of(httplimit.NewRules(httplimit.RulesConfig{Fields: 99})),
-		"httplimit.NewTransport": of(httplimit.NewTransport(httplimit.TransportConfig{MaxHosts: -1, MaxPause: -1})),
+		"httplimit.NewTransport": of(httplimit.NewTransport(httplimit.TransportConfig{MaxWait: -1, MaxPause: -1})),
 		"httplimit.RefusedError": of(must(httplimit.NewTransport(httplimit.TransportConfig{Refuse: true, Limiter: must(stint.New(deadStore, "refused", stint.TokenBucket(1, stint.PerSecond(1))))})).RoundTrip(asked.WithContext(ctx))),
 
 		"memstore.Decide":     of(memory.Decide(ctx, empty)),

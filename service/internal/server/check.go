@@ -411,7 +411,7 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 		name:     name,
 		rule:     cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()),
 		policy:   policy,
-		headers:  httplimit.NewHeaders(policy, fields),
+		headers:  httplimit.HeadersOf(policy, fields),
 		capacity: stint.MaxPermits + 1,
 		keepable: stint.MaxPermits,
 	}

@@ -1,0 +1,125 @@
+package httplimit_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+)
+
+// plans finds the limiter of the plan that a request names: two for free, none for unlimited.
+func plans(t testing.TB, limiter *stint.Limiter) func(*http.Request) (*stint.Limiter, error) {
+	t.Helper()
+	return func(r *http.Request) (*stint.Limiter, error) {
+		switch plan := r.URL.Query().Get("plan"); plan {
+		case "free":
+			return limiter.With(stint.FixedWindow(2, time.Minute))
+		case "pro":
+			return limiter.With(stint.FixedWindow(3, time.Minute))
+		case "unlimited":
+			return nil, nil //nolint:nilnil // it is what says so
+		case "places":
+			return limiter.With(stint.Concurrency(1))
+		case "":
+			return nil, stint.Invalid("plan", plan, "free or pro")
+		default:
+			return nil, errors.New("no plan in table 7")
+		}
+	}
+}
+
+// A request is limited by the limiter that LimiterOf finds for it, and not at all without one.
+func TestLimiterOf(t *testing.T) {
+	var failed error
+	verdicts := 0
+	h := wrap(t, httplimit.Config{
+		LimiterOf: plans(t, limiter(t, stint.FixedWindow(1, time.Minute))),
+		Key: func(r *http.Request) (string, error) {
+			if r.URL.Query().Get("plan") == "unlimited" {
+				t.Error("the key of a request that is not limited is asked for")
+			}
+			return "k", nil
+		},
+		Failed:  func(_ *http.Request, err error) { failed = err },
+		Decided: func(*http.Request, *enforce.Verdict) { verdicts++ },
+	}, hello)
+	for _, test := range []struct {
+		plan   string
+		status int
+		left   string
+		text   string
+	}{
+		{"free", 200, "1", ""},
+		{"free", 200, "0", ""},
+		{"free", 429, "0", "exceeded"},
+		{"pro", 200, "0", ""}, // of three, of which two are used
+		{"pro", 429, "0", "exceeded"},
+		{"unlimited", 200, "", ""},
+		{"", 400, "", "plan is"},
+		{"lost", 503, "", "could not be decided"},
+		{"places", 503, "", "could not be decided"},
+	} {
+		failed = nil
+		w := send(h, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?plan="+test.plan, nil))
+		if w.Code != test.status || w.Header().Get("X-RateLimit-Remaining") != test.left {
+			t.Errorf("%s: %d %v", test.plan, w.Code, w.Header())
+		}
+		if w.Code != http.StatusOK {
+			expectProblem(t, w, test.status, test.text)
+		}
+		if (failed != nil) != (test.status == 400 || test.status == 503) || test.status == 503 && !errors.Is(failed, stint.ErrUnavailable) {
+			t.Errorf("%s: Failed is told %v", test.plan, failed)
+		}
+		if strings.Contains(w.Body.String(), "table") {
+			t.Errorf("%s: the answer shows what is inside: %s", test.plan, w.Body)
+		}
+	}
+	if verdicts != 6 {
+		t.Errorf("Decided is told %d verdicts, want 6", verdicts)
+	}
+}
+
+// What LimiterOf finds may be held, too.
+func TestLimiterOfHolds(t *testing.T) {
+	var h http.Handler
+	inner := 0
+	h = wrap(t, httplimit.Config{
+		LimiterOf: plans(t, limiter(t, stint.FixedWindow(1, time.Minute))), Reserve: &stint.Hold{},
+	}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Inner") == "" {
+			again := r.Clone(r.Context())
+			again.Header.Set("Inner", "yes")
+			inner = send(h, again).Code
+		}
+	}))
+	for plan, want := range map[string]int{"places": 429, "unlimited": 200} {
+		w := send(h, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?plan="+plan, nil))
+		if w.Code != http.StatusOK || inner != want {
+			t.Errorf("%s: %d, and %d for one within it, want %d", plan, w.Code, inner, want)
+		}
+	}
+}
+
+// A configuration says one way to decide, and no function that nothing would call.
+func TestNewRefusesWaysToDecide(t *testing.T) {
+	one, byPlan, byRules := limiter(t, stint.FixedWindow(1, time.Minute)), plans(t, nil), standing(t)
+	key := func(*http.Request) (string, error) { return "k", nil }
+	cost := func(*http.Request) (int64, error) { return 1, nil }
+	for want, config := range map[string]httplimit.Config{
+		`limiter is "nil"`:     {},
+		`limiter is "several"`: {Limiter: one, LimiterOf: byPlan},
+		"limiter is":           {LimiterOf: byPlan, Rules: byRules},
+		"key is":               {Rules: byRules, Key: key},
+		"cost is":              {Rules: byRules, Cost: cost},
+	} {
+		if _, err := httplimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

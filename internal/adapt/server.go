@@ -1,0 +1,130 @@
+// Package adapt has what the adapters of HTTP and of gRPC have in common, so that they decide alike: a [Server] decides
+// the requests that a middleware gets, and a [Client] paces the calls that a program makes. Their callers turn requests
+// into keys, costs and descriptions, and decisions into answers.
+package adapt
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
+)
+
+// A Server is by what a middleware decides: by one limiter of plain limits, by rules, or, with neither, by limiters
+// that each request has of its own.
+type Server struct {
+	Limiter *stint.Limiter
+	Rules   enforce.Decider
+	Reserve *stint.Hold // nil: requests take
+}
+
+// Functions says which functions a configuration has.
+type Functions struct {
+	LimiterOf, Key, Cost, Describe bool
+}
+
+// Faults are all that is wrong with a configuration. clients says that it tells how addresses are found.
+func (s *Server) Faults(f Functions, clients bool) (faults []error) {
+	faults = append(faults, s.holdFaults()...)
+	ways := 0
+	for _, set := range []bool{s.Limiter != nil, f.LimiterOf, s.Rules != nil} {
+		if set {
+			ways++
+		}
+	}
+	if ways == 0 {
+		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New, or LimiterOf, or Rules"))
+	}
+	if ways > 1 {
+		faults = append(faults, stint.Invalid("limiter", "several", "one of Limiter, LimiterOf and Rules"))
+	}
+	if f.Key && clients {
+		faults = append(faults, stint.Invalid("clients", "set", "nil when there is a key function, which is asked instead"))
+	}
+	return append(faults, f.faults(s.Limiter != nil || f.LimiterOf, s.Rules != nil)...)
+}
+
+// faults are those of functions that nothing would call.
+func (f Functions) faults(plain, rules bool) (faults []error) {
+	if f.Key && rules {
+		faults = append(faults, stint.Invalid("key", "set", "nil with rules, whose scopes say whom they count"))
+	}
+	if f.Cost && !plain {
+		faults = append(faults, stint.Invalid("cost", "set", "nil without plain limits; rules say what a request costs"))
+	}
+	if f.Describe && !rules {
+		faults = append(faults, stint.Invalid("describe", "set", "nil without rules"))
+	}
+	return faults
+}
+
+// holdFaults are what is wrong with how requests hold what they cost.
+func (s *Server) holdFaults() (faults []error) {
+	if s.Limiter != nil && s.Reserve == nil && s.Limiter.Policy().NeedsReserve() {
+		faults = append(faults, stint.Invalid("reserve", "nil", "a hold, since the limiter has a concurrency limit"))
+	}
+	if s.Reserve == nil {
+		return faults
+	}
+	if _, holds := s.Rules.(enforce.Holder); s.Rules != nil && !holds {
+		faults = append(faults, stint.Invalid("reserve", "set", "nil, as these rules hold nothing, or rules of enforce.New"))
+	}
+	if s.Reserve.ID != "" {
+		faults = append(faults, stint.Invalid("reserve.id", s.Reserve.ID, "none: each request has a hold of its own"))
+	}
+	return faults
+}
+
+// LimiterOf is what a function says whose request has a limiter of its own. Its errors that don't wrap
+// stint.ErrInvalid wrap stint.ErrUnavailable.
+func LimiterOf(limiter *stint.Limiter, err error, holds bool) (*stint.Limiter, error) {
+	switch {
+	case err == nil && limiter != nil && !holds && limiter.Policy().NeedsReserve():
+		err = prefix.Errorf("%w: LimiterOf has returned a concurrency limit, and Reserve is nil", stint.ErrUnavailable)
+	case err != nil && !errors.Is(err, stint.ErrInvalid):
+		err = prefix.Errorf("%w: LimiterOf: %w", stint.ErrUnavailable, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return limiter, nil
+}
+
+// DecidePlain decides by plain limits. A limiter that is nil admits. running holds what the request costs; nil: it
+// takes.
+func (s *Server) DecidePlain(
+	ctx context.Context, limiter *stint.Limiter, key string, cost int64, each bool, running *enforce.RunningCost,
+	v *enforce.Verdict,
+) error {
+	if limiter == nil {
+		cost = 0
+	}
+	if running != nil {
+		return v.ReservePlain(ctx, limiter, key, cost, each, *s.Reserve, running)
+	}
+	deadline, _ := ctx.Deadline()
+	return v.DecidePlain(ctx, limiter, key, cost, each, deadline)
+}
+
+// DecideByRules decides by rules. They may hold a request only where mayWait says so.
+func (s *Server) DecideByRules(
+	ctx context.Context, mayWait bool, running *enforce.RunningCost, e *enforce.Evaluation,
+) error {
+	if holder, holds := s.Rules.(enforce.Holder); holds && running != nil {
+		return running.Reserve(ctx, holder, &e.Request, *s.Reserve, &e.Verdict)
+	}
+	if !mayWait {
+		return s.Rules.DecideNow(ctx, &e.Request, &e.Verdict)
+	}
+	return s.Rules.Decide(ctx, &e.Request, &e.Verdict)
+}
+
+// Running is the cost of a request that is to hold it; nil if requests take.
+func (s *Server) Running() *enforce.RunningCost {
+	if s.Reserve == nil {
+		return nil
+	}
+	return new(enforce.RunningCost)
+}
