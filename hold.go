@@ -140,7 +140,7 @@ func (e *ResolvedError) Is(target error) bool { return target == ErrResolved }
 
 // validateHold reports what is wrong with the operation's hold.
 func (op *Op) validateHold() error {
-	h := op.Hold
+	h := op.Hold()
 	switch {
 	case op.Verb <= Settle:
 		return Invalid("hold", "a hold", "none with "+op.Verb.String())

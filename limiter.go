@@ -262,7 +262,8 @@ func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 	}
 	start := time.Now()
 	d, err := l.store.Decide(ctx, op)
-	d.Full = op.Hold != nil && op.Hold.Full
+	hold := op.Hold()
+	d.Full = hold != nil && hold.Full
 	e, ok := l.events.Get().(*Event)
 	if !ok {
 		e = new(Event)
@@ -270,7 +271,7 @@ func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 	*e = Event{
 		At: Instant(start.UnixMicro()), Elapsed: time.Since(start),
 		Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err,
-		Replayed: op.Hold != nil && op.Hold.Replayed,
+		Replayed: hold != nil && hold.Replayed,
 	}
 	if e.Checked() {
 		e.Reason = ReasonOf(e.Limit(), &d, e.Limit().Takes(op.Permits))

@@ -38,8 +38,8 @@ type Reservation struct {
 	asked    []bool // whether a claim's permits are what is asked for; nil: all are. The others stay
 
 	mu        sync.Mutex
-	claims    []Claim // with what is held; never changed, but replaced
-	permits   int64   // of those that are asked for, or of the first of them
+	claims    Op    // with what is held; its claims are never changed, but replaced
+	permits   int64 // of those that are asked for, or of the first of them
 	expiresAt Instant
 	replayed  bool
 	via       uint8     // of the last Reserve
@@ -107,7 +107,7 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 	}
 	own := hold.ID == ""
 	held := r.prepare(&op, asked, hold)
-	told := op.Hold
+	told := op.Hold()
 	if told == nil {
 		told = new(HoldOp)
 	}
@@ -127,16 +127,32 @@ func (r *Reserver) prepare(op *Op, asked []bool, hold Hold) *Reservation {
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
-	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked)}
-	for i := range op.Claims() {
-		claim := *op.NthClaim(i)
+	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked), claims: op.claimed()}
+	for i := range held.claims.Len() {
+		claim, _ := held.claims.NthClaim(i)
 		claim.Key = strings.Clone(claim.Key)
-		held.claims = append(held.claims, claim)
 		if held.permits == 0 && held.asks(i) {
 			held.permits = claim.Permits
 		}
 	}
 	return held
+}
+
+// claimed is an operation of copies of the claims, and nothing else.
+func (op *Op) claimed() Op {
+	of := Op{Claim: op.Claim, And: slices.Clone(op.And)}
+	if op.Groups() == nil {
+		return of
+	}
+	groups := slices.Clone(op.Groups())
+	for g, group := range groups {
+		groups[g] = slices.Clone(group)
+		for w, way := range group {
+			groups[g][w] = slices.Clone(way)
+		}
+	}
+	of.Extra = &Extra{Groups: groups}
+	return of
 }
 
 // timedOut reports whether an operation's Timeout has passed.
@@ -236,7 +252,7 @@ func (l *Limiter) reserveWait(
 
 // Holds lists the live holds of a key under the limiter's limits, the next to expire first: of each limit MaxListed.
 func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err error) {
-	_, err = l.untold(ctx, Op{Verb: List, Claim: Claim{Key: key, Policy: l.policy}, Live: &live})
+	_, err = l.untold(ctx, Op{Verb: List, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Live: &live}})
 	return live, err
 }
 
@@ -245,7 +261,7 @@ func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err 
 // charged, late. The error wraps [ErrUnknownReservation] if the key has no such hold.
 func (l *Limiter) Drop(ctx context.Context, key, id string) error {
 	_, err := l.untold(ctx, Op{
-		Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Hold: &HoldOp{Hold: Hold{ID: id}},
+		Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Hold: &HoldOp{Hold: Hold{ID: id}}},
 	})
 	return err
 }
@@ -320,13 +336,13 @@ func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
 // reserve carries out a Reserve of claims that ask for so many permits, and tells what became of the hold.
 func (r *Reservation) reserve(
 	ctx context.Context,
-	claims []Claim,
+	claims Op,
 	permits int64,
 	told *HoldOp,
 	each []Outcome,
 ) (Decision, error) {
 	*told = HoldOp{Hold: r.hold}
-	op := opOf(Reserve, claims, told)
+	op := claims.on(Reserve, told)
 	op.Each = each
 	sent := time.Now()
 	d, err := r.reserver.carry(ctx, op)
@@ -335,29 +351,26 @@ func (r *Reservation) reserve(
 }
 
 // claimsOf are the hold's claims with so many permits where that is asked.
-func (r *Reservation) claimsOf(permits int64) []Claim {
+func (r *Reservation) claimsOf(permits int64) Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	claims := slices.Clone(r.claims)
-	for i := range claims {
-		if r.asks(i) {
-			claims[i].Permits = permits
+	claims := r.claims.claimed()
+	for i := range claims.Len() {
+		if claim, _ := claims.NthClaim(i); r.asks(i) {
+			claim.Permits = permits
 		}
 	}
 	return claims
 }
 
-// opOf is an operation on a hold, of these claims together.
-func opOf(verb Verb, claims []Claim, h *HoldOp) Op {
-	op := Op{Verb: verb, Claim: claims[0], Hold: h}
-	if len(claims) > 1 {
-		op.And = claims[1:]
-	}
+// on is an operation of these claims on a hold.
+func (op Op) on(verb Verb, h *HoldOp) Op {
+	op.Verb, op.Extra = verb, &Extra{Groups: op.Groups(), Hold: h}
 	return op
 }
 
 // grown notes what became of the hold by a Reserve that was sent at a time.
-func (r *Reservation) grown(claims []Claim, permits int64, h *HoldOp, d *Decision, err error, sent time.Time) error {
+func (r *Reservation) grown(claims Op, permits int64, h *HoldOp, d *Decision, err error, sent time.Time) error {
 	if err != nil {
 		return err
 	}
@@ -410,11 +423,11 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 
 // end commits or cancels the hold. The expiry that this process knows goes with it, and the way, so that a store
 // which has lost the hold can charge it.
-func (r *Reservation) end(ctx context.Context, verb Verb, claims []Claim) (End, error) {
+func (r *Reservation) end(ctx context.Context, verb Verb, claims Op) (End, error) {
 	r.mu.Lock()
 	h := HoldOp{Hold: r.hold, ExpiresAt: r.expiresAt, Via: r.via}
 	r.mu.Unlock()
-	d, err := r.reserver.carry(ctx, opOf(verb, claims, &h))
+	d, err := r.reserver.carry(ctx, claims.on(verb, &h))
 	if err != nil {
 		return End{}, err
 	}
@@ -536,12 +549,12 @@ func (k *keeper) renew(due []renewal) {
 	ctx, cancel := context.WithDeadline(context.Background(), due[0].certain)
 	defer cancel()
 	ops, holds, results := make([]Op, len(due)), make([]HoldOp, len(due)), make([]Result, len(due))
-	claims, permits := make([][]Claim, len(due)), make([]int64, len(due))
+	claims, permits := make([]Op, len(due)), make([]int64, len(due))
 	for i, r := range due {
 		r.mu.Lock()
 		holds[i].Hold, claims[i], permits[i] = r.hold, r.claims, r.permits
 		r.mu.Unlock()
-		ops[i] = opOf(Reserve, claims[i], &holds[i])
+		ops[i] = claims[i].on(Reserve, &holds[i])
 	}
 	sent := time.Now()
 	due[0].reserver.store.DecideAll(ctx, ops, results)

@@ -70,8 +70,6 @@ type Claim struct {
 	// capacity were so much less, and Remaining, RetryAfter and GrowsAfter say what there is above that. Permits alone are
 	// consumed, and Settle ignores it. A cost above what the limit has beyond Keep is never admitted. Default: 0.
 	Keep int64
-	// Way makes the claim part of a group of alternatives. Default: Must, it has to admit.
-	Way Way
 }
 
 // An Op is one operation on a store.
@@ -79,7 +77,7 @@ type Op struct {
 	Verb Verb
 	Claim
 	// And holds further claims that are decided together with the first, each with
-	// its own key, policy and cost. No state may be named twice. All together have at most
+	// its own key, policy and cost. No state may be named twice. All together, those of groups too, have at most
 	// MaxOpLimits limits. Default: none.
 	And []Claim
 	// Timeout is for how long the caller waits for a store on another machine. When it passes, the
@@ -90,13 +88,37 @@ type Op struct {
 	// for all. Package failover sets it. Default: 0, as long as the context allows.
 	Timeout time.Duration
 	// Each, if not nil, receives the outcome of every limit, in the order of the
-	// claims and their limits. It must be at least as long as [Op.Limits].
+	// claims and their limits: the claim, And, the groups. It must be at least as long as [Op.Limits].
 	Each []Outcome
+	// Extra is what few operations have, behind one pointer so that the others don't copy it. Default: nil, nothing.
+	Extra *Extra
+}
+
+// Extra is what few operations have. The zero value is nothing.
+type Extra struct {
+	// Groups are alternatives: see [Way]. Default: none.
+	Groups [][]Way
 	// Hold is what a Reserve, a Commit, a Cancel or a Drop is about, and only these. The store writes down in it what
 	// became of the hold.
 	Hold *HoldOp
 	// Live receives what a List finds, the next to expire first. It is for a List alone, of one claim.
 	Live *[]HoldState
+}
+
+// Groups are the operation's groups of alternatives; nil of most.
+func (op *Op) Groups() [][]Way {
+	if op.Extra == nil || len(op.Extra.Groups) == 0 {
+		return nil
+	}
+	return op.Extra.Groups
+}
+
+// Hold is what an operation on a hold is about; nil of others.
+func (op *Op) Hold() *HoldOp {
+	if op.Extra == nil {
+		return nil
+	}
+	return op.Extra.Hold
 }
 
 // LeastTimeout is the Timeout that counts for operations in one call: the least that is not 0. It is for stores.
@@ -109,46 +131,71 @@ func LeastTimeout(ops []Op) (least time.Duration) {
 	return least
 }
 
-// Limits is the number of limits that the operation decides.
-func (op *Op) Limits() int {
-	n := 0
-	for i := range op.Claims() {
-		n += op.NthClaim(i).Policy.Len()
+// Len is the number of claims of the operation, those of groups too.
+func (op *Op) Len() int {
+	n := len(op.And)
+	if op.Policy != nil || op.Groups() == nil {
+		n++
+	}
+	for _, group := range op.Groups() {
+		for _, way := range group {
+			n += len(way)
+		}
 	}
 	return n
 }
 
-// Claims is the number of claims of the operation, those of And and the first.
-func (op *Op) Claims() int { return 1 + len(op.And) }
-
-// NthClaim returns claim i of the operation, 0 to Claims()-1. 0 is the first, that of the operation itself.
-func (op *Op) NthClaim(i int) *Claim {
-	if i == 0 {
-		return &op.Claim
+// NthClaim returns claim i of the operation, 0 to Len()-1, and the number of its way. They are in the order: the claim
+// itself, unless it has no policy and there are groups, And, the groups. The number is 0 of a claim that has to admit,
+// whatever else does, and otherwise [WayNumber]'s.
+func (op *Op) NthClaim(i int) (claim *Claim, way uint16) {
+	if op.Policy != nil || op.Groups() == nil {
+		if i == 0 {
+			return &op.Claim, 0
+		}
+		i--
 	}
-	return &op.And[i-1]
+	if i < len(op.And) {
+		return &op.And[i], 0
+	}
+	i -= len(op.And)
+	for g, group := range op.Groups() {
+		for w, way := range group {
+			if i < len(way) {
+				return &way[i], WayNumber(group, g, w)
+			}
+			i -= len(way)
+		}
+	}
+	return nil, 0
 }
 
-// LimitAt returns limit i of the operation, in the order of the claims.
-func (op *Op) LimitAt(i int) Limit {
-	claim, i := op.claimOf(i)
-	return claim.Policy.Limit(i)
-}
-
-// ClaimAt returns the claim that limit i of the operation is of; NthClaim counts claims.
-func (op *Op) ClaimAt(i int) *Claim {
-	claim, _ := op.claimOf(i)
+// First is the first of the operation's claims.
+func (op *Op) First() *Claim {
+	claim, _ := op.NthClaim(0)
 	return claim
 }
 
-// claimOf returns the claim of limit i of the operation, and the limit's place in its policy.
-func (op *Op) claimOf(i int) (claim *Claim, limit int) {
-	claim = &op.Claim
-	for next := 1; i >= claim.Policy.Len(); next++ {
-		i -= claim.Policy.Len()
-		claim = op.NthClaim(next)
+// Limits is the number of limits that the operation decides.
+func (op *Op) Limits() int {
+	n := 0
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		n += claim.Policy.Len()
 	}
-	return claim, i
+	return n
+}
+
+// LimitAt returns limit i of the operation, in the order of the claims, and its claim.
+func (op *Op) LimitAt(i int) (Limit, *Claim) {
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if i < claim.Policy.Len() {
+			return claim.Policy.Limit(i), claim
+		}
+		i -= claim.Policy.Len()
+	}
+	return Limit{}, nil
 }
 
 // Validate reports what is wrong with the operation. Stores call it first. It
@@ -157,52 +204,113 @@ func (op *Op) Validate() error {
 	if op.Verb > List {
 		return Invalid("verb", uint8(op.Verb), "one of "+strings.Join(verbNames[:], ", "))
 	}
-	if op.Verb == List && (op.Live == nil || op.And != nil || op.Hold != nil) {
+	isList := op.Extra != nil && op.Extra.Live != nil && op.And == nil && op.Groups() == nil && op.Hold() == nil
+	if op.Verb == List && !isList {
 		return Invalid("verb", op.Verb, "with one claim, a place for the answer and no hold")
 	}
-	if op.Verb > Settle && op.Verb != List || op.Hold != nil {
+	if op.Verb > Settle && op.Verb != List || op.Hold() != nil {
 		if err := op.validateHold(); err != nil {
 			return err
 		}
 	}
-	if err := op.validate(op.Verb); err != nil {
-		return err
-	}
-	if op.And == nil && op.Each == nil && op.Way == Must {
-		return nil
-	}
-	limits := op.Policy.Len()
-	for i := range op.And {
-		if err := op.And[i].validate(op.Verb); err != nil {
-			return prefix.Errorf("claim %d: %w", i+1, err)
-		}
-		if limits += op.And[i].Policy.Len(); limits > MaxOpLimits {
-			return Invalid(
-				"claims", fmt.Sprintf("%d or more limits", limits),
-				fmt.Sprintf("at most %d limits in one operation", MaxOpLimits),
-			)
-		}
-		if op.Verb == Reset {
-			continue // resetting a state twice is resetting it
-		}
-		for j := range 1 + i {
-			other := op.NthClaim(j)
-			if other.Key == op.And[i].Key && other.Policy.overlaps(op.And[i].Policy) && !op.canShare(j, i+1) {
-				return prefix.Errorf("claim %d: %w", i+1, Invalid("claims", op.And[i].Key,
-					"each key with limits whose state no other claim of the operation names"))
-			}
-		}
-	}
-	if op.HasWays() {
-		if err := op.validateWays(); err != nil {
+	if op.Policy != nil || op.Groups() == nil || op.And != nil {
+		if err := op.validate(op.Verb); err != nil {
 			return err
 		}
+	}
+	if op.And == nil && op.Each == nil && op.Groups() == nil {
+		return nil
+	}
+	if err := op.validateGroups(); err != nil {
+		return err
+	}
+	if err := op.validateTogether(); err != nil {
+		return err
 	}
 	if op.Each != nil && len(op.Each) < op.Limits() {
 		return Invalid("each", len(op.Each), fmt.Sprintf("room for %d outcomes", op.Limits()))
 	}
 	return nil
 }
+
+// validateTogether reports what is wrong with the claims of an operation behind the first.
+func (op *Op) validateTogether() error {
+	n, limits := 0, 0
+	check := func(claim *Claim, way uint16) error {
+		if claim != &op.Claim {
+			if err := claim.validate(op.Verb); err != nil {
+				return prefix.Errorf("claim %d: %w", n, err)
+			}
+		}
+		if limits += claim.Policy.Len(); limits > MaxOpLimits {
+			return Invalid(
+				"claims", fmt.Sprintf("%d or more limits", limits),
+				fmt.Sprintf("at most %d limits in one operation", MaxOpLimits),
+			)
+		}
+		if op.Verb != Reset && op.isNamedBefore(claim, way) { // resetting a state twice is resetting it
+			return prefix.Errorf("claim %d: %w", n, Invalid("claims", claim.Key,
+				"each key with limits whose state no other claim of the operation names"))
+		}
+		n++
+		return nil
+	}
+	if op.Policy != nil {
+		if err := check(&op.Claim, 0); err != nil {
+			return err
+		}
+	}
+	for i := range op.And {
+		if err := check(&op.And[i], 0); err != nil {
+			return err
+		}
+	}
+	for g, group := range op.Groups() {
+		for w, way := range group {
+			for i := range way {
+				if err := check(&way[i], WayNumber(group, g, w)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isNamedBefore reports whether a claim before this one names a state in common with it that they may not share.
+func (op *Op) isNamedBefore(claim *Claim, number uint16) bool {
+	if claim == &op.Claim {
+		return false
+	}
+	if op.Policy != nil && op.overlaps(claim) {
+		return true
+	}
+	for i := range op.And {
+		if other := &op.And[i]; other == claim {
+			return false
+		} else if other.overlaps(claim) {
+			return true
+		}
+	}
+	for g, group := range op.Groups() {
+		for w, way := range group {
+			for i := range way {
+				other := &way[i]
+				if other == claim {
+					return false
+				}
+				alternatives := areAlternatives(WayNumber(group, g, w), number)
+				if other.overlaps(claim) && (!alternatives || !other.Policy.agrees(claim.Policy)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// overlaps reports whether two claims name a state in common.
+func (c *Claim) overlaps(d *Claim) bool { return c.Key == d.Key && c.Policy.overlaps(d.Policy) }
 
 // validate reports the first fault of a claim under a verb.
 func (c *Claim) validate(verb Verb) error {

@@ -25,10 +25,10 @@ func TestACommitNamesItsWay(t *testing.T) {
 	store := &forgetful{memstore.New(memstore.Config{})}
 	reserver := stint.NewReserver(store)
 	op := stint.Op{
-		Claim: stint.Claim{Key: "k", Policy: floor, Permits: 1, Way: stint.Either},
-		And: []stint.Claim{
-			{Key: "k", Policy: parent, Permits: 1, Way: stint.With}, {Key: "k", Policy: parent, Permits: 1, Way: stint.Else},
-		},
+		Extra: &stint.Extra{Groups: [][]stint.Way{{
+			{{Key: "k", Policy: floor, Permits: 1}, {Key: "k", Policy: parent, Permits: 1}},
+			{{Key: "k", Policy: parent, Permits: 1}},
+		}}},
 	}
 	for via, want := range []int64{0, 1} { // what the floor has left
 		held, d, err := reserver.Reserve(t.Context(), op, nil, stint.Hold{})
@@ -47,7 +47,8 @@ func TestACommitNamesItsWay(t *testing.T) {
 		store.Store = before
 	}
 	wrong := op
-	wrong.Verb, wrong.Hold = stint.Commit, &stint.HoldOp{Hold: stint.Hold{ID: "h"}, Via: 2}
+	wrong.Verb = stint.Commit
+	wrong.Extra = &stint.Extra{Groups: op.Extra.Groups, Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h"}, Via: 2}}
 	if _, err := store.Decide(t.Context(), wrong); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a way that is not there: %v", err)
 	}

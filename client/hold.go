@@ -52,12 +52,12 @@ func (c *Client) endHold(ctx context.Context, path, id string, body any) (api.Ho
 	return answer, err
 }
 
-// hold carries out an operation on a hold, and tells op.Hold what became of it. What the service
-// answers is written over the whole of op.Hold, as any other store does.
+// hold carries out an operation on a hold, and tells the hold what became of it. What the service
+// answers is written over the whole of it, as any other store does.
 func (c *Client) hold(
 	ctx context.Context, op *stint.Op, request api.Request,
 ) (check api.CheckResponse, applied int64, err error) {
-	h := op.Hold
+	h := op.Hold()
 	r := api.HoldRequest{Request: request, ID: h.ID}
 	if h.TTL != 0 {
 		r.TTL = h.TTL.String()

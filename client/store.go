@@ -54,8 +54,8 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	switch {
 	case op.Verb == stint.Drop || op.Verb == stint.List:
 		return request, stint.Invalid("verb", op.Verb, "another: the service's administrators list and drop holds")
-	case op.HasWays():
-		return request, stint.Invalid("way", op.Way, "must: the service decides one claim at a time")
+	case op.Groups() != nil:
+		return request, stint.Invalid("groups", len(op.Groups()), "none: the service decides one claim at a time")
 	case len(op.And) > 0:
 		return request, stint.Invalid("claims", len(op.And)+1, "1: the service decides for one key at a time")
 	case request.Policy == "" && (n > 1 || !slices.Contains(c.defaults, first)):

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
@@ -125,6 +126,8 @@ type Claimed struct {
 	// Via is what a request that takes of the claim is charged by, as rules.Matched says; "" are the
 	// rule's limits.
 	Via string
+	// way is which of several ways of its rule the claim is of, from 0; all is of a claim that has to admit.
+	way int8
 	// named says that a request may name the cost.
 	named bool
 	class string
@@ -149,17 +152,20 @@ type Remote struct {
 // A shadow is a rule in shadow, which is decided by itself. Its decision is kept apart from the
 // verdict's, and only named in it.
 type shadow struct {
-	rule  *rules.Rule
-	op    stint.Op
-	named int // of its claims have costs that a request may name
-	// vias are what each claim is charged by, as rules.Matched has them.
-	vias  []string
-	class string
-	key   string // of the rule's client
+	rule   *rules.Rule
+	claims []Claimed
+	built  built
 
 	// charged says that it would have admitted, and way by which.
 	charged bool
-	way     uint8 // by which
+	way     uint8
+}
+
+// op is what the rule asks of the store.
+func (s *shadow) op(verb stint.Verb) stint.Op {
+	op := s.built.op(s.claims)
+	op.Verb = verb
+	return op
 }
 
 // A Verdict is what the rules say of a request. The zero value is ready to use, and one that is
@@ -222,12 +228,11 @@ type Verdict struct {
 	// kept from request to request.
 	claims  []Claimed
 	shadows []shadow
-	and     []stint.Claim
+	built   built
 	each    []stint.Outcome
 	ops     []stint.Op
 	results []stint.Result
-	group   []stint.Claim // of decisionOf
-	ways    []stint.Way   // of decisionOf
+	ways    []uint16 // of decisionOf
 }
 
 // reset makes it the verdict of a request that nothing was asked about yet: admitted.
@@ -339,13 +344,10 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 		switch matched.Outcome {
 		case rules.Limited:
 			if inShadow {
-				v.shadows = append(v.shadows, shadow{
-					rule: matched.Rule, op: stint.Op{Claim: matched.Claim, And: matched.And},
-					named: matched.Named, vias: matched.Vias, class: matched.Class, key: matched.Client,
-				})
+				v.addShadow(&matched)
 				break
 			}
-			v.claim(&matched)
+			v.claims = appendClaims(v.claims, &matched)
 		case rules.Banned, rules.Lacking:
 			if inShadow {
 				v.shadow(&stint.Event{
@@ -359,6 +361,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 		case rules.Skipped, rules.Unlimited, rules.Included:
 		}
 	}
+	v.order()
 	if v.byDefault {
 		v.Allowed, v.Decision = false, stint.Decision{RetryAfter: stint.Never}
 	}
@@ -368,22 +371,36 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	return fault
 }
 
-// claim takes over the claims of a rule.
-func (v *Verdict) claim(matched *rules.Matched) {
-	via := func(i int) string {
-		if i < len(matched.Vias) {
-			return matched.Vias[i]
+// appendClaims appends the claims of a rule to a list.
+func appendClaims(list []Claimed, matched *rules.Matched) []Claimed {
+	for i := range 1 + len(matched.And) {
+		c := Claimed{
+			Rule: matched.Rule, Claim: matched.Claim, way: all, named: i < matched.Named, class: matched.Class,
+			key: matched.Client,
 		}
-		return ""
+		if i > 0 {
+			c.Claim = matched.And[i-1]
+		}
+		if i < len(matched.Vias) {
+			c.Via = matched.Vias[i]
+		}
+		if i < len(matched.Ways) {
+			c.way = int8(matched.Ways[i]) // #nosec G115 -- at most MaxWays
+		}
+		list = append(list, c)
 	}
-	v.claims = append(v.claims, Claimed{
-		matched.Rule, matched.Claim, via(0), matched.Named > 0, matched.Class, matched.Client,
-	})
-	for i, claim := range matched.And {
-		v.claims = append(v.claims, Claimed{
-			matched.Rule, claim, via(i + 1), i+1 < matched.Named, matched.Class, matched.Client,
-		})
+	return list
+}
+
+// addShadow adds a rule in shadow, in memory of one of an earlier request if there is any.
+func (v *Verdict) addShadow(matched *rules.Matched) {
+	if n := len(v.shadows); n < cap(v.shadows) {
+		v.shadows = v.shadows[:n+1]
+	} else {
+		v.shadows = append(v.shadows, shadow{})
 	}
+	s := &v.shadows[len(v.shadows)-1]
+	s.rule, s.claims, s.charged, s.way = matched.Rule, appendClaims(s.claims[:0], matched), false, 0
 }
 
 // decide carries out the verdict's claims in one step, and those of the rules in shadow each by
@@ -402,8 +419,7 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 		v.ops = append(v.ops, v.op(verb))
 	}
 	for i := range v.shadows {
-		v.shadows[i].op.Verb = verb
-		v.ops = append(v.ops, v.shadows[i].op)
+		v.ops = append(v.ops, v.shadows[i].op(verb))
 	}
 	for len(v.results) < len(v.ops) {
 		v.results = append(v.results, stint.Result{})
@@ -426,17 +442,15 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	}
 	s := &v.shadows[i]
 	s.charged, s.way = d.Allowed && !d.Degraded, d.Via
-	op := &s.op
-	claim, index := op.Claim, int(d.Index) // which counts limits over all claims
-	for _, and := range op.And {
-		if index < claim.Policy.Len() {
-			break
-		}
-		claim, index = and, index-claim.Policy.Len()
+	at, index := 0, int(d.Index) // which counts limits over all claims
+	for ; index >= s.claims[at].Claim.Policy.Len(); at++ {
+		index -= s.claims[at].Claim.Policy.Len()
 	}
-	d.Index, claim.Key = int16(index), s.key
+	c := &s.claims[at]
+	claim := c.Claim
+	d.Index, claim.Key = int16(index), c.key
 	v.shadow(&stint.Event{
-		Rule: s.rule.ID, Set: s.rule.Set, Class: s.class, Via: s.via(&d), Claim: claim, Decision: d,
+		Rule: s.rule.ID, Set: s.rule.Set, Class: c.class, Via: s.via(&d), Claim: claim, Decision: d,
 		Reason: stint.ReasonOf(claim.Policy.Limit(index), &d, claim.Permits),
 	})
 }
@@ -452,16 +466,12 @@ func (v *Verdict) shadow(e *stint.Event) {
 
 // via is by what the rule would have charged a request.
 func (s *shadow) via(d *stint.Decision) string {
-	if !d.Allowed || len(s.vias) == 0 {
-		return ""
-	}
-	at := 0
-	for way := uint8(0); way < d.Via; at++ {
-		if s.op.And[at].Way == stint.Else {
-			way++
+	for i := range s.claims {
+		if c := &s.claims[i]; d.Allowed && (c.way == all || c.way == int8(d.Via)) { // #nosec G115 -- at most MaxWays
+			return c.Via
 		}
 	}
-	return s.vias[at]
+	return ""
 }
 
 // contextOf returns an error of rules in shadow only if it is the context's.
@@ -470,21 +480,6 @@ func contextOf(ctx context.Context, err error) error {
 		return err
 	}
 	return nil
-}
-
-// op is the claims as one operation. Limits of all claims are counted through: claim i's limits are
-// those from the sum of the lengths before it on.
-func (v *Verdict) op(verb stint.Verb) stint.Op {
-	op := stint.Op{Verb: verb, Claim: v.claims[0].Claim}
-	v.and = v.and[:0]
-	for i := range v.claims[1:] {
-		v.and = append(v.and, v.claims[i+1].Claim)
-	}
-	if len(v.and) > 0 {
-		op.And = v.and
-	}
-	op.Each = v.outcomes(op.Limits())
-	return op
 }
 
 // outcomes has room for so many outcomes.
@@ -522,20 +517,19 @@ func (v *Verdict) decideBy(index int16) {
 	}
 }
 
-// noteVia notes by which way the deciding rule was charged, or would be. Ways are counted by their
-// first claims: way k begins at the k-th claim with Way Else behind the group's first.
+// noteVia notes by which way the deciding rule was charged, or would be.
 func (v *Verdict) noteVia(decider int) {
 	via := v.Decision.Via
 	v.Via, v.Decision.Via = "", 0
 	if !v.Allowed {
 		return
 	}
-	if v.Via = v.claims[decider].Via; v.Claim.Way == stint.Must {
+	if v.Via = v.claims[decider].Via; v.claims[decider].way == all {
 		return
 	}
 	first, i, grouped := 0, 0, false
 	for v.claims[i].Rule != v.Rule {
-		first, grouped = first+v.claims[i].Claim.Policy.Len(), grouped || v.claims[i].Claim.Way != stint.Must
+		first, grouped = first+v.claims[i].Claim.Policy.Len(), grouped || v.claims[i].way != all
 		i++
 	}
 	if grouped { // another group is the first, which the store's answer is of
@@ -543,10 +537,8 @@ func (v *Verdict) noteVia(decider int) {
 		via = v.decisionOf(i, n, v.each[first:first+limits]).Via
 	}
 	v.Decision.Via = via
-	for way := uint8(0); way < via; {
-		if i++; v.claims[i].Claim.Way == stint.Else {
-			way++
-		}
+	for v.claims[i].way != int8(via) { // #nosec G115 -- at most MaxWays
+		i++
 	}
 	v.Via = v.claims[i].Via
 }
@@ -562,16 +554,16 @@ func (v *Verdict) ofRule(i int) (claims, limits int) {
 
 // decisionOf is what n claims of a rule say, from claim i on, of their limits' outcomes.
 func (v *Verdict) decisionOf(i, n int, outcomes []stint.Outcome) stint.Decision {
-	op := stint.Op{Claim: v.claims[i].Claim, And: v.group[:0]}
-	for j := i + 1; j < i+n; j++ {
-		op.And = append(op.And, v.claims[j].Claim)
+	if v.claims[i].way == all {
+		return decide.Combine(outcomes, nil, v.Decision.At)
 	}
-	v.group = op.And
-	if ways := op.AppendWays(v.ways[:0]); ways != nil {
-		v.ways = ways
-		return stint.CombineWays(outcomes, ways, v.Decision.At)
+	v.ways = v.ways[:0]
+	for _, c := range v.claims[i : i+n] {
+		for range c.Claim.Policy.Len() {
+			v.ways = append(v.ways, decide.PerGroup+uint16(c.way)) // #nosec G115 -- not all
+		}
 	}
-	return stint.Combine(outcomes, v.Decision.At)
+	return decide.Combine(outcomes, v.ways, v.Decision.At)
 }
 
 // Reset clears the states that decide a request, those of rules in shadow too.

@@ -92,7 +92,8 @@ func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
 	first := 0
 	for _, claim := range append([]stint.Claim{x.Claim}, x.And...) {
 		var live []stint.HoldState
-		if _, err := l.store.Decide(ctx, stint.Op{Verb: stint.List, Claim: claim, Live: &live}); err != nil {
+		op := stint.Op{Verb: stint.List, Claim: claim, Extra: &stint.Extra{Live: &live}}
+		if _, err := l.store.Decide(ctx, op); err != nil {
 			return err
 		}
 		for _, h := range live {
@@ -115,7 +116,7 @@ func (l *Limiter) peek(ctx context.Context, list []Explained) error {
 			op.Each = make([]stint.Outcome, op.Limits())
 			ops = append(ops, op)
 			if list[i].keeps() {
-				ops = append(ops, bare(op))
+				ops = append(ops, list[i].bareOp(op))
 			}
 		}
 	}

@@ -38,8 +38,7 @@ func (l *Limiter) Reserve(
 			asked[i] = v.claims[i].named || !named
 		}
 		v.describeHold(&hold)
-		op := v.op(stint.Reserve)
-		op.Hold = &v.Hold
+		op := v.on(stint.Reserve, &v.Hold)
 		var d stint.Decision
 		reservation, d, err = l.holds.Reserve(ctx, op, asked, hold)
 		if err = v.note(d, err); err != nil {
@@ -48,7 +47,7 @@ func (l *Limiter) Reserve(
 	}
 	claims := v.claims
 	v.claims = nil // which have been decided
-	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return needsReserve(&s.op) })
+	v.shadows = slices.DeleteFunc(v.shadows, needsReserve)
 	if len(v.shadows) > 0 {
 		_ = l.decide(ctx, v, stint.Take, true) // which changes nothing for the request
 	}
@@ -118,8 +117,7 @@ func (l *Limiter) end(
 	}
 	v.describeHold(&hold.Hold)
 	v.Outcome, v.byDefault = rules.Limited, false // whatever denies now
-	op := v.op(verb)
-	op.Hold = hold
+	op := v.on(verb, hold)
 	d, err := l.store.Decide(ctx, op)
 	if errors.Is(err, stint.ErrOtherClaims) {
 		err = prefix.Errorf("%w than the rules have for the request", err)
@@ -149,12 +147,12 @@ func (v *Verdict) wayOf(vias map[string]string) (number uint8, err error) {
 // Priorities may have changed by then.
 func (v *Verdict) sortClaims() {
 	slices.SortStableFunc(v.claims, func(a, b Claimed) int { return strings.Compare(a.Rule.ID, b.Rule.ID) })
+	v.order()
 }
 
-// needsReserve reports whether only a Reserve can take of the operation's claims.
-func needsReserve(op *stint.Op) bool {
-	return op.Policy.NeedsReserve() || slices.ContainsFunc(op.And,
-		func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
+// needsReserve reports whether only a Reserve can take of a rule's claims.
+func needsReserve(s shadow) bool {
+	return slices.ContainsFunc(s.claims, func(c Claimed) bool { return c.Claim.Policy.NeedsReserve() })
 }
 
 // describeHold completes a hold by what the rules say that hold for the request.

@@ -39,7 +39,7 @@ func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits
 	matched, err := l.set.Load().ClientMatch(rule, client)
 	if err == nil && matched.Outcome == rules.Limited {
 		v.Matched = append(v.Matched, rule)
-		v.claim(&matched)
+		v.claims = appendClaims(v.claims, &matched)
 	}
 	return l.adjust(ctx, v, err, stint.Settle, permits)
 }
@@ -58,23 +58,21 @@ func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.
 // setPermits gives all claims so many permits, and leaves only those whose cost requests may name
 // if there are any.
 func (v *Verdict) setPermits(n int64) {
-	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named }) ||
-		slices.ContainsFunc(v.shadows, func(s shadow) bool { return s.named > 0 })
-	v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return named && !c.named })
-	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return named && s.named == 0 })
-	for i := range v.claims {
-		v.claims[i].Claim.Permits = n
+	isNamed := func(c Claimed) bool { return c.named }
+	named := slices.ContainsFunc(v.claims, isNamed) ||
+		slices.ContainsFunc(v.shadows, func(s shadow) bool { return slices.ContainsFunc(s.claims, isNamed) })
+	set := func(claims []Claimed) []Claimed {
+		claims = slices.DeleteFunc(claims, func(c Claimed) bool { return named && !c.named })
+		for i := range claims {
+			claims[i].Claim.Permits = n
+		}
+		return claims
 	}
+	v.claims = set(v.claims)
 	for i := range v.shadows {
-		op := &v.shadows[i].op
-		if named {
-			op.And = op.And[:v.shadows[i].named-1]
-		}
-		op.Permits = n
-		for j := range op.And {
-			op.And[j].Permits = n
-		}
+		v.shadows[i].claims = set(v.shadows[i].claims)
 	}
+	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return len(s.claims) == 0 })
 }
 
 // Vias are by which way each rule with ways charged an admitted request, for [Limiter.SettleVia]:
@@ -103,8 +101,8 @@ func (v *Verdict) Vias() (vias map[string]string) {
 		i, first = i+n, first+limits
 	}
 	for i := range v.shadows {
-		if s := &v.shadows[i]; s.charged && len(s.vias) > 0 {
-			note(s.claims(), s.way)
+		if s := &v.shadows[i]; s.charged && s.claims[0].Via != "" {
+			note(s.claims, s.way)
 		}
 	}
 	return vias
@@ -117,7 +115,7 @@ type ways [][]Claimed
 func waysOf(claims []Claimed) (list ways) {
 	from := 0
 	for i := range claims {
-		if claims[i].Claim.Way == stint.Else {
+		if i > 0 && claims[i].way != claims[i-1].way {
 			list, from = append(list, claims[from:i]), i
 		}
 	}
@@ -207,43 +205,24 @@ func chosen(claims []Claimed, param, via string) ([]Claimed, error) {
 	}
 	way = slices.Clone(way)
 	for i := range way {
-		way[i].Claim.Way = stint.Must
+		way[i].way = all
 	}
 	return way, nil
 }
 
 // chooseShadows is choose for rules in shadow.
 func (v *Verdict) chooseShadows(vias map[string]string) error {
-	left := v.shadows[:0]
-	for _, s := range v.shadows {
+	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool {
 		via := vias[s.rule.ID]
-		claims := s.claims()
-		if via == "" && len(waysOf(claims)) > 1 {
-			continue // it may have admitted nothing
-		}
-		way, err := chosen(claims, "vias."+s.rule.ID, via)
+		return via == "" && len(waysOf(s.claims)) > 1 // it may have admitted nothing
+	})
+	for i := range v.shadows {
+		s := &v.shadows[i]
+		way, err := chosen(s.claims, "vias."+s.rule.ID, vias[s.rule.ID])
 		if err != nil {
 			return err
 		}
-		s.op.Claim, s.op.And = way[0].Claim, nil
-		for i := range way[1:] {
-			s.op.And = append(s.op.And, way[i+1].Claim)
-		}
-		s.named = min(s.named, len(way))
-		left = append(left, s)
+		s.claims = way
 	}
-	v.shadows = left
 	return nil
-}
-
-// claims are those of a rule in shadow.
-func (s *shadow) claims() []Claimed {
-	list := make([]Claimed, s.op.Claims())
-	for i := range list {
-		list[i] = Claimed{Rule: s.rule, Claim: *s.op.NthClaim(i)}
-		if i < len(s.vias) {
-			list[i].Via = s.vias[i]
-		}
-	}
-	return list
 }

@@ -29,7 +29,8 @@ func left(t testing.TB, limiter *enforce.Limiter, r rules.Request) map[string]in
 	for i := range x.Rules {
 		op := stint.Op{Claim: x.Rules[i].Claim, And: x.Rules[i].And}
 		for j, o := range x.Rules[i].Each {
-			all[x.Rules[i].Rule.ID+"/"+op.LimitAt(j).Name] = o.Remaining
+			limit, _ := op.LimitAt(j)
+			all[x.Rules[i].Rule.ID+"/"+limit.Name] = o.Remaining
 		}
 	}
 	return all

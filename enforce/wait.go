@@ -244,7 +244,7 @@ func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
 // shadow must not change what becomes of a request.
 func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	for i := range v.shadows {
-		d, err := l.store.Decide(ctx, v.shadows[i].op)
+		d, err := l.store.Decide(ctx, v.shadows[i].op(stint.Take))
 		v.noteShadow(i, d, err)
 	}
 }

@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -37,13 +38,14 @@ func (x *Explained) Ways() (ways []ExplainedWay) {
 		}
 		why = nil
 	}
-	op := x.op()
-	for i := range op.Claims() {
-		claim := op.NthClaim(i)
-		if i == 0 || claim.Way == stint.Else {
+	op, before := x.op(), uint16(0)
+	for i := range op.Len() {
+		claim, way := op.NthClaim(i)
+		if i == 0 || way != before {
 			end()
 			ways = append(ways, ExplainedWay{Via: x.via(i), First: at})
 		}
+		before = way
 		for j := range claim.Policy.Limits() {
 			if text := x.whyLimit(at, claim, j, x.via(i)); text != "" {
 				why = append(why, text)
@@ -59,8 +61,9 @@ func (x *Explained) Ways() (ways []ExplainedWay) {
 // rule's own limits.
 func (x *Explained) ViaAt(limit int) string {
 	op := x.op()
-	for i := range op.Claims() {
-		if limit -= op.NthClaim(i).Policy.Len(); limit < 0 {
+	for i := range op.Len() {
+		claim, _ := op.NthClaim(i)
+		if limit -= claim.Policy.Len(); limit < 0 {
 			return x.via(i)
 		}
 	}
@@ -68,7 +71,7 @@ func (x *Explained) ViaAt(limit int) string {
 }
 
 // op is the rule's claims as an operation that looks.
-func (x *Explained) op() stint.Op { return stint.Op{Verb: stint.Peek, Claim: x.Claim, And: x.And} }
+func (x *Explained) op() stint.Op { return x.Op(stint.Peek) }
 
 // via is by what a claim is paid; "" for the rule's own limits alone.
 func (x *Explained) via(claim int) string {
@@ -81,22 +84,26 @@ func (x *Explained) via(claim int) string {
 // keeps reports whether a claim leaves permits to others.
 func (x *Explained) keeps() bool {
 	op := x.op()
-	for i := range op.Claims() {
-		if op.NthClaim(i).Keep > 0 {
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if claim.Keep > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// bare is the operation without what it leaves to others.
-func bare(op stint.Op) stint.Op {
-	op.And = append([]stint.Claim(nil), op.And...)
-	for i := range op.Claims() {
-		op.NthClaim(i).Keep = 0
+// bare is the rule's operation without what it leaves to others.
+func (x *Explained) bareOp(op stint.Op) stint.Op {
+	matched := x.Matched
+	matched.And = slices.Clone(matched.And)
+	matched.Claim.Keep = 0
+	for i := range matched.And {
+		matched.And[i].Keep = 0
 	}
-	op.Each = make([]stint.Outcome, len(op.Each))
-	return op
+	bare := matched.Op(op.Verb)
+	bare.Each = make([]stint.Outcome, len(op.Each))
+	return bare
 }
 
 // whyLimit says why a limit denies, which is at a place of Each and has a number in its claim's policy;

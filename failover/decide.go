@@ -34,8 +34,9 @@ func (s *Store) noteAnswer(op *stint.Op, d *stint.Decision) {
 	if d.Source != stint.SourceStore {
 		return
 	}
-	for i := range op.Claims() {
-		s.shard(op.NthClaim(i).Key).noteAnswer()
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		s.shard(claim.Key).noteAnswer()
 	}
 }
 
@@ -137,8 +138,9 @@ func limitTime(op *stint.Op, timeout time.Duration) {
 
 // downFor is the outage of a shard that the operation needs, or nil.
 func (s *Store) downFor(op *stint.Op) *outage {
-	for i := range op.Claims() {
-		if down := s.shard(op.NthClaim(i).Key).down.Load(); down != nil {
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if down := s.shard(claim.Key).down.Load(); down != nil {
 			return down
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // retryUnreachable is when a cost above this process's share may be asked for again.
@@ -33,11 +34,11 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	if !takes(op.Verb) {
 		return stint.Decision{}, s.endLocally(ctx, op, cause)
 	}
-	if op.Hold != nil {
+	if h := op.Hold(); h != nil {
 		// The store does not know the hold: its commit is charged late.
-		*op.Hold = stint.HoldOp{Hold: op.Hold.Hold, ExpiresAt: stint.Instant(time.Now().UnixMicro()).Add(op.Hold.Lives())}
+		*h = stint.HoldOp{Hold: h.Hold, ExpiresAt: stint.Instant(time.Now().UnixMicro()).Add(h.Lives())}
 	}
-	p, modes := s.plan(op.Policy), s.modes(op)
+	modes := s.modes(op)
 	switch {
 	case modes&modesOf(Closed) != 0:
 		s.counts.closed.Add(1)
@@ -52,18 +53,20 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	}
 	s.counts.open.Add(1)
 	at := stint.Instant(time.Now().UnixMicro())
-	if op.And == nil && op.Each == nil && op.Keep == 0 && op.Permits <= p.capacity {
-		s.answered(op, true, cause)
-		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
+	if op.And == nil && op.Groups() == nil && op.Each == nil && op.Keep == 0 {
+		if p := s.plan(op.Policy); op.Permits <= p.capacity {
+			s.answered(op, true, cause)
+			return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
+		}
 	}
 	outs := outcomes(op)
 	next := outs
-	for i := range op.Claims() {
-		claim := op.NthClaim(i)
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
 		untouched(next, claim)
 		next = next[claim.Policy.Len():]
 	}
-	d = degraded(op.Combine(outs, at))
+	d = degraded(decide.Of(op, outs, at))
 	s.answered(op, d.Allowed, cause)
 	return d, nil
 }
@@ -71,14 +74,15 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 // answered tells that a mode answered.
 func (s *Store) answered(op *stint.Op, allowed bool, cause error) {
 	if tell := s.config.Answered; tell != nil {
-		tell(op.Key, allowed, cause)
+		tell(op.First().Key, allowed, cause)
 	}
 }
 
 // modes is the set of the modes of an operation's policies.
 func (s *Store) modes(op *stint.Op) (modes uint8) {
-	for i := range op.Claims() {
-		modes |= modesOf(s.plan(op.NthClaim(i).Policy).mode)
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		modes |= modesOf(s.plan(claim.Policy).mode)
 	}
 	return modes
 }

@@ -18,16 +18,16 @@ func gateway(t testing.TB) *stint.Policy {
 
 func reserve(f *fixture, p *stint.Policy, id string, n int64) (stint.HoldOp, stint.Decision, error) {
 	o := op(stint.Reserve, "k", p, n)
-	o.Hold = &stint.HoldOp{Hold: stint.Hold{ID: id, TTL: time.Minute}}
+	o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id, TTL: time.Minute}}}
 	d, err := f.Decide(f.t.Context(), o)
-	return *o.Hold, d, err
+	return *o.Hold(), d, err
 }
 
 func commit(f *fixture, p *stint.Policy, h stint.HoldOp, n int64) (stint.HoldOp, stint.Decision, error) {
 	o := op(stint.Commit, "k", p, n)
-	o.Hold = &stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}
+	o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}}
 	d, err := f.Decide(f.t.Context(), o)
-	return *o.Hold, d, err
+	return *o.Hold(), d, err
 }
 
 // What was admitted while the store was unreachable is charged by its commit, once.

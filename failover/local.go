@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // decideLocally decides the claims whose mode is Local by this process's shares. The
@@ -28,37 +29,62 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 	return degraded(d), nil
 }
 
-// isLocal reports whether a claim of an operation is decided locally: by its policy's mode, or
-// because the mode of one of its ways is Local, since ways are tried together.
-func (s *Store) isLocal(op *stint.Op, claim *stint.Claim) bool {
-	return s.plan(claim.Policy).mode == Local || claim.Way != stint.Must && s.modes(op)&modesOf(Local) != 0
+// isLocal reports whether a claim of an operation is decided locally: by its policy's mode, or, if it is of a way,
+// because the mode of one of them is Local, since ways are tried together.
+func (s *Store) isLocal(op *stint.Op, claim *stint.Claim, way uint16) bool {
+	return s.plan(claim.Policy).mode == Local || way != 0 && s.modes(op)&modesOf(Local) != 0
 }
 
 // localOp is an operation on this process's shares of the claims whose mode is Local. It reports whether each share can
 // admit what is asked of it.
 func (s *Store) localOp(op *stint.Op) (local stint.Op, fits bool, err error) {
 	now := time.Now()
-	local, fits = stint.Op{Verb: op.Verb, Hold: op.Hold}, true
-	claims := make([]stint.Claim, 0, 4)
-	for i := range op.Claims() {
-		claim := *op.NthClaim(i)
-		if !s.isLocal(op, &claim) {
-			continue
-		}
+	local, fits = stint.Op{Verb: op.Verb}, true
+	shared := func(claim stint.Claim) stint.Claim {
 		p := s.plan(claim.Policy)
-		share, err := p.shareOf(s.instances.highestWithin(now, p.life))
-		if err != nil {
-			return local, false, err
+		share, fault := p.shareOf(s.instances.highestWithin(now, p.life))
+		if fault != nil {
+			err = fault
+			return claim
 		}
 		claim.Policy, claim.Keep = share.policy, claim.Keep/int64(share.n)
 		fits = fits && claim.Permits <= share.least-claim.Keep
-		claims = append(claims, claim)
+		return claim
 	}
-	local.Claim = claims[0]
+	claims := make([]stint.Claim, 0, 4)
+	for nth := range op.Len() {
+		claim, way := op.NthClaim(nth)
+		if way == 0 && s.isLocal(op, claim, way) {
+			claims = append(claims, shared(*claim))
+		}
+	}
+	if len(claims) > 0 {
+		local.Claim = claims[0]
+	}
 	if len(claims) > 1 {
 		local.And = claims[1:]
 	}
-	return local, fits, nil
+	if op.Extra != nil {
+		local.Extra = &stint.Extra{Hold: op.Extra.Hold}
+	}
+	if op.Groups() != nil && s.modes(op)&modesOf(Local) != 0 {
+		local.Extra.Groups = eachClaim(op.Groups(), shared)
+	}
+	return local, fits, err
+}
+
+// eachClaim are groups with what a function makes of each claim.
+func eachClaim(groups [][]stint.Way, of func(stint.Claim) stint.Claim) [][]stint.Way {
+	list := make([][]stint.Way, len(groups))
+	for g, group := range groups {
+		list[g] = make([]stint.Way, len(group))
+		for w, way := range group {
+			for _, claim := range way {
+				list[g][w] = append(list[g][w], of(claim))
+			}
+		}
+	}
+	return list
 }
 
 // endLocally ends what a hold has of this process's shares, so that its places are free. The store
@@ -72,9 +98,9 @@ func (s *Store) endLocally(ctx context.Context, op *stint.Op, cause error) error
 	if err != nil {
 		return err
 	}
-	h := *op.Hold
+	h := *op.Hold()
 	h.ExpiresAt = 0 // by which a share would be charged for a hold that it does not know
-	local.Hold = &h
+	local.Extra.Hold = &h
 	_, err = s.config.Local.Decide(ctx, local)
 	if errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrOtherClaims) {
 		return err
@@ -86,10 +112,10 @@ func (s *Store) endLocally(ctx context.Context, op *stint.Op, cause error) error
 func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) stint.Decision {
 	outs := outcomes(op)
 	next := outs
-	for i := range op.Claims() {
-		claim := op.NthClaim(i)
+	for nth := range op.Len() {
+		claim, way := op.NthClaim(nth)
 		n := claim.Policy.Len()
-		if s.isLocal(op, claim) {
+		if s.isLocal(op, claim, way) {
 			copy(next[:n], locally)
 			locally = locally[n:]
 			for j := range n {
@@ -103,7 +129,7 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 		}
 		next = next[n:]
 	}
-	return op.Combine(outs, at)
+	return decide.Of(op, outs, at)
 }
 
 // resetLocally clears the shares of an operation's clients, once the store has cleared their states.
@@ -111,6 +137,8 @@ func (s *Store) resetLocally(ctx context.Context, op *stint.Op) error {
 	if op.Verb != stint.Reset || s.config.Local == nil {
 		return nil
 	}
-	_, err := s.config.Local.Decide(context.WithoutCancel(ctx), stint.Op{Verb: stint.Reset, Claim: op.Claim, And: op.And})
+	_, err := s.config.Local.Decide(
+		context.WithoutCancel(ctx), stint.Op{Verb: stint.Reset, Claim: op.Claim, And: op.And, Extra: op.Extra},
+	)
 	return err
 }

@@ -128,16 +128,22 @@ func (s *Store) newPlan(policy *stint.Policy) *plan {
 // timeout is the least of those of the operation's policies. The error is what is
 // wrong with a policy's options.
 func (s *Store) timeout(op *stint.Op) (time.Duration, error) {
-	if s.config.ForPolicy == nil || op.Policy == nil {
+	if s.config.ForPolicy == nil {
 		return s.config.Timeout, nil
 	}
-	p := s.plan(op.Policy)
-	timeout, fault := p.timeout, p.fault
-	for i := range op.And {
-		if policy := op.And[i].Policy; policy != nil && fault == nil {
-			p = s.plan(policy)
-			timeout, fault = min(timeout, p.timeout), p.fault
+	timeout, first := s.config.Timeout, true
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if claim.Policy == nil {
+			continue // which is refused
+		}
+		p := s.plan(claim.Policy)
+		if p.fault != nil {
+			return timeout, p.fault
+		}
+		if first || p.timeout < timeout {
+			timeout, first = p.timeout, false
 		}
 	}
-	return timeout, fault
+	return timeout, nil
 }

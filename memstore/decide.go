@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // Decide implements [stint.Store]. It blocks on nothing but the locks.
@@ -26,8 +27,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	s.touch(ops)
 	for i := range ops {
 		op := &ops[i]
-		plain := op.Verb == stint.Take && op.Keep == 0 && op.Way == stint.Must
-		if plain && op.And == nil && op.Each == nil && op.Hold == nil && op.Live == nil {
+		if op.Verb == stint.Take && op.Keep == 0 && op.And == nil && op.Each == nil && op.Extra == nil {
 			results[i].Decision, results[i].Err = s.Take(ctx, op.Policy, op.Key, op.Permits)
 			continue
 		}
@@ -70,14 +70,15 @@ func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 	if s.versions == nil {
 		return stint.Decision{}, s.unfit()
 	}
-	if op.Hold != nil {
-		return s.decideHold(*op)
+	if op.Hold() != nil {
+		return s.decideHold(op)
 	} else if op.Verb == stint.List {
 		return s.list(op)
 	}
-	p := s.plan(op.Policy)
-	if op.And == nil && len(p.limits) == 1 && p.fault == nil {
-		return s.decideOne(op, &p.limits[0]), nil
+	if op.And == nil && op.Extra == nil {
+		if p := s.plan(op.Policy); len(p.limits) == 1 && p.fault == nil {
+			return s.decideOne(op, &p.limits[0]), nil
+		}
 	}
 	return s.decideMany(op)
 }
@@ -87,9 +88,9 @@ func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 // clock.go says how it keeps that.
 func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	var out stint.Outcome
-	one := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: l.permits(op.Verb, op.Permits), keep: op.Keep}}
-	ops := limitOps(one[:])
-	p := &ops[0]
+	var states [1]decide.State
+	places := [1]place{{limit: l, key: op.Key, hash: s.hash(op.Key, l)}}
+	p, st := &places[0], &states[0]
 	t := s.shard(p.hash)
 	t.mu.Lock()
 	if op.Verb != stint.Reset {
@@ -98,27 +99,17 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	now := s.decidedAt(t, s.readClock())
 	if op.Verb == stint.Reset {
 		s.reset(t, p.hash, now)
-		out = l.Untouched(p.keep)
+		out = l.Untouched(op.Keep)
 	} else {
-		s.load(t, p, now)
-		ops.apply(0, algorithm.ActionOf(op.Verb), now, p.permits, &out)
-		if l.CountsDenied() && !out.Allowed && op.Verb == stint.Take {
-			ops.apply(0, algorithm.Deny, now, p.permits, &out)
-		}
-		if op.Each != nil {
-			out.GrowsAfter = ops.grows(0, now, out.Remaining)
-		}
-		s.save(t, p)
-		s.insertNew(t, p, ops, now)
+		s.load(t, p, st, now)
+		st.One(&l.Machine, op.Verb, now, l.permits(op.Verb, op.Permits), op.Keep, op.Each != nil, &out)
+		s.save(t, p, st)
+		s.insertNew(t, p, st, places[:], now)
 	}
 	t.mu.Unlock()
-	runtime.KeepAlive(l) // until the slot is counted
-	if p.needsMemory() && s.overCap() {
-		s.fitCap(ops, now)
-	}
-	s.sweepNow(now)
+	s.finish(places[:], states[:], now)
 	if op.Verb == stint.Reset {
-		s.wake(ops)
+		s.wake(places[:])
 	}
 	if op.Each != nil {
 		op.Each[0] = out
@@ -169,89 +160,89 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 	return d, nil
 }
 
-// limitOp is an operation as one of its limits decides it.
-type limitOp struct {
-	limit   *limit
-	hash    uint64
-	permits int64 // what the limit takes for what the claim asks: its own cost, if it has one
-	keep    int64 // how many are left to others
-	// slot is held while the operation is decided; nil: there is no state yet.
-	slot    *slot
-	epoch   *epoch // of the slot's state
-	state   algorithm.State
-	changed bool
-	// holding is what is held of the state; nil: nothing.
-	holding *holding
-	// due is how many of its parts have expired by now.
-	due int
-	// own is the part of the hold that asks for more; nil: none does.
-	own *part
-	// shares is 1 + the number of the limitOp of an earlier way of its group that has the state; 0: it
-	// has its own.
-	shares int
-	// lost is the newest time of pieces that do not come back, since a window of another length took
-	// over their counts; 0: none.
-	lost stint.Instant
+// An operation is one on several limits, or on a hold, under way. Its memory is kept for the next one.
+type operation struct {
+	decide.HoldOperation
+	places []place // of the states
+	locks  []uint64
+	mine   []uint64 // hashes of the limits' states
+	spare  *hold    // for the next that is new
 }
 
-// inlineLimits is how many limits an operation may have before deciding it allocates. Their
-// limitOps are on the stack: more of them would cost every operation on several limits.
-const inlineLimits = 4
+// begin begins an operation, whose memory goes back to the store's operations in the end.
+func (s *Store) begin(op *stint.Op) (*operation, error) {
+	o, used := s.operations.Get().(*operation)
+	if !used {
+		o = new(operation)
+	}
+	o.Verb, o.Told = op.Verb, op.Each != nil
+	o.Parts, o.Ways, o.places, o.locks = o.Parts[:0], o.Ways[:0], o.places[:0], o.locks[:0]
+	if err := s.find(op, o); err != nil {
+		return nil, err
+	}
+	o.States = slices.Grow(o.States[:0], len(o.places))[:len(o.places)]
+	o.Outs = slices.Grow(o.Outs[:0], len(o.Parts))[:len(o.Parts)]
+	clear(o.States)
+	clear(o.Outs)
+	return o, nil
+}
 
 // decideMany decides an operation on several limits, atomically: the shards of all its keys are
 // locked, in order, until it is done.
-func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
-	var (
-		opsBuffer   [inlineLimits]limitOp
-		outsBuffer  [inlineLimits]stint.Outcome
-		locksBuffer [inlineLimits]uint64
-		waysBuffer  [inlineLimits]stint.Way
-	)
-	ops, err := s.limitOps(op, opsBuffer[:0])
+func (s *Store) decideMany(op *stint.Op) (d stint.Decision, err error) {
+	o, err := s.begin(op)
 	if err != nil {
-		return stint.Decision{}, err
+		return d, err
 	}
-	outs := outsBuffer[:]
-	if len(ops) > inlineLimits {
-		outs = make([]stint.Outcome, len(ops))
-	}
-	outs = outs[:len(ops)]
-
-	locks := s.lock(ops, locksBuffer[:0])
-	if op.Verb != stint.Reset {
-		for i := range ops {
-			s.hold(s.shard(ops[i].hash), &ops[i])
-		}
-	}
-	now := s.decidedTogether(locks)
-	ways := op.AppendWays(waysBuffer[:0])
+	s.lock(o)
 	if op.Verb == stint.Reset {
-		s.resetEach(ops, outs, now)
+		o.Now = s.decidedTogether(o.locks)
+		d = s.resetEach(o)
 	} else {
-		s.applyEach(op, ops, outs, ways, now)
+		s.loadAll(o)
+		o.Operation.Decide()
+		s.saveAll(o)
+		d = o.Decision()
 	}
-	s.unlock(locks)
-	s.finish(ops, now)
+	s.unlock(o)
+	s.finish(o.places, o.States, o.Now)
 	if op.Verb == stint.Reset {
-		s.wake(ops)
+		s.wake(o.places)
 	}
 	if op.Each != nil {
-		copy(op.Each, outs)
+		copy(op.Each, o.Outs)
 	}
-	switch {
-	case ways != nil:
-		return stint.CombineWays(outs, ways, now), nil
-	case op.Verb == stint.Settle:
-		return op.Combine(outs, now), nil
-	}
-	return stint.Combine(outs, now), nil
+	s.operations.Put(o)
+	return d, nil
 }
 
-// lock locks the shards of all states, in order, and returns which.
-func (s *Store) lock(ops []limitOp, locks []uint64) []uint64 {
-	for i := range ops {
+// loadAll holds the states of an operation, whose shards are locked, sets its time, and loads them.
+func (s *Store) loadAll(o *operation) {
+	for i := range o.places {
+		s.hold(s.shard(o.places[i].hash), &o.places[i])
+	}
+	o.Now = s.decidedTogether(o.locks)
+	for i := range o.places {
+		s.load(s.shard(o.places[i].hash), &o.places[i], &o.States[i], o.Now)
+	}
+}
+
+// saveAll saves the states of an operation, and inserts those that have no slot yet.
+func (s *Store) saveAll(o *operation) {
+	for i := range o.places {
+		s.save(s.shard(o.places[i].hash), &o.places[i], &o.States[i])
+	}
+	for i := range o.places {
+		s.insertNew(s.shard(o.places[i].hash), &o.places[i], &o.States[i], o.places, o.Now)
+	}
+}
+
+// lock locks the shards of all states, in order.
+func (s *Store) lock(o *operation) {
+	locks := o.locks
+	for i := range o.places {
 		// Limits of one client are neighbours, and in one shard.
-		if at := ops[i].hash >> (64 - shardBits); ops[i].shares == 0 && (len(locks) == 0 || locks[len(locks)-1] != at) {
+		if at := o.places[i].hash >> (64 - shardBits); len(locks) == 0 || locks[len(locks)-1] != at {
 			locks = append(locks, at)
 		}
 	}
@@ -262,127 +253,98 @@ func (s *Store) lock(ops []limitOp, locks []uint64) []uint64 {
 	for _, i := range locks {
 		s.shards[i].mu.Lock()
 	}
-	return locks
+	o.locks = locks
 }
 
-// unlock unlocks shards.
-func (s *Store) unlock(locks []uint64) {
-	for _, i := range locks {
+// unlock unlocks the shards.
+func (s *Store) unlock(o *operation) {
+	for _, i := range o.locks {
 		s.shards[i].mu.Unlock()
 	}
 }
 
 // finish does what is to be done after an operation without its locks.
-func (s *Store) finish(ops []limitOp, now stint.Instant) {
+func (s *Store) finish(places []place, states []decide.State, now stint.Instant) {
 	grows := false
-	for i := range ops {
-		runtime.KeepAlive(ops[i].limit) // until the slot is counted
-		grows = grows || ops[i].needsMemory()
+	for i := range places {
+		runtime.KeepAlive(places[i].limit) // until the slot is counted
+		grows = grows || places[i].needsMemory(&states[i])
 	}
 	if grows && s.overCap() {
-		s.fitCap(ops, now)
+		s.fitCap(places, now)
 	}
 	s.sweepNow(now)
 }
 
-// limitOps appends those of an operation to a list.
-func (s *Store) limitOps(op *stint.Op, ops limitOps) (_ limitOps, err error) {
-	for i := 0; i < op.Claims() && err == nil; i++ {
-		claim := op.NthClaim(i)
-		if claim.Way > stint.Either {
-			if first := ops.same(op, i); first >= 0 {
-				ops = ops.share(op, claim, first)
-				continue
+// find finds where the states of an operation are, and writes down what it asks of each limit.
+func (s *Store) find(op *stint.Op, o *operation) (err error) {
+	groups := op.Groups()
+	if op.Policy != nil || groups == nil {
+		err = s.findClaim(o, &op.Claim, 0)
+	}
+	for i := 0; i < len(op.And) && err == nil; i++ {
+		err = s.findClaim(o, &op.And[i], 0)
+	}
+	if groups != nil {
+		o.Ways = slices.Grow(o.Ways, len(o.Parts))[:len(o.Parts)]
+		clear(o.Ways)
+	}
+	for g, group := range groups {
+		for w, way := range group {
+			number := stint.WayNumber(group, g, w)
+			for i := 0; i < len(way) && err == nil; i++ {
+				err = s.findClaim(o, &way[i], number)
 			}
 		}
-		ops, err = s.limitOpsOf(op, claim, ops)
 	}
-	return ops, err
+	return err
 }
 
-// same finds a claim of the same key and policy as claim i before it: the number of its first
-// limitOp, or -1. It is one of an earlier way of the group, since nothing else may name the states
-// of a way.
-func (ops limitOps) same(op *stint.Op, i int) (first int) {
-	claim := op.NthClaim(i)
-	for j := range i {
-		other := op.NthClaim(j)
-		if other.Policy == claim.Policy && other.Key == claim.Key {
-			return first
+// findClaim is find for one claim of a way. Two states of one hash, which happens by chance once in 2^64 pairs, get
+// different ones.
+func (s *Store) findClaim(o *operation, claim *stint.Claim, way uint16) error {
+	plan, hashed, keyHash := s.plan(claim.Policy), false, uint64(0)
+	for i := range plan.limits {
+		l := &plan.limits[i]
+		at := -1
+		if way != 0 || o.Verb == stint.Reset { // which alone may name a state twice
+			at = indexOf(o.places, l, claim.Key)
 		}
-		first += other.Policy.Len()
+		if at < 0 {
+			if !hashed {
+				hashed, keyHash = true, s.keyHash(claim.Key)
+			}
+			at = len(o.places)
+			hash := l.stateHash(keyHash)
+			for hasHash(o.places, hash) {
+				hash++ // a slot is held, and nobody waits for it twice
+			}
+			o.places = append(o.places, place{limit: l, key: claim.Key, hash: hash})
+		}
+		o.Parts = append(o.Parts, decide.Part{
+			Machine: &l.Machine, State: at, Permits: l.permits(o.Verb, claim.Permits), Keep: claim.Keep,
+		})
+		if way != 0 {
+			o.Ways = append(o.Ways, way)
+		}
+	}
+	return plan.fault
+}
+
+// indexOf finds a key's state under a limit among those of an operation; -1: there is none.
+func indexOf(list []place, l *limit, key string) int {
+	for i := range list {
+		if list[i].limit.tag == l.tag && list[i].key == key {
+			return i
+		}
 	}
 	return -1
 }
 
-// share appends the limitOps of a claim whose states are those of limitOps from first on.
-func (ops limitOps) share(op *stint.Op, claim *stint.Claim, first int) limitOps {
-	for i := range claim.Policy.Len() {
-		shared := &ops[first+i]
-		shares := shared.shares
-		if shares == 0 {
-			shares = first + i + 1
-		}
-		ops = ops.add(op.Verb, claim, shared.limit, shared.hash, shares)
-	}
-	return ops
-}
-
-// limitOpsOf appends those of one claim. Two of one hash, which happens by chance once in 2^64
-// pairs, get different ones.
-func (s *Store) limitOpsOf(op *stint.Op, claim *stint.Claim, ops limitOps) (limitOps, error) {
-	plan, keyHash := s.plan(claim.Policy), s.keyHash(claim.Key)
-	for i := range plan.limits {
-		l := &plan.limits[i]
-		hash, shares := l.stateHash(keyHash), 0
-		for shares == 0 && hasHash(ops, hash) {
-			if claim.Way != stint.Must {
-				shares = ops.find(op, claim, l, hash)
-			}
-			if shares == 0 {
-				hash++ // a limitOp waits for its slot, and must not wait for another one
-			}
-		}
-		ops = ops.add(op.Verb, claim, l, hash, shares)
-	}
-	return ops, plan.fault
-}
-
-// add appends the limitOp of a claim on a limit.
-func (ops limitOps) add(verb stint.Verb, claim *stint.Claim, l *limit, hash uint64, shares int) limitOps {
-	ops = append(ops, limitOp{})
-	p := &ops[len(ops)-1] // filled in where it is, as it is large
-	p.limit, p.hash, p.shares = l, hash, shares
-	p.permits, p.keep = l.permits(verb, claim.Permits), claim.Keep
-	return ops
-}
-
-// find finds a state that an earlier way of a claim's group names, too, and returns 1 + the number
-// of its limitOp, or 0.
-func (ops limitOps) find(op *stint.Op, claim *stint.Claim, l *limit, hash uint64) int {
-	for i := range ops {
-		if ops[i].shares == 0 && ops[i].hash == hash && ops[i].limit.tag == l.tag && op.ClaimAt(i).Key == claim.Key {
-			return i + 1
-		}
-	}
-	return 0
-}
-
-// limitOps are those of one operation.
-type limitOps []limitOp
-
-// owner is the limitOp that has the state of limitOp i.
-func (ops limitOps) owner(i int) *limitOp {
-	if j := ops[i].shares; j > 0 {
-		i = j - 1
-	}
-	return &ops[i]
-}
-
-// hasHash reports whether one of the limitOps has the hash.
-func hasHash(ops []limitOp, hash uint64) bool {
-	for i := range ops {
-		if ops[i].hash == hash {
+// hasHash reports whether one of the states has the hash.
+func hasHash(list []place, hash uint64) bool {
+	for i := range list {
+		if list[i].hash == hash {
 			return true
 		}
 	}
@@ -390,105 +352,12 @@ func hasHash(ops []limitOp, hash uint64) bool {
 }
 
 // resetEach clears the states.
-func (s *Store) resetEach(ops []limitOp, outs []stint.Outcome, now stint.Instant) {
-	for i := range ops {
-		s.reset(s.shard(ops[i].hash), ops[i].hash, now)
-		outs[i] = ops[i].limit.Untouched(ops[i].keep)
+func (s *Store) resetEach(o *operation) stint.Decision {
+	for i := range o.places {
+		s.reset(s.shard(o.places[i].hash), o.places[i].hash, o.Now)
 	}
-}
-
-// applyEach first asks all limits, then carries the operation out on all. All slots are
-// held until then. An operation that finds one of the states changed, and another one not
-// there yet, waits for the shard's lock.
-func (s *Store) applyEach(op *stint.Op, ops limitOps, outs []stint.Outcome, ways []stint.Way, now stint.Instant) {
-	action := algorithm.ActionOf(op.Verb)
-	tried := action
-	if action == algorithm.Take {
-		tried = algorithm.Peek
+	for i := range o.Parts {
+		o.Outs[i] = o.Parts[i].Machine.Untouched(o.Parts[i].Keep)
 	}
-	allowed := true
-	last := len(ops) - 1 // which needs to be asked no more; -1 where ways are to be chosen among
-	if ways != nil {
-		last = -1
-	}
-	way, found := 0, false // where the way begins, and whether one before it admits
-	for i := range ops {
-		p := &ops[i]
-		s.load(s.shard(p.hash), p, now)
-		if ways != nil && ways[i] != stint.With {
-			found = ways[i] == stint.Else && (found || admit(outs[way:i]))
-			way = i
-		}
-		if found && op.Each == nil {
-			outs[i].Limit = p.limit.Capacity() // nobody is told more but what is left
-			continue
-		}
-		ask := tried
-		if i == last && allowed {
-			ask = action // all others admit, so that asking is deciding
-		}
-		ops.apply(i, ask, now, p.permits, &outs[i])
-		allowed = allowed && outs[i].Allowed
-	}
-	var takenBuffer [inlineLimits]bool
-	var taken []bool
-	if ways != nil {
-		if taken = takenBuffer[:]; len(ops) > inlineLimits {
-			taken = make([]bool, len(ops))
-		}
-		allowed = stint.Choose(outs, ways, taken)
-	}
-	for i := range ops {
-		p := &ops[i]
-		switch {
-		case i == last && allowed: // it was carried out above
-		case allowed && action == algorithm.Take && (taken == nil || taken[i]):
-			ops.apply(i, algorithm.Take, now, p.permits, &outs[i])
-		case op.Verb == stint.Take && !allowed && p.limit.CountsDenied():
-			ops.apply(i, algorithm.Deny, now, p.permits, &outs[i])
-		}
-	}
-	for i := range ops {
-		p := &ops[i]
-		if taken != nil && !taken[i] {
-			if !ops.leftByEarlier(i, outs) {
-				ops.whatIsLeft(i, now, &outs[i])
-			}
-		}
-		if op.Each != nil {
-			outs[i].GrowsAfter = ops.grows(i, now, outs[i].Remaining)
-		}
-		s.save(s.shard(p.hash), p)
-	}
-	for i := range ops {
-		s.insertNew(s.shard(ops[i].hash), &ops[i], ops, now)
-	}
-}
-
-// admit reports whether all limits do.
-func admit(outs []stint.Outcome) bool {
-	for i := range outs {
-		if !outs[i].Allowed {
-			return false
-		}
-	}
-	return true
-}
-
-// leftByEarlier is whatIsLeft of a limit whose state an earlier one has, which keeps no more: what
-// that one has left, less what is kept beyond it. It reports false if there is none.
-func (ops limitOps) leftByEarlier(i int, outs []stint.Outcome) bool {
-	j := ops[i].shares - 1
-	if j < 0 || ops[j].keep > ops[i].keep {
-		return false
-	}
-	outs[i].Remaining, outs[i].ResetAfter = max(0, outs[j].Remaining-(ops[i].keep-ops[j].keep)), outs[j].ResetAfter
-	return true
-}
-
-// whatIsLeft says of a limit that was asked, and not charged, what it has left after others were.
-func (ops limitOps) whatIsLeft(i int, now stint.Instant, out *stint.Outcome) {
-	var left stint.Outcome
-	ops.apply(i, algorithm.Settle, now, 0, &left)
-	out.Remaining, out.ResetAfter = left.Remaining, left.ResetAfter
+	return decide.Combine(o.Outs, o.Ways, o.Now)
 }

@@ -42,13 +42,13 @@ func (s *Store) hasShare(t *shard) bool {
 }
 
 // consider makes the states of a group candidates, except those that the operation with
-// the limitOps writes. It returns how many it considered.
-func (s *Store) consider(t *shard, group int, ops []limitOp, c *candidate) (considered int) {
+// the operation writes. It returns how many it considered.
+func (s *Store) consider(t *shard, group int, own []place, c *candidate) (considered int) {
 	slots := &t.table.Load().groups[group]
 	for i := range slots {
 		slot := &slots[i]
 		hash := slot.hash.Load()
-		if hash == 0 || hasHash(ops, hash) {
+		if hash == 0 || hasHash(own, hash) {
 			continue
 		}
 		considered++
@@ -61,11 +61,11 @@ func (s *Store) consider(t *shard, group int, ops []limitOp, c *candidate) (cons
 
 // choose returns the cheapest of at least eight states of a shard, if so many are in the
 // next groups, and how many it chose from.
-func (s *Store) choose(t *shard, groups int, ops []limitOp) (c candidate, considered int) {
+func (s *Store) choose(t *shard, groups int, own []place) (c candidate, considered int) {
 	table := t.table.Load()
 	for range min(groups, len(table.groups)) {
 		t.cursor = uint32(table.next(int(t.cursor)))
-		if considered += s.consider(t, int(t.cursor), ops, &c); considered >= sample {
+		if considered += s.consider(t, int(t.cursor), own, &c); considered >= sample {
 			break
 		}
 	}
@@ -74,9 +74,9 @@ func (s *Store) choose(t *shard, groups int, ops []limitOp) (c candidate, consid
 
 // evict drops the cheapest of a few states of a shard. One that was worthless already is
 // reclaimed and not counted as evicted. It reports false if there are only states that the
-// operation with the limitOps writes.
-func (s *Store) evict(t *shard, ops []limitOp, now stint.Instant) bool {
-	c, considered := s.choose(t, len(t.table.Load().groups), ops)
+// operation writes.
+func (s *Store) evict(t *shard, own []place, now stint.Instant) bool {
+	c, considered := s.choose(t, len(t.table.Load().groups), own)
 	if considered > 0 {
 		s.drop(t, c.slot, c.group, now)
 	}
@@ -86,11 +86,11 @@ func (s *Store) evict(t *shard, ops []limitOp, now stint.Instant) bool {
 // fitCap brings the memory below the cap after an operation that has released its locks. If
 // only the operation's own states are left, their logs are made coarser, so that their
 // limits still hold.
-func (s *Store) fitCap(ops []limitOp, now stint.Instant) {
+func (s *Store) fitCap(own []place, now stint.Instant) {
 	s.evicting.Lock()
 	defer s.evicting.Unlock()
 	for s.overCap() {
-		if !s.evictAnywhere(ops, now) && !s.coarsen(ops) {
+		if !s.evictAnywhere(own, now) && !s.coarsen(own) {
 			return // the limits in use alone are above the cap
 		}
 	}
@@ -100,11 +100,11 @@ func (s *Store) fitCap(ops []limitOp, now stint.Instant) {
 // A table that is too large for its states shrinks first, which costs nothing. Else the
 // cheapest of a few states of several shards is found. If it is a log, it is dropped; if
 // not, its table becomes smaller. So logs and tables give way as they are many, and cheap.
-func (s *Store) evictAnywhere(ops []limitOp, now stint.Instant) bool {
+func (s *Store) evictAnywhere(own []place, now stint.Instant) bool {
 	victim, least := candidate{ends: math.MaxInt64}, -1
 	for seen, shards := 0, 0; seen < sample && shards < shardCount; shards++ {
 		s.nextShard = (s.nextShard + 1) % shardCount
-		c, considered, shrunk := s.shrinkOrChoose(&s.shards[s.nextShard], ops)
+		c, considered, shrunk := s.shrinkOrChoose(&s.shards[s.nextShard], own)
 		if shrunk {
 			return true
 		}
@@ -124,21 +124,21 @@ func (s *Store) evictAnywhere(ops []limitOp, now stint.Instant) bool {
 	case isLog:
 		s.drop(t, slot, group, now)
 	default:
-		s.shrinkByEvicting(t, ops, now)
+		s.shrinkByEvicting(t, own, now)
 	}
 	return true
 }
 
 // shrinkOrChoose shrinks the shard's table if it has too much room, or else chooses one of its
 // states.
-func (s *Store) shrinkOrChoose(t *shard, ops []limitOp) (c candidate, considered int, shrunk bool) {
+func (s *Store) shrinkOrChoose(t *shard, own []place) (c candidate, considered int, shrunk bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if groups := groupsFor(t.used + 1); groups <= smaller(len(t.table.Load().groups)) {
 		s.rebuild(t, groups)
 		return c, 0, true
 	}
-	c, considered = s.choose(t, surveyGroups, ops)
+	c, considered = s.choose(t, surveyGroups, own)
 	return c, considered, false
 }
 
@@ -153,11 +153,11 @@ func smaller(groups int) int {
 
 // shrinkByEvicting makes a shard's table smaller. The worthless and the cheapest states go until the
 // others fit.
-func (s *Store) shrinkByEvicting(t *shard, ops []limitOp, now stint.Instant) {
+func (s *Store) shrinkByEvicting(t *shard, own []place, now stint.Instant) {
 	groups := smaller(len(t.table.Load().groups))
 	s.purge(t, now)
 	for int(t.used) > maxStatesOf(groups) {
-		if !s.evict(t, ops, now) {
+		if !s.evict(t, own, now) {
 			return // the states of the operation itself need the room
 		}
 	}
@@ -166,9 +166,9 @@ func (s *Store) shrinkByEvicting(t *shard, ops []limitOp, now stint.Instant) {
 
 // coarsen halves the records of an operation's logs, until the memory is below the cap. It
 // reports false if nothing became smaller.
-func (s *Store) coarsen(ops []limitOp) (freed bool) {
-	for i := range ops {
-		if ops[i].limit.HasLog() && s.overCap() && s.coarsenLog(ops[i].hash) {
+func (s *Store) coarsen(own []place) (freed bool) {
+	for i := range own {
+		if own[i].limit.HasLog() && s.overCap() && s.coarsenLog(own[i].hash) {
 			freed = true
 			s.evictions.Add(1)
 		}

@@ -59,9 +59,9 @@ func (s *Store) reclaim(t *shard, group int, now stint.Instant) {
 // makeRoom makes room for one more state of an operation: by dropping worthless ones, by
 // growing, or at the cap by evicting. A pass over the shard is made only
 // where it may grow, so that the passes stay rare; at the cap a sample decides.
-func (s *Store) makeRoom(t *shard, ops []limitOp, now stint.Instant) {
+func (s *Store) makeRoom(t *shard, own []place, now stint.Instant) {
 	grown := int64(groupsFor(t.used+1)-len(t.table.Load().groups)) * groupBytes
-	if s.bytes.Load()+grown > s.maxBytes && s.hasShare(t) && s.evict(t, ops, now) {
+	if s.bytes.Load()+grown > s.maxBytes && s.hasShare(t) && s.evict(t, own, now) {
 		return
 	}
 	s.purge(t, now)
@@ -85,9 +85,8 @@ func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life 
 	ends, life = e.version.Worthless(&state, e.version.siblings.versions.Load() > 1)
 	if e.isHeld {
 		// Until its last hold has expired nothing of it has gone, and then it may take as long again.
-		parts := t.held[slot.hash.Load()].parts
-		ends, life = max(ends, parts[len(parts)-1].hold.expires)+stint.Instant(life),
-			life+int64(stint.MaxHoldTTL/time.Microsecond)
+		last := t.held[slot.hash.Load()].LastExpiry()
+		ends, life = max(ends, last)+stint.Instant(life), life+int64(stint.MaxHoldTTL/time.Microsecond)
 	}
 	return ends, life
 }

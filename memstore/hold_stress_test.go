@@ -50,7 +50,7 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 					op.And = []stint.Claim{{Key: fmt.Sprint("other", rng.IntN(300)), Policy: op.Policy, Permits: 2}}
 				}
 				if op.Verb > stint.Settle {
-					op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(rng.IntN(2000)), TTL: time.Second, Keep: rng.IntN(2) == 0}}
+					op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(rng.IntN(2000)), TTL: time.Second, Keep: rng.IntN(2) == 0}}}
 				}
 				d, err := store.Decide(t.Context(), op)
 				known := err == nil

@@ -70,7 +70,7 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 			want = model.take(now, n, op.Verb == stint.Take)
 		case kind < 6:
 			h.TTL, h.Keep = time.Second+time.Duration(rng.IntN(9))*time.Second, rng.IntN(4) == 0
-			op.Verb, op.Hold = stint.Reserve, &h
+			op.Verb, op.Extra = stint.Reserve, &stint.Extra{Hold: &h}
 			resolved := false
 			want, told, resolved = model.reserve(now, id, n, h.TTL.Microseconds(), h.Keep)
 			if resolved {
@@ -78,7 +78,7 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 			}
 		default:
 			n = rng.Int64N(6)
-			op.Verb, op.Permits, op.Hold = stint.Commit, n, &h
+			op.Verb, op.Permits, op.Extra = stint.Commit, n, &stint.Extra{Hold: &h}
 			if kind == 9 {
 				op.Verb = stint.Cancel
 			}
@@ -95,7 +95,7 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		if d.Allowed != want {
 			t.Fatalf("%s: %v, want %v", what, d, want)
 		}
-		if op.Hold != nil && (h.Replayed != told.Replayed || h.Lost != told.Lost || h.Late != told.Late || h.Reset != told.Reset) {
+		if op.Hold() != nil && (h.Replayed != told.Replayed || h.Lost != told.Lost || h.Late != told.Late || h.Reset != told.Reset) {
 			t.Fatalf("%s: %+v, want %+v", what, h, told)
 		}
 		if op.Verb > stint.Reserve && d.Applied != model.holds[id].applied {

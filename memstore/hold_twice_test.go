@@ -15,7 +15,7 @@ func TestWaysOfOneStateSayTheSame(t *testing.T) {
 	quick, places := named(t, "quick", stint.TokenBucket(2, stint.PerMinute(2))), named(t, "places", stint.Concurrency(10))
 	do := func(op stint.Op) stint.Op {
 		t.Helper()
-		op.Each = make([]stint.Outcome, 1+len(op.And))
+		op.Each = make([]stint.Outcome, op.Limits())
 		if _, err := s.Decide(t.Context(), op); err != nil {
 			t.Fatal(err)
 		}
@@ -24,11 +24,12 @@ func TestWaysOfOneStateSayTheSame(t *testing.T) {
 	hold := func(id string, n int64, ttl time.Duration) stint.Op {
 		return do(stint.Op{
 			Verb: stint.Reserve, Claim: stint.Claim{Key: "k", Policy: quick, Permits: n},
-			And: []stint.Claim{
-				{Key: "k", Policy: places, Permits: 3, Way: stint.Either},
-				{Key: "k", Policy: places, Permits: 2, Way: stint.Else},
+			Extra: &stint.Extra{
+				Groups: [][]stint.Way{{
+					{{Key: "k", Policy: places, Permits: 3}}, {{Key: "k", Policy: places, Permits: 2}},
+				}},
+				Hold: &stint.HoldOp{Hold: stint.Hold{ID: id, TTL: ttl}},
 			},
-			Hold: &stint.HoldOp{Hold: stint.Hold{ID: id, TTL: ttl}},
 		})
 	}
 	hold("other", 1, time.Hour)

@@ -38,7 +38,7 @@ func (h *held) policyOf(limits ...stint.Limit) *stint.Policy {
 
 // do carries out an operation by a policy.
 func (h *held) do(verb stint.Verb, policy *stint.Policy, n int64, hold *stint.HoldOp) (stint.Decision, error) {
-	return h.store.Decide(h.t.Context(), stint.Op{Verb: verb, Claim: stint.Claim{Key: "k", Policy: policy, Permits: n}, Hold: hold})
+	return h.store.Decide(h.t.Context(), stint.Op{Verb: verb, Claim: stint.Claim{Key: "k", Policy: policy, Permits: n}, Extra: &stint.Extra{Hold: hold}})
 }
 
 func (h *held) reserve(id string, n int64, ttl time.Duration) (stint.Decision, stint.HoldOp) {
@@ -163,7 +163,7 @@ func TestAnEndOfOtherClaims(t *testing.T) {
 	h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
 	other := stint.Op{
 		Verb: stint.Commit, Claim: stint.Claim{Key: "other", Policy: h.policy, Permits: 3},
-		Hold: &stint.HoldOp{Hold: stint.Hold{ID: "a"}},
+		Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "a"}}},
 	}
 	h.reserve("a", 5, time.Minute)
 	if _, err := h.store.Decide(t.Context(), other); !errors.Is(err, stint.ErrOtherClaims) {
@@ -233,7 +233,7 @@ func BenchmarkReserveAndCommit(b *testing.B) {
 			}
 			for i := 0; b.Loop(); i++ {
 				hold := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i)}}
-				op := stint.Op{Verb: stint.Reserve, Claim: stint.Claim{Key: keys[i%1024], Policy: policy, Permits: 3}, Hold: &hold}
+				op := stint.Op{Verb: stint.Reserve, Claim: stint.Claim{Key: keys[i%1024], Policy: policy, Permits: 3}, Extra: &stint.Extra{Hold: &hold}}
 				if d, err := store.Decide(b.Context(), op); err != nil || !d.Allowed {
 					b.Fatal(d, err)
 				}
@@ -249,7 +249,7 @@ func BenchmarkReserveAndCommit(b *testing.B) {
 // liveHolds lists what is held of a key.
 func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy) (live []stint.HoldState, err error) {
 	t.Helper()
-	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.List, Claim: stint.Claim{Key: key, Policy: policy}, Live: &live})
+	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.List, Claim: stint.Claim{Key: key, Policy: policy}, Extra: &stint.Extra{Live: &live}})
 	return live, err
 }
 
@@ -260,7 +260,7 @@ func TestDrop(t *testing.T) {
 	other := stint.Claim{Key: "other", Policy: h.policy, Permits: 1}
 	op := stint.Op{
 		Verb: stint.Reserve, Claim: stint.Claim{Key: "k", Policy: h.policy, Permits: 1}, And: []stint.Claim{other},
-		Hold: &stint.HoldOp{Hold: stint.Hold{ID: "stuck"}},
+		Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "stuck"}}},
 	}
 	if d, err := h.store.Decide(t.Context(), op); err != nil || !d.Allowed {
 		t.Fatal(d, err)
@@ -286,7 +286,7 @@ func TestDrop(t *testing.T) {
 	if _, err := h.store.Decide(t.Context(), op); !errors.As(err, &resolved) || resolved.End != stint.HoldExpired || resolved.At != h.now {
 		t.Fatal(err)
 	}
-	op.Verb, op.Hold = stint.Commit, stuck
+	op.Verb, op.Extra = stint.Commit, &stint.Extra{Hold: stuck}
 	if d, err := h.store.Decide(t.Context(), op); err != nil || !stuck.Late || d.Applied != 1 {
 		t.Fatalf("%+v, %+v, %v", d, stuck, err)
 	}
@@ -296,7 +296,7 @@ func TestDrop(t *testing.T) {
 	}
 	for _, op := range []stint.Op{
 		{Verb: stint.List, Claim: other},
-		{Verb: stint.List, Claim: other, And: []stint.Claim{other}, Live: new([]stint.HoldState)},
+		{Verb: stint.List, Claim: other, And: []stint.Claim{other}, Extra: &stint.Extra{Live: new([]stint.HoldState)}},
 		{Verb: stint.Drop, Claim: other},
 	} {
 		if _, err := h.store.Decide(t.Context(), op); !errors.Is(err, stint.ErrInvalid) {
@@ -326,7 +326,7 @@ func TestHoldsLeaveHalfOfTheMemory(t *testing.T) {
 		id++
 		hold := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("%0128d", id), TTL: time.Hour}}
 		d, err := h.store.Decide(t.Context(), stint.Op{
-			Verb: stint.Reserve, Claim: stint.Claim{Key: fmt.Sprint(id), Policy: h.policyOf(places), Permits: 1}, Hold: &hold,
+			Verb: stint.Reserve, Claim: stint.Claim{Key: fmt.Sprint(id), Policy: h.policyOf(places), Permits: 1}, Extra: &stint.Extra{Hold: &hold},
 		})
 		if err != nil || d.Allowed == hold.Full || hold.Full && d.RetryAfter != time.Second {
 			t.Fatal(d, hold, err)
@@ -371,7 +371,7 @@ func TestHoldsOfOnePolicyLeaveRoomForOthers(t *testing.T) {
 	hog, other, third, id := policy("hog"), policy("other"), policy("third"), 0
 	decide := func(verb stint.Verb, name string, by ...*stint.Policy) (bool, stint.HoldOp) {
 		hold := stint.HoldOp{Hold: stint.Hold{ID: name, TTL: time.Hour}}
-		op := stint.Op{Verb: verb, Claim: stint.Claim{Key: name, Policy: by[0], Permits: 1}, Hold: &hold}
+		op := stint.Op{Verb: verb, Claim: stint.Claim{Key: name, Policy: by[0], Permits: 1}, Extra: &stint.Extra{Hold: &hold}}
 		for _, p := range by[1:] {
 			op.And = append(op.And, stint.Claim{Key: name, Policy: p, Permits: 1})
 		}

@@ -3,6 +3,7 @@ package memstore
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -53,7 +54,7 @@ func (s *idShard) find(id string) *hold {
 
 // put keeps a hold.
 func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
-	forgotten := h.forgotten()
+	forgotten := h.Forgotten()
 	if now >= ids.turn && now >= ids.prev.forgotten {
 		s.addIDBytes(-ids.prev.bytes)
 		ids.prev.discount()
@@ -63,8 +64,8 @@ func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
 		ids.cur = newIDs()
 	}
 	before := ids.cur.bytes + ids.prev.bytes
-	ids.prev.remove(h.id)
-	ids.cur.remove(h.id)
+	ids.prev.remove(h.ID)
+	ids.cur.remove(h.ID)
 	ids.cur.add(h)
 	ids.cur.forgotten = max(ids.cur.forgotten, forgotten)
 	s.addIDBytes(ids.cur.bytes + ids.prev.bytes - before)
@@ -93,7 +94,7 @@ func newIDs() ids { return ids{holds: map[string]*hold{}, of: map[*holder]int64{
 // add keeps an id, and counts its bytes as they are now.
 func (i *ids) add(h *hold) {
 	h.counted = h.bytes()
-	i.holds[h.id] = h
+	i.holds[h.ID] = h
 	i.count(h.holder, h.counted)
 }
 
@@ -134,14 +135,14 @@ func (s *Store) addIDBytes(n int64) {
 // them as evicted. It waits until there are as many more as stayed the last time, or a second, so that a put stays
 // cheap.
 func (s *Store) purgeEnds(i *ids, of *holder, now stint.Instant) {
-	const fewest = 16
-	if len(i.holds) < 2*i.live+fewest && now < i.purged.Add(fullWait) {
+	const fewest, pause = 16, time.Second
+	if len(i.holds) < 2*i.live+fewest && now < i.purged.Add(pause) {
 		return
 	}
 	live := newIDs()
 	live.forgotten = i.forgotten
 	for _, h := range i.holds {
-		if end, _ := h.ended(now); end == stint.HoldLive || of != nil && of != h.holder {
+		if end, _ := h.Ended(now); end == stint.HoldLive || of != nil && of != h.holder {
 			live.add(h)
 		} else {
 			s.evictions.Add(1)

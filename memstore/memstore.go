@@ -101,6 +101,8 @@ type Store struct {
 	maxHolds int
 	waiters  waiters.List[uint64]
 
+	operations sync.Pool // of *operation, to be used again
+
 	// mu guards versions, holders, freeIDs and changes of epochs. It may be locked while shards are.
 	mu       sync.Mutex
 	versions map[versionKey]*limitVersion // all

@@ -3,6 +3,7 @@ package memstore
 import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/keyhash"
 )
 
@@ -22,18 +23,25 @@ func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>(64-shardBits
 // epoch is the epoch with the id, which a slot that is held has.
 func (s *Store) epoch(id uint32) *epoch { return (*s.epochs.Load())[id-1] }
 
-// hold holds the slot of a limitOp, if there is one. The shard is locked.
-func (s *Store) hold(t *shard, p *limitOp) {
-	if p.shares > 0 {
-		return
-	}
+// A place is where a state of an operation is.
+type place struct {
+	limit *limit
+	key   string
+	hash  uint64
+	// slot is held while the operation is decided; nil: there is no state yet.
+	slot  *slot
+	epoch *epoch // of the slot's state
+}
+
+// hold holds the slot of a state, if there is one. The shard is locked.
+func (s *Store) hold(t *shard, p *place) {
 	if p.slot, _ = t.table.Load().find(p.hash); p.slot != nil {
 		p.epoch = s.epoch(p.slot.hold())
 	}
 }
 
-// load reads the state of a limitOp's slot, which is held, as the limit reads it.
-func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
+// load reads a state whose slot is held, as the limit reads it.
+func (s *Store) load(t *shard, p *place, st *decide.State, now stint.Instant) {
 	if p.slot == nil {
 		return
 	}
@@ -44,43 +52,38 @@ func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
 	if version == nil || version.Algorithm() != p.limit.Algorithm() {
 		return // it was reset, or two hashes met: this state is no use here
 	}
-	p.state.Numbers = p.slot.numbers()
+	st.Numbers = p.slot.numbers()
 	if p.limit.HasLog() {
-		p.state.Log = t.logs[p.hash]
+		st.Log = t.logs[p.hash]
 	}
 	if p.epoch.isHeld {
-		p.holding = t.held[p.hash]
-		p.state.Held = p.holding.held
+		st.Holding = t.held[p.hash]
+		st.Held = st.Holding.Permits()
 	}
 	if version != p.limit.version {
-		p.limit.Adopt(&p.state, &version.Machine)
+		st.Foreign = true
+		p.limit.Adopt(&st.State, &version.Machine)
 	}
-	if p.holding != nil {
-		p.expireDue(&version.Machine, now)
+	if st.Holding != nil {
+		st.ExpireDue(&p.limit.Machine, &version.Machine, now)
 	}
-	p.limit.Read(&p.state, now)
+	p.limit.Read(&st.State, now)
 }
 
-// writes notes that the operation writes the state, which is the limit's own then, whoever wrote it before.
-func (p *limitOp) writes() {
-	p.changed = true
-	p.state.Written()
-}
-
-// save writes the state of a limitOp to its slot, if it changed, and lets go of the slot.
-func (s *Store) save(t *shard, p *limitOp) {
+// save writes a state to its slot, if it changed, and lets go of the slot.
+func (s *Store) save(t *shard, p *place, st *decide.State) {
 	if p.slot == nil {
 		return
 	}
-	if p.changed {
+	if st.Changed {
 		if p.epoch.isLog && !p.limit.HasLog() {
 			s.dropLog(t, p.hash)
 		}
-		if p.epoch.isHeld || p.holding != nil {
-			s.saveHolding(t, p)
+		if p.epoch.isHeld || st.Holding != nil {
+			s.saveHolding(t, p, st)
 		}
-		p.slot.set(p.state.Numbers)
-		if before, after := p.epoch, s.epochOf(p.limit.version, p.holding != nil); before != after {
+		p.slot.set(st.Numbers)
+		if before, after := p.epoch, s.epochOf(p.limit.version, st.Holding != nil); before != after {
 			p.epoch = after
 			p.epoch.addSlot()
 			s.removeSlot(before)
@@ -90,28 +93,30 @@ func (s *Store) save(t *shard, p *limitOp) {
 }
 
 // needsMemory reports whether the state may need more memory: a new one, or a log.
-func (p *limitOp) needsMemory() bool { return p.changed && (p.slot == nil || p.limit.HasLog()) }
+func (p *place) needsMemory(st *decide.State) bool {
+	return st.Changed && (p.slot == nil || p.limit.HasLog())
+}
 
 // insertNew inserts a state that has no slot yet, and keeps a log. The operation holds no
-// slot any more, as states are moved and evicted here.
-func (s *Store) insertNew(t *shard, p *limitOp, ops []limitOp, now stint.Instant) {
-	if !p.needsMemory() {
+// slot any more, as states are moved and evicted here, but none of its own.
+func (s *Store) insertNew(t *shard, p *place, st *decide.State, own []place, now stint.Instant) {
+	if !p.needsMemory(st) {
 		return
 	}
 	if slot, _ := t.table.Load().find(p.hash); slot == nil {
 		if t.full() {
-			s.makeRoom(t, ops, now)
+			s.makeRoom(t, own, now)
 		}
-		if p.holding != nil {
-			s.saveHolding(t, p)
+		if st.Holding != nil {
+			s.saveHolding(t, p, st)
 		}
-		e := s.epochOf(p.limit.version, p.holding != nil)
+		e := s.epochOf(p.limit.version, st.Holding != nil)
 		e.addSlot()
-		t.table.Load().insert(p.hash, p.state.Numbers, e.id)
+		t.table.Load().insert(p.hash, st.Numbers, e.id)
 		t.used++
 	}
 	if p.limit.HasLog() {
-		s.keepLog(t, p.hash, p.state.Log.Kept())
+		s.keepLog(t, p.hash, st.Log.Kept())
 	}
 }
 

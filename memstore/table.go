@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // The shape of the tables: 2^shardBits shards, each a table of groups of 4 slots of 32 bytes, which
@@ -32,11 +33,11 @@ type shard struct {
 	mu     sync.Mutex
 	table  atomic.Pointer[table]
 	used   uint32
-	cursor uint32                   // the group that the sweep, or an eviction, looked at last
-	logs   map[uint64]algorithm.Log // by hash, of the sliding window logs
-	held   map[uint64]*holding      // by hash, of the states of which something is held
-	latest atomic.Int64             // the latest time of a decision (clock.go)
-	_      [16]byte                 // to a cache line
+	cursor uint32                     // the group that the sweep, or an eviction, looked at last
+	logs   map[uint64]algorithm.Log   // by hash, of the sliding window logs
+	held   map[uint64]*decide.Holding // by hash, of the states of which something is held
+	latest atomic.Int64               // the latest time of a decision (clock.go)
+	_      [16]byte                   // to a cache line
 }
 
 // table is an open-addressing table of groups of slots. A state is in the first group from its

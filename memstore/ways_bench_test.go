@@ -29,15 +29,16 @@ func BenchmarkWays(b *testing.B) {
 		b.Run("take="+name, func(b *testing.B) {
 			store, floor, parent := memstore.New(memstore.Config{}), plenty(b, "team"), plenty(b, "org")
 			keys := clientKeys()
-			and := make([]stint.Claim, 1, 2)
+			claims := make([]stint.Claim, 3)
+			extra := &stint.Extra{Groups: [][]stint.Way{{claims[:2], claims[2:]}}}
 			for i := range b.N {
-				op := stint.Op{Claim: stint.Claim{Key: keys[i%len(keys)], Policy: floor, Permits: 1}}
-				and = append(and[:0], stint.Claim{Key: "org", Policy: parent, Permits: 1})
+				claims[0] = stint.Claim{Key: keys[i%len(keys)], Policy: floor, Permits: 1}
+				claims[1] = stint.Claim{Key: "org", Policy: parent, Permits: 1}
+				op := stint.Op{Claim: claims[0], And: claims[1:2]}
 				if ways {
-					op.Way, and[0].Way = stint.Either, stint.With
-					and = append(and, stint.Claim{Key: "org", Policy: parent, Permits: 1, Keep: 1000, Way: stint.Else})
+					claims[2] = stint.Claim{Key: "org", Policy: parent, Permits: 1, Keep: 1000}
+					op = stint.Op{Extra: extra}
 				}
-				op.And = and
 				if d, err := store.Decide(b.Context(), op); err != nil || !d.Allowed {
 					b.Fatal(d, err)
 				}

@@ -79,7 +79,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	ctx, span := s.begin(ctx)
 	defer span.End()
 	d, err := s.store.Decide(ctx, op)
-	describe(span, op.Verb, op.LimitAt, policyAt(&op, int(d.Index)), &d, err)
+	describe(span, &op, &d, err)
 	return d, err
 }
 
@@ -112,7 +112,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 		}
 	}
 	d := &results[shown].Decision
-	describe(span, ops[shown].Verb, ops[shown].LimitAt, policyAt(&ops[shown], int(d.Index)), d, results[shown].Err)
+	describe(span, &ops[shown], d, results[shown].Err)
 }
 
 // Watch implements [stint.Store].
@@ -125,40 +125,23 @@ func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return s.store.ResetAll(ctx, scope)
 }
 
-// policyAt is the policy of limit i of an operation. Index counts the limits of all claims of an
-// operation, one claim after another.
-func policyAt(op *stint.Op, i int) *stint.Policy {
-	policy := op.Policy
-	for next := 1; policy != nil && i >= policy.Len() && next < op.Claims(); next++ {
-		i -= policy.Len()
-		policy = op.NthClaim(next).Policy
+// describe says on a span what was decided.
+func describe(span trace.Span, op *stint.Op, d *stint.Decision, err error) {
+	attributes := append(make([]attribute.KeyValue, 0, 6), attribute.String("stint.verb", op.Verb.String()))
+	limit, claim := op.First().Policy.Limit(0), op.First()
+	if err == nil {
+		limit, claim = op.LimitAt(int(d.Index))
 	}
-	return policy
-}
-
-// describe says on a span what was decided. limitAt finds the deciding limit.
-func describe(
-	span trace.Span,
-	verb stint.Verb,
-	limitAt func(int) stint.Limit,
-	policy *stint.Policy,
-	d *stint.Decision,
-	err error,
-) {
-	attributes := append(make([]attribute.KeyValue, 0, 6), attribute.String("stint.verb", verb.String()))
-	if policy != nil {
-		if rule, ok := strings.CutPrefix(policy.Name(), rules.PolicyPrefix); ok {
-			attributes = append(attributes, attribute.String("stint.rule", rule))
-		} else if policy.Name() != "" {
-			attributes = append(attributes, attribute.String("stint.policy", policy.Name()))
-		}
+	if rule, ok := strings.CutPrefix(claim.Policy.Name(), rules.PolicyPrefix); ok {
+		attributes = append(attributes, attribute.String("stint.rule", rule))
+	} else if claim.Policy.Name() != "" {
+		attributes = append(attributes, attribute.String("stint.policy", claim.Policy.Name()))
 	}
 	if err != nil {
 		span.SetAttributes(attributes...)
 		span.SetStatus(codes.Error, kindOf(err))
 		return
 	}
-	limit := limitAt(int(d.Index))
 	name := limit.Name
 	if name == "" {
 		name = limit.Algorithm.String()

@@ -7,7 +7,7 @@ import (
 	"unique"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -30,6 +30,7 @@ type batch struct {
 	opLimits []opLimit
 	states   []stateRef
 	outcomes []stint.Outcome // by opLimit
+	loaded   []decide.State  // as they were found, by the state's number
 	// stateIndex finds a state by its key; lastKey and lastIndex are the last that was found.
 	stateIndex map[stateKey]int32
 	lastKey    stateKey
@@ -83,9 +84,9 @@ type rare struct {
 	hold    *holdEntry        // of a Reserve, Commit or Cancel
 	live    []stint.HoldState // that are listed
 	// ways are those of its limits; nil: it has none.
-	ways []stint.Way
+	ways []uint16
 	// bound are the same of a Reserve, bound to those that its hold is on.
-	bound []stint.Way
+	bound []uint16
 	via   uint8 // the way that a hold is on
 	// bulk is how many permits to take after a take of one, one after another: a lease chunk.
 	bulk         int64
@@ -94,10 +95,10 @@ type rare struct {
 
 // rareOf is the rare part of an operation's entry.
 func (b *batch) rareOf(c *call, op *stint.Op) *rare {
-	if op.Verb <= stint.Peek && c.bulk == 0 && !op.HasWays() {
+	if op.Verb <= stint.Peek && c.bulk == 0 && op.Extra == nil {
 		return &b.common
 	}
-	return &rare{takenAt: c.takenAt, ways: op.Ways(), bulk: c.bulk}
+	return &rare{takenAt: c.takenAt, ways: decide.Ways(op, nil), bulk: c.bulk}
 }
 
 // refund is a verb that no caller has: it returns permits taken at an instant,
@@ -126,7 +127,7 @@ type opLimit struct {
 type stateRef struct {
 	limit  *limit
 	client string
-	// runsOnly says that nothing but takes, tries and peeks of this limit alone use it,
+	// runsOnly says that nothing but takes, tries and peeks of this limit alone, without ways, use it,
 	// so what is sent is how often how much is taken. A peek of several limits sees all of
 	// them at one time, also where the script for holds has to be asked again.
 	runsOnly bool
@@ -140,7 +141,6 @@ type stateRef struct {
 	number int32
 	runs   []run
 	held   bool // whether permits of it are held, so that only the script with holds can decide
-	state  algorithm.State
 }
 
 // run is k takes of n permits each, one after another, so that keep more are left. Runs keep the
@@ -196,8 +196,11 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 		cached: b.store.denials != nil && op.Verb <= stint.Try,
 	}
 	states, claimed := len(b.states), true
-	for i := 0; i < op.Claims() && claimed; i++ {
-		claimed = b.addClaim(&e, op.NthClaim(i))
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if claimed = b.addClaim(&e, claim); !claimed {
+			break
+		}
 	}
 	if !claimed {
 		b.removeClaims(&e, states)
@@ -206,11 +209,11 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	b.limitCount += limits
 	b.mixed = b.mixed || op.Verb >= stint.Reset
 	b.holds = b.holds || op.Verb == stint.List
-	if op.Hold != nil {
+	if op.Hold() != nil {
 		e.hold, b.holds = b.newHoldEntry(&e, op), true
 	}
 	all := b.limitsOf(&e)
-	if e.logs || op.Verb >= stint.Reset || limits > 1 {
+	if e.logs || op.Verb >= stint.Reset || limits > 1 || len(e.ways) > 0 {
 		for i := range all {
 			ref := &b.states[all[i].state]
 			ref.runsOnly = false

@@ -35,11 +35,11 @@
 --     N, then N markers: state N
 --     ids                                     with holds, as load_ids reads them
 --   operations, joined, each
---     >B verb, >B growth, >I2 states          growth: 1 or 0, and 2 more with ways
+--     >B verb, >B growth, >I2 states          growth: 1 or 0, and 2 more with groups
 --     >i8 time taken                          of a refund and a return_lease
 --     >I2 number of its id                    of a reserve, a commit, a cancel and a drop
 --     >I2i8I4 for each state                  its number (groups, then logs, from 1), permits, how many are kept
---     >B for each state                       with ways: its way
+--     >I2 for each state                      with groups: its way
 --   the second part, until the end, groups, each
 --     limit N; N clients
 --     N or ''                                 how many are kept, if each client takes 1 permit once
@@ -72,40 +72,6 @@ local reply, said = { DECIDED, pack('>i8', now) }, 2
 local function say(text)
   said = said + 1
   reply[said] = text
-end
-
--- ways_of returns the ways of an operation's states, which stand in a list of operations, as numbers.
-local function ways_of(list, from, count)
-  return { byte(list, from, from + count - 1) }
-end
-
--- choose marks the states that an operation with ways charges, of those that admit, and returns whether it is admitted:
--- Choose of way.go.
-local function choose(ways, admits, chosen)
-  local allowed, i = true, 1
-  while i <= #ways do
-    local way = ways[i]
-    if way == MUST or way == ASIDE then
-      chosen[i] = way == MUST and admits[i]
-      allowed = allowed and (way == ASIDE or admits[i])
-      i = i + 1
-    else
-      local found = false
-      repeat
-        local from, full = i, not found
-        repeat
-          full = full and admits[i]
-          i = i + 1
-        until ways[i] ~= WITH
-        for j = from, i - 1 do
-          chosen[j] = full
-        end
-        found = found or full
-      until ways[i] ~= ELSE
-      allowed = allowed and found
-    end
-  end
-  return allowed
 end
 
 -- What the script answers by itself.

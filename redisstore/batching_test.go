@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	decided "github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
@@ -74,8 +75,9 @@ func colocate(sequence storetest.Sequence) storetest.Sequence {
 		return key
 	}
 	for _, step := range sequence.Steps {
-		for _, claim := range step.Op.And {
-			tag[find(claim.Key)] = find(step.Op.Key)
+		for i := range step.Op.Len() {
+			claim, _ := step.Op.NthClaim(i)
+			tag[find(claim.Key)] = find(step.Op.First().Key)
 		}
 	}
 	numbers := map[string]int{}
@@ -89,13 +91,14 @@ func colocate(sequence storetest.Sequence) storetest.Sequence {
 	}
 	steps := make([]storetest.Step, len(sequence.Steps))
 	for i, step := range sequence.Steps {
-		step.Op.Key = rename(step.Op.Key)
-		and := make([]stint.Claim, len(step.Op.And))
-		for j, claim := range step.Op.And {
-			claim.Key = rename(claim.Key)
-			and[j] = claim
+		renamed := stint.Op{Verb: step.Op.Verb}
+		for j := range step.Op.Len() {
+			claim, way := step.Op.NthClaim(j)
+			tagged := *claim
+			tagged.Key = rename(claim.Key)
+			decided.Append(&renamed, tagged, way)
 		}
-		step.Op.And = and
+		step.Op = renamed
 		steps[i] = step
 	}
 	return storetest.Sequence{Seed: sequence.Seed, Steps: steps}

@@ -143,7 +143,7 @@ func (b *batch) complete(err error) (further []*call) {
 				c.results[e.index] = stint.Result{Err: e.hold.err}
 			default:
 				if e.hold != nil {
-					e.hold.tell(c.ops[e.index].Hold)
+					e.hold.tell(c.ops[e.index].Hold())
 				}
 				c.results[e.index] = stint.Result{Decision: e.decision}
 				c.bulkAdmitted, c.live = e.bulkAdmitted, e.live

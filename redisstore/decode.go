@@ -7,8 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
-	"github.com/stint-go/stint/internal/least"
-	"github.com/stint-go/stint/internal/ways"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // reader takes the script's reply apart. Once it has run out, it reads zeros. So reading needs no
@@ -96,6 +95,8 @@ func (b *batch) decode(reply string) (again bool, err error) {
 		return true, b.batcher.adoptSettings(r, b.layout.text, b.epochFields)
 	}
 	now := stint.Instant(r.number(8))
+	b.loaded = slices.Grow(b.loaded[:0], len(b.states))[:len(b.states)]
+	clear(b.loaded)
 	answersFirst := b.mix&(firstHolds|withHolds) != 0
 	if !answersFirst {
 		if err := b.decodeGroups(r, b.firstGroups, now); err != nil {
@@ -164,7 +165,7 @@ func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) erro
 	for _, g := range groups {
 		g.current, g.previous = r.generation(), r.generation()
 		for _, at := range g.states {
-			if err := b.states[at].read(r, &g.current, &g.previous, now); err != nil {
+			if err := b.states[at].read(r, &g.current, &g.previous, now, &b.loaded[at].State); err != nil {
 				return err
 			}
 		}
@@ -175,8 +176,10 @@ func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) erro
 // read reads the state's value. A value is a tag and three numbers: the tag says which limit in the
 // head of the generation wrote it, so whose widths they have. The first is a time, relative to the
 // generation's start, and signed.
-func (ref *stateRef) read(r *reader, current, before *generation, now stint.Instant) error {
-	ref.state, ref.held = algorithm.State{}, false
+func (ref *stateRef) read(
+	r *reader, current, before *generation, now stint.Instant, into *algorithm.State,
+) error {
+	ref.held = false
 	g := current
 	tag := r.byte()
 	if tag == tagHeld {
@@ -217,7 +220,7 @@ func (ref *stateRef) read(r *reader, current, before *generation, now stint.Inst
 	if r.short {
 		return errShort
 	}
-	ref.limit.load(&ref.state, now, numbers, writer, writer == mine)
+	ref.limit.load(into, now, numbers, writer, writer == mine)
 	return nil
 }
 
@@ -236,10 +239,11 @@ func (r *reader) outcome(capacity int64) (o stint.Outcome, bound bool) {
 // decider works out the answers of a batch's operations, in order, by doing to the states what the
 // script did. Operations are decided in their order, each on what the one before has left.
 type decider struct {
-	batch   *batch
-	now     stint.Instant
-	answers *reader // of logs, and of all operations when permits are held
-	allowed int64
+	batch     *batch
+	operation decide.Operation
+	now       stint.Instant
+	answers   *reader // of logs, and of all operations when permits are held
+	allowed   int64
 }
 
 // decide answers an operation: by what the script answered, or by the same transitions on the
@@ -252,9 +256,9 @@ func (d *decider) decide(e *entry) {
 		d.readAnswer(e, limits, outcomes)
 	case e.verb == stint.Reset:
 		for i := range limits {
-			ref := &d.batch.states[limits[i].state]
 			outcomes[i] = limits[i].limit.Untouched(int64(limits[i].keep))
-			ref.state, ref.resetAt = algorithm.State{}, d.now
+			d.batch.loaded[limits[i].state] = decide.State{}
+			d.batch.states[limits[i].state].resetAt = d.now
 		}
 	case e.verb >= refund:
 		for i := range limits {
@@ -264,11 +268,11 @@ func (d *decider) decide(e *entry) {
 				giveBack = ref.limit.ReturnLease
 			}
 			if !ref.resetMarked || e.takenAt > ref.resetAt {
-				giveBack(&ref.state, d.now, limits[i].permits, e.takenAt)
+				giveBack(&d.batch.loaded[limits[i].state].State, d.now, limits[i].permits, e.takenAt)
 			}
 			outcomes[i] = stint.Outcome{Allowed: true}
 		}
-	case len(limits) == 1 && !e.logs:
+	case len(limits) == 1 && !e.logs && len(e.ways) == 0:
 		d.decideOne(e, &limits[0], &outcomes[0])
 	default:
 		d.decideMany(e, limits, outcomes)
@@ -291,73 +295,42 @@ func (d *decider) decide(e *entry) {
 // decideOne carries out an operation on one limit. A bulk is takes of one permit each that stand
 // behind the operation, of which as many are admitted as fit.
 func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
-	ref := &d.batch.states[p.state]
+	machine, state := &d.batch.states[p.state].limit.Machine, &d.batch.loaded[p.state]
 	*out = stint.Outcome{}
-	ref.limit.Apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, int64(p.keep), out)
+	state.One(machine, e.verb, d.now, p.permits, int64(p.keep), e.growth && e.bulk == 0, out)
 	if e.bulk > 0 {
-		e.bulkAdmitted = ref.limit.Admit(&ref.state, d.now, 1, 0, e.bulk)
+		e.bulkAdmitted = machine.Admit(&state.State, d.now, 1, 0, e.bulk)
 		d.allowed += e.bulkAdmitted
-	}
-	if e.growth {
-		out.GrowsAfter = ref.limit.GrowsAfter(&ref.state, d.now, int64(p.keep), out.Remaining)
+		if e.growth {
+			out.GrowsAfter = machine.GrowsAfter(&state.State, d.now, int64(p.keep), out.Remaining)
+		}
 	}
 }
 
-// decideMany decides first what all limits say, then carries it out on all. Logs' answers are the
-// script's. It is two-phase, as in the script: all limits say what they would do, and if the
-// operation is admitted, those that are charged are charged.
+// decideMany carries out an operation on several limits, or on logs, whose answers are the script's.
 func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcome) {
-	action := algorithm.ActionOf(e.verb)
-	look := action
-	if action == algorithm.Take {
-		look = algorithm.Peek
-	}
-	allowed := true
 	if e.logs {
-		allowed = d.answers.byte() == 1
+		d.answers.byte() // whether it was admitted, which the answers say, too
 	}
-	for i := range limits {
-		ref := &d.batch.states[limits[i].state]
-		if ref.limit.HasLog() {
-			outcomes[i], _ = d.answers.outcome(ref.limit.limit.Capacity)
-			continue
-		}
+	o := &d.operation
+	o.Verb, o.Now, o.States, o.Ways, o.Outs, o.Told = e.verb, d.now, d.batch.loaded, e.ways, outcomes, e.growth
+	o.Parts = o.Parts[:0]
+	for i, p := range limits {
+		part := decide.Part{State: int(p.state), Permits: p.permits, Keep: int64(p.keep)}
 		outcomes[i] = stint.Outcome{}
-		ref.limit.Apply(look, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
-		if !e.logs {
-			allowed = allowed && outcomes[i].Allowed
+		if l := d.batch.states[p.state].limit; l.HasLog() {
+			outcomes[i], _ = d.answers.outcome(l.limit.Capacity)
+		} else {
+			part.Machine = &l.Machine
 		}
+		o.Parts = append(o.Parts, part)
 	}
-	var taken []bool
-	if e.ways != nil {
-		taken = make([]bool, len(limits))
-		allowed = stint.Choose(outcomes, e.ways, taken)
-	}
-	for i := range limits {
-		ref := &d.batch.states[limits[i].state]
-		if !ref.limit.HasLog() && allowed && action == algorithm.Take && (taken == nil || taken[i]) {
-			ref.limit.Apply(algorithm.Take, &ref.state, d.now, limits[i].permits, int64(limits[i].keep), &outcomes[i])
-		}
-	}
-	for i := range limits {
-		ref := &d.batch.states[limits[i].state]
-		if ref.limit.HasLog() {
-			continue
-		}
-		if taken != nil && !taken[i] { // others were charged since it was asked
-			var left stint.Outcome
-			ref.limit.Apply(algorithm.Settle, &ref.state, d.now, 0, int64(limits[i].keep), &left)
-			outcomes[i].Remaining, outcomes[i].ResetAfter = left.Remaining, left.ResetAfter
-		}
-		if e.growth {
-			outcomes[i].GrowsAfter = ref.limit.GrowsAfter(&ref.state, d.now, int64(limits[i].keep), outcomes[i].Remaining)
-		}
-	}
+	o.Decide()
 }
 
 // settled is the least that a Settle has applied, of the limits that it concerns: Op.Combine of package stint.
 func settled(limits []opLimit, outcomes []stint.Outcome) int64 {
-	var all least.Applied
+	var all decide.Least
 	for i := range limits {
 		if limits[i].limit.Settles() {
 			all.Add(outcomes[i].Applied)
@@ -369,11 +342,13 @@ func settled(limits []opLimit, outcomes []stint.Outcome) int64 {
 // combine is the decision of what the operation's limits say. A group of which the script bound the operation to a way
 // is described by that way.
 func (e *entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decision {
-	switch {
-	case e.ways == nil:
-		return stint.Combine(outcomes, now)
-	case e.bound == nil:
-		return stint.CombineWays(outcomes, e.ways, now)
+	ways := e.ways
+	if e.bound != nil {
+		ways = e.bound
 	}
-	return ways.Combine(outcomes, e.ways, e.bound, e.via, now)
+	d := decide.Combine(outcomes, ways, now)
+	if d.Allowed {
+		d.Via = max(d.Via, e.via)
+	}
+	return d
 }

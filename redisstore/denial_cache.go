@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waiters"
@@ -119,8 +120,8 @@ func (c *denialCache) shard(client string) *denialShard {
 
 // denialCacheable reports whether an operation's denial may come from the cache or be kept.
 func (s *Store) denialCacheable(op *stint.Op) bool {
-	if s.denials == nil || op.Verb > stint.Try || s.countsDenied(op.Policy) {
-		return false
+	if s.denials == nil || op.Verb > stint.Try || op.Policy != nil && s.countsDenied(op.Policy) {
+		return false // no limit of a way counts them
 	}
 	return !slices.ContainsFunc(op.And, func(claim stint.Claim) bool { return s.countsDenied(claim.Policy) })
 }
@@ -152,35 +153,47 @@ func (s *Store) rememberedDenial(op *stint.Op) (d stint.Decision, denied bool) {
 // find finds the denial of an operation.
 func (c *denialCache) find(op *stint.Op) (d stint.Decision, denied bool) {
 	now := c.now()
-	if op.And == nil {
+	if op.And == nil && op.Extra == nil {
 		return c.claim(&op.Claim, 0, now, op.Each)
 	}
 	hash := c.hash(op)
-	if op.HasWays() {
-		return c.waysDenied(op, hash, now)
+	if op.Groups() != nil {
+		return c.groupsDenied(op, hash, now)
 	}
-	for i := 0; i < op.Claims() && !denied; i++ {
-		d, denied = c.claim(op.NthClaim(i), hash, now, op.Each)
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if d, denied = c.claim(claim, hash, now, op.Each); denied {
+			break
+		}
 	}
 	return d, denied
 }
 
-// waysDenied answers an operation with ways, whose denial is kept for each of its claims: what
+// groupsDenied answers an operation with groups, whose denial is kept for each of its claims: what
 // comes back to any of them may let another way admit. What its limits say is kept with the first.
-func (c *denialCache) waysDenied(op *stint.Op, hash uint64, now time.Duration) (d stint.Decision, denied bool) {
-	d, denied = c.claim(&op.Claim, hash, now, op.Each)
-	for i := 1; i < op.Claims() && denied; i++ {
-		_, denied = c.claim(op.NthClaim(i), hash, now, nil)
+func (c *denialCache) groupsDenied(op *stint.Op, hash uint64, now time.Duration) (d stint.Decision, denied bool) {
+	each := op.Each
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		said, known := c.claim(claim, hash, now, each)
+		if !known {
+			return stint.Decision{}, false
+		}
+		if !denied {
+			d, denied, each = said, true, nil
+		}
 	}
 	return d, denied
 }
 
-// hash hashes the claims of an operation of several.
+// hash hashes the claims of an operation of several, each with its way: alternatives are not the same together.
 func (c *denialCache) hash(op *stint.Op) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.claimsSeed)
-	for i := range op.Claims() {
-		maphash.WriteComparable(&h, *op.NthClaim(i))
+	for i := range op.Len() {
+		claim, way := op.NthClaim(i)
+		maphash.WriteComparable(&h, way)
+		maphash.WriteComparable(&h, *claim)
 	}
 	return max(1, h.Sum64())
 }
@@ -252,10 +265,9 @@ func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes 
 	}
 	var longest stint.Claim
 	var lasts time.Duration
-	hasWays := op.HasWays()
-	first := 0
-	for i := range op.Claims() {
-		claim := op.NthClaim(i)
+	first, hasWays := 0, op.Groups() != nil
+	for i := range op.Len() {
+		claim, _ := op.NthClaim(i)
 		plan := s.plan(claim.Policy)
 		for j := range plan {
 			if !hasWays || first+j == int(d.Index) {
@@ -268,7 +280,7 @@ func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes 
 		first += len(plan)
 	}
 	kept := denial{policy: longest.Policy, permits: longest.Permits, keep: longest.Keep, decision: d}
-	if op.And != nil {
+	if op.And != nil || hasWays {
 		kept.claimsHash = s.denials.hash(op)
 	}
 	if grows && len(outcomes) <= maxOutcomes {
@@ -278,8 +290,8 @@ func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes 
 		s.denials.keep(m, longest.Key, &kept, lasts)
 		return
 	}
-	for i := range op.Claims() {
-		claim := op.NthClaim(i)
+	for i := range op.Len() {
+		claim, _ := op.NthClaim(i)
 		kept.policy, kept.permits, kept.keep = claim.Policy, claim.Permits, claim.Keep
 		s.denials.keep(m, claim.Key, &kept, lasts)
 		kept.outcomes = nil
@@ -291,19 +303,15 @@ func (b *batch) keepDenial(e *entry) {
 	limits := b.limitsOf(e)
 	var op stint.Op
 	for first := 0; first < len(limits); {
-		policy := limits[first].limit.policy
+		policy, way := limits[first].limit.policy, uint16(0)
 		claim := stint.Claim{
 			Key: b.states[limits[first].state].client, Policy: policy,
 			Permits: limits[first].asked, Keep: int64(limits[first].keep),
 		}
 		if e.ways != nil {
-			claim.Way = e.ways[first]
+			way = e.ways[first]
 		}
-		if first == 0 {
-			op.Claim = claim
-		} else {
-			op.And = append(op.And, claim)
-		}
+		decide.Append(&op, claim, way)
 		first += policy.Len()
 	}
 	b.store.keepDenial(b.sentAt, &op, e.decision, b.outcomesOf(e), e.growth)

@@ -415,22 +415,22 @@ func TestDenialsOff(t *testing.T) {
 func TestDenialsOfSeveralClaims(t *testing.T) {
 	clock := storetest.NewClock(dawn)
 	bucket := stint.TokenBucket(10, stint.Per(1, time.Minute))
-	for name, claims := range map[string][]stint.Claim{
-		"two rules": {{Key: "ann", Permits: 1}, {Key: "all", Permits: 1}},
-		"a floor":   {{Key: "ann", Permits: 1, Way: stint.Either}, {Key: "all", Permits: 1, Way: stint.With}, {Key: "all", Permits: 1, Keep: 5, Way: stint.Else}},
-	} {
+	for name, ofWays := range map[string]bool{"two rules": false, "a floor": true} {
 		t.Run(name, func(t *testing.T) {
 			own, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 1000})
 			mine, all := policyOf(t, "mine", bucket), policyOf(t, "all", bucket)
-			for i := range claims {
-				if claims[i].Policy = all; i == 0 {
-					claims[i].Policy = mine
-				}
+			claims := []stint.Claim{{Key: "ann", Policy: mine, Permits: 1}, {Key: "all", Policy: all, Permits: 1}}
+			op := stint.Op{Claim: claims[0], And: claims[1:]}
+			if ofWays {
+				op = stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{
+					{claims, {{Key: "all", Policy: all, Permits: 1, Keep: 5}}},
+				}}}
 			}
-			each := make([]stint.Outcome, len(claims))
+			each := make([]stint.Outcome, op.Limits())
+			op.Each = each
 			ask := func() stint.Decision {
 				clear(each)
-				return decide(t, store, stint.Op{Claim: claims[0], And: claims[1:], Each: each})
+				return decide(t, store, op)
 			}
 			take(t, store, "ann", mine, 10)
 			take(t, store, "all", all, 5)
@@ -446,10 +446,41 @@ func TestDenialsOfSeveralClaims(t *testing.T) {
 			if each[0].Allowed || each[0].RetryAfter != 40*time.Second || !each[1].Allowed || each[1].Remaining != 5 {
 				t.Errorf("%+v: want what each limit says", each)
 			}
-			decide(t, store, op(stint.Settle, "ann", mine, -1))
+			decide(t, store, stint.Op{Verb: stint.Settle, Claim: stint.Claim{Key: "ann", Policy: mine, Permits: -1}})
 			if d := ask(); !d.Allowed {
 				t.Errorf("%+v after a refund, want it admitted", d)
 			}
 		})
+	}
+}
+
+// A denial of claims that all have to admit says nothing of the same claims as alternatives.
+func TestDenialsOfOtherWays(t *testing.T) {
+	bucket := stint.TokenBucket(10, stint.Per(1, time.Minute))
+	clock := storetest.NewClock(dawn)
+	_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 1000})
+	claims := []stint.Claim{
+		{Key: "k", Policy: policyOf(t, "a", bucket), Permits: 1}, {Key: "k", Policy: policyOf(t, "b", bucket), Permits: 1},
+	}
+	take(t, store, "k", claims[1].Policy, 10)
+	for _, source := range []stint.Source{stint.SourceStore, stint.SourceDenialCache} {
+		if d := decide(t, store, stint.Op{Claim: claims[0], And: claims[1:]}); d.Allowed || d.Source != source {
+			t.Errorf("a and b: %+v, want a denial by %v", d, source)
+		}
+	}
+	for name, test := range map[string]struct {
+		op  stint.Op
+		via uint8
+	}{
+		"a, else b":             {stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{claims[:1], claims[1:]}}}}, 0},
+		"b, else a":             {stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{claims[1:], claims[:1]}}}}, 1},
+		"a and b, else nothing": {stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{claims, nil}}}}, 1},
+		"a, and b if it fits": {
+			stint.Op{Claim: claims[0], Extra: &stint.Extra{Groups: [][]stint.Way{{claims[1:], nil}}}}, 1,
+		},
+	} {
+		if d := decide(t, store, test.op); !d.Allowed || d.Via != test.via {
+			t.Errorf("%s: %+v, want it admitted via %d", name, d, test.via)
+		}
 	}
 }

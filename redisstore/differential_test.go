@@ -50,7 +50,7 @@ func compare(t testing.TB, clock *storetest.Clock, stores []contender, sequence 
 			for j := range results {
 				got, expected := results[j], want[j]
 				if got.Err != nil || expected.Err != nil || got.Decision != expected.Decision || !slices.Equal(each[j], wantEach[j]) {
-					return fmt.Errorf("step %d: %s answers\n%+v %+v\nand %s\n%+v %+v",
+					return fmt.Errorf("step %d: %s answers\n%#v %+v\nand %s\n%#v %+v",
 						from+j, c.name, got, each[j], stores[0].name, expected, wantEach[j])
 				}
 			}

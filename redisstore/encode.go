@@ -347,7 +347,7 @@ func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
 		list = binary.BigEndian.AppendUint32(list, uint32(p.keep))
 	}
 	for _, way := range e.ways {
-		list = append(list, byte(way))
+		list = binary.BigEndian.AppendUint16(list, way)
 	}
 	if e.bulk > 0 {
 		list = append(list, byte(bulkTake), 0, 0, 1)

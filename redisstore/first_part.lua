@@ -96,43 +96,19 @@ local function reset(count)
   end
 end
 
--- admit_way is admit of an operation with ways.
-local function admit_way(count)
-  local admits, chosen = {}, {}
-  for i = 1, count do
-    admits[i] = parts[i].twin.fits(parts[i], parts[i].limit, now, permits[i], keeps[i])
-  end
-  if not choose(ways, admits, chosen) then
-    return false
-  end
-  for i = 1, count do
-    local state = parts[i]
-    if chosen[i] then
-      state.twin.fits(state, state.limit, now, permits[i], keeps[i]) -- another way may have asked since
-      state.twin.commit(state)
-      state.changed = true
-    end
-  end
-  return true
+-- ask_limit and charge_limit ask and charge a limit that is none of a log.
+local function ask_limit(i)
+  local state = parts[i]
+  return state.twin.fits(state, state.limit, now, permits[i], keeps[i])
 end
 
--- admit takes when all limits, none of them a log's, admit.
-local function admit(count)
+local function charge_limit(i)
+  local state = parts[i]
   if ways then
-    return admit_way(count)
+    ask_limit(i) -- another way may have asked since
   end
-  for i = 1, count do
-    local state = parts[i]
-    if not state.twin.fits(state, state.limit, now, permits[i], keeps[i]) then
-      return false
-    end
-  end
-  for i = 1, count do
-    local state = parts[i]
-    state.twin.commit(state)
-    state.changed = true
-  end
-  return true
+  state.twin.commit(state)
+  state.changed = true
 end
 
 -- ready makes a log ready for an operation; what that changes is undone by settled
@@ -194,20 +170,15 @@ local function apply(verb, count, asked)
   if verb == 'peek' or (action == 'take' and count > 1) then
     look = 'peek'
   end
-  local outs, admits, chosen, wrote = {}, {}, {}, {}
-  local allowed, logged = true, false
+  local outs, wrote, logged = {}, {}, false
   each_log(count, function(state)
     logged = true
     ready(state.log, state.limit)
   end)
-  for i = 1, count do
+  local allowed, chosen = decide(count, ways, true, function(i)
     outs[i] = transition(look, parts[i], permits[i], keeps[i])
-    admits[i] = outs[i].allowed
-    allowed = allowed and admits[i]
-  end
-  if ways then
-    allowed = choose(ways, admits, chosen)
-  end
+    return outs[i].allowed
+  end)
   if logged or holds then
     answer(allowed and '\1' or '\0')
   end
@@ -316,7 +287,7 @@ while from <= #list do
   end
   ways = nil
   if asked > 1 then
-    ways, asked, from = ways_of(list, from, count), asked - 2, from + count
+    ways, asked, from = ways_of(list, from, count), asked - 2, from + 2 * count
   end
   if verb == 'reset' then
     reset(count)
@@ -334,7 +305,7 @@ while from <= #list do
     if holds then
       answer(pack('>i8', admitted))
     end
-  elseif fixed and admit(count) or not fixed and apply(verb, count, asked == 1) then
+  elseif fixed and decide(count, ways, false, ask_limit, charge_limit) or not fixed and apply(verb, count, asked == 1) then
     allowed_takes = allowed_takes + 1
   end
 end

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
-	"github.com/stint-go/stint/internal/ways"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // holdEntry is the hold of an operation under way, as holds.lua reads it. args is made once; the id
@@ -46,7 +46,7 @@ func digestOf(text string) string {
 // is the same again. The order of limits may be another one, but that of groups and their ways: so the second is of
 // limits that are sorted, and there is a tag for each limit, by which the script finds it among those of a hold.
 func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
-	h := op.Hold
+	h := op.Hold()
 	digest := digestOf(h.ID)
 	claims := b.claimsOf(e)
 	tags := ""
@@ -86,7 +86,7 @@ const answerBytes, tagBytes = 4, 4
 
 // claimText is a limit that a hold is of, as text.
 type claimText struct {
-	way  int // see ways.Numbers
+	way  uint16 // see stint.WayNumber
 	text string
 	cost int64 // that is asked for
 }
@@ -99,14 +99,14 @@ func (c claimText) compare(d claimText) int {
 // claimsOf are the limits of an operation on a hold, in its order.
 func (b *batch) claimsOf(e *entry) []claimText {
 	limits := b.limitsOf(e)
-	claims, numbers := make([]claimText, len(limits)), ways.Numbers(e.ways)
+	claims := make([]claimText, len(limits))
 	for i, p := range limits {
 		ref := &b.states[p.state]
 		claims[i] = claimText{
 			text: bigEndian(int64(len(ref.client))) + ref.client + ref.limit.identity.Value() + "\x00", cost: p.asked,
 		}
 		if e.ways != nil {
-			claims[i].way = numbers[i]
+			claims[i].way = e.ways[i]
 		}
 	}
 	return claims
@@ -124,18 +124,20 @@ func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
 		if verb == stint.Commit {
 			t.costs += bigEndian(c.cost)
 		}
-		way := stint.Must
+		way := "must"
 		switch {
 		case c.way == 0:
 		case i > 0 && claims[i-1].way == c.way:
-			way = stint.With
-		case c.way%ways.PerGroup == 0:
-			way = stint.Either
+			way = "with"
+		case c.way%decide.PerGroup == 0:
+			way = "either"
+		case c.way%decide.PerGroup == stint.MaxWays:
+			way = "maybe" // of a group that may charge nothing
 		default:
-			way = stint.Else
+			way = "else"
 		}
 		if hasWays {
-			names += way.String()
+			names += way
 		}
 	}
 	t.claims += names
@@ -289,7 +291,7 @@ func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) 
 	br.recycle(c)
 	slices.SortStableFunc(live, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
 	if err == nil {
-		*op.Live = live
+		*op.Extra.Live = live
 	}
 	return d, err
 }
@@ -367,7 +369,7 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 	}
 	if bound != nil {
 		e.bound = slices.Clone(e.ways)
-		e.via = stint.BindWays(e.bound, func(i int) bool { return bound[i] })
+		e.via = max(e.via, decide.Bind(e.bound, func(i int) bool { return bound[i] }))
 	}
 	if e.bulk > 0 {
 		e.bulkAdmitted = d.answers.number(8)

@@ -40,10 +40,10 @@ func BenchmarkHold(b *testing.B) {
 								continue
 							}
 							h := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("caller-%d-request-%d", caller, i)}}
-							mustDecide(b, store, stint.Op{Verb: stint.Reserve, Claim: claim, Hold: &h})
+							mustDecide(b, store, stint.Op{Verb: stint.Reserve, Claim: claim, Extra: &stint.Extra{Hold: &h}})
 							claim := claim
 							claim.Permits = 1
-							mustDecide(b, store, stint.Op{Verb: stint.Commit, Claim: claim, Hold: &h})
+							mustDecide(b, store, stint.Op{Verb: stint.Commit, Claim: claim, Extra: &stint.Extra{Hold: &h}})
 						}
 					})
 				}
@@ -186,7 +186,7 @@ func BenchmarkHoldBytes(b *testing.B) {
 				for i := worker; i < b.N; i += 256 {
 					h := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("7f3c9a52-0b1e-4f5d-9c3a-%012d", i), TTL: time.Hour}}
 					claim := stint.Claim{Key: fmt.Sprintf("user:%d", i/10), Policy: policy, Permits: 2}
-					mustDecide(b, store, stint.Op{Verb: verb, Claim: claim, Hold: &h})
+					mustDecide(b, store, stint.Op{Verb: verb, Claim: claim, Extra: &stint.Extra{Hold: &h}})
 				}
 			})
 		}

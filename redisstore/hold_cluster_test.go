@@ -20,7 +20,7 @@ func TestHoldsOnACluster(t *testing.T) {
 	places, tokens := policyOf(t, "places", stint.Concurrency(2).WithCost(1)), policyOf(t, "tokens", aLimit(stint.AlgorithmFixedWindow, 100))
 	claims := func(verb stint.Verb, h *stint.HoldOp, n int64, keys ...string) stint.Op {
 		return stint.Op{
-			Verb: verb, Hold: h, Each: make([]stint.Outcome, 2),
+			Verb: verb, Extra: &stint.Extra{Hold: h}, Each: make([]stint.Outcome, 2),
 			Claim: stint.Claim{Key: keys[0], Policy: places, Permits: n},
 			And:   []stint.Claim{{Key: keys[1], Policy: tokens, Permits: n}},
 		}

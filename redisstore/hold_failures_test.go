@@ -16,7 +16,7 @@ import (
 // holdVerb carries out an operation on a hold of the key k.
 func holdVerb(t *testing.T, store stint.Store, verb stint.Verb, policy *stint.Policy, h stint.HoldOp, n int64) (stint.HoldOp, stint.Decision, error) {
 	t.Helper()
-	d, err := store.Decide(t.Context(), stint.Op{Verb: verb, Claim: stint.Claim{Key: "k", Policy: policy, Permits: n}, Hold: &h})
+	d, err := store.Decide(t.Context(), stint.Op{Verb: verb, Claim: stint.Claim{Key: "k", Policy: policy, Permits: n}, Extra: &stint.Extra{Hold: &h}})
 	return h, d, err
 }
 

@@ -76,7 +76,7 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		}
 		for i := range ops {
 			if ops[i].Verb == stint.Reserve && want[i].result.Decision.Allowed {
-				expires[ops[i].Hold.ID] = want[i].told.ExpiresAt
+				expires[ops[i].Hold().ID] = want[i].told.ExpiresAt
 			}
 		}
 	}
@@ -120,16 +120,16 @@ func carryOutHolds(t *testing.T, store stint.Store, ops []stint.Op) []told {
 	for i := range carried {
 		list[i].each = make([]stint.Outcome, ops[i].Limits())
 		carried[i].Each = list[i].each
-		if ops[i].Hold != nil {
-			list[i].told = *ops[i].Hold
-			carried[i].Hold = &list[i].told
+		if ops[i].Hold() != nil {
+			list[i].told = *ops[i].Hold()
+			carried[i].Extra = &stint.Extra{Hold: &list[i].told}
 		}
 	}
 	results := make([]stint.Result, len(ops))
 	store.DecideAll(t.Context(), carried, results)
 	for i := range list {
 		list[i].result = results[i]
-		if ops[i].Hold != nil && (ops[i].Verb != stint.Reserve || !results[i].Decision.Allowed) {
+		if ops[i].Hold() != nil && (ops[i].Verb != stint.Reserve || !results[i].Decision.Allowed) {
 			list[i].told.ExpiresAt = 0 // which only an admitted Reserve sets
 		}
 	}
@@ -139,8 +139,8 @@ func carryOutHolds(t *testing.T, store stint.Store, ops []stint.Op) []told {
 func describeOps(ops []stint.Op) (text string) {
 	for _, op := range ops {
 		text += fmt.Sprintf("%v %d of %q by %v", op.Verb, op.Permits, op.Key, op.Policy)
-		if op.Hold != nil {
-			text += fmt.Sprintf(" as %+v until %d", op.Hold.Hold, op.Hold.ExpiresAt)
+		if op.Hold() != nil {
+			text += fmt.Sprintf(" as %+v until %d", op.Hold().Hold, op.Hold().ExpiresAt)
 		}
 		text += "\n"
 	}
@@ -206,7 +206,7 @@ func holdOp(rng *rand.Rand, policy *stint.Policy, next int, expires map[string]s
 	h := &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("hold-%d", max(1, next-rng.IntN(6)))}}
 	switch kind := rng.IntN(25); {
 	case kind == 24:
-		op.Verb, op.Hold = stint.Drop, h
+		op.Verb, op.Extra = stint.Drop, &stint.Extra{Hold: h}
 	case kind == 0:
 		op.Verb = stint.Reset
 	case kind < 4:
@@ -225,9 +225,9 @@ func holdOp(rng *rand.Rand, policy *stint.Policy, next int, expires map[string]s
 		op.Verb = stint.Peek
 	case kind < 15:
 		h.TTL, h.Keep = time.Second+time.Duration(rng.IntN(9_000_000))*time.Microsecond, rng.IntN(4) == 0
-		op.Verb, op.Hold = stint.Reserve, h
+		op.Verb, op.Extra = stint.Reserve, &stint.Extra{Hold: h}
 	default:
-		op.Verb, op.Hold, op.Permits = stint.Commit, h, rng.Int64N(6)
+		op.Verb, op.Extra, op.Permits = stint.Commit, &stint.Extra{Hold: h}, rng.Int64N(6)
 		if kind > 20 {
 			op.Verb, op.Permits = stint.Cancel, 0
 		}
@@ -241,7 +241,7 @@ func holdOp(rng *rand.Rand, policy *stint.Policy, next int, expires map[string]s
 // liveHolds lists what is held of a key.
 func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy) (live []stint.HoldState, err error) {
 	t.Helper()
-	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.List, Claim: stint.Claim{Key: key, Policy: policy}, Live: &live})
+	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.List, Claim: stint.Claim{Key: key, Policy: policy}, Extra: &stint.Extra{Live: &live}})
 	return live, err
 }
 
@@ -254,9 +254,9 @@ func TestHoldOfAnEarlierVersion(t *testing.T) {
 		id := fmt.Sprint("hold ", renewed)
 		do := func(verb stint.Verb, n int64) (stint.HoldOp, stint.Decision) {
 			o := op(verb, id, policy, n)
-			o.Hold = &stint.HoldOp{Hold: stint.Hold{ID: id}}
+			o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}
 			d := decide(t, store, o)
-			return *o.Hold, d
+			return *o.Hold(), d
 		}
 		do(stint.Reserve, 5)
 		for at, pairs := 0, redis(t, "HGETALL", prefix+":holds:cur").([]any); at < len(pairs); at += 2 {

@@ -96,52 +96,64 @@ local function keep_end(given, verb, hold, applied)
   keep_bucket(given.bucket, forget(given) .. record, remembered)
 end
 
--- bind binds an operation to the ways that a hold is on, and returns the number of the first group's way: BindWays of way.go.
-local function bind(ways, on)
-  local i, via, number = 1, nil, 0
+-- What follows is of package decide, too: an operation on a hold with groups of alternatives.
+
+-- each_group calls a function with the first and the last limit of each group that is to be chosen among, and its number.
+local function each_group(ways, call)
+  local i = 1
   while i <= #ways do
-    local group, from, to, stop = i, nil, nil, i
-    number = 0
-    if ways[i] == MUST then
+    local from, group = i, floor(ways[i] / PER_GROUP)
+    repeat
       i = i + 1
-    else
-      repeat
-        local first, bound = i, false
-        repeat
-          bound = bound or on(i)
-          i = i + 1
-        until ways[i] ~= WITH
-        if bound and not from then
-          from, to, via = first, i - 1, via or number
-        end
-        number = number + 1
-        stop = i - 1
-      until ways[i] ~= ELSE
-      for j = group, from and stop or 0 do
-        ways[j] = j >= from and j <= to and MUST or ASIDE
-      end
-      via = via or 0
+    until not is_in(group, ways[i])
+    if ways[from] ~= 0 and ways[from] ~= ASIDE then
+      call(from, i - 1, group)
     end
   end
-  return via or 0
 end
 
--- on_way says of each limit of the first group whether it is of a way, by its number, and of others what otherwise is.
-function holds.on_way(ways, via, otherwise)
-  local number, on, i = 0, {}, 1
-  while ways[i] == MUST do
-    i = i + 1
+-- bind_group binds an operation to the way of a number, to none if no limit has it.
+local function bind_group(ways, from, to, number)
+  for i = from, to do
+    ways[i] = ways[i] % MAX_WAYS == number and 0 or ASIDE
   end
-  repeat
-    on[i], i = number == via, i + 1
-    number = ways[i] == ELSE and number + 1 or number
-  until ways[i] ~= WITH and ways[i] ~= ELSE
-  return function(at)
-    if on[at] == nil then
-      return otherwise
+end
+
+-- bind binds an operation on a hold to the ways that it is on, and returns the number of the first group's way.
+local function bind(ways, on)
+  local via = 0
+  each_group(ways, function(from, to, group)
+    for i = from, to do
+      if on(i) then
+        local number = ways[i] % MAX_WAYS
+        bind_group(ways, from, to, number)
+        via = group == 1 and number or via
+        break
+      end
     end
-    return on[at]
-  end
+  end)
+  return via
+end
+
+-- bind_to binds an operation to the way of a number of its first group, and, if that is all that is known of it, to the
+-- first ways of the others.
+local function bind_to(ways, via, others)
+  each_group(ways, function(from, to, group)
+    if group == 1 or others then
+      bind_group(ways, from, to, group == 1 and via or 0)
+    end
+  end)
+end
+
+-- pass_over binds an operation to none of the ways of the groups that are still open, and returns what is the first one's
+-- empty way then.
+local function pass_over(ways)
+  local via = 0
+  each_group(ways, function(from, to, group)
+    via = group == 1 and ways[to] % MAX_WAYS + 1 or via
+    bind_group(ways, from, to, MAX_WAYS)
+  end)
+  return via
 end
 
 -- look asks a limit for n permits; for none, only what is left.
@@ -253,49 +265,43 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
 end
 
 local function reserve(parts, permits, keeps, ways, given, hold, ended)
-  local lacks, outs, flags = {}, {}, 0
-  local allowed, gone = true, false
-  local chosen, admits = ways and {}, {}
+  local lacks, outs, flags, gone = {}, {}, 0, false
   if ways and hold then
     bind(ways, function(i)
       return (ended == EXPIRED and kept_at_end(hold, i, parts[i]) or hold.n[i] + hold.kept[i]) > 0
     end)
   end
-  for i = 1, #parts do
+  local allowed, chosen = decide(#parts, ways, true, function(i)
     local state = parts[i]
     if ways and ways[i] == ASIDE then
       lacks[i], outs[i] = 0, look(state, 0, keeps[i])
-    else
-      local lack = math.abs(permits[i])
-      local part = hold and ended == 0 and part_of(state, given.digest)
-      if ended == EXPIRED then
-        lack = lack - kept_at_end(hold, i, state)
-      elseif hold and hold.n[i] > 0 and not part then
-        gone = true
-      elseif hold then
-        lack = lack - hold.n[i] - hold.kept[i]
-        state.asking = given.digest
-      end
-      lacks[i] = max(0, lack)
-      local full = lacks[i] > 0 and not part and state.list and state.live >= ids.max
-      -- Of one limit the first answer stands, as a take's.
-      local out = #parts == 1 and lacks[i] > 0 and not full and holds.transition('take', state, lacks[i], keeps[i])
-        or look(state, lacks[i], keeps[i])
-      outs[i], state.asking = out, nil
-      if full then
-        flags, out.allowed, out.delay = FULL, false, 0
-        if lacks[i] <= state.limit.capacity - keeps[i] then
-          out.retry = holds.retry(state, lacks[i], keeps[i], NEVER) -- not before one has expired
-        end
-      end
-      allowed = allowed and out.allowed
-      admits[i] = out.allowed
+      return nil
     end
-  end
-  if ways then
-    allowed = choose(ways, admits, chosen)
-    flags = allowed and 0 or flags -- another way has room
-  end
+    local lack = math.abs(permits[i])
+    local part = hold and ended == 0 and part_of(state, given.digest)
+    if ended == EXPIRED then
+      lack = lack - kept_at_end(hold, i, state)
+    elseif hold and hold.n[i] > 0 and not part then
+      gone = true
+    elseif hold then
+      lack = lack - hold.n[i] - hold.kept[i]
+      state.asking = given.digest
+    end
+    lacks[i] = max(0, lack)
+    local full = lacks[i] > 0 and not part and state.list and state.live >= ids.max
+    -- Of one limit the first answer stands, as a take's.
+    local out = #parts == 1 and lacks[i] > 0 and not full and holds.transition('take', state, lacks[i], keeps[i])
+      or look(state, lacks[i], keeps[i])
+    outs[i], state.asking = out, nil
+    if full then
+      flags, out.allowed, out.delay = FULL, false, 0
+      if lacks[i] <= state.limit.capacity - keeps[i] then
+        out.retry = holds.retry(state, lacks[i], keeps[i], NEVER) -- not before one has expired
+      end
+    end
+    return out.allowed
+  end)
+  flags = ways and allowed and 0 or flags -- another way has room
   if hold and ended == 0 and not gone then
     flags = flags + REPLAYED
   end
@@ -320,7 +326,7 @@ local function reserve(parts, permits, keeps, ways, given, hold, ended)
     flags = flags + LOST
   end
   for i = 1, ways and #parts or 0 do
-    outs[i].bound = ways[i] == MUST
+    outs[i].bound = ways[i] == 0
   end
   tell_hold(ANSWERED, flags, expires, 0)
   return outs
@@ -331,7 +337,10 @@ end
 local function finish(verb, parts, permits, ways, given, hold, ended)
   local late = ended == EXPIRED
   local least, gone = nil, false
-  hold.via = ways and bind(ways, hold.on or function(i) return hold.n[i] + hold.kept[i] > 0 end) or 0
+  hold.via = hold.via or 0
+  if ways then
+    hold.via = max(hold.via, bind(ways, function(i) return hold.n[i] + hold.kept[i] > 0 end), pass_over(ways))
+  end
   for i = 1, #parts do
     local state = parts[i]
     if not ways or ways[i] ~= ASIDE then
@@ -434,8 +443,12 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       tell_hold(UNKNOWN, 0, 0, 0)
       return nil
     end
-    local lost = { n = {}, kept = {}, reset = {}, drops = {}, expires = given.expires, remembered = given.remembered }
-    lost.on = ways and holds.on_way(ways, given.via, true)
+    local lost = {
+      n = {}, kept = {}, reset = {}, drops = {}, expires = given.expires, remembered = given.remembered, via = given.via,
+    }
+    if ways then
+      bind_to(ways, given.via, true)
+    end
     finish(verb, parts, permits, ways, given, lost, EXPIRED)
   else
     local ended = hold.ended
@@ -449,7 +462,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
     elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
       and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
       if ways then
-        bind(ways, holds.on_way(ways, hold.via, false))
+        bind_to(ways, hold.via, false)
       end
       tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.was_reset and RESET or 0) + hold.via * VIA, now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then
@@ -470,7 +483,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
   for i = 1, #parts do
     local state = parts[i]
     outs[i] = look(state, 0, keeps[i])
-    outs[i].bound = ways and ways[i] == MUST
+    outs[i].bound = ways and ways[i] == 0
   end
   return outs
 end

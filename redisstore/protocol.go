@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // What Go and Lua have to agree on. Every script of a batch begins with these values as Lua's locals
@@ -80,8 +81,8 @@ func luaProtocol() string {
 	}
 	fmt.Fprintf(&lua, "local INLINE = %d\nlocal WIDE = %d\nlocal HEAD_BYTES = %d\nlocal HELD = %d\n", tagInline, tagWide,
 		headBytes, tagHeld)
-	fmt.Fprintf(&lua, "local MUST = %d\nlocal WITH = %d\nlocal ELSE = %d\nlocal ASIDE = %d\n", stint.Must, stint.With,
-		stint.Else, stint.Aside)
+	fmt.Fprintf(&lua, "local PER_GROUP = %d\nlocal MAX_WAYS = %d\nlocal ASIDE = %d\n", decide.PerGroup, stint.MaxWays,
+		decide.Aside)
 	fmt.Fprintf(&lua, "local verbs = { [0] = '%s' }\n", strings.Join(verbNames, "', '"))
 	var formats []string
 	for letter := range limitNumbers {

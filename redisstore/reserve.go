@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // share is the part of an operation in one partition of a cluster, where it is decided
@@ -51,8 +52,13 @@ func (s *Store) spansPartitions(op *stint.Op) bool {
 	if len(layout.batchers) == 1 {
 		return false
 	}
-	for i := range op.And {
-		if layout.partition(op.And[i].Key) != layout.partition(op.Key) {
+	if op.And == nil && op.Extra == nil {
+		return false
+	}
+	first := layout.partition(op.First().Key)
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if layout.partition(claim.Key) != first {
 			return true
 		}
 	}
@@ -73,7 +79,7 @@ func (s *Store) anySpansPartitions(ops []stint.Op) bool {
 func (s *Store) decideSpanning(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
 	takes := op.Verb == stint.Take || op.Verb == stint.Try
 	shares := s.split(op)
-	if takes || op.Hold != nil || op.HasWays() && op.Verb != stint.Reset {
+	if takes || op.Hold() != nil || op.Groups() != nil && op.Verb != stint.Reset {
 		if err := checkUndoable(op, shares); err != nil {
 			return d, err
 		}
@@ -100,7 +106,7 @@ func (s *Store) decideSpanning(ctx context.Context, op *stint.Op) (d stint.Decis
 		}
 	}
 	copy(op.Each, outcomes)
-	d = op.Combine(outcomes, at)
+	d = decide.Of(op, outcomes, at)
 	if !d.Allowed && s.denialCacheable(op) {
 		s.keepDenial(sent, op, d, outcomes, true)
 	}
@@ -113,8 +119,9 @@ func (s *Store) split(op *stint.Op) []*share {
 	var shares []*share
 	of := map[int]*share{}
 	index := 0
-	for i := range op.Claims() {
-		claim := *op.NthClaim(i)
+	for nth := range op.Len() {
+		claimed, _ := op.NthClaim(nth)
+		claim := *claimed
 		partition := s.layout.Load().partition(claim.Key)
 		claim.Key = strings.Clone(claim.Key)
 		h := of[partition]
@@ -148,16 +155,17 @@ func checkUndoable(op *stint.Op, shares []*share) error {
 	const common = "on a cluster, keys with a hash tag in common, like {tag}:1 and {tag}:2, since "
 	var all []string
 	counts := false
-	for i := range op.Claims() {
-		all = append(all, op.NthClaim(i).Key)
-	}
-	for i := range op.Limits() {
-		counts = counts || op.LimitAt(i).CountDenied
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		all = append(all, claim.Key)
+		for i := range claim.Policy.Len() {
+			counts = counts || claim.Policy.Limit(i).CountDenied
+		}
 	}
 	switch {
-	case op.Hold != nil:
+	case op.Hold() != nil:
 		return stint.Invalid("claims", quoteKeys(all), common+"what a hold takes must be taken together")
-	case op.HasWays():
+	case op.Groups() != nil:
 		return stint.Invalid("claims", quoteKeys(all), common+"ways are tried in one step")
 	case counts:
 		return stint.Invalid(

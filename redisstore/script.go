@@ -21,6 +21,8 @@ var (
 	logsLua string
 	//go:embed single_take.lua
 	singleTakeLua string
+	//go:embed decide.lua
+	decideLua string
 	//go:embed batch.lua
 	batchLua string
 	//go:embed first_part_takes.lua
@@ -139,9 +141,9 @@ func (m mix) source() string {
 		limits = append(limits, logsLua)
 	}
 	if m&(withHolds|firstHolds) != 0 {
-		limits = append(limits, concurrencyLua, batchLua, holdListsLua, holdIDsLua)
+		limits = append(limits, concurrencyLua, decideLua, batchLua, holdListsLua, holdIDsLua)
 	} else {
-		limits = append(limits, batchLua)
+		limits = append(limits, decideLua, batchLua)
 	}
 	if m&firstHolds != 0 {
 		limits = append(limits, firstPartHoldsLua)

@@ -243,7 +243,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			results[i].Decision = marked(&ops[i], d)
 			continue
 		}
-		load := &loads[layout.batcherOf(ops[i].Key).index]
+		load := &loads[layout.batcherOf(ops[i].First().Key).index]
 		load.ops = append(load.ops, ops[i])
 		load.indexes = append(load.indexes, i)
 	}
@@ -305,7 +305,7 @@ func (s *Store) Stats() Stats {
 }
 
 // batcherOf is where an operation is sent from.
-func (s *Store) batcherOf(op *stint.Op) *batcher { return s.layout.Load().batcherOf(op.Key) }
+func (s *Store) batcherOf(op *stint.Op) *batcher { return s.layout.Load().batcherOf(op.First().Key) }
 
 // check reports what forbids an operation before anything is sent.
 func (s *Store) check(ctx context.Context, op *stint.Op) error {

@@ -14,12 +14,12 @@ import (
 // states, at 256 callers of one client each.
 func BenchmarkWays(b *testing.B) {
 	bucket := stint.TokenBucket(stint.MaxPermits, stint.PerSecond(1_000_000))
-	claims := map[string][]stint.Claim{
-		"one/plain":  {{}},
-		"one/keep":   {{Keep: 1000}},
-		"two/plain":  {{}, {}},
-		"two/ways":   {{Way: stint.Either}, {Way: stint.With}, {Way: stint.Else, Keep: 1000}},
-		"two/second": {{Way: stint.Either, Keep: stint.MaxPermits}, {Way: stint.With}, {Way: stint.Else, Keep: 1000}},
+	keeps := map[string][]int64{ // of each claim; the third is the second way
+		"one/plain":  {0},
+		"one/keep":   {1000},
+		"two/plain":  {0, 0},
+		"two/ways":   {0, 0, 1000},
+		"two/second": {stint.MaxPermits, 0, 1000},
 	}
 	for _, name := range []string{"one/plain", "one/keep", "two/plain", "two/ways", "two/second"} {
 		b.Run(name, func(b *testing.B) {
@@ -31,15 +31,17 @@ func BenchmarkWays(b *testing.B) {
 			b.ResetTimer()
 			for caller := range 256 {
 				group.Go(func() {
-					mine := append([]stint.Claim(nil), claims[name]...)
-					for i := range mine {
-						mine[i].Key, mine[i].Policy, mine[i].Permits = "org", policies[min(i, 1)], 1
-						if i == 0 {
-							mine[i].Key = "team-" + strconv.Itoa(caller)
-						}
+					var mine []stint.Claim
+					for i, keep := range keeps[name] {
+						mine = append(mine, stint.Claim{Key: "org", Policy: policies[min(i, 1)], Permits: 1, Keep: keep})
+					}
+					mine[0].Key = "team-" + strconv.Itoa(caller)
+					op := stint.Op{Claim: mine[0], And: mine[1:]}
+					if len(mine) > 2 {
+						op = stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{mine[:2], mine[2:]}}}}
 					}
 					for done.Add(1) <= int64(b.N) {
-						mustDecide(b, store, stint.Op{Claim: mine[0], And: mine[1:]})
+						mustDecide(b, store, op)
 					}
 				})
 			}

@@ -53,6 +53,9 @@ type Matched struct {
 	// Vias say of each claim, Claim first, what a request is charged by that takes of it, such as
 	// ViaBorrowed. Default: nil, the rule's own limits.
 	Vias []string
+	// Ways say of each claim, Claim first, of which of several ways it is, from 0: one of them is charged (see
+	// [stint.Way]). Default: nil, the claims have to admit all together.
+	Ways []uint8
 	// Class is the request's class, if the rule has classes.
 	Class string
 	// Client is the key of the client that the rule counts, if Outcome is Limited. Of a rule with Within or
@@ -377,9 +380,10 @@ func (s *Set) ClientMatch(id, client string) (Matched, error) {
 	h := Matched{Rule: &c.rule.Rule, Client: c.key}
 	for i, policy := range []*stint.Policy{c.floor, c.rule.borrow} {
 		if policy != nil {
-			h.add(stint.Claim{Key: c.key, Policy: policy, Permits: 1}, []string{ViaGuaranteed, ViaBorrowed}[i])
+			h.add(stint.Claim{Key: c.key, Policy: policy, Permits: 1}, []string{ViaGuaranteed, ViaBorrowed}[i], 0)
 		}
 	}
+	h.Ways = nil // both are shown
 	if c.rule.parent != nil {
 		if h.Claim.Policy == nil {
 			h.Outcome = Included

@@ -35,19 +35,21 @@ type Matches struct {
 	newest int       // of keys
 	and    []stint.Claim
 	vias   []string
+	ways   []uint8
 	levels []level
 }
 
 // lend gives a rule room for its lists behind those of others. The room is the end of a list that
 // all rules share: appending to it needs no memory of its own until it is full.
 func (m *Matches) lend(h *Matched) {
-	h.And, h.Vias = m.and[len(m.and):], m.vias[len(m.vias):]
+	h.And, h.Vias, h.Ways = m.and[len(m.and):], m.vias[len(m.vias):], m.ways[len(m.ways):]
 }
 
 // own ends the lists of a rule, which other rules' lists follow.
 func (m *Matches) own(h *Matched) {
 	m.and, h.And = ended(m.and, h.And)
 	m.vias, h.Vias = ended(m.vias, h.Vias)
+	m.ways, h.Ways = ended(m.ways, h.Ways)
 }
 
 // ended are a buffer with a part that was appended behind its end, and the part alone. A part that did
@@ -103,7 +105,7 @@ func (s *Set) MatchUnambiguous(r *Request, m *Matches) error { return s.match(r,
 // several ways is looked up in each of them, and a rule that holds for any of them holds: whichever
 // server stands behind, no rule is led around.
 func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
-	m.request, m.rules, m.and, m.vias = r, m.rules[:0], m.and[:0], m.vias[:0]
+	m.request, m.rules, m.and, m.vias, m.ways = r, m.rules[:0], m.and[:0], m.vias[:0], m.ways[:0]
 	if s.hosts != nil || s.below != nil {
 		if !isHost(r.Host) {
 			return stint.Invalid("host", r.Host[:min(len(r.Host), maxText)], plainHosts)

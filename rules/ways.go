@@ -53,10 +53,7 @@ func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 		if slices.ContainsFunc(levels[at+1:], func(l level) bool { return !l.rule.Borrow.Allowed() }) {
 			break
 		}
-		way := stint.Either
-		if len(h.Vias) > 0 {
-			way = stint.Else
-		}
+		way := uint8(known - at) // #nosec G115 -- at most 8 levels
 		for i := at; i >= 0; i-- {
 			policy, keep := root, int64(0)
 			if i > 0 {
@@ -68,20 +65,20 @@ func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 					keep += class.of(levels[i].free(policy))
 				}
 			}
-			h.add(stint.Claim{Key: levels[i].key, Policy: policy, Permits: permits, Keep: keep, Way: way}, viaOf(at, last))
-			way = stint.With
+			h.add(stint.Claim{Key: levels[i].key, Policy: policy, Permits: permits, Keep: keep}, viaOf(at, last), way)
 		}
 		for i := at + 1; i <= last; i++ {
 			if policy := levels[i].rule.borrow; policy != nil {
-				h.add(stint.Claim{Key: levels[i].key, Policy: policy, Permits: permits, Way: stint.With}, ViaBorrowed)
+				h.add(stint.Claim{Key: levels[i].key, Policy: policy, Permits: permits}, ViaBorrowed, way)
 			}
 		}
 	}
 	switch {
 	case len(h.Vias) == 0: // neither a floor nor a loan: all of the limit is kept from it
-		h.add(stint.Claim{Key: levels[0].key, Policy: root, Permits: permits, Keep: root.Limit(0).Capacity}, ViaBorrowed)
-	case !slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Way == stint.Else }):
-		h.only()
+		h.add(stint.Claim{Key: levels[0].key, Policy: root, Permits: permits, Keep: root.Limit(0).Capacity}, ViaBorrowed, 0)
+		h.Ways = h.Ways[:0]
+	case h.Ways[len(h.Ways)-1] == 0: // there is one way
+		h.Ways = h.Ways[:0]
 	}
 }
 
@@ -93,22 +90,14 @@ func viaOf(at, last int) string {
 	return ViaBorrowed
 }
 
-// add adds a claim with what it is charged as.
-func (h *Matched) add(claim stint.Claim, via string) {
+// add adds a claim of a way with what it is charged as.
+func (h *Matched) add(claim stint.Claim, via string, way uint8) {
 	if h.Claim.Policy == nil {
 		h.Claim = claim
 	} else {
 		h.And = append(h.And, claim)
 	}
-	h.Vias = append(h.Vias, via)
-}
-
-// only makes the claims of the only way such as have to admit.
-func (h *Matched) only() {
-	h.Claim.Way = stint.Must
-	for i := range h.And {
-		h.And[i].Way = stint.Must
-	}
+	h.Vias, h.Ways = append(h.Vias, via), append(h.Ways, way)
 }
 
 // decideOtherwise adds, as a second way, the claims by the limits of the rule that Otherwise names.
@@ -121,23 +110,12 @@ func (m *Matches) decideOtherwise(h *Matched, c *compiled, ending bool) error {
 	if err := second.decideBy(c.otherwise, t, key, m.cost, m.class(c.otherwise)); err != nil {
 		return err
 	}
-	way := func(claim *stint.Claim, first stint.Way, at int) {
-		if claim.Way = stint.With; at == 0 {
-			claim.Way = first
-		}
-	}
-	way(&h.Claim, stint.Either, 0)
-	for i := range h.And {
-		way(&h.And[i], stint.Either, i+1)
-	}
 	for range 1 + len(h.And) {
-		h.Vias = append(h.Vias, ViaLimits)
+		h.Vias, h.Ways = append(h.Vias, ViaLimits), append(h.Ways, 0)
 	}
-	way(&second.Claim, stint.Else, 0)
-	h.add(second.Claim, ViaOtherwise)
+	h.add(second.Claim, ViaOtherwise, 1)
 	for _, claim := range second.And {
-		claim.Way = stint.With
-		h.add(claim, ViaOtherwise)
+		h.add(claim, ViaOtherwise, 1)
 	}
 	if h.Named > 0 || second.Named > 0 {
 		h.Named = len(h.Vias) // costs are the same in all of a rule's limits here
@@ -168,4 +146,19 @@ func (m *Matches) decides(c *match, ending bool) bool {
 		_, _, outcome = m.client(&match{compiled: p}, ending)
 	}
 	return outcome == Limited
+}
+
+// Op makes an operation of the rule's claims. Limits are counted in the order of Claim and And, whatever their ways.
+func (h *Matched) Op(verb stint.Verb) stint.Op {
+	if len(h.Ways) == 0 {
+		return stint.Op{Verb: verb, Claim: h.Claim, And: h.And}
+	}
+	claims := append([]stint.Claim{h.Claim}, h.And...)
+	var group []stint.Way
+	for from, to := 0, 0; from < len(claims); from = to {
+		for to = from; to < len(claims) && h.Ways[to] == h.Ways[from]; to++ {
+		}
+		group = append(group, claims[from:to])
+	}
+	return stint.Op{Verb: verb, Extra: &stint.Extra{Groups: [][]stint.Way{group}}}
 }

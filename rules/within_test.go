@@ -387,11 +387,20 @@ func claimsOf(t *testing.T, set *rules.Set, id string, r rules.Request) (list []
 			return []string{h.Outcome.String()}
 		}
 		for j, claim := range append([]stint.Claim{h.Claim}, h.And...) {
-			via := ""
+			via, way := "", "must"
+			switch {
+			case j >= len(h.Ways):
+			case j == 0:
+				way = "either"
+			case h.Ways[j] == h.Ways[j-1]:
+				way = "with"
+			default:
+				way = "else"
+			}
 			if j < len(h.Vias) {
 				via = " " + h.Vias[j]
 			}
-			list = append(list, fmt.Sprintf("%v %s %s keeps %d%s", claim.Way, claim.Policy.Name(), claim.Key, claim.Keep, via))
+			list = append(list, fmt.Sprintf("%s %s %s keeps %d%s", way, claim.Policy.Name(), claim.Key, claim.Keep, via))
 		}
 	}
 	return list

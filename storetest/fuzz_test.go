@@ -30,8 +30,9 @@ func TestGenerate(t *testing.T) {
 			if again := Generate(seed, algorithm, 100); again.String() != sequence.String() {
 				t.Errorf("seed %d gave another sequence the second time", seed)
 			}
-			for i := range sequence.Steps[0].Op.Policy.Len() {
-				found = found || sequence.Steps[0].Op.Policy.Limit(i).Algorithm == algorithm
+			first := sequence.Steps[0].Op.First().Policy
+			for i := range first.Len() {
+				found = found || first.Limit(i).Algorithm == algorithm
 			}
 		}
 		if !found {

@@ -6,26 +6,25 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// ways draws a valid operation with one group of ways or two, among claims that have to admit, if
+// ways draws a valid operation with one group of ways or two, mostly without claims that have to admit beside them, if
 // the policies allow it.
 func (g *traffic) ways(verb stint.Verb) (op stint.Op, ok bool) {
 	for range 4 {
-		var claims []stint.Claim
-		must := func(one int) {
-			if g.oneIn(one) {
-				claims = append(claims, g.claim(verb))
+		op = stint.Op{Verb: verb}
+		if g.oneIn(3) {
+			op.Claim = g.claim(verb)
+			if g.oneIn(4) {
+				op.And = append(op.And, g.claim(verb))
 			}
 		}
-		must(4)
-		if !g.addGroup(&claims, verb) {
+		group := g.group(verb)
+		if group == nil {
 			return op, false
 		}
-		must(5)
+		op.Extra = &stint.Extra{Groups: [][]stint.Way{group}}
 		if g.oneIn(4) {
-			g.addGroup(&claims, verb)
-			must(8)
+			op.Extra.Groups = append(op.Extra.Groups, g.group(verb))
 		}
-		op = stint.Op{Verb: verb, Claim: claims[0], And: claims[1:]}
 		if op.Validate() == nil { // else a state is named where it may not be
 			return op, true
 		}
@@ -33,54 +32,59 @@ func (g *traffic) ways(verb stint.Verb) (op stint.Op, ok bool) {
 	return op, false
 }
 
-// addGroup adds a group of two ways or three. Mostly they are those of a child that borrows from
-// its parent: the child's own floor and the parent, else the parent without what it keeps for its
-// children.
-func (g *traffic) addGroup(claims *[]stint.Claim, verb stint.Verb) bool {
+// group draws two ways or three; nil if the policies allow none. Mostly they are those of a child that borrows from its
+// parent: the child's own floor and the parent, else the parent without what it keeps for its children. At times the
+// last one is empty.
+func (g *traffic) group(verb stint.Verb) (group []stint.Way) {
 	parent, ok := g.wayClaim(verb)
 	if !ok {
-		return false
+		return nil
 	}
-	add := func(way stint.Way, c stint.Claim) {
-		c.Way = way
-		*claims = append(*claims, c)
-	}
-	borrows := g.intn(5) > 0
 	number := 2 + g.intn(3)/2
-	for n := range number {
-		way := stint.Else
-		if n == 0 {
-			way = stint.Either
-		}
-		switch {
-		case !borrows:
+	if borrows := g.intn(5) > 0; !borrows {
+		for range number {
+			var way stint.Way
 			for range 1 + g.intn(2) {
 				c, _ := g.wayClaim(verb)
-				add(way, c)
-				way = stint.With
+				way = append(way, c)
 			}
-		case n < number-1:
+			group = append(group, way)
+		}
+		return g.optional(group)
+	}
+	for n := range number {
+		var way stint.Way
+		if n < number-1 {
 			child, _ := g.wayClaim(verb)
 			child.Permits = parent.Permits
 			if g.oneIn(4) {
 				child, parent = parent, child
 			}
-			add(way, child)
-			way = stint.With
-			fallthrough
-		default:
-			add(way, parent)
-			if g.oneIn(8) {
-				other, _ := g.wayClaim(verb)
-				add(stint.With, other)
-			}
-			parent.Keep = g.keep(g.limitOf(parent.Policy), parent.Permits)
-			if g.oneIn(8) {
-				parent.Permits = max(1, g.cost(g.limitOf(parent.Policy)))
-			}
+			way = append(way, child)
+		}
+		way = append(way, parent)
+		if g.oneIn(8) {
+			other, _ := g.wayClaim(verb)
+			way = append(way, other)
+		}
+		group = append(group, way)
+		parent.Keep = g.keep(g.limitOf(parent.Policy), parent.Permits)
+		if g.oneIn(8) {
+			parent.Permits = max(1, g.cost(g.limitOf(parent.Policy)))
 		}
 	}
-	return true
+	return g.optional(group)
+}
+
+// optional makes the last way of a group empty at times, or all but the first.
+func (g *traffic) optional(group []stint.Way) []stint.Way {
+	switch g.intn(8) {
+	case 0:
+		group = append(group[:1], nil)
+	case 1:
+		group[len(group)-1] = nil
+	}
+	return group
 }
 
 // wayClaim draws a claim that can be one of several ways, if there is a policy for it.

@@ -65,9 +65,13 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("BucketsAreKept", testBucketsAreKept)
 	if !opts.NoWays {
 		check("Ways", testWays)
+		check("EmptyWay", testEmptyWay)
+		check("OtherWays", testOtherWays)
 	}
 	if !opts.NoHolds && !opts.NoWays {
 		check("HeldWays", testHeldWays)
+		check("HeldEmptyWay", testHeldEmptyWay)
+		check("DeniedBesideEmptyWay", testDeniedBesideEmptyWay)
 		check("OrderWithinWays", testOrderWithinWays)
 		check("OwnWay", testOwnWay)
 	}

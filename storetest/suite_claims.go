@@ -24,7 +24,7 @@ func testOrderOfLimits(t *testing.T, newStore newStoreFunc) {
 		stint.HoldOp, stint.Decision, error,
 	) {
 		op := stint.Op{
-			Verb: verb, Hold: &stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: time.Minute}},
+			Verb: verb, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: time.Minute}}},
 			Claim: stint.Claim{Key: h.key, Policy: policy, Permits: n},
 			And:   []stint.Claim{{Key: h.key, Policy: other, Permits: others}},
 		}
@@ -32,7 +32,7 @@ func testOrderOfLimits(t *testing.T, newStore newStoreFunc) {
 			op.Claim, op.And = op.And[0], []stint.Claim{op.Claim}
 		}
 		d, err := h.store.Decide(h.ctx, op)
-		return *op.Hold, d, err
+		return *op.Hold(), d, err
 	}
 	for _, swapped := range []bool{false, true} {
 		h.another()
@@ -86,30 +86,26 @@ func testOrderOfLimits(t *testing.T, newStore newStoreFunc) {
 // testOrderWithinWays: the order of the limits of one way does not matter; to which way a limit belongs does.
 func testOrderWithinWays(t *testing.T, newStore newStoreFunc) {
 	f := newFamily(t, newStore, stint.AlgorithmFixedWindow, 3, 10, 5)
-	do := func(verb stint.Verb, claims ...stint.Claim) (stint.HoldOp, stint.Decision, error) {
-		op := stint.Op{
-			Verb: verb, Claim: claims[0], And: claims[1:], Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h", TTL: time.Minute}},
-		}
+	reserve := func(ways ...stint.Way) (stint.HoldOp, stint.Decision, error) {
+		op := stint.Op{Verb: stint.Reserve, Extra: &stint.Extra{
+			Groups: [][]stint.Way{ways}, Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h", TTL: time.Minute}},
+		}}
 		d, err := f.store.Decide(f.ctx, op)
-		return *op.Hold, d, err
+		return *op.Hold(), d, err
 	}
-	claim := func(way stint.Way, key string, policy *stint.Policy) stint.Claim {
-		return stint.Claim{Way: way, Key: key, Policy: policy, Permits: 2}
-	}
-	floor, parent := f.floor, f.parent
-	if _, _, err := do(
-		stint.Reserve, claim(stint.Either, "team", floor), claim(stint.With, "org", parent), claim(stint.Else, "org", parent),
-	); err != nil {
+	floor := stint.Claim{Key: "team", Policy: f.floor, Permits: 2}
+	parent := stint.Claim{Key: "org", Policy: f.parent, Permits: 2}
+	if _, _, err := reserve(stint.Way{floor, parent}, stint.Way{parent}); err != nil {
 		t.Fatal(err)
 	}
-	if told, d, err := do(
-		stint.Reserve, claim(stint.Either, "org", parent), claim(stint.With, "team", floor), claim(stint.Else, "org", parent),
-	); err != nil || !told.Replayed || d.Via != 0 {
+	told, d, err := reserve(stint.Way{parent, floor}, stint.Way{parent})
+	if err != nil || !told.Replayed || d.Via != 0 {
 		t.Errorf("reserved again with the limits of a way in another order: %+v, %+v, %v", told, d, err)
 	}
-	if _, _, err := do(
-		stint.Reserve, claim(stint.Either, "org", parent), claim(stint.Else, "org", parent), claim(stint.With, "team", floor),
-	); !errors.Is(err, stint.ErrOtherClaims) {
+	if _, _, err := reserve(stint.Way{parent}, stint.Way{parent, floor}); !errors.Is(err, stint.ErrOtherClaims) {
 		t.Errorf("reserved again with a limit of another way: %v", err)
+	}
+	if _, _, err := reserve(stint.Way{floor, parent}, stint.Way{parent}, nil); !errors.Is(err, stint.ErrOtherClaims) {
+		t.Errorf("reserved again with an empty way more: %v", err)
 	}
 }

@@ -90,12 +90,21 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 			Algorithm: stint.AlgorithmTokenBucket, Capacity: 5, Rate: stint.PerDay(1), Lease: 1,
 		})
 	larger := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 6).Named("5"))
-	claim := func(way stint.Way, key string, policy *stint.Policy, keep int64) stint.Claim {
-		return stint.Claim{Key: key, Policy: policy, Permits: 1, Way: way, Keep: keep}
+	claim := func(key string, policy *stint.Policy, keep int64) stint.Claim {
+		return stint.Claim{Key: key, Policy: policy, Permits: 1, Keep: keep}
 	}
-	claims := func(verb stint.Verb, first stint.Claim, and ...stint.Claim) stint.Op {
-		return stint.Op{Verb: verb, Claim: first, And: and}
+	groups := func(verb stint.Verb, groups ...[]stint.Way) stint.Op {
+		return stint.Op{Verb: verb, Extra: &stint.Extra{Groups: groups}}
 	}
+	k, l := claim("k", window, 0), claim("l", window, 0)
+	one, many := stint.Way{k}, make([]stint.Way, stint.MaxWays+1)
+	for i := range many {
+		many[i] = one
+	}
+	beside := groups(stint.Take, []stint.Way{one, {l}})
+	beside.Claim = k
+	headless := groups(stint.Take, []stint.Way{one})
+	headless.And = []stint.Claim{l}
 	short := operation(stint.Take, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
 	for name, op := range map[string]stint.Op{
@@ -112,28 +121,27 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 		"claim of 0":        with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
 		"one state twice": with(operation(stint.Take, "k", window, 1),
 			stint.Claim{Key: "k", Policy: window, Permits: 1}),
-		"too short for Each": short,
-		"keep of -1":         claims(stint.Take, claim(stint.Must, "k", window, -1)),
-		"keep too much":      claims(stint.Peek, claim(stint.Must, "k", window, stint.MaxPermits+1)),
-		"unknown way":        claims(stint.Take, claim(stint.Else+1, "k", window, 0)),
-		"with no way":        claims(stint.Take, claim(stint.With, "k", window, 0)),
-		"else no way":        claims(stint.Take, claim(stint.Must, "k", window, 0), claim(stint.Else, "l", window, 0)),
-		"settled ways": claims(stint.Settle, claim(stint.Either, "k", window, 0),
-			claim(stint.Else, "l", window, 0)),
-		"way of a queue": claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", leaky, 0)),
-		"way that counts": claims(stint.Take, claim(stint.Either, "k", window, 0),
-			claim(stint.Else, "k", counting, 0)),
-		"way that leases": claims(stint.Take, claim(stint.Either, "k", window, 0),
-			claim(stint.Else, "k", leased, 0)),
-		"one state twice in a way": claims(stint.Take, claim(stint.Either, "k", window, 0),
-			claim(stint.With, "k", window, 1)),
-		"one state in two groups": claims(stint.Take, claim(stint.Either, "k", window, 0),
-			claim(stint.Either, "k", window, 1)),
-		"one state in and out of a group": claims(
-			stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "l", window, 0),
-			claim(stint.Must, "k", window, 0),
-		),
-		"one state of two limits": claims(stint.Take, claim(stint.Either, "k", window, 0), claim(stint.Else, "k", larger, 0)),
+		"too short for Each":              short,
+		"keep of -1":                      {Claim: claim("k", window, -1)},
+		"keep too much":                   {Verb: stint.Peek, Claim: claim("k", window, stint.MaxPermits+1)},
+		"nothing":                         groups(stint.Take),
+		"no way":                          groups(stint.Take, []stint.Way{}),
+		"too many ways":                   groups(stint.Take, many),
+		"an empty way alone":              groups(stint.Take, []stint.Way{nil}),
+		"first way is empty":              groups(stint.Take, []stint.Way{nil, one}),
+		"empty way between":               groups(stint.Take, []stint.Way{one, {}, {l}}),
+		"two empty ways":                  groups(stint.Take, []stint.Way{one, nil, nil}),
+		"way of 0":                        groups(stint.Take, []stint.Way{{{Key: "k", Policy: window}}}),
+		"way of no policy":                groups(stint.Take, []stint.Way{{{Key: "k", Permits: 1}}}),
+		"and without a claim":             headless,
+		"settled ways":                    groups(stint.Settle, []stint.Way{one, {l}}),
+		"way of a queue":                  groups(stint.Take, []stint.Way{one, {claim("k", leaky, 0)}}),
+		"way that counts":                 groups(stint.Take, []stint.Way{one, {claim("k", counting, 0)}}),
+		"way that leases":                 groups(stint.Take, []stint.Way{one, {claim("k", leased, 0)}}),
+		"one state twice in a way":        groups(stint.Take, []stint.Way{{k, claim("k", window, 1)}}),
+		"one state in two groups":         groups(stint.Take, []stint.Way{one}, []stint.Way{{claim("k", window, 1)}}),
+		"one state in and out of a group": beside,
+		"one state of two limits":         groups(stint.Take, []stint.Way{one, {claim("k", larger, 0)}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFixture(t, newStore)

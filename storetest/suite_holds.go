@@ -32,7 +32,7 @@ func (h *held) another() { h.key += "k" }
 // do carries out a verb on a hold of the client.
 func (h *held) do(verb stint.Verb, n int64, hold stint.HoldOp) (stint.HoldOp, error) {
 	op := operation(verb, h.key, h.policy, n)
-	op.Hold = &hold
+	op.Extra = &stint.Extra{Hold: &hold}
 	d, err := h.store.Decide(h.ctx, op)
 	if err == nil && !d.Allowed {
 		h.t.Fatalf("%s of %+v: %+v", verb, hold, d)
@@ -143,7 +143,7 @@ func testHeldByMore(t *testing.T, newStore newStoreFunc) {
 	kept := h.reserve(10, time.Minute)
 	h.policy = policyOf(t, "held", bucket(4))
 	op := operation(stint.Commit, h.key, h.policy, 2)
-	op.Hold = &kept
+	op.Extra = &stint.Extra{Hold: &kept}
 	d, err := h.store.Decide(h.ctx, op)
 	if err != nil || d.Applied != -4 || d.Remaining != 4 {
 		t.Errorf("2 of 10 committed under a capacity of 4: %+v, %v", d, err)
@@ -227,7 +227,7 @@ func testGrowth(t *testing.T, newStore newStoreFunc) {
 		}
 		for total, want := range map[int64]time.Duration{10: 3 * time.Minute, 8: 3 * time.Minute} {
 			op := operation(stint.Reserve, h.key, h.policy, total)
-			op.Hold = &stint.HoldOp{Hold: mine.Hold}
+			op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: mine.Hold}}
 			d, err := h.store.Decide(h.ctx, op)
 			if err != nil || d.Allowed || d.RetryAfter != want {
 				t.Errorf("%v: 6 held, of 10 with 3 others, and %d asked for: %+v, %v; want %v", limit, total, d, err, want)
@@ -238,7 +238,7 @@ func testGrowth(t *testing.T, newStore newStoreFunc) {
 	h.another()
 	mine := h.reserve(6, time.Minute)
 	op := operation(stint.Reserve, h.key, h.policy, 11)
-	op.Hold = &stint.HoldOp{Hold: mine.Hold}
+	op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: mine.Hold}}
 	if d, err := h.store.Decide(h.ctx, op); err != nil || d.Allowed || d.RetryAfter != stint.Never {
 		t.Errorf("6 held, and 11 of 10 asked for: %+v, %v", d, err)
 	}

@@ -165,17 +165,17 @@ func testResetBeforeADrop(t *testing.T, newStore newStoreFunc) {
 		do := func(verb stint.Verb, n int64) stint.HoldOp {
 			op := operation(verb, h.key, h.policy, n)
 			op.And = []stint.Claim{{Key: h.key, Policy: other, Permits: n}}
-			op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.key}}
+			op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: h.key}}}
 			if _, err := h.store.Decide(h.ctx, op); err != nil {
 				t.Fatal(err)
 			}
-			return *op.Hold
+			return *op.Hold()
 		}
 		do(stint.Reserve, 5)
 		h.clock.Advance(time.Second)
 		reset()
 		drop := operation(stint.Drop, h.key, other, 1)
-		drop.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.key}}
+		drop.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: h.key}}}
 		if _, err := h.store.Decide(h.ctx, drop); err != nil {
 			t.Fatal(err)
 		}

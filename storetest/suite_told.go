@@ -24,7 +24,7 @@ func testManyExpiries(t *testing.T, newStore newStoreFunc) {
 			}
 		}
 		op := operation(stint.Reserve, h.key, h.policy, needed)
-		op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: "asks"}}
+		op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "asks"}}}
 		d, err := h.store.Decide(h.ctx, op)
 		if want := time.Minute + (needed-1)*time.Second; err != nil || d.Allowed || d.RetryAfter != want {
 			t.Errorf("%v: %d of %d held: %+v, %v, want to wait %v", limit, needed, holds, d, err, want)
@@ -70,7 +70,7 @@ func testOwnWay(t *testing.T, newStore newStoreFunc) {
 	do := func(verb stint.Verb, n int64, hold stint.HoldOp) (stint.HoldOp, stint.Decision) {
 		t.Helper()
 		op := f.op(verb, n)
-		op.Hold = &hold
+		op.Extra.Hold = &hold
 		hold.TTL = time.Minute
 		return hold, f.do(op)
 	}

@@ -35,11 +35,10 @@ func newFamily(t testing.TB, newStore newStoreFunc, algorithm stint.Algorithm, f
 func (f *family) op(verb stint.Verb, n int64) stint.Op {
 	return stint.Op{
 		Verb: verb, Each: f.each[:],
-		Claim: stint.Claim{Key: "team", Policy: f.floor, Permits: n, Way: stint.Either},
-		And: []stint.Claim{
-			{Key: "org", Policy: f.parent, Permits: n, Way: stint.With},
-			{Key: "org", Policy: f.parent, Permits: n, Keep: f.kept, Way: stint.Else},
-		},
+		Extra: &stint.Extra{Groups: [][]stint.Way{{
+			{{Key: "team", Policy: f.floor, Permits: n}, {Key: "org", Policy: f.parent, Permits: n}},
+			{{Key: "org", Policy: f.parent, Permits: n, Keep: f.kept}},
+		}}},
 	}
 }
 
@@ -123,14 +122,14 @@ func testHeldWays(t *testing.T, newStore newStoreFunc) {
 		do := func(verb stint.Verb, id string, n int64) stint.Decision {
 			t.Helper()
 			op, hold := f.op(verb, n), stint.HoldOp{Hold: stint.Hold{ID: id, TTL: time.Minute}}
-			op.Hold = &hold
+			op.Extra.Hold = &hold
 			return f.do(op)
 		}
 		check := func(what string, floor, parent int64) {
 			t.Helper()
 			for i, p := range []*stint.Policy{f.floor, f.parent} {
 				op, hold := operation(stint.Commit, []string{"team", "org"}[i], p, 0), stint.HoldOp{}
-				op.Hold = &hold
+				op.Extra = &stint.Extra{Hold: &hold}
 				hold.ID, op.Verb = "look", stint.Reserve
 				op.Permits, hold.TTL = 1000, time.Minute // is denied, and says what is left
 				if d := f.do(op); d.Remaining != []int64{floor, parent}[i] {
@@ -184,5 +183,189 @@ func testHeldWays(t *testing.T, newStore newStoreFunc) {
 		check("c is on the floor", floor-1, parent-1)
 		do(stint.Cancel, "c", 0)
 		check("c is cancelled", floor, parent)
+	}
+}
+
+// testEmptyWay: a group whose last way is empty is charged if it fits and all else admits, and never denies or decides.
+func testEmptyWay(t *testing.T, newStore newStoreFunc) {
+	f := newFixture(t, newStore)
+	a, b := policyOf(t, "a", stint.FixedWindow(2, time.Hour)), policyOf(t, "b", stint.FixedWindow(3, time.Hour))
+	alone := func(verb stint.Verb, n int64, each []stint.Outcome) stint.Op {
+		return stint.Op{Verb: verb, Each: each, Extra: &stint.Extra{Groups: [][]stint.Way{
+			{{{Key: "k", Policy: a, Permits: n}}, nil},
+		}}}
+	}
+	beside := func(verb stint.Verb, n int64, each []stint.Outcome) stint.Op {
+		op := alone(verb, n, each)
+		op.Claim = stint.Claim{Key: "k", Policy: b, Permits: n}
+		return op
+	}
+	for i, step := range []struct {
+		op      func(verb stint.Verb, n int64, each []stint.Outcome) stint.Op
+		n       int64
+		allowed bool
+		via     uint8
+		told    int64 // what remains of the limit that decides
+		left    [2]int64
+	}{
+		{alone, 3, true, 1, 2, [2]int64{2, 3}}, // it never fits
+		{alone, 1, true, 0, 1, [2]int64{1, 3}},
+		{beside, 2, true, 1, 1, [2]int64{1, 1}},  // a does not have 2
+		{beside, 2, false, 0, 1, [2]int64{1, 1}}, // nor b
+		{alone, 1, true, 0, 0, [2]int64{0, 1}},
+		{alone, 1, true, 1, 0, [2]int64{0, 1}},
+		{beside, 1, true, 1, 0, [2]int64{0, 0}},
+		{beside, 1, false, 0, 0, [2]int64{0, 0}},
+	} {
+		for _, verb := range []stint.Verb{stint.Peek, stint.Take} {
+			for _, each := range [][]stint.Outcome{make([]stint.Outcome, 2), nil} {
+				if verb == stint.Take && each != nil {
+					continue // once
+				}
+				op := step.op(verb, step.n, each)
+				d, err := f.store.Decide(f.ctx, op)
+				told := step.told
+				if verb == stint.Peek && step.allowed && (op.Policy != nil || step.via == 0) {
+					told += step.n
+				}
+				if err != nil || d.Allowed != step.allowed || d.Via != step.via || d.Index != 0 || d.Remaining != told {
+					t.Errorf("step %d, %s: %+v, %v, want allowed %t via %d, %d left", i, verb, d, err, step.allowed, step.via, told)
+				}
+			}
+		}
+		if got := [2]int64{f.remaining("k", a), f.remaining("k", b)}; got != step.left {
+			t.Errorf("step %d: %d left, want %d", i, got, step.left)
+		}
+	}
+}
+
+// testDeniedBesideEmptyWay: a claim that denies charges nothing of a group that would fit.
+func testDeniedBesideEmptyWay(t *testing.T, newStore newStoreFunc) {
+	f := newFixture(t, newStore)
+	a, b := policyOf(t, "a", stint.FixedWindow(2, time.Hour)), policyOf(t, "b", stint.FixedWindow(1, time.Hour))
+	for _, verb := range []stint.Verb{stint.Take, stint.Try, stint.Reserve} {
+		op := operation(verb, "k", b, 2)
+		op.Extra = &stint.Extra{Groups: [][]stint.Way{{{{Key: "k", Policy: a, Permits: 1}}, nil}}}
+		if verb == stint.Reserve {
+			op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: "h", TTL: time.Minute}}
+		}
+		d, err := f.store.Decide(f.ctx, op)
+		if err != nil || d.Allowed || d.Index != 0 || d.RetryAfter != stint.Never {
+			t.Errorf("%s: %+v, %v", verb, d, err)
+		}
+		if got := f.remaining("k", a); got != 2 {
+			t.Errorf("%s: %d left of 2, of which none were taken", verb, got)
+		}
+	}
+}
+
+// testHeldEmptyWay: a hold on an empty way holds nothing, and charges nothing when it ends. When it is reserved again
+// it takes what fits then, and stays on it.
+func testHeldEmptyWay(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.FixedWindow(3, 24*time.Hour))
+	h.another()
+	a := policyOf(t, "a", stint.FixedWindow(3, 24*time.Hour))
+	expires := map[string]stint.Instant{}
+	do := func(verb stint.Verb, id string, n int64, told uint8) (stint.HoldOp, stint.Decision) {
+		t.Helper()
+		hold := stint.HoldOp{Hold: stint.Hold{ID: id, TTL: time.Minute}, Via: told}
+		if verb != stint.Reserve {
+			hold.ExpiresAt = expires[id]
+		}
+		op := stint.Op{Verb: verb, Extra: &stint.Extra{
+			Hold: &hold, Groups: [][]stint.Way{{{{Key: "k", Policy: a, Permits: n}}, nil}},
+		}}
+		d, err := h.store.Decide(h.ctx, op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verb == stint.Reserve && d.Allowed {
+			expires[id] = hold.ExpiresAt
+		}
+		return hold, d
+	}
+	check := func(what string, d stint.Decision, allowed bool, via uint8, left int64) {
+		t.Helper()
+		if d.Allowed != allowed || d.Via != via {
+			t.Errorf("%s: %+v, want allowed %t via %d", what, d, allowed, via)
+		}
+		if got := h.remaining("k", a); got != left {
+			t.Errorf("%s: %d left, want %d", what, got, left)
+		}
+	}
+	_, d := do(stint.Reserve, "first", 2, 0)
+	check("2 of 3", d, true, 0, 1)
+	_, d = do(stint.Reserve, "second", 2, 0)
+	check("2 of 1", d, true, 1, 1)
+	told, d := do(stint.Reserve, "second", 2, 0)
+	check("2 of 1 again", d, true, 1, 1)
+	if !told.Replayed || told.Reset {
+		t.Errorf("reserved again, on the empty way: %+v", told)
+	}
+	_, d = do(stint.Commit, "second", 2, 1)
+	check("committed on the empty way", d, true, 1, 1)
+	told, d = do(stint.Commit, "second", 2, 1)
+	check("committed again", d, true, 1, 1)
+	if !told.Replayed || d.Applied != 0 {
+		t.Errorf("committed again, on the empty way: %+v, %+v", told, d)
+	}
+	_, d = do(stint.Reserve, "third", 2, 0)
+	check("2 of 1", d, true, 1, 1)
+	_, d = do(stint.Reserve, "third", 1, 0)
+	check("which shrinks to what fits", d, true, 0, 0)
+	_, d = do(stint.Reserve, "third", 2, 0)
+	check("grows on its way", d, false, 0, 0)
+	_, d = do(stint.Cancel, "third", 0, 0)
+	check("cancelled", d, true, 0, 1)
+	_, d = do(stint.Commit, "first", 1, 0)
+	check("committed", d, true, 0, 2)
+	_, d = do(stint.Reserve, "late", 9, 0)
+	check("9 of 2", d, true, 1, 2)
+	_, d = do(stint.Reserve, "cancelled", 9, 0)
+	check("9 of 2", d, true, 1, 2)
+	_, d = do(stint.Cancel, "cancelled", 0, 1)
+	check("cancelled on the empty way", d, true, 1, 2)
+	h.clock.Advance(2 * time.Minute)
+	told, d = do(stint.Commit, "late", 1, 1)
+	check("committed late, on the empty way", d, true, 1, 2)
+	if !told.Late {
+		t.Errorf("committed late, on the empty way: %+v", told)
+	}
+	for via, left := range []int64{1, 1} {
+		id := []string{"lost", "lost as well"}[via]
+		expires[id] = h.clock.Instant()
+		told, d = do(stint.Commit, id, 1, uint8(via)) // #nosec G115 -- 0 or 1
+		check(id, d, true, uint8(via), left)          // #nosec G115 -- 0 or 1
+		if !told.Late || d.Applied != 1-int64(via) {
+			t.Errorf("%s: %+v, %+v", id, told, d)
+		}
+	}
+}
+
+// testOtherWays: what is denied together is not denied as alternatives.
+func testOtherWays(t *testing.T, newStore newStoreFunc) {
+	f := newFixture(t, newStore)
+	a, b := policyOf(t, "a", stint.FixedWindow(5, time.Hour)), policyOf(t, "b", stint.FixedWindow(5, time.Hour))
+	f.take("k", b, 5)
+	claims := []stint.Claim{{Key: "k", Policy: a, Permits: 1}, {Key: "k", Policy: b, Permits: 1}}
+	for range 2 { // the second time it may be known already
+		if d, err := f.store.Decide(f.ctx, stint.Op{Claim: claims[0], And: claims[1:]}); err != nil || d.Allowed {
+			t.Errorf("a and b: %+v, %v", d, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		op  stint.Op
+		via uint8
+	}{
+		"a, else b":          {stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{claims[:1], claims[1:]}}}}, 0},
+		"b, else a":          {stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{claims[1:], claims[:1]}}}}, 1},
+		"a and b, else none": {stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{claims, nil}}}}, 1},
+		"a, and b if it fits": {stint.Op{
+			Claim: claims[0], Extra: &stint.Extra{Groups: [][]stint.Way{{claims[1:], nil}}},
+		}, 1},
+	} {
+		if d, err := f.store.Decide(f.ctx, test.op); err != nil || !d.Allowed || d.Via != test.via {
+			t.Errorf("%s: %+v, %v, want via %d", name, d, err, test.via)
+		}
 	}
 }

@@ -123,13 +123,14 @@ func twoWays(r *rig) (*work, error) {
 		return nil, err
 	}
 	keys := names(1024)
-	and := make([]stint.Claim, 2)
+	claims := make([]stint.Claim, 3)
+	group := []stint.Way{claims[:2], claims[2:]}
+	extra := &stint.Extra{Groups: [][]stint.Way{group}}
 	op := func(_, i int) error {
-		and[0] = stint.Claim{Key: "all", Policy: whole.Policy(), Permits: 1, Way: stint.With}
-		and[1] = stint.Claim{Key: "all", Policy: whole.Policy(), Permits: 1, Keep: 1000, Way: stint.Else}
-		d, err := store.Decide(r.ctx, stint.Op{
-			Claim: stint.Claim{Key: keys[i%len(keys)], Policy: team.Policy(), Permits: 1, Way: stint.Either}, And: and,
-		})
+		claims[0] = stint.Claim{Key: keys[i%len(keys)], Policy: team.Policy(), Permits: 1}
+		claims[1] = stint.Claim{Key: "all", Policy: whole.Policy(), Permits: 1}
+		claims[2] = stint.Claim{Key: "all", Policy: whole.Policy(), Permits: 1, Keep: 1000}
+		d, err := store.Decide(r.ctx, stint.Op{Extra: extra})
 		return must(d, err, true)
 	}
 	return &work{op: op}, nil

@@ -159,9 +159,8 @@ var folders = []folder{
 	{path: "internal/waitqueue", floor: -1},
 	{path: "internal/waiters", floor: -1},
 	{path: "internal/prefix", floor: -1},
-	{path: "internal/least", floor: -1},
 	{path: "internal/watchdog", floor: 1},
-	{path: "internal/ways", floor: 1},
+	{path: "internal/decide", floor: 1, also: []string{"algorithm"}},
 	{path: "internal/load", floor: 1},
 	{path: "internal/measure", floor: 4},
 

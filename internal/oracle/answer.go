@@ -29,11 +29,11 @@ type Answer struct {
 // Got is the answer to an operation that a store has carried out, and so has written into.
 func Got(op stint.Op, result stint.Result) Answer {
 	a := Answer{Decision: result.Decision, Each: op.Each, Err: result.Err}
-	if op.Hold != nil {
-		a.Hold = *op.Hold
+	if h := op.Hold(); h != nil {
+		a.Hold = *h
 	}
-	if op.Live != nil {
-		a.Live = *op.Live
+	if op.Verb == stint.List {
+		a.Live = *op.Extra.Live
 	}
 	return a
 }
@@ -41,13 +41,13 @@ func Got(op stint.Op, result stint.Result) Answer {
 // WriteTo writes down in an operation what a store would.
 func (a *Answer) WriteTo(op stint.Op) {
 	copy(op.Each, a.Each)
-	if op.Hold != nil {
+	if h := op.Hold(); h != nil {
 		said := a.Hold
-		said.Hold, said.Via = op.Hold.Hold, op.Hold.Via
-		*op.Hold = said
+		said.Hold, said.Via = h.Hold, h.Via
+		*h = said
 	}
-	if op.Live != nil {
-		*op.Live = a.Live
+	if op.Verb == stint.List {
+		*op.Extra.Live = a.Live
 	}
 }
 
@@ -83,7 +83,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 		if a.unasked[i] {
 			outcome.Allowed, outcome.RetryAfter = want.Allowed, want.RetryAfter
 		}
-		if op.Hold != nil {
+		if op.Hold() != nil {
 			outcome.Applied, want.Applied = 0, 0 // the decision says it
 		}
 		eachField(outcome, want, func(field string, got, want any) {
@@ -91,7 +91,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 		})
 	}
 	eachField(got.Decision, a.Decision, differ)
-	if op.Hold != nil {
+	if op.Hold() != nil {
 		said := got.Hold
 		said.Hold, said.Via = stint.Hold{}, 0
 		if op.Verb != stint.Reserve || !a.Decision.Allowed {
@@ -106,7 +106,8 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 // that it takes to work out the answer by hand.
 func (t *transaction) explain(op stint.Op, differences []string) error {
 	i := 0
-	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
+	for _, m := range members(op) {
+		claim := m.claim
 		for _, limit := range claim.Policy.Limits() {
 			was := "untouched"
 			if s := t.world.states[name{claim.Policy.Name(), limit.Name, limit.Algorithm, claim.Key}]; s != nil {
@@ -117,8 +118,8 @@ func (t *transaction) explain(op stint.Op, differences []string) error {
 			i++
 		}
 	}
-	if op.Hold != nil {
-		if r := t.world.ids[op.Hold.ID]; r != nil {
+	if h := op.Hold(); h != nil {
+		if r := t.world.ids[h.ID]; r != nil {
 			differences = append(differences, fmt.Sprintf("the id was %+v", *r))
 		}
 	}
@@ -135,12 +136,22 @@ func DescribeLimit(l stint.Limit) string {
 // Describe words an operation.
 func Describe(op stint.Op) string {
 	text := op.Verb.String()
-	for i, c := range append([]stint.Claim{op.Claim}, op.And...) {
+	list := members(op)
+	for i, m := range list {
+		c, before := m.claim, spot{}
+		if i > 0 {
+			before = list[i-1].spot
+		}
 		switch {
-		case c.Way != stint.Must:
-			text += " " + c.Way.String()
-		case i > 0:
+		case m.group == 0 && i > 0:
 			text += " and"
+		case m.group == 0:
+		case m.group != before.group:
+			text += " either"
+		case m.way != before.way:
+			text += " else"
+		default:
+			text += " with"
 		}
 		text += fmt.Sprintf(" %d of key %q", c.Permits, c.Key)
 		if c.Keep != 0 {
@@ -150,9 +161,12 @@ func Describe(op stint.Op) string {
 		for _, l := range c.Policy.Limits() {
 			text += " " + DescribeLimit(l)
 		}
+		if m.optional && (i == len(list)-1 || list[i+1].group != m.group) {
+			text += " else nothing"
+		}
 	}
-	if op.Hold != nil {
-		text += fmt.Sprintf(" as %+v", *op.Hold)
+	if h := op.Hold(); h != nil {
+		text += fmt.Sprintf(" as %+v", *h)
 	}
 	return text
 }

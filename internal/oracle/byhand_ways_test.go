@@ -43,17 +43,16 @@ func TestOracleWaysByHand(t *testing.T) {
 	also := policyOf(t, "also", stint.FixedWindow(1, 10*time.Second))
 	hammered := policyOf(t, "hammered", stint.SlidingWindowLog(2, 10*time.Second).CountingDenied())
 	both := policyOf(t, "both", stint.FixedWindow(2, 10*time.Second), stint.FixedWindow(3, time.Minute).Named("m"))
-	claim := func(way stint.Way, key string, p *stint.Policy, keep int64) stint.Claim {
-		return stint.Claim{Key: key, Policy: p, Keep: keep, Way: way}
+	claim := func(key string, p *stint.Policy, keep int64) stint.Claim {
+		return stint.Claim{Key: key, Policy: p, Keep: keep}
 	}
 	for _, example := range []struct {
 		name   string
-		claims []stint.Claim
+		must   []stint.Claim
+		groups [][]stint.Way
 		steps  []wayStep
 	}{
-		{"a floor, else what the parent does not keep", []stint.Claim{
-			claim(stint.Either, "c", child, 0), claim(stint.With, "p", parent, 0), claim(stint.Else, "p", parent, 2),
-		}, []wayStep{
+		{"a floor, else what the parent does not keep", nil, [][]stint.Way{{{claim("c", child, 0), claim("p", parent, 0)}, {claim("p", parent, 2)}}}, []wayStep{
 			// Ways 0 and 1 have 0 and 1 left: way 1 decides, though way 0 was charged.
 			{0, take, 2, true, 0, 2, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 3, 60, 60), ok(5, 1, 60, 60)}},
 			// Way 1 is charged: the parent of way 0 tells what that has left. Both have 0 left: the first decides.
@@ -69,17 +68,12 @@ func TestOracleWaysByHand(t *testing.T) {
 			{10 * s, take, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 10, 10), ok(5, 1, 50, 50), no(5, 0, 50, 50, 50)}},
 			{10 * s, reset, 0, true, 0, 2, []stint.Outcome{ok(2, 2, 0, 0), ok(5, 5, 0, 0), ok(5, 3, 0, 0)}},
 		}},
-		{"two floors share a parent", []stint.Claim{
-			claim(stint.Either, "c", child, 0), claim(stint.With, "p", parent, 0),
-			claim(stint.Else, "d", child, 0), claim(stint.With, "p", parent, 1), claim(stint.Else, "p", parent, 4),
-		}, []wayStep{
+		{"two floors share a parent", nil, [][]stint.Way{{{claim("c", child, 0), claim("p", parent, 0)}, {claim("d", child, 0), claim("p", parent, 1)}, {claim("p", parent, 4)}}}, []wayStep{
 			{0, peek, 1, true, 0, 0, []stint.Outcome{ok(2, 2, 0, 0), ok(5, 5, 0, 0), ok(2, 2, 0, 0), ok(5, 4, 0, 0), ok(5, 1, 0, 0)}},
 			{0, take, 2, true, 0, 2, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 3, 60, 60), ok(2, 2, 0, 0), ok(5, 2, 60, 60), no(5, 0, never, 60, 60)}},
 			{0, take, 2, true, 1, 0, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 1, 60, 60), ok(2, 0, 10, 10), ok(5, 0, 60, 60), no(5, 0, never, 60, 60)}},
 		}},
-		{"a third way", []stint.Claim{
-			claim(stint.Either, "p", parent, 4), claim(stint.Else, "p", parent, 3), claim(stint.Else, "p", parent, 0),
-		}, []wayStep{
+		{"a third way", nil, [][]stint.Way{{{claim("p", parent, 4)}, {claim("p", parent, 3)}, {claim("p", parent, 0)}}}, []wayStep{
 			{0, take, 1, true, 0, 2, []stint.Outcome{ok(5, 0, 60, 60), ok(5, 1, 60, 60), ok(5, 4, 60, 60)}},
 			{0, take, 1, true, 1, 2, []stint.Outcome{no(5, 0, 60, 60, 60), ok(5, 0, 60, 60), ok(5, 3, 60, 60)}},
 			{0, take, 1, true, 2, 2, []stint.Outcome{no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60), ok(5, 2, 60, 60)}},
@@ -89,10 +83,7 @@ func TestOracleWaysByHand(t *testing.T) {
 			// All ways wait as long: the first decides.
 			{0, take, 1, false, 0, 0, []stint.Outcome{no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60)}},
 		}},
-		{"a limit that has to admit", []stint.Claim{
-			claim(stint.Must, "k", also, 0),
-			claim(stint.Either, "c", child, 0), claim(stint.With, "p", parent, 0), claim(stint.Else, "p", parent, 2),
-		}, []wayStep{
+		{"a limit that has to admit", []stint.Claim{claim("k", also, 0)}, [][]stint.Way{{{claim("c", child, 0), claim("p", parent, 0)}, {claim("p", parent, 2)}}}, []wayStep{
 			{0, take, 1, true, 0, 0, []stint.Outcome{ok(1, 0, 10, 10), ok(2, 1, 10, 10), ok(5, 4, 60, 60), ok(5, 2, 60, 60)}},
 			// It alone denies: nothing of the ways is charged.
 			{0, take, 1, false, 0, 0, []stint.Outcome{no(1, 0, 10, 10, 10), ok(2, 1, 10, 10), ok(5, 4, 60, 60), ok(5, 2, 60, 60)}},
@@ -104,10 +95,7 @@ func TestOracleWaysByHand(t *testing.T) {
 				{Limit: 5, Remaining: 1, RetryAfter: 40*time.Second + 1000, ResetAfter: 40*time.Second + 1000, GrowsAfter: 40*time.Second + 1000},
 			}},
 		}},
-		{"two groups", []stint.Claim{
-			claim(stint.Either, "c", child, 1), claim(stint.Else, "p", parent, 3),
-			claim(stint.Either, "d", child, 0), claim(stint.Else, "q", parent, 0),
-		}, []wayStep{
+		{"two groups", nil, [][]stint.Way{{{claim("c", child, 1)}, {claim("p", parent, 3)}}, {{claim("d", child, 0)}, {claim("q", parent, 0)}}}, []wayStep{
 			{0, take, 1, true, 0, 1, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 2, 0, 0), ok(2, 1, 10, 10), ok(5, 5, 0, 0)}},
 			// Via is of the first group. The second is charged on its first way.
 			{0, take, 1, true, 1, 1, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 1, 60, 60), ok(2, 0, 10, 10), ok(5, 5, 0, 0)}},
@@ -117,25 +105,51 @@ func TestOracleWaysByHand(t *testing.T) {
 			{10 * s, peek, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 0, 0), no(5, 0, 50, 50, 50), ok(2, 2, 0, 0), ok(5, 4, 50, 50)}},
 			{10 * s, take, 1, true, 0, 0, []stint.Outcome{ok(2, 0, 10, 10), no(5, 0, 50, 50, 50), ok(2, 1, 10, 10), ok(5, 4, 50, 50)}},
 		}},
-		// Of equal limits the first in the operation's order decides, be it of a group or not.
-		{"a limit that has to admit behind ways", []stint.Claim{
-			claim(stint.Either, "c", child, 1), claim(stint.Else, "p", parent, 5), claim(stint.Must, "k", also, 0),
+		// Of equal limits the first in the operation's order decides: what has to admit is before the groups.
+		{"a limit that has to admit is like one of a way", []stint.Claim{claim("k", also, 0)}, [][]stint.Way{
+			{{claim("c", child, 1)}, {claim("p", parent, 5)}},
 		}, []wayStep{
-			{0, take, 1, true, 0, 0, []stint.Outcome{ok(2, 0, 10, 10), no(5, 0, never, 0, 0), ok(1, 0, 10, 10)}},
-			{0, take, 1, false, 0, 0, []stint.Outcome{no(2, 0, 10, 10, 10), no(5, 0, never, 0, 0), no(1, 0, 10, 10, 10)}},
+			{0, take, 1, true, 0, 0, []stint.Outcome{ok(1, 0, 10, 10), ok(2, 0, 10, 10), no(5, 0, never, 0, 0)}},
+			{0, take, 1, false, 0, 0, []stint.Outcome{no(1, 0, 10, 10, 10), no(2, 0, 10, 10, 10), no(5, 0, never, 0, 0)}},
 		}},
-		{"a limit that counts denied requests beside ways", []stint.Claim{
-			claim(stint.Must, "k", hammered, 0), claim(stint.Either, "a", parent, 4), claim(stint.Else, "b", parent, 4),
+		{"a way that may be empty, alone", nil, [][]stint.Way{{{claim("c", child, 0)}, nil}}, []wayStep{
+			{0, peek, 3, true, 1, 0, []stint.Outcome{no(2, 2, never, 0, 0)}},
+			{0, take, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 10, 10)}},
+			{0, take, 2, true, 1, 0, []stint.Outcome{no(2, 1, 10, 10, 10)}}, // nothing is charged
+			{0, take, 1, true, 0, 0, []stint.Outcome{ok(2, 0, 10, 10)}},
+			{0, take, 1, true, 1, 0, []stint.Outcome{no(2, 0, 10, 10, 10)}},
+			{10 * s, try, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 10, 10)}},
+			{10 * s, reset, 0, true, 0, 0, []stint.Outcome{ok(2, 2, 0, 0)}},
+		}},
+		// The child has less than the parent, and waits longer, and does not decide.
+		{"a way that may be empty beside a limit that has to admit", []stint.Claim{claim("p", parent, 0)}, [][]stint.Way{
+			{{claim("c", child, 0)}, nil},
 		}, []wayStep{
+			{0, take, 1, true, 0, 0, []stint.Outcome{ok(5, 4, 60, 60), ok(2, 1, 10, 10)}},
+			{0, take, 2, true, 1, 0, []stint.Outcome{ok(5, 2, 60, 60), no(2, 1, 10, 10, 10)}},
+			// The parent denies: nothing is charged of the child, whether it would fit or not.
+			{0, take, 3, false, 0, 0, []stint.Outcome{no(5, 2, 60, 60, 60), no(2, 1, never, 10, 10)}},
+			{0, take, 2, true, 1, 0, []stint.Outcome{ok(5, 0, 60, 60), no(2, 1, 10, 10, 10)}},
+			{0, take, 1, false, 0, 0, []stint.Outcome{no(5, 0, 60, 60, 60), ok(2, 1, 10, 10)}},
+			{0, peek, 1, false, 0, 0, []stint.Outcome{no(5, 0, 60, 60, 60), ok(2, 1, 10, 10)}},
+		}},
+		{"an empty way behind two, and a group behind that", nil, [][]stint.Way{
+			{{claim("c", child, 0)}, {claim("d", child, 1)}, nil}, {{claim("p", parent, 0)}},
+		}, []wayStep{
+			{0, take, 1, true, 0, 2, []stint.Outcome{ok(2, 1, 10, 10), ok(2, 1, 0, 0), ok(5, 4, 60, 60)}},
+			{0, take, 1, true, 0, 2, []stint.Outcome{ok(2, 0, 10, 10), ok(2, 1, 0, 0), ok(5, 3, 60, 60)}},
+			{0, take, 1, true, 1, 2, []stint.Outcome{no(2, 0, 10, 10, 10), ok(2, 0, 10, 10), ok(5, 2, 60, 60)}},
+			{0, take, 1, true, 2, 2, []stint.Outcome{no(2, 0, 10, 10, 10), no(2, 0, 10, 10, 10), ok(5, 1, 60, 60)}},
+			{0, take, 2, false, 0, 2, []stint.Outcome{no(2, 0, 10, 10, 10), no(2, 0, never, 10, 10), no(5, 1, 60, 60, 60)}},
+		}},
+		{"a limit that counts denied requests beside ways", []stint.Claim{claim("k", hammered, 0)}, [][]stint.Way{{{claim("a", parent, 4)}, {claim("b", parent, 4)}}}, []wayStep{
 			{0, take, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 10, 10), ok(5, 0, 60, 60), ok(5, 1, 0, 0)}},
 			{0, take, 1, true, 1, 0, []stint.Outcome{ok(2, 0, 10, 10), no(5, 0, 60, 60, 60), ok(5, 0, 60, 60)}},
 			{10 * s, try, 1, false, 0, 1, []stint.Outcome{ok(2, 2, 0, 0), no(5, 0, 50, 50, 50), no(5, 0, 50, 50, 50)}},
 			{10 * s, take, 1, false, 0, 1, []stint.Outcome{ok(2, 1, 10, 10), no(5, 0, 50, 50, 50), no(5, 0, 50, 50, 50)}},
 		}},
 		// The limits of one policy are one way: both admit, or it does not.
-		{"a policy of two limits", []stint.Claim{
-			claim(stint.Either, "c", both, 0), claim(stint.Else, "p", parent, 0),
-		}, []wayStep{
+		{"a policy of two limits", nil, [][]stint.Way{{{claim("c", both, 0)}, {claim("p", parent, 0)}}}, []wayStep{
 			{0, take, 2, true, 0, 2, []stint.Outcome{ok(2, 0, 10, 10), ok(3, 1, 60, 60), ok(5, 5, 0, 0)}},
 			{10 * s, take, 2, true, 1, 2, []stint.Outcome{ok(2, 2, 0, 0), no(3, 1, 50, 50, 50), ok(5, 3, 50, 50)}},
 			{10 * s, take, 1, true, 0, 2, []stint.Outcome{ok(2, 1, 10, 10), ok(3, 0, 50, 50), ok(5, 3, 50, 50)}},
@@ -145,11 +159,12 @@ func TestOracleWaysByHand(t *testing.T) {
 		t.Run(example.name, func(t *testing.T) {
 			oracle := New(0)
 			for i, l := range example.steps {
-				op := stint.Op{Verb: l.verb, Claim: example.claims[0]}
-				op.Permits = l.n
-				for _, c := range example.claims[1:] {
+				op := Copy(stint.Op{Verb: l.verb, And: example.must, Extra: &stint.Extra{Groups: example.groups}})
+				if len(op.And) > 0 {
+					op.Claim, op.And = op.And[0], op.And[1:]
+				}
+				for _, c := range Claims(&op) {
 					c.Permits = l.n
-					op.And = append(op.And, c)
 				}
 				if err := op.Validate(); err != nil {
 					t.Fatal(err)
@@ -174,9 +189,9 @@ func TestOracleWaysByHand(t *testing.T) {
 // A state that two ways share was dropped for both of them, or for none.
 func TestOracleForgettingSharedState(t *testing.T) {
 	parent := policyOf(t, "", stint.FixedWindow(5, 10*time.Second))
-	op := operation(stint.Take, "k", parent, 1)
-	op.Way, op.Keep = stint.Either, 2
-	op.And = []stint.Claim{{Key: "k", Policy: parent, Permits: 1, Way: stint.Else}}
+	op := stint.Op{Extra: &stint.Extra{Groups: [][]stint.Way{{
+		{{Key: "k", Policy: parent, Permits: 1, Keep: 2}}, {{Key: "k", Policy: parent, Permits: 1}},
+	}}}}
 	for left, want := range map[[2]int64]bool{{0, 2}: true, {2, 4}: true, {0, 4}: false, {2, 2}: false} {
 		oracle := New(0)
 		oracle.Decide(operation(stint.Take, "k", parent, 2), noon)
@@ -195,15 +210,15 @@ func TestOracleForgettingSharedState(t *testing.T) {
 func TestDescribeWays(t *testing.T) {
 	p := policyOf(t, "", stint.FixedWindow(5, 10*time.Second))
 	op := stint.Op{
-		Claim: stint.Claim{Key: "a", Policy: p, Permits: 1, Way: stint.Either},
-		And: []stint.Claim{
-			{Key: "b", Policy: p, Permits: 1, Way: stint.With},
-			{Key: "b", Policy: p, Permits: 1, Keep: 3, Way: stint.Else},
-			{Key: "c", Policy: p, Permits: 1},
-		},
+		Claim: stint.Claim{Key: "c", Policy: p, Permits: 1},
+		Extra: &stint.Extra{Groups: [][]stint.Way{{
+			{{Key: "a", Policy: p, Permits: 1}, {Key: "b", Policy: p, Permits: 1}},
+			{{Key: "b", Policy: p, Permits: 1, Keep: 3}},
+			nil,
+		}}},
 	}
 	const of = ` under policy "" of {Algorithm FIXED_WINDOW, Capacity 5, Window 10s}`
-	want := `take either 1 of key "a"` + of + ` with 1 of key "b"` + of + ` else 1 of key "b" keeping 3` + of + ` and 1 of key "c"` + of
+	want := `take 1 of key "c"` + of + ` either 1 of key "a"` + of + ` with 1 of key "b"` + of + ` else 1 of key "b" keeping 3` + of + ` else nothing`
 	if got := Describe(op); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

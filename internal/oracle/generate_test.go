@@ -3,10 +3,12 @@ package oracle_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // A generator draws the operations of one episode. Some things happen in some episodes only, so that in the others the
@@ -81,7 +83,9 @@ func (g *generator) episode(r *run) (fault string) {
 	for _, key := range g.keys {
 		for _, versions := range g.shapes {
 			claim := stint.Claim{Key: key, Policy: versions[len(versions)-1], Permits: 1}
-			last.ops = append(last.ops, stint.Op{Verb: stint.Peek, Claim: claim}, stint.Op{Verb: stint.List, Claim: claim, Live: new([]stint.HoldState)})
+			last.ops = append(last.ops, stint.Op{Verb: stint.Peek, Claim: claim}, stint.Op{
+				Verb: stint.List, Claim: claim, Extra: &stint.Extra{Live: new([]stint.HoldState)},
+			})
 		}
 	}
 	fault, _ = r.do(last)
@@ -142,8 +146,8 @@ func (g *generator) keep(c *stint.Claim) {
 	}
 }
 
-// claims are one claim or two.
-func (g *generator) claims() (list []stint.Claim) {
+// claims are one claim or two, or have alternatives.
+func (g *generator) claims() (op stint.Op) {
 	if g.ways && g.rng.IntN(4) > 0 {
 		return g.alternatives()
 	}
@@ -151,64 +155,91 @@ func (g *generator) claims() (list []stint.Claim) {
 	if len(g.shapes) > 1 && g.rng.IntN(5) == 0 {
 		first = 1
 	}
-	list = []stint.Claim{g.claim(first)}
+	op.Claim = g.claim(first)
 	if len(g.shapes) > 1 && g.rng.IntN(2) == 0 {
-		list = append(list, g.claim(1-first))
+		op.And = append(op.And, g.claim(1-first))
 	}
-	return list
+	return op
 }
 
-// alternatives are claims with a group of ways: mostly a floor and its parent, else the parent without what it keeps.
-func (g *generator) alternatives() (list []stint.Claim) {
+// alternatives are claims with a group of ways: mostly a floor and its parent, else the parent without what it keeps. At
+// times the last way is empty, and then the only other one may be short.
+func (g *generator) alternatives() (op stint.Op) {
 	order := g.rng.Perm(len(g.shapes))
 	parent, child := g.claim(order[0]), g.claim(order[1])
 	child.Permits, child.Keep = parent.Permits, 0
-	add := func(way stint.Way, c stint.Claim) {
-		c.Way = way
-		list = append(list, c)
-	}
 	if g.rng.IntN(3) == 0 {
-		add(stint.Must, g.claim(order[2]))
+		op.Claim = g.claim(order[2])
 	}
-	first := stint.Either
+	var group []stint.Way
 	for range 1 + g.rng.IntN(5)/4 {
-		add(first, child)
-		first = stint.Else
-		add(stint.With, parent)
+		group = append(group, stint.Way{child, parent})
 		child.Key = g.keys[g.rng.IntN(len(g.keys))]
 		g.keep(&parent)
 	}
-	add(stint.Else, parent)
-	if g.rng.IntN(6) == 0 {
-		add(pickOf(g, stint.Either, stint.Else, stint.With, stint.Must), g.claim(order[2]))
+	group = append(group, stint.Way{parent})
+	if g.rng.IntN(3) == 0 { // one that is charged if it fits
+		if g.rng.IntN(2) == 0 {
+			group = group[len(group)-1:]
+		}
+		group = append(group, nil)
 	}
-	op := stint.Op{Claim: list[0], And: list[1:], Verb: stint.Reserve, Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h"}}}
-	if op.Validate() != nil { // a state is named where it may not be
+	groups := [][]stint.Way{group}
+	if last := len(group) - 1; g.rng.IntN(5) == 0 {
+		switch c := g.claim(order[2]); g.rng.IntN(5) {
+		case 0:
+			groups = append(groups, []stint.Way{{c}})
+		case 1:
+			groups = append(groups, []stint.Way{{c}, nil})
+		case 2:
+			groups[0] = slices.Insert(group, last, stint.Way{c})
+		case 3:
+			group[0] = append(group[0], c)
+		case 4:
+			if op.Policy == nil {
+				op.Claim = c
+			} else {
+				op.And = []stint.Claim{c}
+			}
+		}
+	}
+	op.Extra = &stint.Extra{Groups: groups}
+	if check := holding(op, &stint.HoldOp{Hold: stint.Hold{ID: "h"}}); !isValid(check, stint.Reserve) { // a state is named where it may not be
 		return g.alternatives()
 	}
-	return list
+	return op
 }
 
-func pickOf[T any](g *generator, of ...T) T { return of[g.rng.IntN(len(of))] }
+// holding is an operation on a hold.
+func holding(op stint.Op, h *stint.HoldOp) stint.Op {
+	op.Extra = &stint.Extra{Groups: op.Groups(), Hold: h}
+	return op
+}
+
+func isValid(op stint.Op, verb stint.Verb) bool {
+	op.Verb = verb
+	return op.Validate() == nil
+}
 
 // again are the claims of a hold as its holder knows them, in one case of three by other versions of their policies.
-func (g *generator) again(claims []stint.Claim) (list []stint.Claim) {
+func (g *generator) again(op stint.Op) stint.Op {
+	op = oracle.Copy(op)
+	op.Verb = stint.Take
 	other := map[string]*stint.Policy{} // ways that share a state have the same version
 	for _, versions := range g.shapes {
 		if g.rng.IntN(3) == 0 {
 			other[versions[0].Name()] = versions[g.rng.IntN(len(versions))]
 		}
 	}
-	for _, c := range claims {
+	for _, c := range oracle.Claims(&op) {
 		if p := other[c.Policy.Name()]; p != nil {
 			c.Policy = p
 		}
 		if g.rng.IntN(4) == 0 {
-			g.keep(&c)
+			g.keep(c)
 		}
-		list = append(list, c)
 	}
-	return list
+	return op
 }
 
 func (g *generator) op(r *run) (op stint.Op) {
@@ -216,51 +247,57 @@ func (g *generator) op(r *run) (op stint.Op) {
 	if g.many && kind >= 22 && g.rng.IntN(4) > 0 {
 		kind = 10
 	}
-	op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: g.id()}}
+	h := &stint.HoldOp{Hold: stint.Hold{ID: g.id()}}
 	if n := len(r.recent); kind >= 20 && n > 0 && g.rng.IntN(8) > 0 { // one that was reserved of late
-		op.Hold.ID = r.recent[n-1-min(n-1, g.rng.IntN(8))]
+		h.ID = r.recent[n-1-min(n-1, g.rng.IntN(8))]
 	}
-	known, claims := r.told[op.Hold.ID], g.claims()
-	if known.claims != nil && kind >= 9 && g.rng.IntN(6) > 0 {
-		claims = g.again(known.claims)
+	known, isKnown := r.told[h.ID]
+	if op = g.claims(); isKnown && kind >= 9 && g.rng.IntN(6) > 0 {
+		op = g.again(known.op)
 	}
-	op.Claim, op.And = claims[0], claims[1:]
-	switch {
-	case kind < 9:
-		op.Hold = nil
+	if kind < 9 {
 		g.without(&op, kind)
+		return g.turned(op)
+	}
+	op = holding(op, h)
+	claims := oracle.Claims(&op)
+	switch {
 	case kind < 24:
 		op.Verb = stint.Reserve
-		g.ttl(op.Hold)
-		op.Hold.Keep = g.rng.IntN(3) == 0
+		g.ttl(h)
+		h.Keep = g.rng.IntN(3) == 0
 		if g.rng.IntN(3) == 0 {
 			g.permits(&op, func() int64 { return 1 + g.rng.Int64N(9) })
 		}
 	case kind == 24:
-		op.Verb, op.Claim, op.And = stint.Drop, claims[g.rng.IntN(len(claims))], nil
-		op.Way = stint.Must
+		op = holding(stint.Op{Verb: stint.Drop, Claim: *claims[g.rng.IntN(len(claims))]}, h)
 	default:
 		op.Verb = stint.Commit
-		same := g.rng.IntN(3) == 0 // as much as was reserved last
-		for i := range claims {
-			if claims[i].Permits = g.rng.Int64N(7); same && i < len(known.claims) {
-				claims[i].Permits = known.claims[i].Permits
+		same := isKnown && g.rng.IntN(3) == 0 // as much as was reserved last
+		last := oracle.Claims(&known.op)
+		for i, c := range claims {
+			if c.Permits = g.rng.Int64N(7); same && i < len(last) {
+				c.Permits = last[i].Permits
+			}
+			if kind > 35 {
+				op.Verb, c.Permits = stint.Cancel, 0
 			}
 		}
-		if kind > 35 {
-			op.Verb = stint.Cancel
-			for i := range claims {
-				claims[i].Permits = 0
-			}
-		}
-		op.Claim, op.And = claims[0], claims[1:]
-		g.knowledge(r, op.Hold, known)
+		g.knowledge(r, h, known)
 		if op.Validate() != nil { // it has other ways than it was told
-			op.Hold.Via = 0
+			h.Via = 0
 		}
 	}
-	if len(op.And) == 1 && !op.HasWays() && g.rng.IntN(6) == 0 { // nor is that of claims
+	return g.turned(op)
+}
+
+// turned is an operation with its claims in another order at times: that is no other operation.
+func (g *generator) turned(op stint.Op) stint.Op {
+	if len(op.And) == 1 && g.rng.IntN(6) == 0 {
 		op.Claim, op.And = op.And[0], []stint.Claim{op.Claim}
+	}
+	if groups := op.Groups(); groups != nil && len(groups[0][0]) == 2 && g.rng.IntN(6) == 0 {
+		slices.Reverse(groups[0][0])
 	}
 	return op
 }
@@ -268,7 +305,7 @@ func (g *generator) op(r *run) (op stint.Op) {
 // without draws an operation without a hold.
 func (g *generator) without(op *stint.Op, kind int) {
 	needs, leaky := false, false
-	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+	for _, c := range oracle.Claims(op) {
 		needs = needs || c.Policy.NeedsReserve()
 		for _, l := range c.Policy.Limits() {
 			leaky = leaky || l.Algorithm == stint.AlgorithmLeakyBucket
@@ -285,7 +322,7 @@ func (g *generator) without(op *stint.Op, kind int) {
 		if g.rng.IntN(4) == 0 {
 			op.Verb = stint.Try
 		}
-	case kind < 7 && kind > 4 && !op.HasWays():
+	case kind < 7 && kind > 4 && op.Groups() == nil:
 		op.Verb = stint.Settle
 		g.permits(op, func() int64 {
 			n := g.rng.Int64N(4) + 1
@@ -295,16 +332,15 @@ func (g *generator) without(op *stint.Op, kind int) {
 			return n
 		})
 	case kind == 7:
-		op.Verb, op.Way, op.And, op.Live = stint.List, stint.Must, nil, new([]stint.HoldState)
+		*op = stint.Op{Verb: stint.List, Claim: *op.First(), Extra: &stint.Extra{Live: new([]stint.HoldState)}}
 	default:
 		op.Verb = stint.Peek
 	}
 }
 
 func (g *generator) permits(op *stint.Op, draw func() int64) {
-	op.Permits = draw()
-	for i := range op.And {
-		op.And[i].Permits = draw()
+	for _, c := range oracle.Claims(op) {
+		c.Permits = draw()
 	}
 }
 

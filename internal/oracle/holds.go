@@ -12,8 +12,8 @@ import (
 // ended the answer too, since the same end again is answered alike.
 type record struct {
 	names   []name
-	ways    []stint.Way // of each name
-	on      []int       // of each group, the way that it is on
+	spots   []spot // of each name
+	on      []int  // of each group, the way that it is on
 	expires stint.Instant
 	ttl     time.Duration // as the last Reserve asked: how long an end is remembered depends on it
 	keep    bool          // an expiry charges what is held
@@ -92,15 +92,14 @@ func (t *transaction) hasExpired(r *record, places []*place) bool {
 // same says whether places are those that the hold was reserved for, as often each, in the same ways. Their order does
 // not matter: the record takes on that of the places. The order of groups and of their ways does.
 func (r *record) same(places []*place) bool {
-	names, ways := namesOf(places)
-	mine, theirs := waysOf(r.ways), waysOf(ways)
+	names, spots := namesOf(places)
 	left := make([]int, len(r.names)) // the record's limits that are not matched yet
 	for i := range left {
 		left[i] = i
 	}
 	var order []int
 	for i, n := range names {
-		at := slices.IndexFunc(left, func(j int) bool { return r.names[j] == n && mine[j] == theirs[i] })
+		at := slices.IndexFunc(left, func(j int) bool { return r.names[j] == n && r.spots[j] == spots[i] })
 		if at < 0 {
 			return false
 		}
@@ -110,32 +109,12 @@ func (r *record) same(places []*place) bool {
 	if len(left) > 0 {
 		return false
 	}
-	r.names, r.ways = names, ways
+	r.names, r.spots = names, spots
 	for _, numbers := range []*[]int64{&r.held, &r.paid, &r.permits, &r.applied} {
 		*numbers = reordered(*numbers, order)
 	}
 	r.lost = reordered(r.lost, order)
 	return true
-}
-
-// waysOf tells of each limit which way of which group it is of, {0, 0} of none.
-func waysOf(ways []stint.Way) (list [][2]int) {
-	of := [2]int{}
-	groups := 0
-	for _, way := range ways {
-		switch way {
-		case stint.Either:
-			groups++
-			of = [2]int{groups, 1}
-		case stint.Else:
-			of[1]++
-		case stint.With:
-		default:
-			of = [2]int{}
-		}
-		list = append(list, of)
-	}
-	return list
 }
 
 // reordered is a list in another order; nil stays nil.
@@ -149,12 +128,12 @@ func reordered[T any](of []T, order []int) (list []T) {
 	return list
 }
 
-// namesOf are the names and the ways of an operation's limits, in their order.
-func namesOf(places []*place) (names []name, ways []stint.Way) {
+// namesOf are the names of an operation's limits and where they stand among its ways, in their order.
+func namesOf(places []*place) (names []name, spots []spot) {
 	for _, p := range places {
-		names, ways = append(names, p.name), append(ways, p.way)
+		names, spots = append(names, p.name), append(spots, p.spot)
 	}
-	return names, ways
+	return names, spots
 }
 
 // anew finds the ways that a hold is on which has expired: it is decided anew, but where an expiry has charged it
@@ -184,7 +163,7 @@ func resolved(id string, end stint.HoldEnd, at stint.Instant) error {
 //
 // If one limit does not admit that, nothing changes: a live hold stays as it is.
 func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
-	id, places := op.Hold.ID, pl.all
+	id, places := op.Hold().ID, pl.all
 	r := t.known(id)
 	live, known := false, r != nil
 	if known {
@@ -200,7 +179,7 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 			return a, false
 		}
 		if live = !t.hasExpired(r, places); live {
-			pl.stay(r.on)
+			pl.stay(r.on, false)
 			r.standing(id, places)
 		} else {
 			t.expired(id, places)
@@ -220,6 +199,7 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 		case known && !live: // anew, but for what an expiry has charged
 			paid[i] = r.kept(i)
 			held, present = paid[i], false
+		case live && r.held[i] == 0: // it was on the empty way
 		default: // new; or live, and reset meanwhile: all is taken anew
 			present = false
 		}
@@ -253,14 +233,14 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 		}
 		p.write = true
 	}
-	ttl := cmp.Or(op.Hold.TTL, stint.DefaultHoldTTL)
+	ttl := cmp.Or(op.Hold().TTL, stint.DefaultHoldTTL)
 	expires := t.now.Add(ttl + longest) // of a leaky bucket it counts from the turn
 	if live {
 		expires = max(expires, r.expires)
 	}
-	next := &record{expires: expires, ttl: ttl, keep: op.Hold.Keep, on: pl.on()}
+	next := &record{expires: expires, ttl: ttl, keep: op.Hold().Keep, on: pl.on()}
 	next.held, next.paid = make([]int64, len(places)), make([]int64, len(places))
-	next.names, next.ways = namesOf(places)
+	next.names, next.spots = namesOf(places)
 	for i, h := range held {
 		if h != nil {
 			h.expires = expires
@@ -284,12 +264,12 @@ func (t *transaction) hold(op stint.Op, p *place, paid int64) *held {
 		t.untaken(p)
 		t.keepsTime(p, true)
 	}
-	h := p.now.hold(op.Hold.ID)
+	h := p.now.hold(op.Hold().ID)
 	if h == nil {
-		h = &held{id: op.Hold.ID, permits: paid, paid: paid}
+		h = &held{id: op.Hold().ID, permits: paid, paid: paid}
 		p.now.holds = append(p.now.holds, h)
 	}
-	h.number, h.keep = p.limit.Cost > 0, op.Hold.Keep
+	h.number, h.keep = p.limit.Cost > 0, op.Hold().Keep
 	return h
 }
 
@@ -387,7 +367,7 @@ func (t *transaction) expired(id string, places []*place) {
 // charges what was used, as far as an expiry has not. A Cancel that comes late is an error. The same
 // end again changes nothing, and has the same answer.
 func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
-	id, places := op.Hold.ID, pl.all
+	id, places := op.Hold().ID, pl.all
 	end := stint.HoldCommitted
 	var permits []int64
 	for _, p := range places {
@@ -401,17 +381,17 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	lost := r == nil
 	if lost {
 		// One that would be remembered, and is not, was lost with the store's last second.
-		known := op.Hold.ExpiresAt
-		if end == stint.HoldCancelled || known == 0 || t.now > known.Add(remembered(op.Hold.TTL)) {
+		known := op.Hold().ExpiresAt
+		if end == stint.HoldCancelled || known == 0 || t.now > known.Add(remembered(op.Hold().TTL)) {
 			a.Err = stint.ErrUnknownReservation
 			return a
 		}
 		// What is lost is charged on the way that is named, of the first group, and on the first way of others.
-		r = &record{expires: known, ttl: op.Hold.TTL, on: make([]int, len(pl.groups))}
+		r = &record{expires: known, ttl: op.Hold().TTL, on: make([]int, len(pl.groups))}
 		if len(pl.groups) > 0 {
-			r.on[0] = int(op.Hold.Via)
+			r.on[0] = int(op.Hold().Via)
 		}
-		r.names, r.ways = namesOf(places)
+		r.names, r.spots = namesOf(places)
 	}
 	switch {
 	case r.end == stint.HoldLive && !r.same(places):
@@ -422,7 +402,7 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 		a.Err = resolved(id, r.end, r.at)
 		return a
 	default: // the same end again: the same answer, but of the first group's way alone is told which it was
-		pl.stay(r.on)
+		pl.stay(r.on, true)
 		for _, g := range pl.groups[min(1, len(pl.groups)):] {
 			g.held = false
 		}
@@ -432,7 +412,7 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 		a.Hold = stint.HoldOp{Replayed: true, Late: r.late, Reset: r.reset}
 		return a
 	}
-	pl.stay(r.on)
+	pl.stay(r.on, true)
 	late := lost || t.hasExpired(r, places)
 	switch {
 	case late && end == stint.HoldCancelled:
@@ -463,7 +443,7 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 
 // endOf ends what a hold has of one limit, and tells how much that charges or gives back.
 func (t *transaction) endOf(op stint.Op, r *record, i int, p *place, late, lost bool) (applied int64) {
-	id, write, stays := op.Hold.ID, true, p.permits
+	id, write, stays := op.Hold().ID, true, p.permits
 	h := p.now.hold(id)
 	p.number = p.fixed()
 	charges := !p.number
@@ -515,7 +495,7 @@ func (t *transaction) drop(op stint.Op, places []*place) (a Answer) {
 	found := false
 	for _, p := range places {
 		applied := int64(0)
-		h := p.now.hold(op.Hold.ID)
+		h := p.now.hold(op.Hold().ID)
 		if p.number = h == nil || h.permits == h.paid; !p.number { // else nothing is asked of it
 			found, p.write = true, true
 			applied = -p.now.end(h, h.staysOnExpiry(), p.at)
@@ -525,7 +505,7 @@ func (t *transaction) drop(op stint.Op, places []*place) (a Answer) {
 	}
 	if !found {
 		a.Err = stint.ErrUnknownReservation
-	} else if r := t.known(op.Hold.ID); r != nil && r.end == stint.HoldLive {
+	} else if r := t.known(op.Hold().ID); r != nil && r.end == stint.HoldLive {
 		r.dropped = true
 	}
 	return a

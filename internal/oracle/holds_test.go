@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +137,7 @@ type run struct {
 
 // A promise is what the holder of a hold knows.
 type promise struct {
-	claims    []stint.Claim
+	op        stint.Op // what it asked for
 	ttl       time.Duration
 	expiresAt stint.Instant
 	via       uint8
@@ -182,19 +181,13 @@ func (r *run) do(s step) (fault string, goOn bool) {
 		r.ledger.ResetAll(*s.reset, s.at)
 		return "", true
 	}
-	carried := slices.Clone(s.ops)
+	carried := make([]stint.Op, len(s.ops))
 	for i := range carried {
+		carried[i] = oracle.Copy(s.ops[i])
 		if err := s.ops[i].Validate(); err != nil {
 			r.t.Fatalf("%v: %s", err, oracle.Describe(s.ops[i]))
 		}
 		carried[i].Each = make([]stint.Outcome, s.ops[i].Limits())
-		if h := s.ops[i].Hold; h != nil {
-			copied := *h
-			carried[i].Hold = &copied
-		}
-		if s.ops[i].Verb == stint.List {
-			carried[i].Live = new([]stint.HoldState)
-		}
 	}
 	results := make([]stint.Result, len(s.ops))
 	if len(s.ops) == 1 {
@@ -224,10 +217,10 @@ func (r *run) compare(op, carried stint.Op, got stint.Result) (fault string, goO
 		return err.Error(), false
 	}
 	if op.Verb == stint.Reserve && want.Err == nil && want.Decision.Allowed {
-		claims := append([]stint.Claim{op.Claim}, op.And...)
-		r.recent = append(r.recent, op.Hold.ID)
-		r.told[op.Hold.ID] = promise{
-			claims: claims, ttl: op.Hold.TTL, expiresAt: want.Hold.ExpiresAt, via: want.Decision.Via,
+		id := op.Hold().ID
+		r.recent = append(r.recent, id)
+		r.told[id] = promise{
+			op: op, ttl: op.Hold().TTL, expiresAt: want.Hold.ExpiresAt, via: want.Decision.Via,
 		}
 	}
 	return "", r.oracle.Worlds() <= 16

@@ -118,7 +118,7 @@ func (l *ledger) reset(n name) {
 
 // names are the limits of an operation, and whose they are.
 func names(op stint.Op) (list []name) {
-	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+	for _, c := range oracle.Claims(&op) {
 		for _, limit := range c.Policy.Limits() {
 			list = append(list, name{c.Policy.Name(), limit.Name, limit.Algorithm, c.Key})
 		}
@@ -127,15 +127,15 @@ func names(op stint.Op) (list []name) {
 }
 
 func asked(op stint.Op) (permits []int64) {
-	return ofClaims(op, func(c stint.Claim) int64 { return c.Permits })
+	return ofClaims(op, func(c *stint.Claim) int64 { return c.Permits })
 }
 
 // kept are how many permits of each limit an operation leaves to others.
-func kept(op stint.Op) []int64 { return ofClaims(op, func(c stint.Claim) int64 { return c.Keep }) }
+func kept(op stint.Op) []int64 { return ofClaims(op, func(c *stint.Claim) int64 { return c.Keep }) }
 
 // ofClaims is a number of each limit's claim.
-func ofClaims(op stint.Op, number func(c stint.Claim) int64) (list []int64) {
-	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+func ofClaims(op stint.Op, number func(c *stint.Claim) int64) (list []int64) {
+	for _, c := range oracle.Claims(&op) {
 		for range c.Policy.Len() {
 			list = append(list, number(c))
 		}
@@ -153,7 +153,7 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 	of := names(op)
 	accounts := make([]*account, len(of))
 	for i, n := range of {
-		limit := op.LimitAt(i)
+		limit := limitOf(op, i)
 		if op.Verb == stint.Reset {
 			l.reset(n)
 		}
@@ -172,7 +172,7 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 	case stint.Take, stint.Try:
 		for i, n := range asked(op) {
 			if got.Decision.Allowed && want.Charged[i] {
-				grown[i] = op.LimitAt(i).Takes(n)
+				grown[i] = limitOf(op, i).Takes(n)
 				accounts[i].add(l.now, grown[i])
 			}
 		}
@@ -180,7 +180,7 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 		for i, a := range accounts {
 			if n := want.Each[i].Applied; n < 0 {
 				a.mixed = true
-			} else if fixed := op.LimitAt(i).Cost > 0; !fixed && a.limit.Algorithm != stint.AlgorithmConcurrency {
+			} else if fixed := limitOf(op, i).Cost > 0; !fixed && a.limit.Algorithm != stint.AlgorithmConcurrency {
 				a.add(l.now, n)
 			}
 		}
@@ -262,21 +262,21 @@ func (a *account) add(at, n int64) *item {
 }
 
 func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, accounts []*account) (grown []int64) {
-	p := l.pledges[op.Hold.ID]
+	p := l.pledges[op.Hold().ID]
 	if p == nil || !p.inOrderOf(of) {
 		p = &pledge{names: of, shares: make([]*share, len(of))}
 		for i := range p.shares {
 			p.shares[i] = &share{}
 		}
-		l.pledges[op.Hold.ID] = p
+		l.pledges[op.Hold().ID] = p
 	}
-	if carried.Hold.Replayed && !p.live { // the clock was set back to before it expired, and no write had noticed that
+	if carried.Hold().Replayed && !p.live { // the clock was set back to before it expired, and no write had noticed that
 		for _, s := range p.shares {
 			s.permits = s.expired
 		}
 	}
-	p.expires, p.keep, p.live = int64(carried.Hold.ExpiresAt), op.Hold.Keep, true
-	p.remembered = op.Hold.Remembered().Microseconds()
+	p.expires, p.keep, p.live = int64(carried.Hold().ExpiresAt), op.Hold().Keep, true
+	p.remembered = op.Hold().Remembered().Microseconds()
 	grown = make([]int64, len(of))
 	for i, n := range asked(op) {
 		s := p.shares[i]
@@ -287,8 +287,8 @@ func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, ac
 		if s.gone {
 			*s = share{}
 		}
-		s.fixed = op.LimitAt(i).Cost > 0
-		if grown[i] = max(0, op.LimitAt(i).Takes(n)-s.permits); grown[i] > 0 {
+		s.fixed = limitOf(op, i).Cost > 0
+		if grown[i] = max(0, limitOf(op, i).Takes(n)-s.permits); grown[i] > 0 {
 			s.permits += grown[i]
 			s.items = append(s.items, accounts[i].add(l.now, grown[i]))
 		}
@@ -297,8 +297,8 @@ func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, ac
 }
 
 func (l *ledger) end(op, carried stint.Op, want oracle.Answer, of []name, accounts []*account) {
-	p := l.pledges[op.Hold.ID]
-	if carried.Hold.Replayed {
+	p := l.pledges[op.Hold().ID]
+	if carried.Hold().Replayed {
 		return
 	}
 	for _, a := range accounts {
@@ -309,11 +309,11 @@ func (l *ledger) end(op, carried stint.Op, want oracle.Answer, of []name, accoun
 		if applied := want.Each[i].Applied; applied > 0 {
 			accounts[i].add(l.now, applied)
 		}
-		if !live || p.shares[i].gone || carried.Hold.Late && !p.dropped {
+		if !live || p.shares[i].gone || carried.Hold().Late && !p.dropped {
 			continue
 		}
 		s, keeps := p.shares[i], n
-		if op.LimitAt(i).Cost > 0 {
+		if limitOf(op, i).Cost > 0 {
 			keeps = s.permits
 		}
 		if op.Verb == stint.Cancel {
@@ -321,12 +321,12 @@ func (l *ledger) end(op, carried stint.Op, want oracle.Answer, of []name, accoun
 		}
 		s.giveBack(of[i], min(s.permits-keeps, s.permits-s.paid))
 	}
-	delete(l.pledges, op.Hold.ID)
+	delete(l.pledges, op.Hold().ID)
 }
 
 // drop lets expire what a hold has of these limits.
 func (l *ledger) drop(op stint.Op, of []name) {
-	p := l.pledges[op.Hold.ID]
+	p := l.pledges[op.Hold().ID]
 	if p == nil || !p.live {
 		return
 	}
@@ -343,7 +343,7 @@ func (l *ledger) drop(op stint.Op, of []name) {
 
 // check holds one limit's outcome to its account: invariants 1 and 2, and of concurrency 4 and 6.
 func (l *ledger) check(op stint.Op, i int, n name, a *account, grown, keep int64, e stint.Outcome, allowed bool) error {
-	limit := op.LimitAt(i)
+	limit := limitOf(op, i)
 	if limit.Algorithm == stint.AlgorithmConcurrency {
 		held := l.held(n)
 		if grown > 0 && allowed && held > limit.Capacity-keep {

@@ -32,11 +32,7 @@ func NewMutated(m Mutant, maxHolds int) *Mutated { return &Mutated{Oracle: New(m
 
 // Decide carries out an operation, wrongly.
 func (m *Mutated) Decide(op stint.Op, now stint.Instant) Answer {
-	at, asked := now, op
-	asked.And = slices.Clone(op.And)
-	if op.Hold != nil {
-		asked.Hold = &stint.HoldOp{Hold: op.Hold.Hold, ExpiresAt: op.Hold.ExpiresAt}
-	}
+	at, asked := now, Copy(op)
 	if m.mutant.before != nil {
 		m.mutant.before(m, &asked, &at)
 	}
@@ -69,10 +65,7 @@ func (m *Mutated) forget(now stint.Instant) {
 }
 
 func (m *Mutated) record(op *stint.Op) *record {
-	if op.Hold == nil || m.worlds[0].ids[op.Hold.ID] == nil {
-		return nil
-	}
-	return m.worlds[0].ids[op.Hold.ID]
+	return m.worlds[0].ids[id(*op)]
 }
 
 // Level is what a token bucket holds, exactly, and the newest time that its state records.
@@ -90,12 +83,12 @@ func (o *Oracle) Level(policy *stint.Policy, key string, now stint.Instant) (lev
 
 // alter gives the first claim another version of its policy, if that is valid.
 func alter(op *stint.Op, change func(l *stint.Limit)) {
-	limits := op.Policy.Limits()
+	limits := op.First().Policy.Limits()
 	for i := range limits {
 		change(&limits[i])
 	}
-	if p, err := stint.NewPolicy(op.Policy.Name(), limits...); err == nil {
-		op.Policy = p
+	if p, err := stint.NewPolicy(op.First().Policy.Name(), limits...); err == nil {
+		op.First().Policy = p
 	}
 }
 
@@ -145,7 +138,7 @@ var Mutants = []Mutant{
 	{"a delay is rounded down", algorithms{leaky}, nil, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for _, s := range m.states(true, leaky) {
 			permits, _ := rate(&s.limit)
-			turn := new(big.Int).Mod(minus(s.due, s.worth(op.Permits)), big.NewInt(permits))
+			turn := new(big.Int).Mod(minus(s.due, s.worth(op.First().Permits)), big.NewInt(permits))
 			if op.Verb == stint.Take && turn.Sign() > 0 && a.Decision.Delay > 0 {
 				a.Decision.Delay -= time.Microsecond
 			}
@@ -161,7 +154,7 @@ var Mutants = []Mutant{
 	}, nil},
 	{"a refund beyond what is recorded", algorithms{windows}, nil, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for _, s := range m.states(true, windows) {
-			if op.Verb == stint.Settle && op.Permits < a.Decision.Applied {
+			if op.Verb == stint.Settle && op.First().Permits < a.Decision.Applied {
 				s.entries[0].permits--
 			}
 		}
@@ -205,8 +198,8 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"a window of another length begins anew", algorithms{windows, logs, counter}, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
-		for _, l := range op.Policy.Limits() {
-			n := name{op.Policy.Name(), l.Name, l.Algorithm, op.Key}
+		for _, l := range op.First().Policy.Limits() {
+			n := name{op.First().Policy.Name(), l.Name, l.Algorithm, op.First().Key}
 			if s := m.worlds[0].states[n]; s != nil && s.limit.Window != l.Window {
 				delete(m.worlds[0].states, n)
 			}
@@ -231,8 +224,8 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"the wait is that of one permit", all, nil, func(m *Mutated, op stint.Op, now stint.Instant, a *Answer) {
-		if op.Permits > 1 && op.And == nil && a.Decision.RetryAfter > 0 && a.Decision.RetryAfter != stint.Never {
-			op.Verb, op.Permits = stint.Peek, 1
+		if op.First().Permits > 1 && op.Len() == 1 && a.Decision.RetryAfter > 0 && a.Decision.RetryAfter != stint.Never {
+			op.Verb, op.First().Permits = stint.Peek, 1
 			a.Decision.RetryAfter = m.Clone().Decide(op, now).Decision.RetryAfter
 		}
 	}},
@@ -244,17 +237,18 @@ var Mutants = []Mutant{
 		}
 	}, nil},
 	{"every cost is 1", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Take && op.Permits <= op.Policy.Limit(0).Capacity {
-			op.Permits = 1
+		if op.Verb == stint.Take && op.First().Permits <= op.First().Policy.Limit(0).Capacity {
+			op.First().Permits = 1
 		}
 	}, nil},
 	{"a denial is charged where it fits", all, nil, func(m *Mutated, op stint.Op, now stint.Instant, a *Answer) {
-		if a.Decision.Allowed || op.Verb != stint.Take || op.HasWays() {
+		if a.Decision.Allowed || op.Verb != stint.Take || op.Groups() != nil {
 			return
 		}
 		for i := range a.Each {
-			p, err := stint.NewPolicy(op.ClaimAt(i).Policy.Name(), op.LimitAt(i))
-			if claim := *op.ClaimAt(i); err == nil && a.Each[i].Allowed {
+			limit, of := op.LimitAt(i)
+			p, err := stint.NewPolicy(of.Policy.Name(), limit)
+			if claim := *of; err == nil && a.Each[i].Allowed {
 				claim.Policy = p
 				m.Oracle.Decide(stint.Op{Claim: claim}, now)
 			}
@@ -266,7 +260,7 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"Remaining in debt", all, nil, func(_ *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
-		if op.Verb == stint.Settle && a.Decision.Applied == op.Permits && a.Decision.Remaining == 0 {
+		if op.Verb == stint.Settle && a.Decision.Applied == op.First().Permits && a.Decision.Remaining == 0 {
 			a.Decision.Remaining = -1
 		}
 	}},
@@ -276,24 +270,24 @@ var Mutants = []Mutant{
 		}
 	}, nil},
 	{"refunds are lost", choices, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Settle && op.Permits < 0 {
-			op.Verb, op.Permits = stint.Peek, 1
+		if op.Verb == stint.Settle && op.First().Permits < 0 {
+			op.Verb, op.First().Permits = stint.Peek, 1
 		}
 	}, nil},
 	{"a settlement keeps", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Settle && op.Permits > 0 && op.And == nil {
-			op.Permits = max(1, min(op.Permits, settleBound)-op.Keep)
+		if op.Verb == stint.Settle && op.First().Permits > 0 && op.Len() == 1 {
+			op.First().Permits = max(1, min(op.First().Permits, settleBound)-op.First().Keep)
 		}
 	}, nil},
 	{"resets that refund", algorithms{tokens}, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Reset && op.Policy.Limit(0).Algorithm != leaky && op.And == nil {
-			op.Verb, op.Permits = stint.Settle, -settleBound
+		if op.Verb == stint.Reset && op.First().Policy.Limit(0).Algorithm != leaky && op.Len() == 1 {
+			op.Verb, op.First().Permits = stint.Settle, -settleBound
 		}
 	}, nil},
 	{"keys cut at a colon", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.And == nil {
-			prefix, rest, _ := strings.Cut(op.Key, ":")
-			op.Key = prefix + strings.SplitN(rest, ":", 2)[0]
+		if op.Len() == 1 {
+			prefix, rest, _ := strings.Cut(op.First().Key, ":")
+			op.First().Key = prefix + strings.SplitN(rest, ":", 2)[0]
 		}
 	}, nil},
 
@@ -302,46 +296,55 @@ var Mutants = []Mutant{
 	{"no deciding limit", all, nil, func(_ *Mutated, _ stint.Op, _ stint.Instant, a *Answer) { a.Decision.Index = 0 }},
 	{"the last of equal limits decides", all, nil, func(_ *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for i, o := range a.Each {
-			if !op.HasWays() && (a.Decision.Allowed && o.Remaining == a.Decision.Remaining || !a.Decision.Allowed && o.RetryAfter == a.Decision.RetryAfter) {
+			if op.Groups() == nil && (a.Decision.Allowed && o.Remaining == a.Decision.Remaining || !a.Decision.Allowed && o.RetryAfter == a.Decision.RetryAfter) {
 				a.Decision.Index, a.Decision.Limit, a.Decision.Remaining, a.Decision.ResetAfter = int16(i), o.Limit, o.Remaining, o.ResetAfter
 			}
 		}
 	}},
-	{"nothing is kept for others", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) { op.Keep = 0 }, nil},
+	{"nothing is kept for others", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) { op.First().Keep = 0 }, nil},
 	{"what is kept is taken", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Take && op.Keep < op.Policy.Limit(0).Capacity && op.Permits <= op.Policy.Limit(0).Capacity {
-			op.Permits, op.Keep = op.Permits+op.Keep, 0
+		if op.Verb == stint.Take && op.First().Keep < op.First().Policy.Limit(0).Capacity && op.First().Permits <= op.First().Policy.Limit(0).Capacity {
+			op.First().Permits, op.First().Keep = op.First().Permits+op.First().Keep, 0
 		}
 	}, nil},
 	{"what is kept is no bound on the wait", all, nil, func(_ *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
-		if op.Keep > 0 && a.Decision.RetryAfter == stint.Never && op.Permits <= a.Decision.Limit {
+		if op.First().Keep > 0 && a.Decision.RetryAfter == stint.Never && op.First().Permits <= a.Decision.Limit {
 			a.Decision.RetryAfter = a.Decision.ResetAfter
 		}
 	}},
 	{"the way is not told", all, nil, func(_ *Mutated, _ stint.Op, _ stint.Instant, a *Answer) { a.Decision.Via = 0 }},
 	{"the first way alone", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if i := slices.IndexFunc(op.And, func(c stint.Claim) bool { return c.Way == stint.Else }); i >= 0 && op.Verb != stint.Reset {
-			op.And = op.And[:i]
+		if op.Groups() != nil && op.Verb != stint.Reset {
+			op.Extra.Groups = [][]stint.Way{op.Groups()[0][:1]}
 		}
 	}, nil},
 	{"ways that keep nothing", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		for i := range op.And {
-			if op.And[i].Way != stint.Must {
-				op.And[i].Keep = 0
+		for nth := range op.Len() {
+			if claim, way := op.NthClaim(nth); way != 0 {
+				claim.Keep = 0
 			}
 		}
 	}, nil},
 	{"the least of all ways decides", all, nil, func(_ *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for i, o := range a.Each {
-			if op.HasWays() && a.Decision.Allowed && o.Remaining < a.Decision.Remaining {
+			if op.Groups() != nil && a.Decision.Allowed && o.Remaining < a.Decision.Remaining {
+				a.Decision.Index, a.Decision.Limit, a.Decision.Remaining, a.Decision.ResetAfter = int16(i), o.Limit, o.Remaining, o.ResetAfter
+			}
+		}
+	}},
+	{"an empty way that denies", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) { withoutEmpty(op) }, nil},
+	{"an optional way decides", all, nil, func(m *Mutated, op stint.Op, now stint.Instant, a *Answer) {
+		for i, o := range a.Each {
+			_, claim := op.LimitAt(i)
+			if isOptional(op, claim) && a.Decision.Allowed && o.Remaining < a.Decision.Remaining {
 				a.Decision.Index, a.Decision.Limit, a.Decision.Remaining, a.Decision.ResetAfter = int16(i), o.Limit, o.Remaining, o.ResetAfter
 			}
 		}
 	}},
 	{"a way is charged twice", choices, nil, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for _, s := range m.states(true, choices...) {
-			if op.Verb == stint.Take && op.HasWays() && a.Decision.Via > 0 {
-				s.charge(op.Permits, s.newest(), false)
+			if op.Verb == stint.Take && op.Groups() != nil && a.Decision.Via > 0 {
+				s.charge(op.First().Permits, s.newest(), false)
 			}
 		}
 	}},
@@ -363,7 +366,7 @@ var Mutants = []Mutant{
 	}},
 	{"a commit that is sent again is charged again", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
 		if r := m.record(op); r != nil && r.end == stint.HoldCommitted && op.Verb == stint.Commit {
-			delete(m.worlds[0].ids, op.Hold.ID)
+			delete(m.worlds[0].ids, op.Hold().ID)
 		}
 	}, nil},
 	{"an end is charged twice", nil, nil, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
@@ -380,14 +383,14 @@ var Mutants = []Mutant{
 	}, nil},
 	{"a reset leaves what is held", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
 		m.held = nil
-		n := name{op.Policy.Name(), op.Policy.Limit(0).Name, op.Policy.Limit(0).Algorithm, op.Key}
+		n := name{op.First().Policy.Name(), op.First().Policy.Limit(0).Name, op.First().Policy.Limit(0).Algorithm, op.First().Key}
 		if s := m.worlds[0].states[n]; s != nil && op.Verb == stint.Reset {
 			m.held = m.untouched(s.limit)
 			m.held.holds = s.holds
 		}
 	}, func(m *Mutated, op stint.Op, _ stint.Instant, _ *Answer) {
 		if m.held != nil {
-			m.worlds[0].states[name{op.Policy.Name(), m.held.limit.Name, m.held.limit.Algorithm, op.Key}] = m.held
+			m.worlds[0].states[name{op.First().Policy.Name(), m.held.limit.Name, m.held.limit.Algorithm, op.First().Key}] = m.held
 		}
 	}},
 	{"a cancel frees another's place", nil, nil, func(m *Mutated, op stint.Op, _ stint.Instant, _ *Answer) {
@@ -398,13 +401,13 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"growth is charged as a whole", nil, func(m *Mutated, op *stint.Op, now *stint.Instant) {
-		if r := m.record(op); r != nil && op.Verb == stint.Reserve && r.end == stint.HoldLive && *now < r.expires && op.Permits > r.held[0] {
-			op.Permits += r.held[0]
+		if r := m.record(op); r != nil && op.Verb == stint.Reserve && r.end == stint.HoldLive && *now < r.expires && op.First().Permits > r.held[0] {
+			op.First().Permits += r.held[0]
 		}
 	}, nil},
 	{"an expiry never keeps", nil, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Hold != nil {
-			op.Hold.Keep = false
+		if op.Hold() != nil {
+			op.Hold().Keep = false
 		}
 	}, nil},
 	{"a renewal extends nothing", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
@@ -423,6 +426,7 @@ var Mutants = []Mutant{
 			r.on = make([]int, len(r.on))
 		}
 	}, nil},
+	{"an empty way that denies a hold", nil, func(_ *Mutated, op *stint.Op, _ *stint.Instant) { withoutEmpty(op) }, nil},
 	{"one hold too many", nil, func(m *Mutated, _ *stint.Op, _ *stint.Instant) {
 		if m.highest == 0 {
 			m.highest, m.maxHolds = 1, m.maxHolds+1
@@ -432,8 +436,61 @@ var Mutants = []Mutant{
 
 // id is an operation's hold's.
 func id(op stint.Op) string {
-	if op.Hold == nil {
+	if op.Hold() == nil {
 		return ""
 	}
-	return op.Hold.ID
+	return op.Hold().ID
+}
+
+// withoutEmpty takes the empty ways out of an operation.
+func withoutEmpty(op *stint.Op) {
+	for g, group := range op.Groups() {
+		if last := len(group) - 1; len(group[last]) == 0 {
+			op.Extra.Groups[g] = group[:last]
+		}
+	}
+}
+
+// isOptional reports whether a claim is of a group with an empty way.
+func isOptional(op stint.Op, claim *stint.Claim) bool {
+	for _, m := range members(op) {
+		if m.claim == *claim {
+			return m.optional
+		}
+	}
+	return false
+}
+
+// Claims are the claims of an operation, to be changed.
+func Claims(op *stint.Op) (list []*stint.Claim) {
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		list = append(list, claim)
+	}
+	return list
+}
+
+// Copy is a copy of an operation that shares nothing with it but Each.
+func Copy(op stint.Op) stint.Op {
+	op.And = slices.Clone(op.And)
+	if op.Extra == nil {
+		return op
+	}
+	extra := stint.Extra{}
+	for _, group := range op.Extra.Groups {
+		var ways []stint.Way
+		for _, way := range group {
+			ways = append(ways, slices.Clone(way))
+		}
+		extra.Groups = append(extra.Groups, ways)
+	}
+	if op.Extra.Hold != nil {
+		h := *op.Extra.Hold
+		extra.Hold = &h
+	}
+	if op.Extra.Live != nil {
+		extra.Live = new([]stint.HoldState)
+	}
+	op.Extra = &extra
+	return op
 }

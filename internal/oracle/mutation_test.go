@@ -57,7 +57,7 @@ func (*modelled) Watch(time.Duration, func(int, error)) stint.Shards { return st
 func TestMutantsAreCaught(t *testing.T) {
 	most := 100_000
 	if testing.Short() {
-		most = 20_000
+		most = 40_000
 	}
 	for _, m := range oracle.Mutants {
 		for _, algorithm := range m.Algorithms {

@@ -39,7 +39,7 @@ func (t *transaction) choose() bool {
 // An answer with an error leaves states unwritten.
 func (t *transaction) do(op stint.Op) (a Answer) {
 	places := t.places(op)
-	pl := newPlan(places)
+	pl := newPlan(op, places)
 	pl.mark()
 	allowed := true
 	switch op.Verb {
@@ -70,11 +70,11 @@ func (t *transaction) do(op stint.Op) (a Answer) {
 		a.Each, a.Charged, a.unasked = append(a.Each, p.out), append(a.Charged, p.charged), append(a.unasked, p.unasked)
 	}
 	a.Decision = pl.decide(allowed, t.now)
-	if op.Hold == nil || op.Verb == stint.Reserve || !a.Hold.Replayed {
+	if op.Hold() == nil || op.Verb == stint.Reserve || !a.Hold.Replayed {
 		pl.apply(&a.Decision)
 	}
 	if op.Verb == stint.Commit || op.Verb == stint.Cancel {
-		r := t.ids[op.Hold.ID]
+		r := t.ids[op.Hold().ID]
 		if a.Hold.Replayed {
 			a.Decision.Applied = r.said // the same answer
 		}
@@ -86,8 +86,8 @@ func (t *transaction) do(op stint.Op) (a Answer) {
 // places are the limits of an operation in order, with the states that they find.
 func (t *transaction) places(op stint.Op) (list []*place) {
 	cells := map[name]*cell{}
-	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
-		way := claim.Way
+	for _, m := range members(op) {
+		claim := m.claim
 		for _, limit := range claim.Policy.Limits() {
 			n := name{claim.Policy.Name(), limit.Name, limit.Algorithm, claim.Key}
 			c := cells[n]
@@ -97,10 +97,7 @@ func (t *transaction) places(op stint.Op) (list []*place) {
 				c = &cell{name: n, known: known, before: before, now: before.read(limit, t.now), at: max(t.now, before.newest())}
 				cells[n] = c
 			}
-			list = append(list, &place{cell: c, limit: limit, permits: claim.Permits, keep: claim.Keep, way: way})
-			if way != stint.Must {
-				way = stint.With // all limits of a claim are of one way
-			}
+			list = append(list, &place{cell: c, limit: limit, permits: claim.Permits, keep: claim.Keep, spot: m.spot})
 		}
 	}
 	return list

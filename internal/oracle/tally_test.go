@@ -70,15 +70,23 @@ func (y tally) count(op stint.Op, a oracle.Answer) {
 	if slices.Max(kept(op)) > 0 {
 		y.bump("all", "keeping "+column)
 	}
-	if op.HasWays() {
-		y.bump("with ways", column)
+	if op.Groups() != nil {
+		row := "with ways"
+		switch {
+		case !isEmpty(op):
+		case op.Policy == nil:
+			row = "with an empty way alone"
+		default:
+			row = "with an empty way"
+		}
+		y.bump(row, column)
 		if a.Err == nil && op.Verb != stint.Reset {
-			y.bump("with ways", fmt.Sprintf("via %d", a.Decision.Via))
+			y.bump(row, fmt.Sprintf("via %d", a.Decision.Via))
 		}
 	}
 	kinds := map[string]bool{}
 	for i := range op.Limits() {
-		kinds[op.LimitAt(i).Algorithm.String()] = true
+		kinds[limitOf(op, i).Algorithm.String()] = true
 	}
 	for kind := range kinds {
 		y.bump(kind, op.Verb.String())
@@ -95,4 +103,15 @@ func (y tally) String() string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// isEmpty reports whether a group of the operation may charge nothing.
+func isEmpty(op stint.Op) bool {
+	return slices.ContainsFunc(op.Groups(), func(group []stint.Way) bool { return len(group[len(group)-1]) == 0 })
+}
+
+// limitOf is limit i of an operation.
+func limitOf(op stint.Op, i int) stint.Limit {
+	limit, _ := op.LimitAt(i)
+	return limit
 }

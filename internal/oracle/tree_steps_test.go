@@ -156,14 +156,14 @@ func (tr *tree) reserve(n *node) string {
 	}
 	permits := tr.permits(h.of)
 	op := h.of.op(stint.Reserve, permits)
-	op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, Keep: h.keep}}
+	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, Keep: h.keep}}
 	d, fault := tr.ask(op)
 	tr.say("%s reserves %d as %s for %v, keep %t: %v, via %d", h.of.name, permits, h.id, h.ttl, h.keep, d, d.Via)
 	if fault != "" || !d.Allowed {
 		return fault
 	}
 	tr.holds = slices.DeleteFunc(tr.holds, func(old *treeHold) bool { return old.id == h.id })
-	h.via, h.held, h.share, h.expires = int(d.Via), permits, permits, op.Hold.ExpiresAt
+	h.via, h.held, h.share, h.expires = int(d.Via), permits, permits, op.Hold().ExpiresAt
 	h.parts = []*event{tr.rate.add(tr.at(), permits, true, false)}
 	tr.holds = append(tr.holds, h)
 	return ""
@@ -198,7 +198,7 @@ func (tr *tree) grow() string {
 	}
 	total := max(1, h.held+tr.pick(-1, 0, 1, 2, tr.rng.Int64N(5)))
 	op := h.of.op(stint.Reserve, total)
-	op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, Keep: h.keep}}
+	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, Keep: h.keep}}
 	d, fault := tr.ask(op)
 	tr.say("%s grows %s from %d to %d: %v, via %d", h.of.name, h.id, h.held, total, d, d.Via)
 	if fault != "" || !d.Allowed {
@@ -208,7 +208,7 @@ func (tr *tree) grow() string {
 		h.share = total
 		h.parts = append(h.parts, tr.rate.add(tr.at(), lacks, true, false))
 	}
-	h.held, h.expires = max(h.held, total), op.Hold.ExpiresAt
+	h.held, h.expires = max(h.held, total), op.Hold().ExpiresAt
 	return ""
 }
 
@@ -227,9 +227,9 @@ func (tr *tree) end() string {
 		verb, actual = stint.Cancel, 0
 	}
 	op := h.of.op(verb, actual)
-	op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl}, ExpiresAt: h.expires}
+	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl}, ExpiresAt: h.expires}
 	d, want, fault := tr.decide(op)
-	tr.say("%s: %v of %d of %d as %s: %v, via %d, late %t", h.of.name, verb, actual, h.held, h.id, d, d.Via, op.Hold.Late)
+	tr.say("%s: %v of %d of %d as %s: %v, via %d, late %t", h.of.name, verb, actual, h.held, h.id, d, d.Via, op.Hold().Late)
 	if fault != "" {
 		return fault
 	}
@@ -244,7 +244,8 @@ func (tr *tree) end() string {
 // forced counts what was charged that was not asked.
 func (tr *tree) forced(op stint.Op, want oracle.Answer) {
 	for i, outcome := range want.Each {
-		if n := tr.named(op.ClaimAt(i).Policy.Name()); outcome.Applied > 0 {
+		_, claim := op.LimitAt(i)
+		if n := tr.named(claim.Policy.Name()); outcome.Applied > 0 {
 			if n.late += outcome.Applied; n.parent == nil {
 				tr.rate.add(tr.at(), outcome.Applied, false, true)
 			}

@@ -223,25 +223,23 @@ func (n *node) claim(permits int64) stint.Claim {
 
 // op is an operation of a node, in the ways that it may be charged.
 func (n *node) op(verb stint.Verb, permits int64) stint.Op {
-	var claims []stint.Claim
 	path := n.path()
+	if len(path) == 1 {
+		c := n.claim(permits)
+		c.Keep = n.floors()
+		return stint.Op{Verb: verb, Claim: c, Extra: &stint.Extra{}}
+	}
+	var group []stint.Way
 	for i, at := range path {
 		c := at.claim(permits)
-		c.Keep, c.Way = at.floors(), stint.Else
-		if i == 0 {
-			c.Way = stint.Either
-		}
-		claims = append(claims, c)
+		c.Keep = at.floors()
+		way := stint.Way{c}
 		for _, above := range path[i+1:] {
-			c := above.claim(permits)
-			c.Way = stint.With
-			claims = append(claims, c)
+			way = append(way, above.claim(permits))
 		}
+		group = append(group, way)
 	}
-	if len(path) == 1 {
-		claims[0].Way = stint.Must
-	}
-	return stint.Op{Verb: verb, Claim: claims[0], And: claims[1:]}
+	return stint.Op{Verb: verb, Extra: &stint.Extra{Groups: [][]stint.Way{group}}}
 }
 
 func (tr *tree) say(format string, args ...any) {
@@ -265,11 +263,8 @@ func (tr *tree) decide(op stint.Op) (d stint.Decision, want oracle.Answer, fault
 	if err := op.Validate(); err != nil {
 		tr.Fatalf("%v: %s", err, oracle.Describe(op))
 	}
-	carried, now := op, tr.clock.Instant()
+	carried, now := oracle.Copy(op), tr.clock.Instant()
 	carried.Each = make([]stint.Outcome, op.Limits())
-	if op.Hold != nil {
-		carried.Hold = &stint.HoldOp{Hold: op.Hold.Hold, ExpiresAt: op.Hold.ExpiresAt}
-	}
 	d, err := tr.store.Decide(tr.Context(), carried)
 	if tr.blind {
 		want = tr.model.Decide(op, now)
@@ -279,8 +274,8 @@ func (tr *tree) decide(op stint.Op) (d stint.Decision, want oracle.Answer, fault
 	if err != nil {
 		fault = err.Error()
 	}
-	if op.Hold != nil {
-		*op.Hold = *carried.Hold
+	if h := op.Hold(); h != nil {
+		*h = *carried.Hold()
 	}
 	return d, want, fault
 }
@@ -347,9 +342,8 @@ func (tr *tree) check() string {
 func TestTreesFindFaults(t *testing.T) {
 	each := func(change func(c *stint.Claim)) func(op *stint.Op) {
 		return func(op *stint.Op) {
-			change(&op.Claim)
-			for i := range op.And {
-				change(&op.And[i])
+			for _, c := range oracle.Claims(op) {
+				change(c)
 			}
 		}
 	}

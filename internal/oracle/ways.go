@@ -13,7 +13,7 @@ type place struct {
 	limit   stint.Limit
 	permits int64 // of its claim
 	keep    int64 // how many permits of the limit its claim leaves to others
-	way     stint.Way
+	spot    spot
 	want    int64  // what it is asked for
 	asking  string // the hold that asks for more; "" is none
 	full    bool   // there are as many holds as the store allows
@@ -21,6 +21,42 @@ type place struct {
 	charged bool   // see [Answer.Charged]
 	out     stint.Outcome
 	unasked bool // see [Answer]
+}
+
+// A spot is where a claim stands among the ways of an operation: of which way of which group, counted from 1. The zero
+// value is of none: it has to admit.
+type spot struct {
+	group, way int
+	optional   bool // the group's last way is empty
+}
+
+// A member is a claim of an operation.
+type member struct {
+	claim stint.Claim
+	spot
+}
+
+// members are the claims of an operation in the order in which their limits are told: the claim itself, if there is
+// one, And, and the groups.
+func members(op stint.Op) (list []member) {
+	if op.Policy != nil {
+		list = append(list, member{claim: op.Claim})
+	}
+	for _, c := range op.And {
+		list = append(list, member{claim: c})
+	}
+	if op.Extra == nil {
+		return list
+	}
+	for g, ways := range op.Extra.Groups {
+		optional := len(ways[len(ways)-1]) == 0
+		for w, claims := range ways {
+			for _, c := range claims {
+				list = append(list, member{c, spot{g + 1, w + 1, optional}})
+			}
+		}
+	}
+	return list
 }
 
 // A cell is a state that an operation is about. Ways of one group may share it.
@@ -37,7 +73,8 @@ type cell struct {
 //
 //	admitted = all of must admit, and of each group one way, whose limits all admit
 //
-// A group is charged on the first way that admits. A hold stays on the way that it was charged on.
+// A group is charged on the first way that admits. An empty way, which may be the last, has no limit that does not. A
+// hold stays on the way that it was charged on, unless that is the empty one: it may move on from that.
 type plan struct {
 	all    []*place
 	must   way
@@ -46,35 +83,35 @@ type plan struct {
 
 // A group is the ways of which one is charged.
 type group struct {
-	ways []way
-	on   int  // the way that is charged; -1: none admits
-	held bool // the hold is on that way already: no other is asked
+	ways []way // the last is empty in an optional group
+	on   int   // the way that is charged; -1: none admits
+	held bool  // the hold is on that way already: no other is asked
 }
 
 // A way is the limits of which all have to admit.
 type way []*place
 
-// newPlan groups the limits of an operation. With belongs to the way before it, Else begins the next
-// way of the group, Either the next group.
-func newPlan(places []*place) *plan {
+// newPlan groups the limits of an operation.
+func newPlan(op stint.Op, places []*place) *plan {
 	pl := &plan{all: places}
-	for _, p := range places {
-		last := len(pl.groups) - 1
-		switch p.way {
-		case stint.Must:
-			pl.must = append(pl.must, p)
-		case stint.Either:
-			pl.groups = append(pl.groups, &group{ways: []way{{p}}})
-		case stint.With:
-			ways := pl.groups[last].ways
-			ways[len(ways)-1] = append(ways[len(ways)-1], p)
-		case stint.Else:
-			pl.groups[last].ways = append(pl.groups[last].ways, way{p})
-		case stint.Aside: // no claim's
+	if op.Extra != nil {
+		for _, ways := range op.Extra.Groups {
+			pl.groups = append(pl.groups, &group{ways: make([]way, len(ways))})
 		}
+	}
+	for _, p := range places {
+		if p.spot.group == 0 {
+			pl.must = append(pl.must, p)
+			continue
+		}
+		w := &pl.groups[p.spot.group-1].ways[p.spot.way-1]
+		*w = append(*w, p)
 	}
 	return pl
 }
+
+// isOptional reports whether the group may charge nothing.
+func (g *group) isOptional() bool { return len(g.ways[len(g.ways)-1]) == 0 }
 
 // admits reports whether all limits of the way do.
 func (w way) admits() bool {
@@ -126,10 +163,11 @@ func (pl *plan) mark() {
 	}
 }
 
-// stay keeps the groups on the ways that a hold is on.
-func (pl *plan) stay(on []int) {
+// stay keeps the groups on the ways that a hold is on. One that is on an empty way stays there if it ends; if it is
+// reserved again that group is asked anew.
+func (pl *plan) stay(on []int, ends bool) {
 	for i, g := range pl.groups {
-		g.on, g.held = on[i], true
+		g.on, g.held = on[i], ends || len(g.ways[on[i]]) > 0
 	}
 	pl.mark()
 }
@@ -144,18 +182,21 @@ func (pl *plan) on() (ways []int) {
 
 // deciding are the limits, in order, of which one decides what the operation is told. Denied, a group's waits are
 // those of the way that waits least; admitted, its way is the one with the most left; the first on a tie. A hold
-// is told of its own way.
+// is told of its own way. A group that may charge nothing counts for a hold that is on one of its ways alone.
 func (pl *plan) deciding(allowed bool) (places []*place) {
 	counts := slices.Clone(pl.must)
 	for _, g := range pl.groups {
-		best := g.ways[0]
-		for _, w := range g.ways {
-			if allowed && w.left() > best.left() || !allowed && w.wait() < best.wait() {
-				best = w
-			}
+		if g.isOptional() && !g.held {
+			continue
 		}
+		best := g.ways[0]
 		if g.held {
 			best = g.ways[g.on]
+		}
+		for _, w := range g.ways {
+			if !g.held && (allowed && w.left() > best.left() || !allowed && w.wait() < best.wait()) {
+				best = w
+			}
 		}
 		counts = append(counts, best...)
 	}
@@ -163,15 +204,15 @@ func (pl *plan) deciding(allowed bool) (places []*place) {
 }
 
 // decide makes the decision of the limits' outcomes: the deciding limit is, on denial, the one with the longest
-// wait, on admission the one with the least left; the first on a tie.
+// wait, on admission the one with the least left; the first on a tie. If none counts it is the operation's first.
 func (pl *plan) decide(allowed bool, at stint.Instant) stint.Decision {
 	d := stint.Decision{Allowed: allowed, At: at}
-	var decides *place
-	for _, p := range pl.deciding(allowed) {
+	decides := pl.all[0]
+	for n, p := range pl.deciding(allowed) {
 		if allowed { // else nothing is held up
 			d.Delay = max(d.Delay, p.out.Delay)
 		}
-		if decides == nil || allowed && p.out.Remaining < decides.out.Remaining ||
+		if n == 0 || allowed && p.out.Remaining < decides.out.Remaining ||
 			!allowed && p.out.RetryAfter > decides.out.RetryAfter {
 			decides = p
 		}

@@ -34,12 +34,11 @@ func newScript(t *testing.T) *script {
 
 func (s *script) op(verb stint.Verb, n int64) stint.Op {
 	return stint.Op{
-		Verb:  verb,
-		Claim: stint.Claim{Key: "c", Policy: s.child, Permits: n, Way: stint.Either},
-		And: []stint.Claim{
-			{Key: "p", Policy: s.parent, Permits: n, Way: stint.With},
-			{Key: "p", Policy: s.parent, Permits: n, Keep: 2, Way: stint.Else},
-		},
+		Verb: verb,
+		Extra: &stint.Extra{Groups: [][]stint.Way{{
+			{{Key: "c", Policy: s.child, Permits: n}, {Key: "p", Policy: s.parent, Permits: n}},
+			{{Key: "p", Policy: s.parent, Permits: n, Keep: 2}},
+		}}},
 	}
 }
 
@@ -47,7 +46,7 @@ func (s *script) op(verb stint.Verb, n int64) stint.Op {
 func (s *script) do(verb stint.Verb, n int64, hold stint.HoldOp) oracle.Answer {
 	s.Helper()
 	op := s.op(verb, n)
-	op.Hold = &hold
+	op.Extra.Hold = &hold
 	if err := op.Validate(); err != nil {
 		s.Fatal(err)
 	}
@@ -160,10 +159,12 @@ func TestHoldOfOtherWays(t *testing.T) {
 	s := newScript(t)
 	s.answers(s.do(stint.Reserve, 1, hold("a")), 0, 0)
 	fewer, parted := s.op(stint.Commit, 1), s.op(stint.Commit, 1)
-	fewer.And, parted.And[0].Way = fewer.And[:1], stint.Else
+	ways := parted.Extra.Groups[0]
+	fewer.Extra.Groups[0] = fewer.Extra.Groups[0][:1]
+	parted.Extra.Groups[0] = []stint.Way{ways[0][:1], ways[0][1:], ways[1]}
 	for _, op := range []stint.Op{fewer, parted} {
 		h := hold("a")
-		op.Hold = &h
+		op.Extra.Hold = &h
 		if a := s.oracle.Decide(op, s.at); !errors.Is(a.Err, stint.ErrOtherClaims) {
 			t.Errorf("%+v", a)
 		}

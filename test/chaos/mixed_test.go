@@ -372,7 +372,7 @@ func wrong(op *stint.Op, r *stint.Result, left bool) string {
 	case d.Degraded != (d.Source == stint.SourceFailurePolicy), d.Degraded && !decides:
 		return "who decided is not told"
 	case d.Degraded:
-	case d.Remaining < 0 || d.Remaining > d.Limit || d.Limit != op.LimitAt(int(d.Index)).Capacity:
+	case d.Remaining < 0 || d.Remaining > d.Limit || d.Limit != capacityAt(op, int(d.Index)):
 		return "what remains can't be"
 	case d.At <= 0 || d.ResetAfter < 0 || d.Allowed && d.RetryAfter != 0:
 		return "the times can't be"
@@ -382,4 +382,10 @@ func wrong(op *stint.Op, r *stint.Result, left bool) string {
 		return "a denial of what is not asked"
 	}
 	return ""
+}
+
+// capacityAt is the capacity of limit i of an operation.
+func capacityAt(op *stint.Op, i int) int64 {
+	limit, _ := op.LimitAt(i)
+	return limit.Capacity
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
 )
@@ -197,7 +198,7 @@ func (c *caller) apart(own []stint.Claim, outcomes []stint.Outcome, refused bool
 	if len(own) == 0 {
 		return nil
 	}
-	combined := stint.Combine(outcomes, d.At)
+	combined := decide.Combine(outcomes, nil, d.At)
 	if combined.Allowed != d.Allowed {
 		return fmt.Errorf("%+v of limits that say %+v", d, outcomes)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -121,7 +122,7 @@ func oneByOne(store stint.Store, _ *run) stint.Store {
 			}
 			first, last = first+n, d
 		}
-		return stint.Combine(each[:first], last.At), nil
+		return decide.Combine(each[:first], nil, last.At), nil
 	}}
 }
 

@@ -63,14 +63,14 @@ func askable(t *testing.T, sequence storetest.Sequence) (storetest.Sequence, []*
 			named = append(named, policy)
 		}
 		step.Op.Claim = stint.Claim{Key: step.Op.Key, Policy: policy, Permits: step.Op.Permits} // a client names no keep and no way
-		step.Op.And, step.Each = nil, false
+		step.Op.And, step.Op.Extra, step.Each = nil, nil, false
 		kept.Steps = append(kept.Steps, step)
 	}
 	return kept, named
 }
 
 func tellable(op *stint.Op) bool {
-	if op.Verb == stint.Reset || op.HasWays() || op.Verb == stint.Settle && op.Keep > 0 && op.Policy.Len() > 1 || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
+	if op.Verb == stint.Reset || op.Groups() != nil || op.Verb == stint.Settle && op.Keep > 0 && op.Policy.Len() > 1 || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
 		return false
 	}
 	seen := map[stint.Algorithm]bool{}

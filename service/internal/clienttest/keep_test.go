@@ -104,7 +104,7 @@ func TestKeepOfReservations(t *testing.T) {
 		var decisions [2]stint.Decision
 		for i, s := range []stint.Store{c, store} {
 			op := operation(step.verb, "k", policy, step.permits)
-			op.Keep, op.Hold = 4, &stint.HoldOp{Hold: stint.Hold{ID: step.id, TTL: time.Minute}}
+			op.Keep, op.Extra = 4, &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: step.id, TTL: time.Minute}}}
 			var err error
 			if decisions[i], err = s.Decide(t.Context(), op); err != nil {
 				t.Fatalf("%+v: %v", step, err)

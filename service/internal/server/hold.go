@@ -124,7 +124,7 @@ func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request,
 	if err != nil {
 		return err
 	}
-	op := stint.Op{Verb: stint.Reserve, Claim: claim, Hold: h, Each: make([]stint.Outcome, t.policy.Len())}
+	op := stint.Op{Verb: stint.Reserve, Claim: claim, Extra: &stint.Extra{Hold: h}, Each: make([]stint.Outcome, t.policy.Len())}
 	start := time.Now()
 	d, err := s.decide(r.Context(), op)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *service) endKey(w http.ResponseWriter, r *http.Request, q *request, ver
 		return err
 	}
 	claim.Permits = actual
-	d, err := s.decide(r.Context(), stint.Op{Verb: verb, Claim: claim, Hold: h})
+	d, err := s.decide(r.Context(), stint.Op{Verb: verb, Claim: claim, Extra: &stint.Extra{Hold: h}})
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (s *countingHolds) DecideAll(ctx context.Context, ops []stint.Op, results [
 // count counts what became of an operation on a hold. The outcomes do not exclude each other: a
 // commit may be late and reset.
 func (s *countingHolds) count(op *stint.Op, d *stint.Decision, err error) {
-	h, reserves := op.Hold, op.Verb == stint.Reserve
+	h, reserves := op.Hold(), op.Verb == stint.Reserve
 	if h == nil {
 		return
 	}

@@ -40,7 +40,8 @@ func newLiveHolds(expired prometheus.Counter) *liveHolds {
 // note updates a hold by what the store says of an operation. A hold's time is counted from the reply on, by this
 // process's clock, so it is never over earlier than in the store.
 func (l *liveHolds) note(op *stint.Op, d *stint.Decision, err error) {
-	h, now, id := op.Hold, time.Since(l.began), maphash.String(l.seed, op.Hold.ID)
+	h, now := op.Hold(), time.Since(l.began)
+	id := maphash.String(l.seed, h.ID)
 	reserved := op.Verb == stint.Reserve && err == nil && d.Allowed && !d.Degraded
 	ended := op.Verb != stint.Reserve && err == nil && !h.Late
 	gone := h.Late || h.Lost || errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrUnknownReservation)

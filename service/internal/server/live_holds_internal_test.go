@@ -108,7 +108,7 @@ func TestLiveHolds(t *testing.T) {
 						op.Verb, process = stint.Reset, "2"
 					default:
 						op.Verb = map[string]stint.Verb{"reserve": stint.Reserve, "commit": stint.Commit, "cancel": stint.Cancel, "drop": stint.Drop}[verb]
-						op.Hold = &stint.HoldOp{Hold: stint.Hold{ID: id}, ExpiresAt: stint.Instant(time.Now().Add(live).UnixMicro())}
+						op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}, ExpiresAt: stint.Instant(time.Now().Add(live).UnixMicro())}}
 					}
 					if _, err := processes[process].Decide(t.Context(), op); err != nil && !errors.Is(err, stint.ErrResolved) && !errors.Is(err, stint.ErrUnknownReservation) {
 						t.Fatal(step, err)
@@ -127,8 +127,8 @@ type odd struct{ stint.Store }
 
 func (s *odd) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.Store.Decide(ctx, op)
-	d.Degraded = op.Hold != nil && op.Hold.ID == "degraded"
-	if op.Hold != nil && op.Hold.ID == "slow" && op.Verb == stint.Commit {
+	d.Degraded = op.Hold() != nil && op.Hold().ID == "degraded"
+	if op.Hold() != nil && op.Hold().ID == "slow" && op.Verb == stint.Commit {
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's time
 	}
 	return d, err
@@ -138,7 +138,7 @@ func (s *odd) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 type admitting struct{ stint.Store }
 
 func (admitting) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
-	op.Hold.ExpiresAt = stint.Instant(op.Hold.Lives().Microseconds())
+	op.Hold().ExpiresAt = stint.Instant(op.Hold().Lives().Microseconds())
 	return stint.Decision{Allowed: true}, nil
 }
 
@@ -151,7 +151,7 @@ func TestLiveHoldsFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 		hold := func(verb stint.Verb, id string) {
-			if _, err := s.Decide(t.Context(), stint.Op{Verb: verb, Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}); err != nil {
+			if _, err := s.Decide(t.Context(), stint.Op{Verb: verb, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

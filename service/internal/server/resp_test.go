@@ -319,7 +319,7 @@ func (u *unreachable) DecideAll(ctx context.Context, ops []stint.Op, results []s
 	for i := range ops {
 		results[i] = stint.Result{Err: stint.ErrUnavailable}
 		if ops[i].Verb == stint.Reserve {
-			ops[i].Hold.ExpiresAt = now.Add(ops[i].Hold.Lives())
+			ops[i].Hold().ExpiresAt = now.Add(ops[i].Hold().Lives())
 			results[i] = stint.Result{Decision: stint.Decision{
 				Allowed: true, Degraded: true, Source: stint.SourceFailurePolicy, At: now,
 			}}

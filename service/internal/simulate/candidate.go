@@ -203,7 +203,7 @@ func (r *request) match(c *candidate, ev *Event) {
 		rule.Requests++
 		none = none && inShadow
 		if err == nil && held.Outcome == rules.Limited && r.hold != nil && !inShadow {
-			err = (&stint.Op{Verb: stint.Reserve, Claim: held.Claim, And: held.And, Hold: &c.asked}).Validate()
+			err = reserveOf(&held, &c.asked).Validate()
 			rule.refused = cmp.Or(rule.refused, err)
 		}
 		why := ""
@@ -230,9 +230,20 @@ func (r *request) match(c *candidate, ev *Event) {
 			r.denier, r.reason = rule, why
 		}
 	}
+	slices.SortStableFunc(r.claims, func(a, b claim) int { return cmp.Compare(min(a.way, 1), min(b.way, 1)) })
 	if r.reason == "" && none {
 		r.reason = "default"
 	}
+}
+
+// reserveOf is the operation by which a service would reserve what a rule claims.
+func reserveOf(m *rules.Matched, hold *stint.HoldOp) *stint.Op {
+	op := m.Op(stint.Reserve)
+	if op.Extra == nil {
+		op.Extra = new(stint.Extra)
+	}
+	op.Extra.Hold = hold
+	return &op
 }
 
 // An outcome is how a request ended. The deciding limit is that of the decision's Index, counted
@@ -293,7 +304,7 @@ func (c *candidate) ofRule(claims []claim, from int) (to int) {
 // via is by what a rule charges a request that is allowed.
 func (c *candidate) via(claims []claim, from, to int, allowed bool) string {
 	for i := from; i < to && allowed; i++ {
-		if c.store.charged(i) {
+		if c.store.Charged(i) {
 			return claims[c.store.ops[i].claim].via
 		}
 	}
@@ -308,10 +319,10 @@ func (c *candidate) recordRule(r *request, from, to int, allowed, all bool, now 
 		p, first := &c.store.ops[i], i
 		admits := true
 		for range p.table.limits {
-			admits = admits && c.store.outs[i].Allowed
+			admits = admits && c.store.Outs[i].Allowed
 			i++
 		}
-		if len(c.store.ways) > 0 && (allowed && !c.store.charged(first) || !allowed && c.hasTable(from, first)) {
+		if len(c.store.Ways) > 0 && (allowed && !c.store.Charged(first) || !allowed && c.hasTable(from, first)) {
 			continue
 		}
 		p.table.ask(p.client, r.time, p.permits)

@@ -3,6 +3,7 @@ package simulate
 import (
 	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unsafe"
@@ -56,13 +57,13 @@ func (c *candidate) hold(r *request) (charges bool) {
 	named := slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.named })
 	h := &holding{since: r.time, parts: make([]part, 0, len(c.store.ops))}
 	for i := range c.store.ops {
-		if !c.store.charged(i) {
+		if !c.store.Charged(i) {
 			continue
 		}
 		op := &c.store.ops[i]
 		cl := &r.claims[op.claim]
 		h.parts = append(h.parts, part{
-			table: op.table, limit: op.limit, key: cl.key, piece: op.limit.state.hold(op.client, op.permits), kept: op.permits,
+			table: op.table, limit: op.limit, key: cl.key, piece: op.limit.hold(op.client, op.permits), kept: op.permits,
 		})
 		p := &h.parts[len(h.parts)-1]
 		if p.key.text = ""; p.key.last >= longMark {
@@ -92,10 +93,7 @@ func (c *candidate) end(h *holding, now stint.Instant) {
 		client, out := int32(-1), stint.Outcome{}
 		if at, known := p.table.look(&p.key); known {
 			client = numberOf(p.table.index[at])
-			p.limit.state.end(client, now, p.piece, p.kept)
-			if p.charge > 0 {
-				p.limit.state.apply(algorithm.Settle, client, now, p.charge, 0, &out)
-			}
+			p.limit.end(client, now, p, &out)
 		}
 		p.limit.window.giveBack(client, h.since, p.piece.N-p.kept)
 		if out.Applied > 0 {
@@ -109,7 +107,7 @@ func (c *candidate) end(h *holding, now stint.Instant) {
 func (s *store) untilExpiry(claims []claim) {
 	longest := stint.Hold{}
 	for i := range s.ops {
-		op, out := &s.ops[i], &s.outs[i]
+		op, out := &s.ops[i], &s.Outs[i]
 		if out.Allowed || out.RetryAfter != stint.Never || op.permits > op.limit.Capacity-op.keep {
 			continue
 		}
@@ -118,4 +116,29 @@ func (s *store) untilExpiry(claims []claim) {
 		}
 		out.RetryAfter = longest.Lives()
 	}
+}
+
+// hold has a request hold n permits of a client's state that were just taken, and returns what comes back of it.
+func (l *limit) hold(client int32, n int64) (piece algorithm.Piece) {
+	m := l.state.machine()
+	if m.HasPlaces() { // which store.save has held
+		return algorithm.Piece{N: n}
+	}
+	var state algorithm.State
+	l.state.load(client, &state)
+	piece = m.Hold(&state, n)
+	l.state.save(client, &state)
+	return piece
+}
+
+// end ends a hold's part of a client's state, and charges what it cost beyond what was held.
+func (l *limit) end(client int32, now stint.Instant, p *part, out *stint.Outcome) {
+	m := l.state.machine()
+	var state algorithm.State
+	l.state.load(client, &state)
+	m.EndHold(&state, now, []algorithm.Piece{p.piece}, p.piece.N, p.kept, math.MinInt64)
+	if p.charge > 0 {
+		m.Apply(algorithm.Settle, &state, now, p.charge, 0, out)
+	}
+	l.state.save(client, &state)
 }

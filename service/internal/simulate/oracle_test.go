@@ -40,7 +40,7 @@ func TestOracle(t *testing.T) {
 func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, denied int) {
 	t.Helper()
 	steps := storetest.Generate(seed, algorithm, 60).Steps
-	policy := steps[0].Op.Policy
+	policy := steps[0].Op.First().Policy
 	model := oracle.New(0)
 	var got []stint.Decision
 	sim := simulation(t, func(v *simulate.Verdict) error {
@@ -56,7 +56,7 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 	now := steps[0].At
 	for _, step := range steps {
 		now = max(now, step.At)
-		op := stint.Op{Claim: stint.Claim{Key: step.Op.Key + "!", Policy: policy, Permits: max(step.Op.Permits, -step.Op.Permits, 1)}}
+		op := stint.Op{Claim: stint.Claim{Key: step.Op.First().Key + "!", Policy: policy, Permits: max(step.Op.First().Permits, -step.Op.First().Permits, 1)}}
 		if op.Permits > stint.MaxPermits {
 			continue // which no rule takes
 		}
@@ -137,7 +137,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 	for seed := range uint64(seeds) {
 		first := storetest.Generate(seed, stint.Algorithms()[seed%5], 60).Steps
 		second := storetest.Generate(seed+1000, stint.Algorithms()[seed/5%5], 1).Steps
-		a, b := simulate.LimitRule("a", first[0].Op.Policy.Limits()...), simulate.LimitRule("b", second[0].Op.Policy.Limits()...)
+		a, b := simulate.LimitRule("a", first[0].Op.First().Policy.Limits()...), simulate.LimitRule("b", second[0].Op.First().Policy.Limits()...)
 		b.Scope, b.Missing = []string{rules.Global}, rules.MissingUnset
 		model := oracle.New(0)
 		var policies [2]*stint.Policy
@@ -156,7 +156,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 		now := first[0].At
 		for i, step := range first {
 			now = max(now, step.At)
-			key, permits := fmt.Sprint(i%3), min(max(step.Op.Permits, 1), stint.MaxPermits)
+			key, permits := fmt.Sprint(i%3), min(max(step.Op.First().Permits, 1), stint.MaxPermits)
 			want := model.Decide(stint.Op{
 				Claim: stint.Claim{Key: key, Policy: policies[0], Permits: permits},
 				And:   []stint.Claim{{Key: "*", Policy: policies[1], Permits: permits}},

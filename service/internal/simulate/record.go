@@ -97,8 +97,8 @@ type recordClaim struct {
 	Key     string `json:"key"`
 	Permits int64  `json:"permits"`
 	// which older records do not have, nor
-	Keep int64 `json:"keep,omitempty"`
-	Way  uint8 `json:"way,omitempty"` // as of the claim
+	Keep int64  `json:"keep,omitempty"`
+	Way  uint16 `json:"way,omitempty"` // its number
 }
 
 // The verbs of a line that has no operation.
@@ -183,9 +183,9 @@ func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 	if d.Source != stint.SourceStore || d.Leased {
 		line.Source = d.Source.String()
 	}
-	line.Claims = append(line.Claims, r.claim(op.Claim))
-	for _, claim := range op.And {
-		line.Claims = append(line.Claims, r.claim(claim))
+	for nth := range op.Len() {
+		claim, way := op.NthClaim(nth)
+		line.Claims = append(line.Claims, r.claim(*claim, way))
 	}
 	r.write(&line)
 }
@@ -193,12 +193,12 @@ func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 // claim is a claim with the number of its policy, which the first claim of it defines in a line
 // before. By default the key's hash stands for the key: two claims are of one client if their
 // hashes are equal, which is all that a replay has to know.
-func (r *Recorder) claim(c stint.Claim) recordClaim {
+func (r *Recorder) claim(c stint.Claim, way uint16) recordClaim {
 	number, _ := c.Policy.Prepared(r, func() any { return r.define(c.Policy) }).(int64)
 	if !r.plain {
 		c.Key = rules.HashedClient(c.Key)
 	}
-	return recordClaim{number, c.Key, c.Permits, c.Keep, uint8(c.Way)}
+	return recordClaim{number, c.Key, c.Permits, c.Keep, way}
 }
 
 // define writes a policy, and returns its number. The number is the record's own. Limits are

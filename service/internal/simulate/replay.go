@@ -76,6 +76,7 @@ type recordedOp struct {
 	recordLine
 
 	claims []stint.Claim
+	ways   []uint16 // of each, as of the operation
 	record int
 	number int64
 }
@@ -178,8 +179,9 @@ func (r *replay) line(line recordLine, number int64) error {
 				return nil
 			}
 			op.claims = append(op.claims, stint.Claim{
-				Key: c.Key, Policy: r.policies[c.Policy], Permits: c.Permits, Keep: c.Keep, Way: stint.Way(c.Way),
+				Key: c.Key, Policy: r.policies[c.Policy], Permits: c.Permits, Keep: c.Keep,
 			})
+			op.ways = append(op.ways, c.Way)
 		}
 		r.ops = append(r.ops, op)
 	}
@@ -241,8 +243,9 @@ func (r *replay) compare(op *recordedOp) {
 		}
 	}
 	r.claims = r.claims[:0]
-	for _, c := range op.claims {
+	for i, c := range op.claims {
 		r.claims = r.store.claims(r.claims, nil, &rules.Matched{Claim: c})
+		r.claims[i].way = op.ways[i]
 		if r.changed(&r.claims[len(r.claims)-1]) {
 			r.unfit("line %d: the limits of a client of policy %q changed", op.number, c.Policy.Name())
 		}

@@ -1,12 +1,13 @@
 package simulate
 
 import (
-	"math"
+	"slices"
 	"time"
 	"unsafe"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -21,11 +22,8 @@ type store struct {
 	ops        []limitOp
 	// fault is why a request can't be decided; nil: all can.
 	fault error
-	outs  []stint.Outcome
-	// ways are those of the limits in ops; nil: all have to admit.
-	ways []stint.Way
-	// taken says which limits of ways are charged, or would be; nil without ways.
-	taken []bool
+	// Operation is the last one that was decided, with the outcomes of the limits in ops.
+	decide.Operation
 }
 
 // A limitOp is an operation as one of its limits decides it.
@@ -56,19 +54,29 @@ type claim struct {
 	named bool
 	class string
 	via   string // as of rules.Matched
+	// way is the number of the claim's way; 0: it has to admit.
+	way uint16
 	// of is the rule's client, by which reports name it.
 	of string
 }
 
 // claims makes those of a rule, each key prepared once. They are added to a list.
 func (s *store) claims(list []claim, rule *tally, of *rules.Matched) []claim {
-	c, k := of.Claim, keyOf(of.Claim.Key)
+	c, k, group := of.Claim, keyOf(of.Claim.Key), uint16(decide.PerGroup)
+	for i := range list {
+		if way := list[i].way; way != 0 {
+			group = way - way%decide.PerGroup + decide.PerGroup
+		}
+	}
 	for i := 0; ; i++ {
-		via := ""
+		via, way := "", uint16(0)
 		if i < len(of.Vias) {
 			via = of.Vias[i]
 		}
-		list = append(list, claim{c, rule, s.table(c.Policy), k, 0, i < of.Named, of.Class, via, of.Client})
+		if i < len(of.Ways) {
+			way = group + uint16(of.Ways[i])
+		}
+		list = append(list, claim{c, rule, s.table(c.Policy), k, 0, i < of.Named, of.Class, via, way, of.Client})
 		if i == len(of.And) {
 			return list
 		}
@@ -93,31 +101,29 @@ func (s *store) table(policy *stint.Policy) *table {
 // out, and with them those of all ways of their group; without any other, known is false. The outcomes
 // are in s.outs, of the limits in s.ops, until the next call.
 func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
-	s.ops, s.outs, s.ways, s.taken = s.ops[:0], s.outs[:0], s.ways[:0], s.taken[:0]
+	s.ops, s.Ways = s.ops[:0], s.Ways[:0]
 	alternatives := false
 	for i := 0; i < len(claims); {
 		first, sampled := len(s.ops), true
-		for next := i; i == next || i < len(claims) && (claims[i].Way == stint.With || claims[i].Way == stint.Else); i++ {
+		for next := i; i == next || i < len(claims) && claims[i].way != 0 && decide.SameGroup(claims[i].way, claims[next].way); i++ {
 			c := &claims[i]
-			t, way := c.table, c.Way
+			t := c.table
 			client := t.find(&c.key)
 			sampled = sampled && client >= 0
 			for j := range t.limits {
 				s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), c.Permits, c.Keep})
-				s.outs = append(s.outs, stint.Outcome{})
-				s.ways = append(s.ways, way)
-				if way != stint.Must {
-					way, alternatives = stint.With, true
-				}
+				s.Ways = append(s.Ways, c.way)
+				alternatives = alternatives || c.way != 0
 			}
 		}
 		if !sampled {
-			s.ops, s.outs, s.ways = s.ops[:first], s.outs[:first], s.ways[:first]
+			s.ops, s.Ways = s.ops[:first], s.Ways[:first]
 		}
 	}
 	if !alternatives {
-		s.ways = s.ways[:0]
+		s.Ways = s.Ways[:0]
 	}
+	s.load()
 	if len(s.ops) == 0 {
 		return stint.Decision{Allowed: true, At: now}, false
 	}
@@ -125,72 +131,65 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 		for i := range s.ops {
 			op := &s.ops[i]
 			op.limit.state.reset(op.client)
-			s.outs[i] = op.limit.state.Untouched(op.keep)
+			s.Outs[i] = op.limit.state.machine().Untouched(op.keep)
 		}
-	} else if !s.apply(verb, now) {
+		return s.combine(0, len(s.ops), now), true
+	}
+	s.Verb, s.Now = verb, now
+	s.Decide()
+	if !s.Admitted() {
 		s.untilExpiry(claims)
 	}
-	return s.combine(0, len(s.ops), now), true
+	s.save()
+	return s.Decision(), true
+}
+
+// load loads the states of the operation's limits.
+func (s *store) load() {
+	n := len(s.ops)
+	s.Parts, s.States = s.Parts[:0], slices.Grow(s.States[:0], n)[:n]
+	s.Outs = slices.Grow(s.Outs[:0], n)[:n]
+	clear(s.Outs)
+	for i := range s.ops {
+		op, at := &s.ops[i], i
+		for j := range s.ops[:i] { // several ways may lead to one state
+			if len(s.Ways) > 0 && s.ops[j].limit == op.limit && s.ops[j].client == op.client {
+				at = j
+				break
+			}
+		}
+		if at == i {
+			s.States[i] = decide.State{}
+			op.limit.state.load(op.client, &s.States[i].State)
+		}
+		s.Parts = append(s.Parts, decide.Part{
+			Machine: op.limit.state.machine(), State: at, Permits: op.permits, Keep: op.keep,
+		})
+	}
+}
+
+// save saves what has changed. A place that is taken is held from then on.
+func (s *store) save() {
+	for i := range s.ops {
+		p, op := &s.Parts[i], &s.ops[i]
+		st := &s.States[p.State]
+		if p.Machine.HasPlaces() && s.Admitted() && s.Charged(i) && s.Verb != stint.Peek {
+			p.Machine.Hold(&st.State, p.Permits)
+			s.Outs[i].Remaining -= p.Permits
+			st.Changed = true
+		}
+		if st.Changed {
+			op.limit.state.save(op.client, &st.State)
+		}
+	}
 }
 
 // combine is the decision of some of the operation's limits.
 func (s *store) combine(from, to int, now stint.Instant) stint.Decision {
-	if len(s.ways) > 0 {
-		return stint.CombineWays(s.outs[from:to], s.ways[from:to], now)
+	if len(s.Ways) > 0 {
+		return decide.Combine(s.Outs[from:to], s.Ways[from:to], now)
 	}
-	return stint.Combine(s.outs[from:to], now)
-}
-
-// charged reports whether a limit is charged if the operation is admitted.
-func (s *store) charged(i int) bool { return len(s.taken) == 0 || s.taken[i] }
-
-// apply first asks all limits, then carries the operation out on all. It reports whether they admit
-// it. As in a store: with several limits each is asked first, and charged only if all admit.
-func (s *store) apply(verb stint.Verb, now stint.Instant) (allowed bool) {
-	action := algorithm.ActionOf(verb)
-	tried := action
-	if action == algorithm.Take && (len(s.ops) > 1 || len(s.ways) > 0) {
-		tried = algorithm.Peek
-	}
-	allowed = true
-	for i := range s.ops {
-		op := &s.ops[i]
-		op.limit.state.apply(tried, op.client, now, op.permits, op.keep, &s.outs[i])
-		allowed = allowed && s.outs[i].Allowed
-	}
-	if len(s.ways) > 0 {
-		s.taken = append(s.taken, make([]bool, len(s.ops))...)
-		allowed = stint.Choose(s.outs, s.ways, s.taken)
-		defer s.lookAside(now)
-	}
-	if action != algorithm.Take || verb == stint.Try && !allowed {
-		return allowed
-	}
-	for i := range s.ops {
-		op := &s.ops[i]
-		switch {
-		case !s.charged(i):
-		case !allowed:
-			if op.limit.CountDenied {
-				op.limit.state.apply(algorithm.Deny, op.client, now, op.permits, op.keep, &s.outs[i])
-			}
-		case tried == algorithm.Peek:
-			op.limit.state.apply(algorithm.Take, op.client, now, op.permits, op.keep, &s.outs[i])
-		}
-	}
-	return allowed
-}
-
-// lookAside says of the limits that were asked, and not charged, what they have left after the
-// others were.
-func (s *store) lookAside(now stint.Instant) {
-	for i := range s.ops {
-		if op := &s.ops[i]; !s.taken[i] {
-			var left stint.Outcome
-			op.limit.state.apply(algorithm.Settle, op.client, now, 0, op.keep, &left)
-			s.outs[i].Remaining, s.outs[i].ResetAfter = left.Remaining, left.ResetAfter
-		}
-	}
+	return decide.Combine(s.Outs[from:to], nil, now)
 }
 
 // A limit has the states of all clients of a policy under one of its limits, and what they were admitted within its
@@ -203,11 +202,9 @@ type limit struct {
 
 // states are those of all clients under a limit.
 type states interface {
-	Untouched(keep int64) stint.Outcome
-	apply(action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome)
-	// hold takes note of n permits that were just taken, to be ended by end.
-	hold(client int32, n int64) algorithm.Piece // of what was just taken
-	end(client int32, now stint.Instant, held algorithm.Piece, kept int64)
+	machine() *algorithm.Machine
+	load(client int32, state *algorithm.State)
+	save(client int32, state *algorithm.State)
 	reset(client int32)
 	prefetch(client int32)
 	grow()                // by one client
@@ -218,45 +215,17 @@ type states interface {
 // statesOf are those of one algorithm, of whose state an S is kept.
 type statesOf[S any] struct {
 	pages[S]
-	algorithm.Machine
-
+	of     algorithm.Machine
 	read   func(kept *S, state *algorithm.State)
 	write  func(kept *S, state *algorithm.State)
-	state  algorithm.State // at work
-	loaded S               // by prefetch
+	loaded S // by prefetch
 }
 
-// apply carries out an action on a client's state. A place that is taken is held from then on.
-func (s *statesOf[S]) apply(
-	action algorithm.Action, client int32, now stint.Instant, n, keep int64, out *stint.Outcome,
-) {
-	kept := s.at(client)
-	s.read(kept, &s.state)
-	s.Apply(action, &s.state, now, n, keep, out)
-	if s.HasPlaces() && action == algorithm.Take && out.Allowed {
-		s.Hold(&s.state, n)
-		out.Remaining -= n
-	}
-	s.write(kept, &s.state)
-}
+func (s *statesOf[S]) machine() *algorithm.Machine { return &s.of }
 
-func (s *statesOf[S]) hold(client int32, n int64) algorithm.Piece {
-	if s.HasPlaces() { // which apply has held
-		return algorithm.Piece{N: n}
-	}
-	kept := s.at(client)
-	s.read(kept, &s.state)
-	piece := s.Hold(&s.state, n)
-	s.write(kept, &s.state)
-	return piece
-}
+func (s *statesOf[S]) load(client int32, state *algorithm.State) { s.read(s.at(client), state) }
 
-func (s *statesOf[S]) end(client int32, now stint.Instant, held algorithm.Piece, kept int64) {
-	at := s.at(client)
-	s.read(at, &s.state)
-	s.EndHold(&s.state, now, []algorithm.Piece{held}, held.N, kept, math.MinInt64)
-	s.write(at, &s.state)
-}
+func (s *statesOf[S]) save(client int32, state *algorithm.State) { s.write(s.at(client), state) }
 
 func (s *statesOf[S]) size() int64 { return int64(unsafe.Sizeof(s.loaded)) }
 
@@ -276,27 +245,27 @@ func statesFor(l stint.Limit) states {
 	switch {
 	case m.HasPlaces():
 		return &statesOf[int64]{
-			Machine: m,
-			read:    func(held *int64, state *algorithm.State) { state.Held = *held },
-			write:   func(held *int64, state *algorithm.State) { *held = state.Held },
+			of:    m,
+			read:  func(held *int64, state *algorithm.State) { state.Held = *held },
+			write: func(held *int64, state *algorithm.State) { *held = state.Held },
 		}
 	case m.HasLog():
 		return &statesOf[algorithm.Log]{
-			Machine: m,
-			read:    func(log *algorithm.Log, state *algorithm.State) { state.Log = *log },
-			write:   func(log *algorithm.Log, state *algorithm.State) { *log = state.Log },
+			of:    m,
+			read:  func(log *algorithm.Log, state *algorithm.State) { state.Log = *log },
+			write: func(log *algorithm.Log, state *algorithm.State) { *log = state.Log },
 		}
 	case l.Algorithm == stint.AlgorithmTokenBucket:
 		return &statesOf[tokens]{
-			Machine: m,
-			read:    func(t *tokens, state *algorithm.State) { state.Numbers, state.Held = t.Numbers, t.held },
-			write:   func(t *tokens, state *algorithm.State) { *t = tokens{state.Numbers, state.Held} },
+			of:    m,
+			read:  func(t *tokens, state *algorithm.State) { state.Numbers, state.Held = t.Numbers, t.held },
+			write: func(t *tokens, state *algorithm.State) { *t = tokens{state.Numbers, state.Held} },
 		}
 	default:
 		return &statesOf[algorithm.Numbers]{
-			Machine: m,
-			read:    func(n *algorithm.Numbers, state *algorithm.State) { state.Numbers = *n },
-			write:   func(n *algorithm.Numbers, state *algorithm.State) { *n = state.Numbers },
+			of:    m,
+			read:  func(n *algorithm.Numbers, state *algorithm.State) { state.Numbers = *n },
+			write: func(n *algorithm.Numbers, state *algorithm.State) { *n = state.Numbers },
 		}
 	}
 }

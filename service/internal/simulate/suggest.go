@@ -259,7 +259,7 @@ func (s *suggestor) need(l *store, allowed bool) {
 	if s.told[n] != suited {
 		return
 	}
-	for i, out := range l.outs {
+	for i, out := range l.Outs {
 		p := &l.ops[i]
 		at := n*limits + slices.IndexFunc(
 			s.rule.Limits,

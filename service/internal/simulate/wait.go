@@ -161,8 +161,8 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 		return false
 	}
 	slowest := 0
-	for i := range c.store.outs {
-		if c.store.outs[i].Delay > c.store.outs[slowest].Delay {
+	for i := range c.store.Outs {
+		if c.store.Outs[i].Delay > c.store.Outs[slowest].Delay {
 			slowest = i
 		}
 	}
@@ -190,10 +190,10 @@ func (c *candidate) giveUp(w *waiter, now stint.Instant) {
 // deny turns an admission that a peek found, and that must not be used, into a denial by a limit.
 func (c *candidate) deny(w *waiter, now stint.Instant, o *outcome, index int, retry time.Duration) {
 	if len(c.store.ops) > 0 {
-		p, out := &c.store.ops[index], &c.store.outs[index]
+		p, out := &c.store.ops[index], &c.store.Outs[index]
 		for i := range c.store.ops { // whichever of the rule's ways admits
-			if len(c.store.ways) > 0 && w.claims[c.store.ops[i].claim].rule == w.claims[p.claim].rule {
-				c.store.outs[i].Allowed = false
+			if len(c.store.Ways) > 0 && w.claims[c.store.ops[i].claim].rule == w.claims[p.claim].rule {
+				c.store.Outs[i].Allowed = false
 			}
 		}
 		out.Allowed = false

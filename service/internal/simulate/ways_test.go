@@ -188,17 +188,27 @@ func TestRecordOfWays(t *testing.T) {
 	denied, second := 0, 0
 	for range 3000 {
 		clock.Advance(time.Duration(rng.Int64N(int64(3 * time.Second))))
-		var claims []stint.Claim
+		var op stint.Op
+		var groups [][]stint.Way
 		for i := range 2 + rng.IntN(3) {
-			way := stint.Way(rng.IntN(4))
-			if i == 0 {
-				way = stint.Way(rng.IntN(2))
+			claim := stint.Claim{
+				Key: fmt.Sprint(rng.IntN(2)), Policy: all[rng.IntN(len(all))], Permits: 1 + rng.Int64N(3), Keep: rng.Int64N(4),
 			}
-			claims = append(claims, stint.Claim{
-				Key: fmt.Sprint(rng.IntN(2)), Policy: all[rng.IntN(len(all))], Permits: 1 + rng.Int64N(3), Keep: rng.Int64N(4), Way: way,
-			})
+			group := len(groups) - 1
+			switch kind := rng.IntN(4); {
+			case kind == 0 && i == 0:
+				op.Claim = claim
+			case kind == 0 && op.Policy != nil && groups == nil:
+				op.And = append(op.And, claim)
+			case kind < 2 || groups == nil:
+				groups = append(groups, []stint.Way{{claim}})
+			case kind == 2:
+				groups[group][len(groups[group])-1] = append(groups[group][len(groups[group])-1], claim)
+			default:
+				groups[group] = append(groups[group], stint.Way{claim})
+			}
 		}
-		op := stint.Op{Claim: claims[0], And: claims[1:]}
+		op.Extra = &stint.Extra{Groups: groups}
 		if op.Validate() != nil {
 			continue
 		}

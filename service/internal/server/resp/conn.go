@@ -96,7 +96,13 @@ type pending struct {
 func (p *pending) takes() bool { return p.verb == stint.Take && p.hold == nil && p.claim.Keep == 0 }
 
 // op is the operation for the store.
-func (p *pending) op() stint.Op { return stint.Op{Verb: p.verb, Claim: p.claim, Hold: p.hold} }
+func (p *pending) op() stint.Op {
+	op := stint.Op{Verb: p.verb, Claim: p.claim}
+	if p.hold != nil {
+		op.Extra = &stint.Extra{Hold: p.hold}
+	}
+	return op
+}
 
 // newConn makes a connection that has shown no token.
 func (s *Server) newConn(nc net.Conn) *conn {

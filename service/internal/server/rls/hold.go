@@ -246,7 +246,7 @@ func (d *decision) commitLater(err error, parts []holdPart) {
 		op.And, op.Each = slices.Clone(op.And), nil
 		send := func(ctx context.Context) error {
 			h, op := h, op // a store may write to the hold of a try after that
-			op.Hold = &h
+			op.Extra = &stint.Extra{Hold: &h}
 			_, err := s.config.Store.Decide(ctx, op)
 			if explicit && wasCancelled(err) {
 				h.ID = holdID(h.ID + "/denied")
@@ -285,7 +285,9 @@ func (d *decision) decideHold(
 	h *stint.HoldOp,
 ) (stint.Op, stint.Decision, error) {
 	op := d.holdOp(verb, part)
-	op.Hold = h
+	if h != nil {
+		op.Extra = &stint.Extra{Hold: h}
+	}
 	decided, err := d.service.config.Store.Decide(ctx, op)
 	return op, decided, err
 }

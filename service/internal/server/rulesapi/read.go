@@ -255,9 +255,9 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	for i := range ways {
 		shown.Ways = append(shown.Ways, adminapi.ExplainedWay{Via: ways[i].Via, Allowed: ways[i].Allowed, Why: ways[i].Why})
 	}
-	op := stint.Op{Claim: rule.Claim, And: rule.And}
+	op := stint.Op{Claim: rule.Claim, And: rule.And} // of the claims in the order of Each, whatever their ways
 	for i, o := range rule.Each {
-		limit, claim := op.LimitAt(i), op.ClaimAt(i)
+		limit, claim := op.LimitAt(i)
 		way := 0
 		for way < len(ways) && ways[way].First <= i {
 			way++

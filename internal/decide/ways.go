@@ -1,0 +1,353 @@
+// Package decide carries out an operation on several limits whose states are loaded, or whose answers are known: it
+// asks them, chooses among alternatives, charges, and says what is left. It knows no lock, clock or store.
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// Aside stands in the place of a way's number at a limit that an operation on a hold passes over, since the hold is on
+// another way of the group (see [Bind]).
+const Aside = ^uint16(0)
+
+// PerGroup is the difference between the numbers of the first ways of two groups (see [stint.WayNumber]).
+const PerGroup = 16
+
+// groupOf is a way's group, from 1; 0 of a limit of none. placeOf is the way's place in it, from 0.
+func groupOf(way uint16) uint16 { return way / PerGroup }
+func placeOf(way uint16) uint8  { return uint8(way % stint.MaxWays) }
+
+// SameGroup reports whether two ways are of one group.
+func SameGroup(a, b uint16) bool { return groupOf(a) == groupOf(b) }
+
+// isOptional reports whether a way's group has a last way that is empty.
+func isOptional(way uint16) bool { return way%PerGroup >= stint.MaxWays }
+
+// isChoice reports whether a limit is of a group that is to be chosen among.
+func isChoice(way uint16) bool { return way != 0 && way != Aside }
+
+// Ways appends the number of each limit's way to a list, and nothing if the operation has no groups.
+func Ways(op *stint.Op, list []uint16) []uint16 {
+	if op.Groups() == nil {
+		return list
+	}
+	for nth := range op.Len() {
+		claim, way := op.NthClaim(nth)
+		for range claim.Policy.Len() {
+			list = append(list, way)
+		}
+	}
+	return list
+}
+
+// endOf is where the limits end that are of the way, or of the group, of the limit at a place.
+func endOfWay(ways []uint16, at int) (end int) {
+	for end = at + 1; end < len(ways) && ways[end] == ways[at]; end++ {
+	}
+	return end
+}
+
+func endOfGroup(ways []uint16, at int) (end int) {
+	for end = at + 1; end < len(ways) && isChoice(ways[end]) && groupOf(ways[end]) == groupOf(ways[at]); end++ {
+	}
+	return end
+}
+
+// Append adds a claim to an operation by the number of its way: claims come in their order.
+func Append(op *stint.Op, claim stint.Claim, way uint16) {
+	switch {
+	case way == 0 && op.Policy == nil:
+		op.Claim = claim
+		return
+	case way == 0:
+		op.And = append(op.And, claim)
+		return
+	case op.Extra == nil:
+		op.Extra = new(stint.Extra)
+	}
+	groups := op.Extra.Groups
+	if int(groupOf(way)) > len(groups) {
+		var group []stint.Way
+		if isOptional(way) {
+			group = []stint.Way{nil} // the empty one, before which the others are put
+		}
+		groups = append(groups, group)
+	}
+	group := groups[len(groups)-1]
+	if at := int(placeOf(way)); at < len(group) && len(group[at]) > 0 {
+		group[at] = append(group[at], claim)
+	} else {
+		group = slices.Insert(group, at, stint.Way{claim})
+	}
+	groups[len(groups)-1] = group
+	op.Extra.Groups = groups
+}
+
+// BeginsWay reports whether a way begins at a limit, and IsElse whether it is not the first of its group.
+func BeginsWay(ways []uint16, at int) bool { return at == 0 || ways[at] == 0 || ways[at] != ways[at-1] }
+
+// IsElse reports whether the limit is of a later way of the group of the limit before it.
+func IsElse(ways []uint16, at int) bool {
+	return at > 0 && isChoice(ways[at]) && ways[at] != ways[at-1] && groupOf(ways[at]) == groupOf(ways[at-1])
+}
+
+// Admit reports whether all limits do.
+func Admit(outs []stint.Outcome) bool {
+	for i := range outs {
+		if !outs[i].Allowed {
+			return false
+		}
+	}
+	return true
+}
+
+// Choose finds the limits that an operation charges, from what each says and its way: it marks them as taken, unless
+// that is nil, and reports whether the operation is admitted, and by which way of its first group.
+func Choose(outs []stint.Outcome, ways []uint16, taken []bool) (allowed bool, via uint8) {
+	allowed = true
+	clear(taken)
+	for at := 0; at < len(ways); {
+		from, to, end := at, at+1, at+1
+		found := ways[at] == Aside || outs[at].Allowed
+		if isChoice(ways[at]) {
+			end = endOfGroup(ways, at)
+			from, to, found = firstThatAdmits(outs, ways, at, end)
+			if groupOf(ways[at]) == 1 && found {
+				via = numberOf(ways, from, end)
+			}
+		}
+		allowed = allowed && found
+		for i := from; i < to && found && taken != nil; i++ {
+			taken[i] = ways[i] != Aside
+		}
+		at = end
+	}
+	return allowed, via
+}
+
+// firstThatAdmits finds the first way of a group that admits: its limits, none of the empty way.
+func firstThatAdmits(outs []stint.Outcome, ways []uint16, at, end int) (from, to int, found bool) {
+	for from = at; from < end; from = to {
+		if to = endOfWay(ways, from); Admit(outs[from:to]) {
+			return from, to, true
+		}
+	}
+	return end, end, isOptional(ways[at])
+}
+
+// numberOf is the number of the way whose limits begin at a place, or, at the group's end, of the empty one.
+func numberOf(ways []uint16, from, end int) uint8 {
+	if from < end {
+		return placeOf(ways[from])
+	}
+	return placeOf(ways[end-1]) + 1
+}
+
+// Bind binds an operation on a hold to the ways that it is on, those with a limit that on reports: their limits have to
+// admit, and those of the group's other ways are passed over. A group of which it is on no way stays open. It returns
+// the number of the first group's way.
+func Bind(ways []uint16, on func(limit int) bool) (via uint8) {
+	for at := 0; at < len(ways); {
+		if !isChoice(ways[at]) {
+			at++
+			continue
+		}
+		end, group := endOfGroup(ways, at), groupOf(ways[at])
+		for i := at; i < end; i++ {
+			if on(i) {
+				number := placeOf(ways[i])
+				BindGroup(ways[at:end], number)
+				if group == 1 {
+					via = number
+				}
+				break
+			}
+		}
+		at = end
+	}
+	return via
+}
+
+// BindGroup binds an operation to the way of a number of the group that all of these limits are of, to none of them if
+// that is the empty way.
+func BindGroup(ways []uint16, number uint8) {
+	for i := range ways {
+		if placeOf(ways[i]) == number {
+			ways[i] = 0
+		} else {
+			ways[i] = Aside
+		}
+	}
+}
+
+// BindTo binds an operation to the way of a number of its first group, and, if that is all that is known of it, to the
+// first ways of the others.
+func BindTo(ways []uint16, via uint8, others bool) {
+	for at := 0; at < len(ways); {
+		if !isChoice(ways[at]) {
+			at++
+			continue
+		}
+		end := endOfGroup(ways, at)
+		switch {
+		case groupOf(ways[at]) == 1:
+			BindGroup(ways[at:end], via)
+		case others:
+			BindGroup(ways[at:end], 0)
+		}
+		at = end
+	}
+}
+
+// PassOver binds an operation to none of the ways of the groups that are still open, and returns what is the first
+// one's empty way then.
+func PassOver(ways []uint16) (via uint8) {
+	for i := range ways {
+		if !isChoice(ways[i]) {
+			continue
+		}
+		if groupOf(ways[i]) == 1 {
+			via = placeOf(ways[i]) + 1
+		}
+		ways[i] = Aside
+	}
+	return via
+}
+
+// Combine makes the decision of an operation from its limits' outcomes, of which there is at least one, and the numbers
+// of their ways, nil without groups. All must allow, and a way of each group. The deciding limit is, on denial, the one
+// with the longest wait, otherwise the one with the least Remaining, the first on a tie. Denied, a group waits as long
+// as the way that waits least; admitted, it has left what the way has that has most. A group that may charge nothing
+// does not decide. In formulas without groups, for outcomes o:
+//
+//	Allowed   = all o.Allowed
+//	decider   = Allowed ? argmin o.Remaining : argmax o.RetryAfter, the first of equals
+//	Applied   = the o.Applied of the least magnitude
+//	Delay     = max o.Delay if Allowed
+func Combine(outs []stint.Outcome, ways []uint16, at stint.Instant) stint.Decision {
+	if len(ways) == 0 {
+		return combine(outs, nil, Admit(outs), 0, at)
+	}
+	allowed, via := Choose(outs, ways, nil)
+	return combine(outs, ways, allowed, via, at)
+}
+
+// combine is Combine where it is known what was chosen.
+func combine(outs []stint.Outcome, ways []uint16, allowed bool, via uint8, at stint.Instant) stint.Decision {
+	d := stint.Decision{Allowed: allowed, Via: via, At: at}
+	var applied Least
+	decider := 0
+	if len(ways) == 0 {
+		for i := range outs {
+			applied.Add(outs[i].Applied)
+			d.Delay = max(d.Delay, outs[i].Delay)
+			if isWorse(&outs[i], &outs[decider], allowed) {
+				decider = i
+			}
+		}
+	} else {
+		decider, d.Delay = deciderOf(outs, ways, allowed)
+	}
+	o := &outs[decider]
+	d.Index, d.Applied = int16(decider), applied.N // #nosec G115 -- MaxOpLimits bounds it
+	d.Limit, d.Remaining, d.ResetAfter = o.Limit, o.Remaining, o.ResetAfter
+	if !d.Allowed {
+		d.RetryAfter, d.Delay, d.Via = o.RetryAfter, 0, 0
+	}
+	return d
+}
+
+// deciderOf finds the limit that decides an operation with groups: of each group that of the best way, and of these the
+// worst. It returns the longest delay of the limits of no group, too, since no way has any.
+func deciderOf(outs []stint.Outcome, ways []uint16, allowed bool) (decider int, delay time.Duration) {
+	decider = -1
+	for i := 0; i < len(ways); {
+		best := i
+		switch ways[i] {
+		case Aside:
+			i++
+			continue
+		case 0:
+			delay = max(delay, outs[i].Delay)
+			i++
+		default:
+			end, optional := endOfGroup(ways, i), isOptional(ways[i])
+			best = bestOf(outs, ways, i, end, allowed)
+			if i = end; optional {
+				continue
+			}
+		}
+		if decider < 0 || isWorse(&outs[best], &outs[decider], allowed) {
+			decider = best
+		}
+	}
+	return max(0, decider), delay
+}
+
+// bestOf is the limit that decides a group: the worst of its best way, the first of equals.
+func bestOf(outs []stint.Outcome, ways []uint16, at, end int, allowed bool) (best int) {
+	best = -1
+	for from, to := at, 0; from < end; from = to {
+		to = endOfWay(ways, from)
+		worst := from
+		for i := from + 1; i < to; i++ {
+			if isWorse(&outs[i], &outs[worst], allowed) {
+				worst = i
+			}
+		}
+		if best < 0 || isWorse(&outs[best], &outs[worst], allowed) {
+			best = worst
+		}
+	}
+	return best
+}
+
+// isWorse reports whether a limit has less left than another one, or, where the operation is denied, a longer wait.
+func isWorse(o, than *stint.Outcome, allowed bool) bool {
+	if allowed {
+		return o.Remaining < than.Remaining
+	}
+	return o.RetryAfter > than.RetryAfter
+}
+
+// Of is the decision of an operation from its limits' outcomes.
+//
+// Of a Settle, Applied is the least of the limits that it concerns: those without a cost of their own, whose permits
+// are not places. It is 0 if there is none.
+func Of(op *stint.Op, outs []stint.Outcome, at stint.Instant) stint.Decision {
+	d := Combine(outs, Ways(op, nil), at)
+	if op.Verb != stint.Settle {
+		return d
+	}
+	var all Least
+	i := 0
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		for _, l := range claim.Policy.Limits() {
+			if l.Cost == 0 && l.Algorithm != stint.AlgorithmConcurrency {
+				all.Add(outs[i].Applied)
+			}
+			i++
+		}
+	}
+	d.Applied = all.N
+	return d
+}
+
+// Least is the least of charges (positive) and refunds (negative), by their size. The zero value has none.
+type Least struct {
+	// N is the least, the first of equals; 0 if there is none.
+	N int64
+	// Some says that there is one.
+	Some bool
+}
+
+// Add adds what a limit has applied.
+func (l *Least) Add(n int64) {
+	if !l.Some || max(n, -n) < max(l.N, -l.N) {
+		l.N, l.Some = n, true
+	}
+}
