@@ -299,8 +299,10 @@ func (op *Op) isNamedBefore(claim *Claim, number uint16) bool {
 				if other == claim {
 					return false
 				}
-				alternatives := areAlternatives(WayNumber(group, g, w), number)
-				if other.overlaps(claim) && (!alternatives || !other.Policy.agrees(claim.Policy)) {
+				if !other.overlaps(claim) {
+					continue
+				}
+				if !areAlternatives(WayNumber(group, g, w), number) || !other.Policy.agrees(claim.Policy) {
 					return true
 				}
 			}

@@ -53,6 +53,9 @@ type changed struct {
 	log            Log               // as the writer has it
 }
 
+// IsPlain reports whether nothing but its numbers matters: the limit wrote them, and nothing of it is held.
+func (s *State) IsPlain() bool { return s.changed == nil && s.Held == 0 }
+
 // Written makes the state the limit's own, whoever wrote it before.
 func (s *State) Written() { s.changed = nil }
 

@@ -63,6 +63,67 @@ const inline = 4
 // Decide carries the operation out, a Take, Try, Peek or Settle: it first asks all limits, then charges those that are
 // to be. Decision says what becomes of it.
 func (o *Operation) Decide() {
+	if !o.takeAtOnce() {
+		o.askAndCharge()
+	}
+	if len(o.taken) > 0 {
+		o.sayAllLeft()
+	}
+	if o.Told {
+		o.sayGrowth()
+	}
+}
+
+// takeAtOnce takes of all limits, with groups of their first ways, if they admit, and reports whether they do. Else, and
+// where that can't be undone by putting back numbers, it leaves all as it was: it saves to ask first.
+func (o *Operation) takeAtOnce() bool {
+	if o.taken = o.taken[:0]; o.Verb > stint.Try || len(o.Parts) > inline || o.Told && len(o.Ways) > 0 {
+		return false
+	}
+	var before [inline]algorithm.Numbers
+	for i := range o.Parts {
+		p, out := &o.Parts[i], &o.Outs[i]
+		if p.Machine != nil && len(o.Ways) > 0 && placeOf(o.Ways[i]) > 0 {
+			*out = stint.Outcome{Limit: p.Machine.Capacity()} // nobody is told more but what is left
+			continue
+		}
+		if p.Machine == nil || p.Machine.HasLog() || p.Machine.HasPlaces() || !o.States[p.State].IsPlain() {
+			o.putBack(before[:i])
+			return false
+		}
+		s := &o.States[p.State]
+		before[i] = s.Numbers
+		if s.Numbers = p.Machine.ApplyNumbers(algorithm.Take, s.Numbers, o.Now, p.Permits, p.Keep, out); !out.Allowed {
+			o.putBack(before[:i])
+			return false
+		}
+	}
+	if o.allowed, o.via = true, 0; len(o.Ways) > 0 {
+		o.taken = slices.Grow(o.taken, len(o.Parts))[:len(o.Parts)]
+	}
+	for i := range o.Parts {
+		first := len(o.Ways) == 0 || placeOf(o.Ways[i]) == 0
+		if len(o.taken) > 0 {
+			o.taken[i] = first
+		}
+		if first {
+			o.States[o.Parts[i].State].Changed = true
+		}
+	}
+	return true
+}
+
+// putBack puts back the numbers of the first limits.
+func (o *Operation) putBack(before []algorithm.Numbers) {
+	for i := range before {
+		if len(o.Ways) == 0 || placeOf(o.Ways[i]) == 0 {
+			o.States[o.Parts[i].State].Numbers = before[i]
+		}
+	}
+}
+
+// askAndCharge asks all limits, and then charges those that are to be.
+func (o *Operation) askAndCharge() {
 	action := algorithm.ActionOf(o.Verb)
 	allowed, charged := o.ask(action)
 	via := uint8(0)
@@ -73,12 +134,6 @@ func (o *Operation) Decide() {
 	o.allowed, o.via = allowed, via
 	if allowed && action == algorithm.Take || !allowed && o.Verb == stint.Take {
 		o.charge(charged)
-	}
-	if len(o.taken) > 0 {
-		o.sayAllLeft()
-	}
-	if o.Told {
-		o.sayGrowth()
 	}
 }
 
@@ -112,7 +167,7 @@ func (o *Operation) ask(action algorithm.Action) (allowed, charged bool) {
 		switch {
 		case p.Machine == nil:
 		case chooses && !o.Told && o.isNeedless(i):
-			out.Limit = p.Machine.Capacity() // nobody is told more but what is left
+			*out = stint.Outcome{Limit: p.Machine.Capacity()}
 			continue
 		case i == last && allowed && !chooses:
 			o.States[p.State].apply(p.Machine, action, o.Now, p.Permits, p.Keep, out)
