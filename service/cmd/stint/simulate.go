@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -35,7 +36,8 @@ type simulation struct {
 
 	logged               string // "": what the log says is no candidate
 	decisions, html, svg string
-	json                 bool
+	json, strict         bool
+	explain              string // a file, whose first lines are explained
 	share                string // "": nothing is to be suggested
 	suggestRate          bool
 	replay               bool
@@ -49,11 +51,14 @@ func simulateCommand(p process) *cobra.Command {
 		Use:   "simulate [FILE...]",
 		Short: "Show what limits would do to the traffic of a log, or to a pattern",
 		Long: "Show what limits would do to the requests of access logs, in virtual time: whom they deny, how\n" +
-			"often, how long. Logs are of nginx, Apache (combined), Caddy, Envoy (JSON), AWS load balancers,\n" +
-			"or CSV or JSON lines with time, key and cost; plain or compressed by gzip or zstd. - is standard input.\n" +
+			"often, how long. Logs are of any format that --format names or describes: those of usual servers,\n" +
+			"load balancers and CDNs are known, and what containers and syslog write before a line; so are CSV\n" +
+			"and JSON lines with time, key and cost. gzip, zstd and bzip2 are unpacked. - is standard input.\n" +
 			"With a column hold, such as 2.5s, a request holds what it takes for so long; actual is what it cost then.\n\n" +
 			"  stint simulate --limit 100/1m access.log\n" +
 			"  stint simulate --candidate a.yaml --candidate b.yaml --html report.html access.log.gz\n" +
+			"  stint simulate --limit 100/1m --format 'nginx:$remote_addr [$time_local] \"$request\" $status' access.log\n" +
+			"  stint simulate --explain-format access.log\n" +
 			"  stint simulate --limit 100/1m --pattern boundary-burst\n\n" +
 			"docs/simulate.md helps to choose a limit and says what logs hide, docs/reference/simulate.md explains the figures.",
 	}
@@ -91,14 +96,20 @@ func simulateCommand(p process) *cobra.Command {
 	)
 	flags.StringVar(
 		&s.reader.Format, "format", "",
-		"`NAME` of the logs' format, "+strings.Join(simulate.Formats(), ", ")+"; by default the first line tells",
+		"`FORMAT` of the logs: "+strings.Join(simulate.Formats(), ", ")+
+			"; or nginx: and a log_format, apache: and a LogFormat, json:client=ClientHost,time=StartUTC, or csv:, tsv: and "+
+			"w3c: with such names or the names of columns; by default the one that reads most of the first 1,000 lines",
+	)
+	flags.BoolVar(&s.strict, "strict", false, "end with an error at the first line that can't be read")
+	flags.StringVar(
+		&s.explain, "explain-format", "", "print the first ten lines of `FILE` as they are read, and nothing else",
 	)
 	flags.StringVar(&s.reorder, "reorder", "0s", "sort requests that come up to this `DURATION` after a later one")
 	flags.IntVar(
 		&s.config.MaxClients, "max-clients", 10_000_000,
 		"`NUMBER` of clients of a rule above which only a sample is simulated",
 	)
-	flags.IntVar(&s.reader.IPv6Prefix, "ipv6-prefix", 64, "`BITS` of their address by which IPv6 clients are counted")
+	settings := settingFlags(p, flags, "trusted_proxies", "client_ip_headers", "ipv6_prefix")
 	flags.BoolVar(&s.config.DenyByDefault, "deny-by-default", false, "deny requests for which no rule holds")
 	flags.StringVar(&s.decisions, "decisions", "", "write each decision as a line of JSON to `FILE`")
 	flags.StringVar(&s.html, "html", "", "write a page with plots to `FILE`")
@@ -121,6 +132,11 @@ func simulateCommand(p process) *cobra.Command {
 		if err := s.refuseUnused(flags.Changed); err != nil {
 			return err
 		}
+		loaded, err := settings()
+		if err != nil {
+			return err
+		}
+		s.reader.ClientIP = clientip.Config(loaded.ClientIP)
 		return s.run(command.Context())
 	}
 	return command
@@ -136,13 +152,15 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 		}
 		return nil
 	}
-	reading := []string{"format", "reorder"}
+	reading := []string{"format", "reorder", "strict", "config", "trusted-proxies", "client-ip-headers"}
 	making := []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst", "hold"}
 	switch {
+	case s.explain != "" && len(s.logs) > 0:
+		return misused("--explain-format reads %s alone; give no other file", s.explain)
 	case s.replay:
 		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
 			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg",
-			"suggest", "suggest-rate", "logged", "by",
+			"suggest", "suggest-rate", "logged", "by", "explain-format",
 		})...)
 	case s.suggestRate && s.share == "":
 		return misused("--suggest-rate is given; allowed: with --suggest only")
@@ -162,8 +180,11 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 // run goes through the input once, for all candidates. Suggesting and replaying are programs of
 // their own beside it.
 func (s *simulation) run(ctx context.Context) (err error) {
-	if s.replay {
+	switch {
+	case s.replay:
 		return s.replayRecords()
+	case s.explain != "":
+		return s.explainFormat()
 	}
 	if err := s.prepare(); err != nil {
 		return err
@@ -190,13 +211,19 @@ func (s *simulation) run(ctx context.Context) (err error) {
 	if err != nil {
 		return failed(err)
 	}
-	report.Input = input
+	report.Read(input, s.config.Candidates)
 	return s.write(report)
 }
 
 // prepare reads the flags, and the candidates. Candidates are compared in the order of the command
 // line: limits, files, then the log itself.
 func (s *simulation) prepare() error {
+	s.reader.Address = len(s.limits) > 0
+	if s.strict {
+		s.reader.Unread = func(line int64, text string, fault error) error {
+			return fmt.Errorf("--strict: line %d: %w: %.200q", line, fault, text)
+		}
+	}
 	if (s.pattern.Name == "") == (len(s.logs) == 0) {
 		return misused("give either files, - for standard input, or --pattern")
 	}
@@ -206,7 +233,7 @@ func (s *simulation) prepare() error {
 		}
 	}
 	for _, path := range s.files {
-		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: s.reader.IPv6Prefix})
+		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: s.reader.ClientIP.IPv6Prefix})
 		if err != nil {
 			return misconfigured(err)
 		}
@@ -363,12 +390,9 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 		if err := order.Flush(); err != nil {
 			return nil, failed(err)
 		}
-		input := r.Input()
-		switch input.Lines {
-		case 0:
-			return nil, failed(errors.New("there are no lines; expected a log, or lines of CSV or JSON"))
-		case input.Malformed:
-			return nil, failed(fmt.Errorf("no line is a request. The first: %s", input.FirstMalformed))
+		input, err := r.Done()
+		if err != nil {
+			return nil, failed(err)
 		}
 		return &input, nil
 	}

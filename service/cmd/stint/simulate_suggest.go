@@ -38,7 +38,7 @@ func (s *simulation) suggest(ctx context.Context) error {
 			if !goal.Suits(&rule) {
 				continue
 			}
-			made, err := simulate.Suggest(source, rule, rules.Options{IPv6Prefix: s.reader.IPv6Prefix}, goal)
+			made, err := simulate.Suggest(source, rule, rules.Options{IPv6Prefix: s.reader.ClientIP.IPv6Prefix}, goal)
 			var known exit
 			switch {
 			case errors.As(err, &known):

@@ -35,7 +35,7 @@ func TestSimulateLog(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	for _, want := range []string{
-		"1 requests of the log were answered with 429", "1 of 5 lines are malformed", `line 3: no [time]: "oops"`,
+		"1 requests of the log were answered with 429", "1 of 5 lines are malformed", `line 3: no " " behind $remote_addr: "oops"`,
 		"the times of 4 requests are whole seconds", "up to 3 permits in a second",
 	} {
 		if !strings.Contains(out, want) {
@@ -156,10 +156,76 @@ func TestSimulateFaults(t *testing.T) {
 		{`hold is "missing in line 1"`, exitFailed, []string{"--limit", "{algorithm: concurrency, capacity: 2}", log}},
 		{`hold is "missing in line 1"`, exitFailed, []string{"--limit", "{algorithm: concurrency, capacity: 2}", "--pattern", "steady"}},
 		{"no line is a request", exitFailed, []string{"--limit", "1/s", writeFile(t, "oops\n")}},
+		{"no client; looked for ip, ", exitFailed, []string{"--limit", "1/s", writeFile(t, "time,klient\n1,a\n")}},
+		{"xz -dc FILE", exitFailed, []string{"--limit", "1/s", writeFile(t, "\xfd7zXZ\x00\x00\x04")}},
+		{"--explain-format reads", exitUsage, []string{"--explain-format", log, log}},
+		{"with --replay, only --json", exitUsage, []string{"--replay", "--strict", log}},
+		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--trusted-proxies", "10.0.0.0/8"}},
 	} {
 		code, _, stderr := do(t, nil, append([]string{"simulate"}, test.args...)...)
 		if code != test.code || !strings.Contains(stderr, test.want) || !strings.HasPrefix(stderr, "stint: ") {
 			t.Errorf("%q: exit %d: %s; want %d and %q", test.args, code, stderr, test.code, test.want)
+		}
+	}
+}
+
+// TestSimulateHead: the report begins with how the log was read, and says what rules look at in vain.
+func TestSimulateHead(t *testing.T) {
+	log := writeFile(t, `nginx-1  | 10.0.0.9 [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 "198.51.100.1, 10.0.0.5"
+nginx-1  | 10.0.0.9 [10/Oct/2026:13:55:37 +0000] "\\x16\\x03" 400 "198.51.100.2"
+nginx-1  | starting
+nginx-1  | 192.0.2.1 [10/Oct/2026:13:55:38 +0000] "GET /a HTTP/1.1" 200 "-"
+`)
+	rules := writeFile(t, `
+- {id: users, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
+- {id: hosts, scope: per_ip, match: {hosts: [a.example.com]}, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
+- {id: paths, scope: per_ip, match: {paths: [/b]}, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
+`)
+	args := []string{"simulate", "--candidate", rules, "--format", `nginx:$remote_addr [$time_local] "$request" $status "$http_x_forwarded_for"`}
+	code, out, stderr := do(t, nil, append(args, log)...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, want := range []string{
+		`format nginx:$remote_addr [$time_local] "$request" $status "$http_x_forwarded_for" behind compose: 3 of 4 lines are requests (75.00%)` + "\n",
+		"1 of 4 lines are malformed and left out. The first: line 3: ", "clients such as 10.0.0.9, 192.0.2.1\n",
+		"2 requests name hops before the client", "3 requests in 2s, from 2026-10-10T13:55:36", "1 requests have no method and path", "line 2: ",
+		"look at what none of the log's 3 requests has, so that none met them by it: hosts (host), users (user).", "No request met these rules",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	code, out, _ = do(t, nil, append(args, "--trusted-proxies", "10.0.0.0/8", log)...)
+	if code != exitOK || !strings.Contains(out, "clients such as 198.51.100.1, 198.51.100.2, 192.0.2.1\n") || strings.Contains(out, "hops") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	config := writeFile(t, "trusted_proxies: [10.0.0.0/8]\n")
+	if code, out, stderr = do(t, nil, append(args, "--config", config, log)...); code != exitOK || !strings.Contains(out, "such as 198.51.100.1,") {
+		t.Errorf("exit %d: %s%s", code, out, stderr)
+	}
+	code, _, stderr = do(t, nil, append(args, "--strict", log)...)
+	if code != exitFailed || !strings.Contains(stderr, "--strict: line 3: no ") || !strings.Contains(stderr, `"nginx-1  | starting"`) {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+// TestExplainFormat prints lines as they are read, and with what is wrong with those that are not.
+func TestExplainFormat(t *testing.T) {
+	log := writeFile(t, accessLog+strings.Repeat(`192.0.2.3 - ann [10/Oct/2026:13:55:38 +0000] "GET /\x1b[31m HTTP/1.1" 200 5 "-" "curl"`+"\n", 20))
+	code, out, stderr := do(t, nil, "simulate", "--explain-format", log)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 12 || lines[0] != "format: combined" || !strings.HasPrefix(lines[1], "LINE ") ||
+		strings.Join(strings.Fields(lines[3]), " ") != "2 2026-10-10T13:55:36.000000Z 192.0.2.1 - GET - /b 429" ||
+		!strings.HasSuffix(lines[4], ` -       not read: no " " behind $remote_addr: "oops"`) || !strings.Contains(lines[11], `ann`) || strings.Contains(out, "\x1b") {
+		t.Errorf("%s", out)
+	}
+	for _, args := range [][]string{{"--explain-format", writeFile(t, "oops\n")}, {"--explain-format", log + ".not"}} {
+		if code, _, stderr := do(t, nil, append([]string{"simulate"}, args...)...); code != exitFailed {
+			t.Errorf("%q: exit %d: %s", args, code, stderr)
 		}
 	}
 }

@@ -174,7 +174,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 
 		"simulate.Budget":         of(simulate.Budget("much")),
 		"simulate.Pattern":        simulate.Pattern{}.Validate(),
-		"simulate.NewReader":      of(simulate.NewReader(simulate.ReaderOptions{Format: "wax", IPv6Prefix: 300})),
+		"simulate.NewReader":      of(simulate.NewReader(simulate.ReaderOptions{Format: "wax", ClientIP: clientip.Config{IPv6Prefix: 300}})),
 		"simulate.NewReader form": of(simulate.NewReader(simulate.ReaderOptions{Format: "wax"})),
 		"simulate.Read":           must(simulate.NewReader(simulate.ReaderOptions{})).Read(io.MultiReader(strings.NewReader("abc\n"), broken{}), nil),
 		"simulate.Read gzip":      must(simulate.NewReader(simulate.ReaderOptions{})).Read(strings.NewReader("\x1f\x8b\x08"), nil),

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
@@ -185,8 +186,8 @@ func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http
 	if answer.Report, err = simulation.Finish(); err != nil {
 		return err
 	}
-	answer.Input = t.input
-	answer.Notes = append(answer.Notes, answer.Report.Notes()...)
+	answer.Read(t.input, candidates)
+	answer.Notes = slices.Concat(answer.Notes, t.input.Head(), answer.Report.Notes())
 	if request.Suggest != nil {
 		if err := s.suggest(ctx, request.Suggest, candidates, source, &answer); err != nil {
 			return err
@@ -349,6 +350,8 @@ func (s *simulator) traffic(
 	return t, s.log(ctx, t, request, part)
 }
 
+const logForms = "a whole file of requests: text, gzip, zstd or bzip2"
+
 // log makes a log the source. If it is read several times it is kept. Requests that are up to 5s
 // out of order, as those of several workers are, are sorted.
 func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
@@ -367,8 +370,9 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 			log = bytes.NewReader(kept)
 		}
 		reader, err := simulate.NewReader(simulate.ReaderOptions{
-			Format: request.Format, Headers: true,
-			IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) },
+			Format: request.Format, Headers: true, Address: request.Budget != "",
+			ClientIP: clientip.Config{IPv6Prefix: s.options.IPv6Prefix},
+			MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) },
 		})
 		if err != nil {
 			return err
@@ -382,11 +386,14 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && refused == nil && !errors.Is(err, stint.ErrInvalid):
-			return stint.Invalid("log", problem.Short(prefix.Trim(err.Error())), "a whole file: text, gzip or zstd")
+			return stint.Invalid("log", problem.Short(prefix.Trim(err.Error())), logForms)
 		case err != nil:
 			return err
 		}
-		input := reader.Input()
+		input, err := reader.Done()
+		if err != nil {
+			return stint.Invalid("log", problem.Short(prefix.Trim(err.Error())), logForms)
+		}
 		t.input = &input
 		return order.Flush()
 	}

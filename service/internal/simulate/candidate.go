@@ -151,6 +151,13 @@ func (c *candidate) add(r *request) {
 	c.advance(r.time)
 	switch {
 	case r.reason != "":
+		for i := range r.claims { // whose clients asked, too
+			if cl := &r.claims[i]; cl.way == 0 {
+				if n := cl.table.find(&cl.key); n >= 0 {
+					cl.table.ask(n, r.time, cl.Permits)
+				}
+			}
+		}
 		c.finish(r, &outcome{reason: r.reason, rule: r.denier, decision: stint.Decision{RetryAfter: stint.Never, At: r.time}})
 	case r.waits:
 		waiting := *r

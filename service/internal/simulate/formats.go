@@ -1,528 +1,351 @@
 package simulate
 
 import (
+	_ "embed" // the formats
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file/document"
 )
+
+// knownFormats has a line for each format that is known by name: its name, and a text as
+// [ReaderOptions.Format] takes. A name may have several, and of formats that are as good the first
+// one counts.
+//
+//go:embed formats.txt
+var knownFormats string
+
+// Formats are the names of the formats that are known.
+func Formats() (names []string) {
+	for line := range strings.Lines(knownFormats) {
+		name, _, _ := strings.Cut(line, " ")
+		names = append(names, name)
+	}
+	return slices.Compact(names)
+}
+
+const formatForms = "a name, or nginx:LOG_FORMAT, apache:LOGFORMAT, json:FIELD=NAME,..., csv:, tsv: or w3c: " +
+	"with FIELD=NAME,... or the names of columns"
 
 // errNoEvent says that a line is none, and not malformed.
 var errNoEvent = errors.New("no event")
 
-// combined is the log format of nginx and Apache of that name, and the common one, without its last
-// two fields. A line is host ident user [time] "request" status size, and in the combined format
-// also "referer" "user agent". Logs of a busy server repeat each second many times, so that the
-// last parsed text of each second of a minute is kept in times: parsing a time is most of what a
-// line costs.
-type combined struct {
+// A layout is a format that lines may have. Its parsers know what lines before said, so that each
+// log has a new one.
+type layout struct {
+	name string
+	new  func() parser
+}
+
+// layouts are those of a format, of all that are known if it is "".
+func (r *Reader) layoutsOf(format string) (made []layout, err error) {
+	for line := range strings.Lines(knownFormats) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if format == "" || format == name || format == "json" && strings.HasPrefix(text, "json:") {
+			parser, err := r.compile(text, true)
+			if err != nil {
+				return nil, err
+			}
+			made = append(made, layout{name, parser})
+		}
+	}
+	if len(made) > 0 {
+		return made, nil
+	}
+	parser, err := r.compile(format, false)
+	return []layout{{format, parser}}, err
+}
+
+// compile makes the parsers of a format. One that is known by name and names its fields has no others,
+// since each name that is looked for in JSON costs time.
+func (r *Reader) compile(format string, known bool) (func() parser, error) {
+	kind, text, _ := strings.Cut(format, ":")
+	switch kind {
+	case "nginx":
+		return r.pattern(format, text)
+	case "apache":
+		return r.pattern(format, r.apache(text))
+	case "json", "csv", "tsv", "w3c":
+	default:
+		return nil, stint.Invalid("format", format, strings.Join(Formats(), ", ")+"; "+formatForms)
+	}
+	given, names := map[string][]string{}, []string(nil)
+	for part := range strings.SplitSeq(text, ",") {
+		field, alternatives, named := strings.Cut(part, "=")
+		switch there := slices.ContainsFunc(r.known, func(of []string) bool { return of[0] == field }); {
+		case part == "":
+		case named && there:
+			given[field] = strings.Split(alternatives, "|")
+		case named || kind == "json":
+			return nil, stint.Invalid("format", format, "FIELD=NAME,... with fields such as time, client, user, path, host")
+		default:
+			names = append(names, part)
+		}
+	}
+	fields := r.known
+	if len(given) > 0 {
+		fields = r.fieldsOf(given, known)
+	}
+	if kind == "json" {
+		return func() parser {
+			return func(line string, ev *Event) error { return r.json(fields, line, ev) }
+		}, nil
+	}
+	return func() parser {
+		t := &columns{reader: r, kind: kind, about: about{fields: fields}}
+		if names != nil {
+			t.use(names)
+		}
+		return t.parse
+	}, nil
+}
+
+// A pattern is a format of whole lines: texts, and variables between them.
+type linePattern struct {
 	reader *Reader
-	// whether a line had the last two fields: one without is cut
-	full  bool
-	times [60]struct {
-		text string
-		at   stint.Instant
-	}
+	head   string
+	parts  []linePart
+	open   bool // more may follow behind a blank
+	about  about
 }
 
-// parse takes the fields from left to right. The user may hold blanks, which is why it is what
-// stands before " [", and quotes within "request" are escaped by a backslash.
-func (c *combined) parse(line string, ev *Event) error {
-	address, rest, ok := strings.Cut(line, " ")
-	at := strings.Index(rest, " [")
-	if !ok || at < 0 {
-		return errors.New("no [time]")
+// A linePart is a variable, and the text behind it.
+type linePart struct {
+	name, field, until string
+	kept               *string // where the value is kept, nil if it is not
+	one                bool    // whether the first byte of that text ends the value
+	blank              bool    // whether that text ends with a blank
+	open               bool    // whether more may follow behind a blank, if there is no text
+}
+
+// variable is $name or ${name}.
+var variable = regexp.MustCompile(`\$(?:\{([^}]+)\}|(\w+))`)
+
+// pattern compiles the text of nginx's log_format. Its strings may be quoted as in nginx.conf, with
+// escape=... before them.
+func (r *Reader) pattern(format, text string) (func() parser, error) {
+	if rest, ok := strings.CutPrefix(text, "escape="); ok {
+		_, text, _ = strings.Cut(rest, " ")
 	}
-	user := rest[:at]
-	if space := strings.IndexByte(user, ' '); space >= 0 {
-		user = user[space+1:]
+	if quoted := strings.TrimRight(strings.TrimSpace(text), ";"); strings.HasPrefix(quoted, "'") {
+		text = strings.Trim(adjacent.ReplaceAllString(quoted, ""), "'")
 	}
-	clock, rest, ok := strings.Cut(rest[at+2:], "] \"")
-	if !ok {
-		return errors.New("no \"request\" behind [time]")
+	p := &linePattern{reader: r, about: about{fields: r.known}}
+	text, p.open = strings.CutSuffix(text, " $rest")
+	found := variable.FindAllStringSubmatchIndex(text, -1)
+	if found == nil {
+		return nil, stint.Invalid("format", format, "variables such as $remote_addr or %h, for the time and the client too")
 	}
-	if err := c.time(clock, ev); err != nil {
-		return err
-	}
-	request, rest, ok := cutQuote(rest)
-	if !ok {
-		return errors.New("no end of \"request\"")
-	}
-	if err := requestLine(request, &ev.Request); err != nil {
-		return err
-	}
-	rest = strings.TrimPrefix(rest, " ")
-	status, rest, _ := strings.Cut(rest, " ")
-	if err := parseStatus(status, ev); err != nil {
-		return err
-	}
-	size, rest, more := strings.Cut(rest, " ")
-	if size == "" || size != "-" && strings.Trim(size, "0123456789") != "" {
-		return errors.New("no size behind the status")
-	}
-	if ev.Request.Address = c.reader.address(address); user != "-" {
-		ev.Request.User = user
-	}
-	if !more {
-		if c.full {
-			return errors.New("no \"referer\" behind the size, as lines before have it")
+	p.head = text[:found[0][0]]
+	for i, at := range found {
+		name, end := variable.ReplaceAllString(text[at[0]:at[1]], "$1$2"), len(text)
+		if i+1 < len(found) {
+			if end = found[i+1][0]; end == at[1] {
+				return nil, stint.Invalid("format", format,
+					"a text between "+text[at[0]:at[1]]+" and the next variable, so that it is known where one ends")
+			}
 		}
-		return nil
+		p.about.names, p.parts = append(p.about.names, name), append(p.parts, linePart{name: name, until: text[at[1]:end]})
 	}
-	return c.agent(rest, ev)
+	for i, field := range r.known.pick(p.about.names) {
+		part := &p.parts[i]
+		part.field, part.kept, part.open, part.blank = field, r.kept[field], p.open, strings.HasSuffix(part.until, " ")
+		if !r.options.Headers && (field == "user_agent" || field == "referer") {
+			part.field = "" // which costs time for each line
+		}
+		part.one = strings.HasPrefix(part.until, `"`) || slices.Contains([]string{"user", "client", "host"}, field)
+	}
+	r.line, r.about = lineRead{}, &p.about
+	if err := r.has(r.known.pick(p.about.names)); err != nil {
+		return nil, stint.Invalid("format", format, "variables for the time and the client: "+err.Error())
+	}
+	return func() parser { return p.parse }, nil
 }
 
-// agent reads the last two fields.
-func (c *combined) agent(rest string, ev *Event) error {
-	referer, rest, ok := cutQuote(strings.TrimPrefix(rest, "\""))
-	if !ok || !strings.HasPrefix(rest, " \"") {
-		return errors.New("no \"user agent\" behind \"referer\"")
-	}
-	agent, _, ok := cutQuote(rest[2:])
+// adjacent are two strings of nginx.conf that are one.
+var adjacent = regexp.MustCompile(`'\s*'`)
+
+// parse takes a line from left to right: a variable ends where the text behind it begins.
+func (p *linePattern) parse(line string, ev *Event) error {
+	r := p.reader
+	r.line, r.about = lineRead{}, &p.about
+	rest, ok := strings.CutPrefix(line, p.head)
 	if !ok {
-		return errors.New("no end of \"user agent\"")
+		return faultf("no %q at the beginning", p.head)
 	}
-	c.full = true
-	c.reader.header(ev, agent, referer)
-	return nil
+	for i := range p.parts {
+		part := &p.parts[i]
+		value, after, ok := part.cut(rest)
+		if !ok && part.until == "" {
+			return faultf("no end of the line behind $%s", part.name)
+		} else if !ok {
+			return faultf("no %q behind $%s", part.until, part.name)
+		}
+		rest = after
+		if err := r.set(part.kept, part.field, value, ev); err != nil {
+			return err
+		}
+	}
+	if rest != "" && (!p.open || rest[0] != ' ') {
+		return faultf("%.40q behind the end of the format", rest)
+	}
+	return r.end(ev)
 }
 
-// time reads dd/Mon/yyyy:hh:mm:ss zone, to the second. The two digits of the second choose the
-// entry of the cache; a malformed text lands in some entry, too, and is never stored there.
-func (c *combined) time(text string, ev *Event) error {
-	ev.Whole = true
-	const layout = "02/Jan/2006:15:04:05 -0700"
-	if len(text) != len(layout) {
-		return fmt.Errorf("time %q; expected one such as 10/Oct/2000:13:55:36 -0700", text)
+// cut cuts the variable's value off a line, and the text behind it. A quote that a backslash escapes
+// does not end a value, nor does a blank behind the comma of a list. A colon is the last one of a
+// word, as IPv6 addresses have several. A value without quotes or brackets is not empty, and those of
+// users, clients and the last variable have no blanks.
+func (p *linePart) cut(line string) (value, rest string, ok bool) {
+	if p.until == "" {
+		value, _, more := strings.Cut(line, " ")
+		return value, line[len(value):], value != "" && (p.open || !more)
 	}
-	known := &c.times[(int(text[18]-'0')*10+int(text[19]-'0'))&0xff%60]
-	if known.text == text {
-		ev.Time = known.at
-		return nil
+	first, at := p.until[0], 0
+	if p.until == ":" {
+		word, _, _ := strings.Cut(line, " ")
+		if at = strings.LastIndexByte(word, ':'); at < 0 {
+			return "", "", false
+		}
 	}
-	t, err := time.Parse(layout, text)
-	if err != nil || t.Unix() < 0 {
-		return fmt.Errorf("time %q; expected one such as 10/Oct/2000:13:55:36 -0700", text)
-	}
-	ev.Time = stint.Instant(t.UnixMicro())
-	known.text, known.at = text, ev.Time
-	return nil
-}
-
-// cutQuote cuts a text at its first quote that no backslash escapes. A quote is escaped if an odd
-// number of backslashes stands before it: \\" ends the text.
-func cutQuote(text string) (quoted, rest string, found bool) {
-	for i := 0; ; i++ {
-		next := strings.IndexByte(text[i:], '"')
+	for ; ; at++ {
+		next := strings.IndexByte(line[at:], first)
 		if next < 0 {
-			return text, "", false
+			return "", "", false
 		}
-		i += next
-		escapes := 0
-		for j := i - 1; j >= 0 && text[j] == '\\'; j-- {
-			escapes++
-		}
-		if escapes%2 == 0 {
-			return text[:i], text[i+1:], true
-		}
-	}
-}
-
-// requestLine reads METHOD TARGET PROTOCOL. The target may hold blanks in what broken clients send,
-// so that the protocol is what stands behind the last blank.
-func requestLine(text string, r *rules.Request) error {
-	method, rest, _ := strings.Cut(text, " ")
-	end := strings.LastIndexByte(rest, ' ')
-	if end <= 0 || method == "" || !strings.HasPrefix(rest[end+1:], "HTTP/") {
-		return fmt.Errorf("request %.100q; expected METHOD PATH PROTOCOL", text)
-	}
-	r.Method = method
-	return target(rest[:end], r)
-}
-
-// target is a path, or a URL, of which the host is taken too. An absolute URL is what clients of a
-// proxy send, and * what OPTIONS may ask for (RFC 9112, section 3.2).
-func target(text string, r *rules.Request) error {
-	if strings.HasPrefix(text, "/") || text == "*" {
-		r.Path = unescape(text)
-		return nil
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return fmt.Errorf("target %.100q: no path or URL", text)
-	}
-	r.Host, r.Path = u.Host, u.EscapedPath()
-	return nil
-}
-
-// unescape undoes what log formats do to bytes: \x22, \", \\.
-func unescape(text string) string {
-	if strings.IndexByte(text, '\\') < 0 {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) && text[i+1] == 'x' {
-			if n, err := strconv.ParseUint(text[i+2:i+4], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		if text[i] == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\') {
-			i++
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
-}
-
-// parseStatus reads a status of up to three digits. "-" is none: the client went before it was
-// answered.
-func parseStatus(text string, ev *Event) error {
-	if len(text) == 1 && text[0] == '-' {
-		return nil
-	}
-	n := 0
-	for i := range len(text) {
-		if text[i] < '0' || text[i] > '9' || len(text) > 3 {
-			n = -1
-			break
-		}
-		n = n*10 + int(text[i]-'0')
-	}
-	if n < 0 || text == "" {
-		return fmt.Errorf("status %.20q; expected such as 200", text)
-	}
-	ev.Status = n
-	return nil
-}
-
-// header gives the request the fields that logs have. It makes a map for each request, which is why
-// readers do it only when rules ask for header fields.
-func (r *Reader) header(ev *Event, agent, referer string) {
-	if !r.options.Headers {
-		return
-	}
-	ev.Request.Header = http.Header{}
-	for name, value := range map[string]string{"User-Agent": agent, "Referer": referer} {
-		if value != "" && value != "-" {
-			ev.Request.Header[name] = []string{unescape(value)}
-		}
-	}
-}
-
-// parseALB reads a line of an AWS Application Load Balancer. Its fields are divided by blanks, and
-// those that may hold one are quoted. Newer logs have more fields at the end, of which created is
-// when the request came; the time in the second field is that of the answer.
-func (r *Reader) parseALB(line string, ev *Event) error {
-	const client, status, request, agent, domain, created = 3, 8, 12, 13, 18, 21
-	var fields [created + 1]string
-	n := 0
-	for ; n < len(fields) && line != ""; n++ {
-		if quoted := strings.HasPrefix(line, "\""); quoted {
-			var ok bool
-			if fields[n], line, ok = cutQuote(line[1:]); !ok {
-				return errors.New("no end of a quoted field")
-			}
-			line = strings.TrimPrefix(line, " ")
+		at += next
+		if at > 0 && (first == '"' && line[at-1] == '\\' && escaped(line[:at]) || first == ' ' && line[at-1] == ',') {
 			continue
 		}
-		fields[n], line, _ = strings.Cut(line, " ")
+		if len(p.until) == 1 || strings.HasPrefix(line[at:], p.until) {
+			break
+		}
+		if p.one {
+			return "", "", false
+		}
 	}
-	if n <= request {
-		return fmt.Errorf("%d fields; expected at least %d", n, request+1)
+	value, rest = line[:at], line[at+len(p.until):]
+	for p.blank && rest != "" && rest[0] == ' ' {
+		rest = rest[1:] // some logs align columns
 	}
-	when := fields[1] // of the answer, in old logs
-	if n > created {
-		when = fields[created]
-	}
-	if err := parseTime(when, ev); err != nil {
-		return err
-	}
-	if err := parseStatus(fields[status], ev); err != nil {
-		return err
-	}
-	if err := requestLine(fields[request], &ev.Request); err != nil {
-		return err
-	}
-	ev.Request.Address = r.address(fields[client])
-	if ev.Request.Host == "" && fields[domain] != "-" {
-		ev.Request.Host = fields[domain]
-	}
-	r.header(ev, fields[agent], "")
-	return nil
+	return value, rest, at > 0 || first != ' '
 }
 
-// parseTime reads a time: RFC 3339, with a blank in place of the T too, or a number since 1970 in
-// seconds, or, as their size tells, in milliseconds, microseconds or nanoseconds. A number below
-// 1e11 counts seconds, which is the year 5138; below 1e14 milliseconds, below 1e17 microseconds,
-// and from there on nanoseconds. Without a fraction a time is known to the second only, see
-// Event.Whole.
-func parseTime(text string, ev *Event) error {
-	fault := fmt.Errorf("time %.40q; expected RFC 3339 such as 2026-01-02T15:04:05.123Z, or seconds since 1970", text)
-	whole, fraction, _ := strings.Cut(text, ".")
-	if n, err := strconv.ParseUint(whole, 10, 63); err == nil && strings.Trim(fraction, "0123456789") == "" {
+// escaped reports whether what follows a text is escaped: by an odd number of backslashes, as \\" ends
+// a quoted text.
+func escaped(text string) bool {
+	return (len(text)-len(strings.TrimRight(text, `\`)))%2 == 1
+}
+
+// directive is one of Apache's: its argument, and its letter.
+var directive = regexp.MustCompile(`%[!\d,]*[<>]?(?:\{([^}]*)\})?\^?([a-zA-Z%]{1,2}?)`)
+
+// apache is the text of Apache's LogFormat as one of nginx's: %h is ${%h}, whose field is known by
+// that name.
+func (r *Reader) apache(text string) string {
+	text = directive.ReplaceAllStringFunc(strings.ReplaceAll(text, `\"`, `"`), func(found string) string {
+		at := directive.FindStringSubmatch(found)
+		argument, letter := at[1], at[2]
 		switch {
-		case n < 1e11:
-			micro, _ := strconv.ParseUint((fraction + "000000")[:6], 10, 63)
-			ev.Time, ev.Whole = stint.Instant(n*1e6+micro), fraction == ""
-		case n < 1e14:
-			ev.Time = stint.Instant(n * 1e3)
-		case n < 1e17:
-			ev.Time = stint.Instant(n)
-		default:
-			ev.Time = stint.Instant(n / 1e3)
+		case letter == "%":
+			return "%"
+		case letter == "i":
+			return "${http_" + strings.ReplaceAll(strings.ToLower(argument), "-", "_") + "}"
+		case letter != "t":
+			return "${%" + letter + argument + "}"
+		case argument == "":
+			return "[${%t}]"
+		case strings.HasSuffix(argument, "sec_frac"):
+			return "${%fraction}"
+		case argument == "%z":
+			return "${%zone}"
 		}
-		return nil
-	}
-	if len(text) > 10 && text[10] == ' ' {
-		text = text[:10] + "T" + text[11:]
-	}
-	t, err := time.Parse(time.RFC3339, text)
+		r.layouts += strftime.Replace(strings.TrimPrefix(strings.TrimPrefix(argument, "begin:"), "end:")) + "|"
+		return "${%t}"
+	})
+	return strings.ReplaceAll(text, "${%U}${%q}", "${%path}")
+}
+
+// strftime are the layouts of package time for what strftime knows.
+var strftime = strings.NewReplacer(strings.Fields("%F 2006-01-02 %T 15:04:05 %Y 2006 %y 06 %m 01 %d 02 %e _2 " +
+	"%H 15 %I 03 %M 04 %S 05 %p PM %b Jan %B January %a Mon %A Monday %z -0700 %Z MST %D 01/02/06 %R 15:04")...)
+
+// json reads one JSON object. Members of members have names with a dot. Names that are not known are
+// left out; attributes stand in a member of their own.
+func (r *Reader) json(f fields, line string, ev *Event) error {
+	r.line, r.about = lineRead{}, &about{fields: f}
+	object, err := decode(line)
 	if err != nil {
-		if t, err = time.Parse("2006-01-02T15:04:05", text); err != nil {
-			return fault
+		return err
+	}
+	r.about.object = object
+	for _, of := range f {
+		for _, name := range of[1:] {
+			switch value := member(object, name).(type) {
+			case nil, []any:
+				continue
+			case map[string]any:
+				for key, value := range value {
+					switch list, _ := value.([]any); of[0] {
+					case "attributes":
+						ev.Request.SetDefault(key, text(value))
+					case "headers":
+						for _, value := range list {
+							r.header(ev, key, text(value))
+						}
+					}
+				}
+				continue
+			default:
+				said := text(value)
+				if said == "" || said == "-" {
+					continue
+				}
+				if err := r.set(r.kept[of[0]], of[0], said, ev); err != nil {
+					return err
+				}
+			}
+			break
 		}
 	}
-	if t.Unix() < 0 || t.Year() > 9999 {
-		return fault
-	}
-	ev.Time, ev.Whole = stint.Instant(t.UnixMicro()), !strings.Contains(text, ".")
-	return nil
+	return r.end(ev)
 }
 
-// columns is CSV, whose first line names the columns.
-type columns struct {
-	reader *Reader
-	names  []string
-}
-
-// parse splits a line at its commas, and reads it as RFC 4180 says only if it has a quote, which
-// few have. A line that repeats the names is where another file begins.
-func (c *columns) parse(line string, ev *Event) error {
-	fields := strings.Split(line, ",")
-	if strings.IndexByte(line, '"') >= 0 {
-		var err error
-		if fields, err = csv.NewReader(strings.NewReader(line)).Read(); err != nil {
-			return err
-		}
+// decode reads a line that is one JSON object.
+func decode(line string) (object map[string]any, err error) {
+	if !strings.HasPrefix(line, "{") {
+		return nil, faultf("no JSON object")
 	}
-	if slices.Equal(fields, c.names) { // of another file
-		return errNoEvent
-	}
-	if c.names == nil {
-		for i := range fields {
-			fields[i] = strings.TrimSpace(strings.TrimPrefix(fields[i], "\ufeff"))
-		}
-		if !slices.Contains(fields, "time") {
-			return errors.New("the first line names no column time; expected columns such as time,key,cost")
-		}
-		c.names = fields
-		return errNoEvent
-	}
-	if len(fields) != len(c.names) {
-		return fmt.Errorf("%d columns; expected %d", len(fields), len(c.names))
-	}
-	for i, name := range c.names {
-		if err := c.reader.set(name, fields[i], ev); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// set gives an event what a column, or a field of a JSON line, says. Other names are attributes.
-func (r *Reader) set(name, value string, ev *Event) error {
-	if value == "" && name != "time" {
-		return nil
-	}
-	q := &ev.Request
-	switch name {
-	case "time":
-		return parseTime(value, ev)
-	case "key":
-		q.Address = value
-	case "ip":
-		q.Address = r.address(value)
-	case "user":
-		q.User = value
-	case "api_key":
-		q.APIKey = value
-	case "method":
-		q.Method = value
-	case "host":
-		q.Host = value
-	case "path":
-		return target(value, q)
-	case "status":
-		return parseStatus(value, ev)
-	case "hold":
-		return parseHold(value, ev)
-	case "actual":
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < 0 || n > stint.MaxPermits {
-			return fmt.Errorf("actual %.20q; expected 0 to %d", value, stint.MaxPermits)
-		}
-		ev.held().Actual = n
-	case CostAttribute:
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 1 || n > stint.MaxPermits {
-			return fmt.Errorf("cost %.20q; expected 1 to %d", value, stint.MaxPermits)
-		}
-		if value != "1" {
-			q.SetDefault(name, value)
-		}
-	default:
-		q.SetDefault(name, value)
-	}
-	return nil
-}
-
-// parseHold reads how long a request holds: a duration, or seconds.
-func parseHold(text string, ev *Event) error {
-	unit := ""
-	if strings.Trim(text, "0123456789.") == "" {
-		unit = "s"
-	}
-	d, err := stint.ParseDuration(text + unit)
-	if err != nil || d < 0 || d > stint.MaxPeriod {
-		return fmt.Errorf("hold %.20q; expected 0s to 366d, such as 2.5s, or a number of seconds", text)
-	}
-	ev.held().For = d
-	return nil
-}
-
-// held is the event's hold, made without a length if there is none.
-func (ev *Event) held() *Hold {
-	if ev.Hold == nil {
-		ev.Hold = &Hold{For: -1, Actual: -1}
-	}
-	return ev.Hold
-}
-
-// A jsonLine is what lines of Caddy and Envoy, and our own, have: the first of several names that
-// is there counts.
-type jsonLine struct {
-	// Caddy's.
-	TS       any `json:"ts"`
-	Duration any `json:"duration"` // in seconds
-	Request  *struct {
-		RemoteIP string              `json:"remote_ip"`
-		ClientIP string              `json:"client_ip"`
-		Method   string              `json:"method"`
-		Host     string              `json:"host"`
-		URI      string              `json:"uri"`
-		Headers  map[string][]string `json:"headers"`
-	} `json:"request"`
-	UserID string `json:"user_id"`
-	// Envoy's, whose time is when the request came.
-	StartTime    string `json:"start_time"`
-	Authority    string `json:"authority"`
-	ResponseCode any    `json:"response_code"`
-	Downstream   string `json:"downstream_remote_address"`
-	Forwarded    string `json:"x_forwarded_for"`
-	UserAgent    string `json:"user_agent"`
-	// Our own, and some of Envoy's.
-	Time       any            `json:"time"`
-	Key        string         `json:"key"`
-	Cost       any            `json:"cost"`
-	Hold       any            `json:"hold"`
-	Actual     any            `json:"actual"`
-	IP         string         `json:"ip"`
-	User       string         `json:"user"`
-	APIKey     string         `json:"api_key"`
-	Method     string         `json:"method"`
-	Host       string         `json:"host"`
-	Path       string         `json:"path"`
-	Status     any            `json:"status"`
-	Headers    http.Header    `json:"headers"`
-	Attributes map[string]any `json:"attributes"`
-}
-
-// parseJSON reads one JSON object: a line with the columns of CSV as members, one of Caddy's access
-// log, which has a member request, or one of Envoy's. Names that are not known are left out;
-// attributes stand in a member of their own. Caddy logs when a request was answered, so that its
-// duration is taken off.
-func (r *Reader) parseJSON(line string, ev *Event) error {
 	d := json.NewDecoder(strings.NewReader(line))
 	d.UseNumber()
-	var l jsonLine
-	if err := d.Decode(&l); err != nil {
-		return errors.New(document.JSONFault(err))
+	var value any // which takes half the time of a map
+	if err := d.Decode(&value); err != nil {
+		return nil, errors.New(document.JSONFault(err))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON value")
+		return nil, errors.New("more than one JSON value")
 	}
-	if c := l.Request; c != nil {
-		l.Time, l.IP, l.User, l.Method, l.Host, l.Path, l.Headers = l.TS, first(c.ClientIP, c.RemoteIP), l.UserID, c.Method,
-			c.Host, c.URI, c.Headers
-	} else {
-		hop, _, _ := strings.Cut(l.Forwarded, ",") // which a proxy before Envoy may have been told
-		l.IP, l.Host = first(l.IP, l.Downstream, strings.TrimSpace(hop)), first(l.Host, l.Authority)
-	}
-	if l.StartTime != "" {
-		l.Time = l.StartTime
-	}
-	if l.Status == nil {
-		l.Status = l.ResponseCode
-	}
-	for _, field := range []struct {
-		name  string
-		value string
-	}{
-		{"time", text(l.Time)},
-		{"key", l.Key},
-		{"ip", l.IP},
-		{"user", l.User},
-		{"api_key", l.APIKey},
-		{"method", l.Method},
-		{"host", l.Host},
-		{"path", l.Path},
-		{"status", text(l.Status)},
-		{CostAttribute, text(l.Cost)},
-		{"hold", text(l.Hold)},
-		{"actual", text(l.Actual)},
-	} {
-		if err := r.set(field.name, field.value, ev); err != nil {
-			return err
-		}
-	}
-	for name, value := range l.Attributes {
-		ev.Request.SetDefault(name, text(value))
-	}
-	if r.options.Headers {
-		r.header(ev, l.UserAgent, "")
-		for name, lines := range l.Headers {
-			ev.Request.Header[http.CanonicalHeaderKey(name)] = lines
-		}
-	}
-	if l.Request != nil { // Caddy's time is when it had answered
-		if took, err := strconv.ParseFloat(text(l.Duration), 64); err == nil && took > 0 && took < 1e6 && !ev.Whole {
-			ev.Time = max(0, ev.Time-stint.Instant(took*1e6))
-		}
-	}
-	return nil
+	object, _ = value.(map[string]any)
+	return object, nil
 }
 
-// first is the first of some texts that says something: "-" is nothing in logs.
-func first(texts ...string) string {
-	for _, text := range texts {
-		if text != "" && text != "-" {
-			return text
-		}
+// member is a member of an object, or of a member of it, nil if there is none.
+func member(object map[string]any, name string) any {
+	if value, ok := object[name]; ok {
+		return value
 	}
-	return ""
+	first, rest, more := strings.Cut(name, ".")
+	if inner, ok := object[first].(map[string]any); ok && more {
+		return member(inner, rest)
+	}
+	return nil
 }
 
 // text is a JSON value as a text, "" for null.
@@ -531,4 +354,77 @@ func text(value any) string {
 		return ""
 	}
 	return fmt.Sprint(value)
+}
+
+// Columns are a table, whose first line names the columns, or in W3C each line that begins with
+// #Fields.
+type columns struct {
+	reader *Reader
+	kind   string
+	about  about
+	picked []string // the field of each column
+}
+
+// use takes the names of the columns.
+func (t *columns) use(names []string) { t.about.names, t.picked = names, t.about.fields.pick(names) }
+
+// split splits a line. CSV is read as RFC 4180 says only if it has a quote, which few lines have. W3C
+// has blanks, or tabs, between columns.
+func (t *columns) split(line string) ([]string, error) {
+	switch {
+	case t.kind == "csv" && strings.IndexByte(line, '"') >= 0:
+		return csv.NewReader(strings.NewReader(line)).Read()
+	case t.kind == "csv":
+		return strings.Split(line, ","), nil
+	case t.kind == "tsv" || strings.IndexByte(line, '\t') >= 0:
+		return strings.Split(line, "\t"), nil
+	default:
+		return strings.Fields(line), nil
+	}
+}
+
+// parse reads a line. One that repeats the names is where another file begins. Columns of CSV and
+// TSV that are no field are attributes.
+func (t *columns) parse(line string, ev *Event) error {
+	r := t.reader
+	if t.kind == "w3c" && strings.HasPrefix(line, "#") {
+		if header, ok := strings.CutPrefix(line, "#Fields:"); ok {
+			t.use(strings.Fields(header))
+		}
+		return errNoEvent
+	}
+	values, err := t.split(line)
+	if err != nil {
+		return err
+	}
+	r.line, r.about = lineRead{}, &t.about
+	if slices.Equal(values, t.about.names) {
+		return errNoEvent
+	}
+	if t.about.names == nil {
+		for i := range values {
+			values[i] = strings.TrimSpace(values[i])
+		}
+		r.about = &about{t.about.fields, values, nil}
+		if t.kind == "w3c" {
+			return faultf("no line with #Fields before it")
+		}
+		if t.use(values); !slices.Contains(t.picked, "time") {
+			t.about.names = nil
+			return r.lacks("time")
+		}
+		return errNoEvent
+	}
+	if len(values) != len(t.about.names) {
+		return faultf("%d columns; expected %d", len(values), len(t.about.names))
+	}
+	for i, field := range t.picked {
+		if field == "" && t.kind != "w3c" && t.about.names[i] != "-" && values[i] != "" {
+			ev.Request.SetDefault(t.about.names[i], values[i])
+		}
+		if err := r.set(r.kept[field], field, values[i], ev); err != nil {
+			return err
+		}
+	}
+	return r.end(ev)
 }

@@ -24,6 +24,9 @@ func (r *Report) HTML() string {
 		`<p class="faint">%s requests in %s, from %s to %s UTC.</p>`, Group(r.Events), round(int64(r.Last-r.First)),
 		r.First.Time().Format(time.DateTime), r.Last.Time().Format(time.DateTime),
 	)
+	for _, line := range r.Input.Head() {
+		p.Add(`<p class="faint">%s</p>`, line)
+	}
 	p.overview(r)
 	p.parts(r)
 	p.figures(r)

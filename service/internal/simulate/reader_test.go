@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
@@ -36,7 +38,30 @@ func read(t testing.TB, options simulate.ReaderOptions, texts ...string) ([]simu
 			t.Fatal(err)
 		}
 	}
-	return events, r.Input()
+	input, err := r.Done()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events, input
+}
+
+// refused is what is wrong with a text of which nothing is read.
+func refused(t *testing.T, options simulate.ReaderOptions, text string) string {
+	t.Helper()
+	r, err := simulate.NewReader(options)
+	if err == nil {
+		err = r.Read(strings.NewReader(text), func(ev *simulate.Event) error {
+			t.Errorf("%q: line %d is a request", text, ev.Line)
+			return nil
+		})
+	}
+	if err == nil {
+		_, err = r.Done()
+	}
+	if err == nil {
+		t.Fatalf("%q: no error", text)
+	}
+	return err.Error()
 }
 
 func TestFormats(t *testing.T) {
@@ -57,17 +82,17 @@ func TestFormats(t *testing.T) {
 			simulate.Event{Time: at("2026-10-10T20:55:36Z"), Whole: true, Status: 429, Request: rules.Request{Method: "GET", Path: `/a"b?c=d`, Address: "2001:db8:1:2::/64", User: "ann"}},
 		},
 		{
-			"Apache, common", "combined",
-			`192.0.2.1 - ann b [10/Oct/2026:13:55:36 +0000] "GET http://example.com/x HTTP/1.0" 200 -`,
-			simulate.Event{Time: at("2026-10-10T13:55:36Z"), Whole: true, Status: 200, Request: rules.Request{Method: "GET", Path: "/x", Host: "example.com", Address: "192.0.2.1", User: "ann b"}},
+			"Apache, common", "common",
+			`192.0.2.1 - ann [10/Oct/2026:13:55:36 +0000] "GET http://example.com/x HTTP/1.0" 200 -`,
+			simulate.Event{Time: at("2026-10-10T13:55:36Z"), Whole: true, Status: 200, Request: rules.Request{Method: "GET", Path: "/x", Host: "example.com", Address: "192.0.2.1", User: "ann"}},
 		},
 		{
-			"Caddy", "json",
+			"Caddy", "caddy",
 			`{"level":"info","ts":1790000000.123456,"logger":"http.log.access","request":{"remote_ip":"10.0.0.1","client_ip":"192.0.2.7","method":"POST","host":"example.com:443","uri":"/x?y","headers":{"User-Agent":["curl"]}},"user_id":"bob","duration":0.023456,"status":201}`,
 			simulate.Event{Time: 1_790_000_000_100_000, Status: 201, Request: rules.Request{Method: "POST", Path: "/x?y", Host: "example.com:443", Address: "192.0.2.7", User: "bob"}},
 		},
 		{
-			"Envoy", "json",
+			"Envoy", "envoy-json",
 			`{"start_time":"2026-10-10T13:55:36.250Z","method":"GET","path":"/x","authority":"example.com","response_code":200,"downstream_remote_address":"192.0.2.7:5555","x_forwarded_for":"10.9.9.9","duration":17}`,
 			simulate.Event{Time: at("2026-10-10T13:55:36.25Z"), Status: 200, Request: rules.Request{Method: "GET", Path: "/x", Host: "example.com", Address: "192.0.2.7"}},
 		},
@@ -114,8 +139,7 @@ func TestFormats(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	const good = `192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"`
 	for _, bad := range []string{
-		good[:len(good)-1], good[:60], good[:20], strings.Replace(good, "GET / HTTP/1.1", "\\x16\\x03", 1),
-		strings.Replace(good, "200", "2x0", 1), strings.Replace(good, "Oct", "Okt", 1), strings.Repeat("x", 1<<20+5),
+		good[:len(good)-1], good[:60], good[:20], strings.Replace(good, "200", "2x0", 1), strings.Replace(good, "Oct", "Okt", 1), strings.Repeat("x", 1<<20+5),
 		strings.TrimSuffix(good, ` "-" "curl"`),
 	} {
 		events, input := read(t, simulate.ReaderOptions{}, good+"\n\n"+bad+"\n"+good+"\n")
@@ -198,7 +222,7 @@ func TestDirtyLog(t *testing.T) {
 		report := finish(t, []*simulate.Simulation{plain, reordered}[i])
 		total := report.Candidates[0].Total
 		wantLate := []int64{late, late5}[i]
-		if input := r.Input(); input.Lines != int64(lines) || input.Malformed != malformed || report.Events != int64(lines)-malformed ||
+		if input, _ := r.Done(); input.Lines != int64(lines) || input.Malformed != malformed || report.Events != int64(lines)-malformed ||
 			total.Admitted+total.Denied != report.Events || report.WholeSeconds != report.Events || report.Late != wantLate {
 			t.Errorf("reorder %d: %d events, %d late, %d denied, of %+v; want %d malformed and %d late", 5*i, report.Events, report.Late, total.Denied, input, malformed, wantLate)
 		}
@@ -245,42 +269,53 @@ func TestOrderSpreads(t *testing.T) {
 	}
 }
 
+// FuzzReader reads any text in any format: without a panic, and with an error if there is no request in it.
 func FuzzReader(f *testing.F) {
-	f.Add([]byte("192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"\n"))
-	f.Add([]byte(`{"ts":1.5,"request":{"uri":"/"},"duration":1,"status":200}` + "\n{\"time\":\"x\"}"))
-	f.Add([]byte("time,key,cost\n1,\"a,3\n2,b,0\n"))
-	f.Add([]byte("h2 2018-07-02T22:23:00Z a b c 0 0 0 200 200 5 257 \"GET / HTTP/2.0\" \"c\n"))
-	f.Add([]byte{0x1f, 0x8b, 8, 0})
-	f.Add([]byte{0x28, 0xb5, 0x2f, 0xfd, 0})
+	for _, log := range madeUpLogs(f) {
+		f.Add(log.format, []byte(log.lines))
+		f.Add("", []byte(log.lines))
+	}
+	for name, wrap := range wrapped {
+		f.Add(name, []byte(wrap(`192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"`, 1)+"\n"))
+	}
+	f.Add("csv", []byte("time,key,cost\n1,\"a,3\n2,b,0\n"))
+	f.Add("", []byte{0x1f, 0x8b, 8, 0})
+	f.Add("", []byte{0x28, 0xb5, 0x2f, 0xfd, 0})
+	f.Add("", []byte(bzipped))
 	set := candidate(f, "", simulate.LimitRule("r", stint.TokenBucket(2, stint.PerSecond(1))))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, format := range append(simulate.Formats(), "") {
-			r, err := simulate.NewReader(simulate.ReaderOptions{Format: format, Headers: true})
-			if err != nil {
+	proxies := clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	f.Fuzz(func(t *testing.T, format string, data []byte) {
+		r, err := simulate.NewReader(simulate.ReaderOptions{Format: format, Headers: len(data)%2 == 0, MaxBytes: 1 << 22, ClientIP: proxies})
+		if err != nil {
+			format = ""
+			if r, err = simulate.NewReader(simulate.ReaderOptions{Address: true, MaxBytes: 1 << 22}); err != nil {
 				t.Fatal(err)
 			}
-			s, err := simulate.New(simulate.Config{Candidates: []simulate.Candidate{set}})
-			if err != nil {
-				t.Fatal(err)
+		}
+		s, err := simulate.New(simulate.Config{Candidates: []simulate.Candidate{set}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := int64(0)
+		order := simulate.NewOrder(time.Second, func(ev *simulate.Event) error {
+			if ev.Time < 0 || ev.Request.Path == "" || format == "" && ev.Request.Address+ev.Request.User+ev.Request.APIKey == "" && len(ev.Request.Attributes) == 0 {
+				t.Errorf("by %q: line %d is %+v", format, ev.Line, ev)
 			}
-			order := simulate.NewOrder(time.Second, func(ev *simulate.Event) error {
-				if ev.Time < 0 {
-					t.Errorf("%s: line %d is of %d", format, ev.Line, ev.Time)
-				}
-				return s.Add(ev)
-			})
-			read := int64(0)
-			_ = r.Read(bytes.NewReader(data), func(ev *simulate.Event) error { // of what claims to be compressed
-				read++
-				return order.Add(ev)
-			})
-			if err := order.Flush(); err != nil {
-				t.Fatal(err)
-			}
-			input := r.Input()
-			if report := finish(t, s); report.Events != read || read+input.Malformed > input.Lines {
-				t.Errorf("%s: %d events, %d read, of %+v", format, report.Events, read, input)
-			}
+			return s.Add(ev)
+		})
+		fault := r.Read(bytes.NewReader(data), func(ev *simulate.Event) error { // of what claims to be compressed
+			read++
+			return order.Add(ev)
+		})
+		if err := order.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		input, err := r.Done()
+		if report := finish(t, s); report.Events != read || read != input.Requests || read+input.Malformed > input.Lines {
+			t.Errorf("by %q: %d events, %d read, of %+v", format, report.Events, read, input)
+		}
+		if read == 0 && fault == nil && err == nil {
+			t.Errorf("by %q: no request, and no error", format)
 		}
 	})
 }

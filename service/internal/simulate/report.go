@@ -43,6 +43,8 @@ type CandidateReport struct {
 	Rules []RuleReport `json:"rules"`
 	// Unmet are the IDs of the enabled rules that held for no request, by priority and ID.
 	Unmet []string `json:"unmet,omitempty"`
+	// Lacking are the IDs of the enabled rules that look at what no request of the log has, each with what that is.
+	Lacking []string `json:"lacking,omitempty"`
 	// StepFrom is when the first step begins, and Step how long each is.
 	StepFrom stint.Instant `json:"stepFrom"`
 	Step     int64         `json:"step"`
@@ -72,7 +74,7 @@ type Counts struct {
 type RuleReport struct {
 	Rule string `json:"rule,omitempty"`
 	Counts
-	// Clients asked, and ClientsDenied of them were denied at least once.
+	// Clients are those of the Requests, and ClientsDenied of them were denied at least once by this rule.
 	Clients       int64 `json:"clients,omitempty"`
 	ClientsDenied int64 `json:"clientsDenied,omitempty"`
 	// Sample is 1 if all clients were simulated, else 1 client of so many was; Unsampled are the
@@ -136,6 +138,28 @@ type ClientReport struct {
 	Peaks []int64 `json:"peaks"`
 }
 
+// Read tells the report what was read, which these candidates have decided.
+func (r *Report) Read(input *Input, candidates []Candidate) {
+	r.Input = input
+	for i := range r.Candidates {
+		if input == nil || candidates[i].Set == nil {
+			continue
+		}
+		for _, rule := range candidates[i].Set.Rules() {
+			looks := [len(looked)]bool{
+				len(rule.Match.Paths) > 0, len(rule.Match.Hosts) > 0, len(rule.Match.Methods) > 0,
+				slices.Contains(rule.Scope, rules.PerUser), slices.Contains(rule.Scope, rules.PerAPIKey),
+				len(rule.Match.Headers) > 0,
+			}
+			for at, what := range looked {
+				if !rule.Disabled && looks[at] && slices.Contains(input.Lacks, what) {
+					r.Candidates[i].Lacking = append(r.Candidates[i].Lacking, rule.ID+" ("+what+")")
+				}
+			}
+		}
+	}
+}
+
 const (
 	mostDenied = 10
 	heaviest   = 1000
@@ -196,7 +220,7 @@ func (t *tally) report(tables []*table, most int) RuleReport {
 		peaks := make([]int64, len(t.limits))
 		for n := range t.clients.used {
 			client := t.clients.at(n)
-			if !client.asked() {
+			if client.inSecond == 0 { // it did not ask, not even what another rule denied
 				continue
 			}
 			r.Clients++
@@ -308,7 +332,7 @@ var shareEdges = [...]float64{0, 0.01, 0.1, 0.25, 0.5, 0.75, math.Nextafter(1, 0
 
 // shareOf is the place in Shares of a client.
 func shareOf(c *client) int {
-	share := float64(c.denied) / float64(c.denied+c.admitted)
+	share := float64(c.denied) / float64(max(1, c.denied+c.admitted)) // of a client that other rules denied
 	i, _ := slices.BinarySearch(shareEdges[:], share)
 	return i
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -69,5 +70,28 @@ func TestShutOut(t *testing.T) {
 	}
 	if want := 9*time.Minute + 50*time.Second; shut["gone"] != 19*time.Second || shut["back"] != want {
 		t.Errorf("shut out for %v, want 19s and %s", shut, want)
+	}
+}
+
+// REQUESTS and CLIENTS of a rule count alike: also those that another rule denied, by a limit or before any limit.
+func TestClientsOfRequests(t *testing.T) {
+	ban := rules.Rule{ID: "ban", Scope: []string{rules.PerIP}, Match: rules.Match{Paths: []string{"/banned"}}, Banned: true}
+	s := simulation(t, nil, ban,
+		rules.Rule{ID: "all", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(2, time.Hour)}},
+		rules.Rule{ID: "each", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(5, time.Hour)}})
+	for i, client := range []string{"a", "b", "c", "d", "d"} { // c is denied by all, and d by the ban
+		ev := event(at2026.Add(time.Duration(i)*time.Second), client)
+		if ev.Request.Path = "/"; client == "d" {
+			ev.Request.Path = "/banned"
+		}
+		if err := s.Add(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, rule := range finish(t, s).Candidates[0].Rules {
+		clients, once := map[string]int64{"ban": 0, "all": 1, "each": 4}[rule.Rule], map[string]int64{"all": 1}[rule.Rule]
+		if rule.Clients != clients || rule.ClientsDenied != once || rule.Rule == "each" && (rule.Requests != 5 || rule.Shares[0] != 4) {
+			t.Errorf("%s: %d requests of %d clients, %d denied once, shares %v", rule.Rule, rule.Requests, rule.Clients, rule.ClientsDenied, rule.Shares)
+		}
 	}
 }

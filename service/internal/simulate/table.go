@@ -129,7 +129,7 @@ type client struct {
 	inSecond   int32 // what it asked for in that second
 }
 
-// seen reports whether the client asked for anything.
+// asked reports whether the client was admitted, or a limit of this table denied it.
 func (c *client) asked() bool { return c.admitted+c.denied > 0 }
 
 // A table has the clients of one policy. The index is a hash table of linear probing, at most three

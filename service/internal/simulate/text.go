@@ -29,6 +29,9 @@ const (
 // WriteText writes the report for people, with the colours of a terminal or without.
 func (r *Report) WriteText(out io.Writer, coloured bool) error {
 	var b strings.Builder
+	for _, line := range r.Input.Head() {
+		b.WriteString(line + "\n")
+	}
 	fmt.Fprintf(&b, "%s requests in %s, from %s to %s\n\n", Group(r.Events), round(int64(r.Last-r.First)), r.First, r.Last)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	// Painted columns have invisible bytes, the same number in each row.
@@ -69,6 +72,35 @@ func (r *Report) WriteText(out io.Writer, coloured bool) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// Described is the format, and what is around it.
+func (in *Input) Described() string {
+	if in.Wrapped == "" {
+		return in.Format
+	}
+	return in.Format + " behind " + in.Wrapped
+}
+
+// Head says how a log was read, before all figures: whoever reads them should see first what they are of.
+func (in *Input) Head() (lines []string) {
+	if in == nil {
+		return nil
+	}
+	lines = append(lines, fmt.Sprintf("format %s: %s of %s lines are requests (%s)", in.Described(), Group(in.Requests),
+		Group(in.Lines), percent(in.Requests, in.Lines)))
+	if in.Malformed > 0 {
+		lines = append(lines, fmt.Sprintf("%s of %s lines are malformed and left out. The first: %s",
+			Group(in.Malformed), Group(in.Lines), in.FirstMalformed))
+	}
+	if len(in.Clients) > 0 {
+		lines = append(lines, "clients such as "+strings.Join(in.Clients, ", "))
+	}
+	if in.Forwarded > 0 {
+		lines = append(lines, Group(in.Forwarded)+
+			" requests name hops before the client; --trusted-proxies says which of them to believe")
+	}
+	return lines
 }
 
 // row writes the line of a rule, or of the total, which has no clients and no peaks.
@@ -149,11 +181,9 @@ func (r *Report) Notes() (notes []string) {
 		note("%s requests of the log were answered with 429: it shows what another limit let through, "+
 			"and clients may have asked more often because of it.", Group(r.Limited))
 	}
-	if in := r.Input; in != nil && in.Malformed > 0 {
-		note(
-			"%s of %s lines are malformed and left out. The first: %s", Group(in.Malformed), Group(in.Lines),
-			in.FirstMalformed,
-		)
+	if in := r.Input; in != nil && in.Garbled > 0 {
+		note("%s requests have no method and path that can be read, and count without. The first: %s",
+			Group(in.Garbled), in.FirstGarbled)
 	}
 	if r.Late > 0 {
 		note(
@@ -183,6 +213,10 @@ func (r *Report) Notes() (notes []string) {
 				"No request met these rules of %s: %s%s. Nothing is known of what they would do.", c.Name,
 				strings.Join(c.Unmet[:min(most, len(c.Unmet))], ", "), more,
 			)
+		}
+		if len(c.Lacking) > 0 {
+			note("These rules of %s look at what none of the log's %s requests has, so that none met them by it: %s.",
+				c.Name, Group(r.Events), strings.Join(c.Lacking, ", "))
 		}
 		for _, rule := range c.Rules {
 			if rule.Sample > 1 {
