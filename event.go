@@ -92,7 +92,7 @@ func (e *Event) Limit() Limit {
 // Checked reports whether the event is a request that was decided, and not a look, a reset, a settlement, a rule in
 // shadow or a failure.
 func (e *Event) Checked() bool {
-	return (e.Verb == Take || e.Verb == Try || e.Verb == Reserve && !e.Replayed) && e.Err == nil && !e.Shadow
+	return (e.Verb == VerbTake || e.Verb == VerbTry || e.Verb == VerbReserve && !e.Replayed) && e.Err == nil && !e.Shadow
 }
 
 // An Observer is told of every event, in the goroutine of the caller and before it has its answer: so it must not

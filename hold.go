@@ -31,9 +31,22 @@ type Hold struct {
 	// TTL is for how long the permits are held if nobody renews, commits or cancels, by the store's clock, in whole
 	// microseconds; with a leaky bucket from the request's turn on. MinHoldTTL to MaxHoldTTL. Default: 0, DefaultHoldTTL.
 	TTL time.Duration
-	// Keep charges what is held when it expires, as for money; places are free then, too. Default: false, it goes back.
-	Keep bool
+	// OnExpiry is what becomes of what is held when it expires: ChargeOnExpiry charges it, as for money, but for places,
+	// which are free then, too. Default: ReleaseOnExpiry, it goes back.
+	OnExpiry Expiry
+	// Each, if not nil, receives what each limit said to a Reserve of a [Limiter], in the order of the policy's limits,
+	// and must be at least as long. It is not for stores, which have [Op.Each]. Default: nil.
+	Each []Outcome
 }
+
+// An Expiry is what an expiry does with what a hold has. The zero value is ReleaseOnExpiry.
+type Expiry bool
+
+// What an expiry can do.
+const (
+	ReleaseOnExpiry Expiry = false
+	ChargeOnExpiry  Expiry = true
+)
 
 // Lives is the TTL with the default filled in.
 func (h *Hold) Lives() time.Duration {
@@ -80,11 +93,12 @@ type HoldOp struct {
 	Full bool
 }
 
-// A HoldState is a live hold of a client under one limit.
+// A HoldState is a live hold of a client.
 type HoldState struct {
-	ID        string
-	Limit     int // its place among the policy's limits
-	Permits   int64
+	ID string
+	// Permits are what it has of each limit of the policy; 0 of one that it has nothing of, or under which as many holds
+	// expire before it as a List tells of.
+	Permits   []int64
 	ExpiresAt Instant
 }
 
@@ -142,7 +156,7 @@ func (e *ResolvedError) Is(target error) bool { return target == ErrResolved }
 func (op *Op) validateHold() error {
 	h := op.Hold()
 	switch {
-	case op.Verb <= Settle:
+	case op.Verb <= VerbSettle:
 		return Invalid("hold", "a hold", "none with "+op.Verb.String())
 	case h == nil:
 		return Invalid("hold", "nil", "a hold with an id")

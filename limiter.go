@@ -138,7 +138,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 	if l.observe == nil && l.store != nil {
 		return l.store.Take(ctx, l.policy, key, 1) // a call less than by AllowN
 	}
-	return l.decide(ctx, Take, key, 1)
+	return l.decide(ctx, VerbTake, key, 1)
 }
 
 // AllowN is Allow for n permits, all or none.
@@ -146,7 +146,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 	if l.observe == nil && l.store != nil {
 		return l.store.Take(ctx, l.policy, key, n)
 	}
-	return l.decide(ctx, Take, key, n)
+	return l.decide(ctx, VerbTake, key, n)
 }
 
 // A Query is what [Limiter.Ask] asks for. The zero value asks for one permit, as Allow does.
@@ -176,7 +176,7 @@ func (l *Limiter) Ask(ctx context.Context, key string, q Query) (d Decision, err
 	bounded := !q.Before.IsZero() && l.policy != nil && l.policy.leaky
 	if bounded {
 		look := op
-		look.Verb = Peek
+		look.Verb = VerbPeek
 		d, err := l.look(ctx, look)
 		if err != nil || d.isLate(q.Before) {
 			return d, orDeadline(err)
@@ -195,17 +195,17 @@ func (l *Limiter) Ask(ctx context.Context, key string, q Query) (d Decision, err
 
 // Peek decides as Allow would, and consumes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	return l.decide(ctx, Peek, key, 1)
+	return l.decide(ctx, VerbPeek, key, 1)
 }
 
 // PeekN decides as AllowN would, and consumes nothing.
 func (l *Limiter) PeekN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.decide(ctx, Peek, key, n)
+	return l.decide(ctx, VerbPeek, key, n)
 }
 
 // Reset clears the state of the key.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.decide(ctx, Reset, key, 0)
+	_, err := l.decide(ctx, VerbReset, key, 0)
 	return err
 }
 
@@ -217,7 +217,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // The context of a request ends when its client hangs up, and nothing is settled then: give Settle
 // [context.WithoutCancel] of it.
 func (l *Limiter) Settle(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.decide(ctx, Settle, key, n)
+	return l.decide(ctx, VerbSettle, key, n)
 }
 
 // look carries out a Peek. A store that is unreachable, or not asked for want of time, can't tell, but

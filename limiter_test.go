@@ -47,7 +47,7 @@ func TestObserve(t *testing.T) {
 		verb    stint.Verb
 		allowed bool
 		invalid bool
-	}{{stint.Take, true, false}, {stint.Take, false, false}, {stint.Peek, false, false}, {stint.Settle, true, false}, {stint.Reset, true, false}, {stint.Take, false, true}}
+	}{{stint.VerbTake, true, false}, {stint.VerbTake, false, false}, {stint.VerbPeek, false, false}, {stint.VerbSettle, true, false}, {stint.VerbReset, true, false}, {stint.VerbTake, false, true}}
 	if len(events) != len(want) {
 		t.Fatalf("%d events, want %d", len(events), len(want))
 	}
@@ -86,7 +86,7 @@ func TestAsk(t *testing.T) {
 	if _, err := limiter.Ask(t.Context(), "k", stint.Query{Each: each[:1]}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("room for one outcome of two: %v", err)
 	}
-	if len(told) != 3 || told[0].Verb != stint.Take || told[0].Claim.Permits != 2 {
+	if len(told) != 3 || told[0].Verb != stint.VerbTake || told[0].Claim.Permits != 2 {
 		t.Errorf("the observer was told %+v", told)
 	}
 }
@@ -156,7 +156,7 @@ func TestAskBeforeAsksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.Inject(func(call storetest.Call) storetest.Fault {
-		if call.Ops[0].Verb == stint.Peek {
+		if call.Ops[0].Verb == stint.VerbPeek {
 			return storetest.Fault{Err: stint.ErrUnavailable}
 		}
 		return storetest.Fault{}

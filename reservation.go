@@ -75,7 +75,7 @@ type End struct {
 // repeat the Reserve, or cancel it.
 //
 // A hold that neither ends nor is renewed in time expires, and all that it held is free, or, with
-// [Hold.Keep], charged: so a process that dies keeps nothing. Of a bucket, permits that are held
+// [Hold.OnExpiry], charged: so a process that dies keeps nothing. Of a bucket, permits that are held
 // don't refill: see docs/internals/holds.md.
 //
 // Limits that count denied requests, or lease, can't hold; a leaky bucket only with a cost of its
@@ -83,18 +83,7 @@ type End struct {
 // [ErrResolved] if the hold was committed or cancelled; [ErrOtherClaims] if its ID is live, or has expired and is still
 // remembered, under another key or other limits.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
-	return l.ReserveEach(ctx, key, n, hold, nil)
-}
-
-// ReserveEach is Reserve, and tells what each limit said, as Ask does.
-func (l *Limiter) ReserveEach(
-	ctx context.Context,
-	key string,
-	n int64,
-	hold Hold,
-	each []Outcome,
-) (*Reservation, Decision, error) {
-	op := Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each}
+	op := Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: hold.Each}
 	return l.reserver.Reserve(ctx, op, nil, hold)
 }
 
@@ -123,7 +112,7 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 
 // prepare makes a reservation of an operation's claims, of which nothing is held yet.
 func (r *Reserver) prepare(op *Op, asked []bool, hold Hold) *Reservation {
-	hold.ID, hold.TTL = strings.Clone(hold.ID), hold.Lives()
+	hold.ID, hold.TTL, hold.Each = strings.Clone(hold.ID), hold.Lives(), nil
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
@@ -250,9 +239,10 @@ func (l *Limiter) reserveWait(
 	}
 }
 
-// Holds lists the live holds of a key under the limiter's limits, the next to expire first: of each limit MaxListed.
+// Holds lists the live holds of a key under the limiter's limits, each once, the next to expire first: of each limit
+// MaxListed.
 func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err error) {
-	_, err = l.untold(ctx, Op{Verb: List, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Live: &live}})
+	_, err = l.untold(ctx, Op{Verb: VerbList, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Live: &live}})
 	return live, err
 }
 
@@ -261,7 +251,7 @@ func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err 
 // charged, late. The error wraps [ErrUnknownReservation] if the key has no such hold.
 func (l *Limiter) Drop(ctx context.Context, key, id string) error {
 	_, err := l.untold(ctx, Op{
-		Verb: Drop, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Hold: &HoldOp{Hold: Hold{ID: id}}},
+		Verb: VerbDrop, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Hold: &HoldOp{Hold: Hold{ID: id}}},
 	})
 	return err
 }
@@ -342,7 +332,7 @@ func (r *Reservation) reserve(
 	each []Outcome,
 ) (Decision, error) {
 	*told = HoldOp{Hold: r.hold}
-	op := claims.on(Reserve, told)
+	op := claims.on(VerbReserve, told)
 	op.Each = each
 	sent := time.Now()
 	d, err := r.reserver.carry(ctx, op)
@@ -398,7 +388,7 @@ func (r *Reservation) Commit(ctx context.Context, actual int64) (End, error) {
 	if r == nil {
 		return End{}, errNotHeld
 	}
-	return r.end(ctx, Commit, r.claimsOf(actual))
+	return r.end(ctx, VerbCommit, r.claimsOf(actual))
 }
 
 // CommitHeld is Commit where nobody knows better what it cost: each limit keeps what it holds, also where limits hold
@@ -410,7 +400,7 @@ func (r *Reservation) CommitHeld(ctx context.Context) (End, error) {
 	r.mu.Lock()
 	claims := r.claims
 	r.mu.Unlock()
-	return r.end(ctx, Commit, claims)
+	return r.end(ctx, VerbCommit, claims)
 }
 
 // Cancel ends the hold as if it had never been: for what never ran. All goes back, but a leaky bucket's turns.
@@ -418,7 +408,7 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 	if r == nil {
 		return End{}, errNotHeld
 	}
-	return r.end(ctx, Cancel, r.claimsOf(0))
+	return r.end(ctx, VerbCancel, r.claimsOf(0))
 }
 
 // end commits or cancels the hold. The expiry that this process knows goes with it, and the way, so that a store
@@ -554,7 +544,7 @@ func (k *keeper) renew(due []renewal) {
 		r.mu.Lock()
 		holds[i].Hold, claims[i], permits[i] = r.hold, r.claims, r.permits
 		r.mu.Unlock()
-		ops[i] = claims[i].on(Reserve, &holds[i])
+		ops[i] = claims[i].on(VerbReserve, &holds[i])
 	}
 	sent := time.Now()
 	due[0].reserver.store.DecideAll(ctx, ops, results)

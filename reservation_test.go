@@ -66,7 +66,7 @@ func pass(d time.Duration) {
 func (r reserving) wantEach(t *testing.T, want ...int64) {
 	t.Helper()
 	each := make([]stint.Outcome, len(want))
-	op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: r.Policy(), Permits: 1}, Each: each}
+	op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: r.Policy(), Permits: 1}, Each: each}
 	if _, err := r.store.Decide(t.Context(), op); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestAnExpiredHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour), stint.Concurrency(5).WithCost(1))
 		released := reserve(t, l, 30, stint.Hold{TTL: time.Second})
-		kept := reserve(t, l, 20, stint.Hold{TTL: time.Second, Keep: true})
+		kept := reserve(t, l, 20, stint.Hold{TTL: time.Second, OnExpiry: stint.ChargeOnExpiry})
 		pass(time.Second)
 		l.wantEach(t, 80, 5)
 		if end, err := released.Commit(t.Context(), 12); err != nil || !end.Late || end.Applied != 12 {
@@ -347,7 +347,7 @@ type leftStore struct {
 
 func (s *leftStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.Store.Decide(ctx, op)
-	if op.Verb == stint.Reserve {
+	if op.Verb == stint.VerbReserve {
 		s.leave()
 		err = ctx.Err()
 	}
@@ -381,7 +381,7 @@ type silentStore struct{ stint.Store }
 
 func (s silentStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.Store.Decide(ctx, op)
-	if op.Verb == stint.Reserve {
+	if op.Verb == stint.VerbReserve {
 		err = fmt.Errorf("%w: %w", stint.ErrUnavailable, watchdog.Late(errors.New("late")))
 	}
 	return d, err

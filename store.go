@@ -15,34 +15,34 @@ const MaxKeyBytes = 256
 // MaxOpLimits bounds the limits of one operation, of all its claims together.
 const MaxOpLimits = 1000
 
-// A Verb is what an operation does. The zero value is Take.
+// A Verb is what an operation does. The zero value is VerbTake.
 type Verb uint8
 
 // The verbs. All limits of an operation are carried out together: a Take is
 // admitted by all of them or consumes nothing.
 const (
-	// Take consumes permits when all limits admit. On denial only the limits that
+	// VerbTake consumes permits when all limits admit. On denial only the limits that
 	// count denied requests record it.
-	Take Verb = iota
-	// Try is Take, but its denial is not recorded.
-	Try
-	// Peek decides as Take would and changes nothing.
-	Peek
-	// Reset clears the state.
-	Reset
-	// Settle charges (Permits > 0) or refunds (Permits < 0) after the fact.
-	Settle
-	// Reserve takes permits, or more of them, under an id until a time: see [Limiter.Reserve].
-	Reserve
-	// Commit ends a hold: what it held beyond Permits goes back, what it lacks is charged.
-	Commit
-	// Cancel ends a hold as if it had never been.
-	Cancel
-	// Drop lets expire now what a hold has of the operation's claims, whatever else it has: for a client whose holder is
-	// stuck. The hold can't be renewed; its Commit is late.
-	Drop
-	// List lists what is held under the limits of the operation's claim: of each limit the next MaxListed to expire.
-	List
+	VerbTake Verb = iota
+	// VerbTry is VerbTake, but its denial is not recorded.
+	VerbTry
+	// VerbPeek decides as VerbTake would and changes nothing.
+	VerbPeek
+	// VerbReset clears the state.
+	VerbReset
+	// VerbSettle charges (Permits > 0) or refunds (Permits < 0) after the fact.
+	VerbSettle
+	// VerbReserve takes permits, or more of them, under an id until a time: see [Limiter.Reserve].
+	VerbReserve
+	// VerbCommit ends a hold: what it held beyond Permits goes back, what it lacks is charged.
+	VerbCommit
+	// VerbCancel ends a hold as if it had never been.
+	VerbCancel
+	// VerbDrop lets expire now what a hold has of the operation's claims, whatever else it has: for a client whose
+	// holder is stuck. The hold can't be renewed; its Commit is late.
+	VerbDrop
+	// VerbList lists what is held under the limits of the operation's claim: of each limit the next MaxListed to expire.
+	VerbList
 )
 
 var verbNames = [...]string{"take", "try", "peek", "reset", "settle", "reserve", "commit", "cancel", "drop", "list"}
@@ -201,14 +201,14 @@ func (op *Op) LimitAt(i int) (Limit, *Claim) {
 // Validate reports what is wrong with the operation. Stores call it first. It
 // does not allocate when nothing is wrong.
 func (op *Op) Validate() error {
-	if op.Verb > List {
+	if op.Verb > VerbList {
 		return Invalid("verb", uint8(op.Verb), "one of "+strings.Join(verbNames[:], ", "))
 	}
 	isList := op.Extra != nil && op.Extra.Live != nil && op.And == nil && op.Groups() == nil && op.Hold() == nil
-	if op.Verb == List && !isList {
+	if op.Verb == VerbList && !isList {
 		return Invalid("verb", op.Verb, "with one claim, a place for the answer and no hold")
 	}
-	if op.Verb > Settle && op.Verb != List || op.Hold() != nil {
+	if op.Verb > VerbSettle && op.Verb != VerbList || op.Hold() != nil {
 		if err := op.validateHold(); err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func (op *Op) validateTogether() error {
 				fmt.Sprintf("at most %d limits in one operation", MaxOpLimits),
 			)
 		}
-		if op.Verb != Reset && op.isNamedBefore(claim, way) { // resetting a state twice is resetting it
+		if op.Verb != VerbReset && op.isNamedBefore(claim, way) { // resetting a state twice is resetting it
 			return prefix.Errorf("claim %d: %w", n, Invalid("claims", claim.Key,
 				"each key with limits whose state no other claim of the operation names"))
 		}
@@ -325,29 +325,29 @@ func (c *Claim) validate(verb Verb) error {
 	if c.Keep < 0 || c.Keep > MaxPermits {
 		return Invalid("keep", c.Keep, fmt.Sprintf("0 to %d", MaxPermits))
 	}
-	if verb <= Try && c.Policy.concurrent {
+	if verb <= VerbTry && c.Policy.concurrent {
 		return Invalid("the operation", verb.String(),
 			"reserve (Limiter.Reserve, POST /api/v1/rate-limit/reserve), since the policy has a concurrency limit, "+
 				"whose permits are held and come back")
 	}
 	switch verb {
-	case Reset, Cancel, Drop, List:
-	case Reserve:
+	case VerbReset, VerbCancel, VerbDrop, VerbList:
+	case VerbReserve:
 		if err := c.Policy.canHold(); err != nil {
 			return err
 		}
 		if c.Permits < 1 {
 			return Invalid("permits", c.Permits, "1 or more")
 		}
-	case Commit:
+	case VerbCommit:
 		if c.Permits < 0 {
 			return Invalid("permits", c.Permits, "0 or more")
 		}
-	case Settle:
+	case VerbSettle:
 		if c.Permits < 0 && c.Policy.leaky {
 			return Invalid("permits", c.Permits, "1 or more: a leaky bucket can't be refunded, its turns were handed out")
 		}
-	case Take, Try, Peek:
+	case VerbTake, VerbTry, VerbPeek:
 		if c.Permits < 1 {
 			return Invalid("permits", c.Permits, "1 or more")
 		}
@@ -394,7 +394,7 @@ type Store interface {
 	// is at fault (nothing was consumed), ErrUnavailable when the store could not
 	// decide (whether permits were consumed is not known), or is the context's.
 	Decide(ctx context.Context, op Op) (Decision, error)
-	// Take is Decide of an operation that takes permits of one policy, with nothing else in it. It is
+	// VerbTake is Decide of an operation that takes permits of one policy, with nothing else in it. It is
 	// the most frequent call, and copies no operation. A store whose Watch returns shards waits for
 	// at most the timeout that Watch was given. A store that wraps another forwards the call.
 	Take(ctx context.Context, policy *Policy, key string, permits int64) (Decision, error)

@@ -23,7 +23,7 @@ func TestOpLimits(t *testing.T) {
 		}
 		return stint.Claim{Key: "k", Policy: policy, Permits: 1}
 	}
-	for _, verb := range []stint.Verb{stint.Take, stint.Try, stint.Peek, stint.Reset, stint.Settle} {
+	for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {
 		op := stint.Op{Verb: verb, Claim: claim(0, stint.MaxLimits)}
 		for op.Limits() < stint.MaxOpLimits {
 			op.And = append(op.And, claim(1+len(op.And), min(stint.MaxLimits, stint.MaxOpLimits-op.Limits())))

@@ -39,7 +39,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 	if err := ctx.Err(); err != nil {
 		return Decision{}, err
 	}
-	op := Op{Verb: Try, Claim: Claim{Key: key, Policy: l.policy, Permits: n}}
+	op := Op{Verb: VerbTry, Claim: Claim{Key: key, Policy: l.policy, Permits: n}}
 	if err := op.Validate(); err != nil {
 		return Decision{}, err
 	}
@@ -74,7 +74,7 @@ func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, erro
 	try := func() (Decision, error) {
 		if looks {
 			// A turn, once taken, is kept; so look first whether it comes in time.
-			d, err := l.look(ctx, Op{Verb: Peek, Claim: op.Claim})
+			d, err := l.look(ctx, Op{Verb: VerbPeek, Claim: op.Claim})
 			if err != nil || d.Allowed && d.Delay > time.Until(deadline) {
 				return d, orDeadline(err)
 			}

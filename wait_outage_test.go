@@ -131,7 +131,7 @@ func TestReserveWaitHoldsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, limiter := anOutage(t, stint.Concurrency(5))
 		lost := func(c storetest.Call) storetest.Fault {
-			if c.Ops[0].Verb != stint.Reserve {
+			if c.Ops[0].Verb != stint.VerbReserve {
 				return storetest.Fault{}
 			}
 			return storetest.Fault{Err: errAway, After: true}

@@ -52,7 +52,7 @@ func (p *Policy) agrees(q *Policy) bool {
 // validateGroups reports what is wrong with the operation's groups, their claims aside.
 func (op *Op) validateGroups() error {
 	groups := op.Groups()
-	if groups != nil && op.Verb == Settle {
+	if groups != nil && op.Verb == VerbSettle {
 		return Invalid("groups", len(groups), "the claims of the way that was charged alone (see Decision.Via)")
 	}
 	if len(groups) > MaxOpLimits {

@@ -40,14 +40,14 @@ func TestACommitNamesItsWay(t *testing.T) {
 		if end, err := held.Commit(t.Context(), 1); err != nil || !end.Late || end.Applied != 1 {
 			t.Errorf("by way %d: %+v, %v", via, end, err)
 		}
-		left := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: floor, Permits: 1}}
+		left := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: floor, Permits: 1}}
 		if d, err := store.Decide(t.Context(), left); err != nil || d.Remaining != want {
 			t.Errorf("by way %d: %d of the floor are left, want %d, %v", via, d.Remaining, want, err)
 		}
 		store.Store = before
 	}
 	wrong := op
-	wrong.Verb = stint.Commit
+	wrong.Verb = stint.VerbCommit
 	wrong.Extra = &stint.Extra{Groups: op.Extra.Groups, Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h"}, Via: 2}}
 	if _, err := store.Decide(t.Context(), wrong); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a way that is not there: %v", err)

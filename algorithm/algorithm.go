@@ -44,9 +44,9 @@ const (
 // ActionOf is the action by which a verb is decided; a reset has none.
 func ActionOf(verb stint.Verb) Action {
 	switch verb {
-	case stint.Peek:
+	case stint.VerbPeek:
 		return Peek
-	case stint.Settle:
+	case stint.VerbSettle:
 		return Settle
 	default:
 		return Take

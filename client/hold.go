@@ -62,8 +62,8 @@ func (c *Client) hold(
 	if h.TTL != 0 {
 		r.TTL = h.TTL.String()
 	}
-	if op.Verb == stint.Reserve {
-		if h.Keep {
+	if op.Verb == stint.VerbReserve {
+		if h.OnExpiry == stint.ChargeOnExpiry {
 			r.OnExpiry = "keep"
 		}
 		var answer api.ReserveResponse
@@ -81,7 +81,7 @@ func (c *Client) hold(
 	}
 	r.ExpiresAt = int64(h.ExpiresAt)
 	end := c.Commit
-	if op.Verb == stint.Cancel {
+	if op.Verb == stint.VerbCancel {
 		end = c.Cancel
 	}
 	answer, err := end(ctx, r)

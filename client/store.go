@@ -41,10 +41,10 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 		return api.Request{}, err
 	}
 	request := api.Request{Key: op.Key, Policy: op.Policy.Name()}
-	if op.Verb != stint.Reset {
+	if op.Verb != stint.VerbReset {
 		request.Permits = op.Permits
 	}
-	if op.Verb <= stint.Peek || op.Verb == stint.Reserve { // the service has none of the others
+	if op.Verb <= stint.VerbPeek || op.Verb == stint.VerbReserve { // the service has none of the others
 		request.Keep = op.Keep
 	}
 	n, first := op.Policy.Len(), op.Policy.Limit(0)
@@ -52,7 +52,7 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 		request.Algorithm = first.Algorithm.String()
 	}
 	switch {
-	case op.Verb == stint.Drop || op.Verb == stint.List:
+	case op.Verb == stint.VerbDrop || op.Verb == stint.VerbList:
 		return request, stint.Invalid("verb", op.Verb, "another: the service's administrators list and drop holds")
 	case op.Groups() != nil:
 		return request, stint.Invalid("groups", len(op.Groups()), "none: the service decides one claim at a time")
@@ -61,10 +61,10 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	case request.Policy == "" && (n > 1 || !slices.Contains(c.defaults, first)):
 		return request, stint.Invalid("policy", unnamed(op.Policy),
 			"a policy with the name that it has in the service, or the service's default limit of an algorithm")
-	case op.Verb == stint.Try && slices.ContainsFunc(op.Policy.Limits(),
+	case op.Verb == stint.VerbTry && slices.ContainsFunc(op.Policy.Limits(),
 		func(l stint.Limit) bool { return l.CountDenied }):
 		return request, stint.Invalid(
-			"verb", stint.Try,
+			"verb", stint.VerbTry,
 			"take, peek, reset or settle: the service has no try, and take counts denied requests of this policy",
 		)
 	case op.Each != nil && n > 1:
@@ -72,7 +72,7 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 			"each", fmt.Sprintf("of %d limits", n),
 			"none, or a policy of one limit: the service tells the deciding limit's outcome",
 		)
-	case op.Each != nil && op.Verb == stint.Reset:
+	case op.Each != nil && op.Verb == stint.VerbReset:
 		return request, stint.Invalid("each", "of a reset", "none: the service tells nothing of what it cleared")
 	}
 	return request, nil
@@ -93,19 +93,19 @@ func (c *Client) decide(ctx context.Context, op *stint.Op, request api.Request) 
 	var settled api.SettleResponse
 	var err error
 	switch op.Verb {
-	case stint.Peek:
+	case stint.VerbPeek:
 		var remaining api.RemainingResponse
 		remaining, err = c.Remaining(ctx, request)
 		check = checkOfRemaining(&remaining)
-	case stint.Reset:
+	case stint.VerbReset:
 		_, err = c.Reset(ctx, request)
 		return stint.Decision{Allowed: err == nil}, err
-	case stint.Settle:
+	case stint.VerbSettle:
 		settled, err = c.Settle(ctx, request)
 		check = checkOfRest(&settled.Rest)
 		check.Remaining = max(0, check.Remaining-op.Keep)
-	case stint.Reserve, stint.Commit, stint.Cancel:
-		if check, settled.Applied, err = c.hold(ctx, op, request); op.Verb != stint.Reserve {
+	case stint.VerbReserve, stint.VerbCommit, stint.VerbCancel:
+		if check, settled.Applied, err = c.hold(ctx, op, request); op.Verb != stint.VerbReserve {
 			check.Remaining = max(0, check.Remaining-op.Keep)
 		}
 	default:
@@ -148,7 +148,7 @@ func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 			results[i] = stint.Result{Err: err}
 			continue
 		}
-		takes := ops[i].Verb == stint.Take || ops[i].Verb == stint.Try
+		takes := ops[i].Verb == stint.VerbTake || ops[i].Verb == stint.VerbTry
 		if !takes || len(b.indexes) == api.MaxBatch {
 			b.flush(ctx)
 		}

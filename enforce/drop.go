@@ -38,7 +38,7 @@ func (l *Limiter) DropHold(ctx context.Context, client, id string) (of []string,
 // DropHold lets expire now what a hold has of a claim, and reports whether it has anything.
 func DropHold(ctx context.Context, store stint.Store, claim stint.Claim, id string) (held bool, err error) {
 	op := stint.Op{
-		Verb: stint.Drop, Claim: claim, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}},
+		Verb: stint.VerbDrop, Claim: claim, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}},
 	}
 	_, err = store.Decide(ctx, op)
 	if errors.Is(err, stint.ErrUnknownReservation) {

@@ -272,7 +272,7 @@ func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) e
 
 // take decides, and has rules hold the request for so long at most.
 func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longest time.Duration) error {
-	if err := l.match(r, v, stint.Take); err != nil || !v.Allowed {
+	if err := l.match(r, v, stint.VerbTake); err != nil || !v.Allowed {
 		return err
 	}
 	for i := range v.claims {
@@ -285,9 +285,9 @@ func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longes
 
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
 func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
-	err := l.match(r, v, stint.Peek)
+	err := l.match(r, v, stint.VerbPeek)
 	if err == nil && v.Allowed {
-		err = l.decide(ctx, v, stint.Peek, true)
+		err = l.decide(ctx, v, stint.VerbPeek, true)
 	}
 	return v.clearOnError(err)
 }
@@ -313,9 +313,9 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
 	at := (*rules.Matches).At
 	switch {
-	case verb > stint.Reserve:
+	case verb > stint.VerbReserve:
 		at = (*rules.Matches).AtEnd
-	case verb == stint.Settle || verb == stint.Reset:
+	case verb == stint.VerbSettle || verb == stint.VerbReset:
 		at = (*rules.Matches).AtSettle
 	}
 	match := (*rules.Set).Match
@@ -329,7 +329,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.byDefault = l.denyByDefault
 	for i := range v.matches.Len() {
 		matched, err := at(&v.matches, i)
-		if err == nil && (matched.Outcome == rules.Skipped || verb < stint.Reserve && matched.NeedsReserve()) {
+		if err == nil && (matched.Outcome == rules.Skipped || verb < stint.VerbReserve && matched.NeedsReserve()) {
 			continue
 		}
 		v.Matched = append(v.Matched, matched.Rule.ID)
@@ -568,7 +568,7 @@ func (v *Verdict) decisionOf(i, n int, outcomes []stint.Outcome) stint.Decision 
 
 // Reset clears the states that decide a request, those of rules in shadow too.
 func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return l.adjust(ctx, v, l.match(r, v, stint.Reset), stint.Reset, 0)
+	return l.adjust(ctx, v, l.match(r, v, stint.VerbReset), stint.VerbReset, 0)
 }
 
 // ResetClient clears the states of a client of one rule, as overrides name it, under the rule's
@@ -578,7 +578,7 @@ func (l *Limiter) ResetClient(ctx context.Context, rule, client string) error {
 	if err != nil || len(claims) == 0 {
 		return err
 	}
-	d, err := l.store.Decide(ctx, stint.Op{Verb: stint.Reset, Claim: claims[0], And: claims[1:]})
+	d, err := l.store.Decide(ctx, stint.Op{Verb: stint.VerbReset, Claim: claims[0], And: claims[1:]})
 	if err == nil && d.Degraded {
 		err = stint.ErrUnavailable
 	}

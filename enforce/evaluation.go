@@ -81,7 +81,8 @@ func (v *Verdict) ReservePlain(
 		return nil
 	}
 	var d stint.Decision
-	running.hold, d, err = limiter.ReserveEach(ctx, key, cost, hold, v.Each)
+	hold.Each = v.Each
+	running.hold, d, err = limiter.Reserve(ctx, key, cost, hold)
 	running.note(hold, d.At)
 	return v.notePlain(d, err)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -32,7 +33,7 @@ type Explained struct {
 	Each []stint.Outcome
 	// as Each, if nothing were kept for others; nil if nothing is
 	bare []stint.Outcome
-	// Holds is what is held of the claim, the next to expire first, with the places of limits as in Each.
+	// Holds is what is held of the claim, the next to expire first, with the places of Permits as in Each.
 	// Only of a client.
 	Holds []stint.HoldState
 	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
@@ -92,13 +93,14 @@ func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
 	first := 0
 	for _, claim := range append([]stint.Claim{x.Claim}, x.And...) {
 		var live []stint.HoldState
-		op := stint.Op{Verb: stint.List, Claim: claim, Extra: &stint.Extra{Live: &live}}
+		op := stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &live}}
 		if _, err := l.store.Decide(ctx, op); err != nil {
 			return err
 		}
 		for _, h := range live {
-			h.Limit += first
-			x.Holds = append(x.Holds, h)
+			for i, permits := range h.Permits {
+				x.Holds = decide.AppendHold(x.Holds, h.ID, first+i, len(x.Each), permits, h.ExpiresAt)
+			}
 		}
 		first += claim.Policy.Len()
 	}

@@ -27,7 +27,7 @@ func (l *Limiter) Reserve(
 	v *Verdict,
 ) (reservation *stint.Reservation, err error) {
 	defer func() { _ = v.clearOnError(err) }()
-	if err := l.match(r, v, stint.Reserve); err != nil || !v.Allowed {
+	if err := l.match(r, v, stint.VerbReserve); err != nil || !v.Allowed {
 		return nil, err
 	}
 	if len(v.claims) > 0 {
@@ -38,7 +38,7 @@ func (l *Limiter) Reserve(
 			asked[i] = v.claims[i].named || !named
 		}
 		v.describeHold(&hold)
-		op := v.on(stint.Reserve, &v.Hold)
+		op := v.on(stint.VerbReserve, &v.Hold)
 		var d stint.Decision
 		reservation, d, err = l.holds.Reserve(ctx, op, asked, hold)
 		if err = v.note(d, err); err != nil {
@@ -49,7 +49,7 @@ func (l *Limiter) Reserve(
 	v.claims = nil // which have been decided
 	v.shadows = slices.DeleteFunc(v.shadows, needsReserve)
 	if len(v.shadows) > 0 {
-		_ = l.decide(ctx, v, stint.Take, true) // which changes nothing for the request
+		_ = l.decide(ctx, v, stint.VerbTake, true) // which changes nothing for the request
 	}
 	v.claims = claims
 	return reservation, nil
@@ -160,7 +160,8 @@ func (v *Verdict) describeHold(hold *stint.Hold) {
 	longest := time.Duration(0)
 	for i := range v.claims {
 		r := &v.claims[i].Rule.Reserve
-		longest, hold.Keep = max(longest, r.TTL), hold.Keep || r.OnExpiry == rules.Keep
+		longest = max(longest, r.TTL)
+		hold.OnExpiry = hold.OnExpiry || r.OnExpiry == rules.Keep
 	}
 	hold.TTL = cmp.Or(hold.TTL, longest)
 }

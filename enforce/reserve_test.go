@@ -115,7 +115,7 @@ func TestEndByRulesThatHaveChanged(t *testing.T) {
 			}
 			limiter.Swap(setOf(t, limiter.Set(), test.now...))
 			h := stint.HoldOp{Hold: stint.Hold{ID: "a"}}
-			err := limiter.End(t.Context(), &request, stint.Commit, &h, 25, of, nil, v)
+			err := limiter.End(t.Context(), &request, stint.VerbCommit, &h, 25, of, nil, v)
 			if !errors.Is(err, want) || err == nil && (!v.Allowed || v.Decision.Applied != -35 || v.Reason() != "") {
 				t.Errorf("%s, of %q: %v, %+v; want %v", test.name, of, err, v.Decision, want)
 			}
@@ -168,7 +168,7 @@ func TestReserveByRulesOfACallerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, store := newLimiter(t, metering()...)
 		store.Inject(func(call storetest.Call) storetest.Fault {
-			lost := call.Ops[0].Verb == stint.Reserve
+			lost := call.Ops[0].Verb == stint.VerbReserve
 			return storetest.Fault{Block: lost, After: lost}
 		})
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)

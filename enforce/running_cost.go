@@ -127,7 +127,7 @@ func (e *EndError) Unwrap() error { return e.Err }
 // is no error.
 func (e *EndError) Send(ctx context.Context) (err error) {
 	switch {
-	case e.Verb == stint.Cancel:
+	case e.Verb == stint.VerbCancel:
 		_, err = e.Hold.Cancel(ctx)
 	case e.held:
 		_, err = e.Hold.CommitHeld(ctx)
@@ -153,10 +153,10 @@ func (c *RunningCost) End(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	end := EndError{Hold: c.hold, Verb: stint.Commit}
+	end := EndError{Hold: c.hold, Verb: stint.VerbCommit}
 	switch {
 	case !ran || c.cancelled.Load():
-		end.Verb = stint.Cancel
+		end.Verb = stint.VerbCancel
 	case c.said.Load():
 		end.Permits = max(0, c.permits.Load())
 	default:

@@ -26,11 +26,11 @@ func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v
 func (l *Limiter) SettleVia(
 	ctx context.Context, r *rules.Request, permits int64, vias map[string]string, v *Verdict,
 ) error {
-	err := l.match(r, v, stint.Settle)
+	err := l.match(r, v, stint.VerbSettle)
 	if err == nil && v.Allowed {
 		err = v.choose(vias)
 	}
-	return l.adjust(ctx, v, err, stint.Settle, permits)
+	return l.adjust(ctx, v, err, stint.VerbSettle, permits)
 }
 
 // SettleClient is Settle for a client of one rule, as overrides name it.
@@ -41,13 +41,13 @@ func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits
 		v.Matched = append(v.Matched, rule)
 		v.claims = appendClaims(v.claims, &matched)
 	}
-	return l.adjust(ctx, v, err, stint.Settle, permits)
+	return l.adjust(ctx, v, err, stint.VerbSettle, permits)
 }
 
 // adjust carries out a verb on what a verdict claims, if there is no error so far.
 func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.Verb, permits int64) error {
 	if err == nil && v.Allowed {
-		if verb == stint.Settle {
+		if verb == stint.VerbSettle {
 			v.setPermits(permits)
 		}
 		err = l.decide(ctx, v, verb, true)

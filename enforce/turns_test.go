@@ -82,7 +82,7 @@ func TestLooksOnlyForTurns(t *testing.T) {
 type crowded struct{ stint.Store }
 
 func (c crowded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	if op.Verb == stint.Take {
+	if op.Verb == stint.VerbTake {
 		if d, err := c.Store.Decide(ctx, op); err != nil {
 			return d, err
 		}
@@ -95,7 +95,7 @@ func (c crowded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error
 func TestTurnsTakenInBetween(t *testing.T) {
 	away := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	away.Inject(func(call storetest.Call) storetest.Fault {
-		if call.Ops[0].Verb == stint.Peek {
+		if call.Ops[0].Verb == stint.VerbPeek {
 			return storetest.Fault{Err: stint.ErrUnavailable}
 		}
 		return storetest.Fault{}

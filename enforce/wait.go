@@ -47,7 +47,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 		if late, err := l.isLate(ctx, v, deadline, true); err != nil || late {
 			return err
 		}
-		if err := l.decide(ctx, v, stint.Try, false); err != nil {
+		if err := l.decide(ctx, v, stint.VerbTry, false); err != nil {
 			if err = again.pause(ctx, v, err); err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 			return err
 		}
 	}
-	if err := l.decide(ctx, v, stint.Take, true); err != nil {
+	if err := l.decide(ctx, v, stint.VerbTake, true); err != nil {
 		return err
 	}
 	if bounded && v.lateness(deadline) > 0 {
@@ -188,7 +188,7 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 // preview decides without taking anything. It reports false when the store can't tell. It is a
 // Peek: a request that gives up after it has left no trace.
 func (l *Limiter) preview(ctx context.Context, v *Verdict) (seen bool, err error) {
-	err = l.decide(ctx, v, stint.Peek, false)
+	err = l.decide(ctx, v, stint.VerbPeek, false)
 	if undecided(err) && ctx.Err() == nil {
 		return false, nil
 	}
@@ -244,7 +244,7 @@ func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
 // shadow must not change what becomes of a request.
 func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	for i := range v.shadows {
-		d, err := l.store.Decide(ctx, v.shadows[i].op(stint.Take))
+		d, err := l.store.Decide(ctx, v.shadows[i].op(stint.VerbTake))
 		v.noteShadow(i, d, err)
 	}
 }
@@ -268,7 +268,7 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadli
 	if late, err := l.isLate(ctx, v, deadline, true); err != nil || late {
 		return err
 	}
-	if err := l.decide(ctx, v, stint.Take, true); err != nil || !v.Allowed {
+	if err := l.decide(ctx, v, stint.VerbTake, true); err != nil || !v.Allowed {
 		return err
 	}
 	waiter.leave()

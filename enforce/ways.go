@@ -71,7 +71,7 @@ func (x *Explained) ViaAt(limit int) string {
 }
 
 // op is the rule's claims as an operation that looks.
-func (x *Explained) op() stint.Op { return x.Op(stint.Peek) }
+func (x *Explained) op() stint.Op { return x.Op(stint.VerbPeek) }
 
 // via is by what a claim is paid; "" for the rule's own limits alone.
 func (x *Explained) via(claim int) string {

@@ -210,7 +210,7 @@ func outages(t *testing.T, random *rand.Rand, limit stint.Limit) (admitted []adm
 			}
 		default:
 			n := 1 + random.Int64N(min(3, limit.Capacity))
-			d, err := one.Decide(t.Context(), op(stint.Take, "k", p, n))
+			d, err := one.Decide(t.Context(), op(stint.VerbTake, "k", p, n))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@ func TestAnswered(t *testing.T) {
 				f.faulty.Inject(failWith(errors.New("torn cable")))
 				for range 2 {
 					_, _ = f.take("bob", tight)
-					_, _ = f.Decide(t.Context(), op(stint.Peek, "bob", tight, 1))
+					_, _ = f.Decide(t.Context(), op(stint.VerbPeek, "bob", tight, 1))
 				}
 				if len(told) != len(want) || told[0] != want[0] || told[1] != want[1] {
 					t.Errorf("told of %v, want %v", told, want)

@@ -28,7 +28,7 @@ func BenchmarkHealthy(b *testing.B) {
 		name  string
 		store stint.Store
 	}{{"bare", inner}, {"failover", wrapped}} {
-		o := op(stint.Take, "k", p, 1)
+		o := op(stint.VerbTake, "k", p, 1)
 		b.Run("verb=take/store="+row.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -59,7 +59,7 @@ func BenchmarkAway(b *testing.B) {
 			}
 			defer store.Close()
 			p := policy(b, "", stint.TokenBucket(1000, stint.PerSecond(1000)))
-			_, _ = store.Decide(b.Context(), op(stint.Take, "k", p, 1))
+			_, _ = store.Decide(b.Context(), op(stint.VerbTake, "k", p, 1))
 			const callers = 512
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -70,7 +70,7 @@ func BenchmarkAway(b *testing.B) {
 				group.Go(func() {
 					for left.Add(-1) >= 0 {
 						start := time.Now()
-						_, _ = store.Decide(b.Context(), op(stint.Take, "k", p, 1))
+						_, _ = store.Decide(b.Context(), op(stint.VerbTake, "k", p, 1))
 						took[i] = append(took[i], time.Since(start))
 					}
 				})

@@ -187,7 +187,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 func TestCallersFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFixture(t, nil), minutely(t)
-		bad := op(stint.Take, "", p, 1)
+		bad := op(stint.VerbTake, "", p, 1)
 		for range 10 {
 			if _, err := f.Decide(t.Context(), bad); !errors.Is(err, stint.ErrInvalid) {
 				t.Errorf("an invalid operation: %v", err)
@@ -312,7 +312,7 @@ func TestProbes(t *testing.T) {
 			most.Store(max(most.Load(), under.Add(1)))
 			calls.Add(1)
 			at = append(at, time.Since(start))
-			if o := c.Ops[0]; o.Policy.Name() != "failover.probe" || o.Verb != stint.Take || c.Batch {
+			if o := c.Ops[0]; o.Policy.Name() != "failover.probe" || o.Verb != stint.VerbTake || c.Batch {
 				t.Errorf("the store is asked for %+v", o)
 			}
 			time.AfterFunc(timeout, func() { under.Add(-1) })

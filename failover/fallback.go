@@ -105,7 +105,7 @@ func outcomes(op *stint.Op) []stint.Outcome {
 }
 
 // takes reports whether a verb asks for permits, which is what the modes answer.
-func takes(verb stint.Verb) bool { return verb <= stint.Try || verb == stint.Reserve }
+func takes(verb stint.Verb) bool { return verb <= stint.VerbTry || verb == stint.VerbReserve }
 
 // untouched tells of limits that admit whatever they can ever admit.
 func untouched(outs []stint.Outcome, claim *stint.Claim) {

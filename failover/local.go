@@ -90,7 +90,7 @@ func eachClaim(groups [][]stint.Way, of func(stint.Claim) stint.Claim) [][]stint
 // endLocally ends what a hold has of this process's shares, so that its places are free. The store
 // may have the hold, too, and is charged when the end comes again: so it fails.
 func (s *Store) endLocally(ctx context.Context, op *stint.Op, cause error) error {
-	ends := op.Verb == stint.Commit || op.Verb == stint.Cancel
+	ends := op.Verb == stint.VerbCommit || op.Verb == stint.VerbCancel
 	if !ends || s.modes(op)&modesOf(Local) == 0 {
 		return unavailable(cause)
 	}
@@ -134,11 +134,11 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 
 // resetLocally clears the shares of an operation's clients, once the store has cleared their states.
 func (s *Store) resetLocally(ctx context.Context, op *stint.Op) error {
-	if op.Verb != stint.Reset || s.config.Local == nil {
+	if op.Verb != stint.VerbReset || s.config.Local == nil {
 		return nil
 	}
 	_, err := s.config.Local.Decide(
-		context.WithoutCancel(ctx), stint.Op{Verb: stint.Reset, Claim: op.Claim, And: op.And, Extra: op.Extra},
+		context.WithoutCancel(ctx), stint.Op{Verb: stint.VerbReset, Claim: op.Claim, And: op.And, Extra: op.Extra},
 	)
 	return err
 }

@@ -74,7 +74,7 @@ func failWith(err error) func(storetest.Call) storetest.Fault {
 
 // take takes one permit of a key.
 func (f *fixture) take(key string, policy *stint.Policy) (stint.Decision, error) {
-	return f.Decide(f.t.Context(), op(stint.Take, key, policy, 1))
+	return f.Decide(f.t.Context(), op(stint.VerbTake, key, policy, 1))
 }
 
 // must expects a decision.

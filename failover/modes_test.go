@@ -64,7 +64,7 @@ func TestOpen(t *testing.T) {
 		}
 		stale := stint.Outcome{Remaining: 7, RetryAfter: 7, GrowsAfter: 7, ResetAfter: 7, Delay: 7, Applied: 7}
 		each := slices.Repeat([]stint.Outcome{stale}, 5)
-		o := op(stint.Try, "k", p, 1, claim("k", minutely(t), 2))
+		o := op(stint.VerbTry, "k", p, 1, claim("k", minutely(t), 2))
 		o.Each = each
 		d, err := f.Decide(t.Context(), o)
 		if err != nil || d != want {
@@ -79,7 +79,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("outcomes %+v", each)
 		}
 		// What no store would ever admit is not admitted.
-		o = op(stint.Take, "k", p, 21)
+		o = op(stint.VerbTake, "k", p, 21)
 		o.Each = each
 		d, err = f.Decide(t.Context(), o)
 		if err != nil || d.Allowed || !d.Degraded || d.RetryAfter != stint.Never || d.Index != 1 || !each[0].Allowed || each[1].Allowed {
@@ -111,7 +111,7 @@ func TestOverload(t *testing.T) {
 					if !errors.Is(err, want) || d.Degraded != (want == nil) || !errors.Is(results[1].Err, want) {
 						t.Errorf("%s, %v: %+v, %v, %+v", mode, on, d, err, results)
 					}
-					if _, err := f.Decide(t.Context(), op(stint.Peek, "k", p, 1)); !errors.Is(err, stint.ErrOverloaded) {
+					if _, err := f.Decide(t.Context(), op(stint.VerbPeek, "k", p, 1)); !errors.Is(err, stint.ErrOverloaded) {
 						t.Errorf("%s, %v: a peek: %v", mode, on, err)
 					}
 				}
@@ -140,7 +140,7 @@ func TestOtherVerbs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, p := newFixture(t, func(c *failover.Config) { c.Mode = mode }), pair(t)
 			f.lose(p)
-			for _, verb := range []stint.Verb{stint.Peek, stint.Reset, stint.Settle} {
+			for _, verb := range []stint.Verb{stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {
 				o := op(verb, "k", p, 1)
 				o.Each = []stint.Outcome{{Limit: 7}, {Limit: 7}}
 				d, err := f.Decide(t.Context(), o)
@@ -189,7 +189,7 @@ func TestClosed(t *testing.T) {
 		f, p := newFixture(t, func(c *failover.Config) { c.Mode = failover.Closed }), pair(t)
 		f.faulty.Inject(failWith(errRefused))
 		for i := range 5 { // up to the third the store is asked
-			o := op(stint.Take, "k", p, 1)
+			o := op(stint.VerbTake, "k", p, 1)
 			o.Each = []stint.Outcome{{Limit: 7}, {Limit: 7}}
 			d, err := f.Decide(t.Context(), o)
 			if !errors.Is(err, stint.ErrUnavailable) || !errors.Is(err, errRefused) || d != (stint.Decision{}) || o.Each[0] != (stint.Outcome{}) {
@@ -232,17 +232,17 @@ func TestLocal(t *testing.T) {
 		if d := f.must("k", p); !d.Allowed {
 			t.Errorf("after RetryAfter: %+v", d)
 		}
-		o := op(stint.Take, "fresh", p, 6) // above the share, not above the limit
+		o := op(stint.VerbTake, "fresh", p, 6) // above the share, not above the limit
 		o.Each = make([]stint.Outcome, 2)
 		d, err := f.Decide(t.Context(), o)
 		if err != nil || d.Allowed || d.RetryAfter != time.Second || d.Index != 1 || !o.Each[0].Allowed || o.Each[1].RetryAfter != time.Second {
 			t.Errorf("a cost above the share: %+v, %v, outcomes %+v", d, err, o.Each)
 		}
-		d, err = f.Decide(t.Context(), op(stint.Take, "fresh", p, 6))
+		d, err = f.Decide(t.Context(), op(stint.VerbTake, "fresh", p, 6))
 		if err != nil || d.Allowed || !d.Degraded || d.RetryAfter != time.Second || d.Index != 1 {
 			t.Errorf("a cost above the share, of one decision: %+v, %v", d, err)
 		}
-		d, err = f.Decide(t.Context(), op(stint.Take, "fresh", p, 21))
+		d, err = f.Decide(t.Context(), op(stint.VerbTake, "fresh", p, 21))
 		if err != nil || d.Allowed || d.RetryAfter != stint.Never {
 			t.Errorf("a cost above the limit: %+v, %v", d, err)
 		}

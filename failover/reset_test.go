@@ -16,7 +16,7 @@ import (
 // remaining is what is left of a key in a store.
 func remaining(t testing.TB, store stint.Store, key string, policy *stint.Policy) int64 {
 	t.Helper()
-	d, err := store.Decide(t.Context(), op(stint.Peek, key, policy, 1))
+	d, err := store.Decide(t.Context(), op(stint.VerbPeek, key, policy, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,12 +33,12 @@ func TestResets(t *testing.T) {
 		"a policy": {func(f *fixture) error { return f.ResetAll(f.t.Context(), stint.Scope{Policy: "rule/a"}) }, 95, 97},
 		"all":      {func(f *fixture) error { return f.ResetAll(f.t.Context(), stint.Scope{All: true}) }, 100, 100},
 		"a client": {func(f *fixture) error {
-			_, err := f.Decide(f.t.Context(), op(stint.Reset, "k", policy(f.t, "rule/a", stint.FixedWindow(100, time.Hour)), 0))
+			_, err := f.Decide(f.t.Context(), op(stint.VerbReset, "k", policy(f.t, "rule/a", stint.FixedWindow(100, time.Hour)), 0))
 			return err
 		}, 95, 97},
 		"a client in a batch": {func(f *fixture) error {
 			results := make([]stint.Result, 1)
-			f.DecideAll(f.t.Context(), []stint.Op{op(stint.Reset, "k", policy(f.t, "rule/a", stint.FixedWindow(100, time.Hour)), 0)}, results)
+			f.DecideAll(f.t.Context(), []stint.Op{op(stint.VerbReset, "k", policy(f.t, "rule/a", stint.FixedWindow(100, time.Hour)), 0)}, results)
 			return results[0].Err
 		}, 95, 97},
 	} {

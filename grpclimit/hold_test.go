@@ -53,7 +53,7 @@ func TestCallsHold(t *testing.T) {
 				})
 				left := func() string {
 					each := make([]stint.Outcome, 2)
-					op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
+					op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
 					if _, err := store.Decide(t.Context(), op); err != nil {
 						t.Fatal(err)
 					}

@@ -25,7 +25,7 @@ func TestServerRepeatsCommits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 				store.Inject(func(call storetest.Call) storetest.Fault {
-					if call.Ops[0].Verb == stint.Commit {
+					if call.Ops[0].Verb == stint.VerbCommit {
 						return storetest.Fault{Err: stint.ErrUnavailable}
 					}
 					return storetest.Fault{}

@@ -41,7 +41,7 @@ func newHolding(t *testing.T, next http.Handler, hold stint.Hold, limits ...stin
 	}, next)
 	return h, func() (left []int64) {
 		each := make([]stint.Outcome, len(limits))
-		op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
+		op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
 		if _, err := store.Decide(t.Context(), op); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewFaulty(memstore.New(memstore.Config{Now: still}))
 		store.Inject(func(call storetest.Call) storetest.Fault {
-			lost := call.Ops[0].Verb == stint.Reserve
+			lost := call.Ops[0].Verb == stint.VerbReserve
 			return storetest.Fault{Block: lost, After: lost}
 		})
 		limiter, err := stint.New(store, "api", stint.Concurrency(1))
@@ -193,7 +193,7 @@ func TestWriteHeadersOfPlaces(t *testing.T) {
 	}
 	each := make([]stint.Outcome, 2)
 	for _, want := range []string{"", "1"} {
-		_, d, err := limiter.ReserveEach(t.Context(), "k", 10, stint.Hold{TTL: 30 * time.Second}, each)
+		_, d, err := limiter.Reserve(t.Context(), "k", 10, stint.Hold{TTL: 30 * time.Second, Each: each})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func outage(store *storetest.Faulty) (over func()) {
 	var mu sync.Mutex
 	n := 0
 	store.Inject(func(call storetest.Call) storetest.Fault {
-		if verb := call.Ops[0].Verb; verb != stint.Commit && verb != stint.Cancel {
+		if verb := call.Ops[0].Verb; verb != stint.VerbCommit && verb != stint.VerbCancel {
 			return storetest.Fault{}
 		}
 		mu.Lock()
@@ -102,7 +102,7 @@ func newRepeated(t *testing.T, byRules bool, store stint.Store) (m *repeated) {
 		t.Fatal(err)
 	}
 	m.left = func() int64 {
-		d, err := store.Decide(t.Context(), stint.Op{Verb: stint.Peek, Claim: claim})
+		d, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,11 +125,11 @@ func TestMiddlewareRepeatsCommits(t *testing.T) {
 		permits int64
 		left    int64
 	}{
-		"says its cost": {func(ctx context.Context) { httplimit.Cost(ctx).Set(70) }, stint.Commit, 70, 930},
-		"says nothing":  {func(context.Context) {}, stint.Commit, 100, 900},
-		"costs more":    {func(ctx context.Context) { httplimit.Cost(ctx).Set(170) }, stint.Commit, 170, 830},
-		"panics":        {func(ctx context.Context) { httplimit.Cost(ctx).Set(5); panic("no") }, stint.Commit, 5, 995},
-		"never ran":     {func(ctx context.Context) { httplimit.Cost(ctx).Cancel() }, stint.Cancel, 0, 1000},
+		"says its cost": {func(ctx context.Context) { httplimit.Cost(ctx).Set(70) }, stint.VerbCommit, 70, 930},
+		"says nothing":  {func(context.Context) {}, stint.VerbCommit, 100, 900},
+		"costs more":    {func(ctx context.Context) { httplimit.Cost(ctx).Set(170) }, stint.VerbCommit, 170, 830},
+		"panics":        {func(ctx context.Context) { httplimit.Cost(ctx).Set(5); panic("no") }, stint.VerbCommit, 5, 995},
+		"never ran":     {func(ctx context.Context) { httplimit.Cost(ctx).Cancel() }, stint.VerbCancel, 0, 1000},
 	} {
 		for _, lasts := range []time.Duration{time.Second, 50 * time.Second, 170 * time.Second} {
 			for _, byRules := range []bool{false, true} {
@@ -166,7 +166,7 @@ func TestMiddlewareTellsWhatItGivesUp(t *testing.T) {
 		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 		m := newRepeated(t, false, store)
 		store.Inject(func(call storetest.Call) storetest.Fault {
-			if call.Ops[0].Verb == stint.Commit {
+			if call.Ops[0].Verb == stint.VerbCommit {
 				return storetest.Fault{Err: stint.ErrUnavailable}
 			}
 			return storetest.Fault{}

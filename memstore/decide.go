@@ -27,7 +27,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	s.touch(ops)
 	for i := range ops {
 		op := &ops[i]
-		if op.Verb == stint.Take && op.Keep == 0 && op.And == nil && op.Each == nil && op.Extra == nil {
+		if op.Verb == stint.VerbTake && op.Keep == 0 && op.And == nil && op.Each == nil && op.Extra == nil {
 			results[i].Decision, results[i].Err = s.Take(ctx, op.Policy, op.Key, op.Permits)
 			continue
 		}
@@ -72,7 +72,7 @@ func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 	}
 	if op.Hold() != nil {
 		return s.decideHold(op)
-	} else if op.Verb == stint.List {
+	} else if op.Verb == stint.VerbList {
 		return s.list(op)
 	}
 	if op.And == nil && op.Extra == nil {
@@ -93,11 +93,11 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	p, st := &places[0], &states[0]
 	t := s.shard(p.hash)
 	t.mu.Lock()
-	if op.Verb != stint.Reset {
+	if op.Verb != stint.VerbReset {
 		s.hold(t, p)
 	}
 	now := s.decidedAt(t, s.readClock())
-	if op.Verb == stint.Reset {
+	if op.Verb == stint.VerbReset {
 		s.reset(t, p.hash, now)
 		out = l.Untouched(op.Keep)
 	} else {
@@ -108,7 +108,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	}
 	t.mu.Unlock()
 	s.finish(places[:], states[:], now)
-	if op.Verb == stint.Reset {
+	if op.Verb == stint.VerbReset {
 		s.wake(places[:])
 	}
 	if op.Each != nil {
@@ -195,7 +195,7 @@ func (s *Store) decideMany(op *stint.Op) (d stint.Decision, err error) {
 		return d, err
 	}
 	s.lock(o)
-	if op.Verb == stint.Reset {
+	if op.Verb == stint.VerbReset {
 		o.Now = s.decidedTogether(o.locks)
 		d = s.resetEach(o)
 	} else {
@@ -206,7 +206,7 @@ func (s *Store) decideMany(op *stint.Op) (d stint.Decision, err error) {
 	}
 	s.unlock(o)
 	s.finish(o.places, o.States, o.Now)
-	if op.Verb == stint.Reset {
+	if op.Verb == stint.VerbReset {
 		s.wake(o.places)
 	}
 	if op.Each != nil {
@@ -307,7 +307,7 @@ func (s *Store) findClaim(o *operation, claim *stint.Claim, way uint16) error {
 	for i := range plan.limits {
 		l := &plan.limits[i]
 		at := -1
-		if way != 0 || o.Verb == stint.Reset { // which alone may name a state twice
+		if way != 0 || o.Verb == stint.VerbReset { // which alone may name a state twice
 			at = indexOf(o.places, l, claim.Key)
 		}
 		if at < 0 {

@@ -183,7 +183,7 @@ func TestCapEvictsWhatCostsLeast(t *testing.T) {
 			c.within()
 			lost := func(p *stint.Policy) (lost int) {
 				for i := range each {
-					d, err := c.Decide(t.Context(), stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: strconv.Itoa(i), Policy: p, Permits: 1}})
+					d, err := c.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: strconv.Itoa(i), Policy: p, Permits: 1}})
 					if err != nil {
 						t.Fatal(err)
 					}

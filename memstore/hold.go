@@ -56,7 +56,7 @@ func (s *Store) decideHold(op *stint.Op) (stint.Decision, error) {
 		}
 		o.Fresh = &o.spare.Hold
 	}
-	if h == nil && op.Verb == stint.Reserve && s.idsFull(ids, o.holder(), o.Now) {
+	if h == nil && op.Verb == stint.VerbReserve && s.idsFull(ids, o.holder(), o.Now) {
 		o.Full = true
 		s.refused.Add(1)
 	}
@@ -71,7 +71,7 @@ func (s *Store) decideHold(op *stint.Op) (stint.Decision, error) {
 	}
 	s.unlock(o)
 	s.finish(o.places, o.States, o.Now)
-	if op.Verb != stint.Reserve {
+	if op.Verb != stint.VerbReserve {
 		s.wake(o.places)
 	}
 	if op.Each != nil && err == nil {

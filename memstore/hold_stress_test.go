@@ -31,7 +31,7 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 		policies = append(policies, policy)
 	}
 	verbs := []stint.Verb{
-		stint.Reserve, stint.Reserve, stint.Reserve, stint.Commit, stint.Commit, stint.Cancel, stint.Peek, stint.Settle, stint.Reset,
+		stint.VerbReserve, stint.VerbReserve, stint.VerbReserve, stint.VerbCommit, stint.VerbCommit, stint.VerbCancel, stint.VerbPeek, stint.VerbSettle, stint.VerbReset,
 	}
 	expected := []error{stint.ErrResolved, stint.ErrOtherClaims, stint.ErrUnknownReservation}
 	var crowd sync.WaitGroup
@@ -49,8 +49,8 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 				if rng.IntN(3) == 0 { // a hold of two clients, in whichever order
 					op.And = []stint.Claim{{Key: fmt.Sprint("other", rng.IntN(300)), Policy: op.Policy, Permits: 2}}
 				}
-				if op.Verb > stint.Settle {
-					op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(rng.IntN(2000)), TTL: time.Second, Keep: rng.IntN(2) == 0}}}
+				if op.Verb > stint.VerbSettle {
+					op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(rng.IntN(2000)), TTL: time.Second, OnExpiry: stint.Expiry(rng.IntN(2) == 0)}}}
 				}
 				d, err := store.Decide(t.Context(), op)
 				known := err == nil
@@ -61,7 +61,7 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 					t.Errorf("%v: %v", op.Verb, err)
 				}
 				for i := range op.Limits() {
-					if o := &each[i]; err == nil && op.Verb == stint.Reserve && d.Allowed && (o.Remaining < 0 || o.Remaining > o.Limit) {
+					if o := &each[i]; err == nil && op.Verb == stint.VerbReserve && d.Allowed && (o.Remaining < 0 || o.Remaining > o.Limit) {
 						t.Errorf("limit %d has %d of %d left", i, o.Remaining, o.Limit)
 					}
 				}
@@ -78,7 +78,7 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 	for i := range 300 {
 		for _, key := range []string{fmt.Sprint("key", i), fmt.Sprint("other", i)} {
 			each := make([]stint.Outcome, 5)
-			op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: key, Policy: policies[0], Permits: 1}, Each: each}
+			op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: key, Policy: policies[0], Permits: 1}, Each: each}
 			if _, err := store.Decide(t.Context(), op); err != nil {
 				t.Fatal(err)
 			}

@@ -54,33 +54,33 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		id := fmt.Sprintf("h%d", max(1, next-rng.IntN(6)))
 		h := stint.HoldOp{Hold: stint.Hold{ID: id}}
 		claim := stint.Claim{Key: "k", Policy: policy, Permits: n}
-		op := stint.Op{Verb: stint.Take, Claim: claim, Each: each}
+		op := stint.Op{Verb: stint.VerbTake, Claim: claim, Each: each}
 		want := true
 		var told stint.HoldOp
 		var wantErr error
 		kind := rng.IntN(10)
 		switch {
 		case rng.IntN(60) == 0:
-			op.Verb = stint.Reset
+			op.Verb = stint.VerbReset
 			model.reset(now)
 		case kind < 2:
 			if concurrent {
-				op.Verb = stint.Peek
+				op.Verb = stint.VerbPeek
 			}
-			want = model.take(now, n, op.Verb == stint.Take)
+			want = model.take(now, n, op.Verb == stint.VerbTake)
 		case kind < 6:
-			h.TTL, h.Keep = time.Second+time.Duration(rng.IntN(9))*time.Second, rng.IntN(4) == 0
-			op.Verb, op.Extra = stint.Reserve, &stint.Extra{Hold: &h}
+			h.TTL, h.OnExpiry = time.Second+time.Duration(rng.IntN(9))*time.Second, rng.IntN(4) == 0
+			op.Verb, op.Extra = stint.VerbReserve, &stint.Extra{Hold: &h}
 			resolved := false
-			want, told, resolved = model.reserve(now, id, n, h.TTL.Microseconds(), h.Keep)
+			want, told, resolved = model.reserve(now, id, n, h.TTL.Microseconds(), bool(h.OnExpiry))
 			if resolved {
 				wantErr = stint.ErrResolved
 			}
 		default:
 			n = rng.Int64N(6)
-			op.Verb, op.Permits, op.Extra = stint.Commit, n, &stint.Extra{Hold: &h}
+			op.Verb, op.Permits, op.Extra = stint.VerbCommit, n, &stint.Extra{Hold: &h}
 			if kind == 9 {
-				op.Verb = stint.Cancel
+				op.Verb = stint.VerbCancel
 			}
 			told, wantErr = model.finish(now, id, n, kind == 9)
 		}
@@ -98,20 +98,20 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		if op.Hold() != nil && (h.Replayed != told.Replayed || h.Lost != told.Lost || h.Late != told.Late || h.Reset != told.Reset) {
 			t.Fatalf("%s: %+v, want %+v", what, h, told)
 		}
-		if op.Verb > stint.Reserve && d.Applied != model.holds[id].applied {
+		if op.Verb > stint.VerbReserve && d.Applied != model.holds[id].applied {
 			t.Fatalf("%s: %d applied, want %d", what, d.Applied, model.holds[id].applied)
 		}
-		if op.Verb == stint.Reserve && want && h.ExpiresAt != told.ExpiresAt {
+		if op.Verb == stint.VerbReserve && want && h.ExpiresAt != told.ExpiresAt {
 			t.Fatalf("%s: expires at %d, want %d", what, h.ExpiresAt, told.ExpiresAt)
 		}
-		if op.Verb != stint.Reset {
+		if op.Verb != stint.VerbReset {
 			for i := range limits {
 				if left := model.left(i, now); each[i].Remaining != left {
 					t.Fatalf("%s: limit %d has %d left, want %d", what, i, each[i].Remaining, left)
 				}
 			}
 		}
-		if !d.Allowed && (op.Verb != stint.Reserve || !told.Lost && !told.Replayed) {
+		if !d.Allowed && (op.Verb != stint.VerbReserve || !told.Lost && !told.Replayed) {
 			compareWait(t, what, model, now, n, d.RetryAfter)
 		}
 	}

@@ -23,7 +23,7 @@ func TestWaysOfOneStateSayTheSame(t *testing.T) {
 	}
 	hold := func(id string, n int64, ttl time.Duration) stint.Op {
 		return do(stint.Op{
-			Verb: stint.Reserve, Claim: stint.Claim{Key: "k", Policy: quick, Permits: n},
+			Verb: stint.VerbReserve, Claim: stint.Claim{Key: "k", Policy: quick, Permits: n},
 			Extra: &stint.Extra{
 				Groups: [][]stint.Way{{
 					{{Key: "k", Policy: places, Permits: 3}}, {{Key: "k", Policy: places, Permits: 2}},
@@ -35,7 +35,7 @@ func TestWaysOfOneStateSayTheSame(t *testing.T) {
 	hold("other", 1, time.Hour)
 	hold("a", 1, time.Minute)
 	clock = clock.Add(time.Minute)
-	do(stint.Op{Verb: stint.Take, Claim: stint.Claim{Key: "k", Policy: quick, Permits: 1}})
+	do(stint.Op{Verb: stint.VerbTake, Claim: stint.Claim{Key: "k", Policy: quick, Permits: 1}})
 	clock = clock.Add(-time.Microsecond)
 	told := hold("a", 3, time.Minute).Each // more than there ever is
 	if told[1].Allowed != true || told[1].Remaining != 7 || told[1].GrowsAfter != 59*time.Minute+time.Microsecond {

@@ -74,7 +74,7 @@ func (s *Store) list(op *stint.Op) (stint.Decision, error) {
 	s.loadAll(o)
 	var list []stint.HoldState
 	for i := range o.places {
-		list = append(list, o.States[i].List(i, stint.MaxListed)...)
+		list = o.States[i].List(list, i, len(o.places), stint.MaxListed)
 		s.save(s.shard(o.places[i].hash), &o.places[i], &o.States[i])
 	}
 	slices.SortStableFunc(list, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })

@@ -63,9 +63,9 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 // depends on what is held.
 func (l *limit) permits(verb stint.Verb, n int64) int64 {
 	switch {
-	case verb > stint.Settle:
+	case verb > stint.VerbSettle:
 		return n
-	case verb != stint.Settle:
+	case verb != stint.VerbSettle:
 		return l.Takes(n)
 	case l.Settles():
 		return n

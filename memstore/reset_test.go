@@ -37,7 +37,7 @@ func crowd(t testing.TB, s *Store, policy *stint.Policy, clients int) {
 func checkReset(t testing.TB, s *Store, policy *stint.Policy, clients int) {
 	t.Helper()
 	for i := range clients {
-		d, err := s.Decide(t.Context(), stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: strconv.Itoa(i), Policy: policy, Permits: 1}})
+		d, err := s.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: strconv.Itoa(i), Policy: policy, Permits: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -139,17 +139,17 @@ func TestObserve(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	decided(t.Context(), event(stint.Take, stint.Decision{Allowed: true, Index: 1}, nil))
-	decided(t.Context(), event(stint.Try, stint.Decision{Index: 1}, nil))
-	decided(t.Context(), event(stint.Peek, stint.Decision{Allowed: true}, nil))
-	decided(t.Context(), event(stint.Reset, stint.Decision{Allowed: true}, nil))
-	decided(t.Context(), event(stint.Settle, stint.Decision{Allowed: true}, nil))
-	decided(t.Context(), event(stint.Take, stint.Decision{}, errors.New("away")))
-	decided(t.Context(), event(stint.Take, stint.Decision{Allowed: true, Degraded: true, Index: 1}, nil))
-	decided(t.Context(), event(stint.Take, stint.Decision{}, stint.Invalid("key", "", "something")))
-	decided(gone, event(stint.Take, stint.Decision{}, context.Canceled))
+	decided(t.Context(), event(stint.VerbTake, stint.Decision{Allowed: true, Index: 1}, nil))
+	decided(t.Context(), event(stint.VerbTry, stint.Decision{Index: 1}, nil))
+	decided(t.Context(), event(stint.VerbPeek, stint.Decision{Allowed: true}, nil))
+	decided(t.Context(), event(stint.VerbReset, stint.Decision{Allowed: true}, nil))
+	decided(t.Context(), event(stint.VerbSettle, stint.Decision{Allowed: true}, nil))
+	decided(t.Context(), event(stint.VerbTake, stint.Decision{}, errors.New("away")))
+	decided(t.Context(), event(stint.VerbTake, stint.Decision{Allowed: true, Degraded: true, Index: 1}, nil))
+	decided(t.Context(), event(stint.VerbTake, stint.Decision{}, stint.Invalid("key", "", "something")))
+	decided(gone, event(stint.VerbTake, stint.Decision{}, context.Canceled))
 	decided(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}}) // by no limit
-	shadow := event(stint.Take, stint.Decision{Allowed: true}, nil)
+	shadow := event(stint.VerbTake, stint.Decision{Allowed: true}, nil)
 	shadow.Shadow = true
 	decided(t.Context(), shadow)
 	for allowed, want := range map[string]uint64{"true": 2, "false": 1} {

@@ -95,7 +95,7 @@ type rare struct {
 
 // rareOf is the rare part of an operation's entry.
 func (b *batch) rareOf(c *call, op *stint.Op) *rare {
-	if op.Verb <= stint.Peek && c.bulk == 0 && op.Extra == nil {
+	if op.Verb <= stint.VerbPeek && c.bulk == 0 && op.Extra == nil {
 		return &b.common
 	}
 	return &rare{takenAt: c.takenAt, ways: decide.Ways(op, nil), bulk: c.bulk}
@@ -104,7 +104,7 @@ func (b *batch) rareOf(c *call, op *stint.Op) *rare {
 // refund is a verb that no caller has: it returns permits taken at an instant,
 // each limit's own and nobody else's, where that is still possible. It is for token
 // buckets, fixed windows and sliding window counters.
-const refund = stint.List + 1
+const refund = stint.VerbList + 1
 
 // returnLease is refund for permits that were leased and not spent: of a token bucket less
 // what it has refilled since.
@@ -193,7 +193,7 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	e := entry{
 		call: c, rare: b.rareOf(c, op), index: int32(index), verb: op.Verb, growth: op.Each != nil,
 		firstLimit: int32(len(b.opLimits)), limitCount: int32(limits),
-		cached: b.store.denials != nil && op.Verb <= stint.Try,
+		cached: b.store.denials != nil && op.Verb <= stint.VerbTry,
 	}
 	states, claimed := len(b.states), true
 	for nth := range op.Len() {
@@ -207,19 +207,19 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 		return false
 	}
 	b.limitCount += limits
-	b.mixed = b.mixed || op.Verb >= stint.Reset
-	b.holds = b.holds || op.Verb == stint.List
+	b.mixed = b.mixed || op.Verb >= stint.VerbReset
+	b.holds = b.holds || op.Verb == stint.VerbList
 	if op.Hold() != nil {
 		e.hold, b.holds = b.newHoldEntry(&e, op), true
 	}
 	all := b.limitsOf(&e)
-	if e.logs || op.Verb >= stint.Reset || limits > 1 || len(e.ways) > 0 {
+	if e.logs || op.Verb >= stint.VerbReset || limits > 1 || len(e.ways) > 0 {
 		for i := range all {
 			ref := &b.states[all[i].state]
 			ref.runsOnly = false
-			ref.sealed = op.Verb == stint.Reset && ref.limit.calendar()
+			ref.sealed = op.Verb == stint.VerbReset && ref.limit.calendar()
 		}
-	} else if op.Verb != stint.Peek {
+	} else if op.Verb != stint.VerbPeek {
 		ref := &b.states[all[0].state]
 		ref.addRun(run{all[0].permits, int64(all[0].keep), 1})
 		if e.bulk > 0 {
@@ -367,18 +367,18 @@ func (b *batch) execute(ctx context.Context) error {
 func (b *batch) updateDenials() {
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.verb == stint.Reset {
+		if e.verb == stint.VerbReset {
 			b.store.leases.forgetClients(b, e)
 		}
 		switch {
-		case e.verb == stint.Reset || e.verb > stint.Reserve && e.verb != stint.List ||
-			e.verb == stint.Settle && e.decision.Applied < 0:
+		case e.verb == stint.VerbReset || e.verb > stint.VerbReserve && e.verb != stint.VerbList ||
+			e.verb == stint.VerbSettle && e.decision.Applied < 0:
 			if b.store.denials != nil {
 				for _, p := range b.limitsOf(e) {
 					b.store.denials.announce(b.states[p.state].client)
 				}
 			}
-		case b.store.denials == nil || e.verb == stint.Peek:
+		case b.store.denials == nil || e.verb == stint.VerbPeek:
 		case e.decision.Allowed || e.bulkAdmitted > 0:
 			b.forgetDenials(e)
 		case e.cached:

@@ -21,9 +21,9 @@ func TestLargeBatch(t *testing.T) {
 	own := policyOf(t, "own", aLimit(stint.AlgorithmTokenBucket, 2), aLimit(stint.AlgorithmSlidingWindowLog, 3))
 	ops := make([]stint.Op, 1000)
 	for i := range ops {
-		ops[i] = op(stint.Take, "k", shared, 1)
+		ops[i] = op(stint.VerbTake, "k", shared, 1)
 		if i%2 == 1 {
-			ops[i] = op(stint.Take, fmt.Sprint("client", i), own, 1)
+			ops[i] = op(stint.VerbTake, fmt.Sprint("client", i), own, 1)
 			ops[i].Each = make([]stint.Outcome, 2)
 		}
 	}
@@ -50,12 +50,12 @@ func TestLargeBatch(t *testing.T) {
 func TestBatchWithFaults(t *testing.T) {
 	store := newStore(t, redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
-	good := op(stint.Take, "k", policy, 1)
+	good := op(stint.VerbTake, "k", policy, 1)
 	twice := good
 	twice.And = []stint.Claim{good.Claim}
 	ops := []stint.Op{
-		good, op(stint.Take, "", policy, 1), op(stint.Take, "k", nil, 1), good,
-		op(stint.Take, "k", policy, 0), op(stint.Verb(9), "k", policy, 1), twice, good,
+		good, op(stint.VerbTake, "", policy, 1), op(stint.VerbTake, "k", nil, 1), good,
+		op(stint.VerbTake, "k", policy, 0), op(stint.Verb(9), "k", policy, 1), twice, good,
 	}
 	results := make([]stint.Result, len(ops))
 	store.DecideAll(t.Context(), ops, results)
@@ -82,14 +82,14 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	results := make([]stint.Result, 2)
-	o := op(stint.Take, "k", policy, 1)
+	o := op(stint.VerbTake, "k", policy, 1)
 	store.DecideAll(ctx, []stint.Op{o, o}, results)
 	for i, r := range results {
 		if !errors.Is(r.Err, context.Canceled) || errors.Is(r.Err, stint.ErrUnavailable) {
 			t.Errorf("operation %d: %v, want %v alone", i, r.Err, context.Canceled)
 		}
 	}
-	if d := decide(t, store, op(stint.Peek, "k", policy, 1)); d.Remaining != 10 {
+	if d := decide(t, store, op(stint.VerbPeek, "k", policy, 1)); d.Remaining != 10 {
 		t.Errorf("%d remain of 10", d.Remaining)
 	}
 }
@@ -106,12 +106,12 @@ func TestContextEndsWhileServerHangs(t *testing.T) {
 	}
 	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := store.Decide(deadline, op(stint.Take, "k", policy, 1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := store.Decide(deadline, op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	cancelled, stop := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, stop)
-	if _, err := store.Decide(cancelled, op(stint.Take, "k", policy, 1)); !errors.Is(err, context.Canceled) {
+	if _, err := store.Decide(cancelled, op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if err := own.Resume(); err != nil {
@@ -129,7 +129,7 @@ func TestClose(t *testing.T) {
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
 	take(t, store, "k", policy, 1)
 	store.Close()
-	if _, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
+	if _, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
 	}
 	goleak.VerifyNone(t, before)

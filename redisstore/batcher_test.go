@@ -86,7 +86,7 @@ func newHanging(t *testing.T, options redisstore.Options) *hanging {
 	h.quiet()
 	conn.mu.Lock()
 	go func() {
-		_, err := store.Decide(t.Context(), op(stint.Take, "first", h.policy, 1))
+		_, err := store.Decide(t.Context(), op(stint.VerbTake, "first", h.policy, 1))
 		h.first <- err
 	}()
 	until(t, "the first operation is under way", func() bool { return h.InFlight() == 1 && h.Waiting() == 0 })
@@ -121,7 +121,7 @@ func (h *hanging) end() {
 // spent is how much of a key's limit has been taken.
 func (h *hanging) spent(key string) int64 {
 	h.t.Helper()
-	return hangingLimit - decide(h.t, h.Store, op(stint.Peek, key, h.policy, 1)).Remaining
+	return hangingLimit - decide(h.t, h.Store, op(stint.VerbPeek, key, h.policy, 1)).Remaining
 }
 
 // caller makes operations under a context of its own.
@@ -137,7 +137,7 @@ func (h *hanging) call(key string, n int) *caller {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	c := &caller{ops: make([]stint.Op, n), results: make([]stint.Result, n), cancel: cancel, gone: make(chan struct{})}
 	for i := range c.ops {
-		c.ops[i] = op(stint.Take, key, h.policy, 1)
+		c.ops[i] = op(stint.VerbTake, key, h.policy, 1)
 		c.ops[i].Each = make([]stint.Outcome, 1)
 	}
 	go func() {
@@ -163,7 +163,7 @@ func (c *caller) leave(t *testing.T) {
 		}
 		c.results[i] = stint.Result{Decision: stint.Decision{Limit: -7}}
 		c.ops[i].Each[0] = stint.Outcome{Limit: -7}
-		c.ops[i].Claim, c.ops[i].Verb = stint.Claim{}, stint.Reset
+		c.ops[i].Claim, c.ops[i].Verb = stint.Claim{}, stint.VerbReset
 	}
 }
 
@@ -171,7 +171,7 @@ func (c *caller) leave(t *testing.T) {
 func (c *caller) untouched(t *testing.T) {
 	t.Helper()
 	for i, r := range c.results {
-		if r.Err != nil || r.Decision != (stint.Decision{Limit: -7}) || c.ops[i].Each[0] != (stint.Outcome{Limit: -7}) || c.ops[i].Verb != stint.Reset {
+		if r.Err != nil || r.Decision != (stint.Decision{Limit: -7}) || c.ops[i].Each[0] != (stint.Outcome{Limit: -7}) || c.ops[i].Verb != stint.VerbReset {
 			t.Errorf("operation %d was touched after its caller had left: %+v, %+v", i, r, c.ops[i])
 		}
 	}
@@ -264,7 +264,7 @@ func TestQueueIsBounded(t *testing.T) {
 	h := newHanging(t, redisstore.Options{InFlight: 1, MaxBatch: 2, MaxQueue: most})
 	callers := []*caller{h.call("k", 1), h.call("k", 3)}
 	until(t, "the queue is full", func() bool { return h.Waiting() == most })
-	o := op(stint.Take, "k", h.policy, 1)
+	o := op(stint.VerbTake, "k", h.policy, 1)
 	if _, err := h.Decide(t.Context(), o); !errors.Is(err, stint.ErrOverloaded) || errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("one more: %v, want %v", err, stint.ErrOverloaded)
 	}
@@ -313,7 +313,7 @@ func TestDeadlineWhileOthersWait(t *testing.T) {
 	h := newHanging(t, redisstore.Options{InFlight: 1})
 	patient := h.call("k", 1)
 	until(t, "it waits", func() bool { return h.Waiting() == 1 })
-	late := op(stint.Take, "k", h.policy, 1)
+	late := op(stint.VerbTake, "k", h.policy, 1)
 	late.Timeout = 10 * time.Millisecond
 	_, err := h.Decide(t.Context(), late)
 	timeout, is := errors.AsType[interface {
@@ -325,7 +325,7 @@ func TestDeadlineWhileOthersWait(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // the caller's own
 	defer cancel()
-	if _, err := h.Decide(ctx, op(stint.Take, "k", h.policy, 1)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stint.ErrUnavailable) {
+	if _, err := h.Decide(ctx, op(stint.VerbTake, "k", h.policy, 1)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("got %v, want %v alone", err, context.DeadlineExceeded)
 	}
 	h.resume()
@@ -364,7 +364,7 @@ func TestManyCallersAreExact(t *testing.T) {
 						for i := range ops {
 							// Few keys are hot, so that limits are reached.
 							key := strconv.Itoa(min(rng.IntN(keys), rng.IntN(keys)))
-							ops[i] = op(stint.Take, key, policies[rng.IntN(len(policies))], 1)
+							ops[i] = op(stint.VerbTake, key, policies[rng.IntN(len(policies))], 1)
 						}
 						if len(ops) == 1 {
 							results[0].Decision, results[0].Err = store.Decide(t.Context(), ops[0])
@@ -421,7 +421,7 @@ func TestPartitionsAgree(t *testing.T) {
 	take(t, first, "k", policy, 1)
 	for partitions, left := range map[int]int64{4: 3, 2: 0, 16: 0} {
 		store := another(t, conn, redisstore.Options{KeyPrefix: prefix, Partitions: partitions})
-		d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+		d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 		if left > 0 && (err != nil || d.Remaining != left) || left == 0 && (!errors.Is(err, stint.ErrInvalid) || d != (stint.Decision{})) {
 			t.Errorf("%d partitions where 4 were agreed: %+v, %v", partitions, d, err)
 		}

@@ -58,7 +58,7 @@ func TestCalendarsFarApart(t *testing.T) {
 	ops := make([]stint.Op, 12)
 	for i := range ops {
 		key := fmt.Sprint("k", i)
-		ops[i] = op(stint.Take, key, both, 1)
+		ops[i] = op(stint.VerbTake, key, both, 1)
 		ops[i].Each = make([]stint.Outcome, 2)
 		clock.Set(now.Add(time.Duration(1+i) * 1000 * time.Hour))
 		take(t, pinned, key, one, 1)

@@ -85,7 +85,7 @@ func TestNothingComesBackToMergedCounts(t *testing.T) {
 			if n := left(t, store, "k", c.old); n != want+1 {
 				t.Errorf("%d are left after a return of what was taken since, want %d", n, want+1)
 			}
-			if d := decide(t, store, op(stint.Settle, "k", c.old, -1)); d.Applied != -1 {
+			if d := decide(t, store, op(stint.VerbSettle, "k", c.old, -1)); d.Applied != -1 {
 				t.Errorf("a settlement applied %d, want -1", d.Applied)
 			}
 		})

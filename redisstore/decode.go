@@ -254,7 +254,7 @@ func (d *decider) decide(e *entry) {
 	switch {
 	case e.hold != nil, d.batch.mix&withHolds != 0:
 		d.readAnswer(e, limits, outcomes)
-	case e.verb == stint.Reset:
+	case e.verb == stint.VerbReset:
 		for i := range limits {
 			outcomes[i] = limits[i].limit.Untouched(int64(limits[i].keep))
 			d.batch.loaded[limits[i].state] = decide.State{}
@@ -281,13 +281,13 @@ func (d *decider) decide(e *entry) {
 		return
 	}
 	e.decision = e.combine(outcomes, d.now)
-	if e.verb == stint.Settle {
+	if e.verb == stint.VerbSettle {
 		e.decision.Applied = settled(limits, outcomes)
 	}
-	if e.hold != nil && e.verb != stint.Reserve {
+	if e.hold != nil && e.verb != stint.VerbReserve {
 		e.decision.Allowed, e.decision.RetryAfter, e.decision.Applied = true, 0, e.hold.applied
 	}
-	if e.decision.Allowed && (e.verb == stint.Take || e.verb == stint.Try) {
+	if e.decision.Allowed && (e.verb == stint.VerbTake || e.verb == stint.VerbTry) {
 		d.allowed++
 	}
 }

@@ -120,7 +120,7 @@ func (c *denialCache) shard(client string) *denialShard {
 
 // denialCacheable reports whether an operation's denial may come from the cache or be kept.
 func (s *Store) denialCacheable(op *stint.Op) bool {
-	if s.denials == nil || op.Verb > stint.Try || op.Policy != nil && s.countsDenied(op.Policy) {
+	if s.denials == nil || op.Verb > stint.VerbTry || op.Policy != nil && s.countsDenied(op.Policy) {
 		return false // no limit of a way counts them
 	}
 	return !slices.ContainsFunc(op.And, func(claim stint.Claim) bool { return s.countsDenied(claim.Policy) })

@@ -127,7 +127,7 @@ func TestDenialRemembered(t *testing.T) {
 			if d := denied(t, store, "k", policy, 5, stint.SourceStore); d.Remaining != 0 {
 				t.Errorf("%+v, want nothing left", d)
 			}
-			if d := decide(t, store, op(stint.Peek, "k", policy, 5)); d.Source != stint.SourceStore {
+			if d := decide(t, store, op(stint.VerbPeek, "k", policy, 5)); d.Source != stint.SourceStore {
 				t.Errorf("a peek: %+v, want it from the store", d)
 			}
 			denied(t, store, "k", policyOf(t, "", aLimit(algorithm, 10)), 5, stint.SourceStore)
@@ -152,7 +152,7 @@ func TestDenialCountsDown(t *testing.T) {
 		t.Errorf("%+v, want 40s at %s", d, clock.Instant().Time())
 	}
 	each := make([]stint.Outcome, 1)
-	o := op(stint.Take, "k", policy, 1)
+	o := op(stint.VerbTake, "k", policy, 1)
 	o.Each = each
 	if d := decide(t, store, o); d.Source != stint.SourceStore || each[0].GrowsAfter != 40*time.Second {
 		t.Errorf("%+v %+v, want the store to say when it grows", d, each)
@@ -195,10 +195,10 @@ func TestDenialWaits(t *testing.T) {
 				if rng.IntN(3) == 0 {
 					clock.Advance(time.Duration(rng.Int64N(700)) * time.Millisecond)
 				}
-				o := op(stint.Take, [...]string{"a", "b"}[rng.IntN(2)], policies[rng.IntN(2)], [...]int64{1, 3, 10, 11}[rng.IntN(4)])
+				o := op(stint.VerbTake, [...]string{"a", "b"}[rng.IntN(2)], policies[rng.IntN(2)], [...]int64{1, 3, 10, 11}[rng.IntN(4)])
 				if rng.IntN(4) == 0 {
 					// A client of each, denied by either.
-					o = op(stint.Take, "c", policies[0], o.Permits)
+					o = op(stint.VerbTake, "c", policies[0], o.Permits)
 					o.And = []stint.Claim{{Key: "d", Policy: policies[1], Permits: [...]int64{1, 10}[rng.IntN(2)]}}
 				}
 				if rng.IntN(2) == 0 {
@@ -263,9 +263,9 @@ func TestDenialForgotten(t *testing.T) {
 	for _, algorithm := range stint.Algorithms() {
 		limit := aLimit(algorithm, 10)
 		for name, undo := range map[string]func(elsewhere stint.Store, policy *stint.Policy){
-			"reset": func(s stint.Store, p *stint.Policy) { decide(t, s, op(stint.Reset, "k", p, 0)) },
+			"reset": func(s stint.Store, p *stint.Policy) { decide(t, s, op(stint.VerbReset, "k", p, 0)) },
 			"refund": func(s stint.Store, p *stint.Policy) {
-				if d := decide(t, s, op(stint.Settle, "k", p, -5)); d.Applied != -5 {
+				if d := decide(t, s, op(stint.VerbSettle, "k", p, -5)); d.Applied != -5 {
 					t.Errorf("%+v", d)
 				}
 			},
@@ -274,10 +274,10 @@ func TestDenialForgotten(t *testing.T) {
 					// Of a log only a window of another length makes waits shorter.
 					limit := limit
 					limit.Window /= 2
-					decide(t, s, op(stint.Settle, "k", policyOf(t, "", limit), 5))
+					decide(t, s, op(stint.VerbSettle, "k", policyOf(t, "", limit), 5))
 					return
 				}
-				decide(t, s, op(stint.Settle, "k", policyOf(t, "", raised(limit)), 5))
+				decide(t, s, op(stint.VerbSettle, "k", policyOf(t, "", raised(limit)), 5))
 			},
 		} {
 			if name == "refund" && algorithm == stint.AlgorithmLeakyBucket {
@@ -320,7 +320,7 @@ func TestDenialOvertaken(t *testing.T) {
 	take(t, store, "k", policy, 10)
 	own.replied = func() {
 		own.replied = nil
-		decide(t, elsewhere, op(stint.Reset, "k", policy, 0))
+		decide(t, elsewhere, op(stint.VerbReset, "k", policy, 0))
 		<-own.heard
 	}
 	denied(t, store, "k", policy, 1, stint.SourceStore)
@@ -359,7 +359,7 @@ func TestDenialOfOneClaim(t *testing.T) {
 	global := policyOf(t, "global", aLimit(stint.AlgorithmTokenBucket, 1000))
 	user := policyOf(t, "user", aLimit(stint.AlgorithmTokenBucket, 10), aLimit(stint.AlgorithmFixedWindow, 1000).Named("day"))
 	both := func(key string) stint.Op {
-		o := op(stint.Take, "all", global, 1)
+		o := op(stint.VerbTake, "all", global, 1)
 		o.And = []stint.Claim{{Key: key, Policy: user, Permits: 1}}
 		return o
 	}
@@ -377,7 +377,7 @@ func TestDenialOfOneClaim(t *testing.T) {
 	if d := decide(t, store, both("b")); !d.Allowed {
 		t.Errorf("another client: %+v", d)
 	}
-	decide(t, elsewhere, op(stint.Reset, "a", user, 0))
+	decide(t, elsewhere, op(stint.VerbReset, "a", user, 0))
 	<-own.heard
 	if d := decide(t, store, both("a")); !d.Allowed {
 		t.Errorf("after a reset: %+v", d)
@@ -392,7 +392,7 @@ func TestDenialsBounded(t *testing.T) {
 	ops := make([]stint.Op, 4000)
 	results := make([]stint.Result, len(ops))
 	for i := range ops {
-		ops[i] = op(stint.Take, fmt.Sprint("k", i/2), policy, 1)
+		ops[i] = op(stint.VerbTake, fmt.Sprint("k", i/2), policy, 1)
 	}
 	store.DecideAll(t.Context(), ops, results)
 	if kept := store.Stats().DenialsKept; kept > most || kept < most/2 {
@@ -446,7 +446,7 @@ func TestDenialsOfSeveralClaims(t *testing.T) {
 			if each[0].Allowed || each[0].RetryAfter != 40*time.Second || !each[1].Allowed || each[1].Remaining != 5 {
 				t.Errorf("%+v: want what each limit says", each)
 			}
-			decide(t, store, stint.Op{Verb: stint.Settle, Claim: stint.Claim{Key: "ann", Policy: mine, Permits: -1}})
+			decide(t, store, stint.Op{Verb: stint.VerbSettle, Claim: stint.Claim{Key: "ann", Policy: mine, Permits: -1}})
 			if d := ask(); !d.Allowed {
 				t.Errorf("%+v after a refund, want it admitted", d)
 			}

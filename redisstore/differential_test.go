@@ -147,28 +147,28 @@ func TestStoresAgreeAfterAFullRefund(t *testing.T) {
 	together := func(s storetest.Step) storetest.Step { s.Batch = 1; return s }
 	for name, steps := range map[string][]storetest.Step{
 		"charge": {
-			step(900_000, stint.Settle, policy, 3), step(900_000, stint.Settle, policy, -3),
-			step(0, stint.Take, policy, 1), step(1, stint.Take, policy, 2), step(10_000_000, stint.Peek, policy, 5),
+			step(900_000, stint.VerbSettle, policy, 3), step(900_000, stint.VerbSettle, policy, -3),
+			step(0, stint.VerbTake, policy, 1), step(1, stint.VerbTake, policy, 2), step(10_000_000, stint.VerbPeek, policy, 5),
 		},
 		"charge twice": {
-			step(900_000, stint.Settle, policy, 3), step(900_000, stint.Settle, policy, -3),
-			step(0, stint.Settle, policy, 2), step(0, stint.Settle, policy, -2), step(0, stint.Take, policy, 5),
+			step(900_000, stint.VerbSettle, policy, 3), step(900_000, stint.VerbSettle, policy, -3),
+			step(0, stint.VerbSettle, policy, 2), step(0, stint.VerbSettle, policy, -2), step(0, stint.VerbTake, policy, 5),
 		},
 		"take and changed limit": {
-			step(900_000, stint.Take, policy, 3), step(900_000, stint.Settle, policy, -3),
-			step(0, stint.Take, changed, 1), step(1, stint.Take, changed, 2), step(10_000_000, stint.Peek, policy, 5),
+			step(900_000, stint.VerbTake, policy, 3), step(900_000, stint.VerbSettle, policy, -3),
+			step(0, stint.VerbTake, changed, 1), step(1, stint.VerbTake, changed, 2), step(10_000_000, stint.VerbPeek, policy, 5),
 		},
 		"charge and refund in one batch": {
-			together(step(900_000, stint.Settle, policy, 3)), together(step(900_000, stint.Settle, policy, -3)),
-			step(0, stint.Take, policy, 1), step(1, stint.Take, policy, 2), step(2, stint.Peek, policy, 5), step(10_000_000, stint.Peek, policy, 5),
+			together(step(900_000, stint.VerbSettle, policy, 3)), together(step(900_000, stint.VerbSettle, policy, -3)),
+			step(0, stint.VerbTake, policy, 1), step(1, stint.VerbTake, policy, 2), step(2, stint.VerbPeek, policy, 5), step(10_000_000, stint.VerbPeek, policy, 5),
 		},
 		"charge and refund in one batch, and what was there": {
-			step(500_000, stint.Settle, policy, 2), together(step(900_000, stint.Settle, policy, 3)), together(step(900_000, stint.Settle, policy, -5)),
-			step(0, stint.Settle, policy, 1), step(1, stint.Take, policy, 2), step(2, stint.Peek, policy, 5), step(10_000_000, stint.Peek, policy, 5),
+			step(500_000, stint.VerbSettle, policy, 2), together(step(900_000, stint.VerbSettle, policy, 3)), together(step(900_000, stint.VerbSettle, policy, -5)),
+			step(0, stint.VerbSettle, policy, 1), step(1, stint.VerbTake, policy, 2), step(2, stint.VerbPeek, policy, 5), step(10_000_000, stint.VerbPeek, policy, 5),
 		},
 		"charge, refund and charge in one batch": {
-			together(step(900_000, stint.Settle, policy, 3)), together(step(900_000, stint.Settle, policy, -3)), together(step(900_000, stint.Settle, policy, 1)),
-			step(0, stint.Settle, policy, -1), step(1, stint.Take, policy, 2), step(2, stint.Peek, policy, 5), step(10_000_000, stint.Peek, policy, 5),
+			together(step(900_000, stint.VerbSettle, policy, 3)), together(step(900_000, stint.VerbSettle, policy, -3)), together(step(900_000, stint.VerbSettle, policy, 1)),
+			step(0, stint.VerbSettle, policy, -1), step(1, stint.VerbTake, policy, 2), step(2, stint.VerbPeek, policy, 5), step(10_000_000, stint.VerbPeek, policy, 5),
 		},
 	} {
 		t.Run(name, func(t *testing.T) { mustAgree(t, newConn(t), storetest.Sequence{Steps: steps}) })

@@ -366,7 +366,7 @@ func (b *batch) encodeResetMarkers() {
 	b.arg("")
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.verb != stint.Reset && e.verb < refund {
+		if e.verb != stint.VerbReset && e.verb < refund {
 			continue
 		}
 		for _, p := range b.limitsOf(e) {
@@ -390,7 +390,7 @@ func (b *batch) sent(e *entry) bool {
 	switch {
 	case e.answered:
 		return false
-	case e.verb == stint.Peek:
+	case e.verb == stint.VerbPeek:
 		return e.logs || b.holds && !b.usual
 	}
 	return !b.states[b.opLimits[e.firstLimit].state].runsOnly

@@ -46,7 +46,7 @@ func TestExactAcrossStores(t *testing.T) {
 				for range callers {
 					group.Go(func() {
 						for range calls {
-							d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+							d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 							if err != nil {
 								t.Error(err)
 							}

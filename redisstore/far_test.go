@@ -34,7 +34,7 @@ func TestCallsToAServerFarAway(t *testing.T) {
 	ask := func(n int) {
 		for range n {
 			work.Go(func() {
-				if d, err := store.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); err != nil || !d.Allowed {
+				if d, err := store.Decide(t.Context(), op(stint.VerbPeek, "k", policy, 1)); err != nil || !d.Allowed {
 					t.Errorf("%+v, %v", d, err)
 				}
 			})

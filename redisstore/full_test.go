@@ -30,7 +30,7 @@ func TestFullServerRefusesTurns(t *testing.T) {
 		memory("1")
 		for range 5 {
 			clock.Set(clock.Instant() + stint.Instant(time.Hour/time.Microsecond))
-			if d, err := store.Decide(t.Context(), op(stint.Take, "ann", policy, 1)); err == nil || !strings.Contains(err.Error(), "OOM") {
+			if d, err := store.Decide(t.Context(), op(stint.VerbTake, "ann", policy, 1)); err == nil || !strings.Contains(err.Error(), "OOM") {
 				t.Errorf("policy %s on a full server: %+v, %v; want OOM", policy.Name(), d, err)
 			}
 		}

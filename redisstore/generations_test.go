@@ -144,8 +144,8 @@ func (h *history) run() {
 				h.Fatal(err)
 			}
 			for j := range o.Each {
-				changes := o.Verb == stint.Reset || o.Verb == stint.Settle && o.Each[j].Applied != 0 ||
-					(o.Verb == stint.Take || o.Verb == stint.Try) && r.Decision.Allowed
+				changes := o.Verb == stint.VerbReset || o.Verb == stint.VerbSettle && o.Each[j].Applied != 0 ||
+					(o.Verb == stint.VerbTake || o.Verb == stint.VerbTry) && r.Decision.Allowed
 				if !changes {
 					continue
 				}
@@ -153,7 +153,7 @@ func (h *history) run() {
 				if j > 0 {
 					client = o.And[j-1].Key
 				}
-				idle, gone[client] = false, o.Verb == stint.Reset
+				idle, gone[client] = false, o.Verb == stint.VerbReset
 			}
 		}
 		h.inspect(before, idle, gone)
@@ -211,7 +211,7 @@ func (h *history) batch() []stint.Op {
 	for i := range ops {
 		o := stint.Op{Claim: claim()}
 		o.Verb = rapid.SampledFrom([]stint.Verb{
-			stint.Take, stint.Take, stint.Take, stint.Take, stint.Try, stint.Peek, stint.Peek, stint.Settle, stint.Settle, stint.Reset,
+			stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbPeek, stint.VerbSettle, stint.VerbSettle, stint.VerbReset,
 		}).Draw(h.T, "verb")
 		limit := o.Policy.Limit(0)
 		o.Permits = h.permits(o.Verb, limit)
@@ -230,9 +230,9 @@ func (h *history) batch() []stint.Op {
 
 func (h *history) permits(verb stint.Verb, limit stint.Limit) int64 {
 	switch verb {
-	case stint.Reset:
+	case stint.VerbReset:
 		return 0
-	case stint.Settle:
+	case stint.VerbSettle:
 		n := rapid.SampledFrom([]int64{1, 2, limit.Capacity, limit.Capacity + limit.Debt(), stint.MaxPermits}).Draw(h.T, "amount")
 		if limit.Algorithm != stint.AlgorithmLeakyBucket && rapid.Bool().Draw(h.T, "refund") {
 			n = -n

@@ -42,7 +42,7 @@ func decide(t testing.TB, store stint.Store, o stint.Op) stint.Decision {
 
 func take(t testing.TB, store stint.Store, key string, policy *stint.Policy, permits int64) stint.Decision {
 	t.Helper()
-	return decide(t, store, op(stint.Take, key, policy, permits))
+	return decide(t, store, op(stint.VerbTake, key, policy, permits))
 }
 
 // open opens a store on a URL, closed at the end of the test.

@@ -50,7 +50,7 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 	digest := digestOf(h.ID)
 	claims := b.claimsOf(e)
 	tags := ""
-	if len(claims) > 1 || op.Verb == stint.Drop {
+	if len(claims) > 1 || op.Verb == stint.VerbDrop {
 		tags = tagsOf(claims)
 	}
 	given := textOf(claims, op.Verb)
@@ -63,11 +63,11 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		sorted = digestOf(given.claims + given.costs)[:answerBytes]
 	}
 	keep := "\x00"
-	if h.Keep {
+	if h.OnExpiry == stint.ChargeOnExpiry {
 		keep = "\x01"
 	}
 	remembered := h.Remembered()
-	if e.verb != stint.Reserve {
+	if e.verb != stint.VerbReserve {
 		remembered = h.SurelyRemembered()
 	}
 	return &holdEntry{
@@ -121,7 +121,7 @@ func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
 	names := ""
 	for i, c := range claims {
 		t.claims += c.text
-		if verb == stint.Commit {
+		if verb == stint.VerbCommit {
 			t.costs += bigEndian(c.cost)
 		}
 		way := "must"
@@ -177,7 +177,7 @@ func (b *batch) isUsual() bool {
 	}
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.hold != nil && (e.verb == stint.Drop || e.hold.told.Keep || e.ways != nil) {
+		if e.hold != nil && (e.verb == stint.VerbDrop || bool(e.hold.told.OnExpiry) || e.ways != nil) {
 			return false
 		}
 		for _, p := range b.limitsOf(e) {
@@ -210,7 +210,7 @@ func (b *batch) encodeHolds() {
 		e := &b.entries[i]
 		switch h := e.hold; {
 		case h == nil || !b.sent(e):
-		case b.usual && e.verb == stint.Reserve:
+		case b.usual && e.verb == stint.VerbReserve:
 			b.arg(h.record(b.limitsOf(e), b.suffix(e)))
 		default:
 			b.arg(h.args + b.suffix(e))
@@ -253,19 +253,19 @@ func appendNumber(text []byte, n int64, bytes int) []byte {
 func (l *limit) permits(verb stint.Verb, n int64) int64 {
 	cost, settles := l.limit.Cost, l.Settles()
 	switch {
-	case verb == stint.Reserve && cost > 0:
+	case verb == stint.VerbReserve && cost > 0:
 		return -cost
-	case verb == stint.Reserve:
+	case verb == stint.VerbReserve:
 		return n
-	case verb == stint.Settle && settles:
+	case verb == stint.VerbSettle && settles:
 		return algorithm.Amount(n)
-	case verb == stint.Settle:
+	case verb == stint.VerbSettle:
 		return 0
-	case verb < stint.Reserve || verb > stint.List:
+	case verb < stint.VerbReserve || verb > stint.VerbList:
 		return l.limit.Takes(n)
 	case !settles || !l.Returns():
 		return -1
-	case verb == stint.Cancel:
+	case verb == stint.VerbCancel:
 		return 0
 	}
 	return n
@@ -296,15 +296,15 @@ func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) 
 	return d, err
 }
 
-// readLive reads what holds a limit has.
-func (d *decider) readLive(limit int) (live []stint.HoldState) {
+// readLive reads what holds limit i of n has, and appends them to a list.
+func (d *decider) readLive(live []stint.HoldState, i, n int) []stint.HoldState {
 	for range d.answers.number(4) {
-		h := stint.HoldState{Limit: limit, ExpiresAt: stint.Instant(d.answers.number(8)), Permits: d.answers.number(8)}
-		h.ID = d.answers.bytes(int(d.answers.number(2)))
+		expires, permits := stint.Instant(d.answers.number(8)), d.answers.number(8)
+		id := d.answers.bytes(int(d.answers.number(2)))
 		if d.answers.short {
 			break
 		}
-		live = append(live, h)
+		live = decide.AppendHold(live, id, i, n, permits, expires)
 	}
 	return live
 }
@@ -341,16 +341,16 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 			}
 			return
 		}
-	case e.verb == stint.Reset:
+	case e.verb == stint.VerbReset:
 		for i := range limits {
 			outcomes[i] = limits[i].limit.Untouched(int64(limits[i].keep))
 		}
 		return
-	case e.verb >= stint.List:
+	case e.verb >= stint.VerbList:
 		for i := range limits {
 			outcomes[i] = stint.Outcome{Allowed: true}
-			if e.verb == stint.List {
-				e.live = append(e.live, d.readLive(i)...)
+			if e.verb == stint.VerbList {
+				e.live = d.readLive(e.live, i, len(limits))
 			}
 		}
 		return

@@ -36,14 +36,14 @@ func BenchmarkHold(b *testing.B) {
 						claim := stint.Claim{Key: "client-" + strconv.Itoa(caller%clients), Policy: policy, Permits: 2}
 						for i := 0; done.Add(1) <= int64(b.N); i++ {
 							if name == "take" {
-								mustDecide(b, store, stint.Op{Verb: stint.Take, Claim: claim})
+								mustDecide(b, store, stint.Op{Verb: stint.VerbTake, Claim: claim})
 								continue
 							}
 							h := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprintf("caller-%d-request-%d", caller, i)}}
-							mustDecide(b, store, stint.Op{Verb: stint.Reserve, Claim: claim, Extra: &stint.Extra{Hold: &h}})
+							mustDecide(b, store, stint.Op{Verb: stint.VerbReserve, Claim: claim, Extra: &stint.Extra{Hold: &h}})
 							claim := claim
 							claim.Permits = 1
-							mustDecide(b, store, stint.Op{Verb: stint.Commit, Claim: claim, Extra: &stint.Extra{Hold: &h}})
+							mustDecide(b, store, stint.Op{Verb: stint.VerbCommit, Claim: claim, Extra: &stint.Extra{Hold: &h}})
 						}
 					})
 				}
@@ -193,9 +193,9 @@ func BenchmarkHoldBytes(b *testing.B) {
 		group.Wait()
 	}
 	empty := used()
-	each(stint.Reserve)
+	each(stint.VerbReserve)
 	held := used()
-	each(stint.Commit)
+	each(stint.VerbCommit)
 	ended := used()
 	b.ReportMetric(float64(held-empty)/float64(b.N), "B/hold")
 	b.ReportMetric(float64(ended-empty)/float64(b.N), "B/end_and_tenth_of_a_client")

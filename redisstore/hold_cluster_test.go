@@ -28,19 +28,19 @@ func TestHoldsOnACluster(t *testing.T) {
 	for i, user := range []string{"{a}", "{b}", "{c}", "{d}"} {
 		for j, wantAllowed := range []bool{true, true, false} {
 			h := &stint.HoldOp{Hold: stint.Hold{ID: user + string(rune('0'+j))}}
-			d, err := store.Decide(t.Context(), claims(stint.Reserve, h, 30, user+"user", user+"team"))
+			d, err := store.Decide(t.Context(), claims(stint.VerbReserve, h, 30, user+"user", user+"team"))
 			if err != nil || d.Allowed != wantAllowed {
 				t.Fatalf("%d, %d: %v %v", i, j, d, err)
 			}
 		}
 		h := &stint.HoldOp{Hold: stint.Hold{ID: user + "0"}}
-		op := claims(stint.Commit, h, 10, user+"user", user+"team")
+		op := claims(stint.VerbCommit, h, 10, user+"user", user+"team")
 		if d, err := store.Decide(t.Context(), op); err != nil || d.Applied != -20 || op.Each[0].Remaining != 1 || op.Each[1].Remaining != 60 {
 			t.Errorf("%v %v %+v", d, err, op.Each)
 		}
 	}
 	h := &stint.HoldOp{Hold: stint.Hold{ID: "apart"}}
-	_, err := store.Decide(t.Context(), claims(stint.Reserve, h, 1, "user", "team:of:another:partition"))
+	_, err := store.Decide(t.Context(), claims(stint.VerbReserve, h, 1, "user", "team:of:another:partition"))
 	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "hash tag") {
 		t.Errorf("over two partitions: %v", err)
 	}

@@ -30,7 +30,7 @@ func TestHoldsThatTheServerLost(t *testing.T) {
 	server := testredis.Start(t)
 	store, _ := storeOn(t, dial(t, server.URL()), redisstore.Options{})
 	policy := gateway(t)
-	h, d, err := holdVerb(t, store, stint.Reserve, policy, stint.HoldOp{Hold: stint.Hold{ID: "a"}}, 30)
+	h, d, err := holdVerb(t, store, stint.VerbReserve, policy, stint.HoldOp{Hold: stint.Hold{ID: "a"}}, 30)
 	if err != nil || !d.Allowed {
 		t.Fatal(d, err)
 	}
@@ -38,20 +38,20 @@ func TestHoldsThatTheServerLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		got, d, err := holdVerb(t, store, stint.Commit, policy, h, 12)
+		got, d, err := holdVerb(t, store, stint.VerbCommit, policy, h, 12)
 		if err != nil || !got.Late || got.Replayed != (i > 0) || d.Applied != 12 {
 			t.Errorf("commit %d: %+v %+v %v", i, got, d, err)
 		}
 	}
 	unknown := stint.HoldOp{Hold: stint.Hold{ID: "b"}}
-	if _, _, err := holdVerb(t, store, stint.Commit, policy, unknown, 12); !errors.Is(err, stint.ErrUnknownReservation) {
+	if _, _, err := holdVerb(t, store, stint.VerbCommit, policy, unknown, 12); !errors.Is(err, stint.ErrUnknownReservation) {
 		t.Errorf("a commit that says no expiry: %v", err)
 	}
-	if _, _, err := holdVerb(t, store, stint.Cancel, policy, stint.HoldOp{Hold: stint.Hold{ID: "c"}, ExpiresAt: h.ExpiresAt}, 0); !errors.Is(err, stint.ErrUnknownReservation) {
+	if _, _, err := holdVerb(t, store, stint.VerbCancel, policy, stint.HoldOp{Hold: stint.Hold{ID: "c"}, ExpiresAt: h.ExpiresAt}, 0); !errors.Is(err, stint.ErrUnknownReservation) {
 		t.Errorf("a cancel: %v", err)
 	}
 	each := make([]stint.Outcome, 2)
-	if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.Peek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}); err != nil || each[0].Remaining != 2 || each[1].Remaining != 88 {
+	if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}); err != nil || each[0].Remaining != 2 || each[1].Remaining != 88 {
 		t.Errorf("left: %+v %v", each, err)
 	}
 }
@@ -76,7 +76,7 @@ func TestHoldsUnderDuplicates(t *testing.T) {
 			for range duplicates {
 				for _, store := range stores {
 					each.Go(func() {
-						if _, d, err := holdVerb(t, store, stint.Reserve, policy, h, 3); err != nil || !d.Allowed {
+						if _, d, err := holdVerb(t, store, stint.VerbReserve, policy, h, 3); err != nil || !d.Allowed {
 							t.Errorf("%s: %+v %v", h.ID, d, err)
 						}
 					})
@@ -87,9 +87,9 @@ func TestHoldsUnderDuplicates(t *testing.T) {
 			for range duplicates {
 				for _, store := range stores {
 					each.Go(func() {
-						verb, n, applied := stint.Commit, actual, actual-3
+						verb, n, applied := stint.VerbCommit, actual, actual-3
 						if cancels {
-							verb, n, applied = stint.Cancel, 0, -3
+							verb, n, applied = stint.VerbCancel, 0, -3
 						}
 						got, d, err := holdVerb(t, store, verb, policy, h, n)
 						if err != nil || d.Applied != applied || got.Late {
@@ -105,7 +105,7 @@ func TestHoldsUnderDuplicates(t *testing.T) {
 			if n := ended.Load(); n != 1 {
 				t.Errorf("%s ended %d times", h.ID, n)
 			}
-			if _, _, err := holdVerb(t, stores[0], stint.Reserve, policy, h, 3); !errors.Is(err, stint.ErrResolved) {
+			if _, _, err := holdVerb(t, stores[0], stint.VerbReserve, policy, h, 3); !errors.Is(err, stint.ErrResolved) {
 				t.Errorf("%s is reserved again: %v", h.ID, err)
 			}
 			if !cancels {
@@ -115,7 +115,7 @@ func TestHoldsUnderDuplicates(t *testing.T) {
 	}
 	group.Wait()
 	each := make([]stint.Outcome, 2)
-	if _, err := first.Decide(t.Context(), stint.Op{Verb: stint.Peek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}); err != nil ||
+	if _, err := first.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}); err != nil ||
 		each[0].Remaining != 64 || each[1].Remaining != 1_000_000-charged.Load() {
 		t.Errorf("left: %+v, charged %d, %v", each, charged.Load(), err)
 	}
@@ -127,14 +127,14 @@ func TestHoldsTakeAllOrNothing(t *testing.T) {
 	policy := gateway(t)
 	left := func() [2]int64 {
 		each := make([]stint.Outcome, 2)
-		if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.Peek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}); err != nil {
+		if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		return [2]int64{each[0].Remaining, each[1].Remaining}
 	}
 	var holds []stint.HoldOp
 	for _, id := range []string{"a", "b", "c"} {
-		h, d, err := holdVerb(t, store, stint.Reserve, policy, stint.HoldOp{Hold: stint.Hold{ID: id}}, 10)
+		h, d, err := holdVerb(t, store, stint.VerbReserve, policy, stint.HoldOp{Hold: stint.Hold{ID: id}}, 10)
 		if err != nil || d.Allowed != (id != "c") {
 			t.Fatal(id, d, err)
 		}
@@ -143,13 +143,13 @@ func TestHoldsTakeAllOrNothing(t *testing.T) {
 	if got := left(); got != [2]int64{0, 80} {
 		t.Errorf("after a denied place: %v", got)
 	}
-	if _, d, err := holdVerb(t, store, stint.Reserve, policy, holds[0], 95); err != nil || d.Allowed || left() != [2]int64{0, 80} {
+	if _, d, err := holdVerb(t, store, stint.VerbReserve, policy, holds[0], 95); err != nil || d.Allowed || left() != [2]int64{0, 80} {
 		t.Errorf("a denied growth: %+v %v, %v left", d, err, left())
 	}
-	if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.Reset, Claim: stint.Claim{Key: "k", Policy: policy}}); err != nil {
+	if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbReset, Claim: stint.Claim{Key: "k", Policy: policy}}); err != nil {
 		t.Fatal(err)
 	}
-	if got, d, err := holdVerb(t, store, stint.Commit, policy, holds[0], 3); err != nil || !got.Reset || d.Applied != 0 || left() != [2]int64{2, 100} {
+	if got, d, err := holdVerb(t, store, stint.VerbCommit, policy, holds[0], 3); err != nil || !got.Reset || d.Applied != 0 || left() != [2]int64{2, 100} {
 		t.Errorf("a commit after a reset: %+v %+v %v, %v left", got, d, err, left())
 	}
 }

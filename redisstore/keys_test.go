@@ -95,24 +95,24 @@ type write struct {
 }
 
 var writes = []write{
-	{"take", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Take, "k", p, 2)} }},
-	{"take of all", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Take, "k", p, 10)} }},
-	{"try", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Try, "k", p, 1)} }},
-	{"charge into debt", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Settle, "k", p, 1000)} }},
+	{"take", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.VerbTake, "k", p, 2)} }},
+	{"take of all", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.VerbTake, "k", p, 10)} }},
+	{"try", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.VerbTry, "k", p, 1)} }},
+	{"charge into debt", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.VerbSettle, "k", p, 1000)} }},
 	{"refund", func(p *stint.Policy) []stint.Op {
 		if p.Limit(0).Algorithm == stint.AlgorithmLeakyBucket {
 			return nil
 		}
-		return []stint.Op{op(stint.Settle, "k", p, 9), op(stint.Settle, "k", p, -4)}
+		return []stint.Op{op(stint.VerbSettle, "k", p, 9), op(stint.VerbSettle, "k", p, -4)}
 	}},
 	{"refund of all", func(p *stint.Policy) []stint.Op {
 		if p.Limit(0).Algorithm == stint.AlgorithmLeakyBucket {
 			return nil
 		}
-		return []stint.Op{op(stint.Take, "k", p, 9), op(stint.Settle, "k", p, -100)}
+		return []stint.Op{op(stint.VerbTake, "k", p, 9), op(stint.VerbSettle, "k", p, -100)}
 	}},
 	{"second take", func(p *stint.Policy) []stint.Op {
-		return []stint.Op{op(stint.Take, "k", p, 1), op(stint.Take, "k", p, 1)}
+		return []stint.Op{op(stint.VerbTake, "k", p, 1), op(stint.VerbTake, "k", p, 1)}
 	}},
 }
 
@@ -226,7 +226,7 @@ func TestLifeIsRaised(t *testing.T) {
 		{slow, -2, 7 * time.Hour}, // of 28 permits taken 20 were the old capacity, 1 is the new
 		{bucket.WithMaxDebt(1), -1, 7 * time.Hour},
 	} {
-		d := decide(t, store, op(stint.Settle, "k", policyOf(t, "", step.limit), step.permits))
+		d := decide(t, store, op(stint.VerbSettle, "k", policyOf(t, "", step.limit), step.permits))
 		key := keysOf(t, prefix)[0]
 		h := readHash(t, key)
 		if start == 0 {
@@ -322,12 +322,12 @@ func TestDenialWritesNothing(t *testing.T) {
 			before := snapshot()
 			do("CONFIG", "RESETSTAT")
 			for _, o := range []stint.Op{
-				op(stint.Take, "k", policy, 1), op(stint.Try, "k", policy, 1), op(stint.Peek, "k", policy, 1),
-				op(stint.Take, "k", policy, 11), op(stint.Take, "new", policy, 11), op(stint.Peek, "new", policy, 1),
-				op(stint.Settle, "k", policy, 5), op(stint.Take, "k", other, 1), op(stint.Take, "k", changed, 1),
+				op(stint.VerbTake, "k", policy, 1), op(stint.VerbTry, "k", policy, 1), op(stint.VerbPeek, "k", policy, 1),
+				op(stint.VerbTake, "k", policy, 11), op(stint.VerbTake, "new", policy, 11), op(stint.VerbPeek, "new", policy, 1),
+				op(stint.VerbSettle, "k", policy, 5), op(stint.VerbTake, "k", other, 1), op(stint.VerbTake, "k", changed, 1),
 			} {
 				d := decide(t, store, o)
-				if o.Key == "k" && o.Verb != stint.Settle && d.Allowed || d.Applied != 0 {
+				if o.Key == "k" && o.Verb != stint.VerbSettle && d.Allowed || d.Applied != 0 {
 					t.Fatalf("%s, %s: %s is carried out: %+v", encoding, algorithm, o.Verb, d)
 				}
 			}
@@ -372,7 +372,7 @@ func TestNoKeysNoScan(t *testing.T) {
 		}
 		for i, limit := range lifeLimits() {
 			policy := policyOf(t, string(rune('a'+i)), limit)
-			for _, verb := range []stint.Verb{stint.Take, stint.Try, stint.Peek, stint.Settle, stint.Reset, stint.Take} {
+			for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbSettle, stint.VerbReset, stint.VerbTake} {
 				decide(t, store, op(verb, "k", policy, 3))
 			}
 		}

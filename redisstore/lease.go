@@ -312,7 +312,7 @@ func (l *lease) ask(size int64, forCaller bool) bool {
 func (q *chunkRequest) send(l *lease) {
 	q.sent = l.leases.clock()
 	br := l.leases.store.batcherOf(&stint.Op{Claim: l.claim})
-	c := br.newSingleCall(l.leases.life, &stint.Op{Verb: stint.Take, Claim: l.claim, Each: q.outcomes[:]})
+	c := br.newSingleCall(l.leases.life, &stint.Op{Verb: stint.VerbTake, Claim: l.claim, Each: q.outcomes[:]})
 	c.bulk = q.size
 	if !q.forCaller {
 		c.bulk--

@@ -77,7 +77,7 @@ func newLeases(s *Store) *leases {
 // leasable returns the limit of an operation that may be decided by a lease: a take or
 // a try of one policy with one limit that has leases. What has to leave permits to others the server decides.
 func (s *Store) leasable(op *stint.Op) *limit {
-	if op.Verb > stint.Try || op.And != nil || op.Extra != nil || op.Policy.Len() > 1 || op.Keep > 0 {
+	if op.Verb > stint.VerbTry || op.And != nil || op.Extra != nil || op.Policy.Len() > 1 || op.Keep > 0 {
 		return nil
 	}
 	if l := &s.plan(op.Policy)[0]; l.limit.Lease != 0 {

@@ -77,7 +77,7 @@ func (c *shared) Close() {
 
 func left(t testing.TB, store stint.Store, key string, policy *stint.Policy) int64 {
 	t.Helper()
-	return decide(t, store, op(stint.Peek, key, policy, 1)).Remaining
+	return decide(t, store, op(stint.VerbPeek, key, policy, 1)).Remaining
 }
 
 // leaseLimits are limits whose states don't turn within a test.
@@ -215,7 +215,7 @@ func TestLeasesKeepTheirBoundsAtOnce(t *testing.T) {
 				for range callers {
 					group.Go(func() {
 						for range calls {
-							d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+							d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 							mu.Lock()
 							if err != nil {
 								t.Error(err)
@@ -321,11 +321,11 @@ func TestDenialsAreMarked(t *testing.T) {
 				t.Errorf("with all leased: %+v", d)
 			}
 			results := make([]stint.Result, 1)
-			stores[1].DecideAll(t.Context(), []stint.Op{op(stint.Try, "k", policy, 1)}, results)
+			stores[1].DecideAll(t.Context(), []stint.Op{op(stint.VerbTry, "k", policy, 1)}, results)
 			if d := results[0].Decision; results[0].Err != nil || d.Allowed || !d.Leased {
 				t.Errorf("in a batch: %+v", results[0])
 			}
-			if d := decide(t, stores[1], op(stint.Peek, "k", policy, 1)); d.Allowed || !d.Leased {
+			if d := decide(t, stores[1], op(stint.VerbPeek, "k", policy, 1)); d.Allowed || !d.Leased {
 				t.Errorf("a peek: %+v", d)
 			}
 			if d := take(t, stores[1], "k", policy, 11); d.Leased || d.RetryAfter != stint.Never {
@@ -368,7 +368,7 @@ func TestLeaseTells(t *testing.T) {
 			t.Errorf("%s: the first: %+v", name, first)
 		}
 		clock.Advance(10 * time.Millisecond)
-		o := op(stint.Try, "k", policy, 3)
+		o := op(stint.VerbTry, "k", policy, 3)
 		o.Each = make([]stint.Outcome, 1)
 		got := decide(t, store, o)
 		want := stint.Decision{
@@ -385,7 +385,7 @@ func TestLeaseTells(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, o.Each[0], outcome)
 		}
 		results := make([]stint.Result, 2)
-		store.DecideAll(t.Context(), []stint.Op{op(stint.Take, "k", policy, 1), op(stint.Take, "k", policy, 1)}, results)
+		store.DecideAll(t.Context(), []stint.Op{op(stint.VerbTake, "k", policy, 1), op(stint.VerbTake, "k", policy, 1)}, results)
 		for i, r := range results {
 			if r.Err != nil || r.Decision.Source != stint.SourceLease || r.Decision.Remaining != int64(95-i) {
 				t.Errorf("%s: %d of a batch: %+v", name, i, r)
@@ -406,7 +406,7 @@ func TestOneAsks(t *testing.T) {
 	gone := make(chan error, 2)
 	for range 2 { // one asks, the other waits
 		go func() {
-			_, err := store.Decide(ctx, op(stint.Take, "k", policy, 1))
+			_, err := store.Decide(ctx, op(stint.VerbTake, "k", policy, 1))
 			gone <- err
 		}()
 	}
@@ -420,7 +420,7 @@ func TestOneAsks(t *testing.T) {
 	var group sync.WaitGroup
 	for range callers {
 		group.Go(func() {
-			if d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); err != nil || d.Source != stint.SourceLease {
+			if d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err != nil || d.Source != stint.SourceLease {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
@@ -475,11 +475,11 @@ func TestResetDropsTheLease(t *testing.T) {
 	store := processes(t, 1, &shared{Conn: newConn(t)}, clock.Now)[0]
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100).WithLease(50))
 	take(t, store, "k", policy, 1)
-	decide(t, store, op(stint.Reset, "k", policy, 0))
+	decide(t, store, op(stint.VerbReset, "k", policy, 0))
 	if d := take(t, store, "k", policy, 1); d.Source != stint.SourceStore || d.Remaining != 99 {
 		t.Errorf("after the reset: %+v", d)
 	}
-	decide(t, store, op(stint.Reset, "k", policy, 0))
+	decide(t, store, op(stint.VerbReset, "k", policy, 0))
 	store.Close()
 }
 
@@ -493,7 +493,7 @@ func TestResetByALimitWithoutLease(t *testing.T) {
 			leased, plain := policyOf(t, "p", limit.WithLease(50)), policyOf(t, "p", limit)
 			take(t, stores[0], "k", leased, 1)
 			clock.Advance(time.Millisecond)
-			decide(t, stores[1], op(stint.Reset, "k", plain, 0))
+			decide(t, stores[1], op(stint.VerbReset, "k", plain, 0))
 			if n := left(t, stores[1], "k", plain); n != 100 {
 				t.Fatalf("%d are left after the reset, want 100", n)
 			}
@@ -520,7 +520,7 @@ func TestLeasesAreBounded(t *testing.T) {
 	for worker := range 50 {
 		group.Go(func() {
 			for i := worker; i < clients; i += 50 {
-				if _, err := store.Decide(t.Context(), op(stint.Take, key(i), policy, 1)); err != nil {
+				if _, err := store.Decide(t.Context(), op(stint.VerbTake, key(i), policy, 1)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -563,7 +563,7 @@ func TestCloseWithLeases(t *testing.T) {
 		}
 		store.Close()
 		store.Close()
-		if _, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
+		if _, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("after Close: %v", err)
 		}
 		c.Close()

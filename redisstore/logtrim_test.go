@@ -48,20 +48,20 @@ func TestTrimInSteps(t *testing.T) {
 					t.Errorf("%s of %d took %d looks at the log", verb, permits, looked)
 				}
 			}
-			both(stint.Settle, -entries/4) // the oldest go
+			both(stint.VerbSettle, -entries/4) // the oldest go
 			for _, n := range []int64{1, entries / 4, entries / 2, entries} {
-				both(stint.Peek, n)
+				both(stint.VerbPeek, n)
 			}
 			clock.Advance(time.Hour / 4)
-			both(stint.Take, 1)
+			both(stint.VerbTake, 1)
 			clock.Advance(time.Hour / 4)
 			for _, n := range []int64{1, entries/4 + 1, entries, 10} {
-				both(stint.Take, n)
-				both(stint.Peek, entries)
+				both(stint.VerbTake, n)
+				both(stint.VerbPeek, entries)
 			}
 			for range 60 {
 				clock.Advance(time.Millisecond)
-				both(stint.Take, 1)
+				both(stint.VerbTake, 1)
 			}
 			// Records that have left are gone by now, except those in one node of a stream.
 			if left, live := length(), int64(entries/2+70); left > live+200 {
@@ -118,7 +118,7 @@ func BenchmarkTrim(b *testing.B) {
 					}
 					b.StartTimer()
 					if left == "refund" {
-						decide(b, store, op(stint.Settle, "k", policy, -entries/2))
+						decide(b, store, op(stint.VerbSettle, "k", policy, -entries/2))
 					} else {
 						take(b, store, "k", policy, 1)
 					}
@@ -154,7 +154,7 @@ return ''`
 // fillLog gives a client a full log of as many entries as the policy's limit admits.
 func fillLog(t testing.TB, store stint.Store, prefix string, now stint.Instant, policy *stint.Policy, client string, encoding redisstore.LogEncoding) (key string) {
 	t.Helper()
-	decide(t, store, op(stint.Reset, client, policy, 0))
+	decide(t, store, op(stint.VerbReset, client, policy, 0))
 	take(t, store, client, policy, 1)
 	key = keysOf(t, prefix)[0]
 	l := policy.Limit(0)

@@ -56,7 +56,7 @@ func (tr *trace) fill() {
 	l := tr.limit()
 	for range l.Capacity / 2 {
 		tr.pass(l.Window.Microseconds() / l.Capacity / 2)
-		tr.add(stint.Take, 1, tr.few)
+		tr.add(stint.VerbTake, 1, tr.few)
 	}
 }
 
@@ -76,22 +76,22 @@ func (tr *trace) event() {
 	case 1:
 		tr.pass(window)
 	case 2, 3: // a refund that ends within a record
-		tr.add(stint.Settle, 1+tr.rng.IntN(4), func() int64 { return -tr.part(20) })
+		tr.add(stint.VerbSettle, 1+tr.rng.IntN(4), func() int64 { return -tr.part(20) })
 	case 4:
-		tr.add(stint.Settle, 1, func() int64 { return -tr.part(1) })
+		tr.add(stint.VerbSettle, 1, func() int64 { return -tr.part(1) })
 	case 5: // a charge, at times into debt
-		tr.add(stint.Settle, 1, func() int64 { return 2 * tr.part(1) })
+		tr.add(stint.VerbSettle, 1, func() int64 { return 2 * tr.part(1) })
 	case 6, 7:
 		tr.current = tr.policies[tr.rng.IntN(len(tr.policies))]
-		tr.add(stint.Settle, 1, func() int64 { return -1 })
+		tr.add(stint.VerbSettle, 1, func() int64 { return -1 })
 	case 8:
 		tr.current = tr.policies[0]
 	case 9: // a flood of requests, of which most are denied
-		tr.add(stint.Take, 100, func() int64 { return tr.part(8) })
+		tr.add(stint.VerbTake, 100, func() int64 { return tr.part(8) })
 	case 10:
 		tr.now -= stint.Instant(tr.rng.Int64N(400))
 	default:
-		tr.add(stint.Take, 3, func() int64 { return tr.limit().Capacity })
+		tr.add(stint.VerbTake, 3, func() int64 { return tr.limit().Capacity })
 	}
 }
 
@@ -104,9 +104,9 @@ func (tr *trace) run(n int) storetest.Sequence {
 	for len(tr.steps) < n {
 		for range tr.rng.IntN(8) {
 			tr.pass(pace)
-			tr.add(stint.Take, 1+tr.rng.IntN(8), tr.few)
+			tr.add(stint.VerbTake, 1+tr.rng.IntN(8), tr.few)
 		}
-		tr.add(stint.Peek, 1, func() int64 { return tr.part(1) })
+		tr.add(stint.VerbPeek, 1, func() int64 { return tr.part(1) })
 		tr.event()
 	}
 	return nearlyForward(storetest.Sequence{Steps: tr.steps})
@@ -179,15 +179,15 @@ func TestWiderTimesKeepTotals(t *testing.T) {
 				clock.Advance(time.Millisecond)
 				take(t, store, "k", before, 250)
 			}
-			decide(t, store, op(stint.Settle, "k", after, -1))
-			d := decide(t, store, op(stint.Peek, "k", after, 1))
+			decide(t, store, op(stint.VerbSettle, "k", after, -1))
+			d := decide(t, store, op(stint.VerbPeek, "k", after, 1))
 			// 999 are recorded; one is admitted when the last of them has left.
 			if want := time.Hour; d.Allowed || d.RetryAfter != want {
 				t.Errorf("allowed %t, retry after %s; want %s", d.Allowed, d.RetryAfter, want)
 			}
 			// The first two have left an hour later, and the others have not.
 			clock.Set(dawn.Add(time.Hour + 2*time.Millisecond))
-			if d := decide(t, store, op(stint.Settle, "k", after, -1000)); d.Applied != -500 {
+			if d := decide(t, store, op(stint.VerbSettle, "k", after, -1000)); d.Applied != -500 {
 				t.Errorf("%d permits were refunded, want 500", -d.Applied)
 			}
 		})

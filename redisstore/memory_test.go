@@ -15,7 +15,7 @@ func fillLogs(t testing.TB, store stint.Store, clock *storetest.Clock, policy *s
 	ops := make([]stint.Op, len(clients))
 	results := make([]stint.Result, len(clients))
 	for i, client := range clients {
-		ops[i] = op(stint.Take, client, policy, 1)
+		ops[i] = op(stint.VerbTake, client, policy, 1)
 	}
 	step := policy.Limit(0).Window / time.Duration(entries)
 	for range entries {
@@ -75,7 +75,7 @@ func BenchmarkLog(b *testing.B) {
 				ops := make([]stint.Op, len(clients))
 				results := make([]stint.Result, len(clients))
 				for i, client := range clients {
-					ops[i] = op(stint.Take, client, policy, 1)
+					ops[i] = op(stint.VerbTake, client, policy, 1)
 				}
 				b.ResetTimer()
 				for i := 0; i < b.N; i += len(ops) {

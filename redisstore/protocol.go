@@ -35,9 +35,9 @@ const headBytes = 32
 
 // verbNames are the verbs of the first part's operations, from 0.
 var verbNames = []string{
-	stint.Take: "take", stint.Try: "try", stint.Peek: "peek", stint.Reset: "reset", stint.Settle: "settle",
-	stint.Reserve: "reserve", stint.Commit: "commit", stint.Cancel: "cancel",
-	stint.Drop: "drop", stint.List: "list",
+	stint.VerbTake: "take", stint.VerbTry: "try", stint.VerbPeek: "peek", stint.VerbReset: "reset",
+	stint.VerbSettle: "settle", stint.VerbReserve: "reserve", stint.VerbCommit: "commit", stint.VerbCancel: "cancel",
+	stint.VerbDrop: "drop", stint.VerbList: "list",
 	refund: "refund", returnLease: "return_lease", bulkTake: "bulk",
 }
 

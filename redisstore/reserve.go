@@ -77,9 +77,9 @@ func (s *Store) anySpansPartitions(ops []stint.Op) bool {
 
 // decideSpanning carries out an operation over several partitions.
 func (s *Store) decideSpanning(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
-	takes := op.Verb == stint.Take || op.Verb == stint.Try
+	takes := op.Verb == stint.VerbTake || op.Verb == stint.VerbTry
 	shares := s.split(op)
-	if takes || op.Hold() != nil || op.Groups() != nil && op.Verb != stint.Reset {
+	if takes || op.Hold() != nil || op.Groups() != nil && op.Verb != stint.VerbReset {
 		if err := checkUndoable(op, shares); err != nil {
 			return d, err
 		}
@@ -286,7 +286,7 @@ func (s *Store) undoShare(h *share) {
 		c.ops, c.takenAt = append(c.ops, back), h.result.Decision.At
 	}
 	peek := h.op
-	peek.Verb = stint.Peek
+	peek.Verb = stint.VerbPeek
 	c.ops = append(c.ops, peek)
 	c.results = make([]stint.Result, len(c.ops))
 	br.do(c)

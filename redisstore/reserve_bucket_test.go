@@ -40,7 +40,7 @@ func bucketsKeepTheirBound(t *testing.T, cluster *testredis.Cluster) {
 		group.Go(func() {
 			for {
 				cost := 1 + r.Int64N(capacity) // equal ones would go as one, and be denied as one
-				o := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: bucket, Permits: cost}, stint.Claim{Key: keys[1], Policy: window, Permits: 1})
+				o := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: bucket, Permits: cost}, stint.Claim{Key: keys[1], Policy: window, Permits: 1})
 				d, err := store.Decide(t.Context(), o)
 				if err != nil {
 					t.Error(err)
@@ -55,7 +55,7 @@ func bucketsKeepTheirBound(t *testing.T, cluster *testredis.Cluster) {
 				case passed > denying+admitting:
 					return
 				case passed > denying:
-					opened.Do(func() { decide(t, store, op(stint.Reset, keys[1], window, 0)) })
+					opened.Do(func() { decide(t, store, op(stint.VerbReset, keys[1], window, 0)) })
 				}
 			}
 		})
@@ -92,7 +92,7 @@ func deniedCallersTakeNothing(t *testing.T, cluster *testredis.Cluster) {
 	for caller := range denied {
 		group.Go(func() {
 			for cost := int64(innocents - caller); !stop.Load(); asked.Add(1) {
-				o := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: shared, Permits: cost}, stint.Claim{Key: keys[1], Policy: own, Permits: 1})
+				o := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: shared, Permits: cost}, stint.Claim{Key: keys[1], Policy: own, Permits: 1})
 				if d, err := store.Decide(t.Context(), o); err != nil || d.Allowed {
 					t.Errorf("%+v, %v, want a denial", d, err)
 					return

@@ -95,8 +95,8 @@ func mix(t testing.TB, store *redisstore.Store, seed uint64, steps int) storetes
 	}
 	clients := []string{keys[0], keys[1], keys[2], "{" + keys[0] + "}too"}
 	verbs := []stint.Verb{
-		stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take,
-		stint.Try, stint.Try, stint.Peek, stint.Peek, stint.Settle, stint.Reset,
+		stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTake,
+		stint.VerbTry, stint.VerbTry, stint.VerbPeek, stint.VerbPeek, stint.VerbSettle, stint.VerbReset,
 	}
 	at := dawn
 	sequence := storetest.Sequence{Seed: seed}
@@ -108,7 +108,7 @@ func mix(t testing.TB, store *redisstore.Store, seed uint64, steps int) storetes
 			batch++
 		}
 		verb := verbs[r.IntN(len(verbs))]
-		reset = verb == stint.Reset
+		reset = verb == stint.VerbReset
 		var claims []stint.Claim
 		for _, c := range r.Perm(len(clients))[:1+r.IntN(len(clients))] {
 			policies := free
@@ -116,7 +116,7 @@ func mix(t testing.TB, store *redisstore.Store, seed uint64, steps int) storetes
 				policies = bound
 			}
 			claim := stint.Claim{Key: clients[c], Policy: policies[r.IntN(len(policies))], Permits: 1 + r.Int64N(3)}
-			if verb == stint.Settle && r.IntN(2) == 0 && claim.Policy != bound[0] {
+			if verb == stint.VerbSettle && r.IntN(2) == 0 && claim.Policy != bound[0] {
 				claim.Permits = -claim.Permits
 			}
 			claims = append(claims, claim)
@@ -165,13 +165,13 @@ func remembersApart(t *testing.T, cluster *testredis.Cluster) {
 	take(t, store, keys[1], long, 10)
 	denied(t, store, keys[0], short, 1, stint.SourceStore)
 	denied(t, store, keys[0], short, 1, stint.SourceDenialCache)
-	both := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: short, Permits: 1}, stint.Claim{Key: keys[1], Policy: long, Permits: 1})
+	both := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: short, Permits: 1}, stint.Claim{Key: keys[1], Policy: long, Permits: 1})
 	for _, source := range []stint.Source{stint.SourceStore, stint.SourceDenialCache} {
 		if d := decide(t, store, both); d.Allowed || d.Source != source || d.Index != 1 || d.RetryAfter < 23*time.Hour {
 			t.Errorf("%+v, want the second limit's denial by the %s", d, source)
 		}
 	}
-	decide(t, store, op(stint.Reset, keys[1], long, 0))
+	decide(t, store, op(stint.VerbReset, keys[1], long, 0))
 	if d := decide(t, store, both); d.Allowed || d.Source != stint.SourceStore || d.Index != 0 {
 		t.Errorf("%+v, want the first limit's denial by the store", d)
 	}
@@ -211,7 +211,7 @@ func apartUnderLoad(t *testing.T, cluster *testredis.Cluster) {
 					claim.Permits = 1 + r.Int64N(2)
 					claims = append(claims, claim)
 				}
-				d, err := stores[caller%2].Decide(t.Context(), spanning(stint.Take, claims...))
+				d, err := stores[caller%2].Decide(t.Context(), spanning(stint.VerbTake, claims...))
 				if err != nil {
 					t.Error(err)
 					return
@@ -230,7 +230,7 @@ func apartUnderLoad(t *testing.T, cluster *testredis.Cluster) {
 		if admitted > l.capacity {
 			t.Errorf("%s under %q admitted %d of %d", l.claim.Policy.Name(), l.claim.Key, admitted, l.capacity)
 		}
-		if d := decide(t, stores[0], op(stint.Peek, l.claim.Key, l.claim.Policy, 1)); d.Remaining != l.capacity-admitted {
+		if d := decide(t, stores[0], op(stint.VerbPeek, l.claim.Key, l.claim.Policy, 1)); d.Remaining != l.capacity-admitted {
 			t.Errorf("%s under %q has %d left of %d, of which %d were admitted", l.claim.Policy.Name(), l.claim.Key, d.Remaining, l.capacity, admitted)
 		}
 	}
@@ -267,11 +267,11 @@ func givesBackAfterTheWindowTurned(t *testing.T, cluster *testredis.Cluster) {
 					inBoth(3)
 					return nil
 				})
-				o := spanning(stint.Take, stint.Claim{Key: keys[1], Policy: full, Permits: 1}, stint.Claim{Key: keys[0], Policy: policy, Permits: 4})
+				o := spanning(stint.VerbTake, stint.Claim{Key: keys[1], Policy: full, Permits: 1}, stint.Claim{Key: keys[0], Policy: policy, Permits: 4})
 				if d := decide(t, store, o); d.Allowed || d.Index != 0 {
 					t.Errorf("%+v, want a denial by the first limit", d)
 				}
-				peek := op(stint.Peek, keys[0], policy, 1)
+				peek := op(stint.VerbPeek, keys[0], policy, 1)
 				got, want := decide(t, store, peek), decide(t, memory, peek)
 				if limit.Algorithm == stint.AlgorithmTokenBucket && turn == 3*time.Minute {
 					want.Remaining, want.ResetAfter = 8, 2*time.Minute // 7 and 3 minutes without the reservation
@@ -294,13 +294,13 @@ func asksBoundLast(t *testing.T, cluster *testredis.Cluster) {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			keys := keysApart(store, algorithm.String())
 			bound, free := policyOf(t, "", aLimit(algorithm, 5)), policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 2))
-			o := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: bound, Permits: 2},
+			o := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: bound, Permits: 2},
 				stint.Claim{Key: keys[1], Policy: free, Permits: 1}, stint.Claim{Key: keys[2], Policy: free, Permits: 1})
 			o.Each = make([]stint.Outcome, o.Limits())
 			before := int64(0)
 			conn.on(strings.ToLower(algorithm.String()), func() error {
 				for _, key := range keys[1:] {
-					before += 2 - decide(t, store, op(stint.Peek, key, free, 1)).Remaining
+					before += 2 - decide(t, store, op(stint.VerbPeek, key, free, 1)).Remaining
 				}
 				return nil
 			})
@@ -316,7 +316,7 @@ func asksBoundLast(t *testing.T, cluster *testredis.Cluster) {
 					t.Errorf("limit %d: %+v, want %d remaining", i, got, want)
 				}
 			}
-			if d := decide(t, store, op(stint.Peek, keys[0], bound, 1)); d.Remaining != 3 {
+			if d := decide(t, store, op(stint.VerbPeek, keys[0], bound, 1)); d.Remaining != 3 {
 				t.Errorf("%d are left after the denial, want 3", d.Remaining)
 			}
 		})
@@ -355,19 +355,19 @@ func refusesApart(t *testing.T, cluster *testredis.Cluster) {
 			named = append(named, fmt.Sprintf("%q", keys[i]))
 		}
 		want := "stint: claims is " + strings.Join(named, ", ") + c.why
-		for _, verb := range []stint.Verb{stint.Take, stint.Try} {
+		for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbTry} {
 			_, err := store.Decide(t.Context(), spanning(verb, claims...))
 			if !errors.Is(err, stint.ErrInvalid) || err.Error() != want {
 				t.Errorf("%s: got %v\nwant %s", verb, err, want)
 			}
 		}
-		for _, verb := range []stint.Verb{stint.Peek, stint.Settle, stint.Reset} {
+		for _, verb := range []stint.Verb{stint.VerbPeek, stint.VerbSettle, stint.VerbReset} {
 			decide(t, store, spanning(verb, claims...))
 		}
 		for i := range claims {
 			claims[i].Key = "{" + keys[0] + "}" + claims[i].Key
 		}
-		if d := decide(t, store, spanning(stint.Take, claims...)); !d.Allowed {
+		if d := decide(t, store, spanning(stint.VerbTake, claims...)); !d.Allowed {
 			t.Errorf("%s, %s, %s with a tag: %+v", c.first, c.second, c.third, d)
 		}
 	}
@@ -380,7 +380,7 @@ func TestApartWithoutANode(t *testing.T) {
 	store := open(t, cluster.URL(), redisstore.Options{})
 	keys := keysApart(store, "gone")
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
-	o := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: policy, Permits: 1},
+	o := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: policy, Permits: 1},
 		stint.Claim{Key: keys[1], Policy: policy, Permits: 1}, stint.Claim{Key: keys[2], Policy: policy, Permits: 1})
 	if d := decide(t, store, o); !d.Allowed {
 		t.Fatalf("%+v", d)
@@ -397,7 +397,7 @@ func TestApartWithoutANode(t *testing.T) {
 	}
 	store.Withdrawn()
 	for _, key := range []string{keys[0], keys[2]} {
-		if d := decide(t, store, op(stint.Peek, key, policy, 1)); d.Remaining != 4 {
+		if d := decide(t, store, op(stint.VerbPeek, key, policy, 1)); d.Remaining != 4 {
 			t.Errorf("%d are left on a node that is there, want 4", d.Remaining)
 		}
 	}
@@ -409,7 +409,7 @@ func apartCancelled(t *testing.T, cluster *testredis.Cluster) {
 	store, _ := storeOn(t, conn, redisstore.Options{})
 	keys := keysApart(store, "cancelled")
 	free, bound := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", aLimit(stint.AlgorithmLeakyBucket, 5))
-	o := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: free, Permits: 1}, stint.Claim{Key: keys[1], Policy: bound, Permits: 1})
+	o := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: free, Permits: 1}, stint.Claim{Key: keys[1], Policy: bound, Permits: 1})
 	for name, during := range map[string]string{"its first call": "fixed_window", "its last call": "leaky_bucket"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan struct{})
@@ -428,7 +428,7 @@ func apartCancelled(t *testing.T, cluster *testredis.Cluster) {
 	left := func() {
 		t.Helper()
 		for i, policy := range []*stint.Policy{free, bound} {
-			if d := decide(t, store, op(stint.Peek, keys[i], policy, 1)); d.Remaining != 4 {
+			if d := decide(t, store, op(stint.VerbPeek, keys[i], policy, 1)); d.Remaining != 4 {
 				t.Errorf("%d are left under limit %d, want 4", d.Remaining, i)
 			}
 		}
@@ -507,11 +507,11 @@ func givesBackIntoAFullQueue(t *testing.T, cluster *testredis.Cluster) {
 			answers <- err
 		}()
 	}
-	send(spanning(stint.Take, stint.Claim{Key: keys[0], Policy: free, Permits: 1}, stint.Claim{Key: keys[1], Policy: full, Permits: 1}))
+	send(spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: free, Permits: 1}, stint.Claim{Key: keys[1], Policy: full, Permits: 1}))
 	<-reached
-	send(op(stint.Take, keys[0], other, 1))
+	send(op(stint.VerbTake, keys[0], other, 1))
 	<-inUse
-	send(op(stint.Take, keys[0], other, 1))
+	send(op(stint.VerbTake, keys[0], other, 1))
 	until(t, "the queue is full", func() bool { return store.Waiting() == 1 })
 	close(proceed)
 	until(t, "the give-back waits or was refused", func() bool { return store.Waiting() == 3 || len(answers) > 0 })
@@ -521,7 +521,7 @@ func givesBackIntoAFullQueue(t *testing.T, cluster *testredis.Cluster) {
 			t.Error(err)
 		}
 	}
-	if d := decide(t, store, op(stint.Peek, keys[0], free, 1)); d.Remaining != 5 {
+	if d := decide(t, store, op(stint.VerbPeek, keys[0], free, 1)); d.Remaining != 5 {
 		t.Errorf("%d are left, want 5", d.Remaining)
 	}
 }
@@ -546,7 +546,7 @@ func failsToGiveBack(t *testing.T, cluster *testredis.Cluster) {
 			}
 			return nil
 		}
-		o := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: free, Permits: 1}, stint.Claim{Key: keys[1], Policy: full, Permits: 1})
+		o := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: free, Permits: 1}, stint.Claim{Key: keys[1], Policy: full, Permits: 1})
 		if _, err := store.Decide(t.Context(), o); !errors.Is(err, stint.ErrUnavailable) || !errors.Is(err, lost) {
 			t.Errorf("batches of %d: got %v, want %v", batch, err, stint.ErrUnavailable)
 		}

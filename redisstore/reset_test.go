@@ -335,7 +335,7 @@ func TestLayoutIsAdopted(t *testing.T) {
 		take(t, third, fmt.Sprint(i), policy, 5)
 	}
 	check(5)
-	if _, err := first.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "partitions") {
+	if _, err := first.Decide(t.Context(), op(stint.VerbPeek, "k", policy, 1)); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "partitions") {
 		t.Errorf("of a store with another number: %v, want %v", err, stint.ErrInvalid)
 	}
 }
@@ -352,7 +352,7 @@ func TestLayoutIsNeverTwo(t *testing.T) {
 	admitted := 0
 	for range 20 {
 		for _, s := range []*redisstore.Store{one, two} {
-			if d, err := s.Decide(t.Context(), op(stint.Take, "k", policy, 1)); err == nil && d.Allowed {
+			if d, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err == nil && d.Allowed {
 				admitted++
 			}
 		}
@@ -376,10 +376,10 @@ func TestResetClientDropsLeases(t *testing.T) {
 			lapse := func(n int64, taken stint.Instant) redisstore.InternalOp {
 				return redisstore.InternalOp{Op: op(redisstore.ReturnLease, "k", policy, n), TakenAt: taken}
 			}
-			first := store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(stint.Take, "k", policy, 50)})[0].Decision.At
+			first := store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(stint.VerbTake, "k", policy, 50)})[0].Decision.At
 			clock.Advance(time.Microsecond)
 			calls := [][]redisstore.InternalOp{{
-				{Op: op(stint.Reset, "k", policy, 0)}, {Op: op(stint.Take, "k", policy, 60)}, lapse(20, first), {Op: op(stint.Peek, "k", policy, 1)},
+				{Op: op(stint.VerbReset, "k", policy, 0)}, {Op: op(stint.VerbTake, "k", policy, 60)}, lapse(20, first), {Op: op(stint.VerbPeek, "k", policy, 1)},
 			}}
 			if limit.Calendar != stint.CalendarNone { // whose reset has a call of its own
 				calls = [][]redisstore.InternalOp{calls[0][:1], calls[0][1:]}
@@ -396,7 +396,7 @@ func TestResetClientDropsLeases(t *testing.T) {
 				t.Errorf("%d remain, want 40", n)
 			}
 			clock.Advance(time.Microsecond)
-			second := store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(stint.Take, "k", policy, 10)})[0].Decision.At
+			second := store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(stint.VerbTake, "k", policy, 10)})[0].Decision.At
 			store.DecideInOneBatch(t, lapse(10, second))
 			if n := left(t, store, "k", policy); n != 40 {
 				t.Errorf("%d remain after a return of what was taken since, want 40", n)

@@ -57,7 +57,7 @@ func TestSharesAgree(t *testing.T) {
 				now := clock.Instant()
 				var sendings []redisstore.InternalOp
 				for range 1 + rng.IntN(4) {
-					s := redisstore.InternalOp{Op: op(stint.Take, "k", policy, 1)}
+					s := redisstore.InternalOp{Op: op(stint.VerbTake, "k", policy, 1)}
 					switch pick := rng.IntN(10); {
 					case pick < 4:
 						s.Bulk = unit * (1 + rng.Int64N(20))
@@ -66,13 +66,13 @@ func TestSharesAgree(t *testing.T) {
 						s, out[i] = out[i], out[len(out)-1]
 						out = out[:len(out)-1]
 					case pick == 7:
-						s.Op.Verb, s.Op.Permits = stint.Settle, unit*(1-2*rng.Int64N(2))
+						s.Op.Verb, s.Op.Permits = stint.VerbSettle, unit*(1-2*rng.Int64N(2))
 					default:
 						s.Op.Permits = unit * (1 + rng.Int64N(5))
 					}
 					sendings = append(sendings, s)
 				}
-				sendings = append(sendings, redisstore.InternalOp{Op: op(stint.Peek, "k", policy, 1)})
+				sendings = append(sendings, redisstore.InternalOp{Op: op(stint.VerbPeek, "k", policy, 1)})
 				for i, got := range store.DecideInOneBatch(t, sendings...) {
 					s := sendings[i]
 					before := model.state.Numbers
@@ -92,7 +92,7 @@ func TestSharesAgree(t *testing.T) {
 				}
 			}
 			// What the server has stored is what the model has.
-			want, _ := model.carryOut(redisstore.InternalOp{Op: op(stint.Peek, "k", policy, 1)}, clock.Instant())
+			want, _ := model.carryOut(redisstore.InternalOp{Op: op(stint.VerbPeek, "k", policy, 1)}, clock.Instant())
 			if n := left(t, store, "k", policy); n != want.Remaining {
 				t.Errorf("%d are left, want %d", n, want.Remaining)
 			}

@@ -161,7 +161,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 		return d, err
 	}
 	switch {
-	case op.Verb == stint.List:
+	case op.Verb == stint.VerbList:
 		return s.list(ctx, &op)
 	case spans:
 		d, err = s.decideSpanning(ctx, &op)
@@ -216,7 +216,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	}
 	from := 0
 	for i := range ops {
-		if s.spansPartitions(&ops[i]) || ops[i].Verb == stint.List {
+		if s.spansPartitions(&ops[i]) || ops[i].Verb == stint.VerbList {
 			s.decideTogether(ctx, ops[from:i], results[from:i])
 			results[i].Decision, results[i].Err = s.Decide(ctx, ops[i])
 			from = i + 1

@@ -71,7 +71,7 @@ func TestOneTakeIsOneShortCall(t *testing.T) {
 			} {
 				clock.Set(clock.Instant().Add(step.after))
 				conn.short, conn.whole = 0, 0
-				o := op(stint.Take, step.key, step.policy, step.permits)
+				o := op(stint.VerbTake, step.key, step.policy, step.permits)
 				got, want := decide(t, store, o), decide(t, reference, o)
 				if got != want {
 					t.Fatalf("step %d: %+v, not %+v", i, got, want)

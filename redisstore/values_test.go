@@ -38,7 +38,7 @@ func (p *pair) batch(ops ...stint.Op) {
 		steps[i] = storetest.Step{At: p.clock.Instant(), Op: o, Batch: p.number, Each: true}
 	}
 	for _, step := range steps {
-		step.Batch, step.Op.Verb, step.Op.Permits = p.number+1, stint.Peek, 1
+		step.Batch, step.Op.Verb, step.Op.Permits = p.number+1, stint.VerbPeek, 1
 		steps = append(steps, step)
 	}
 	if err := compare(p.t, p.clock, p.stores, storetest.Sequence{Steps: steps}); err != nil {
@@ -100,9 +100,9 @@ func TestManyWriters(t *testing.T) {
 				return ops
 			}
 			p := newPair(t, conn)
-			p.batch(each(stint.Take, "taken", 2, 0)...)
-			p.batch(each(stint.Settle, "settled", 3, 0)...)
-			for _, o := range each(stint.Take, "one by one", 1, 0) {
+			p.batch(each(stint.VerbTake, "taken", 2, 0)...)
+			p.batch(each(stint.VerbSettle, "settled", 3, 0)...)
+			for _, o := range each(stint.VerbTake, "one by one", 1, 0) {
 				p.batch(o)
 			}
 			inline := 0
@@ -123,15 +123,15 @@ func TestManyWriters(t *testing.T) {
 			for _, shift := range []int{0, 1, 40, writers - 40} {
 				p.clock.Advance(time.Second)
 				for _, client := range []string{"taken", "settled", "one by one"} {
-					p.batch(each(stint.Take, client, 1, shift)...)
-					p.batch(each(stint.Settle, client, 1, shift)...)
+					p.batch(each(stint.VerbTake, client, 1, shift)...)
+					p.batch(each(stint.VerbSettle, client, 1, shift)...)
 				}
-				p.batch(each(stint.Take, "taken", 20, shift)...) // denied
+				p.batch(each(stint.VerbTake, "taken", 20, shift)...) // denied
 			}
 			if h := p.hash(); len(h.versions) != told || len(h.states) != 3*writers {
 				t.Errorf("%d writers in the head, %d states", len(h.versions), len(h.states))
 			}
-			p.batch(each(stint.Reset, "settled", 0, 7)...)
+			p.batch(each(stint.VerbReset, "settled", 0, 7)...)
 			if h := p.hash(); len(h.states) != 2*writers {
 				t.Errorf("%d states after a reset of %d", len(h.states), writers)
 			}
@@ -165,28 +165,28 @@ func TestWideValues(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/writers=%d", c.name, before), func(t *testing.T) {
 				p := newPair(t, conn)
 				large, narrow := policyOf(t, "", c.large), policyOf(t, "", c.narrow)
-				p.batch(op(stint.Settle, "other", large, c.charge), op(stint.Take, "third", large, 1))
+				p.batch(op(stint.VerbSettle, "other", large, c.charge), op(stint.VerbTake, "third", large, 1))
 				for _, l := range manyLimits(c.large.Algorithm, before) {
-					p.batch(op(stint.Take, fmt.Sprint("writer", l.Window, l.Rate, l.Capacity), policyOf(t, "", l), 1))
+					p.batch(op(stint.VerbTake, fmt.Sprint("writer", l.Window, l.Rate, l.Capacity), policyOf(t, "", l), 1))
 				}
 				client := "other"
 				if c.back > 0 {
 					client = "k"
 					p.clock.Advance(-c.back)
 				}
-				p.batch(op(stint.Settle, client, narrow, c.settle))
+				p.batch(op(stint.VerbSettle, client, narrow, c.settle))
 				s, found := p.hash().states[client]
 				if inline := s.tag == inlineTag; !found || !s.wide || inline != (before > 0 && large != narrow && c.back == 0) {
 					t.Errorf("found %t: %+v, want wide numbers", found, s)
 				}
 				// It is read by takes and by others, and written again; what fits is narrow
 				// again.
-				p.batch(op(stint.Take, client, narrow, 1), op(stint.Take, client, narrow, 1), op(stint.Try, "k2", narrow, 1))
-				p.batch(op(stint.Settle, client, narrow, 1), op(stint.Take, client, narrow, 1))
-				p.batch(op(stint.Settle, client, large, 2))
-				p.batch(op(stint.Take, client, large, 1))
-				p.batch(op(stint.Settle, client, narrow, 1))
-				p.batch(op(stint.Reset, client, narrow, 0), op(stint.Take, client, narrow, 2))
+				p.batch(op(stint.VerbTake, client, narrow, 1), op(stint.VerbTake, client, narrow, 1), op(stint.VerbTry, "k2", narrow, 1))
+				p.batch(op(stint.VerbSettle, client, narrow, 1), op(stint.VerbTake, client, narrow, 1))
+				p.batch(op(stint.VerbSettle, client, large, 2))
+				p.batch(op(stint.VerbTake, client, large, 1))
+				p.batch(op(stint.VerbSettle, client, narrow, 1))
+				p.batch(op(stint.VerbReset, client, narrow, 0), op(stint.VerbTake, client, narrow, 2))
 				if s := p.hash().states[client]; c.back == 0 && s.wide {
 					t.Errorf("%+v, want narrow numbers", s)
 				}

@@ -95,7 +95,7 @@ func (w *reporting) reported() []error {
 
 // take takes a permit within a timeout.
 func (w *reporting) take(t *testing.T, key string, policy *stint.Policy, timeout time.Duration) error {
-	o := op(stint.Take, key, policy, 1)
+	o := op(stint.VerbTake, key, policy, 1)
 	o.Timeout = timeout
 	_, err := w.Decide(t.Context(), o)
 	return err
@@ -212,7 +212,7 @@ func TestSilentServerHoldsLittle(t *testing.T) {
 			var callers sync.WaitGroup
 			for i := range 200 {
 				callers.Go(func() {
-					o := op(stint.Take, strconv.Itoa(i), policy, 1)
+					o := op(stint.VerbTake, strconv.Itoa(i), policy, 1)
 					o.Timeout = time.Millisecond
 					_, _ = store.Decide(t.Context(), o)
 				})

@@ -61,8 +61,8 @@ func TestRandomShrinks(t *testing.T) {
 		says  string
 	}{
 		{"resets that peek", &reference{before: func(op *stint.Op) {
-			if op.Verb == stint.Reset {
-				op.Verb, op.Permits = stint.Peek, 1
+			if op.Verb == stint.VerbReset {
+				op.Verb, op.Permits = stint.VerbPeek, 1
 			}
 		}}, 8, "reset 0 of key"},
 		{"a wait a microsecond too long", &reference{after: func(d *stint.Decision) {

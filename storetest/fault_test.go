@@ -25,7 +25,7 @@ func TestFaultyPassesThrough(t *testing.T) {
 // A fault before the call consumes nothing, one after it has consumed.
 func TestFaultyFails(t *testing.T) {
 	policy := policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 9))
-	op := operation(stint.Take, "k", policy, 2)
+	op := operation(stint.VerbTake, "k", policy, 2)
 	for _, row := range []struct {
 		name  string
 		fault Fault
@@ -56,7 +56,7 @@ func TestFaultyFails(t *testing.T) {
 				t.Errorf("the plan was asked about %+v", seen)
 			}
 			f.Inject(nil)
-			d, err := f.Decide(t.Context(), operation(stint.Peek, "k", policy, 1))
+			d, err := f.Decide(t.Context(), operation(stint.VerbPeek, "k", policy, 1))
 			if err != nil || d.Remaining != row.left {
 				t.Errorf("then %+v, error %v, expected %d left", d, err, row.left)
 			}
@@ -78,13 +78,13 @@ func TestFaultyBlocks(t *testing.T) {
 		defer cancel()
 		var group sync.WaitGroup
 		group.Go(func() {
-			if _, err := f.Decide(ctx, operation(stint.Take, "k", policy, 1)); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := f.Decide(ctx, operation(stint.VerbTake, "k", policy, 1)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Decide: error %v, expected the context's", err)
 			}
 		})
 		group.Go(func() {
 			results := make([]stint.Result, 1)
-			f.DecideAll(ctx, []stint.Op{operation(stint.Take, "k", policy, 1)}, results)
+			f.DecideAll(ctx, []stint.Op{operation(stint.VerbTake, "k", policy, 1)}, results)
 			if !errors.Is(results[0].Err, context.DeadlineExceeded) {
 				t.Errorf("DecideAll: error %v, expected the context's", results[0].Err)
 			}
@@ -94,7 +94,7 @@ func TestFaultyBlocks(t *testing.T) {
 			t.Errorf("blocked for %s, expected 3s", waited)
 		}
 		f.Inject(nil)
-		if d, err := f.Decide(t.Context(), operation(stint.Peek, "k", policy, 1)); err != nil || d.Remaining != 8 {
+		if d, err := f.Decide(t.Context(), operation(stint.VerbPeek, "k", policy, 1)); err != nil || d.Remaining != 8 {
 			t.Errorf("then %+v, error %v, expected 8 left: only the batch was carried out", d, err)
 		}
 	})
@@ -110,7 +110,7 @@ func TestFaultyResets(t *testing.T) {
 		}{"before": {Fault{Err: errBroken}, 7}, "after": {Fault{Err: errBroken, After: true}, 9}} {
 			t.Run(r.String()+" "+name, func(t *testing.T) {
 				f := NewFaulty(like(&reference{})(t, NewClock(noon)))
-				if _, err := f.Decide(t.Context(), operation(stint.Take, "k", policy, 2)); err != nil {
+				if _, err := f.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 2)); err != nil {
 					t.Fatal(err)
 				}
 				f.Inject(func(c Call) Fault {
@@ -123,7 +123,7 @@ func TestFaultyResets(t *testing.T) {
 					t.Errorf("error %v, expected the fault's", err)
 				}
 				f.Inject(nil)
-				d, err := f.Decide(t.Context(), operation(stint.Peek, "k", policy, 1))
+				d, err := f.Decide(t.Context(), operation(stint.VerbPeek, "k", policy, 1))
 				if err != nil || d.Remaining != row.left {
 					t.Errorf("%+v, error %v, expected %d left", d, err, row.left)
 				}

@@ -97,7 +97,7 @@ func (g *traffic) next(room int) []Step {
 		before.At, after.At = g.end-1, g.end
 		before.Batch, after.Batch = 0, 0
 		if g.oneIn(2) {
-			before.Op.Verb = stint.Peek
+			before.Op.Verb = stint.VerbPeek
 		}
 		g.now, g.end = g.end, 0
 		return []Step{before, after}[:min(room, 2)]
@@ -228,13 +228,13 @@ func (g *traffic) limitOf(p *stint.Policy) stint.Limit { return p.Limit(g.intn(p
 // op draws a valid operation.
 func (g *traffic) op() stint.Op {
 	verb := pick(
-		g.chooser, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Peek,
-		stint.Try, stint.Settle,
+		g.chooser, stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTake,
+		stint.VerbTake, stint.VerbPeek, stint.VerbTry, stint.VerbSettle,
 	)
 	if g.oneIn(100) {
-		verb = stint.Reset
+		verb = stint.VerbReset
 	}
-	if verb != stint.Settle && g.oneIn(6) {
+	if verb != stint.VerbSettle && g.oneIn(6) {
 		if op, ok := g.ways(verb); ok {
 			return op
 		}
@@ -260,8 +260,8 @@ func (g *traffic) claim(verb stint.Verb) stint.Claim {
 	c := stint.Claim{Key: pick(g.chooser, g.keys...), Policy: g.policy()}
 	l := g.limitOf(c.Policy)
 	switch verb {
-	case stint.Reset:
-	case stint.Settle:
+	case stint.VerbReset:
+	case stint.VerbSettle:
 		c.Permits = g.amount(l)
 		if slices.ContainsFunc(
 			c.Policy.Limits(),

@@ -135,13 +135,13 @@ func (b *fixture) all(ops []stint.Op) []stint.Decision {
 
 func (b *fixture) take(key string, policy *stint.Policy, permits int64) stint.Decision {
 	b.t.Helper()
-	return b.all([]stint.Op{operation(stint.Take, key, policy, permits)})[0]
+	return b.all([]stint.Op{operation(stint.VerbTake, key, policy, permits)})[0]
 }
 
 // remaining is what a peek says is left.
 func (b *fixture) remaining(key string, policy *stint.Policy) int64 {
 	b.t.Helper()
-	return b.all([]stint.Op{operation(stint.Peek, key, policy, 1)})[0].Remaining
+	return b.all([]stint.Op{operation(stint.VerbPeek, key, policy, 1)})[0].Remaining
 }
 
 func operation(verb stint.Verb, key string, policy *stint.Policy, permits int64) stint.Op {

@@ -126,7 +126,7 @@ func testTimeNeverRunsBack(t *testing.T, newStore newStoreFunc) {
 	h.clock.Set(noon + 3_000_000)
 	h.reserve(1, time.Minute) // renews, and takes nothing
 	h.clock.Set(noon + 2_500_000)
-	op := operation(stint.Peek, h.key, h.policy, 1)
+	op := operation(stint.VerbPeek, h.key, h.policy, 1)
 	op.Each = make([]stint.Outcome, 1)
 	if d, err := h.store.Decide(h.ctx, op); err != nil || !d.Allowed || d.ResetAfter > 501*time.Millisecond {
 		t.Errorf("half a second before the renewal: %+v, %v", d, err)
@@ -153,11 +153,11 @@ func testGrowsByExpiries(t *testing.T, newStore newStoreFunc) {
 			}{{1, time.Second}, {5, time.Minute}} {
 				h.key = "k"
 				op := stint.HoldOp{Hold: stint.Hold{ID: hold.ttl.String(), TTL: hold.ttl}}
-				if _, err := h.do(stint.Reserve, hold.n, op); err != nil {
+				if _, err := h.do(stint.VerbReserve, hold.n, op); err != nil {
 					t.Fatal(err)
 				}
 			}
-			op := operation(stint.Peek, "k", h.policy, 1)
+			op := operation(stint.VerbPeek, "k", h.policy, 1)
 			op.Keep, op.Each = c.keep, make([]stint.Outcome, 1)
 			if _, err := h.store.Decide(h.ctx, op); err != nil || op.Each[0].GrowsAfter != c.want {
 				t.Errorf("%+v, %v, want more to remain after %v", op.Each[0], err, c.want)

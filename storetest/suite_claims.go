@@ -36,28 +36,28 @@ func testOrderOfLimits(t *testing.T, newStore newStoreFunc) {
 	}
 	for _, swapped := range []bool{false, true} {
 		h.another()
-		if _, _, err := do(stint.Reserve, before, 10, 20, false); err != nil {
+		if _, _, err := do(stint.VerbReserve, before, 10, 20, false); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := do(stint.Reserve, fewer, 10, 20, false); !errors.Is(err, stint.ErrOtherClaims) {
+		if _, _, err := do(stint.VerbReserve, fewer, 10, 20, false); !errors.Is(err, stint.ErrOtherClaims) {
 			t.Errorf("reserved again without a limit: %v", err)
 		}
-		if told, d, err := do(stint.Reserve, after, 12, 20, swapped); err != nil || !told.Replayed || !d.Allowed {
+		if told, d, err := do(stint.VerbReserve, after, 12, 20, swapped); err != nil || !told.Replayed || !d.Allowed {
 			t.Errorf("reserved again in another order: %+v, %+v, %v", told, d, err)
 		}
-		if told, d, err := do(stint.Commit, after, 5, 1, swapped); err != nil || told.Replayed || told.Reset ||
+		if told, d, err := do(stint.VerbCommit, after, 5, 1, swapped); err != nil || told.Replayed || told.Reset ||
 			d.Applied != -7 {
 			t.Errorf("committed in another order: %+v, %+v, %v", told, d, err)
 		}
 		for _, policy := range []*stint.Policy{before, after} {
-			if told, d, err := do(stint.Commit, policy, 5, 1, !swapped); err != nil || !told.Replayed || d.Applied != -7 {
+			if told, d, err := do(stint.VerbCommit, policy, 5, 1, !swapped); err != nil || !told.Replayed || d.Applied != -7 {
 				t.Errorf("committed again: %+v, %+v, %v", told, d, err)
 			}
 		}
-		if _, _, err := do(stint.Commit, after, 1, 5, swapped); !errors.Is(err, stint.ErrResolved) {
+		if _, _, err := do(stint.VerbCommit, after, 1, 5, swapped); !errors.Is(err, stint.ErrResolved) {
 			t.Errorf("committed otherwise: %v", err)
 		}
-		for _, verb := range []stint.Verb{stint.Reserve, stint.Commit} {
+		for _, verb := range []stint.Verb{stint.VerbReserve, stint.VerbCommit} {
 			if _, _, err := do(verb, fewer, 5, 1, false); !errors.Is(err, stint.ErrResolved) {
 				t.Errorf("%s under other claims after the commit: %v", verb, err)
 			}
@@ -72,11 +72,11 @@ func testOrderOfLimits(t *testing.T, newStore newStoreFunc) {
 		}
 	}
 	h.another()
-	if _, _, err := do(stint.Reserve, before, 10, 20, false); err != nil {
+	if _, _, err := do(stint.VerbReserve, before, 10, 20, false); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(time.Minute)
-	for _, verb := range []stint.Verb{stint.Reserve, stint.Commit} {
+	for _, verb := range []stint.Verb{stint.VerbReserve, stint.VerbCommit} {
 		if _, _, err := do(verb, fewer, 5, 1, false); !errors.Is(err, stint.ErrOtherClaims) {
 			t.Errorf("%s under other claims after the expiry: %v", verb, err)
 		}
@@ -87,7 +87,7 @@ func testOrderOfLimits(t *testing.T, newStore newStoreFunc) {
 func testOrderWithinWays(t *testing.T, newStore newStoreFunc) {
 	f := newFamily(t, newStore, stint.AlgorithmFixedWindow, 3, 10, 5)
 	reserve := func(ways ...stint.Way) (stint.HoldOp, stint.Decision, error) {
-		op := stint.Op{Verb: stint.Reserve, Extra: &stint.Extra{
+		op := stint.Op{Verb: stint.VerbReserve, Extra: &stint.Extra{
 			Groups: [][]stint.Way{ways}, Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h", TTL: time.Minute}},
 		}}
 		d, err := f.store.Decide(f.ctx, op)

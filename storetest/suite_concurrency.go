@@ -92,7 +92,7 @@ type takeFunc func(ctx context.Context, key string) []stint.Result
 func takeFuncs(store stint.Store, policy *stint.Policy) []takeFunc {
 	all := []takeFunc{
 		func(ctx context.Context, key string) []stint.Result {
-			op := operation(stint.Take, key, policy, 1)
+			op := operation(stint.VerbTake, key, policy, 1)
 			op.Each = make([]stint.Outcome, policy.Len())
 			d, err := store.Decide(ctx, op)
 			for _, out := range op.Each {
@@ -105,7 +105,7 @@ func takeFuncs(store stint.Store, policy *stint.Policy) []takeFunc {
 		func(ctx context.Context, key string) []stint.Result {
 			ops, results := make([]stint.Op, 5), make([]stint.Result, 5)
 			for i := range ops {
-				ops[i] = operation(stint.Take, key, policy, 1)
+				ops[i] = operation(stint.VerbTake, key, policy, 1)
 			}
 			store.DecideAll(ctx, ops, results)
 			return results

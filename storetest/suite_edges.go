@@ -18,7 +18,7 @@ func testLargeBatch(t *testing.T, newStore newStoreFunc) {
 	b.store.DecideAll(b.ctx, nil, nil)
 	ops := make([]stint.Op, 1000)
 	for i := range ops {
-		ops[i] = operation(stint.Take, "k", policy, 1)
+		ops[i] = operation(stint.VerbTake, "k", policy, 1)
 	}
 	for i, d := range b.all(ops) {
 		if left := int64(max(0, 699-i)); d.Allowed != (i < 700) || d.Remaining != left {
@@ -39,7 +39,7 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 				policy := policyOf(t, policyName, simpleLimit(algorithm, 1).Named(limitName))
 				for _, key := range append([]string{":x", "x", strings.Repeat("\xff", stint.MaxKeyBytes)}, suffixes[:]...) {
 					if key != "" {
-						takes = append(takes, operation(stint.Take, key, policy, 1))
+						takes = append(takes, operation(stint.VerbTake, key, policy, 1))
 					}
 				}
 			}
@@ -101,54 +101,54 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 	for i := range many {
 		many[i] = one
 	}
-	beside := groups(stint.Take, []stint.Way{one, {l}})
+	beside := groups(stint.VerbTake, []stint.Way{one, {l}})
 	beside.Claim = k
-	headless := groups(stint.Take, []stint.Way{one})
+	headless := groups(stint.VerbTake, []stint.Way{one})
 	headless.And = []stint.Claim{l}
-	short := operation(stint.Take, "k", window, 1)
+	short := operation(stint.VerbTake, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
 	for name, op := range map[string]stint.Op{
-		"unknown verb":      operation(stint.List+1, "k", window, 1),
-		"empty key":         operation(stint.Take, "", window, 1),
-		"long key":          operation(stint.Take, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
-		"no policy":         operation(stint.Take, "k", nil, 1),
-		"take of 0":         operation(stint.Take, "k", window, 0),
-		"try of -1":         operation(stint.Try, "k", window, -1),
-		"peek of 0":         operation(stint.Peek, "k", window, 0),
-		"leaky refund":      operation(stint.Settle, "k", leaky, -1),
-		"reset of no key":   operation(stint.Reset, "", window, 0),
-		"claim without key": with(operation(stint.Take, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
-		"claim of 0":        with(operation(stint.Take, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
-		"one state twice": with(operation(stint.Take, "k", window, 1),
+		"unknown verb":      operation(stint.VerbList+1, "k", window, 1),
+		"empty key":         operation(stint.VerbTake, "", window, 1),
+		"long key":          operation(stint.VerbTake, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
+		"no policy":         operation(stint.VerbTake, "k", nil, 1),
+		"take of 0":         operation(stint.VerbTake, "k", window, 0),
+		"try of -1":         operation(stint.VerbTry, "k", window, -1),
+		"peek of 0":         operation(stint.VerbPeek, "k", window, 0),
+		"leaky refund":      operation(stint.VerbSettle, "k", leaky, -1),
+		"reset of no key":   operation(stint.VerbReset, "", window, 0),
+		"claim without key": with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
+		"claim of 0":        with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
+		"one state twice": with(operation(stint.VerbTake, "k", window, 1),
 			stint.Claim{Key: "k", Policy: window, Permits: 1}),
 		"too short for Each":              short,
 		"keep of -1":                      {Claim: claim("k", window, -1)},
-		"keep too much":                   {Verb: stint.Peek, Claim: claim("k", window, stint.MaxPermits+1)},
-		"nothing":                         groups(stint.Take),
-		"no way":                          groups(stint.Take, []stint.Way{}),
-		"too many ways":                   groups(stint.Take, many),
-		"an empty way alone":              groups(stint.Take, []stint.Way{nil}),
-		"first way is empty":              groups(stint.Take, []stint.Way{nil, one}),
-		"empty way between":               groups(stint.Take, []stint.Way{one, {}, {l}}),
-		"two empty ways":                  groups(stint.Take, []stint.Way{one, nil, nil}),
-		"way of 0":                        groups(stint.Take, []stint.Way{{{Key: "k", Policy: window}}}),
-		"way of no policy":                groups(stint.Take, []stint.Way{{{Key: "k", Permits: 1}}}),
+		"keep too much":                   {Verb: stint.VerbPeek, Claim: claim("k", window, stint.MaxPermits+1)},
+		"nothing":                         groups(stint.VerbTake),
+		"no way":                          groups(stint.VerbTake, []stint.Way{}),
+		"too many ways":                   groups(stint.VerbTake, many),
+		"an empty way alone":              groups(stint.VerbTake, []stint.Way{nil}),
+		"first way is empty":              groups(stint.VerbTake, []stint.Way{nil, one}),
+		"empty way between":               groups(stint.VerbTake, []stint.Way{one, {}, {l}}),
+		"two empty ways":                  groups(stint.VerbTake, []stint.Way{one, nil, nil}),
+		"way of 0":                        groups(stint.VerbTake, []stint.Way{{{Key: "k", Policy: window}}}),
+		"way of no policy":                groups(stint.VerbTake, []stint.Way{{{Key: "k", Permits: 1}}}),
 		"and without a claim":             headless,
-		"settled ways":                    groups(stint.Settle, []stint.Way{one, {l}}),
-		"way of a queue":                  groups(stint.Take, []stint.Way{one, {claim("k", leaky, 0)}}),
-		"way that counts":                 groups(stint.Take, []stint.Way{one, {claim("k", counting, 0)}}),
-		"way that leases":                 groups(stint.Take, []stint.Way{one, {claim("k", leased, 0)}}),
-		"one state twice in a way":        groups(stint.Take, []stint.Way{{k, claim("k", window, 1)}}),
-		"one state in two groups":         groups(stint.Take, []stint.Way{one}, []stint.Way{{claim("k", window, 1)}}),
+		"settled ways":                    groups(stint.VerbSettle, []stint.Way{one, {l}}),
+		"way of a queue":                  groups(stint.VerbTake, []stint.Way{one, {claim("k", leaky, 0)}}),
+		"way that counts":                 groups(stint.VerbTake, []stint.Way{one, {claim("k", counting, 0)}}),
+		"way that leases":                 groups(stint.VerbTake, []stint.Way{one, {claim("k", leased, 0)}}),
+		"one state twice in a way":        groups(stint.VerbTake, []stint.Way{{k, claim("k", window, 1)}}),
+		"one state in two groups":         groups(stint.VerbTake, []stint.Way{one}, []stint.Way{{claim("k", window, 1)}}),
 		"one state in and out of a group": beside,
-		"one state of two limits":         groups(stint.Take, []stint.Way{one, {claim("k", larger, 0)}}),
+		"one state of two limits":         groups(stint.VerbTake, []stint.Way{one, {claim("k", larger, 0)}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFixture(t, newStore)
 			if d, err := b.store.Decide(b.ctx, op); !errors.Is(err, stint.ErrInvalid) {
 				t.Errorf("Decide: %+v, error %v, expected ErrInvalid", d, err)
 			}
-			ops := []stint.Op{operation(stint.Take, "k", window, 1), op, operation(stint.Take, "k", window, 2)}
+			ops := []stint.Op{operation(stint.VerbTake, "k", window, 1), op, operation(stint.VerbTake, "k", window, 2)}
 			results := make([]stint.Result, len(ops))
 			b.store.DecideAll(b.ctx, ops, results)
 			if !errors.Is(results[1].Err, stint.ErrInvalid) {
@@ -178,7 +178,7 @@ func testCancelled(t *testing.T, newStore newStoreFunc) {
 		t.Run(want.Error(), func(t *testing.T) {
 			b := newFixture(t, newStore)
 			b.take("k", policy, 2)
-			op := operation(stint.Take, "k", policy, 1)
+			op := operation(stint.VerbTake, "k", policy, 1)
 			_, err := b.store.Decide(ctx, op)
 			results := make([]stint.Result, 2)
 			b.store.DecideAll(ctx, []stint.Op{op, op}, results)
@@ -203,7 +203,7 @@ func testTimeout(t *testing.T, newStore newStoreFunc) {
 	b := newFixture(t, newStore)
 	policy := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 5))
 	b.take("k", policy, 2)
-	op := operation(stint.Take, "k", policy, 1)
+	op := operation(stint.VerbTake, "k", policy, 1)
 	hasty := op
 	hasty.Timeout = 1
 	d, err := b.store.Decide(t.Context(), hasty)
@@ -221,7 +221,7 @@ func testTimeout(t *testing.T, newStore newStoreFunc) {
 				r.Decision, r.Err, context.DeadlineExceeded)
 		}
 	}
-	if d, err := b.store.Decide(t.Context(), operation(stint.Peek, "k", policy, 1)); err != nil || d.Remaining > 3 {
+	if d, err := b.store.Decide(t.Context(), operation(stint.VerbPeek, "k", policy, 1)); err != nil || d.Remaining > 3 {
 		t.Errorf("a peek afterwards: %+v, %v", d, err)
 	}
 }

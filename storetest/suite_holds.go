@@ -43,7 +43,7 @@ func (h *held) do(verb stint.Verb, n int64, hold stint.HoldOp) (stint.HoldOp, er
 // reserve holds permits, and returns what the caller keeps of it: its commit says the same again whenever it comes.
 func (h *held) reserve(n int64, ttl time.Duration) stint.HoldOp {
 	h.t.Helper()
-	told, err := h.do(stint.Reserve, n, stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: ttl}})
+	told, err := h.do(stint.VerbReserve, n, stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: ttl}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (h *held) reserve(n int64, ttl time.Duration) stint.HoldOp {
 func testHoldEnds(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.SlidingWindowLog(100, 24*time.Hour))
 	for _, ttl := range []time.Duration{stint.MinHoldTTL, stint.DefaultHoldTTL, stint.MaxHoldTTL} {
-		for _, end := range []stint.Verb{stint.Commit, stint.Cancel} {
+		for _, end := range []stint.Verb{stint.VerbCommit, stint.VerbCancel} {
 			for _, after := range []time.Duration{0, ttl / 2, ttl - time.Microsecond} {
 				h.another()
 				kept := h.reserve(10, ttl)
@@ -65,16 +65,16 @@ func testHoldEnds(t *testing.T, newStore newStoreFunc) {
 				}
 				h.clock.Set(kept.ExpiresAt.Add(kept.Remembered()))
 				left := int64(90)
-				told, err := h.do(stint.Commit, 10, kept)
-				if end == stint.Commit && (err != nil || !told.Replayed) {
+				told, err := h.do(stint.VerbCommit, 10, kept)
+				if end == stint.VerbCommit && (err != nil || !told.Replayed) {
 					t.Errorf("a commit %v after a reserve for %v, repeated as late as may be: %+v, %v", after, ttl, told, err)
-				} else if end == stint.Cancel {
+				} else if end == stint.VerbCancel {
 					if left = 100; !errors.Is(err, stint.ErrResolved) {
 						t.Errorf("a cancel %v after a reserve for %v, and a commit as late as may be: %v", after, ttl, err)
 					}
 				}
 				h.clock.Advance(time.Microsecond)
-				if _, err := h.do(stint.Commit, 10, kept); err == nil {
+				if _, err := h.do(stint.VerbCommit, 10, kept); err == nil {
 					t.Errorf("a %v %v after a reserve for %v, and a commit too late: no error", end, after, ttl)
 				}
 				if got := h.remaining(h.key, h.policy); got != left {
@@ -104,11 +104,11 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 			at := expires.Add(after)
 			kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl}, ExpiresAt: expires}
 			h.clock.Set(at)
-			if told, err := h.do(stint.Commit, 10, kept); err != nil || !told.Late || told.Replayed {
+			if told, err := h.do(stint.VerbCommit, 10, kept); err != nil || !told.Late || told.Replayed {
 				t.Errorf("a hold of %v, committed at %v: %+v, %v", test.ttl, at, told, err)
 			}
 			h.clock.Set(expires.Add(test.until))
-			if told, err := h.do(stint.Commit, 10, kept); err != nil || !told.Replayed {
+			if told, err := h.do(stint.VerbCommit, 10, kept); err != nil || !told.Replayed {
 				t.Errorf("a hold of %v, committed at %v and again: %+v, %v", test.ttl, at, told, err)
 			}
 			if got := h.remaining(h.key, h.policy); got != 90 {
@@ -118,12 +118,12 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 		h.another()
 		kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl}, ExpiresAt: h.clock.Instant()}
 		h.clock.Advance(test.until + time.Microsecond)
-		if _, err := h.do(stint.Commit, 10, kept); !errors.Is(err, stint.ErrUnknownReservation) {
+		if _, err := h.do(stint.VerbCommit, 10, kept); !errors.Is(err, stint.ErrUnknownReservation) {
 			t.Errorf("a hold of %v, committed too late: %v", test.ttl, err)
 		}
 	}
 	for _, at := range []stint.Instant{-1, 1<<53 + 1, 1<<63 - 1} {
-		if _, err := h.do(stint.Commit, 1, stint.HoldOp{Hold: stint.Hold{ID: h.key}, ExpiresAt: at}); !errors.Is(err,
+		if _, err := h.do(stint.VerbCommit, 1, stint.HoldOp{Hold: stint.Hold{ID: h.key}, ExpiresAt: at}); !errors.Is(err,
 			stint.ErrInvalid) {
 			t.Errorf("a commit of a hold that expires at %d: %v", int64(at), err)
 		}
@@ -142,7 +142,7 @@ func testHeldByMore(t *testing.T, newStore newStoreFunc) {
 	h.another()
 	kept := h.reserve(10, time.Minute)
 	h.policy = policyOf(t, "held", bucket(4))
-	op := operation(stint.Commit, h.key, h.policy, 2)
+	op := operation(stint.VerbCommit, h.key, h.policy, 2)
 	op.Extra = &stint.Extra{Hold: &kept}
 	d, err := h.store.Decide(h.ctx, op)
 	if err != nil || d.Applied != -4 || d.Remaining != 4 {
@@ -157,10 +157,10 @@ func testHeldInABatch(t *testing.T, newStore newStoreFunc) {
 	h.another()
 	h.reserve(3, time.Minute)
 	other := policyOf(t, "other", stint.FixedWindow(10, time.Hour))
-	look := operation(stint.Peek, h.key, h.policy, 1)
+	look := operation(stint.VerbPeek, h.key, h.policy, 1)
 	look.And = []stint.Claim{{Key: h.key, Policy: other, Permits: 1}}
 	look.Each = make([]stint.Outcome, 2)
-	ops := []stint.Op{operation(stint.Take, h.key, other, 2), look, operation(stint.Take, h.key, other, 4)}
+	ops := []stint.Op{operation(stint.VerbTake, h.key, other, 2), look, operation(stint.VerbTake, h.key, other, 4)}
 	results := make([]stint.Result, len(ops))
 	h.store.DecideAll(h.ctx, ops, results)
 	for _, r := range results {
@@ -193,18 +193,18 @@ func testExpiredInPart(t *testing.T, newStore newStoreFunc) {
 func testResetAndReservedAnew(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.FixedWindow(100, 24*time.Hour))
 	h.another()
-	hold := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: time.Second, Keep: true}}
+	hold := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: time.Second, OnExpiry: stint.ChargeOnExpiry}}
 	for _, n := range []int64{1, 9} { // the first one expires, and stays charged
-		if _, err := h.do(stint.Reserve, n, hold); err != nil {
+		if _, err := h.do(stint.VerbReserve, n, hold); err != nil {
 			t.Fatal(err)
 		}
 		h.clock.Advance(time.Second)
 		hold.Hold = stint.Hold{ID: h.key, TTL: time.Minute}
 	}
-	h.all([]stint.Op{operation(stint.Reset, h.key, h.policy, 1)})
+	h.all([]stint.Op{operation(stint.VerbReset, h.key, h.policy, 1)})
 	kept := h.reserve(9, time.Minute)
 	h.clock.Advance(2 * time.Minute)
-	if _, err := h.do(stint.Commit, 3, kept); err != nil {
+	if _, err := h.do(stint.VerbCommit, 3, kept); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.remaining(h.key, h.policy); got != 97 {
@@ -222,11 +222,11 @@ func testGrowth(t *testing.T, newStore newStoreFunc) {
 		h.another()
 		mine := h.reserve(6, time.Minute)
 		another := stint.HoldOp{Hold: stint.Hold{ID: "another", TTL: 3 * time.Minute}}
-		if _, err := h.do(stint.Reserve, 3, another); err != nil {
+		if _, err := h.do(stint.VerbReserve, 3, another); err != nil {
 			t.Fatal(err)
 		}
 		for total, want := range map[int64]time.Duration{10: 3 * time.Minute, 8: 3 * time.Minute} {
-			op := operation(stint.Reserve, h.key, h.policy, total)
+			op := operation(stint.VerbReserve, h.key, h.policy, total)
 			op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: mine.Hold}}
 			d, err := h.store.Decide(h.ctx, op)
 			if err != nil || d.Allowed || d.RetryAfter != want {
@@ -237,7 +237,7 @@ func testGrowth(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.Concurrency(10))
 	h.another()
 	mine := h.reserve(6, time.Minute)
-	op := operation(stint.Reserve, h.key, h.policy, 11)
+	op := operation(stint.VerbReserve, h.key, h.policy, 11)
 	op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: mine.Hold}}
 	if d, err := h.store.Decide(h.ctx, op); err != nil || d.Allowed || d.RetryAfter != stint.Never {
 		t.Errorf("6 held, and 11 of 10 asked for: %+v, %v", d, err)
@@ -256,7 +256,7 @@ func testLongQueue(t *testing.T, newStore newStoreFunc) {
 		h.another()
 		var last stint.HoldOp
 		for i := range queue.Capacity {
-			told, err := h.do(stint.Reserve, 1, stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: time.Minute}})
+			told, err := h.do(stint.VerbReserve, 1, stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: time.Minute}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,27 +267,27 @@ func testLongQueue(t *testing.T, newStore newStoreFunc) {
 			t.Errorf("the last in the queue expires at %s, not %s", last.ExpiresAt, want)
 		}
 		h.clock.Set(noon.Add(turns / 2))
-		if told, err := h.do(stint.Reserve, 1, last); err != nil || !told.Replayed {
+		if told, err := h.do(stint.VerbReserve, 1, last); err != nil || !told.Replayed {
 			t.Errorf("half of %v later: %+v, %v", turns, told, err)
 		}
-		if _, err := h.do(stint.Commit, 1, last); err != nil {
+		if _, err := h.do(stint.VerbCommit, 1, last); err != nil {
 			t.Error(err)
 		}
 		known := last.ExpiresAt.Add(2 * time.Minute)
 		for _, at := range []stint.Instant{noon.Add(turns * 3 / 4), known - 1, known} {
 			h.clock.Set(at)
-			if told, err := h.do(stint.Commit, 1, last); err != nil || !told.Replayed {
+			if told, err := h.do(stint.VerbCommit, 1, last); err != nil || !told.Replayed {
 				t.Errorf("committed again at %s of a queue of %v: %+v, %v", at, turns, told, err)
 			}
-			if _, err := h.do(stint.Reserve, 1, last); !errors.Is(err, stint.ErrResolved) {
+			if _, err := h.do(stint.VerbReserve, 1, last); !errors.Is(err, stint.ErrResolved) {
 				t.Errorf("reserved again at %s, committed before, of a queue of %v: %v", at, turns, err)
 			}
 		}
 		h.clock.Set(known + 1)
-		if _, err := h.do(stint.Commit, 1, last); !errors.Is(err, stint.ErrUnknownReservation) {
+		if _, err := h.do(stint.VerbCommit, 1, last); !errors.Is(err, stint.ErrUnknownReservation) {
 			t.Errorf("committed again when it is forgotten, of a queue of %v: %v", turns, err)
 		}
-		for _, verb := range []stint.Verb{stint.Reserve, stint.Commit} { // the id is new
+		for _, verb := range []stint.Verb{stint.VerbReserve, stint.VerbCommit} { // the id is new
 			if told, err := h.do(verb, 1, stint.HoldOp{Hold: last.Hold}); err != nil || told.Replayed {
 				t.Errorf("%s anew, of a queue of %v: %+v, %v", verb, turns, told, err)
 			}

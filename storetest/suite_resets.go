@@ -22,7 +22,7 @@ func testResetBeforeExpiry(t *testing.T, newStore newStoreFunc) {
 	for _, limit := range limits {
 		h := newHeld(t, newStore, limit)
 		resets := map[string]func(){
-			"the client": func() { h.all([]stint.Op{operation(stint.Reset, h.key, h.policy, 1)}) },
+			"the client": func() { h.all([]stint.Op{operation(stint.VerbReset, h.key, h.policy, 1)}) },
 		}
 		if resetsAll(h.store) {
 			resets["the policy"] = func() {
@@ -56,7 +56,9 @@ type resetting struct {
 func (r *resetting) hold(t *testing.T) (kept stint.HoldOp) {
 	t.Helper()
 	r.another()
-	told, err := r.do(stint.Reserve, 5, stint.HoldOp{Hold: stint.Hold{ID: r.key, TTL: time.Minute, Keep: r.keep}})
+	told, err := r.do(stint.VerbReserve, 5, stint.HoldOp{
+		Hold: stint.Hold{ID: r.key, TTL: time.Minute, OnExpiry: stint.Expiry(r.keep)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,7 @@ func (r *resetting) notice(t *testing.T) {
 		return
 	}
 	another := stint.HoldOp{Hold: stint.Hold{ID: r.key + " another", TTL: time.Second}}
-	for _, verb := range []stint.Verb{stint.Reserve, stint.Cancel} {
+	for _, verb := range []stint.Verb{stint.VerbReserve, stint.VerbCancel} {
 		if _, err := r.do(verb, 1, another); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +94,7 @@ func (r *resetting) beforeTheExpiry(t *testing.T) {
 		r.clock.Advance(late)
 		r.notice(t)
 		for _, actual := range []int64{7, 7} {
-			told, err := r.do(stint.Commit, actual, kept)
+			told, err := r.do(stint.VerbCommit, actual, kept)
 			if err != nil || !told.Reset || told.Late != (late > 0) {
 				t.Errorf("%v, kept %t, noticed %t, %s is reset: committed after %v: %+v, %v",
 					r.limit, r.keep, r.noticed, r.what, late, told, err)
@@ -103,11 +105,11 @@ func (r *resetting) beforeTheExpiry(t *testing.T) {
 		r.reset()
 		r.clock.Advance(late)
 		r.notice(t)
-		if _, err := r.do(stint.Reserve, 5, kept); err != nil {
+		if _, err := r.do(stint.VerbReserve, 5, kept); err != nil {
 			t.Error(err)
 		}
 		r.expect(t, "reserved again", 5)
-		if told, err := r.do(stint.Commit, 3, kept); err != nil || told.Reset || told.Late {
+		if told, err := r.do(stint.VerbCommit, 3, kept); err != nil || told.Reset || told.Late {
 			t.Errorf("%v: committed after it was reserved anew: %+v, %v", r.limit, told, err)
 		}
 		left := int64(7)
@@ -119,12 +121,12 @@ func (r *resetting) beforeTheExpiry(t *testing.T) {
 	// It was taken anew, and has expired since: it is not reset any more.
 	kept := r.hold(t)
 	r.reset()
-	if _, err := r.do(stint.Reserve, 5, kept); err != nil {
+	if _, err := r.do(stint.VerbReserve, 5, kept); err != nil {
 		t.Error(err)
 	}
 	r.clock.Advance(time.Minute)
 	r.notice(t)
-	if told, err := r.do(stint.Commit, 5, kept); err != nil || told.Reset || !told.Late {
+	if told, err := r.do(stint.VerbCommit, 5, kept); err != nil || told.Reset || !told.Late {
 		t.Errorf("%v: reset, reserved anew, expired and committed: %+v, %v", r.limit, told, err)
 	}
 }
@@ -134,7 +136,7 @@ func (r *resetting) afterTheExpiry(t *testing.T) {
 	r.clock.Advance(time.Minute)
 	r.notice(t)
 	r.reset()
-	if told, err := r.do(stint.Commit, 7, kept); err != nil || told.Reset || !told.Late {
+	if told, err := r.do(stint.VerbCommit, 7, kept); err != nil || told.Reset || !told.Late {
 		t.Errorf("%v, kept %t: expired, %s is reset, committed: %+v, %v", r.limit, r.keep, r.what, told, err)
 	}
 	left := int64(3)
@@ -152,7 +154,7 @@ func (r *resetting) afterTheExpiry(t *testing.T) {
 func testResetBeforeADrop(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.FixedWindow(10, 24*time.Hour))
 	other := policyOf(t, "other", stint.FixedWindow(10, 24*time.Hour))
-	resets := []func(){func() { h.all([]stint.Op{operation(stint.Reset, h.key, h.policy, 1)}) }}
+	resets := []func(){func() { h.all([]stint.Op{operation(stint.VerbReset, h.key, h.policy, 1)}) }}
 	if resetsAll(h.store) {
 		resets = append(resets, func() {
 			if err := h.store.ResetAll(h.ctx, stint.Scope{Policy: h.policy.Name()}); err != nil {
@@ -171,15 +173,15 @@ func testResetBeforeADrop(t *testing.T, newStore newStoreFunc) {
 			}
 			return *op.Hold()
 		}
-		do(stint.Reserve, 5)
+		do(stint.VerbReserve, 5)
 		h.clock.Advance(time.Second)
 		reset()
-		drop := operation(stint.Drop, h.key, other, 1)
+		drop := operation(stint.VerbDrop, h.key, other, 1)
 		drop.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: h.key}}}
 		if _, err := h.store.Decide(h.ctx, drop); err != nil {
 			t.Fatal(err)
 		}
-		if told := do(stint.Commit, 3); !told.Reset || !told.Late {
+		if told := do(stint.VerbCommit, 3); !told.Reset || !told.Late {
 			t.Errorf("%+v", told)
 		}
 		if first, second := h.remaining(h.key, h.policy), h.remaining(h.key, other); first != 10 || second != 7 {

@@ -19,11 +19,11 @@ func testManyExpiries(t *testing.T, newStore newStoreFunc) {
 		h.another()
 		for i := range holds {
 			ttl := time.Minute + time.Duration(i)*time.Second
-			if _, err := h.do(stint.Reserve, 1, stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: ttl}}); err != nil {
+			if _, err := h.do(stint.VerbReserve, 1, stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: ttl}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		op := operation(stint.Reserve, h.key, h.policy, needed)
+		op := operation(stint.VerbReserve, h.key, h.policy, needed)
 		op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "asks"}}}
 		d, err := h.store.Decide(h.ctx, op)
 		if want := time.Minute + (needed-1)*time.Second; err != nil || d.Allowed || d.RetryAfter != want {
@@ -48,7 +48,7 @@ func testSettledOfFixedCosts(t *testing.T, newStore newStoreFunc) {
 		{[]stint.Limit{requests, requests.Named("too")}, []int64{0, 0}, 0},
 	} {
 		for _, sign := range []int64{1, -1} {
-			op := operation(stint.Settle, fmt.Sprint(test.limits), policyOf(t, "p", test.limits...), 7*sign)
+			op := operation(stint.VerbSettle, fmt.Sprint(test.limits), policyOf(t, "p", test.limits...), 7*sign)
 			op.Each = make([]stint.Outcome, len(test.limits))
 			d, err := f.store.Decide(f.ctx, op)
 			if err != nil || d.Applied != test.all*sign {
@@ -80,19 +80,19 @@ func testOwnWay(t *testing.T, newStore newStoreFunc) {
 		n, left, anyway int64
 		via             uint8
 	}{
-		{stint.Reserve, "floor", 2, 1, 13, 0},
-		{stint.Reserve, "floor", 2, 1, 13, 0},
-		{stint.Reserve, "floor", 3, 0, 12, 0},
-		{stint.Reserve, "loan", 2, 10, 10, 1},
-		{stint.Reserve, "loan", 3, 9, 9, 1},
-		{stint.Commit, "floor", 2, 1, 10, 0},
-		{stint.Commit, "floor", 2, 1, 10, 0},
-		{stint.Cancel, "loan", 0, 13, 13, 1},
-		{stint.Cancel, "loan", 0, 13, 13, 1},
+		{stint.VerbReserve, "floor", 2, 1, 13, 0},
+		{stint.VerbReserve, "floor", 2, 1, 13, 0},
+		{stint.VerbReserve, "floor", 3, 0, 12, 0},
+		{stint.VerbReserve, "loan", 2, 10, 10, 1},
+		{stint.VerbReserve, "loan", 3, 9, 9, 1},
+		{stint.VerbCommit, "floor", 2, 1, 10, 0},
+		{stint.VerbCommit, "floor", 2, 1, 10, 0},
+		{stint.VerbCancel, "loan", 0, 13, 13, 1},
+		{stint.VerbCancel, "loan", 0, 13, 13, 1},
 	} {
 		told, d := do(step.verb, step.n, stint.HoldOp{Hold: stint.Hold{ID: step.id}})
 		want := step.left
-		if step.verb == stint.Reserve && !told.Replayed {
+		if step.verb == stint.VerbReserve && !told.Replayed {
 			want = step.anyway // a new one is told what is left by any way
 		}
 		if !d.Allowed || d.Via != step.via || d.Remaining != want {
@@ -101,7 +101,7 @@ func testOwnWay(t *testing.T, newStore newStoreFunc) {
 	}
 	lost := stint.HoldOp{Hold: stint.Hold{ID: "lost"}, ExpiresAt: noon, Via: 1}
 	for range 2 {
-		if told, d := do(stint.Commit, 2, lost); !told.Late || d.Via != 1 || d.Applied != 2 {
+		if told, d := do(stint.VerbCommit, 2, lost); !told.Late || d.Via != 1 || d.Applied != 2 {
 			t.Errorf("a lost hold is committed on way 1: %+v, %+v", told, d)
 		}
 		if got := f.left(); got != [2]int64{1, 16} {
@@ -109,7 +109,7 @@ func testOwnWay(t *testing.T, newStore newStoreFunc) {
 		}
 	}
 	lost.ID, lost.Via = "lost as well", 0
-	do(stint.Commit, 1, lost)
+	do(stint.VerbCommit, 1, lost)
 	if got := f.left(); got != [2]int64{0, 15} {
 		t.Errorf("a lost hold is committed on way 0: %v left, want [0 15]", got)
 	}

@@ -79,9 +79,9 @@ func testWays(t *testing.T, newStore newStoreFunc) {
 			{true, 1, 0, [2]int64{0, 5}},
 			{false, 0, 0, [2]int64{0, 5}},
 		} {
-			for _, verb := range []stint.Verb{stint.Peek, stint.Take} {
+			for _, verb := range []stint.Verb{stint.VerbPeek, stint.VerbTake} {
 				d, remaining := f.do(f.op(verb, 1)), want.remaining
-				if verb == stint.Peek && want.allowed {
+				if verb == stint.VerbPeek && want.allowed {
 					remaining++
 				}
 				if d.Allowed != want.allowed || d.Via != want.via || d.Remaining != remaining {
@@ -93,7 +93,7 @@ func testWays(t *testing.T, newStore newStoreFunc) {
 			}
 		}
 		// The floor is admitted again before the parent lends: it decides how long to wait.
-		d := f.do(f.op(stint.Take, 1))
+		d := f.do(f.op(stint.VerbTake, 1))
 		if first, second := max(f.each[0].RetryAfter, f.each[1].RetryAfter),
 			f.each[2].RetryAfter; d.RetryAfter != min(first, second) {
 			t.Errorf("%s: %+v waits, of %v and %v", algorithm, d, first, second)
@@ -128,37 +128,37 @@ func testHeldWays(t *testing.T, newStore newStoreFunc) {
 		check := func(what string, floor, parent int64) {
 			t.Helper()
 			for i, p := range []*stint.Policy{f.floor, f.parent} {
-				op, hold := operation(stint.Commit, []string{"team", "org"}[i], p, 0), stint.HoldOp{}
+				op, hold := operation(stint.VerbCommit, []string{"team", "org"}[i], p, 0), stint.HoldOp{}
 				op.Extra = &stint.Extra{Hold: &hold}
-				hold.ID, op.Verb = "look", stint.Reserve
+				hold.ID, op.Verb = "look", stint.VerbReserve
 				op.Permits, hold.TTL = 1000, time.Minute // is denied, and says what is left
 				if d := f.do(op); d.Remaining != []int64{floor, parent}[i] {
 					t.Errorf("%s: %s: %d left of %s, want %d", algorithm, what, d.Remaining, p.Name(), []int64{floor, parent}[i])
 				}
 			}
 		}
-		d := do(stint.Reserve, "a", 2)
+		d := do(stint.VerbReserve, "a", 2)
 		if !d.Allowed || d.Via != 0 {
 			t.Errorf("%s: a: %+v", algorithm, d)
 		}
 		check("2 on the floor", 1, 18)
-		if d = do(stint.Reserve, "b", 2); !d.Allowed || d.Via != 1 {
+		if d = do(stint.VerbReserve, "b", 2); !d.Allowed || d.Via != 1 {
 			t.Errorf("%s: b: %+v", algorithm, d)
 		}
 		check("2 borrowed", 1, 16)
 		// Growth stays on its way, where the floor has no room, and where it has.
-		if d = do(stint.Reserve, "a", 4); d.Allowed {
+		if d = do(stint.VerbReserve, "a", 4); d.Allowed {
 			t.Errorf("%s: a grows beyond its floor: %+v", algorithm, d)
 		}
-		if d = do(stint.Reserve, "b", 3); !d.Allowed || d.Via != 1 {
+		if d = do(stint.VerbReserve, "b", 3); !d.Allowed || d.Via != 1 {
 			t.Errorf("%s: b grows: %+v", algorithm, d)
 		}
 		check("3 borrowed", 1, 15)
-		if d = do(stint.Cancel, "b", 0); !d.Allowed {
+		if d = do(stint.VerbCancel, "b", 0); !d.Allowed {
 			t.Errorf("%s: b is cancelled: %+v", algorithm, d)
 		}
 		check("given back", 1, 18)
-		do(stint.Commit, "a", 1)
+		do(stint.VerbCommit, "a", 1)
 		places := algorithm == stint.AlgorithmConcurrency
 		if places {
 			check("ended", 3, 20)
@@ -170,18 +170,18 @@ func testHeldWays(t *testing.T, newStore newStoreFunc) {
 		if places {
 			floor, parent = 3, 20
 		}
-		do(stint.Reserve, "full", floor)
-		if d = do(stint.Reserve, "c", 1); d.Via != 1 {
+		do(stint.VerbReserve, "full", floor)
+		if d = do(stint.VerbReserve, "c", 1); d.Via != 1 {
 			t.Errorf("%s: c: %+v", algorithm, d)
 		}
 		check("c borrows", 0, parent-floor-1)
-		do(stint.Cancel, "full", 0)
+		do(stint.VerbCancel, "full", 0)
 		clock.Advance(time.Minute)
-		if d = do(stint.Reserve, "c", 1); !d.Allowed || d.Via != 0 {
+		if d = do(stint.VerbReserve, "c", 1); !d.Allowed || d.Via != 0 {
 			t.Errorf("%s: c anew: %+v", algorithm, d)
 		}
 		check("c is on the floor", floor-1, parent-1)
-		do(stint.Cancel, "c", 0)
+		do(stint.VerbCancel, "c", 0)
 		check("c is cancelled", floor, parent)
 	}
 }
@@ -217,15 +217,15 @@ func testEmptyWay(t *testing.T, newStore newStoreFunc) {
 		{beside, 1, true, 1, 0, [2]int64{0, 0}},
 		{beside, 1, false, 0, 0, [2]int64{0, 0}},
 	} {
-		for _, verb := range []stint.Verb{stint.Peek, stint.Take} {
+		for _, verb := range []stint.Verb{stint.VerbPeek, stint.VerbTake} {
 			for _, each := range [][]stint.Outcome{make([]stint.Outcome, 2), nil} {
-				if verb == stint.Take && each != nil {
+				if verb == stint.VerbTake && each != nil {
 					continue // once
 				}
 				op := step.op(verb, step.n, each)
 				d, err := f.store.Decide(f.ctx, op)
 				told := step.told
-				if verb == stint.Peek && step.allowed && (op.Policy != nil || step.via == 0) {
+				if verb == stint.VerbPeek && step.allowed && (op.Policy != nil || step.via == 0) {
 					told += step.n
 				}
 				if err != nil || d.Allowed != step.allowed || d.Via != step.via || d.Index != 0 || d.Remaining != told {
@@ -243,10 +243,10 @@ func testEmptyWay(t *testing.T, newStore newStoreFunc) {
 func testDeniedBesideEmptyWay(t *testing.T, newStore newStoreFunc) {
 	f := newFixture(t, newStore)
 	a, b := policyOf(t, "a", stint.FixedWindow(2, time.Hour)), policyOf(t, "b", stint.FixedWindow(1, time.Hour))
-	for _, verb := range []stint.Verb{stint.Take, stint.Try, stint.Reserve} {
+	for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbTry, stint.VerbReserve} {
 		op := operation(verb, "k", b, 2)
 		op.Extra = &stint.Extra{Groups: [][]stint.Way{{{{Key: "k", Policy: a, Permits: 1}}, nil}}}
-		if verb == stint.Reserve {
+		if verb == stint.VerbReserve {
 			op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: "h", TTL: time.Minute}}
 		}
 		d, err := f.store.Decide(f.ctx, op)
@@ -269,7 +269,7 @@ func testHeldEmptyWay(t *testing.T, newStore newStoreFunc) {
 	do := func(verb stint.Verb, id string, n int64, told uint8) (stint.HoldOp, stint.Decision) {
 		t.Helper()
 		hold := stint.HoldOp{Hold: stint.Hold{ID: id, TTL: time.Minute}, Via: told}
-		if verb != stint.Reserve {
+		if verb != stint.VerbReserve {
 			hold.ExpiresAt = expires[id]
 		}
 		op := stint.Op{Verb: verb, Extra: &stint.Extra{
@@ -279,7 +279,7 @@ func testHeldEmptyWay(t *testing.T, newStore newStoreFunc) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if verb == stint.Reserve && d.Allowed {
+		if verb == stint.VerbReserve && d.Allowed {
 			expires[id] = hold.ExpiresAt
 		}
 		return hold, d
@@ -293,40 +293,40 @@ func testHeldEmptyWay(t *testing.T, newStore newStoreFunc) {
 			t.Errorf("%s: %d left, want %d", what, got, left)
 		}
 	}
-	_, d := do(stint.Reserve, "first", 2, 0)
+	_, d := do(stint.VerbReserve, "first", 2, 0)
 	check("2 of 3", d, true, 0, 1)
-	_, d = do(stint.Reserve, "second", 2, 0)
+	_, d = do(stint.VerbReserve, "second", 2, 0)
 	check("2 of 1", d, true, 1, 1)
-	told, d := do(stint.Reserve, "second", 2, 0)
+	told, d := do(stint.VerbReserve, "second", 2, 0)
 	check("2 of 1 again", d, true, 1, 1)
 	if !told.Replayed || told.Reset {
 		t.Errorf("reserved again, on the empty way: %+v", told)
 	}
-	_, d = do(stint.Commit, "second", 2, 1)
+	_, d = do(stint.VerbCommit, "second", 2, 1)
 	check("committed on the empty way", d, true, 1, 1)
-	told, d = do(stint.Commit, "second", 2, 1)
+	told, d = do(stint.VerbCommit, "second", 2, 1)
 	check("committed again", d, true, 1, 1)
 	if !told.Replayed || d.Applied != 0 {
 		t.Errorf("committed again, on the empty way: %+v, %+v", told, d)
 	}
-	_, d = do(stint.Reserve, "third", 2, 0)
+	_, d = do(stint.VerbReserve, "third", 2, 0)
 	check("2 of 1", d, true, 1, 1)
-	_, d = do(stint.Reserve, "third", 1, 0)
+	_, d = do(stint.VerbReserve, "third", 1, 0)
 	check("which shrinks to what fits", d, true, 0, 0)
-	_, d = do(stint.Reserve, "third", 2, 0)
+	_, d = do(stint.VerbReserve, "third", 2, 0)
 	check("grows on its way", d, false, 0, 0)
-	_, d = do(stint.Cancel, "third", 0, 0)
+	_, d = do(stint.VerbCancel, "third", 0, 0)
 	check("cancelled", d, true, 0, 1)
-	_, d = do(stint.Commit, "first", 1, 0)
+	_, d = do(stint.VerbCommit, "first", 1, 0)
 	check("committed", d, true, 0, 2)
-	_, d = do(stint.Reserve, "late", 9, 0)
+	_, d = do(stint.VerbReserve, "late", 9, 0)
 	check("9 of 2", d, true, 1, 2)
-	_, d = do(stint.Reserve, "cancelled", 9, 0)
+	_, d = do(stint.VerbReserve, "cancelled", 9, 0)
 	check("9 of 2", d, true, 1, 2)
-	_, d = do(stint.Cancel, "cancelled", 0, 1)
+	_, d = do(stint.VerbCancel, "cancelled", 0, 1)
 	check("cancelled on the empty way", d, true, 1, 2)
 	h.clock.Advance(2 * time.Minute)
-	told, d = do(stint.Commit, "late", 1, 1)
+	told, d = do(stint.VerbCommit, "late", 1, 1)
 	check("committed late, on the empty way", d, true, 1, 2)
 	if !told.Late {
 		t.Errorf("committed late, on the empty way: %+v", told)
@@ -334,8 +334,8 @@ func testHeldEmptyWay(t *testing.T, newStore newStoreFunc) {
 	for via, left := range []int64{1, 1} {
 		id := []string{"lost", "lost as well"}[via]
 		expires[id] = h.clock.Instant()
-		told, d = do(stint.Commit, id, 1, uint8(via)) // #nosec G115 -- 0 or 1
-		check(id, d, true, uint8(via), left)          // #nosec G115 -- 0 or 1
+		told, d = do(stint.VerbCommit, id, 1, uint8(via)) // #nosec G115 -- 0 or 1
+		check(id, d, true, uint8(via), left)              // #nosec G115 -- 0 or 1
 		if !told.Late || d.Applied != 1-int64(via) {
 			t.Errorf("%s: %+v, %+v", id, told, d)
 		}

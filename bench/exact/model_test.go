@@ -60,7 +60,7 @@ func check(keys int, policy *stint.Policy, reports []report) *total {
 // permit, those that were admitted came before those that were denied.
 func replay(policy *stint.Policy, moments []moment) (admitted int64, faults []string) {
 	model := oracle.New(0)
-	op := stint.Op{Verb: stint.Take, Claim: stint.Claim{Key: "client", Policy: policy, Permits: 1}}
+	op := stint.Op{Verb: stint.VerbTake, Claim: stint.Claim{Key: "client", Policy: policy, Permits: 1}}
 	for _, m := range moments {
 		for i := range m.Admitted {
 			if !model.Decide(op, m.At).Decision.Allowed {

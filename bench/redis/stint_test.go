@@ -67,7 +67,7 @@ func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject,
 			if len(keys) == 1 {
 				return takeOne(ctx, 0, keys[0])
 			}
-			op := stint.Op{Verb: stint.Take, Claim: claim(0, keys[0]), And: make([]stint.Claim, len(keys)-1)}
+			op := stint.Op{Verb: stint.VerbTake, Claim: claim(0, keys[0]), And: make([]stint.Claim, len(keys)-1)}
 			for i := range op.And {
 				op.And[i] = claim(i+1, keys[i+1])
 			}
@@ -78,7 +78,7 @@ func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject,
 			for batch := range slices.Chunk(keys, fillBatch) {
 				ops, results := make([]stint.Op, len(batch)), make([]stint.Result, len(batch))
 				for i, key := range batch {
-					ops[i] = stint.Op{Verb: stint.Take, Claim: claim(quota, key)}
+					ops[i] = stint.Op{Verb: stint.VerbTake, Claim: claim(quota, key)}
 				}
 				store.DecideAll(ctx, ops, results)
 				for i, r := range results {

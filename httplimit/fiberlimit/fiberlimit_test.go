@@ -352,7 +352,7 @@ func newHolding(t *testing.T, handler fiber.Handler, outer ...any) (app *fiber.A
 	app.Get("/*", handler)
 	return app, func() string {
 		each := make([]stint.Outcome, len(limits))
-		op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
+		op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
 		if _, err := store.Decide(t.Context(), op); err != nil {
 			t.Fatal(err)
 		}
@@ -428,7 +428,7 @@ func TestHandlerHoldsAPlace(t *testing.T) {
 type noEnds struct{ stint.Store }
 
 func (s noEnds) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	if op.Verb == stint.Commit {
+	if op.Verb == stint.VerbCommit {
 		return stint.Decision{}, stint.ErrUnavailable
 	}
 	return s.Store.Decide(ctx, op)

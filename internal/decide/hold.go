@@ -60,11 +60,11 @@ func (r *HoldOperation) decide() (stint.Decision, error) {
 	told, h := r.Hold, r.Known
 	r.bound = r.bound[:0] // an operation is used again
 	told.Replayed, told.Lost, told.Late, told.Reset, told.Full = false, false, false, false, false
-	if r.Verb == stint.Drop {
+	if r.Verb == stint.VerbDrop {
 		return r.drop()
 	}
 	if h == nil {
-		if r.Verb == stint.Reserve {
+		if r.Verb == stint.VerbReserve {
 			return r.reserve(stint.HoldLive), nil
 		}
 		return r.commitLost()
@@ -79,15 +79,15 @@ func (r *HoldOperation) decide() (stint.Decision, error) {
 		r.bound = append(r.bound[:0], r.Ways...)
 		BindTo(r.bound, h.via, false) // of other groups it is not known any more
 		return r.answer(h.applied), nil
-	case over, end == stint.HoldExpired && r.Verb == stint.Cancel:
+	case over, end == stint.HoldExpired && r.Verb == stint.VerbCancel:
 		return stint.Decision{}, &stint.ResolvedError{ID: told.ID, End: end, At: at}
-	case h.dropped && r.Verb == stint.Reserve:
+	case h.dropped && r.Verb == stint.VerbReserve:
 		return stint.Decision{}, &stint.ResolvedError{ID: told.ID, End: stint.HoldExpired, At: min(r.Now, h.Expires)}
 	}
 	if end == stint.HoldExpired {
 		r.expireAll()
 	}
-	if r.Verb == stint.Reserve {
+	if r.Verb == stint.VerbReserve {
 		return r.reserve(end), nil
 	}
 	return r.finish(end), nil
@@ -118,10 +118,10 @@ func (r *HoldOperation) costs() []int64 {
 
 // isAgain reports whether the operation asks for the end that the hold has had.
 func (r *HoldOperation) isAgain(end stint.HoldEnd) bool {
-	if r.Verb == stint.Commit {
+	if r.Verb == stint.VerbCommit {
 		return end == stint.HoldCommitted && slices.Equal(r.costs(), r.Known.actual)
 	}
-	return r.Verb == stint.Cancel && end == stint.HoldCancelled
+	return r.Verb == stint.VerbCancel && end == stint.HoldCancelled
 }
 
 // Order finds a hold's limits among those of an operation, each by a number of its state and its way: where the hold
@@ -270,12 +270,12 @@ func (r *HoldOperation) bind(end stint.HoldEnd) (via uint8) {
 	if r.bound = append(r.bound[:0], r.Ways...); len(r.bound) == 0 || r.Known == nil {
 		return 0
 	}
-	anew := end == stint.HoldExpired && r.Verb == stint.Reserve
+	anew := end == stint.HoldExpired && r.Verb == stint.VerbReserve
 	via = Bind(r.bound, func(i int) bool {
 		part := r.held(i)
 		return part.on && (!anew || part.keptAtEnd(r.state(i).Holding) > 0)
 	})
-	if r.Verb != stint.Reserve {
+	if r.Verb != stint.VerbReserve {
 		via = max(via, PassOver(r.bound)) // it has taken nothing there
 	}
 	return via
@@ -341,7 +341,7 @@ func (r *HoldOperation) take(lacks []int64, end stint.HoldEnd) {
 	if end == stint.HoldLive {
 		expires = max(expires, h.Expires)
 	}
-	h.Expires, h.keep, h.remembered = expires, told.Keep, told.Remembered().Microseconds()
+	h.Expires, h.keep, h.remembered = expires, bool(told.OnExpiry), told.Remembered().Microseconds()
 	h.end = stint.HoldLive
 	h.noticed.Store(false)
 	told.ExpiresAt = expires
@@ -393,7 +393,7 @@ func (r *HoldOperation) finish(end stint.HoldEnd) stint.Decision {
 		kept, charge, applied := part.n, int64(0), int64(0)
 		adjustable := isAdjustable(p.Machine)
 		switch {
-		case r.Verb == stint.Cancel && p.Machine.Returns(): // all of it goes back
+		case r.Verb == stint.VerbCancel && p.Machine.Returns(): // all of it goes back
 			kept = 0
 		case adjustable:
 			cost := max(0, p.Permits-part.kept)
@@ -408,7 +408,7 @@ func (r *HoldOperation) finish(end stint.HoldEnd) stint.Decision {
 		}
 		applied += r.settle(i, charge)
 		// What cost as much as was held has no part in it.
-		if adjustable && (expired || r.Verb == stint.Cancel || p.Permits != held) {
+		if adjustable && (expired || r.Verb == stint.VerbCancel || p.Permits != held) {
 			all.Add(applied)
 		}
 	}
@@ -438,7 +438,7 @@ func (r *HoldOperation) settle(i int, n int64) int64 {
 // commitLost charges what a hold cost that the store has lost, if it can't have forgotten it.
 func (r *HoldOperation) commitLost() (stint.Decision, error) {
 	told := r.Hold
-	if r.Verb == stint.Cancel || told.ExpiresAt == 0 || r.Now > told.ExpiresAt.Add(told.SurelyRemembered()) {
+	if r.Verb == stint.VerbCancel || told.ExpiresAt == 0 || r.Now > told.ExpiresAt.Add(told.SurelyRemembered()) {
 		return stint.Decision{}, stint.ErrUnknownReservation
 	}
 	h := r.fresh()
@@ -457,7 +457,7 @@ func (r *HoldOperation) commitLost() (stint.Decision, error) {
 func (r *HoldOperation) over(applied int64) stint.Decision {
 	h := r.Known
 	h.end, h.endedAt, h.applied = stint.HoldCommitted, r.Now, applied
-	if r.Verb == stint.Cancel {
+	if r.Verb == stint.VerbCancel {
 		h.end = stint.HoldCancelled
 	} else {
 		h.actual = r.costs()

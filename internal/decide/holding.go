@@ -215,15 +215,26 @@ func (s *State) forgetPieces() {
 	s.Lost = 0
 }
 
-// List tells of the live holds of a limit's state, the next to expire first and so many at most.
-func (s *State) List(limit, most int) (list []stint.HoldState) {
+// List appends the live holds of limit i of n to a list, the next to expire and so many at most.
+func (s *State) List(list []stint.HoldState, i, n, most int) []stint.HoldState {
 	if !s.isHeld() {
-		return nil
+		return list
 	}
 	live := s.Holding.parts[s.Due:]
 	for _, part := range live[:min(len(live), most)] {
-		list = append(list, stint.HoldState{ID: part.hold.ID, Limit: limit, Permits: part.n, ExpiresAt: part.hold.Expires})
+		list = AppendHold(list, part.hold.ID, i, n, part.n, part.hold.Expires)
 	}
+	return list
+}
+
+// AppendHold notes in a list what a hold has of limit i of n.
+func AppendHold(list []stint.HoldState, id string, i, n int, permits int64, expires stint.Instant) []stint.HoldState {
+	at := slices.IndexFunc(list, func(h stint.HoldState) bool { return h.ID == id })
+	if at < 0 {
+		at = len(list)
+		list = append(list, stint.HoldState{ID: id, Permits: make([]int64, n), ExpiresAt: expires})
+	}
+	list[at].Permits[i] = permits
 	return list
 }
 

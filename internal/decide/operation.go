@@ -74,10 +74,11 @@ func (o *Operation) Decide() {
 	}
 }
 
-// takeAtOnce takes of all limits, with groups of their first ways, if they admit, and reports whether they do. Else, and
-// where that can't be undone by putting back numbers, it leaves all as it was: it saves to ask first.
+// takeAtOnce takes of all limits, with groups of their first ways, if they admit, and reports whether they do. Else,
+// and where that can't be undone by putting back numbers, it leaves all as it was. Where they admit, as they mostly do,
+// it saves to ask first.
 func (o *Operation) takeAtOnce() bool {
-	if o.taken = o.taken[:0]; o.Verb > stint.Try || len(o.Parts) > inline || o.Told && len(o.Ways) > 0 {
+	if o.taken = o.taken[:0]; o.Verb > stint.VerbTry || len(o.Parts) > inline || o.Told && len(o.Ways) > 0 {
 		return false
 	}
 	var before [inline]algorithm.Numbers
@@ -132,7 +133,7 @@ func (o *Operation) askAndCharge() {
 		allowed, via = Choose(o.Outs, o.Ways, o.taken)
 	}
 	o.allowed, o.via = allowed, via
-	if allowed && action == algorithm.Take || !allowed && o.Verb == stint.Take {
+	if allowed && action == algorithm.Take || !allowed && o.Verb == stint.VerbTake {
 		o.charge(charged)
 	}
 }
@@ -141,7 +142,7 @@ func (o *Operation) askAndCharge() {
 // concerns, 0 if there is none.
 func (o *Operation) Decision() stint.Decision {
 	d := combine(o.Outs, o.Ways, o.allowed, o.via, o.Now)
-	if o.Verb == stint.Settle {
+	if o.Verb == stint.VerbSettle {
 		var all Least
 		for i := range o.Parts {
 			if m := o.Parts[i].Machine; m == nil || m.Settles() {
@@ -267,7 +268,7 @@ func (s *State) One(
 	m *algorithm.Machine, verb stint.Verb, now stint.Instant, n, keep int64, told bool, out *stint.Outcome,
 ) {
 	s.apply(m, algorithm.ActionOf(verb), now, n, keep, out)
-	if verb == stint.Take && !out.Allowed && m.CountsDenied() {
+	if verb == stint.VerbTake && !out.Allowed && m.CountsDenied() {
 		s.apply(m, algorithm.Deny, now, n, keep, out)
 	}
 	if told {

@@ -319,7 +319,7 @@ func isWorse(o, than *stint.Outcome, allowed bool) bool {
 // are not places. It is 0 if there is none.
 func Of(op *stint.Op, outs []stint.Outcome, at stint.Instant) stint.Decision {
 	d := Combine(outs, Ways(op, nil), at)
-	if op.Verb != stint.Settle {
+	if op.Verb != stint.VerbSettle {
 		return d
 	}
 	var all Least

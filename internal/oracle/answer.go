@@ -32,7 +32,7 @@ func Got(op stint.Op, result stint.Result) Answer {
 	if h := op.Hold(); h != nil {
 		a.Hold = *h
 	}
-	if op.Verb == stint.List {
+	if op.Verb == stint.VerbList {
 		a.Live = *op.Extra.Live
 	}
 	return a
@@ -46,7 +46,7 @@ func (a *Answer) WriteTo(op stint.Op) {
 		said.Hold, said.Via = h.Hold, h.Via
 		*h = said
 	}
-	if op.Verb == stint.List {
+	if op.Verb == stint.VerbList {
 		*op.Extra.Live = a.Live
 	}
 }
@@ -66,11 +66,11 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 		return found
 	case a.Err != nil:
 		return nil
-	case op.Verb == stint.List:
+	case op.Verb == stint.VerbList:
 		if !slices.IsSortedFunc(got.Live, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) }) {
 			differ("list", got.Live, "it to be sorted by expiry")
 		}
-		if live := slices.SortedFunc(slices.Values(got.Live), inOrder); !slices.Equal(live, a.Live) {
+		if live := slices.SortedFunc(slices.Values(got.Live), inOrder); !slices.EqualFunc(live, a.Live, same) {
 			differ("list", live, a.Live)
 		}
 		return found
@@ -94,7 +94,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	if op.Hold() != nil {
 		said := got.Hold
 		said.Hold, said.Via = stint.Hold{}, 0
-		if op.Verb != stint.Reserve || !a.Decision.Allowed {
+		if op.Verb != stint.VerbReserve || !a.Decision.Allowed {
 			said.ExpiresAt = 0
 		}
 		eachField(said, a.Hold, func(field string, got, want any) { differ("hold: "+field, got, want) })
@@ -172,13 +172,10 @@ func Describe(op stint.Op) string {
 }
 
 // eachField calls with the fields in which two structs differ.
-func eachField[T comparable](got, want T, with func(field string, got, want any)) {
-	if got == want {
-		return
-	}
+func eachField[T any](got, want T, with func(field string, got, want any)) {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	for i := range g.NumField() {
-		if a, b := g.Field(i).Interface(), w.Field(i).Interface(); a != b {
+		if a, b := g.Field(i).Interface(), w.Field(i).Interface(); !reflect.DeepEqual(a, b) {
 			with(g.Type().Field(i).Name, a, b)
 		}
 	}

@@ -32,7 +32,7 @@ func admissions(t *testing.T, limit stint.Limit, seed uint64) []admission {
 			now += stint.Instant(1 + rng.Int64N(int64(second/5)))
 		}
 		n := 1 + rng.Int64N(3)
-		if d := oracle.Decide(operation(stint.Take, "k", policy, n), now).Decision; d.Allowed {
+		if d := oracle.Decide(operation(stint.VerbTake, "k", policy, n), now).Decision; d.Allowed {
 			found = append(found, admission{now, n, now.Add(d.Delay)})
 		}
 	}
@@ -75,10 +75,10 @@ func TestOracleLeakyBucketSpacing(t *testing.T) {
 	policy, oracle := policyOf(t, "", stint.LeakyBucket(5, rate)), New(0)
 	now := noon
 	for k := range int64(3000) {
-		d := oracle.Decide(operation(stint.Take, "k", policy, 1), now).Decision
+		d := oracle.Decide(operation(stint.VerbTake, "k", policy, 1), now).Decision
 		for !d.Allowed {
 			now = now.Add(d.RetryAfter)
-			d = oracle.Decide(operation(stint.Take, "k", policy, 1), now).Decision
+			d = oracle.Decide(operation(stint.VerbTake, "k", policy, 1), now).Decision
 		}
 		if want := ceiling(product(k, rate.Period.Microseconds()), rate.Permits); int64(now.Add(d.Delay)-noon) != want {
 			t.Fatalf("turn %d is %dus after the first, expected %d", k, now.Add(d.Delay)-noon, want)

@@ -25,7 +25,7 @@ type exampleStep struct {
 }
 
 const (
-	take, try, peek, settle, reset = stint.Take, stint.Try, stint.Peek, stint.Settle, stint.Reset
+	take, try, peek, settle, reset = stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbSettle, stint.VerbReset
 
 	never = -1
 	s     = 1_000_000
@@ -251,7 +251,7 @@ func TestOracleWaitsByScanning(t *testing.T) {
 		stint.SlidingWindowCounter(40, 1009*time.Microsecond),
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	verbs := []stint.Verb{stint.Take, stint.Take, stint.Take, stint.Settle}
+	verbs := []stint.Verb{stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbSettle}
 	for _, limit := range limits {
 		policy := policyOf(t, "", limit)
 		for round := range 8 {
@@ -358,7 +358,7 @@ func TestClone(t *testing.T) {
 	}
 	for range operations {
 		now += stint.Instant(random.IntN(s))
-		op := operation(stint.Verb(random.IntN(int(stint.Settle)+1)), "k", policy, 1+random.Int64N(6))
+		op := operation(stint.Verb(random.IntN(int(stint.VerbSettle)+1)), "k", policy, 1+random.Int64N(6))
 		before, one, other := oracle.String(), oracle.Clone(), oracle.Clone()
 		answer := one.Decide(op, now).Decision
 		if again := other.Decide(op, now).Decision; again != answer || one.String() != other.String() {

@@ -194,8 +194,8 @@ func TestOracleForgettingSharedState(t *testing.T) {
 	}}}}
 	for left, want := range map[[2]int64]bool{{0, 2}: true, {2, 4}: true, {0, 4}: false, {2, 2}: false} {
 		oracle := New(0)
-		oracle.Decide(operation(stint.Take, "k", parent, 2), noon)
-		oracle.Decide(operation(stint.Take, "other", parent, 2), noon+30*second)
+		oracle.Decide(operation(stint.VerbTake, "k", parent, 2), noon)
+		oracle.Decide(operation(stint.VerbTake, "other", parent, 2), noon+30*second)
 		each := []stint.Outcome{ok(5, left[0], 10, 10), ok(5, left[1], 10, 10)}
 		_, err := oracle.Check(op, noon, Answer{Each: each, Decision: stint.Decision{
 			Allowed: true, Index: 1, Limit: 5, Remaining: left[1], ResetAfter: 10 * time.Second, At: noon,

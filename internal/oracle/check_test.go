@@ -12,7 +12,7 @@ import (
 // After a step back both answers are accepted, but a store must stay with one.
 func TestOracleForgetting(t *testing.T) {
 	policy := policyOf(t, "", stint.FixedWindow(5, 10*time.Second))
-	takeOne := operation(stint.Take, "k", policy, 1)
+	takeOne := operation(stint.VerbTake, "k", policy, 1)
 	for _, row := range []struct {
 		name      string
 		seen      time.Duration // how late the clock was meanwhile
@@ -29,8 +29,8 @@ func TestOracleForgetting(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			oracle := New(0)
-			oracle.Decide(operation(stint.Take, "k", policy, 2), noon)
-			oracle.Decide(operation(stint.Take, "other", policy, 2), noon.Add(row.seen))
+			oracle.Decide(operation(stint.VerbTake, "k", policy, 2), noon)
+			oracle.Decide(operation(stint.VerbTake, "other", policy, 2), noon.Add(row.seen))
 			var errs []error
 			for _, left := range []int64{row.remaining, row.next} {
 				_, err := oracle.Check(takeOne, noon, Answer{Decision: stint.Decision{
@@ -49,7 +49,7 @@ func TestOracleForgetting(t *testing.T) {
 func TestCheckExplains(t *testing.T) {
 	oracle := New(0)
 	policy := policyOf(t, "", stint.TokenBucket(3, stint.PerSecond(3)).Named("api"))
-	op := operation(stint.Take, "user:42", policy, 2)
+	op := operation(stint.VerbTake, "user:42", policy, 2)
 	d := oracle.Decide(op, noon).Decision
 	d.Remaining, d.RetryAfter = 1, time.Second
 	_, err := oracle.Check(op, noon, Answer{Decision: d})

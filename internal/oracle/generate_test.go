@@ -83,8 +83,8 @@ func (g *generator) episode(r *run) (fault string) {
 	for _, key := range g.keys {
 		for _, versions := range g.shapes {
 			claim := stint.Claim{Key: key, Policy: versions[len(versions)-1], Permits: 1}
-			last.ops = append(last.ops, stint.Op{Verb: stint.Peek, Claim: claim}, stint.Op{
-				Verb: stint.List, Claim: claim, Extra: &stint.Extra{Live: new([]stint.HoldState)},
+			last.ops = append(last.ops, stint.Op{Verb: stint.VerbPeek, Claim: claim}, stint.Op{
+				Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: new([]stint.HoldState)},
 			})
 		}
 	}
@@ -204,7 +204,7 @@ func (g *generator) alternatives() (op stint.Op) {
 		}
 	}
 	op.Extra = &stint.Extra{Groups: groups}
-	if check := holding(op, &stint.HoldOp{Hold: stint.Hold{ID: "h"}}); !isValid(check, stint.Reserve) { // a state is named where it may not be
+	if check := holding(op, &stint.HoldOp{Hold: stint.Hold{ID: "h"}}); !isValid(check, stint.VerbReserve) { // a state is named where it may not be
 		return g.alternatives()
 	}
 	return op
@@ -224,7 +224,7 @@ func isValid(op stint.Op, verb stint.Verb) bool {
 // again are the claims of a hold as its holder knows them, in one case of three by other versions of their policies.
 func (g *generator) again(op stint.Op) stint.Op {
 	op = oracle.Copy(op)
-	op.Verb = stint.Take
+	op.Verb = stint.VerbTake
 	other := map[string]*stint.Policy{} // ways that share a state have the same version
 	for _, versions := range g.shapes {
 		if g.rng.IntN(3) == 0 {
@@ -263,16 +263,16 @@ func (g *generator) op(r *run) (op stint.Op) {
 	claims := oracle.Claims(&op)
 	switch {
 	case kind < 24:
-		op.Verb = stint.Reserve
+		op.Verb = stint.VerbReserve
 		g.ttl(h)
-		h.Keep = g.rng.IntN(3) == 0
+		h.OnExpiry = g.rng.IntN(3) == 0
 		if g.rng.IntN(3) == 0 {
 			g.permits(&op, func() int64 { return 1 + g.rng.Int64N(9) })
 		}
 	case kind == 24:
-		op = holding(stint.Op{Verb: stint.Drop, Claim: *claims[g.rng.IntN(len(claims))]}, h)
+		op = holding(stint.Op{Verb: stint.VerbDrop, Claim: *claims[g.rng.IntN(len(claims))]}, h)
 	default:
-		op.Verb = stint.Commit
+		op.Verb = stint.VerbCommit
 		same := isKnown && g.rng.IntN(3) == 0 // as much as was reserved last
 		last := oracle.Claims(&known.op)
 		for i, c := range claims {
@@ -280,7 +280,7 @@ func (g *generator) op(r *run) (op stint.Op) {
 				c.Permits = last[i].Permits
 			}
 			if kind > 35 {
-				op.Verb, c.Permits = stint.Cancel, 0
+				op.Verb, c.Permits = stint.VerbCancel, 0
 			}
 		}
 		g.knowledge(r, h, known)
@@ -313,17 +313,17 @@ func (g *generator) without(op *stint.Op, kind int) {
 	}
 	switch {
 	case kind == 0:
-		op.Verb = stint.Peek
+		op.Verb = stint.VerbPeek
 		if g.resets && g.rng.IntN(2) == 0 {
-			op.Verb = stint.Reset
+			op.Verb = stint.VerbReset
 		}
 	case kind < 5 && !needs:
-		op.Verb = stint.Take
+		op.Verb = stint.VerbTake
 		if g.rng.IntN(4) == 0 {
-			op.Verb = stint.Try
+			op.Verb = stint.VerbTry
 		}
 	case kind < 7 && kind > 4 && op.Groups() == nil:
-		op.Verb = stint.Settle
+		op.Verb = stint.VerbSettle
 		g.permits(op, func() int64 {
 			n := g.rng.Int64N(4) + 1
 			if g.refunds && !leaky && g.rng.IntN(2) == 0 {
@@ -332,9 +332,9 @@ func (g *generator) without(op *stint.Op, kind int) {
 			return n
 		})
 	case kind == 7:
-		*op = stint.Op{Verb: stint.List, Claim: *op.First(), Extra: &stint.Extra{Live: new([]stint.HoldState)}}
+		*op = stint.Op{Verb: stint.VerbList, Claim: *op.First(), Extra: &stint.Extra{Live: new([]stint.HoldState)}}
 	default:
-		op.Verb = stint.Peek
+		op.Verb = stint.VerbPeek
 	}
 }
 

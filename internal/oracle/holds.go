@@ -61,7 +61,7 @@ func (t *transaction) known(id string) *record {
 // remembered is for how long an end is, by the words of the contract: max(2 x TTL, 60 s).
 func remembered(ttl time.Duration) time.Duration { return max(2*ttl, time.Minute) }
 
-// kept is what an expiry has charged of an id that is not live: all, by Hold.Keep, but nothing of what was reset
+// kept is what an expiry has charged of an id that is not live: all, by Hold.OnExpiry, but nothing of what was reset
 // before.
 func (r *record) kept(i int) int64 {
 	switch {
@@ -238,7 +238,7 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 	if live {
 		expires = max(expires, r.expires)
 	}
-	next := &record{expires: expires, ttl: ttl, keep: op.Hold().Keep, on: pl.on()}
+	next := &record{expires: expires, ttl: ttl, keep: bool(op.Hold().OnExpiry), on: pl.on()}
 	next.held, next.paid = make([]int64, len(places)), make([]int64, len(places))
 	next.names, next.spots = namesOf(places)
 	for i, h := range held {
@@ -269,7 +269,7 @@ func (t *transaction) hold(op stint.Op, p *place, paid int64) *held {
 		h = &held{id: op.Hold().ID, permits: paid, paid: paid}
 		p.now.holds = append(p.now.holds, h)
 	}
-	h.number, h.keep = p.limit.Cost > 0, op.Hold().Keep
+	h.number, h.keep = p.limit.Cost > 0, bool(op.Hold().OnExpiry)
 	return h
 }
 
@@ -373,7 +373,7 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	for _, p := range places {
 		permits = append(permits, p.permits)
 	}
-	if op.Verb == stint.Cancel {
+	if op.Verb == stint.VerbCancel {
 		end = stint.HoldCancelled
 		clear(permits)
 	}
@@ -450,7 +450,7 @@ func (t *transaction) endOf(op stint.Op, r *record, i int, p *place, late, lost 
 	if h != nil && p.number { // a limit with a fixed cost keeps what was taken
 		stays = h.permits
 	}
-	if op.Verb == stint.Cancel {
+	if op.Verb == stint.VerbCancel {
 		stays = 0
 	}
 	expired := !r.isLost(i) && (late || r.dropped && h == nil && r.held[i] > r.paid[i])
@@ -513,5 +513,10 @@ func (t *transaction) drop(op stint.Op, places []*place) (a Answer) {
 
 // inOrder sorts holds by their expiry, and where that is the same in an order of its own.
 func inOrder(a, b stint.HoldState) int {
-	return cmp.Or(cmp.Compare(a.ExpiresAt, b.ExpiresAt), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.ExpiresAt, b.ExpiresAt), cmp.Compare(a.ID, b.ID))
+}
+
+// same reports whether two holds are the same.
+func same(a, b stint.HoldState) bool {
+	return a.ID == b.ID && a.ExpiresAt == b.ExpiresAt && slices.Equal(a.Permits, b.Permits)
 }

@@ -216,7 +216,7 @@ func (r *run) compare(op, carried stint.Op, got stint.Result) (fault string, goO
 	if err != nil {
 		return err.Error(), false
 	}
-	if op.Verb == stint.Reserve && want.Err == nil && want.Decision.Allowed {
+	if op.Verb == stint.VerbReserve && want.Err == nil && want.Decision.Allowed {
 		id := op.Hold().ID
 		r.recent = append(r.recent, id)
 		r.told[id] = promise{

@@ -147,14 +147,14 @@ func ofClaims(op stint.Op, number func(c *stint.Claim) int64) (list []int64) {
 // much. It returns which invariant does not hold.
 func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer, at stint.Instant) error {
 	l.tick(int64(at))
-	if got.Err != nil || op.Verb == stint.List {
+	if got.Err != nil || op.Verb == stint.VerbList {
 		return nil
 	}
 	of := names(op)
 	accounts := make([]*account, len(of))
 	for i, n := range of {
 		limit := limitOf(op, i)
-		if op.Verb == stint.Reset {
+		if op.Verb == stint.VerbReset {
 			l.reset(n)
 		}
 		a := l.accounts[n]
@@ -169,14 +169,14 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 	}
 	grown := make([]int64, len(of)) // what was admitted
 	switch op.Verb {
-	case stint.Take, stint.Try:
+	case stint.VerbTake, stint.VerbTry:
 		for i, n := range asked(op) {
 			if got.Decision.Allowed && want.Charged[i] {
 				grown[i] = limitOf(op, i).Takes(n)
 				accounts[i].add(l.now, grown[i])
 			}
 		}
-	case stint.Settle:
+	case stint.VerbSettle:
 		for i, a := range accounts {
 			if n := want.Each[i].Applied; n < 0 {
 				a.mixed = true
@@ -184,13 +184,13 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 				a.add(l.now, n)
 			}
 		}
-	case stint.Reserve:
+	case stint.VerbReserve:
 		if got.Decision.Allowed {
 			grown = l.reserve(op, carried, want, of, accounts)
 		}
-	case stint.Commit, stint.Cancel:
+	case stint.VerbCommit, stint.VerbCancel:
 		l.end(op, carried, want, of, accounts)
-	case stint.Drop:
+	case stint.VerbDrop:
 		l.drop(op, of)
 	default:
 	}
@@ -275,7 +275,7 @@ func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, ac
 			s.permits = s.expired
 		}
 	}
-	p.expires, p.keep, p.live = int64(carried.Hold().ExpiresAt), op.Hold().Keep, true
+	p.expires, p.keep, p.live = int64(carried.Hold().ExpiresAt), bool(op.Hold().OnExpiry), true
 	p.remembered = op.Hold().Remembered().Microseconds()
 	grown = make([]int64, len(of))
 	for i, n := range asked(op) {
@@ -316,7 +316,7 @@ func (l *ledger) end(op, carried stint.Op, want oracle.Answer, of []name, accoun
 		if limitOf(op, i).Cost > 0 {
 			keeps = s.permits
 		}
-		if op.Verb == stint.Cancel {
+		if op.Verb == stint.VerbCancel {
 			keeps = 0
 		}
 		s.giveBack(of[i], min(s.permits-keeps, s.permits-s.paid))

@@ -139,7 +139,7 @@ var Mutants = []Mutant{
 		for _, s := range m.states(true, leaky) {
 			permits, _ := rate(&s.limit)
 			turn := new(big.Int).Mod(minus(s.due, s.worth(op.First().Permits)), big.NewInt(permits))
-			if op.Verb == stint.Take && turn.Sign() > 0 && a.Decision.Delay > 0 {
+			if op.Verb == stint.VerbTake && turn.Sign() > 0 && a.Decision.Delay > 0 {
 				a.Decision.Delay -= time.Microsecond
 			}
 		}
@@ -154,33 +154,33 @@ var Mutants = []Mutant{
 	}, nil},
 	{"a refund beyond what is recorded", algorithms{windows}, nil, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for _, s := range m.states(true, windows) {
-			if op.Verb == stint.Settle && op.First().Permits < a.Decision.Applied {
+			if op.Verb == stint.VerbSettle && op.First().Permits < a.Decision.Applied {
 				s.entries[0].permits--
 			}
 		}
 	}},
 	{"an entry leaves a microsecond late", algorithms{logs}, nil, func(m *Mutated, op stint.Op, _ stint.Instant, _ *Answer) {
 		for _, s := range m.states(true, logs) {
-			if op.Verb == stint.Take {
+			if op.Verb == stint.VerbTake {
 				s.entries[len(s.entries)-1].start++
 			}
 		}
 	}},
 	{"min_interval ends a microsecond early", algorithms{logs}, nil, func(m *Mutated, op stint.Op, _ stint.Instant, _ *Answer) {
 		for _, s := range m.states(true, logs) {
-			if op.Verb == stint.Take {
+			if op.Verb == stint.VerbTake {
 				s.last--
 			}
 		}
 	}},
 	{"denials are not counted", algorithms{logs}, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Take {
-			op.Verb = stint.Try
+		if op.Verb == stint.VerbTake {
+			op.Verb = stint.VerbTry
 		}
 	}, nil},
 	{"tries that are takes", algorithms{logs}, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Try {
-			op.Verb = stint.Take
+		if op.Verb == stint.VerbTry {
+			op.Verb = stint.VerbTake
 		}
 	}, nil},
 	{"an estimate is rounded down", algorithms{counter}, nil, func(m *Mutated, _ stint.Op, now stint.Instant, a *Answer) {
@@ -225,24 +225,24 @@ var Mutants = []Mutant{
 	}},
 	{"the wait is that of one permit", all, nil, func(m *Mutated, op stint.Op, now stint.Instant, a *Answer) {
 		if op.First().Permits > 1 && op.Len() == 1 && a.Decision.RetryAfter > 0 && a.Decision.RetryAfter != stint.Never {
-			op.Verb, op.First().Permits = stint.Peek, 1
+			op.Verb, op.First().Permits = stint.VerbPeek, 1
 			a.Decision.RetryAfter = m.Clone().Decide(op, now).Decision.RetryAfter
 		}
 	}},
 
 	// What an operation does.
 	{"peeks that take", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Peek {
-			op.Verb = stint.Take
+		if op.Verb == stint.VerbPeek {
+			op.Verb = stint.VerbTake
 		}
 	}, nil},
 	{"every cost is 1", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Take && op.First().Permits <= op.First().Policy.Limit(0).Capacity {
+		if op.Verb == stint.VerbTake && op.First().Permits <= op.First().Policy.Limit(0).Capacity {
 			op.First().Permits = 1
 		}
 	}, nil},
 	{"a denial is charged where it fits", all, nil, func(m *Mutated, op stint.Op, now stint.Instant, a *Answer) {
-		if a.Decision.Allowed || op.Verb != stint.Take || op.Groups() != nil {
+		if a.Decision.Allowed || op.Verb != stint.VerbTake || op.Groups() != nil {
 			return
 		}
 		for i := range a.Each {
@@ -260,28 +260,28 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"Remaining in debt", all, nil, func(_ *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
-		if op.Verb == stint.Settle && a.Decision.Applied == op.First().Permits && a.Decision.Remaining == 0 {
+		if op.Verb == stint.VerbSettle && a.Decision.Applied == op.First().Permits && a.Decision.Remaining == 0 {
 			a.Decision.Remaining = -1
 		}
 	}},
 	{"debt has no bottom", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Settle {
+		if op.Verb == stint.VerbSettle {
 			alter(op, func(l *stint.Limit) { l.MaxDebt = 4 * l.Capacity })
 		}
 	}, nil},
 	{"refunds are lost", choices, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Settle && op.First().Permits < 0 {
-			op.Verb, op.First().Permits = stint.Peek, 1
+		if op.Verb == stint.VerbSettle && op.First().Permits < 0 {
+			op.Verb, op.First().Permits = stint.VerbPeek, 1
 		}
 	}, nil},
 	{"a settlement keeps", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Settle && op.First().Permits > 0 && op.Len() == 1 {
+		if op.Verb == stint.VerbSettle && op.First().Permits > 0 && op.Len() == 1 {
 			op.First().Permits = max(1, min(op.First().Permits, settleBound)-op.First().Keep)
 		}
 	}, nil},
 	{"resets that refund", algorithms{tokens}, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Reset && op.First().Policy.Limit(0).Algorithm != leaky && op.Len() == 1 {
-			op.Verb, op.First().Permits = stint.Settle, -settleBound
+		if op.Verb == stint.VerbReset && op.First().Policy.Limit(0).Algorithm != leaky && op.Len() == 1 {
+			op.Verb, op.First().Permits = stint.VerbSettle, -settleBound
 		}
 	}, nil},
 	{"keys cut at a colon", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
@@ -303,7 +303,7 @@ var Mutants = []Mutant{
 	}},
 	{"nothing is kept for others", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) { op.First().Keep = 0 }, nil},
 	{"what is kept is taken", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Take && op.First().Keep < op.First().Policy.Limit(0).Capacity && op.First().Permits <= op.First().Policy.Limit(0).Capacity {
+		if op.Verb == stint.VerbTake && op.First().Keep < op.First().Policy.Limit(0).Capacity && op.First().Permits <= op.First().Policy.Limit(0).Capacity {
 			op.First().Permits, op.First().Keep = op.First().Permits+op.First().Keep, 0
 		}
 	}, nil},
@@ -314,7 +314,7 @@ var Mutants = []Mutant{
 	}},
 	{"the way is not told", all, nil, func(_ *Mutated, _ stint.Op, _ stint.Instant, a *Answer) { a.Decision.Via = 0 }},
 	{"the first way alone", all, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
-		if op.Groups() != nil && op.Verb != stint.Reset {
+		if op.Groups() != nil && op.Verb != stint.VerbReset {
 			op.Extra.Groups = [][]stint.Way{op.Groups()[0][:1]}
 		}
 	}, nil},
@@ -343,7 +343,7 @@ var Mutants = []Mutant{
 	}},
 	{"a way is charged twice", choices, nil, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for _, s := range m.states(true, choices...) {
-			if op.Verb == stint.Take && op.Groups() != nil && a.Decision.Via > 0 {
+			if op.Verb == stint.VerbTake && op.Groups() != nil && a.Decision.Via > 0 {
 				s.charge(op.First().Permits, s.newest(), false)
 			}
 		}
@@ -352,39 +352,39 @@ var Mutants = []Mutant{
 	// Holds.
 	{"a hold expires a microsecond early", nil, nil, func(m *Mutated, op stint.Op, _ stint.Instant, _ *Answer) {
 		for _, s := range m.states(true) {
-			if h := s.hold(id(op)); h != nil && op.Verb == stint.Reserve {
+			if h := s.hold(id(op)); h != nil && op.Verb == stint.VerbReserve {
 				h.expires--
 			}
 		}
 	}},
 	{"nothing comes back of a hold", nil, nil, func(m *Mutated, op stint.Op, _ stint.Instant, _ *Answer) {
 		for _, s := range m.states(true, tokens, windows) {
-			if h := s.hold(id(op)); h != nil && op.Verb == stint.Reserve {
+			if h := s.hold(id(op)); h != nil && op.Verb == stint.VerbReserve {
 				h.paid = h.permits
 			}
 		}
 	}},
 	{"a commit that is sent again is charged again", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
-		if r := m.record(op); r != nil && r.end == stint.HoldCommitted && op.Verb == stint.Commit {
+		if r := m.record(op); r != nil && r.end == stint.HoldCommitted && op.Verb == stint.VerbCommit {
 			delete(m.worlds[0].ids, op.Hold().ID)
 		}
 	}, nil},
 	{"an end is charged twice", nil, nil, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for _, s := range m.states(true, choices...) {
-			if op.Verb == stint.Commit && a.Decision.Applied > 0 {
+			if op.Verb == stint.VerbCommit && a.Decision.Applied > 0 {
 				s.debit(a.Decision.Applied, s.newest())
 			}
 		}
 	}},
 	{"a late commit is not charged", nil, func(m *Mutated, op *stint.Op, now *stint.Instant) {
-		if r := m.record(op); r != nil && op.Verb == stint.Commit && *now >= r.expires && r.end == stint.HoldLive {
+		if r := m.record(op); r != nil && op.Verb == stint.VerbCommit && *now >= r.expires && r.end == stint.HoldLive {
 			r.keep = true
 		}
 	}, nil},
 	{"a reset leaves what is held", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
 		m.held = nil
 		n := name{op.First().Policy.Name(), op.First().Policy.Limit(0).Name, op.First().Policy.Limit(0).Algorithm, op.First().Key}
-		if s := m.worlds[0].states[n]; s != nil && op.Verb == stint.Reset {
+		if s := m.worlds[0].states[n]; s != nil && op.Verb == stint.VerbReset {
 			m.held = m.untouched(s.limit)
 			m.held.holds = s.holds
 		}
@@ -395,19 +395,19 @@ var Mutants = []Mutant{
 	}},
 	{"a cancel frees another's place", nil, nil, func(m *Mutated, op stint.Op, _ stint.Instant, _ *Answer) {
 		for _, s := range m.states(true, stint.AlgorithmConcurrency) {
-			if op.Verb == stint.Cancel && len(s.holds) > 0 {
+			if op.Verb == stint.VerbCancel && len(s.holds) > 0 {
 				s.holds = s.holds[1:]
 			}
 		}
 	}},
 	{"growth is charged as a whole", nil, func(m *Mutated, op *stint.Op, now *stint.Instant) {
-		if r := m.record(op); r != nil && op.Verb == stint.Reserve && r.end == stint.HoldLive && *now < r.expires && op.First().Permits > r.held[0] {
+		if r := m.record(op); r != nil && op.Verb == stint.VerbReserve && r.end == stint.HoldLive && *now < r.expires && op.First().Permits > r.held[0] {
 			op.First().Permits += r.held[0]
 		}
 	}, nil},
 	{"an expiry never keeps", nil, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
 		if op.Hold() != nil {
-			op.Hold().Keep = false
+			op.Hold().OnExpiry = stint.ReleaseOnExpiry
 		}
 	}, nil},
 	{"a renewal extends nothing", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
@@ -416,13 +416,13 @@ var Mutants = []Mutant{
 		}
 	}, func(m *Mutated, op stint.Op, _ stint.Instant, a *Answer) {
 		for _, s := range m.states(true) {
-			if h := s.hold(id(op)); h != nil && op.Verb == stint.Reserve && a.Hold.Replayed {
+			if h := s.hold(id(op)); h != nil && op.Verb == stint.VerbReserve && a.Hold.Replayed {
 				h.expires = m.expires
 			}
 		}
 	}},
 	{"growth is charged on the first way", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
-		if r := m.record(op); r != nil && op.Verb == stint.Reserve {
+		if r := m.record(op); r != nil && op.Verb == stint.VerbReserve {
 			r.on = make([]int, len(r.on))
 		}
 	}, nil},

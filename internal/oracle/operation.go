@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -43,19 +45,19 @@ func (t *transaction) do(op stint.Op) (a Answer) {
 	pl.mark()
 	allowed := true
 	switch op.Verb {
-	case stint.List:
+	case stint.VerbList:
 		return Answer{Live: list(places)}
-	case stint.Drop:
+	case stint.VerbDrop:
 		a = t.drop(op, places)
-	case stint.Take, stint.Try, stint.Peek:
+	case stint.VerbTake, stint.VerbTry, stint.VerbPeek:
 		allowed = t.take(op.Verb, pl)
-	case stint.Reset:
+	case stint.VerbReset:
 		t.reset(places)
-	case stint.Settle:
+	case stint.VerbSettle:
 		t.settle(places)
-	case stint.Reserve:
+	case stint.VerbReserve:
 		a, allowed = t.reserve(op, pl)
-	case stint.Commit, stint.Cancel:
+	case stint.VerbCommit, stint.VerbCancel:
 		a = t.end(op, pl)
 	default:
 		a.Err = stint.Invalid("verb", op.Verb, "one that the oracle knows")
@@ -70,10 +72,10 @@ func (t *transaction) do(op stint.Op) (a Answer) {
 		a.Each, a.Charged, a.unasked = append(a.Each, p.out), append(a.Charged, p.charged), append(a.unasked, p.unasked)
 	}
 	a.Decision = pl.decide(allowed, t.now)
-	if op.Hold() == nil || op.Verb == stint.Reserve || !a.Hold.Replayed {
+	if op.Hold() == nil || op.Verb == stint.VerbReserve || !a.Hold.Replayed {
 		pl.apply(&a.Decision)
 	}
-	if op.Verb == stint.Commit || op.Verb == stint.Cancel {
+	if op.Verb == stint.VerbCommit || op.Verb == stint.VerbCancel {
 		r := t.ids[op.Hold().ID]
 		if a.Hold.Replayed {
 			a.Decision.Applied = r.said // the same answer
@@ -253,10 +255,10 @@ func (t *transaction) take(verb stint.Verb, pl *plan) (allowed bool) {
 	allowed = pl.choose()
 	for _, p := range pl.all {
 		switch {
-		case allowed && verb != stint.Peek && p.charged:
+		case allowed && verb != stint.VerbPeek && p.charged:
 			p.write = true
 			p.now.charge(p.want, p.at, true)
-		case !allowed && verb == stint.Take && p.limit.CountDenied:
+		case !allowed && verb == stint.VerbTake && p.limit.CountDenied:
 			p.write = true
 			p.now.enterDenied(p.want, p.at)
 			admitted := p.out.Allowed
@@ -302,16 +304,23 @@ func (t *transaction) finish(p *place, applied int64, write bool) {
 
 // list is what is held, the next to expire first; of each limit the first stint.MaxListed.
 func list(places []*place) (all []stint.HoldState) {
+	byID := map[string]stint.HoldState{}
 	for i, p := range places {
-		var mine []stint.HoldState
+		var mine []*held
 		for _, h := range p.now.holds {
 			if h.permits > h.paid {
-				mine = append(mine, stint.HoldState{ID: h.id, Limit: i, Permits: h.permits - h.paid, ExpiresAt: h.expires})
+				mine = append(mine, h)
 			}
 		}
-		slices.SortFunc(mine, inOrder)
-		all = append(all, mine[:min(len(mine), stint.MaxListed)]...)
+		slices.SortFunc(mine, func(a, b *held) int {
+			return cmp.Or(cmp.Compare(a.expires, b.expires), cmp.Compare(a.id, b.id))
+		})
+		for _, h := range mine[:min(len(mine), stint.MaxListed)] {
+			if byID[h.id].Permits == nil {
+				byID[h.id] = stint.HoldState{ID: h.id, Permits: make([]int64, len(places)), ExpiresAt: h.expires}
+			}
+			byID[h.id].Permits[i] = h.permits - h.paid
+		}
 	}
-	slices.SortFunc(all, inOrder)
-	return all
+	return slices.SortedFunc(maps.Values(byID), inOrder)
 }

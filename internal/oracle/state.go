@@ -62,7 +62,7 @@ type entry struct {
 type held struct {
 	id      string
 	permits int64
-	paid    int64 // of these, what an expiry has charged for good (Hold.Keep) before the id was reserved again
+	paid    int64 // of these, what an expiry has charged for good (Hold.OnExpiry) before the id was reserved again
 	expires stint.Instant
 	keep    bool    // on expiry
 	number  bool    // of a fixed cost
@@ -316,7 +316,7 @@ func (s *state) expire(now stint.Instant) {
 	}
 }
 
-// staysOnExpiry is how many permits an expiry keeps: all, by Hold.Keep or of a fixed cost, or none.
+// staysOnExpiry is how many permits an expiry keeps: all, by Hold.OnExpiry or of a fixed cost, or none.
 func (h *held) staysOnExpiry() int64 {
 	if h.keep || h.number {
 		return h.permits

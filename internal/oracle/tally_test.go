@@ -40,7 +40,7 @@ func (y tally) count(op stint.Op, a oracle.Answer) {
 		column += " of other claims"
 	case a.Err != nil:
 		column += " unknown"
-	case !a.Decision.Allowed && op.Verb != stint.List:
+	case !a.Decision.Allowed && op.Verb != stint.VerbList:
 		column += " denied"
 	}
 	for _, word := range []struct {
@@ -57,7 +57,7 @@ func (y tally) count(op stint.Op, a oracle.Answer) {
 			column += word.text
 		}
 	}
-	if op.Verb == stint.Commit && a.Err == nil && !a.Hold.Replayed && !a.Hold.Late && !a.Hold.Reset {
+	if op.Verb == stint.VerbCommit && a.Err == nil && !a.Hold.Replayed && !a.Hold.Late && !a.Hold.Reset {
 		switch n := a.Decision.Applied; {
 		case n > 0:
 			column += " more"
@@ -80,7 +80,7 @@ func (y tally) count(op stint.Op, a oracle.Answer) {
 			row = "with an empty way"
 		}
 		y.bump(row, column)
-		if a.Err == nil && op.Verb != stint.Reset {
+		if a.Err == nil && op.Verb != stint.VerbReset {
 			y.bump(row, fmt.Sprintf("via %d", a.Decision.Via))
 		}
 	}

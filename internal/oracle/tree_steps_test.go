@@ -125,7 +125,7 @@ func (tr *tree) ask(op stint.Op) (d stint.Decision, fault string) {
 
 func (tr *tree) take(n *node) string {
 	permits := tr.permits(n)
-	d, fault := tr.ask(n.op(stint.Take, permits))
+	d, fault := tr.ask(n.op(stint.VerbTake, permits))
 	tr.say("%s takes %d: %v, via %d", n.name, permits, d, d.Via)
 	if fault == "" && d.Allowed {
 		tr.rate.add(tr.at(), permits, false, false)
@@ -155,8 +155,8 @@ func (tr *tree) reserve(n *node) string {
 		h.id = fmt.Sprint("h", tr.ids)
 	}
 	permits := tr.permits(h.of)
-	op := h.of.op(stint.Reserve, permits)
-	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, Keep: h.keep}}
+	op := h.of.op(stint.VerbReserve, permits)
+	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, OnExpiry: stint.Expiry(h.keep)}}
 	d, fault := tr.ask(op)
 	tr.say("%s reserves %d as %s for %v, keep %t: %v, via %d", h.of.name, permits, h.id, h.ttl, h.keep, d, d.Via)
 	if fault != "" || !d.Allowed {
@@ -197,8 +197,8 @@ func (tr *tree) grow() string {
 		return ""
 	}
 	total := max(1, h.held+tr.pick(-1, 0, 1, 2, tr.rng.Int64N(5)))
-	op := h.of.op(stint.Reserve, total)
-	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, Keep: h.keep}}
+	op := h.of.op(stint.VerbReserve, total)
+	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, OnExpiry: stint.Expiry(h.keep)}}
 	d, fault := tr.ask(op)
 	tr.say("%s grows %s from %d to %d: %v, via %d", h.of.name, h.id, h.held, total, d, d.Via)
 	if fault != "" || !d.Allowed {
@@ -222,9 +222,9 @@ func (tr *tree) end() string {
 	if tr.overdrafts && tr.rng.IntN(3) == 0 {
 		actual = h.held + 1 + tr.rng.Int64N(2+h.held)
 	}
-	verb := stint.Commit
+	verb := stint.VerbCommit
 	if !h.expired && tr.rng.IntN(5) == 0 {
-		verb, actual = stint.Cancel, 0
+		verb, actual = stint.VerbCancel, 0
 	}
 	op := h.of.op(verb, actual)
 	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl}, ExpiresAt: h.expires}
@@ -261,7 +261,7 @@ func (tr *tree) named(name string) *node {
 func (tr *tree) settle(n *node) string {
 	permits := 1 + tr.rng.Int64N(n.limit.Capacity)
 	path := n.path()
-	op := stint.Op{Verb: stint.Settle, Claim: path[0].claim(permits)}
+	op := stint.Op{Verb: stint.VerbSettle, Claim: path[0].claim(permits)}
 	for _, p := range path[1:] {
 		op.And = append(op.And, p.claim(permits))
 	}
@@ -273,7 +273,7 @@ func (tr *tree) settle(n *node) string {
 
 // reset resets one bucket.
 func (tr *tree) reset(n *node) string {
-	d, _, fault := tr.decide(stint.Op{Verb: stint.Reset, Claim: n.claim(1)})
+	d, _, fault := tr.decide(stint.Op{Verb: stint.VerbReset, Claim: n.claim(1)})
 	tr.say("%s is reset: %v", n.name, d)
 	if n.parent != nil {
 		n.parent.late += n.limit.Capacity

@@ -289,7 +289,7 @@ func (tr *tree) level(n *node) *big.Rat {
 // check holds the store's peeks and the model's levels to the invariants.
 func (tr *tree) check() string {
 	for _, n := range tr.nodes {
-		d, _, fault := tr.decide(stint.Op{Verb: stint.Peek, Claim: n.claim(1)})
+		d, _, fault := tr.decide(stint.Op{Verb: stint.VerbPeek, Claim: n.claim(1)})
 		if fault != "" {
 			return fault
 		}
@@ -331,7 +331,7 @@ func (tr *tree) check() string {
 		if len(n.children) > 0 || permits < 1 {
 			continue
 		}
-		if d, _, fault := tr.decide(n.op(stint.Peek, permits)); fault != "" || !d.Allowed || d.Via != 0 {
+		if d, _, fault := tr.decide(n.op(stint.VerbPeek, permits)); fault != "" || !d.Allowed || d.Via != 0 {
 			return fmt.Sprintf("%d of the %d that the floor of %s has left: %v, via %d, %s", permits, n.left, n.name, d, d.Via, fault)
 		}
 	}
@@ -352,7 +352,7 @@ func TestTreesFindFaults(t *testing.T) {
 		"nothing is kept":  each(func(c *stint.Claim) { c.Keep = 0 }),
 		"one too few kept": each(func(c *stint.Claim) { c.Keep = max(0, c.Keep-1) }),
 		"commits give back all": func(op *stint.Op) {
-			if op.Verb == stint.Commit {
+			if op.Verb == stint.VerbCommit {
 				each(func(c *stint.Claim) { c.Permits = 0 })(op)
 			}
 		},

@@ -43,7 +43,7 @@ func checkVersionsInTurn(t *testing.T, pair [2]stint.Limit, seed uint64) {
 	oracle, rng := New(0), rand.New(rand.NewPCG(seed, 6))
 	now := noon
 	for _, p := range policies { // a store keeps buckets for longer once it knows both
-		oracle.Decide(operation(stint.Peek, "k", p, 1), now)
+		oracle.Decide(operation(stint.VerbPeek, "k", p, 1), now)
 	}
 	most := mostInTurn(pair)
 	var admitted []admission
@@ -56,14 +56,14 @@ func checkVersionsInTurn(t *testing.T, pair [2]stint.Limit, seed uint64) {
 		}
 		which := rng.IntN(2)
 		n := 1 + rng.Int64N(pair[which].Capacity)
-		d := oracle.Decide(operation(stint.Take, "k", policies[which], n), now).Decision
+		d := oracle.Decide(operation(stint.VerbTake, "k", policies[which], n), now).Decision
 		if !d.Allowed && d.RetryAfter < time.Minute && rng.IntN(2) == 0 {
 			at := now.Add(d.RetryAfter)
-			if early := oracle.Decide(operation(stint.Peek, "k", policies[which], n), at-1).Decision; early.Allowed {
+			if early := oracle.Decide(operation(stint.VerbPeek, "k", policies[which], n), at-1).Decision; early.Allowed {
 				t.Fatalf("seed %d: %d permits are told to wait %s, and are there a microsecond earlier", seed, n, d.RetryAfter)
 			}
 			now = at
-			if d = oracle.Decide(operation(stint.Take, "k", policies[which], n), now).Decision; !d.Allowed {
+			if d = oracle.Decide(operation(stint.VerbTake, "k", policies[which], n), now).Decision; !d.Allowed {
 				t.Fatalf("seed %d: %d permits are not there after the wait that was told", seed, n)
 			}
 		}

@@ -70,7 +70,7 @@ func (s *script) answers(a oracle.Answer, via uint8, wait int64) {
 // left checks what is left of both.
 func (s *script) left(child, parent int64) {
 	s.Helper()
-	a := s.oracle.Decide(s.op(stint.Peek, 1), s.at)
+	a := s.oracle.Decide(s.op(stint.VerbPeek, 1), s.at)
 	if got, want := []int64{a.Each[0].Remaining, a.Each[1].Remaining}, []int64{child, parent}; !slices.Equal(got, want) {
 		s.Errorf("%d left, expected %d", got, want)
 	}
@@ -79,28 +79,28 @@ func (s *script) left(child, parent int64) {
 // A hold grows, and ends, on the way that it is on.
 func TestHoldStaysOnItsWay(t *testing.T) {
 	s := newScript(t)
-	s.answers(s.do(stint.Reserve, 2, hold("a")), 0, 0)
+	s.answers(s.do(stint.VerbReserve, 2, hold("a")), 0, 0)
 	s.left(0, 4)
-	s.answers(s.do(stint.Reserve, 1, hold("b")), 1, 0)
+	s.answers(s.do(stint.VerbReserve, 1, hold("b")), 1, 0)
 	s.left(0, 3)
 	s.at += 10_000_000 // the child has 2 again
-	s.answers(s.do(stint.Reserve, 2, hold("b")), 1, 0)
+	s.answers(s.do(stint.VerbReserve, 2, hold("b")), 1, 0)
 	s.left(2, 2)
 	// The child would admit one more, but it is not asked: b waits until a expires.
-	s.answers(s.do(stint.Reserve, 3, hold("b")), 0, 10)
+	s.answers(s.do(stint.VerbReserve, 3, hold("b")), 0, 10)
 	// The child never admits 3: until a and b expire.
-	s.answers(s.do(stint.Reserve, 3, hold("c")), 0, 20)
-	s.answers(s.do(stint.Reserve, 1, hold("c")), 0, 0)
+	s.answers(s.do(stint.VerbReserve, 3, hold("c")), 0, 20)
+	s.answers(s.do(stint.VerbReserve, 1, hold("c")), 0, 0)
 	s.left(1, 1)
-	s.answers(s.do(stint.Commit, 1, hold("b")), 1, 0)
+	s.answers(s.do(stint.VerbCommit, 1, hold("b")), 1, 0)
 	s.left(1, 2)
-	a := s.do(stint.Commit, 1, hold("b"))
+	a := s.do(stint.VerbCommit, 1, hold("b"))
 	if s.answers(a, 1, 0); !a.Hold.Replayed || a.Decision.Applied != -1 {
 		t.Errorf("the same commit again: %+v", a)
 	}
-	s.answers(s.do(stint.Cancel, 0, hold("a")), 0, 0) // the window of its child is over
+	s.answers(s.do(stint.VerbCancel, 0, hold("a")), 0, 0) // the window of its child is over
 	s.left(1, 4)
-	s.answers(s.do(stint.Commit, 4, hold("c")), 0, 0) // with its debt of 2 the child admits all of it
+	s.answers(s.do(stint.VerbCommit, 4, hold("c")), 0, 0) // with its debt of 2 the child admits all of it
 	s.left(0, 1)
 }
 
@@ -108,21 +108,21 @@ func TestHoldStaysOnItsWay(t *testing.T) {
 func TestHoldAfterItsExpiry(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		s := newScript(t)
-		s.answers(s.do(stint.Reserve, 2, hold("a")), 0, 0)
+		s.answers(s.do(stint.VerbReserve, 2, hold("a")), 0, 0)
 		b := hold("b")
-		b.Keep = keep
-		s.answers(s.do(stint.Reserve, 2, b), 1, 0)
+		b.OnExpiry = stint.Expiry(keep)
+		s.answers(s.do(stint.VerbReserve, 2, b), 1, 0)
 		s.at += 20_000_000
 		if !keep {
 			s.left(2, 6)
-			s.answers(s.do(stint.Reserve, 2, b), 0, 0)
+			s.answers(s.do(stint.VerbReserve, 2, b), 0, 0)
 			s.left(0, 4)
 			continue
 		}
 		s.left(2, 4)
-		s.answers(s.do(stint.Reserve, 2, b), 1, 0) // nothing is lacking
+		s.answers(s.do(stint.VerbReserve, 2, b), 1, 0) // nothing is lacking
 		s.left(2, 4)
-		s.answers(s.do(stint.Reserve, 4, b), 1, 0)
+		s.answers(s.do(stint.VerbReserve, 4, b), 1, 0)
 		s.left(2, 2)
 	}
 }
@@ -131,12 +131,12 @@ func TestHoldAfterItsExpiry(t *testing.T) {
 func TestLateCommitOfWays(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		s := newScript(t)
-		s.answers(s.do(stint.Reserve, 2, hold("a")), 0, 0)
+		s.answers(s.do(stint.VerbReserve, 2, hold("a")), 0, 0)
 		b := hold("b")
-		b.Keep = keep
-		s.answers(s.do(stint.Reserve, 1, b), 1, 0)
+		b.OnExpiry = stint.Expiry(keep)
+		s.answers(s.do(stint.VerbReserve, 1, b), 1, 0)
 		s.at += 30_000_000
-		if a := s.do(stint.Commit, 3, b); !a.Hold.Late {
+		if a := s.do(stint.VerbCommit, 3, b); !a.Hold.Late {
 			t.Errorf("%+v", a)
 		} else {
 			s.answers(a, 1, 0)
@@ -146,7 +146,7 @@ func TestLateCommitOfWays(t *testing.T) {
 	s := newScript(t)
 	lost := hold("lost")
 	lost.ExpiresAt = s.at + 1
-	if a := s.do(stint.Commit, 1, lost); !a.Hold.Late {
+	if a := s.do(stint.VerbCommit, 1, lost); !a.Hold.Late {
 		t.Errorf("%+v", a)
 	} else {
 		s.answers(a, 0, 0)
@@ -157,8 +157,8 @@ func TestLateCommitOfWays(t *testing.T) {
 // A hold has other claims if they are in other ways.
 func TestHoldOfOtherWays(t *testing.T) {
 	s := newScript(t)
-	s.answers(s.do(stint.Reserve, 1, hold("a")), 0, 0)
-	fewer, parted := s.op(stint.Commit, 1), s.op(stint.Commit, 1)
+	s.answers(s.do(stint.VerbReserve, 1, hold("a")), 0, 0)
+	fewer, parted := s.op(stint.VerbCommit, 1), s.op(stint.VerbCommit, 1)
 	ways := parted.Extra.Groups[0]
 	fewer.Extra.Groups[0] = fewer.Extra.Groups[0][:1]
 	parted.Extra.Groups[0] = []stint.Way{ways[0][:1], ways[0][1:], ways[1]}

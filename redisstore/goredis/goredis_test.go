@@ -35,7 +35,7 @@ func TestCluster(t *testing.T) {
 	policy := ten(t)
 	ops := make([]stint.Op, 300)
 	for i := range ops {
-		ops[i] = op(stint.Take, policy)
+		ops[i] = op(stint.VerbTake, policy)
 		ops[i].Key = strconv.Itoa(i % 100)
 	}
 	results := make([]stint.Result, len(ops))
@@ -69,7 +69,7 @@ func TestSentinel(t *testing.T) {
 	}))
 	store := storeOn(t, newConn(t, client), redisstore.Options{})
 	policy := ten(t)
-	if got := left(t, store, stint.Take, policy); got != 9 {
+	if got := left(t, store, stint.VerbTake, policy); got != 9 {
 		t.Errorf("%d remain, want 9", got)
 	}
 	if port, err := client.ConfigGet(t.Context(), "port").Result(); err != nil || !strings.HasSuffix(sentinel.Primary.Addr(), ":"+port["port"]) {
@@ -187,11 +187,11 @@ func TestScriptFlush(t *testing.T) {
 		if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {
 			t.Fatal(err)
 		}
-		if got := left(t, store, stint.Take, policy); got != want {
+		if got := left(t, store, stint.VerbTake, policy); got != want {
 			t.Errorf("%d remain, want %d", got, want)
 		}
 	}
-	if got := left(t, store, stint.Peek, policy); got != 5 {
+	if got := left(t, store, stint.VerbPeek, policy); got != 5 {
 		t.Errorf("%d remain, want 5", got)
 	}
 	stats, err := own.Info("commandstats")
@@ -236,9 +236,9 @@ func TestClose(t *testing.T) {
 	store := storeOn(t, conn, redisstore.Options{})
 	other := storeOn(t, newConn(t, client), redisstore.Options{})
 	policy := ten(t)
-	left(t, store, stint.Take, policy)
+	left(t, store, stint.VerbTake, policy)
 	store.Close()
-	if _, err := store.Decide(t.Context(), op(stint.Take, policy)); !errors.Is(err, stint.ErrUnavailable) {
+	if _, err := store.Decide(t.Context(), op(stint.VerbTake, policy)); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
 	}
 	const key = "closed"
@@ -251,7 +251,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("a closed connection has sent something (%v)", err)
 	}
 	conn.Close() // once more is no fault
-	left(t, other, stint.Take, policy)
+	left(t, other, stint.VerbTake, policy)
 	if err := client.Ping(t.Context()).Err(); err != nil {
 		t.Errorf("the client: %v", err)
 	}

@@ -261,7 +261,7 @@ func TestFollowsMovedKeys(t *testing.T) {
 	store := storeOn(t, conn, redisstore.Options{})
 	policy := ten(t)
 	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-		o := op(stint.Take, policy)
+		o := op(stint.VerbTake, policy)
 		o.Key = key
 		if d, err := store.Decide(t.Context(), o); err != nil || d.Remaining != 9 {
 			t.Errorf("%s: %+v (%v), want 9 to remain", key, d, err)

@@ -110,7 +110,7 @@ func TestTopologies(t *testing.T) {
 				exercise(t, store, string(encoding))
 				policy := policyOf(t, "settled"+string(encoding), aLimit(stint.AlgorithmSlidingWindowLog, 50))
 				take(t, store, "k", policy, 50)
-				decide(t, store, op(stint.Settle, "k", policy, -10))
+				decide(t, store, op(stint.VerbSettle, "k", policy, -10))
 				if d := take(t, store, "k", policy, 10); !d.Allowed {
 					t.Errorf("%s: %+v after a refund", encoding, d)
 				}
@@ -192,14 +192,14 @@ func TestConnectRecovers(t *testing.T) {
 			c.break_(own)
 			store := open(t, c.connection(own), redisstore.Options{})
 			for range 3 {
-				_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+				_, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 				if !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), c.cause) || strings.Contains(err.Error(), "hunter2") {
 					t.Errorf("got %v, want %v for %s and no password", err, stint.ErrUnavailable, c.cause)
 				}
 			}
 			c.mend(own)
 			until(t, "it decides", func() bool {
-				d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+				d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 				return err == nil && d.Allowed
 			})
 		})
@@ -222,7 +222,7 @@ func TestPasswordRotates(t *testing.T) {
 		}
 	}
 	until(t, "it decides", func() bool {
-		_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+		_, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 		return err == nil
 	})
 }
@@ -269,7 +269,7 @@ func TestSilentServer(t *testing.T) {
 		for name, call := range map[string]func(context.Context) error{
 			"ping": store.Ping,
 			"decide": func(ctx context.Context) error {
-				_, err := store.Decide(ctx, op(stint.Take, "k", policy, 1))
+				_, err := store.Decide(ctx, op(stint.VerbTake, "k", policy, 1))
 				return err
 			},
 		} {

@@ -82,7 +82,7 @@ func TestScriptFlushUnderLoad(t *testing.T) {
 	for range callers {
 		group.Go(func() {
 			for range calls {
-				d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+				d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 				if err != nil {
 					t.Error(err)
 				}
@@ -111,7 +111,7 @@ func TestUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := make([]stint.Result, 3)
-	o := op(stint.Take, "k", policy, 1)
+	o := op(stint.VerbTake, "k", policy, 1)
 	store.DecideAll(t.Context(), []stint.Op{o, o, o}, results)
 	for i, r := range results {
 		if !errors.Is(r.Err, stint.ErrUnavailable) || r.Decision != (stint.Decision{}) {
@@ -137,7 +137,7 @@ func TestConnectionCut(t *testing.T) {
 	}
 	answer := make(chan error)
 	go func() {
-		_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+		_, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 		answer <- err
 	}()
 	if err := own.Kill(); err != nil {

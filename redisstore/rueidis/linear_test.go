@@ -77,11 +77,11 @@ func (a *asked) String() string {
 	return fmt.Sprintf("store %d, from %d to %d: %s %d of %q: %+v", a.store, a.called, a.answered, a.op.Verb, a.op.Permits, a.op.Key, a.decision)
 }
 
-func (a *asked) takes() bool      { return a.op.Verb == stint.Take || a.op.Verb == stint.Try }
+func (a *asked) takes() bool      { return a.op.Verb == stint.VerbTake || a.op.Verb == stint.VerbTry }
 func (a *asked) remembered() bool { return a.decision.Source == stint.SourceDenialCache }
 
 // undoes reports whether it ends denials before their time.
-func (a *asked) undoes() bool { return a.op.Verb == stint.Reset || a.decision.Applied < 0 }
+func (a *asked) undoes() bool { return a.op.Verb == stint.VerbReset || a.decision.Applied < 0 }
 
 // until is when a denial ends, unless something ends it before.
 func (a *asked) until() stint.Instant { return a.decision.At.Add(a.decision.RetryAfter) }
@@ -146,19 +146,19 @@ func remember(t *testing.T, store *redisstore.Store) {
 
 // randomOp asks mostly for permits, and gives about as many back as it charges.
 func randomOp(random *rand.Rand, policy *stint.Policy) stint.Op {
-	o := op(stint.Take, "k"+strconv.Itoa(random.IntN(3)), policy, 1+random.Int64N(4))
+	o := op(stint.VerbTake, "k"+strconv.Itoa(random.IntN(3)), policy, 1+random.Int64N(4))
 	switch dice := random.IntN(100); {
 	case dice < 70:
 	case dice < 78:
-		o.Verb = stint.Try
+		o.Verb = stint.VerbTry
 	case dice < 79:
 		o.Permits = 1000 // more than there ever are
 	case dice < 86:
-		o.Verb = stint.Peek
+		o.Verb = stint.VerbPeek
 	case dice < 88:
-		o.Verb = stint.Reset
+		o.Verb = stint.VerbReset
 	default:
-		o.Verb = stint.Settle
+		o.Verb = stint.VerbSettle
 		if dice < 94 && policy.Limit(0).Algorithm != stint.AlgorithmLeakyBucket {
 			o.Permits = -o.Permits
 		}

@@ -28,7 +28,7 @@ func exercise(t *testing.T, store *redisstore.Store, name string) {
 	var ops []stint.Op
 	for range each {
 		for k := range keys {
-			ops = append(ops, op(stint.Take, fmt.Sprint("client", k), policy, 1))
+			ops = append(ops, op(stint.VerbTake, fmt.Sprint("client", k), policy, 1))
 		}
 	}
 	results := make([]stint.Result, len(ops))
@@ -39,7 +39,7 @@ func exercise(t *testing.T, store *redisstore.Store, name string) {
 			t.Fatalf("take %d of %s: %+v", round+1, ops[i].Key, r)
 		}
 	}
-	decide(t, store, op(stint.Reset, "client7", policy, 0))
+	decide(t, store, op(stint.VerbReset, "client7", policy, 0))
 	if d := take(t, store, "client7", policy, 2); !d.Allowed {
 		t.Errorf("after a reset: %+v", d)
 	}
@@ -104,7 +104,7 @@ func TestCluster(t *testing.T) {
 	policy, other := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5)), policyOf(t, "other", aLimit(stint.AlgorithmFixedWindow, 3))
 
 	// Several policies on one key are in one slot, and decided together.
-	together := op(stint.Take, "k", policy, 2)
+	together := op(stint.VerbTake, "k", policy, 2)
 	together.And = []stint.Claim{{Key: "k", Policy: other, Permits: 2}}
 	if d := decide(t, store, together); !d.Allowed || d.Index != 1 || d.Remaining != 1 {
 		t.Errorf("%+v, want 1 of the second limit left", d)
@@ -114,23 +114,23 @@ func TestCluster(t *testing.T) {
 	}
 
 	// Keys with one hash tag are, too.
-	tagged := op(stint.Take, "{k}1", policy, 2)
+	tagged := op(stint.VerbTake, "{k}1", policy, 2)
 	tagged.And = []stint.Claim{{Key: "2{k}", Policy: other, Permits: 2}, {Key: "3{k}3", Policy: policy, Permits: 1}}
 	if d := decide(t, store, tagged); !d.Allowed || d.Index != 1 || d.Remaining != 1 {
 		t.Errorf("%+v, want 1 of the second limit left", d)
 	}
 
 	// Keys in different partitions are decided one after another in a batch.
-	apart := op(stint.Take, "k", policy, 1)
+	apart := op(stint.VerbTake, "k", policy, 1)
 	apart.And = []stint.Claim{{Key: "l", Policy: policy, Permits: 1}}
 	results := make([]stint.Result, 3)
-	store.DecideAll(t.Context(), []stint.Op{op(stint.Take, "k", policy, 1), apart, op(stint.Take, "k", policy, 1)}, results)
+	store.DecideAll(t.Context(), []stint.Op{op(stint.VerbTake, "k", policy, 1), apart, op(stint.VerbTake, "k", policy, 1)}, results)
 	for i, left := range []int64{2, 1, 0} {
 		if r := results[i]; r.Err != nil || !r.Decision.Allowed || r.Decision.Remaining != left {
 			t.Errorf("operation %d: %+v, want %d remaining", i, r, left)
 		}
 	}
-	if d := decide(t, store, op(stint.Peek, "l", policy, 1)); d.Remaining != 4 {
+	if d := decide(t, store, op(stint.VerbPeek, "l", policy, 1)); d.Remaining != 4 {
 		t.Errorf("%d are left of the other key's 5, want 4", d.Remaining)
 	}
 }

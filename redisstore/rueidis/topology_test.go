@@ -69,7 +69,7 @@ func (c *crowd) take(key int) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
 	start := time.Now()
-	d, err := c.store.Decide(ctx, op(stint.Take, c.keys[key], c.policy, 1))
+	d, err := c.store.Decide(ctx, op(stint.VerbTake, c.keys[key], c.policy, 1))
 	if took := int64(time.Since(start)); took > c.longest.Load() {
 		c.longest.Store(took)
 	}
@@ -89,7 +89,7 @@ func (c *crowd) well() {
 	for i, key := range c.keys {
 		for {
 			ctx, cancel := context.WithTimeout(c.t.Context(), shortPatience)
-			_, err := c.store.Decide(ctx, op(stint.Peek, key, c.policy, 1))
+			_, err := c.store.Decide(ctx, op(stint.VerbPeek, key, c.policy, 1))
 			cancel()
 			if err == nil {
 				break
@@ -166,7 +166,7 @@ func (c *crowd) check(limit int64) {
 		c.t.Errorf("%d calls failed, such as: %v", n, c.lastErr.Load())
 	}
 	for i, key := range c.keys {
-		spent := limit - decide(c.t, c.store, op(stint.Peek, key, c.policy, 1)).Remaining
+		spent := limit - decide(c.t, c.store, op(stint.VerbPeek, key, c.policy, 1)).Remaining
 		if n := c.admitted[i].Load(); n != spent {
 			c.t.Errorf("key %d: %d were admitted, and %d are counted", i, n, spent)
 		}
@@ -308,7 +308,7 @@ func TestPrimaryDemoted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Decide(ctx, op(stint.Take, "k", policy, 1)); err != nil {
+		if _, err := store.Decide(ctx, op(stint.VerbTake, "k", policy, 1)); err != nil {
 			return false
 		}
 		after, err := watched.Primary.Info("commandstats")
@@ -339,7 +339,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		refused := command[1] == host
 		until(t, fmt.Sprint(command...), func() bool {
-			_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+			_, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 			if err != nil && !errors.Is(err, stint.ErrUnavailable) {
 				t.Fatal(err)
 			}

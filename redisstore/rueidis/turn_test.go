@@ -74,7 +74,7 @@ func TestDecidedWhileSlotMoves(t *testing.T) {
 		do(t, from, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
 		if i == 0 {
 			go func() {
-				d, err := store.Decide(t.Context(), op(stint.Take, "k", policies[0], 1))
+				d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policies[0], 1))
 				if err == nil && d.Remaining != left-1 {
 					err = fmt.Errorf("%d of 100 remain, want %d", d.Remaining, left-1)
 				}
@@ -110,7 +110,7 @@ func TestTurnWhileSlotMoves(t *testing.T) {
 	}
 	take := func(key string, permits int64) {
 		t.Helper()
-		if d, err := decide(t.Context(), stint.Take, key, permits); err != nil || !d.Allowed {
+		if d, err := decide(t.Context(), stint.VerbTake, key, permits); err != nil || !d.Allowed {
 			t.Fatalf("%q: %+v, %v", key, d, err)
 		}
 	}
@@ -126,14 +126,14 @@ func TestTurnWhileSlotMoves(t *testing.T) {
 	slot, from, to := beginMove(t, cluster)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	d, err := decide(ctx, stint.Take, "third", 1)
+	d, err := decide(ctx, stint.VerbTake, "third", 1)
 	if err == nil && !d.Allowed || err != nil && !errors.Is(err, stint.ErrUnavailable) && ctx.Err() == nil {
 		t.Errorf("while the slot moves: %+v, %v", d, err)
 	}
 	do(t, from, "CLUSTER", "SETSLOT", slot, "STABLE")
 	do(t, to, "CLUSTER", "SETSLOT", slot, "STABLE")
 	take("fourth", 1) // turns it
-	if d, err := decide(t.Context(), stint.Peek, "k", 1); err != nil || d.Remaining != 5 {
+	if d, err := decide(t.Context(), stint.VerbPeek, "k", 1); err != nil || d.Remaining != 5 {
 		t.Errorf("%d of 10 remain, want 5 (%v)", d.Remaining, err)
 	}
 }

@@ -176,7 +176,7 @@ func (m *mixed) untouched(ctx context.Context) bool {
 	for _, policy := range m.policies {
 		for key := range mixedKeys {
 			claim := stint.Claim{Key: keyName(key), Policy: policy, Permits: policy.Limit(0).Capacity}
-			d, err := m.stores[0].Decide(ctx, stint.Op{Verb: stint.Peek, Claim: claim})
+			d, err := m.stores[0].Decide(ctx, stint.Op{Verb: stint.VerbPeek, Claim: claim})
 			if err != nil || !d.Allowed {
 				return false
 			}
@@ -280,13 +280,13 @@ func (c *caller) op() stint.Op {
 	op := stint.Op{Claim: c.claim(first)}
 	switch c.IntN(20) {
 	case 0, 1:
-		op.Verb = stint.Peek
+		op.Verb = stint.VerbPeek
 	case 2, 3:
-		op.Verb = stint.Try
+		op.Verb = stint.VerbTry
 	case 4:
-		op.Verb, op.Key = stint.Reset, "forgotten:"+op.Key
+		op.Verb, op.Key = stint.VerbReset, "forgotten:"+op.Key
 	case 5:
-		op.Verb, op.Key = stint.Settle, "settled:"+op.Key
+		op.Verb, op.Key = stint.VerbSettle, "settled:"+op.Key
 		if op.Policy.Limit(0).Algorithm != stint.AlgorithmLeakyBucket && c.IntN(2) == 0 {
 			op.Permits = -op.Permits
 		}
@@ -338,7 +338,7 @@ func (m *mixed) note(store int, asked time.Duration, left bool, op *stint.Op, r 
 		return
 	}
 	m.n.byStore++
-	takes := op.Verb == stint.Take || op.Verb == stint.Try
+	takes := op.Verb == stint.VerbTake || op.Verb == stint.VerbTry
 	claims := append([]stint.Claim{op.Claim}, op.And...)
 	for i := range claims {
 		policy, key := m.place(&claims[i])
@@ -357,7 +357,7 @@ func (m *mixed) note(store int, asked time.Duration, left bool, op *stint.Op, r 
 // wrong says what is wrong with an answer by itself, "" if nothing is. left says
 // that the caller had gone by then.
 func wrong(op *stint.Op, r *stint.Result, left bool) string {
-	d, decides := r.Decision, op.Verb == stint.Take || op.Verb == stint.Try
+	d, decides := r.Decision, op.Verb == stint.VerbTake || op.Verb == stint.VerbTry
 	switch {
 	case left && (errors.Is(r.Err, context.DeadlineExceeded) || errors.Is(r.Err, context.Canceled)):
 		return ""
@@ -378,7 +378,7 @@ func wrong(op *stint.Op, r *stint.Result, left bool) string {
 		return "the times can't be"
 	case !d.Allowed && (d.RetryAfter <= 0 || d.RetryAfter > longestWait):
 		return "the wait can't be"
-	case !d.Allowed && (op.Verb == stint.Reset || op.Verb == stint.Settle):
+	case !d.Allowed && (op.Verb == stint.VerbReset || op.Verb == stint.VerbSettle):
 		return "a denial of what is not asked"
 	}
 	return ""

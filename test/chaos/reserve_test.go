@@ -115,7 +115,7 @@ type holder struct {
 // one holds once: of ten messages one is sent twice, and of ten holds one ends after it has expired.
 func (h *holder) one(ctx context.Context, id string) {
 	n := 1 + h.rng.Int64N(20)
-	told, d, err := h.send(ctx, stint.Reserve, id, n, 0)
+	told, d, err := h.send(ctx, stint.VerbReserve, id, n, 0)
 	if err != nil || !d.Allowed {
 		_ = sleep.For(ctx, time.Duration(h.rng.Int64N(int64(10*time.Millisecond))))
 		return
@@ -127,17 +127,17 @@ func (h *holder) one(ctx context.Context, id string) {
 	}
 	_ = sleep.For(ctx, lasts)
 	if h.rng.IntN(5) == 0 {
-		if grown, d, err := h.send(ctx, stint.Reserve, id, n+5, 0); err == nil && d.Allowed {
+		if grown, d, err := h.send(ctx, stint.VerbReserve, id, n+5, 0); err == nil && d.Allowed {
 			told = grown
 			h.say(line{What: "reserved", ID: id, At: d.At, Expires: told.ExpiresAt})
 		}
 	}
-	verb, actual := stint.Commit, h.rng.Int64N(n+6)
+	verb, actual := stint.VerbCommit, h.rng.Int64N(n+6)
 	switch h.rng.IntN(20) {
 	case 0:
 		return // nobody ends it
 	case 1, 2, 3:
-		verb, actual = stint.Cancel, 0
+		verb, actual = stint.VerbCancel, 0
 	}
 	h.say(line{What: "ends", ID: id, Verb: verb, Actual: actual, Expires: told.ExpiresAt})
 	ended, d, err := h.send(context.WithoutCancel(ctx), verb, id, actual, told.ExpiresAt)
@@ -349,13 +349,13 @@ func (r *reserveRun) check(loses bool) {
 	}
 	for id, l := range unheard {
 		_, _, err := sendHold(r.Context(), store, policy, l.Verb, id, l.Actual, l.Expires)
-		if err != nil && l.Verb == stint.Commit {
+		if err != nil && l.Verb == stint.VerbCommit {
 			r.Errorf("%s: the commit that may not have been heard: %v", id, err)
 		}
 	}
 	_ = sleep.For(r.Context(), holdTTL) // until all has expired that nobody ended
 	each := make([]stint.Outcome, 2)
-	peek := stint.Op{Verb: stint.Peek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}
+	peek := stint.Op{Verb: stint.VerbPeek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}
 	if _, err := store.Decide(r.Context(), peek); err != nil {
 		r.Fatal(err)
 	}

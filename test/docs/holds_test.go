@@ -35,7 +35,7 @@ const maxTokens = 500
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	each := make([]stint.Outcome, g.limiter.Policy().Len())
-	hold, decision, err := g.limiter.ReserveEach(r.Context(), r.Header.Get("X-User"), maxTokens, stint.Hold{TTL: 2 * time.Minute}, each)
+	hold, decision, err := g.limiter.Reserve(r.Context(), r.Header.Get("X-User"), maxTokens, stint.Hold{TTL: 2 * time.Minute, Each: each})
 	switch {
 	case errors.Is(err, stint.ErrInvalid): // no user, for example
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -104,7 +104,7 @@ func newGateway(t *testing.T, model model) (*gateway, *memstore.Store) {
 func left(t *testing.T, g *gateway, store *memstore.Store) [3]int64 {
 	t.Helper()
 	each := make([]stint.Outcome, 3)
-	op := stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "ann", Policy: g.limiter.Policy(), Permits: 1}, Each: each}
+	op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "ann", Policy: g.limiter.Policy(), Permits: 1}, Each: each}
 	if _, err := store.Decide(t.Context(), op); err != nil {
 		t.Fatal(err)
 	}

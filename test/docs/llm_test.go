@@ -91,7 +91,7 @@ func newLLMGateway(t *testing.T) *llmGateway {
 			q.Attributes = map[string]string{"model": asked.Model, "tokens": strconv.FormatInt(most, 10)}
 			return nil
 		},
-		Reserve: &stint.Hold{TTL: 2 * time.Minute, Keep: true},
+		Reserve: &stint.Hold{TTL: 2 * time.Minute, OnExpiry: stint.ChargeOnExpiry},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func (c *caller) together(dues []due, op *stint.Op, result stint.Result) error {
 	if result.Err != nil {
 		return result.Err
 	}
-	if len(op.And)+1 != len(dues) || op.Verb != stint.Take {
+	if len(op.And)+1 != len(dues) || op.Verb != stint.VerbTake {
 		return fmt.Errorf("the store was asked for a %v of %d claims, want %d", op.Verb, len(op.And)+1, len(dues))
 	}
 	d := result.Decision
@@ -202,7 +202,7 @@ func (c *caller) apart(own []stint.Claim, outcomes []stint.Outcome, refused bool
 	if combined.Allowed != d.Allowed {
 		return fmt.Errorf("%+v of limits that say %+v", d, outcomes)
 	}
-	_, err := c.oracle.Check(stint.Op{Verb: stint.Take, Claim: own[0], And: own[1:]}, d.At, oracle.Answer{Decision: combined, Each: outcomes})
+	_, err := c.oracle.Check(stint.Op{Verb: stint.VerbTake, Claim: own[0], And: own[1:]}, d.At, oracle.Answer{Decision: combined, Each: outcomes})
 	return err
 }
 

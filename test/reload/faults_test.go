@@ -132,7 +132,7 @@ func losing(store stint.Store, _ *run) stint.Store {
 	return tampered{store, func(ctx context.Context, op stint.Op) (stint.Decision, error) {
 		const one = 50
 		if asked.Add(1)%one == 0 {
-			op.Verb = stint.Peek
+			op.Verb = stint.VerbPeek
 		}
 		return store.Decide(ctx, op)
 	}}

@@ -209,7 +209,7 @@ func (r *run) settle(t testing.TB) (admitted, spent int64) {
 	t.Helper()
 	for i, tally := range r.tallies {
 		k := r.version.byID[sharedPrefix+strconv.Itoa(i)]
-		d, err := r.store.Decide(t.Context(), stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "*", Policy: k.policy, Permits: 1}})
+		d, err := r.store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "*", Policy: k.policy, Permits: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -114,7 +114,7 @@ func history(t *rapid.T, policy *stint.Policy, n int64) *Run {
 		d.sent = max(0, now-time.Duration(rapid.Int64Range(0, 5e6).Draw(t, "before")))
 		d.received = now + time.Duration(rapid.Int64Range(0, 5e6).Draw(t, "behind"))
 		decided := model.Decide(stint.Op{
-			Verb: stint.Take, Claim: stint.Claim{Key: r.names[d.key], Policy: policy, Permits: n},
+			Verb: stint.VerbTake, Claim: stint.Claim{Key: r.names[d.key], Policy: policy, Permits: n},
 		}, d.At).Decision
 		if d.Allowed = decided.Allowed; rapid.IntRange(0, 30).Draw(t, "failed") == 0 {
 			d.Answer, d.err = Answer{}, errors.New("lost")

@@ -23,7 +23,7 @@ import (
 // OfStore asks a store for n permits under a policy.
 func OfStore(store stint.Store, policy *stint.Policy, n int64) Target {
 	return func(ctx context.Context, key string) (Answer, error) {
-		d, err := store.Decide(ctx, stint.Op{Verb: stint.Take, Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
+		d, err := store.Decide(ctx, stint.Op{Verb: stint.VerbTake, Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
 		return Answer{d.At, d.Allowed, d.Degraded}, err
 	}
 }

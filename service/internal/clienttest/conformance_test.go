@@ -36,7 +36,7 @@ func TestDecisionsMatchTheOracle(t *testing.T) {
 					decided[step.Op.Verb]++
 				}
 			}
-			for verb, least := range map[stint.Verb]int{stint.Take: 800, stint.Try: 50, stint.Peek: 100, stint.Settle: 50} {
+			for verb, least := range map[stint.Verb]int{stint.VerbTake: 800, stint.VerbTry: 50, stint.VerbPeek: 100, stint.VerbSettle: 50} {
 				if decided[verb] < least*seeds/12 {
 					t.Errorf("only %d operations were compared with verb %s", decided[verb], verb)
 				}
@@ -70,12 +70,12 @@ func askable(t *testing.T, sequence storetest.Sequence) (storetest.Sequence, []*
 }
 
 func tellable(op *stint.Op) bool {
-	if op.Verb == stint.Reset || op.Groups() != nil || op.Verb == stint.Settle && op.Keep > 0 && op.Policy.Len() > 1 || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
+	if op.Verb == stint.VerbReset || op.Groups() != nil || op.Verb == stint.VerbSettle && op.Keep > 0 && op.Policy.Len() > 1 || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
 		return false
 	}
 	seen := map[stint.Algorithm]bool{}
 	for _, limit := range op.Policy.Limits() {
-		if op.Verb != stint.Settle && op.Permits > limit.Capacity || op.Keep > limit.Capacity || op.Verb == stint.Try && limit.CountDenied || seen[limit.Algorithm] {
+		if op.Verb != stint.VerbSettle && op.Permits > limit.Capacity || op.Keep > limit.Capacity || op.Verb == stint.VerbTry && limit.CountDenied || seen[limit.Algorithm] {
 			return false
 		}
 		seen[limit.Algorithm] = true // so that the deciding limit is found
@@ -97,10 +97,10 @@ func TestOtherVerbsMatchTheOracle(t *testing.T) {
 			policy := policyOf(t, "", limit)
 			leaky := limit.Algorithm == stint.AlgorithmLeakyBucket
 			for i, op := range []stint.Op{
-				operation(stint.Take, "k", policy, 3), operation(stint.Peek, "k", policy, 2), operation(stint.Peek, "k", policy, 3),
-				operation(stint.Peek, "k", policy, 5), operation(stint.Try, "k", policy, 3), operation(stint.Settle, "k", policy, 4),
-				operation(stint.Peek, "k", policy, 1), operation(stint.Settle, "k", policy, -6), operation(stint.Take, "k", policy, 4),
-				operation(stint.Reset, "k", policy, 0), operation(stint.Peek, "k", policy, 5), operation(stint.Take, "k", policy, 5),
+				operation(stint.VerbTake, "k", policy, 3), operation(stint.VerbPeek, "k", policy, 2), operation(stint.VerbPeek, "k", policy, 3),
+				operation(stint.VerbPeek, "k", policy, 5), operation(stint.VerbTry, "k", policy, 3), operation(stint.VerbSettle, "k", policy, 4),
+				operation(stint.VerbPeek, "k", policy, 1), operation(stint.VerbSettle, "k", policy, -6), operation(stint.VerbTake, "k", policy, 4),
+				operation(stint.VerbReset, "k", policy, 0), operation(stint.VerbPeek, "k", policy, 5), operation(stint.VerbTake, "k", policy, 5),
 			} {
 				clock.Advance(1_300e6)
 				if leaky && op.Permits < 0 {
@@ -109,20 +109,20 @@ func TestOtherVerbsMatchTheOracle(t *testing.T) {
 				got := make([]stint.Outcome, 1)
 				a := model.Decide(op, clock.Instant())
 				w, want := a.Decision, a.Each
-				if op.Verb != stint.Reset {
+				if op.Verb != stint.VerbReset {
 					op.Each = got
 				}
 				d, err := c.Decide(t.Context(), op)
 				if err != nil {
 					t.Fatalf("step %d: %v", i, err)
 				}
-				if op.Verb == stint.Reset {
+				if op.Verb == stint.VerbReset {
 					w = stint.Decision{Allowed: true}
 				}
 				if d != w {
 					t.Errorf("step %d: %s says\n%+v, the oracle\n%+v", i, op.Verb, d, w)
 				}
-				if op.Verb == stint.Reset {
+				if op.Verb == stint.VerbReset {
 					continue
 				}
 				o := got[0]

@@ -42,7 +42,7 @@ func TestFailoverOfAService(t *testing.T) {
 		late, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for {
-			d, err := store.Decide(late, operation(stint.Take, "k", policy, 1))
+			d, err := store.Decide(late, operation(stint.VerbTake, "k", policy, 1))
 			if err != nil {
 				t.Fatalf("waiting for degraded to be %v: %v", want, err)
 			}

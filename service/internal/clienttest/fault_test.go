@@ -152,7 +152,7 @@ func TestProblems(t *testing.T) {
 func TestStoreUnreachable(t *testing.T) {
 	url := serve(t, storetest.NewClock(start), func(c *server.Config) { c.Store = away{} })
 	c, policy := open(t, url, client.Options{}), policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
-	for _, verb := range []stint.Verb{stint.Take, stint.Peek, stint.Reset, stint.Settle} {
+	for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {
 		var problem *api.Problem
 		if _, err := c.Decide(t.Context(), operation(verb, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) || !errors.As(err, &problem) || problem.Status != 503 {
 			t.Errorf("%s: %v, want ErrUnavailable with the problem", verb, err)
@@ -191,7 +191,7 @@ func TestNobodyThere(t *testing.T) {
 		"http://" + base:           {Token: "hunter2"},
 	} {
 		c := open(t, url, options)
-		for _, verb := range []stint.Verb{stint.Take, stint.Peek, stint.Reset, stint.Settle} {
+		for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {
 			_, err := c.Decide(t.Context(), operation(verb, "secret-key", policy, 1))
 			if !errors.Is(err, stint.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "secret-key") || !strings.Contains(err.Error(), base) {
 				t.Errorf("%s: %v", verb, err)
@@ -206,9 +206,9 @@ func TestNobodyThere(t *testing.T) {
 	c := open(t, "http://"+base, client.Options{HTTPClient: failing})
 	ops, results := make([]stint.Op, 3000), make([]stint.Result, 3000)
 	for i := range ops {
-		ops[i] = operation(stint.Take, "k", policy, 1)
+		ops[i] = operation(stint.VerbTake, "k", policy, 1)
 		if i%2 == 1 {
-			ops[i].Verb = stint.Peek
+			ops[i].Verb = stint.VerbPeek
 		}
 	}
 	c.DecideAll(t.Context(), ops, results)
@@ -235,10 +235,10 @@ func TestSentOnce(t *testing.T) {
 		var requests atomic.Int64
 		url := hangUpOnSecond(t, &requests)
 		c := open(t, url, options)
-		if _, err := c.Decide(t.Context(), operation(stint.Take, "k", policy, 1)); err != nil {
+		if _, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Decide(t.Context(), operation(stint.Take, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
+		if _, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("a lost answer: %v, want ErrUnavailable", err)
 		}
 		if n := requests.Load(); n != 2 {
@@ -305,7 +305,7 @@ func TestSilence(t *testing.T) {
 	})
 	t.Cleanup(func() { close(release) })
 	policy := policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
-	op := operation(stint.Take, "k", policy, 1)
+	op := operation(stint.VerbTake, "k", policy, 1)
 	for _, half := range []bool{false, true} {
 		head.Store(half)
 		for len(asked) > 0 {
@@ -339,7 +339,7 @@ func TestEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	policy := policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
-	ops, results := []stint.Op{operation(stint.Take, "k", policy, 1), operation(stint.Take, "k", policy, 1), operation(stint.Peek, "k", policy, 1)}, make([]stint.Result, 3)
+	ops, results := []stint.Op{operation(stint.VerbTake, "k", policy, 1), operation(stint.VerbTake, "k", policy, 1), operation(stint.VerbPeek, "k", policy, 1)}, make([]stint.Result, 3)
 	if _, err := c.Decide(ctx, ops[0]); !errors.Is(err, context.Canceled) {
 		t.Errorf("Decide: %v", err)
 	}

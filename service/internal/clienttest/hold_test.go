@@ -30,7 +30,7 @@ func TestHolds(t *testing.T) {
 	if d, err := first.Grow(ctx, 50); err != nil || !d.Allowed || !first.Replayed() {
 		t.Errorf("%v %v", d, err)
 	}
-	second, d, err := limiter.Reserve(ctx, "k", 20, stint.Hold{ID: "b", Keep: true})
+	second, d, err := limiter.Reserve(ctx, "k", 20, stint.Hold{ID: "b", OnExpiry: stint.ChargeOnExpiry})
 	if err != nil || !d.Allowed {
 		t.Fatalf("%v %v", d, err)
 	}

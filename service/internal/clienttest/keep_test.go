@@ -66,7 +66,7 @@ func TestKeepMatchesTheStore(t *testing.T) {
 			store, policy := memstore.New(memstore.Config{Now: clock.Now}), policyOf(t, "", limit)
 			rng, kept := rand.New(rand.NewPCG(7, uint64(limit.Algorithm))), 0
 			for i := range 300 {
-				verb := []stint.Verb{stint.Take, stint.Take, stint.Take, stint.Try, stint.Peek, stint.Settle}[rng.IntN(6)]
+				verb := []stint.Verb{stint.VerbTake, stint.VerbTake, stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbSettle}[rng.IntN(6)]
 				op := operation(verb, "k", policy, 1+rng.Int64N(4))
 				op.Keep = rng.Int64N(11)
 				d, err := c.Decide(t.Context(), op)
@@ -74,7 +74,7 @@ func TestKeepMatchesTheStore(t *testing.T) {
 				if err != nil || wantErr != nil || d != want {
 					t.Fatalf("step %d: %s of %d, keeping %d:\n%+v, %v; the store\n%+v, %v", i, verb, op.Permits, op.Keep, d, err, want, wantErr)
 				}
-				if plain := op; !d.Allowed && verb == stint.Peek {
+				if plain := op; !d.Allowed && verb == stint.VerbPeek {
 					plain.Keep = 0
 					if d, err := store.Decide(t.Context(), plain); err == nil && d.Allowed {
 						kept++ // it is the keep that denies
@@ -99,7 +99,7 @@ func TestKeepOfReservations(t *testing.T) {
 		id      string
 		permits int64
 	}{
-		{stint.Reserve, "a", 5}, {stint.Reserve, "b", 2}, {stint.Reserve, "b", 1}, {stint.Commit, "a", 4}, {stint.Cancel, "b", 0}, {stint.Reserve, "c", 7},
+		{stint.VerbReserve, "a", 5}, {stint.VerbReserve, "b", 2}, {stint.VerbReserve, "b", 1}, {stint.VerbCommit, "a", 4}, {stint.VerbCancel, "b", 0}, {stint.VerbReserve, "c", 7},
 	} {
 		var decisions [2]stint.Decision
 		for i, s := range []stint.Store{c, store} {

@@ -22,7 +22,7 @@ func TestWhatCannotBeAsked(t *testing.T) {
 	log := stint.SlidingWindowLog(5, time.Minute)
 	named := func(limits ...stint.Limit) *stint.Policy { return policyOf(t, "p", limits...) }
 	plain := policyOf(t, "", bucket)
-	and := operation(stint.Take, "k", plain, 1)
+	and := operation(stint.VerbTake, "k", plain, 1)
 	and.And = []stint.Claim{{Key: "l", Policy: plain, Permits: 1}}
 	each := func(verb stint.Verb, p *stint.Policy) stint.Op {
 		op := operation(verb, "k", p, 1)
@@ -36,15 +36,15 @@ func TestWhatCannotBeAsked(t *testing.T) {
 		want string
 	}{
 		"two keys":              {and, "claims is 2; allowed: 1: "},
-		"try, counting denied":  {operation(stint.Try, "k", named(log.CountingDenied()), 1), "verb is try; allowed: take, "},
-		"each of 2 limits":      {each(stint.Take, named(pair...)), "each is "},
-		"each of a reset":       {each(stint.Reset, plain), "each is "},
-		"not the default":       {operation(stint.Take, "k", policyOf(t, "", stint.TokenBucket(7, stint.PerSecond(1))), 1), `policy is "a TOKEN_BUCKET of 7 without a name`},
-		"2 limits without name": {operation(stint.Take, "k", policyOf(t, "", pair...), 1), `policy is "one of 2 limits without a name"`},
-		"key not UTF-8":         {operation(stint.Take, "k\xff", plain, 1), "key is "},
-		"key with a control":    {operation(stint.Take, "k\u0085", plain, 1), "key is "},
-		"no key":                {operation(stint.Take, "", plain, 1), "key is "},
-		"no policy":             {operation(stint.Take, "k", nil, 1), "policy is "},
+		"try, counting denied":  {operation(stint.VerbTry, "k", named(log.CountingDenied()), 1), "verb is try; allowed: take, "},
+		"each of 2 limits":      {each(stint.VerbTake, named(pair...)), "each is "},
+		"each of a reset":       {each(stint.VerbReset, plain), "each is "},
+		"not the default":       {operation(stint.VerbTake, "k", policyOf(t, "", stint.TokenBucket(7, stint.PerSecond(1))), 1), `policy is "a TOKEN_BUCKET of 7 without a name`},
+		"2 limits without name": {operation(stint.VerbTake, "k", policyOf(t, "", pair...), 1), `policy is "one of 2 limits without a name"`},
+		"key not UTF-8":         {operation(stint.VerbTake, "k\xff", plain, 1), "key is "},
+		"key with a control":    {operation(stint.VerbTake, "k\u0085", plain, 1), "key is "},
+		"no key":                {operation(stint.VerbTake, "", plain, 1), "key is "},
+		"no policy":             {operation(stint.VerbTake, "k", nil, 1), "policy is "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.Decide(t.Context(), row.op)
@@ -65,16 +65,16 @@ func TestTheServicesLimitsDecide(t *testing.T) {
 	theirs := policyOf(t, "push", stint.SlidingWindowLog(3, time.Minute), stint.TokenBucket(2, stint.PerHour(1)))
 	c := open(t, serve(t, storetest.NewClock(start), withPolicies(theirs)), client.Options{})
 	ours := policyOf(t, "push", stint.FixedWindow(9, time.Minute), stint.TokenBucket(50, stint.PerSecond(50)), stint.TokenBucket(2, stint.PerHour(9)).Named("x"))
-	d, err := c.Decide(t.Context(), operation(stint.Take, "k", ours, 2))
+	d, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", ours, 2))
 	if err != nil || !d.Allowed || d.Limit != 2 || d.Remaining != 0 || d.Index != 2 {
 		t.Errorf("a take: %+v, %v, want limit 2, nothing left, index 2 by algorithm and capacity", d, err)
 	}
 	ours = policyOf(t, "push", stint.FixedWindow(9, time.Minute), stint.TokenBucket(50, stint.PerSecond(50)))
-	if d, err = c.Decide(t.Context(), operation(stint.Take, "k", ours, 1)); err != nil || d.Allowed || d.Limit != 2 || d.Index != 1 || d.RetryAfter != time.Hour {
+	if d, err = c.Decide(t.Context(), operation(stint.VerbTake, "k", ours, 1)); err != nil || d.Allowed || d.Limit != 2 || d.Index != 1 || d.RetryAfter != time.Hour {
 		t.Errorf("another: %+v, %v, want a denial for an hour, index 1 by algorithm", d, err)
 	}
 	ours = policyOf(t, "push", stint.FixedWindow(9, time.Minute), stint.LeakyBucket(50, stint.PerSecond(50)))
-	if d, err = c.Decide(t.Context(), operation(stint.Take, "k", ours, 1)); err != nil || d.Allowed || d.Index != 0 {
+	if d, err = c.Decide(t.Context(), operation(stint.VerbTake, "k", ours, 1)); err != nil || d.Allowed || d.Index != 0 {
 		t.Errorf("another: %+v, %v, want a denial, index 0 as no limit is like it", d, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestBatches(t *testing.T) {
 	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
 	ops := make([]stint.Op, 2500)
 	for i := range ops {
-		ops[i] = operation(stint.Take, "k", policy, 1)
+		ops[i] = operation(stint.VerbTake, "k", policy, 1)
 	}
 	faulty := map[int]bool{0: true, 700: true, 1234: true, 1235: true, 2499: true}
 	for i := range faulty {
@@ -94,7 +94,7 @@ func TestBatches(t *testing.T) {
 	}
 	ops[1].Policy, faulty[1] = other, true
 	ops[2].Key, faulty[2] = "\x00", true
-	ops[2000] = operation(stint.Peek, "k", policy, 1)
+	ops[2000] = operation(stint.VerbPeek, "k", policy, 1)
 	results := make([]stint.Result, len(ops))
 	c.DecideAll(t.Context(), ops, results)
 	left := int64(1500)
@@ -197,7 +197,7 @@ func TestConcurrentCallers(t *testing.T) {
 		go func() {
 			n := 0
 			for range each {
-				if d, err := c.Decide(t.Context(), operation(stint.Take, "k", policy, 1)); err != nil {
+				if d, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)); err != nil {
 					t.Error(err)
 				} else if d.Allowed {
 					n++
@@ -225,7 +225,7 @@ func TestSources(t *testing.T) {
 		never:    {Source: stint.SourceDenialCache, Limit: 100, RetryAfter: stint.Never},
 	} {
 		c := open(t, handle(t, answer(map[bool]int{true: 200, false: 429}[want.Allowed], "application/json", text)).URL, client.Options{})
-		if d, err := c.Decide(t.Context(), operation(stint.Take, "k", policy, 1)); err != nil || d != want {
+		if d, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)); err != nil || d != want {
 			t.Errorf("%s: %+v, %v", text, d, err)
 		}
 	}

@@ -112,7 +112,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 		return err
 	}
 	x, _ := s.scratches.Get().(*scratch)
-	op := stint.Op{Verb: stint.Take, Claim: claim}
+	op := stint.Op{Verb: stint.VerbTake, Claim: claim}
 	if t.headers.NeedsEach() || q.details {
 		x.each = slices.Grow(x.each[:0], t.policy.Len())
 		op.Each = x.each[:t.policy.Len()]
@@ -163,7 +163,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 		if err != nil {
 			return inElement(i, err)
 		}
-		found[i], ops[i] = t, stint.Op{Verb: stint.Take, Claim: claim}
+		found[i], ops[i] = t, stint.Op{Verb: stint.VerbTake, Claim: claim}
 		if requests[i].details {
 			ops[i].Each = make([]stint.Outcome, t.policy.Len())
 		}
@@ -258,7 +258,7 @@ func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) er
 	if held := holdError(err); held != nil {
 		return held
 	}
-	if err == nil && (verb <= stint.Try || verb == stint.Reserve) {
+	if err == nil && (verb <= stint.VerbTry || verb == stint.VerbReserve) {
 		return nil // a check by a failure policy is counted with its event
 	}
 	s.metrics.StoreFailed()
@@ -275,13 +275,13 @@ func errStoreUnreachable(verb stint.Verb) error {
 	detail := problem.Unknown
 	switch verb {
 	default: // it may have been taken
-	case stint.Peek:
+	case stint.VerbPeek:
 		detail = "the store could not answer; nothing was consumed"
-	case stint.Reset:
+	case stint.VerbReset:
 		detail = "the store did not confirm the reset; whether it was made is not known"
-	case stint.Commit, stint.Cancel:
+	case stint.VerbCommit, stint.VerbCancel:
 		detail = "the store did not confirm the end of the hold; send it again, it counts once"
-	case stint.Settle:
+	case stint.VerbSettle:
 		detail = "the store did not confirm the settlement; whether it was made is not known"
 	}
 	return &problem.Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: stint.ErrUnavailable}

@@ -37,7 +37,7 @@ func TestDrainWaitsForCommits(t *testing.T) {
 			})
 			store.Inject(func(call storetest.Call) storetest.Fault {
 				switch {
-				case call.Ops[0].Verb != stint.Commit:
+				case call.Ops[0].Verb != stint.VerbCommit:
 					return storetest.Fault{}
 				case !stopping.Load(), c.lost, tries.Add(1) < 3: // not by the first try of the drain
 					return storetest.Fault{Err: stint.ErrUnavailable}

@@ -45,7 +45,7 @@ func (e *endedSessions) end(ctx context.Context, id string) {
 	e.here[id] = now.Add(session.Lifetime)
 	e.mu.Unlock()
 	// The person has left, whatever comes of it; and without the store it has ended here.
-	_, _ = e.store.Decide(context.WithoutCancel(ctx), e.op(stint.Take, id))
+	_, _ = e.store.Decide(context.WithoutCancel(ctx), e.op(stint.VerbTake, id))
 }
 
 // has reports whether a session has ended, as far as that can be known.
@@ -56,7 +56,7 @@ func (e *endedSessions) has(ctx context.Context, id string) bool {
 	if here {
 		return true
 	}
-	d, err := e.store.Decide(ctx, e.op(stint.Peek, id))
+	d, err := e.store.Decide(ctx, e.op(stint.VerbPeek, id))
 	return err == nil && !d.Degraded && !d.Allowed
 }
 

@@ -104,7 +104,7 @@ func (s *service) enforce(ctx context.Context, id string, e *evaluation) error {
 	err := decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
-		if err = s.storeError(ctx, stint.Take, err); err != nil {
+		if err = s.storeError(ctx, stint.VerbTake, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}

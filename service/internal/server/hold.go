@@ -16,15 +16,15 @@ import (
 // reserveHold, commitHold and cancelHold begin a hold and end it, by a key and a target or by the rules that match a
 // request.
 func (s *service) reserveHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.Reserve, reserveMembers)
+	return s.hold(w, r, stint.VerbReserve, reserveMembers)
 }
 
 func (s *service) commitHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.Commit, endMembers|permitsMember|viaMembers)
+	return s.hold(w, r, stint.VerbCommit, endMembers|permitsMember|viaMembers)
 }
 
 func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.Cancel, endMembers)
+	return s.hold(w, r, stint.VerbCancel, endMembers)
 }
 
 // hold reads what a request says of its hold, and hands it to the one of the four that it asks for:
@@ -39,16 +39,16 @@ func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, 
 		switch byRules := q.has(settledMembers | rulesMember | viaMembers); {
 		case byRules && s.rulesState() == RulesUnknown:
 			return errRulesUnknown()
-		case byRules && verb == stint.Reserve:
+		case byRules && verb == stint.VerbReserve:
 			return s.reserveByRules(w, r, e, q, h)
 		case byRules:
 			err = s.endByRules(w, r, e, q, verb, h)
-		case verb == stint.Reserve:
+		case verb == stint.VerbReserve:
 			return s.reserveKey(w, r, q, h)
 		default:
 			err = s.endKey(w, r, q, verb, h)
 		}
-		if errors.Is(err, stint.ErrUnknownReservation) && verb == stint.Commit && !q.has(expiresAtMember) {
+		if errors.Is(err, stint.ErrUnknownReservation) && verb == stint.VerbCommit && !q.has(expiresAtMember) {
 			known := *problem.Of(err)
 			known.Detail += fmt.Sprintf(": id %q. With the expiresAt of its reserve, a hold that the store has lost is charged",
 				problem.Short(q.id))
@@ -70,7 +70,7 @@ func (q *request) holdOf() (*stint.HoldOp, error) {
 	switch q.onExpiry {
 	case "", string(rules.Release):
 	case string(rules.Keep):
-		h.Keep = true
+		h.OnExpiry = stint.ChargeOnExpiry
 	default:
 		return nil, stint.Invalid("onExpiry", problem.Short(q.onExpiry), "release or keep")
 	}
@@ -107,7 +107,7 @@ func (s *scanner) texts(name string) ([]string, error) {
 
 // actual is what a commit says the hold cost; of a cancel 0.
 func (q *request) actual(verb stint.Verb) (int64, error) {
-	if verb == stint.Cancel {
+	if verb == stint.VerbCancel {
 		return 0, nil
 	}
 	n, err := parseInteger(q.permits)
@@ -124,7 +124,9 @@ func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request,
 	if err != nil {
 		return err
 	}
-	op := stint.Op{Verb: stint.Reserve, Claim: claim, Extra: &stint.Extra{Hold: h}, Each: make([]stint.Outcome, t.policy.Len())}
+	op := stint.Op{
+		Verb: stint.VerbReserve, Claim: claim, Extra: &stint.Extra{Hold: h}, Each: make([]stint.Outcome, t.policy.Len()),
+	}
 	start := time.Now()
 	d, err := s.decide(r.Context(), op)
 	if err != nil {
@@ -171,7 +173,7 @@ func (s *service) reserveByRules(
 	_, err := s.rules.Reserve(r.Context(), &e.request, h.Hold, v)
 	elapsed := time.Since(start)
 	if err != nil || v.Decision.Degraded {
-		if err = s.storeError(r.Context(), stint.Reserve, err); err != nil {
+		if err = s.storeError(r.Context(), stint.VerbReserve, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}
@@ -222,7 +224,7 @@ func (s *service) endByRules(
 	h *stint.HoldOp,
 ) error {
 	actual := int64(-1)
-	if verb == stint.Cancel || q.has(permitsMember) {
+	if verb == stint.VerbCancel || q.has(permitsMember) {
 		var err error
 		if actual, err = q.actual(verb); err != nil {
 			return err

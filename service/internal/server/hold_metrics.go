@@ -87,7 +87,7 @@ func (s *countingHolds) DecideAll(ctx context.Context, ops []stint.Op, results [
 // count counts what became of an operation on a hold. The outcomes do not exclude each other: a
 // commit may be late and reset.
 func (s *countingHolds) count(op *stint.Op, d *stint.Decision, err error) {
-	h, reserves := op.Hold(), op.Verb == stint.Reserve
+	h, reserves := op.Hold(), op.Verb == stint.VerbReserve
 	if h == nil {
 		return
 	}
@@ -99,9 +99,9 @@ func (s *countingHolds) count(op *stint.Op, d *stint.Decision, err error) {
 		holdLost:      err == nil && h.Lost,
 		holdFull:      err == nil && h.Full,
 		holdDegraded:  err == nil && reserves && d.Allowed && d.Degraded,
-		holdCommitted: err == nil && op.Verb == stint.Commit && !h.Replayed && !h.Late,
+		holdCommitted: err == nil && op.Verb == stint.VerbCommit && !h.Replayed && !h.Late,
 		holdLate:      err == nil && h.Late && !h.Replayed,
-		holdCancelled: err == nil && op.Verb == stint.Cancel && !h.Replayed,
+		holdCancelled: err == nil && op.Verb == stint.VerbCancel && !h.Replayed,
 		holdReset:     err == nil && h.Reset,
 		holdResolved:  errors.Is(err, stint.ErrResolved),
 		holdUnknown:   errors.Is(err, stint.ErrUnknownReservation),

@@ -21,7 +21,7 @@ func TestFailureOf(t *testing.T) {
 		{stint.Invalid("key", "", "one"), 400},
 		{inElement(3, stint.Invalid("key", "", "one")), 400},
 		{stint.ErrUnavailable, 503},
-		{errStoreUnreachable(stint.Reset), 503},
+		{errStoreUnreachable(stint.VerbReset), 503},
 		{errors.New("something private"), 500},
 	} {
 		f := problem.Of(test.err)

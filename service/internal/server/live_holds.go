@@ -42,8 +42,8 @@ func newLiveHolds(expired prometheus.Counter) *liveHolds {
 func (l *liveHolds) note(op *stint.Op, d *stint.Decision, err error) {
 	h, now := op.Hold(), time.Since(l.began)
 	id := maphash.String(l.seed, h.ID)
-	reserved := op.Verb == stint.Reserve && err == nil && d.Allowed && !d.Degraded
-	ended := op.Verb != stint.Reserve && err == nil && !h.Late
+	reserved := op.Verb == stint.VerbReserve && err == nil && d.Allowed && !d.Degraded
+	ended := op.Verb != stint.VerbReserve && err == nil && !h.Late
 	gone := h.Late || h.Lost || errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrUnknownReservation)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -105,9 +105,9 @@ func TestLiveHolds(t *testing.T) {
 						store.Store = memstore.New(memstore.Config{})
 						continue
 					case "reset":
-						op.Verb, process = stint.Reset, "2"
+						op.Verb, process = stint.VerbReset, "2"
 					default:
-						op.Verb = map[string]stint.Verb{"reserve": stint.Reserve, "commit": stint.Commit, "cancel": stint.Cancel, "drop": stint.Drop}[verb]
+						op.Verb = map[string]stint.Verb{"reserve": stint.VerbReserve, "commit": stint.VerbCommit, "cancel": stint.VerbCancel, "drop": stint.VerbDrop}[verb]
 						op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}, ExpiresAt: stint.Instant(time.Now().Add(live).UnixMicro())}}
 					}
 					if _, err := processes[process].Decide(t.Context(), op); err != nil && !errors.Is(err, stint.ErrResolved) && !errors.Is(err, stint.ErrUnknownReservation) {
@@ -128,7 +128,7 @@ type odd struct{ stint.Store }
 func (s *odd) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.Store.Decide(ctx, op)
 	d.Degraded = op.Hold() != nil && op.Hold().ID == "degraded"
-	if op.Hold() != nil && op.Hold().ID == "slow" && op.Verb == stint.Commit {
+	if op.Hold() != nil && op.Hold().ID == "slow" && op.Verb == stint.VerbCommit {
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's time
 	}
 	return d, err
@@ -156,9 +156,9 @@ func TestLiveHoldsFlood(t *testing.T) {
 			}
 		}
 		before := heap()
-		hold(stint.Reserve, "mine")
+		hold(stint.VerbReserve, "mine")
 		for i := range 3 * maxLiveHolds {
-			hold(stint.Reserve, strconv.Itoa(i))
+			hold(stint.VerbReserve, strconv.Itoa(i))
 		}
 		if got := heap() - before; got > 4<<20 {
 			t.Errorf("the holds take %d bytes", got)
@@ -168,8 +168,8 @@ func TestLiveHoldsFlood(t *testing.T) {
 		if got := len(s.live.until); got != maxLiveHolds {
 			t.Errorf("%d holds are remembered, want %d", got, maxLiveHolds)
 		}
-		hold(stint.Commit, "mine")
-		hold(stint.Commit, strconv.Itoa(3*maxLiveHolds-1)) // which is not remembered
+		hold(stint.VerbCommit, "mine")
+		hold(stint.VerbCommit, strconv.Itoa(3*maxLiveHolds-1)) // which is not remembered
 		if got, want := gauge(t, s), "99999 live, 0 expired"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -177,7 +177,7 @@ func TestLiveHoldsFlood(t *testing.T) {
 		if got, want := gauge(t, s), "0 live, 99999 expired"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		hold(stint.Reserve, "next")
+		hold(stint.VerbReserve, "next")
 		if got, want := gauge(t, s), "1 live, 99999 expired"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

@@ -199,7 +199,7 @@ func (n *tallies) left(t *testing.T, s *store, p pair, admitted int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := s.Decide(t.Context(), stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: "*", Policy: policy, Permits: 1}})
+		d, err := s.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "*", Policy: policy, Permits: 1}})
 		if err != nil || d.Remaining != rule.Limits[0].Capacity-admitted {
 			t.Errorf("%s: %d remain, %v, want %d less %d", rule.ID, d.Remaining, err, rule.Limits[0].Capacity, admitted)
 		}

@@ -318,7 +318,7 @@ func (u *unreachable) DecideAll(ctx context.Context, ops []stint.Op, results []s
 	const now stint.Instant = 1_790_000_050_500_000 // the store's
 	for i := range ops {
 		results[i] = stint.Result{Err: stint.ErrUnavailable}
-		if ops[i].Verb == stint.Reserve {
+		if ops[i].Verb == stint.VerbReserve {
 			ops[i].Hold().ExpiresAt = now.Add(ops[i].Hold().Lives())
 			results[i] = stint.Result{Decision: stint.Decision{
 				Allowed: true, Degraded: true, Source: stint.SourceFailurePolicy, At: now,

@@ -24,7 +24,7 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	op := stint.Op{Verb: stint.Peek, Claim: claim}
+	op := stint.Op{Verb: stint.VerbPeek, Claim: claim}
 	if q.details {
 		op.Each = make([]stint.Outcome, t.policy.Len())
 	}
@@ -70,7 +70,7 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	op := stint.Op{Verb: stint.Reset, Claim: claim}
+	op := stint.Op{Verb: stint.VerbReset, Claim: claim}
 	response := api.ResetResponse{Key: claim.Key, Policy: t.name, Reset: true}
 	switch {
 	case q.has(algorithmMember):
@@ -178,7 +178,7 @@ func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, 
 		return err
 	}
 	claim.Permits = permits
-	op := stint.Op{Verb: stint.Settle, Claim: claim}
+	op := stint.Op{Verb: stint.VerbSettle, Claim: claim}
 	if err := op.Validate(); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (s *service) settleRules(
 		err = stint.ErrUnavailable
 	}
 	if err != nil {
-		return s.storeError(r.Context(), stint.Settle, err)
+		return s.storeError(r.Context(), stint.VerbSettle, err)
 	}
 	response := api.SettleRulesResponse{Matched: append([]string{}, v.Matched...), Applied: v.Decision.Applied}
 	if v.Claim.Policy != nil {

@@ -165,13 +165,13 @@ func (c *candidate) add(r *request) {
 			slices.Clone(r.shadowed)
 		c.wait(&waiting)
 	case r.hold != nil:
-		o := c.decide(r, stint.Take, r.time)
+		o := c.decide(r, stint.VerbTake, r.time)
 		if o.decision.Allowed {
 			c.hold(r)
 		}
 		c.finish(r, o)
 	default:
-		c.finish(r, c.decide(r, stint.Take, r.time))
+		c.finish(r, c.decide(r, stint.VerbTake, r.time))
 	}
 }
 
@@ -245,7 +245,7 @@ func (r *request) match(c *candidate, ev *Event) {
 
 // reserveOf is the operation by which a service would reserve what a rule claims.
 func reserveOf(m *rules.Matched, hold *stint.HoldOp) *stint.Op {
-	op := m.Op(stint.Reserve)
+	op := m.Op(stint.VerbReserve)
 	if op.Extra == nil {
 		op.Extra = new(stint.Extra)
 	}
@@ -276,7 +276,7 @@ func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outc
 	decider := &c.store.ops[o.decision.Index]
 	o.permits, o.rule = decider.permits, r.claims[decider.claim].rule
 	o.key = r.claims[decider.claim].of
-	if verb == stint.Take || verb == stint.Try && o.decision.Allowed {
+	if verb == stint.VerbTake || verb == stint.VerbTry && o.decision.Allowed {
 		c.record(r, o.decision.Allowed, now)
 	}
 	return o
@@ -387,7 +387,7 @@ func (c *candidate) finish(r *request, o *outcome) {
 
 // decideShadow decides a rule in shadow, which is asked by itself.
 func (c *candidate) decideShadow(r *request, claims []claim, now stint.Instant) {
-	d, known := c.store.decide(stint.Take, claims, now)
+	d, known := c.store.decide(stint.VerbTake, claims, now)
 	if !known {
 		return
 	}

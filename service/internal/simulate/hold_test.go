@@ -157,7 +157,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 		for len(ends) > 0 && ends[0].at <= until {
 			e := ends[0]
 			ends, now = ends[1:], e.at
-			op := stint.Op{Verb: stint.Commit, Claim: stint.Claim{Key: e.key, Policy: policy, Permits: e.actual}, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(e.id), TTL: time.Hour}}}}
+			op := stint.Op{Verb: stint.VerbCommit, Claim: stint.Claim{Key: e.key, Policy: policy, Permits: e.actual}, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(e.id), TTL: time.Hour}}}}
 			if _, err := store.Decide(ctx, op); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 		op := stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: cost}}
 		if !takes {
 			ev.Hold = hold
-			op.Verb, op.Extra = stint.Reserve, &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: time.Hour}}}
+			op.Verb, op.Extra = stint.VerbReserve, &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: time.Hour}}}
 		}
 		d, err := store.Decide(ctx, op)
 		if err != nil {
@@ -420,13 +420,13 @@ func TestRecordOfHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim, ctx := stint.Claim{Key: "a", Policy: policy, Permits: 1}, context.Background()
-	if _, err := store.Decide(ctx, stint.Op{Verb: stint.List, Claim: claim, Extra: &stint.Extra{Live: &[]stint.HoldState{}}}); err != nil {
+	if _, err := store.Decide(ctx, stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &[]stint.HoldState{}}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := replayed(t, record.String()); c.Unfit != "" || c.Decisions != 0 {
 		t.Errorf("%+v", c)
 	}
-	if _, err := store.Decide(ctx, stint.Op{Verb: stint.Reserve, Claim: claim, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "x"}}}}); err != nil {
+	if _, err := store.Decide(ctx, stint.Op{Verb: stint.VerbReserve, Claim: claim, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "x"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := replayed(t, record.String()); c.Unfit != "line 3: holds can't be replayed, as a record does not say which one it is" || c.Different != 0 {

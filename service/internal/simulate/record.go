@@ -170,7 +170,7 @@ func (r *Recorder) inOrder() (done func()) {
 // note writes an operation; a peek or a list changes nothing and is left out. One that failed may have
 // been carried out, so that what follows can't be replayed: a line is missing.
 func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
-	if op.Verb == stint.Peek || op.Verb == stint.List {
+	if op.Verb == stint.VerbPeek || op.Verb == stint.VerbList {
 		return
 	}
 	if err != nil {

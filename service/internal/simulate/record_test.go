@@ -53,7 +53,7 @@ func drive(t testing.TB, store stint.Store, policies []*stint.Policy, mixed bool
 				if n := rng.IntN(20); mixed {
 					op.Permits += rng.Int64N(3)
 					op.Keep = max(0, rng.Int64N(12)-4)
-					op.Verb = map[int]stint.Verb{0: stint.Peek, 1: stint.Settle, 2: stint.Reset, 3: stint.Try}[n]
+					op.Verb = map[int]stint.Verb{0: stint.VerbPeek, 1: stint.VerbSettle, 2: stint.VerbReset, 3: stint.VerbTry}[n]
 					if n > 17 {
 						results := make([]stint.Result, 2)
 						store.DecideAll(t.Context(), []stint.Op{op, op}, results)

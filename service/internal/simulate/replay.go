@@ -117,7 +117,7 @@ func clientOf(op recordedOp) string {
 // takes reports whether the operation asks for permits now: only those have a remaining amount that
 // tells which came first.
 func (op *recordedOp) takes() bool {
-	return op.Verb == stint.Take.String() || op.Verb == stint.Try.String()
+	return op.Verb == stint.VerbTake.String() || op.Verb == stint.VerbTry.String()
 }
 
 // unfit says why the record proves nothing. The first reason stays: what follows is often caused by
@@ -232,12 +232,12 @@ func (r *replay) compare(op *recordedOp) {
 	default:
 		r.unfit("line %d: it was not the store that decided, but %s", op.number, op.Source)
 	}
-	if !op.takes() && op.Verb != stint.Reset.String() && op.Verb != stint.Settle.String() {
+	if !op.takes() && op.Verb != stint.VerbReset.String() && op.Verb != stint.VerbSettle.String() {
 		r.unfit("line %d: holds can't be replayed, as a record does not say which one it is", op.number)
 		return
 	}
-	verb := stint.Take
-	for v := stint.Take; v <= stint.Settle; v++ {
+	verb := stint.VerbTake
+	for v := stint.VerbTake; v <= stint.VerbSettle; v++ {
 		if v.String() == op.Verb {
 			verb = v
 		}

@@ -105,7 +105,8 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 	alternatives := false
 	for i := 0; i < len(claims); {
 		first, sampled := len(s.ops), true
-		for next := i; i == next || i < len(claims) && claims[i].way != 0 && decide.SameGroup(claims[i].way, claims[next].way); i++ {
+		next := i
+		for ; i == next || i < len(claims) && claims[i].way != 0 && decide.SameGroup(claims[i].way, claims[next].way); i++ {
 			c := &claims[i]
 			t := c.table
 			client := t.find(&c.key)
@@ -127,7 +128,7 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 	if len(s.ops) == 0 {
 		return stint.Decision{Allowed: true, At: now}, false
 	}
-	if verb == stint.Reset {
+	if verb == stint.VerbReset {
 		for i := range s.ops {
 			op := &s.ops[i]
 			op.limit.state.reset(op.client)
@@ -173,7 +174,7 @@ func (s *store) save() {
 	for i := range s.ops {
 		p, op := &s.Parts[i], &s.ops[i]
 		st := &s.States[p.State]
-		if p.Machine.HasPlaces() && s.Admitted() && s.Charged(i) && s.Verb != stint.Peek {
+		if p.Machine.HasPlaces() && s.Admitted() && s.Charged(i) && s.Verb != stint.VerbPeek {
 			p.Machine.Hold(&st.State, p.Permits)
 			s.Outs[i].Remaining -= p.Permits
 			st.Changed = true

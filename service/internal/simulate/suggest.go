@@ -224,7 +224,7 @@ func (s *suggestor) measure() error {
 		if r.reason != "" || len(r.claims) == 0 || c.store.fault != nil {
 			return c.store.fault
 		}
-		d, _ := c.store.decide(stint.Take, r.claims, now)
+		d, _ := c.store.decide(stint.VerbTake, r.claims, now)
 		if err := memory.fault([]*candidate{c}); err != nil {
 			return err
 		}

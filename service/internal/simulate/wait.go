@@ -104,7 +104,7 @@ func (c *candidate) attempt(w *waiter, now stint.Instant) {
 	if c.isLate(w, now) {
 		return
 	}
-	o := c.decide(w.request, stint.Try, now)
+	o := c.decide(w.request, stint.VerbTry, now)
 	if o.decision.Allowed {
 		c.finishWait(w, now, o)
 		return
@@ -155,7 +155,7 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 	if !slices.ContainsFunc(w.claims, func(cl claim) bool { return cl.table.leaky }) {
 		return false
 	}
-	o := c.decide(w.request, stint.Peek, now)
+	o := c.decide(w.request, stint.VerbPeek, now)
 	late := o.decision.Delay - micros(int64(w.deadline-now))
 	if !o.decision.Allowed || late <= 0 || o.decision.Delay == 0 {
 		return false
@@ -176,14 +176,14 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 func (c *candidate) giveUp(w *waiter, now stint.Instant) {
 	if at := c.waiting.queues.Ahead(&w.Waiter); at >= 0 {
 		ahead := w.Positions[at].Key.rule
-		if o := c.decide(w.request, stint.Peek, now); o.decision.Allowed {
+		if o := c.decide(w.request, stint.VerbPeek, now); o.decision.Allowed {
 			first := slices.IndexFunc(c.store.ops, func(p limitOp) bool { return w.claims[p.claim].rule == ahead })
 			c.deny(w, now, o, max(first, 0), ahead.rule.MaxWait)
 			return
 		}
 	}
 	if !c.isLate(w, now) {
-		c.finishWait(w, now, c.decide(w.request, stint.Take, now))
+		c.finishWait(w, now, c.decide(w.request, stint.VerbTake, now))
 	}
 }
 

@@ -93,7 +93,7 @@ type pending struct {
 }
 
 // takes reports whether it is a take of one policy, with nothing else.
-func (p *pending) takes() bool { return p.verb == stint.Take && p.hold == nil && p.claim.Keep == 0 }
+func (p *pending) takes() bool { return p.verb == stint.VerbTake && p.hold == nil && p.claim.Keep == 0 }
 
 // op is the operation for the store.
 func (p *pending) op() stint.Op {
@@ -416,7 +416,7 @@ func (s *Server) decideAll(ctx context.Context, b *batch, leave func()) {
 
 // undecided answers an operation that came to nothing, and counts it if it was to take.
 func (c *conn) undecided(p *pending, err error) {
-	if p.verb == stint.Take || p.verb == stint.Reserve {
+	if p.verb == stint.VerbTake || p.verb == stint.VerbReserve {
 		c.server.config.Undecided(p.target, err)
 	}
 	c.explain(err)
@@ -424,7 +424,7 @@ func (c *conn) undecided(p *pending, err error) {
 
 // observe tells of a check.
 func (c *conn) observe(ctx context.Context, p *pending, d *stint.Decision, start time.Time, elapsed time.Duration) {
-	if p.verb != stint.Take && p.verb != stint.Reserve {
+	if p.verb != stint.VerbTake && p.verb != stint.VerbReserve {
 		return
 	}
 	e := &c.batch.event // nothing else of it is ever set

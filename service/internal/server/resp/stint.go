@@ -161,7 +161,7 @@ func (c *conn) reserveHold(args [][]byte) {
 		return
 	}
 	p.claim.Key, p.policy = string(args[3]), string(args[2])
-	p.verb, p.hold = stint.Reserve, &stint.HoldOp{Hold: stint.Hold{ID: string(args[1]), TTL: ttl}}
+	p.verb, p.hold = stint.VerbReserve, &stint.HoldOp{Hold: stint.Hold{ID: string(args[1]), TTL: ttl}}
 	p.answer = answerReserved
 	c.decide()
 }
@@ -190,11 +190,11 @@ func (c *conn) commitHold(args [][]byte) {
 		c.wrong(err)
 		return
 	}
-	c.endHold(stint.Commit, args[1], n, args[3:])
+	c.endHold(stint.VerbCommit, args[1], n, args[3:])
 }
 
 // cancelHold is STINT.CANCEL id [policy key].
-func (c *conn) cancelHold(args [][]byte) { c.endHold(stint.Cancel, args[1], 0, args[2:]) }
+func (c *conn) cancelHold(args [][]byte) { c.endHold(stint.VerbCancel, args[1], 0, args[2:]) }
 
 // endHold ends a hold by what its command says, or else by what is remembered. What the command
 // says counts before what is remembered, unless both agree: then the remembered expiresAt and TTL

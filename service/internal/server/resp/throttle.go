@@ -167,7 +167,7 @@ func (c *conn) throttled(args [][]byte) {
 	asked.claim = stint.Claim{Key: key, Policy: t.policy, Permits: quantity}
 	asked.target, asked.answer = t, answerThrottled
 	if quantity == 0 { // to look
-		asked.verb, asked.claim.Permits, asked.answer = stint.Peek, 1, answerLooked
+		asked.verb, asked.claim.Permits, asked.answer = stint.VerbPeek, 1, answerLooked
 	}
 }
 
@@ -286,9 +286,9 @@ func (c *conn) countKeys(keys [][]byte, remove bool) {
 			if by := c.server.throttles.seenBy(string(key), c.server.config.Take != nil); by != nil {
 				policy = by.policy
 			}
-			ops = append(ops, throttleOp(stint.Peek, string(key), policy))
+			ops = append(ops, throttleOp(stint.VerbPeek, string(key), policy))
 			if remove {
-				ops = append(ops, throttleOp(stint.Reset, string(key), anyThrottle))
+				ops = append(ops, throttleOp(stint.VerbReset, string(key), anyThrottle))
 			}
 		}
 		results, ok := c.ask(ops)
@@ -296,7 +296,7 @@ func (c *conn) countKeys(keys [][]byte, remove bool) {
 			return
 		}
 		for i := range results {
-			if ops[i].Verb == stint.Peek && !isFull(results[i]) {
+			if ops[i].Verb == stint.VerbPeek && !isFull(results[i]) {
 				n++
 			}
 		}
@@ -343,9 +343,9 @@ func (c *conn) ttl(args [][]byte) {
 	}
 	key := string(args[1])
 	by := c.server.throttles.seenBy(key, c.server.config.Take != nil)
-	ops := []stint.Op{throttleOp(stint.Peek, key, anyThrottle)}
+	ops := []stint.Op{throttleOp(stint.VerbPeek, key, anyThrottle)}
 	if by != nil {
-		ops = append(ops, throttleOp(stint.Peek, key, by.policy))
+		ops = append(ops, throttleOp(stint.VerbPeek, key, by.policy))
 	}
 	results, ok := c.ask(ops)
 	if !ok {

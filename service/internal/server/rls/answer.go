@@ -231,11 +231,11 @@ func (d *decision) describeEvent(e *stint.Event, k *check, allowed bool) {
 	}
 	switch {
 	case k.held:
-		e.Verb = stint.Reserve
+		e.Verb = stint.VerbReserve
 	case k.hits == 0:
-		e.Verb = stint.Peek
+		e.Verb = stint.VerbPeek
 	case k.hits < 0:
-		e.Verb = stint.Settle
+		e.Verb = stint.VerbSettle
 	}
 	if !allowed {
 		e.Decision.RetryAfter = k.wait

@@ -296,7 +296,7 @@ func (d *decision) decide(ctx context.Context) error {
 	}
 	d.queueAlone()
 	if len(looks) > 0 {
-		d.queue(stint.Peek, looks)
+		d.queue(stint.VerbPeek, looks)
 	}
 	if len(together) > 0 && (len(looks) > 0 || d.mayDenyAlone()) {
 		if err := d.flush(ctx); err != nil {
@@ -314,9 +314,9 @@ func (d *decision) decide(ctx context.Context) error {
 	if len(refunds) == 0 {
 		return nil
 	}
-	verb := stint.Settle
+	verb := stint.VerbSettle
 	if d.looks || d.exceeded() {
-		verb = stint.Peek
+		verb = stint.VerbPeek
 	}
 	for _, i := range refunds {
 		d.queue(verb, []int{i})
@@ -344,16 +344,16 @@ func (k *check) untilEnd() {
 // at most as many rounds as limits.
 func (d *decision) takeTogether(ctx context.Context, live []int) error {
 	for len(live) > 0 {
-		verb := stint.Take
+		verb := stint.VerbTake
 		if d.looks || d.exceeded() {
-			verb = stint.Peek
+			verb = stint.VerbPeek
 		}
 		d.queue(verb, live)
 		last := len(d.ops) - 1
 		if err := d.flush(ctx); err != nil {
 			return err
 		}
-		if verb == stint.Peek || d.results[last].Decision.Allowed || d.exceeded() {
+		if verb == stint.VerbPeek || d.results[last].Decision.Allowed || d.exceeded() {
 			return nil
 		}
 		live = slices.DeleteFunc(live, func(i int) bool { return d.checks[i].over })
@@ -385,12 +385,12 @@ func (d *decision) queueAlone() {
 		if !k.alone() {
 			continue
 		}
-		verb := stint.Take
+		verb := stint.VerbTake
 		switch {
 		case d.looks || k.hits == 0 || k.look:
-			verb = stint.Peek
+			verb = stint.VerbPeek
 		case k.hits < 0 || k.limit.counter != nil && k.hits > manyHits:
-			verb = stint.Settle
+			verb = stint.VerbSettle
 		}
 		d.queue(verb, d.place(i))
 	}
@@ -402,7 +402,7 @@ func (d *decision) queueAlone() {
 func (d *decision) lookAhead(ctx context.Context) error {
 	for i := range d.checks {
 		if d.checks[i].counted() {
-			d.queue(stint.Peek, d.place(i))
+			d.queue(stint.VerbPeek, d.place(i))
 		}
 	}
 	if err := d.flush(ctx); err != nil {
@@ -440,7 +440,7 @@ func (d *decision) queue(verb stint.Verb, places []int) {
 		if k.limit.counter != nil {
 			claim.Policy = k.limit.counter
 		}
-		if verb >= stint.Settle {
+		if verb >= stint.VerbSettle {
 			claim.Permits = k.hits
 		}
 		k.claim = claims

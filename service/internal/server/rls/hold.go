@@ -64,9 +64,9 @@ func (d *decision) holdEntries(
 		param := fmt.Sprintf("descriptors[%d].entries[%d].value", i, j)
 		switch e.Key {
 		case reserveEntry, commitEntry:
-			verb := stint.Reserve
+			verb := stint.VerbReserve
 			if e.Key == commitEntry {
-				verb = stint.Commit
+				verb = stint.VerbCommit
 			}
 			if e.Value == "" {
 				return nil, stint.Invalid(param, "", "an id that is the stream's alone, such as x-request-id")
@@ -108,7 +108,7 @@ func (d *decision) checkHold(i int, k *check) error {
 		return stint.Invalid(param, "none of the entries "+reserveEntry+" and "+commitEntry,
 			"one of them for "+k.limit.id+", whose places have to be freed")
 	case !k.held:
-	case d.looks || k.hits == 0 && d.hold.verb == stint.Reserve:
+	case d.looks || k.hits == 0 && d.hold.verb == stint.VerbReserve:
 		k.held = false
 	case k.hits < 0:
 		return stint.Invalid(param+".is_negative_hits", true, "false with a hold")
@@ -120,7 +120,7 @@ func (d *decision) checkHold(i int, k *check) error {
 }
 
 // commits reports whether the check is about a stream that has ended.
-func (d *decision) commits(k *check) bool { return k.held && d.hold.verb == stint.Commit }
+func (d *decision) commits(k *check) bool { return k.held && d.hold.verb == stint.VerbCommit }
 
 // beginHold carries out what the request says of its hold. The checks that may deny the request are one
 // hold, so that it is admitted by all of them or takes from none; one in shadow or quota mode is a hold
@@ -132,9 +132,9 @@ func (d *decision) beginHold(ctx context.Context) error {
 	for i := range d.hold.parts {
 		part := &d.hold.parts[i]
 		err := d.carry(ctx, d.hold.verb, part)
-		if err == nil && d.hold.verb == stint.Reserve && part.Replayed {
-			d.hold.verb = stint.Commit // Envoy asks once before a stream: this is its end, by the same entry
-			err = d.carry(ctx, stint.Commit, part)
+		if err == nil && d.hold.verb == stint.VerbReserve && part.Replayed {
+			d.hold.verb = stint.VerbCommit // Envoy asks once before a stream: this is its end, by the same entry
+			err = d.carry(ctx, stint.VerbCommit, part)
 		}
 		if err != nil {
 			d.commitLater(err, d.hold.parts[i:])
@@ -191,35 +191,35 @@ func holdID(id string) string {
 // Without hits it is only told what is left, as of what has ended before.
 func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) error {
 	h := stint.HoldOp{Hold: part.Hold}
-	if verb == stint.Commit && d.hold.explicit {
+	if verb == stint.VerbCommit && d.hold.explicit {
 		h.ExpiresAt = stint.Instant(time.Now().UnixMicro())
 	}
 	op, decided, err := d.decideHold(ctx, verb, part, &h)
-	if verb == stint.Commit && d.hold.explicit && wasCancelled(err) {
+	if verb == stint.VerbCommit && d.hold.explicit && wasCancelled(err) {
 		h.ID = holdID(h.ID + "/denied")
 		op, decided, err = d.decideHold(ctx, verb, part, &h)
 	}
 	part.HoldOp = h
 	if errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrUnknownReservation) { // the stream is over
-		verb = stint.Peek
+		verb = stint.VerbPeek
 		op, decided, err = d.decideHold(ctx, verb, part, nil)
 	}
 	switch {
 	case errors.Is(err, stint.ErrOtherClaims):
 		entry := reserveEntry
-		if verb == stint.Commit {
+		if verb == stint.VerbCommit {
 			entry = commitEntry
 		}
 		return stint.Invalid(entry, d.hold.id, "an id with the limits that it was reserved for")
 	case err != nil:
 		return err
 	}
-	part.reserved = verb == stint.Reserve && decided.Allowed && !h.Replayed
+	part.reserved = verb == stint.VerbReserve && decided.Allowed && !h.Replayed
 	for _, at := range part.places {
 		k := &d.checks[at]
 		k.note(&op, &decided, false)
 		k.full = h.Full && !decided.Allowed
-		k.over = k.over && verb == stint.Reserve || k.full
+		k.over = k.over && verb == stint.VerbReserve || k.full
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func wasCancelled(err error) bool {
 // commitLater sends the commits of holds in the background, until one arrives or the store has forgotten the hold, if
 // a commit of the first failed with an error. It is carry without an answer.
 func (d *decision) commitLater(err error, parts []holdPart) {
-	if d.hold.verb != stint.Commit || errors.Is(err, stint.ErrInvalid) {
+	if d.hold.verb != stint.VerbCommit || errors.Is(err, stint.ErrInvalid) {
 		return
 	}
 	s, explicit, now := d.service, d.hold.explicit, time.Now()
@@ -242,7 +242,7 @@ func (d *decision) commitLater(err error, parts []holdPart) {
 		if explicit {
 			h.ExpiresAt = stint.Instant(now.UnixMicro())
 		}
-		op := d.holdOp(stint.Commit, &part)
+		op := d.holdOp(stint.VerbCommit, &part)
 		op.And, op.Each = slices.Clone(op.And), nil
 		send := func(ctx context.Context) error {
 			h, op := h, op // a store may write to the hold of a try after that
@@ -271,7 +271,7 @@ func (d *decision) dropHold(ctx context.Context) {
 	}
 	for i := range d.hold.parts {
 		if part := &d.hold.parts[i]; part.reserved {
-			_, _, _ = d.decideHold(ctx, stint.Cancel, part, &part.HoldOp)
+			_, _, _ = d.decideHold(ctx, stint.VerbCancel, part, &part.HoldOp)
 		}
 	}
 }

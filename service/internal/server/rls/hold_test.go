@@ -229,7 +229,7 @@ func TestAnyDescriptorDenies(t *testing.T) {
 func TestHoldThatCantBeTakenBack(t *testing.T) {
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	store.Inject(func(c storetest.Call) (f storetest.Fault) {
-		if c.Ops[0].Verb == stint.Cancel {
+		if c.Ops[0].Verb == stint.VerbCancel {
 			f.Err = stint.ErrUnavailable
 		}
 		return f

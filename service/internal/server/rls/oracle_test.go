@@ -48,9 +48,9 @@ func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []
 		if a.limit.policy == nil {
 			return false
 		}
-		verb := stint.Take
+		verb := stint.VerbTake
 		if a.hits == 0 {
-			verb = stint.Peek
+			verb = stint.VerbPeek
 		}
 		return o.Decide(a.op(verb), now).Decision.Allowed
 	}
@@ -69,7 +69,7 @@ func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []
 		if a.limit.policy == nil {
 			return false
 		}
-		return o.Decide(a.op(stint.Peek), now).Decision.Allowed
+		return o.Decide(a.op(stint.VerbPeek), now).Decision.Allowed
 	}
 	quotas, left := 0, 0
 	for i := range list {
@@ -104,7 +104,7 @@ func (m *model) remaining(a *asked, now stint.Instant) int64 {
 	if a.limit.policy == nil {
 		return 0
 	}
-	d := m.oracle.Decide(stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: a.value, Policy: a.limit.policy, Permits: 1}}, now).Decision
+	d := m.oracle.Decide(stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: a.value, Policy: a.limit.policy, Permits: 1}}, now).Decision
 	return d.Remaining
 }
 

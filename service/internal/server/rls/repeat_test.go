@@ -67,7 +67,7 @@ func TestServiceRepeatsCommits(t *testing.T) {
 					ask(t, s, c.before...)
 				}
 				store.Inject(func(call storetest.Call) storetest.Fault {
-					if call.Ops[0].Verb == stint.Commit {
+					if call.Ops[0].Verb == stint.VerbCommit {
 						return test.fault
 					}
 					return storetest.Fault{}

@@ -246,9 +246,13 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	}
 	shown.ByReserve = rule.NeedsReserve()
 	for _, h := range rule.Holds {
-		shown.Holds = append(shown.Holds, adminapi.LiveHold{
-			ID: h.ID, Limit: h.Limit, Permits: h.Permits, ExpiresAt: int64(h.ExpiresAt),
-		})
+		for limit, permits := range h.Permits {
+			if permits > 0 {
+				shown.Holds = append(shown.Holds, adminapi.LiveHold{
+					ID: h.ID, Limit: limit, Permits: permits, ExpiresAt: int64(h.ExpiresAt),
+				})
+			}
+		}
 	}
 	shown.Class = rule.Class
 	ways := rule.Ways()
