@@ -96,11 +96,7 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 	}
 	own := hold.ID == ""
 	held := r.prepare(&op, asked, hold)
-	told := op.Hold()
-	if told == nil {
-		told = new(HoldOp)
-	}
-	d, err := held.reserve(ctx, held.claims, held.permits, told, op.Each)
+	d, err := held.reserve(ctx, held.claims, held.permits, op.Hold(), op.Each)
 	if err != nil && own && (ctx.Err() != nil || timedOut(err)) {
 		go held.abandon(ctx) // nobody else knows the ID
 	}
@@ -175,7 +171,7 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hol
 	held := l.reserver.prepare(&Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}}, nil, hold)
 	unsure := false // whether a try may have held though it failed
 	d, err := l.reserveWait(ctx, key, n, func() (Decision, error) {
-		d, err := held.reserve(ctx, held.claims, n, new(HoldOp), nil)
+		d, err := held.reserve(ctx, held.claims, n, nil, hold.Each)
 		unsure = unsure || undecided(err) || err != nil && ctx.Err() != nil
 		return d, err
 	})
@@ -320,10 +316,17 @@ func (r *Reservation) Grow(ctx context.Context, total int64) (Decision, error) {
 	if r == nil {
 		return Decision{}, errNotHeld
 	}
-	return r.reserve(ctx, r.claimsOf(total), total, new(HoldOp), nil)
+	return r.reserve(ctx, r.claimsOf(total), total, nil, nil)
 }
 
-// reserve carries out a Reserve of claims that ask for so many permits, and tells what became of the hold.
+// A holdCall is what an operation on a hold is about, in one piece of memory.
+type holdCall struct {
+	extra Extra
+	hold  HoldOp
+}
+
+// reserve carries out a Reserve of claims that ask for so many permits, and tells what became of the hold, if anybody
+// wants to know.
 func (r *Reservation) reserve(
 	ctx context.Context,
 	claims Op,
@@ -331,8 +334,12 @@ func (r *Reservation) reserve(
 	told *HoldOp,
 	each []Outcome,
 ) (Decision, error) {
+	call := new(holdCall)
+	if told == nil {
+		told = &call.hold
+	}
 	*told = HoldOp{Hold: r.hold}
-	op := claims.on(VerbReserve, told)
+	op := claims.on(VerbReserve, told, &call.extra)
 	op.Each = each
 	sent := time.Now()
 	d, err := r.reserver.carry(ctx, op)
@@ -353,9 +360,10 @@ func (r *Reservation) claimsOf(permits int64) Op {
 	return claims
 }
 
-// on is an operation of these claims on a hold.
-func (op Op) on(verb Verb, h *HoldOp) Op {
-	op.Verb, op.Extra = verb, &Extra{Groups: op.Groups(), Hold: h}
+// on is an operation of these claims on a hold, which extra has.
+func (op Op) on(verb Verb, h *HoldOp, extra *Extra) Op {
+	extra.Groups, extra.Hold = op.Groups(), h
+	op.Verb, op.Extra = verb, extra
 	return op
 }
 
@@ -415,9 +423,10 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 // which has lost the hold can charge it.
 func (r *Reservation) end(ctx context.Context, verb Verb, claims Op) (End, error) {
 	r.mu.Lock()
-	h := HoldOp{Hold: r.hold, ExpiresAt: r.expiresAt, Via: r.via}
+	call := &holdCall{hold: HoldOp{Hold: r.hold, ExpiresAt: r.expiresAt, Via: r.via}}
 	r.mu.Unlock()
-	d, err := r.reserver.carry(ctx, claims.on(verb, &h))
+	h := &call.hold
+	d, err := r.reserver.carry(ctx, claims.on(verb, h, &call.extra))
 	if err != nil {
 		return End{}, err
 	}
@@ -544,7 +553,7 @@ func (k *keeper) renew(due []renewal) {
 		r.mu.Lock()
 		holds[i].Hold, claims[i], permits[i] = r.hold, r.claims, r.permits
 		r.mu.Unlock()
-		ops[i] = claims[i].on(VerbReserve, &holds[i])
+		ops[i] = claims[i].on(VerbReserve, &holds[i], new(Extra))
 	}
 	sent := time.Now()
 	due[0].reserver.store.DecideAll(ctx, ops, results)

@@ -121,16 +121,6 @@ func (op *Op) Hold() *HoldOp {
 	return op.Extra.Hold
 }
 
-// LeastTimeout is the Timeout that counts for operations in one call: the least that is not 0. It is for stores.
-func LeastTimeout(ops []Op) (least time.Duration) {
-	for i := range ops {
-		if t := ops[i].Timeout; t > 0 && (least == 0 || t < least) {
-			least = t
-		}
-	}
-	return least
-}
-
 // Len is the number of claims of the operation, those of groups too.
 func (op *Op) Len() int {
 	n := len(op.And)

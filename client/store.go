@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // Decide implements [stint.Store]; the package's documentation says what can be asked.
@@ -139,7 +140,7 @@ func (c *Client) Take(ctx context.Context, policy *stint.Policy, key string, n i
 // among n in 2 log2(n) requests. What the service said against one operation is that operation's
 // error alone.
 func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	ctx, cancel := within(ctx, stint.LeastTimeout(ops))
+	ctx, cancel := within(ctx, decide.LeastTimeout(ops))
 	defer cancel()
 	b := batch{client: c, ops: ops, results: results}
 	for i := range ops {

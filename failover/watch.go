@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) decideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	for i := range ops {
 		r := &results[i]
 		var one callEnd
-		if one, r.Err = s.classify(ctx, call, stint.LeastTimeout(ops), r.Decision.Source, r.Err); one > how {
+		if one, r.Err = s.classify(ctx, call, decide.LeastTimeout(ops), r.Decision.Source, r.Err); one > how {
 			how, cause = one, r.Err
 		}
 	}

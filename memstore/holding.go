@@ -28,6 +28,9 @@ func (s *Store) saveHolding(t *shard, p *place, st *decide.State) {
 	}
 }
 
+// fewHeld is of how many states a map of a shard may have been that is kept once nothing is held.
+const fewHeld = 8
+
 // dropHolding lets go of what was held of a state that is no more since an instant. What had expired by then has; the
 // rest is gone.
 func (s *Store) dropHolding(t *shard, hash uint64, at stint.Instant) {
@@ -36,9 +39,9 @@ func (s *Store) dropHolding(t *shard, hash uint64, at stint.Instant) {
 		return
 	}
 	h.Release(at)
-	delete(t.held, hash)
-	if len(t.held) == 0 {
-		t.held = nil // a map does not shrink
+	t.mostHeld = max(t.mostHeld, len(t.held))
+	if delete(t.held, hash); len(t.held) == 0 && t.mostHeld > fewHeld {
+		t.held, t.mostHeld = nil, 0 // a map does not shrink
 	}
 }
 

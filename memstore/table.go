@@ -36,8 +36,10 @@ type shard struct {
 	cursor uint32                     // the group that the sweep, or an eviction, looked at last
 	logs   map[uint64]algorithm.Log   // by hash, of the sliding window logs
 	held   map[uint64]*decide.Holding // by hash, of the states of which something is held
-	latest atomic.Int64               // the latest time of a decision (clock.go)
-	_      [16]byte                   // to a cache line
+	// mostHeld is of how many states it was, at most, since it was made.
+	mostHeld int
+	latest   atomic.Int64 // the latest time of a decision (clock.go)
+	_        [8]byte      // to a cache line
 }
 
 // table is an open-addressing table of groups of slots. A state is in the first group from its

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -140,7 +141,7 @@ func (br *batcher) notePace(began time.Time, err error) {
 // decide sends operations through the batcher and waits for their answers.
 func (br *batcher) decide(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	c := br.newCall(ctx)
-	c.timeout, c.ops, c.results = stint.LeastTimeout(ops), ops, results
+	c.timeout, c.ops, c.results = decide.LeastTimeout(ops), ops, results
 	br.do(c)
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/watchdog"
 )
@@ -211,7 +212,7 @@ func (s *Store) decide(ctx context.Context, op *stint.Op, leased *limit) (stint.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if s.agreement.Load() != nil || s.anySpansPartitions(ops) {
 		var cancel context.CancelFunc
-		ctx, cancel = within(ctx, stint.LeastTimeout(ops))
+		ctx, cancel = within(ctx, decide.LeastTimeout(ops))
 		defer cancel()
 	}
 	from := 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -77,7 +78,7 @@ func (f *Faulty) Take(ctx context.Context, policy *stint.Policy, key string, n i
 // DecideAll implements stint.Store. A fault fails all operations alike.
 func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	clear(results[:len(ops)])
-	err := f.call(ctx, stint.LeastTimeout(ops), Call{Batch: true, Ops: ops}, func() error {
+	err := f.call(ctx, decide.LeastTimeout(ops), Call{Batch: true, Ops: ops}, func() error {
 		f.inner.DecideAll(ctx, ops, results)
 		return nil
 	})

@@ -330,7 +330,9 @@ func (r *HoldOperation) take(lacks []int64, end stint.HoldEnd) {
 		part.machine = p.Machine
 		if lacks[i] > 0 {
 			p.Machine.Apply(algorithm.Take, &s.State, r.Now, lacks[i], p.Keep, &r.Outs[i])
-			part.n += lacks[i]
+			if part.n += lacks[i]; part.pieces == nil {
+				part.pieces = part.piece[:0]
+			}
 			part.pieces = algorithm.AddPiece(part.pieces, p.Machine.Hold(&s.State, lacks[i]))
 		}
 	}

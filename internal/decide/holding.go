@@ -45,12 +45,13 @@ type Held struct {
 	// kept is how many permits an expiry has charged.
 	kept   int64
 	pieces []algorithm.Piece
+	piece  [1]algorithm.Piece // of pieces, while there is one
 	// on says that the limit is of a way that the hold is on; dropped, that a Drop let it expire.
 	on, dropped bool
 }
 
 // HeldBytes is about what a hold takes for one state, with its pieces and its place in a holding.
-const HeldBytes = 104
+const HeldBytes = 128
 
 // IsLive reports whether it has not ended, so far as its holder has said.
 func (h *Hold) IsLive() bool { return h.end == stint.HoldLive }
@@ -115,8 +116,9 @@ func (p *Held) lapse() {
 //
 //	held = sum over parts of n
 type Holding struct {
-	parts []*Held // in the order in which they expire
-	held  int64   // permits of all of them
+	parts []*Held  // in the order in which they expire
+	held  int64    // permits of all of them
+	part  [1]*Held // of parts, while there is one
 }
 
 // Permits are those of all holds.
@@ -128,6 +130,9 @@ func (h *Holding) LastExpiry() stint.Instant { return h.parts[len(h.parts)-1].ho
 // add puts a part where it expires.
 func (h *Holding) add(part *Held) {
 	at, _ := slices.BinarySearchFunc(h.parts, part.hold.Expires+1, compareExpiry)
+	if h.parts == nil {
+		h.parts = h.part[:0]
+	}
 	h.parts = slices.Insert(h.parts, at, part)
 	h.held += part.n
 	part.in = h

@@ -351,3 +351,13 @@ func (l *Least) Add(n int64) {
 		l.N, l.Some = n, true
 	}
 }
+
+// LeastTimeout is the Timeout that counts for operations in one call: the least that is not 0.
+func LeastTimeout(ops []stint.Op) (least time.Duration) {
+	for i := range ops {
+		if t := ops[i].Timeout; t > 0 && (least == 0 || t < least) {
+			least = t
+		}
+	}
+	return least
+}
