@@ -208,6 +208,10 @@ func TestSwapWhole(t *testing.T) {
 // TestVerdictsAreReused: deciding with a verdict that was used before allocates nothing, with
 // rules in shadow as well.
 func TestVerdictsAreReused(t *testing.T) {
+	budget := 0.0
+	if raceEnabled {
+		budget = 20 // the race detector makes the store's pool forget every fourth operation
+	}
 	var list []rules.Rule
 	for i, onExceed := range []rules.OnExceed{rules.Reject, rules.Shadow, rules.Shadow} {
 		rule := per(fmt.Sprintf("r%d", i), stint.FixedWindow(int64(1_000_000*(2-i)+1), time.Hour))
@@ -224,7 +228,7 @@ func TestVerdictsAreReused(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if n != 0 || len(passed(&v)) != 1 || len(v.Shadowed) != 1 {
+	if n > budget || len(passed(&v)) != 1 || len(v.Shadowed) != 1 {
 		t.Errorf("%v allocations for a request that %v pass and %v don't, want 0", n, passed(&v), v.Shadowed)
 	}
 
@@ -240,7 +244,7 @@ func TestVerdictsAreReused(t *testing.T) {
 		}
 		vias[v.Via]++
 	})
-	if n != 0 || vias[rules.ViaGuaranteed] != 10 || vias[rules.ViaBorrowed] != 21 {
+	if n > budget || vias[rules.ViaGuaranteed] != 10 || vias[rules.ViaBorrowed] != 21 {
 		t.Errorf("%v allocations for requests that are charged by %v, want 0", n, vias)
 	}
 }
