@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stint-go/stint"
 )
@@ -35,5 +36,12 @@ func TestOpLimits(t *testing.T) {
 		if err := op.Validate(); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "at most 1000 limits in one operation") {
 			t.Errorf("%v of %d limits: %v", verb, op.Limits(), err)
 		}
+	}
+}
+
+// An operation is copied by every store that wraps another. What few have stands behind a pointer.
+func TestSizeOfAnOperation(t *testing.T) {
+	if size := unsafe.Sizeof(stint.Op{}); size > 112 {
+		t.Errorf("%d bytes, want at most 112", size)
 	}
 }
