@@ -43,7 +43,7 @@ func (s *Store) touch(ops []stint.Op) {
 	for i := range ops {
 		op := &ops[i]
 		if op.Policy == nil {
-			continue // which is refused
+			continue // it is refused, or has groups alone
 		}
 		if op.Policy != policy { // batches have one most often
 			p := s.plan(op.Policy)

@@ -282,7 +282,7 @@ func (d *decider) decide(e *entry) {
 	}
 	e.decision = e.combine(outcomes, d.now)
 	if e.verb == stint.VerbSettle {
-		e.decision.Applied = settled(limits, outcomes)
+		e.decision.Applied = decide.Settled(outcomes, func(i int) bool { return limits[i].limit.Settles() })
 	}
 	if e.hold != nil && e.verb != stint.VerbReserve {
 		e.decision.Allowed, e.decision.RetryAfter, e.decision.Applied = true, 0, e.hold.applied
@@ -326,17 +326,6 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 		o.Parts = append(o.Parts, part)
 	}
 	o.Decide()
-}
-
-// settled is the least that a Settle has applied, of the limits that it concerns: Op.Combine of package stint.
-func settled(limits []opLimit, outcomes []stint.Outcome) int64 {
-	var all decide.Least
-	for i := range limits {
-		if limits[i].limit.Settles() {
-			all.Add(outcomes[i].Applied)
-		}
-	}
-	return all.N
 }
 
 // combine is the decision of what the operation's limits say. A group of which the script bound the operation to a way

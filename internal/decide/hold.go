@@ -13,7 +13,7 @@ import (
 // the operation, its parts' Permits what the operation names of each limit. It is not safe for concurrent use.
 type HoldOperation struct {
 	Operation
-	// Told is the operation's hold, in which is written down what became of it.
+	// Hold is the operation's, in which is written down what became of it.
 	Hold *stint.HoldOp
 	// Known is what the store knows under the hold's ID; nil: nothing. Decide sets it to what is to be kept.
 	Known *Hold
@@ -34,20 +34,16 @@ type HoldOperation struct {
 // Decide carries out the operation. What is refused with an error changes nothing.
 func (r *HoldOperation) Decide() (d stint.Decision, err error) {
 	d, err = r.decide()
-	for i := range r.States {
-		if s := &r.States[i]; err != nil {
-			s.Changed = false
-		}
+	for i := 0; i < len(r.States) && err != nil; i++ {
+		r.States[i].Changed = false
 	}
 	for i := range r.Parts {
-		p := &r.Parts[i]
-		s := &r.States[p.State]
-		if s.Changed { // a state's time does not run back
-			p.Machine.Advance(&s.State, r.Now)
+		if s := r.state(i); s.Changed { // a state's time does not run back
+			r.Parts[i].Machine.Advance(&s.State, r.Now)
 		}
-		if r.Told {
-			r.Outs[i].GrowsAfter = s.grows(p.Machine, r.Now, p.Keep, r.Outs[i].Remaining)
-		}
+	}
+	if r.Told {
+		r.sayGrowth()
 	}
 	for i := range r.States { // when each limit has said what it is to say, since several may be of one state
 		r.States[i].putBack(r.Now)
@@ -297,6 +293,9 @@ func (r *HoldOperation) combine(via uint8) stint.Decision {
 	}
 	return d
 }
+
+// fullWait is how long to wait for the memory of an id: a guess, since nobody knows which hold ends next.
+const fullWait = time.Second
 
 // denyFull denies since there are as many holds as may be: one more may be there after a wait.
 func (r *HoldOperation) denyFull(i int, wait time.Duration) {

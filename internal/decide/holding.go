@@ -3,7 +3,6 @@ package decide
 import (
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -248,6 +247,3 @@ func (s *State) writes() {
 	s.Changed = true
 	s.Written()
 }
-
-// fullWait is how long to wait for the memory of an id: a guess, since nobody knows which hold ends next.
-const fullWait = time.Second

@@ -138,18 +138,12 @@ func (o *Operation) askAndCharge() {
 	}
 }
 
-// Decision is that of an operation that was carried out. Of a Settle, Applied is the least of the limits that it
-// concerns, 0 if there is none.
+// Decision is that of an operation that was carried out, of parts that all have a machine. Applied of a Settle is
+// [Settled]'s.
 func (o *Operation) Decision() stint.Decision {
 	d := combine(o.Outs, o.Ways, o.allowed, o.via, o.Now)
 	if o.Verb == stint.VerbSettle {
-		var all Least
-		for i := range o.Parts {
-			if m := o.Parts[i].Machine; m == nil || m.Settles() {
-				all.Add(o.Outs[i].Applied)
-			}
-		}
-		d.Applied = all.N
+		d.Applied = Settled(o.Outs, func(i int) bool { return o.Parts[i].Machine.Settles() })
 	}
 	return d
 }

@@ -43,15 +43,16 @@ func Ways(op *stint.Op, list []uint16) []uint16 {
 	return list
 }
 
-// endOf is where the limits end that are of the way, or of the group, of the limit at a place.
+// endOfWay is where the limits end that are of the way of the limit at a place.
 func endOfWay(ways []uint16, at int) (end int) {
 	for end = at + 1; end < len(ways) && ways[end] == ways[at]; end++ {
 	}
 	return end
 }
 
+// endOfGroup is where those end that are of its group, which is to be chosen among.
 func endOfGroup(ways []uint16, at int) (end int) {
-	for end = at + 1; end < len(ways) && isChoice(ways[end]) && groupOf(ways[end]) == groupOf(ways[at]); end++ {
+	for end = at + 1; end < len(ways) && SameGroup(ways[end], ways[at]); end++ {
 	}
 	return end
 }
@@ -84,14 +85,6 @@ func Append(op *stint.Op, claim stint.Claim, way uint16) {
 	}
 	groups[len(groups)-1] = group
 	op.Extra.Groups = groups
-}
-
-// BeginsWay reports whether a way begins at a limit, and IsElse whether it is not the first of its group.
-func BeginsWay(ways []uint16, at int) bool { return at == 0 || ways[at] == 0 || ways[at] != ways[at-1] }
-
-// IsElse reports whether the limit is of a later way of the group of the limit before it.
-func IsElse(ways []uint16, at int) bool {
-	return at > 0 && isChoice(ways[at]) && ways[at] != ways[at-1] && groupOf(ways[at]) == groupOf(ways[at-1])
 }
 
 // Admit reports whether all limits do.
@@ -313,28 +306,28 @@ func isWorse(o, than *stint.Outcome, allowed bool) bool {
 	return o.RetryAfter > than.RetryAfter
 }
 
-// Of is the decision of an operation from its limits' outcomes.
-//
-// Of a Settle, Applied is the least of the limits that it concerns: those without a cost of their own, whose permits
-// are not places. It is 0 if there is none.
+// Of is the decision of an operation from its limits' outcomes. Applied of a Settle is [Settled]'s.
 func Of(op *stint.Op, outs []stint.Outcome, at stint.Instant) stint.Decision {
 	d := Combine(outs, Ways(op, nil), at)
-	if op.Verb != stint.VerbSettle {
-		return d
+	if op.Verb == stint.VerbSettle {
+		d.Applied = Settled(outs[:op.Limits()], func(i int) bool {
+			limit, _ := op.LimitAt(i)
+			return limit.Cost == 0 && limit.Algorithm != stint.AlgorithmConcurrency
+		})
 	}
+	return d
+}
+
+// Settled is the least that a Settle has applied, of the limits that it concerns: those without a cost of their own,
+// whose permits are not places. It is 0 if there is none.
+func Settled(outs []stint.Outcome, concerns func(limit int) bool) int64 {
 	var all Least
-	i := 0
-	for nth := range op.Len() {
-		claim, _ := op.NthClaim(nth)
-		for _, l := range claim.Policy.Limits() {
-			if l.Cost == 0 && l.Algorithm != stint.AlgorithmConcurrency {
-				all.Add(outs[i].Applied)
-			}
-			i++
+	for i := range outs {
+		if concerns(i) {
+			all.Add(outs[i].Applied)
 		}
 	}
-	d.Applied = all.N
-	return d
+	return all.N
 }
 
 // Least is the least of charges (positive) and refunds (negative), by their size. The zero value has none.
