@@ -79,10 +79,10 @@ func TestErrorsNameThePackage(t *testing.T) {
 }
 
 func TestHowAHoldEnded(t *testing.T) {
-	for end, want := range map[stint.HoldEnd]string{
-		stint.HoldCommitted: `stint: the hold "r-3" was committed at `,
-		stint.HoldCancelled: `stint: the hold "r-3" was cancelled at `,
-		stint.HoldExpired:   `stint: the hold "r-3" expired at `,
+	for end, want := range map[string]string{
+		"committed": `stint: the hold "r-3" was committed at `,
+		"cancelled": `stint: the hold "r-3" was cancelled at `,
+		"expired":   `stint: the hold "r-3" expired at `,
 	} {
 		at := stint.Instant(1_700_000_000_000_000)
 		if text := (&stint.ResolvedError{ID: "r-3", End: end, At: at}).Error(); text != want+at.String() {

@@ -23,7 +23,7 @@ const (
 	MaxListed = 100
 )
 
-// A Hold says how permits are reserved. Only ID has no default.
+// A Hold says how permits are reserved, and of one that is listed what it has. Every field has a default.
 type Hold struct {
 	// ID identifies the hold in the whole store: 1 to MaxHoldIDBytes printable characters of ASCII. Whoever asks the
 	// limiter makes it, never the client that is limited: one id for a thousand requests would be charged once.
@@ -37,6 +37,14 @@ type Hold struct {
 	// Each, if not nil, receives what each limit said to a Reserve of a [Limiter], in the order of the policy's limits,
 	// and must be at least as long. It is not for stores, which have [Op.Each]. Default: nil.
 	Each []Outcome
+
+	// What follows is said, not asked for.
+
+	// ExpiresAt is when it expires, by the store's clock, of a hold that [Limiter.Holds] lists or a store has reserved.
+	ExpiresAt Instant
+	// Permits are what a hold that is listed has of each limit of the policy; 0 of one that it has nothing of, or under
+	// which as many holds expire before it as a List tells of.
+	Permits []int64
 }
 
 // An Expiry is what an expiry does with what a hold has. The zero value is ReleaseOnExpiry.
@@ -61,19 +69,15 @@ func (h *Hold) Lives() time.Duration {
 // long as it may come finds out what became of it.
 func (h *Hold) Remembered() time.Duration { return max(2*h.Lives(), time.Minute) }
 
-// SurelyRemembered is Remembered, but the least, a minute, where the TTL is not known: a Commit's that names none.
-func (h *Hold) SurelyRemembered() time.Duration { return max(2*h.TTL, time.Minute) }
-
 // latestExpiry is the greatest integer of a number in Redis's scripts, in the year 2255.
 const latestExpiry = Instant(1 << 53)
 
 // A HoldOp is the hold of a Reserve, Commit or Cancel, and what the store says of it.
 type HoldOp struct {
+	// Hold is how permits are reserved. A Reserve sets its ExpiresAt. With a Commit that is what the last Reserve said,
+	// and TTL its TTL, so that a store that has lost the hold can tell that it did not forget it: the Commit is charged
+	// until twice the TTL, and at least a minute, after it. 0 to 1<<53. Default: 0, not known.
 	Hold
-	// ExpiresAt is when the hold expires: a Reserve sets it. With a Commit it is what the last Reserve said, and TTL its
-	// TTL, so that a store that has lost the hold can tell that it did not forget it: the Commit is charged until
-	// SurelyRemembered after ExpiresAt. 0 to 1<<53. Default: 0, not known.
-	ExpiresAt Instant
 	// Via is, with a Commit, the number of the way of the first group that the last Reserve was told ([Decision.Via]): a
 	// store that has lost the hold charges that. Default: 0, the first. Of further groups it charges the first way.
 	Via uint8
@@ -93,36 +97,6 @@ type HoldOp struct {
 	Full bool
 }
 
-// A HoldState is a live hold of a client.
-type HoldState struct {
-	ID string
-	// Permits are what it has of each limit of the policy; 0 of one that it has nothing of, or under which as many holds
-	// expire before it as a List tells of.
-	Permits   []int64
-	ExpiresAt Instant
-}
-
-// A HoldEnd is how a hold ended. The zero value is that it has not.
-type HoldEnd uint8
-
-// The ends of a hold.
-const (
-	HoldLive HoldEnd = iota
-	HoldCommitted
-	HoldCancelled
-	HoldExpired
-)
-
-var holdEndNames = [...]string{"live", "committed", "cancelled", "expired"}
-
-// String is the end in lower case.
-func (e HoldEnd) String() string {
-	if int(e) >= len(holdEndNames) {
-		return "unknown"
-	}
-	return holdEndNames[e]
-}
-
 var (
 	// ErrResolved marks a Reserve, Commit or Cancel of a hold that has ended in another way. [ResolvedError] says how.
 	ErrResolved = errors.New("stint: the hold has ended")
@@ -136,17 +110,18 @@ var (
 
 // A ResolvedError says how and when a hold ended. errors.Is(err, [ErrResolved]) holds.
 type ResolvedError struct {
-	ID  string
-	End HoldEnd
+	ID string
+	// End is "committed", "cancelled" or "expired".
+	End string
 	At  Instant
 }
 
 // Error reads `stint: the hold "r-17" was committed at 2026-01-02T15:04:05.000000Z`, or expired.
 func (e *ResolvedError) Error() string {
-	if e.End == HoldExpired {
+	if e.End == "expired" {
 		return fmt.Sprintf("stint: the hold %q expired at %v", e.ID, e.At)
 	}
-	return fmt.Sprintf("stint: the hold %q was %v at %v", e.ID, e.End, e.At)
+	return fmt.Sprintf("stint: the hold %q was %s at %v", e.ID, e.End, e.At)
 }
 
 // Is reports whether target is [ErrResolved].

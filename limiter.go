@@ -27,12 +27,11 @@ type Config struct {
 // had. Peek looks without taking, Settle charges or refunds what is known only
 // afterwards, Reset forgets. The zero Limiter has no store: its errors wrap [ErrInvalid].
 type Limiter struct {
-	store    Store
-	policy   *Policy
-	observe  Observer
-	queues   waitQueues
-	reserver Reserver
-	events   sync.Pool // of *Event
+	store   Store
+	policy  *Policy
+	observe Observer
+	queues  waitQueues
+	events  sync.Pool // of *Event
 
 	mu     sync.Mutex
 	others map[Limit]*Limiter     // that With has made of one limit
@@ -113,20 +112,21 @@ func (l *Limiter) with(limits []Limit) (*Limiter, error) {
 	return NewLimiter(Config{Store: l.store, Policy: policy, Observe: l.observe})
 }
 
-// errZero is why a limiter, or what reserves, decides nothing that is the zero value of its type.
+// errZero is why a limiter decides nothing that is the zero value of its type.
 var errZero = Invalid("limiter", "the zero value", "one that New or NewLimiter made")
+
+// errNoStore is why there is no limiter, or nothing is reserved, without a store.
+var errNoStore = Invalid("store", "nil", "a store such as memstore.New makes")
 
 // NewLimiter makes a limiter.
 func NewLimiter(config Config) (*Limiter, error) {
 	if config.Store == nil {
-		return nil, Invalid("store", "nil", "a store such as memstore.New makes")
+		return nil, errNoStore
 	}
 	if config.Policy == nil {
 		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
-	l := &Limiter{store: config.Store, policy: config.Policy, observe: config.Observe}
-	l.reserver.store, l.reserver.carry = config.Store, l.carry
-	return l, nil
+	return &Limiter{store: config.Store, policy: config.Policy, observe: config.Observe}, nil
 }
 
 // Policy returns the limiter's policy.

@@ -13,29 +13,14 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// ErrLost ends the context that [Reservation.KeepAlive] returns, as its cause: the hold has expired
-// or was reset, and its permits went to others.
-var ErrLost = errors.New("stint: the hold is lost")
-
-// A Reserver reserves by operations of any claims, as [Limiter.Reserve] does by one: for what
-// decides by several policies at once, such as rules. It is safe for concurrent use; make it with
-// [NewReserver].
-type Reserver struct {
-	store  Store
-	carry  func(context.Context, Op) (Decision, error)
-	keeper keeper
-}
-
-// NewReserver makes a reserver on a store.
-func NewReserver(store Store) *Reserver { return &Reserver{store: store, carry: store.Decide} }
-
 // A Reservation is a hold that was admitted. End it once, by Commit or Cancel; what nobody ends expires. It is safe for
 // concurrent use. A nil Reservation, that of a Reserve that was denied, holds nothing: it has no ID, and the errors of
 // Grow, Commit and Cancel wrap [ErrUnknownReservation].
 type Reservation struct {
-	reserver *Reserver
-	hold     Hold
-	asked    []bool // whether a claim's permits are what is asked for; nil: all are. The others stay
+	store Store
+	by    *Limiter // that tells its observer; nil: none
+	hold  Hold
+	asked []bool // whether a claim's permits are what is asked for; nil: all are. The others stay
 
 	mu        sync.Mutex
 	claims    Op    // with what is held; its claims are never changed, but replaced
@@ -84,18 +69,24 @@ type End struct {
 // remembered, under another key or other limits.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
 	op := Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: hold.Each}
-	return l.reserver.Reserve(ctx, op, nil, hold)
+	return reserve(ctx, &Reservation{store: l.store, by: l}, &op, hold)
 }
 
-// Reserve reserves what the claims of an operation ask for. asked says of each claim whether its permits are the
+// Reserve reserves in a store what the claims of an operation ask for, as [Limiter.Reserve] does by one claim: for what
+// decides by several policies at once, such as rules. asked says of each claim whether its permits are the
 // request's, which Grow and Commit say anew; those of the others stay as they are. They are all the request's if it is
 // nil. The operation's Verb is set here; its Hold, if it is not nil, is told what became of the hold.
-func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) (*Reservation, Decision, error) {
-	if r.carry == nil {
-		return nil, Decision{}, errZero
+func Reserve(ctx context.Context, store Store, op Op, asked []bool, hold Hold) (*Reservation, Decision, error) {
+	if store == nil {
+		return nil, Decision{}, errNoStore
 	}
+	return reserve(ctx, &Reservation{store: store, asked: slices.Clone(asked)}, &op, hold)
+}
+
+// reserve reserves an operation's claims by a reservation that has its store.
+func reserve(ctx context.Context, held *Reservation, op *Op, hold Hold) (*Reservation, Decision, error) {
 	own := hold.ID == ""
-	held := r.prepare(&op, asked, hold)
+	held.prepare(op, hold)
 	d, err := held.reserve(ctx, held.claims, held.permits, op.Hold(), op.Each)
 	if err != nil && own && (ctx.Err() != nil || timedOut(err)) {
 		go held.abandon(ctx) // nobody else knows the ID
@@ -106,21 +97,28 @@ func (r *Reserver) Reserve(ctx context.Context, op Op, asked []bool, hold Hold) 
 	return held, d, nil
 }
 
-// prepare makes a reservation of an operation's claims, of which nothing is held yet.
-func (r *Reserver) prepare(op *Op, asked []bool, hold Hold) *Reservation {
-	hold.ID, hold.TTL, hold.Each = strings.Clone(hold.ID), hold.Lives(), nil
+// prepare makes it one of an operation's claims, of which nothing is held yet.
+func (r *Reservation) prepare(op *Op, hold Hold) {
+	hold = Hold{ID: strings.Clone(hold.ID), TTL: hold.Lives(), OnExpiry: hold.OnExpiry}
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
-	held := &Reservation{reserver: r, hold: hold, asked: slices.Clone(asked), claims: op.claimed()}
-	for i := range held.claims.Len() {
-		claim, _ := held.claims.NthClaim(i)
+	r.hold, r.claims = hold, op.claimed()
+	for i := range r.claims.Len() {
+		claim, _ := r.claims.NthClaim(i)
 		claim.Key = strings.Clone(claim.Key)
-		if held.permits == 0 && held.asks(i) {
-			held.permits = claim.Permits
+		if r.permits == 0 && r.asks(i) {
+			r.permits = claim.Permits
 		}
 	}
-	return held
+}
+
+// decide carries out an operation on the hold.
+func (r *Reservation) decide(ctx context.Context, op Op) (Decision, error) {
+	if r.by != nil {
+		return r.by.carry(ctx, op)
+	}
+	return r.store.Decide(ctx, op)
 }
 
 // claimed is an operation of copies of the claims, and nothing else.
@@ -168,7 +166,8 @@ func (r *Reservation) asks(claim int) bool { return r.asked == nil || r.asked[cl
 // A store that can't decide, and a process too busy to ask it, don't end the wait, as with [Limiter.Wait]. All tries
 // are of one hold, a random ID too, so that none is held twice.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
-	held := l.reserver.prepare(&Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}}, nil, hold)
+	held := &Reservation{store: l.store, by: l}
+	held.prepare(&Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}}, hold)
 	unsure := false // whether a try may have held though it failed
 	d, err := l.reserveWait(ctx, key, n, func() (Decision, error) {
 		d, err := held.reserve(ctx, held.claims, n, nil, hold.Each)
@@ -237,7 +236,7 @@ func (l *Limiter) reserveWait(
 
 // Holds lists the live holds of a key under the limiter's limits, each once, the next to expire first: of each limit
 // MaxListed.
-func (l *Limiter) Holds(ctx context.Context, key string) (live []HoldState, err error) {
+func (l *Limiter) Holds(ctx context.Context, key string) (live []Hold, err error) {
 	_, err = l.untold(ctx, Op{Verb: VerbList, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Live: &live}})
 	return live, err
 }
@@ -342,7 +341,7 @@ func (r *Reservation) reserve(
 	op := claims.on(VerbReserve, told, &call.extra)
 	op.Each = each
 	sent := time.Now()
-	d, err := r.reserver.carry(ctx, op)
+	d, err := r.decide(ctx, op)
 	d.Full = told.Full
 	return d, r.grown(claims, permits, told, &d, err, sent)
 }
@@ -423,155 +422,13 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 // which has lost the hold can charge it.
 func (r *Reservation) end(ctx context.Context, verb Verb, claims Op) (End, error) {
 	r.mu.Lock()
-	call := &holdCall{hold: HoldOp{Hold: r.hold, ExpiresAt: r.expiresAt, Via: r.via}}
+	call := &holdCall{hold: HoldOp{Hold: r.hold, Via: r.via}}
+	call.hold.ExpiresAt = r.expiresAt
 	r.mu.Unlock()
 	h := &call.hold
-	d, err := r.reserver.carry(ctx, claims.on(verb, h, &call.extra))
+	d, err := r.decide(ctx, claims.on(verb, h, &call.extra))
 	if err != nil {
 		return End{}, err
 	}
 	return End{Applied: d.Applied, Replayed: h.Replayed, Late: h.Late, Reset: h.Reset, At: d.At}, nil
-}
-
-// KeepAlive renews the hold, three times in each TTL, until the context ends or stop is called, and
-// returns a context for the work: that ends when the context does, and when the hold is lost, with
-// [ErrLost] as its cause. It is lost when the store says so, and when a TTL has passed by this
-// process's clock since the last renewal that succeeded was sent: from then on others may have its
-// permits. What a failure policy admits in the store's place counts as a renewal.
-//
-// All holds that the limiter keeps alive are renewed together. It does not end the hold. Call it once for a hold.
-func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop context.CancelFunc) {
-	work, cancel := context.WithCancelCause(ctx)
-	if r == nil {
-		cancel(errNotHeld)
-		return work, func() {}
-	}
-	r.reserver.keeper.add(work, cancel, r)
-	return work, func() { cancel(context.Canceled) }
-}
-
-// A keeper renews holds, in a goroutine that lives as long as there are any. The zero value has none.
-type keeper struct {
-	mu   sync.Mutex
-	kept map[*Reservation]*keptAlive
-	idle chan struct{} // of the goroutine: closed when nothing is kept; nil: there is none
-}
-
-// keptAlive is a hold that is renewed.
-type keptAlive struct {
-	lost     context.CancelCauseFunc
-	due      time.Time
-	certain  time.Time // until when it is held for certain
-	renewing bool
-}
-
-const (
-	// shortest is how often the keeper looks for what is due.
-	shortest = MinHoldTTL / 6
-	// renewedAtOnce is how many holds are renewed in one call. Calls don't wait for each other.
-	renewedAtOnce = 256
-)
-
-// add renews a hold until the work's context ends.
-func (k *keeper) add(work context.Context, lost context.CancelCauseFunc, r *Reservation) {
-	certain := r.certainty()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.kept == nil {
-		k.kept = map[*Reservation]*keptAlive{}
-	}
-	k.kept[r] = &keptAlive{lost: lost, due: certain.Add(-2 * r.hold.Lives() / 3), certain: certain}
-	if k.idle == nil {
-		k.idle = make(chan struct{})
-		go k.run(k.idle) //nolint:gosec // it renews the holds of many, each as long as its own context
-	}
-	context.AfterFunc(work, func() { k.remove(r) })
-}
-
-// remove stops the renewing of a hold; with the last one, whoever renews has nothing more to do.
-func (k *keeper) remove(r *Reservation) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if delete(k.kept, r); len(k.kept) == 0 && k.idle != nil {
-		close(k.idle)
-		k.idle = nil
-	}
-}
-
-// run renews what is due until nothing is kept.
-func (k *keeper) run(idle chan struct{}) {
-	for {
-		_ = sleep.Until(context.Background(), shortest, idle) // nothing ends that context
-		due, more := k.due(idle, time.Now())
-		if !more {
-			return
-		}
-		for some := range slices.Chunk(due, renewedAtOnce) {
-			go k.renew(some)
-		}
-	}
-}
-
-// A renewal is a hold that is to be renewed, and until when it is held for certain.
-type renewal struct {
-	*Reservation
-	certain time.Time
-}
-
-// due returns the holds that are to be renewed now, the most urgent first, and reports whether the goroutine is to go
-// on. It gives up those that will not be certain any more when it looks again.
-func (k *keeper) due(idle chan struct{}, now time.Time) (due []renewal, more bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.idle != idle {
-		return nil, false
-	}
-	for r, alive := range k.kept {
-		if now.Add(shortest).After(alive.certain) {
-			alive.certain = r.certainty() // it may have grown meanwhile
-		}
-		switch {
-		case now.Add(shortest).After(alive.certain):
-			alive.lost(ErrLost)
-		case !alive.renewing && !now.Before(alive.due):
-			alive.renewing = true
-			due = append(due, renewal{r, alive.certain})
-		}
-	}
-	slices.SortFunc(due, func(a, b renewal) int { return a.certain.Compare(b.certain) })
-	return due, true
-}
-
-// renew renews holds in one call, which may take until the first is not certain any more. What
-// fails is tried again soon.
-func (k *keeper) renew(due []renewal) {
-	ctx, cancel := context.WithDeadline(context.Background(), due[0].certain)
-	defer cancel()
-	ops, holds, results := make([]Op, len(due)), make([]HoldOp, len(due)), make([]Result, len(due))
-	claims, permits := make([]Op, len(due)), make([]int64, len(due))
-	for i, r := range due {
-		r.mu.Lock()
-		holds[i].Hold, claims[i], permits[i] = r.hold, r.claims, r.permits
-		r.mu.Unlock()
-		ops[i] = claims[i].on(VerbReserve, &holds[i], new(Extra))
-	}
-	sent := time.Now()
-	due[0].reserver.store.DecideAll(ctx, ops, results)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for i, r := range due {
-		d := &results[i].Decision
-		err := r.grown(claims[i], permits[i], &holds[i], d, results[i].Err, sent)
-		alive := k.kept[r.Reservation]
-		if alive == nil {
-			continue // the work is over
-		}
-		alive.renewing, alive.due = false, time.Now().Add(r.hold.Lives()/12)
-		switch {
-		case errors.Is(err, ErrLost), errors.Is(err, ErrResolved), err == nil && !d.Allowed && !d.Degraded:
-			alive.lost(ErrLost) // a live hold is renewed: a store that denies it does not know it
-		case err == nil && d.Allowed:
-			alive.certain, alive.due = r.certainty(), sent.Add(r.hold.Lives()/3)
-		}
-	}
 }

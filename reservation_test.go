@@ -170,7 +170,7 @@ func TestAHoldEndsOnce(t *testing.T) {
 			t.Errorf("another amount: %v", err)
 		}
 		var resolved *stint.ResolvedError
-		if _, err := r.Cancel(t.Context()); !errors.As(err, &resolved) || resolved.End != stint.HoldCommitted {
+		if _, err := r.Cancel(t.Context()); !errors.As(err, &resolved) || resolved.End != "committed" {
 			t.Errorf("another end: %v", err)
 		}
 		if _, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{ID: "a"}); !errors.Is(err, stint.ErrResolved) {

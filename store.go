@@ -102,7 +102,7 @@ type Extra struct {
 	// became of the hold.
 	Hold *HoldOp
 	// Live receives what a List finds, the next to expire first. It is for a List alone, of one claim.
-	Live *[]HoldState
+	Live *[]Hold
 }
 
 // Groups are the operation's groups of alternatives; nil of most.

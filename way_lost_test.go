@@ -23,7 +23,6 @@ func TestACommitNamesItsWay(t *testing.T) {
 	}
 	floor, parent := policy("floor", 1), policy("parent", 10)
 	store := &forgetful{memstore.New(memstore.Config{})}
-	reserver := stint.NewReserver(store)
 	op := stint.Op{
 		Extra: &stint.Extra{Groups: [][]stint.Way{{
 			{{Key: "k", Policy: floor, Permits: 1}, {Key: "k", Policy: parent, Permits: 1}},
@@ -31,7 +30,7 @@ func TestACommitNamesItsWay(t *testing.T) {
 		}}},
 	}
 	for via, want := range []int64{0, 1} { // what the floor has left
-		held, d, err := reserver.Reserve(t.Context(), op, nil, stint.Hold{})
+		held, d, err := stint.Reserve(t.Context(), store, op, nil, stint.Hold{})
 		if err != nil || int(d.Via) != via {
 			t.Fatalf("%+v, %v", d, err)
 		}

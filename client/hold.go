@@ -71,7 +71,7 @@ func (c *Client) hold(
 			return check, 0, err
 		}
 		*h = stint.HoldOp{
-			Hold: h.Hold, ExpiresAt: h.ExpiresAt, Replayed: answer.Replayed, Lost: answer.Lost,
+			Hold: h.Hold, Replayed: answer.Replayed, Lost: answer.Lost,
 			Full: answer.Reason == string(stint.ReasonHolds),
 		}
 		if answer.Allowed {
@@ -89,7 +89,7 @@ func (c *Client) hold(
 		return check, 0, err
 	}
 	*h = stint.HoldOp{
-		Hold: h.Hold, ExpiresAt: h.ExpiresAt, Replayed: answer.Replayed, Late: answer.Late, Reset: answer.Reset,
+		Hold: h.Hold, Replayed: answer.Replayed, Late: answer.Late, Reset: answer.Reset,
 	}
 	return checkOfRest(answer.Rest), answer.Applied, nil
 }

@@ -76,7 +76,6 @@ type Limiter struct {
 	waiting waitQueues
 	// begun is from when the queues' time counts, so that a step of the wall clock moves nothing.
 	begun time.Time
-	holds *stint.Reserver
 
 	rejectAmbiguous bool // whether ambiguous paths are refused
 	denyByDefault   bool // whether requests without a rule are denied
@@ -96,7 +95,6 @@ func New(config Config) (*Limiter, error) {
 		rejectAmbiguous: config.RejectAmbiguousPaths,
 		denyByDefault:   config.DenyByDefault,
 		begun:           time.Now(),
-		holds:           stint.NewReserver(config.Store),
 	}
 	if config.Set == nil {
 		config.Set = new(rules.Set)

@@ -35,7 +35,7 @@ type Explained struct {
 	bare []stint.Outcome
 	// Holds is what is held of the claim, the next to expire first, with the places of Permits as in Each.
 	// Only of a client.
-	Holds []stint.HoldState
+	Holds []stint.Hold
 	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
 	// It is nil where it lacks nothing.
 	Lacks []string
@@ -92,7 +92,7 @@ func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained
 func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
 	first := 0
 	for _, claim := range append([]stint.Claim{x.Claim}, x.And...) {
-		var live []stint.HoldState
+		var live []stint.Hold
 		op := stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &live}}
 		if _, err := l.store.Decide(ctx, op); err != nil {
 			return err

@@ -40,7 +40,7 @@ func (l *Limiter) Reserve(
 		v.describeHold(&hold)
 		op := v.on(stint.VerbReserve, &v.Hold)
 		var d stint.Decision
-		reservation, d, err = l.holds.Reserve(ctx, op, asked, hold)
+		reservation, d, err = stint.Reserve(ctx, l.store, op, asked, hold)
 		if err = v.note(d, err); err != nil {
 			return nil, err
 		}

@@ -208,7 +208,7 @@ func TestACommitNamesItsWay(t *testing.T) {
 	request := with("team", "search")
 	var v enforce.Verdict
 	commit := func(id string, vias map[string]string) error {
-		hold := stint.HoldOp{Hold: stint.Hold{ID: id}, ExpiresAt: a.clock.Instant()}
+		hold := stint.HoldOp{Hold: stint.Hold{ID: id, ExpiresAt: a.clock.Instant()}}
 		return a.limiter.End(t.Context(), &request, stint.VerbCommit, &hold, 10, nil, vias, &v)
 	}
 	for _, test := range []struct {

@@ -36,7 +36,8 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	}
 	if h := op.Hold(); h != nil {
 		// The store does not know the hold: its commit is charged late.
-		*h = stint.HoldOp{Hold: h.Hold, ExpiresAt: stint.Instant(time.Now().UnixMicro()).Add(h.Lives())}
+		*h = stint.HoldOp{Hold: h.Hold}
+		h.ExpiresAt = stint.Instant(time.Now().UnixMicro()).Add(h.Lives())
 	}
 	modes := s.modes(op)
 	switch {

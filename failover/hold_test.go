@@ -25,7 +25,7 @@ func reserve(f *fixture, p *stint.Policy, id string, n int64) (stint.HoldOp, sti
 
 func commit(f *fixture, p *stint.Policy, h stint.HoldOp, n int64) (stint.HoldOp, stint.Decision, error) {
 	o := op(stint.VerbCommit, "k", p, n)
-	o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt}}
+	o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: h.Hold}}
 	d, err := f.Decide(f.t.Context(), o)
 	return *o.Hold(), d, err
 }

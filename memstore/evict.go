@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // What is done at the cap. The cost of a state is how many permits its loss gives away: the

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // A worthless state equals an untouched one, or was reset with its policy. It is removed in small

@@ -3,7 +3,7 @@ package memstore
 import (
 	"testing"
 
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // Evicted is how many states were dropped at the cap.

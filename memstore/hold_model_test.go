@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // holdModel is a naive model of a client with holds: what was taken is a list, from which everything is worked out
@@ -33,7 +34,7 @@ type modelHold struct {
 	expires  int64
 	remember int64
 	keep     bool
-	end      stint.HoldEnd
+	end      decide.End
 	endedAt  int64
 	actual   int64
 	late     bool
@@ -69,7 +70,7 @@ func (m *holdModel) advance(now int64) {
 	for {
 		id := ""
 		for other, h := range m.holds {
-			if h.end == stint.HoldLive && h.expires <= now && (id == "" || h.expires < m.holds[id].expires) {
+			if h.end == decide.Live && h.expires <= now && (id == "" || h.expires < m.holds[id].expires) {
 				id = other
 			}
 		}
@@ -91,7 +92,7 @@ func (m *holdModel) advance(now int64) {
 			}
 			h.n[i] = 0
 		}
-		h.end, h.endedAt = stint.HoldExpired, h.expires
+		h.end, h.endedAt = decide.Expired, h.expires
 	}
 	for i := range m.states {
 		m.drain(i, now)
@@ -243,22 +244,22 @@ func (m *holdModel) reserve(now int64, id string, n, ttl int64, keep bool) (allo
 		lacks[i] = l.Takes(n)
 		switch {
 		case h != nil && h.gone[i]:
-			told.Reset = h.end == stint.HoldLive
+			told.Reset = h.end == decide.Live
 		case h != nil:
 			lacks[i] = max(0, lacks[i]-h.n[i]-h.kept[i])
 		}
 	}
-	if h != nil && (h.end == stint.HoldCommitted || h.end == stint.HoldCancelled) {
+	if h != nil && (h.end == decide.Committed || h.end == decide.Cancelled) {
 		return false, told, true
 	}
 	for i := range m.limits {
 		if lacks[i] > 0 && !m.admits(i, now, lacks[i]) {
-			told.Lost = told.Reset || h != nil && h.end == stint.HoldExpired
-			told.Replayed = h != nil && h.end == stint.HoldLive && !told.Reset
+			told.Lost = told.Reset || h != nil && h.end == decide.Expired
+			told.Replayed = h != nil && h.end == decide.Live && !told.Reset
 			return false, told, false
 		}
 	}
-	live := h != nil && h.end == stint.HoldLive
+	live := h != nil && h.end == decide.Live
 	told.Replayed = live && !told.Reset
 	if h == nil {
 		h = &modelHold{n: make([]int64, len(m.limits)), kept: make([]int64, len(m.limits)), pieces: make([][]modelCharge, len(m.limits)), gone: make([]bool, len(m.limits))}
@@ -268,7 +269,7 @@ func (m *holdModel) reserve(now int64, id string, n, ttl int64, keep bool) (allo
 	if live {
 		expires = max(expires, h.expires)
 	}
-	h.end, h.keep, h.expires, h.remember = stint.HoldLive, keep, expires, max(2*ttl, 60_000_000)
+	h.end, h.keep, h.expires, h.remember = decide.Live, keep, expires, max(2*ttl, 60_000_000)
 	for i := range m.limits {
 		if h.gone[i] {
 			h.n[i], h.kept[i], h.gone[i] = 0, 0, false
@@ -283,7 +284,7 @@ func (m *holdModel) reserve(now int64, id string, n, ttl int64, keep bool) (allo
 // known is a hold that is not forgotten.
 func (m *holdModel) known(id string, now int64) *modelHold {
 	h := m.holds[id]
-	if h != nil && h.end != stint.HoldLive && now > max(h.endedAt, h.expires)+h.remember {
+	if h != nil && h.end != decide.Live && now > max(h.endedAt, h.expires)+h.remember {
 		delete(m.holds, id)
 		return nil
 	}
@@ -298,24 +299,24 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 		return told, stint.ErrUnknownReservation
 	}
 	switch h.end {
-	case stint.HoldCommitted:
+	case decide.Committed:
 		if told.Replayed = !cancel && h.actual == actual; !told.Replayed {
 			return told, stint.ErrResolved
 		}
 		told.Late, told.Reset = h.late, h.reset
 		return told, nil // with what was applied then
-	case stint.HoldCancelled:
+	case decide.Cancelled:
 		if told.Replayed = cancel; !cancel {
 			return told, stint.ErrResolved
 		}
 		told.Reset = h.reset
 		return told, nil
-	case stint.HoldExpired:
+	case decide.Expired:
 		if cancel {
 			return told, stint.ErrResolved
 		}
 		told.Late, h.late = true, true
-	case stint.HoldLive:
+	case decide.Live:
 	}
 	h.applied = 0
 	some := false
@@ -335,7 +336,7 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 		switch {
 		case h.gone[i]:
 			told.Reset, more = true, 0
-		case h.end == stint.HoldLive:
+		case h.end == decide.Live:
 			applied = -m.giveBack(i, now, h, kept)
 		}
 		gone := h.gone[i]
@@ -353,13 +354,13 @@ func (m *holdModel) finish(now int64, id string, actual int64, cancel bool) (tol
 		if cancel {
 			wanted = 0
 		}
-		if !fixed && (h.end == stint.HoldExpired && !gone || wanted != held) && (!some || max(applied, -applied) < max(h.applied, -h.applied)) {
+		if !fixed && (h.end == decide.Expired && !gone || wanted != held) && (!some || max(applied, -applied) < max(h.applied, -h.applied)) {
 			h.applied, some = applied, true
 		}
 	}
-	h.end, h.endedAt, h.actual, h.reset = stint.HoldCommitted, now, actual, told.Reset
+	h.end, h.endedAt, h.actual, h.reset = decide.Committed, now, actual, told.Reset
 	if cancel {
-		h.end = stint.HoldCancelled
+		h.end = decide.Cancelled
 	}
 	return told, nil
 }

@@ -75,12 +75,12 @@ func (s *Store) list(op *stint.Op) (stint.Decision, error) {
 	s.lock(o)
 	defer s.unlock(o)
 	s.loadAll(o)
-	var list []stint.HoldState
+	var list []stint.Hold
 	for i := range o.places {
 		list = o.States[i].List(list, i, len(o.places), stint.MaxListed)
 		s.save(s.shard(o.places[i].hash), &o.places[i], &o.States[i])
 	}
-	slices.SortStableFunc(list, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	slices.SortStableFunc(list, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) })
 	*op.Extra.Live = list
 	return stint.Decision{Allowed: true, At: o.Now}, nil
 }

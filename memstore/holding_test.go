@@ -144,7 +144,7 @@ func TestALostHoldIsChargedOnce(t *testing.T) {
 	h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
 	expires := h.now.Add(time.Minute)
 	for i := range 2 {
-		hold := stint.HoldOp{Hold: stint.Hold{ID: "a", TTL: time.Minute}, ExpiresAt: expires}
+		hold := stint.HoldOp{Hold: stint.Hold{ID: "a", TTL: time.Minute, ExpiresAt: expires}}
 		d, err := h.do(stint.VerbCommit, h.policy, 5, &hold)
 		if err != nil || d.Applied != 5 || !hold.Late || hold.Replayed != (i > 0) {
 			t.Fatalf("%v, %+v, %v", d, hold, err)
@@ -152,7 +152,7 @@ func TestALostHoldIsChargedOnce(t *testing.T) {
 		h.wantLeft(h.policy, 15)
 	}
 	h.now = expires.Add(2*time.Minute) + 1
-	hold := stint.HoldOp{Hold: stint.Hold{ID: "b", TTL: time.Minute}, ExpiresAt: expires}
+	hold := stint.HoldOp{Hold: stint.Hold{ID: "b", TTL: time.Minute, ExpiresAt: expires}}
 	if _, err := h.do(stint.VerbCommit, h.policy, 5, &hold); !errors.Is(err, stint.ErrUnknownReservation) {
 		t.Errorf("%v", err)
 	}
@@ -247,7 +247,7 @@ func BenchmarkReserveAndCommit(b *testing.B) {
 }
 
 // liveHolds lists what is held of a key.
-func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy) (live []stint.HoldState, err error) {
+func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy) (live []stint.Hold, err error) {
 	t.Helper()
 	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.VerbList, Claim: stint.Claim{Key: key, Policy: policy}, Extra: &stint.Extra{Live: &live}})
 	return live, err
@@ -283,7 +283,7 @@ func TestDrop(t *testing.T) {
 		t.Fatal(live, err)
 	}
 	var resolved *stint.ResolvedError
-	if _, err := h.store.Decide(t.Context(), op); !errors.As(err, &resolved) || resolved.End != stint.HoldExpired || resolved.At != h.now {
+	if _, err := h.store.Decide(t.Context(), op); !errors.As(err, &resolved) || resolved.End != "expired" || resolved.At != h.now {
 		t.Fatal(err)
 	}
 	op.Verb, op.Extra = stint.VerbCommit, &stint.Extra{Hold: stuck}
@@ -296,7 +296,7 @@ func TestDrop(t *testing.T) {
 	}
 	for _, op := range []stint.Op{
 		{Verb: stint.VerbList, Claim: other},
-		{Verb: stint.VerbList, Claim: other, And: []stint.Claim{other}, Extra: &stint.Extra{Live: new([]stint.HoldState)}},
+		{Verb: stint.VerbList, Claim: other, And: []stint.Claim{other}, Extra: &stint.Extra{Live: new([]stint.Hold)}},
 		{Verb: stint.VerbDrop, Claim: other},
 	} {
 		if _, err := h.store.Decide(t.Context(), op); !errors.Is(err, stint.ErrInvalid) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // idShards is how many parts the ids have.
@@ -142,7 +143,7 @@ func (s *Store) purgeEnds(i *ids, of *holder, now stint.Instant) {
 	live := newIDs()
 	live.forgotten = i.forgotten
 	for _, h := range i.holds {
-		if end, _ := h.Ended(now); end == stint.HoldLive || of != nil && of != h.holder {
+		if end, _ := h.Ended(now); end == decide.Live || of != nil && of != h.holder {
 			live.add(h)
 		} else {
 			s.evictions.Add(1)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/keyhash"
 )
 

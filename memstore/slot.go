@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // slot is one client's state under one limit. It holds no pointer, so the garbage

@@ -2,7 +2,7 @@ package memstore
 
 import (
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/keyhash"
 )

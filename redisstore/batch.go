@@ -81,8 +81,8 @@ type entry struct {
 type rare struct {
 	// takenAt is when what is returned was taken.
 	takenAt stint.Instant
-	hold    *holdEntry        // of a Reserve, Commit or Cancel
-	live    []stint.HoldState // that are listed
+	hold    *holdEntry   // of a Reserve, Commit or Cancel
+	live    []stint.Hold // that are listed
 	// ways are those of its limits; nil: it has none.
 	ways []uint16
 	// bound are the same of a Reserve, bound to those that its hold is on.

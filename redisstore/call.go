@@ -43,7 +43,7 @@ type call struct {
 	bulk    int64 // permits to take on top of a take of one, one after another
 	// bulkAdmitted is how many permits of the bulk were admitted.
 	bulkAdmitted int64
-	live         []stint.HoldState // that were listed
+	live         []stint.Hold // that were listed
 
 	op     [1]stint.Op
 	result [1]stint.Result

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
 )
 
@@ -68,10 +68,10 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 	}
 	remembered := h.Remembered()
 	if e.verb != stint.VerbReserve {
-		remembered = h.SurelyRemembered()
+		remembered = decide.SurelyRemembered(&h.Hold)
 	}
 	return &holdEntry{
-		told:   stint.HoldOp{Hold: h.Hold, ExpiresAt: h.ExpiresAt, Via: h.Via},
+		told:   stint.HoldOp{Hold: h.Hold, Via: h.Via},
 		bucket: "\x00" + digest[:2],
 		tags:   tags,
 		args: digest + of + sorted + answer +
@@ -289,7 +289,7 @@ func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) 
 	}
 	live, d, err := c.live, c.result[0].Decision, c.result[0].Err
 	br.recycle(c)
-	slices.SortStableFunc(live, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	slices.SortStableFunc(live, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) })
 	if err == nil {
 		*op.Extra.Live = live
 	}
@@ -297,7 +297,7 @@ func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) 
 }
 
 // readLive reads what holds limit i of n has, and appends them to a list.
-func (d *decider) readLive(live []stint.HoldState, i, n int) []stint.HoldState {
+func (d *decider) readLive(live []stint.Hold, i, n int) []stint.Hold {
 	for range d.answers.number(4) {
 		expires, permits := stint.Instant(d.answers.number(8)), d.answers.number(8)
 		id := d.answers.bytes(int(d.answers.number(2)))
@@ -394,7 +394,7 @@ func (d *decider) readHold(e *entry) (answered bool) {
 		}
 		return true
 	case holdResolved:
-		h.err = &stint.ResolvedError{ID: h.told.ID, End: stint.HoldEnd(flags), At: at}
+		h.err = &stint.ResolvedError{ID: h.told.ID, End: decide.End(flags).String(), At: at}
 	case holdUnknown:
 		h.err = stint.ErrUnknownReservation
 	case holdOther:
@@ -436,9 +436,10 @@ func (d *decider) readHeld(l *limit, keep int64, out *stint.Outcome) {
 
 // tell says what became of the caller's hold.
 func (h *holdEntry) tell(op *stint.HoldOp) {
-	id := op.Hold
+	asked := op.Hold
 	*op = h.told
-	op.Hold = id
+	op.Hold = asked
+	op.ExpiresAt = h.told.ExpiresAt
 }
 
 // appendHold writes an operation's hold into the list of operations: its number.

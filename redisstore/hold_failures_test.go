@@ -47,7 +47,7 @@ func TestHoldsThatTheServerLost(t *testing.T) {
 	if _, _, err := holdVerb(t, store, stint.VerbCommit, policy, unknown, 12); !errors.Is(err, stint.ErrUnknownReservation) {
 		t.Errorf("a commit that says no expiry: %v", err)
 	}
-	if _, _, err := holdVerb(t, store, stint.VerbCancel, policy, stint.HoldOp{Hold: stint.Hold{ID: "c"}, ExpiresAt: h.ExpiresAt}, 0); !errors.Is(err, stint.ErrUnknownReservation) {
+	if _, _, err := holdVerb(t, store, stint.VerbCancel, policy, stint.HoldOp{Hold: stint.Hold{ID: "c", ExpiresAt: h.ExpiresAt}}, 0); !errors.Is(err, stint.ErrUnknownReservation) {
 		t.Errorf("a cancel: %v", err)
 	}
 	each := make([]stint.Outcome, 2)

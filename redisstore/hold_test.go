@@ -240,7 +240,7 @@ func holdOp(rng *rand.Rand, policy *stint.Policy, next int, expires map[string]s
 }
 
 // liveHolds lists what is held of a key.
-func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy) (live []stint.HoldState, err error) {
+func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy) (live []stint.Hold, err error) {
 	t.Helper()
 	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.VerbList, Claim: stint.Claim{Key: key, Policy: policy}, Extra: &stint.Extra{Live: &live}})
 	return live, err

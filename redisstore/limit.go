@@ -8,7 +8,7 @@ import (
 	"unique"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // plan is a policy as this store sends it; it is kept with the policy. It is immutable but for the

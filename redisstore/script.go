@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 var (

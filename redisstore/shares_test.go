@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )

@@ -47,7 +47,7 @@ func (h *held) reserve(n int64, ttl time.Duration) stint.HoldOp {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return stint.HoldOp{Hold: told.Hold, ExpiresAt: told.ExpiresAt}
+	return stint.HoldOp{Hold: told.Hold}
 }
 
 // testHoldEnds: each id is charged once, however late the same commit is repeated, or another end follows. The same end
@@ -102,7 +102,7 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 			h.another()
 			expires := h.clock.Instant().Add(time.Hour)
 			at := expires.Add(after)
-			kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl}, ExpiresAt: expires}
+			kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl, ExpiresAt: expires}}
 			h.clock.Set(at)
 			if told, err := h.do(stint.VerbCommit, 10, kept); err != nil || !told.Late || told.Replayed {
 				t.Errorf("a hold of %v, committed at %v: %+v, %v", test.ttl, at, told, err)
@@ -116,14 +116,14 @@ func testLostHold(t *testing.T, newStore newStoreFunc) {
 			}
 		}
 		h.another()
-		kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl}, ExpiresAt: h.clock.Instant()}
+		kept := stint.HoldOp{Hold: stint.Hold{ID: h.key, TTL: test.ttl, ExpiresAt: h.clock.Instant()}}
 		h.clock.Advance(test.until + time.Microsecond)
 		if _, err := h.do(stint.VerbCommit, 10, kept); !errors.Is(err, stint.ErrUnknownReservation) {
 			t.Errorf("a hold of %v, committed too late: %v", test.ttl, err)
 		}
 	}
 	for _, at := range []stint.Instant{-1, 1<<53 + 1, 1<<63 - 1} {
-		if _, err := h.do(stint.VerbCommit, 1, stint.HoldOp{Hold: stint.Hold{ID: h.key}, ExpiresAt: at}); !errors.Is(err,
+		if _, err := h.do(stint.VerbCommit, 1, stint.HoldOp{Hold: stint.Hold{ID: h.key, ExpiresAt: at}}); !errors.Is(err,
 			stint.ErrInvalid) {
 			t.Errorf("a commit of a hold that expires at %d: %v", int64(at), err)
 		}
@@ -260,7 +260,7 @@ func testLongQueue(t *testing.T, newStore newStoreFunc) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			last = stint.HoldOp{Hold: told.Hold, ExpiresAt: told.ExpiresAt}
+			last = stint.HoldOp{Hold: told.Hold}
 		}
 		turns := time.Duration(queue.Capacity-1) * queue.Rate.Period
 		if want := noon.Add(turns + time.Minute); last.ExpiresAt != want {

@@ -62,7 +62,7 @@ func (r *resetting) hold(t *testing.T) (kept stint.HoldOp) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stint.HoldOp{Hold: told.Hold, ExpiresAt: told.ExpiresAt}
+	return stint.HoldOp{Hold: told.Hold}
 }
 
 // notice writes the state by another hold, which it takes back.

@@ -99,7 +99,7 @@ func testOwnWay(t *testing.T, newStore newStoreFunc) {
 			t.Errorf("%s %d as %s: %+v, want way %d with %d left", step.verb, step.n, step.id, d, step.via, want)
 		}
 	}
-	lost := stint.HoldOp{Hold: stint.Hold{ID: "lost"}, ExpiresAt: noon, Via: 1}
+	lost := stint.HoldOp{Hold: stint.Hold{ID: "lost", ExpiresAt: noon}, Via: 1}
 	for range 2 {
 		if told, d := do(stint.VerbCommit, 2, lost); !told.Late || d.Via != 1 || d.Applied != 2 {
 			t.Errorf("a lost hold is committed on way 1: %+v, %+v", told, d)

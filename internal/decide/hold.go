@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // A HoldOperation is a Reserve, Commit, Cancel or Drop under way. Its Outs are what the limits say, its Ways those of
@@ -61,12 +61,12 @@ func (r *HoldOperation) decide() (stint.Decision, error) {
 	}
 	if h == nil {
 		if r.Verb == stint.VerbReserve {
-			return r.reserve(stint.HoldLive), nil
+			return r.reserve(Live), nil
 		}
 		return r.commitLost()
 	}
 	end, at := h.Ended(r.Now)
-	over := end == stint.HoldCommitted || end == stint.HoldCancelled
+	over := end == Committed || end == Cancelled
 	switch {
 	case !over && !r.Same:
 		return stint.Decision{}, stint.ErrOtherClaims
@@ -75,12 +75,12 @@ func (r *HoldOperation) decide() (stint.Decision, error) {
 		r.bound = append(r.bound[:0], r.Ways...)
 		BindTo(r.bound, h.via, false) // of other groups it is not known any more
 		return r.answer(h.applied), nil
-	case over, end == stint.HoldExpired && r.Verb == stint.VerbCancel:
-		return stint.Decision{}, &stint.ResolvedError{ID: told.ID, End: end, At: at}
+	case over, end == Expired && r.Verb == stint.VerbCancel:
+		return stint.Decision{}, &stint.ResolvedError{ID: told.ID, End: end.String(), At: at}
 	case h.dropped && r.Verb == stint.VerbReserve:
-		return stint.Decision{}, &stint.ResolvedError{ID: told.ID, End: stint.HoldExpired, At: min(r.Now, h.Expires)}
+		return stint.Decision{}, &stint.ResolvedError{ID: told.ID, End: Expired.String(), At: min(r.Now, h.Expires)}
 	}
-	if end == stint.HoldExpired {
+	if end == Expired {
 		r.expireAll()
 	}
 	if r.Verb == stint.VerbReserve {
@@ -113,11 +113,11 @@ func (r *HoldOperation) costs() []int64 {
 }
 
 // isAgain reports whether the operation asks for the end that the hold has had.
-func (r *HoldOperation) isAgain(end stint.HoldEnd) bool {
+func (r *HoldOperation) isAgain(end End) bool {
 	if r.Verb == stint.VerbCommit {
-		return end == stint.HoldCommitted && slices.Equal(r.costs(), r.Known.actual)
+		return end == Committed && slices.Equal(r.costs(), r.Known.actual)
 	}
-	return r.Verb == stint.VerbCancel && end == stint.HoldCancelled
+	return r.Verb == stint.VerbCancel && end == Cancelled
 }
 
 // Order finds a hold's limits among those of an operation, each by a number of its state and its way: where the hold
@@ -177,12 +177,12 @@ func (s *State) putBack(now stint.Instant) {
 }
 
 // reserve takes what the hold lacks of each limit, if all admit it.
-func (r *HoldOperation) reserve(end stint.HoldEnd) stint.Decision {
+func (r *HoldOperation) reserve(end End) stint.Decision {
 	told := r.Hold
 	r.lacks = append(r.lacks[:0], make([]int64, len(r.Parts))...)
 	lacks, via := r.lacks, r.bind(end)
 	gone := r.askAll(lacks, end)
-	live := r.Known != nil && end == stint.HoldLive
+	live := r.Known != nil && end == Live
 	told.Replayed, told.Reset = live && !gone, gone
 	allowed := Admit(r.Outs)
 	var taken []bool
@@ -192,7 +192,7 @@ func (r *HoldOperation) reserve(end stint.HoldEnd) stint.Decision {
 		told.Full = told.Full && !allowed // or another way has room
 	}
 	if !allowed {
-		told.Lost = r.Known != nil && (end == stint.HoldExpired || gone)
+		told.Lost = r.Known != nil && (end == Expired || gone)
 		return r.combine(via)
 	}
 	if r.Known == nil {
@@ -223,7 +223,7 @@ func (r *HoldOperation) fresh() *Hold {
 }
 
 // askAll asks each limit for what the hold lacks of it, and reports whether some of what it held is gone.
-func (r *HoldOperation) askAll(lacks []int64, end stint.HoldEnd) (gone bool) {
+func (r *HoldOperation) askAll(lacks []int64, end End) (gone bool) {
 	for i := range r.Parts {
 		p, s, held := &r.Parts[i], r.state(i), int64(0)
 		if r.isAside(i) {
@@ -233,7 +233,7 @@ func (r *HoldOperation) askAll(lacks []int64, end stint.HoldEnd) (gone bool) {
 		known := r.Known != nil
 		if known {
 			switch part := r.held(i); {
-			case end == stint.HoldExpired:
+			case end == Expired:
 				held = part.keptAtEnd(s.Holding)
 			case part.gone(s.Holding):
 				gone = true
@@ -244,7 +244,7 @@ func (r *HoldOperation) askAll(lacks []int64, end stint.HoldEnd) (gone bool) {
 		}
 		lacks[i] = max(0, p.Machine.Takes(p.Permits)-held)
 		r.look(i, lacks[i])
-		fresh := !known || end == stint.HoldExpired || r.held(i).in == nil
+		fresh := !known || end == Expired || r.held(i).in == nil
 		switch {
 		case r.Full:
 			r.denyFull(i, max(r.Outs[i].RetryAfter, fullWait))
@@ -262,11 +262,11 @@ func (r *HoldOperation) askAll(lacks []int64, end stint.HoldEnd) (gone bool) {
 // bind binds the operation to the ways that the hold is on: that is live, has expired and is not
 // reserved anew, or of which an expiry has charged something. It returns the number of the first
 // group's way.
-func (r *HoldOperation) bind(end stint.HoldEnd) (via uint8) {
+func (r *HoldOperation) bind(end End) (via uint8) {
 	if r.bound = append(r.bound[:0], r.Ways...); len(r.bound) == 0 || r.Known == nil {
 		return 0
 	}
-	anew := end == stint.HoldExpired && r.Verb == stint.VerbReserve
+	anew := end == Expired && r.Verb == stint.VerbReserve
 	via = Bind(r.bound, func(i int) bool {
 		part := r.held(i)
 		return part.on && (!anew || part.keptAtEnd(r.state(i).Holding) > 0)
@@ -305,7 +305,7 @@ func (r *HoldOperation) denyFull(i int, wait time.Duration) {
 }
 
 // take takes what was looked at, and puts every part where it expires now.
-func (r *HoldOperation) take(lacks []int64, end stint.HoldEnd) {
+func (r *HoldOperation) take(lacks []int64, end End) {
 	h, told := r.Known, r.Hold
 	var buffer [inline]bool
 	foreign := append(buffer[:0], make([]bool, len(r.Parts))...) // states that another version of the limit wrote
@@ -319,7 +319,7 @@ func (r *HoldOperation) take(lacks []int64, end stint.HoldEnd) {
 		s.writes()
 		s.forgetPieces()
 		switch {
-		case end == stint.HoldExpired:
+		case end == Expired:
 			r.release(i)
 		case part.gone(s.Holding):
 			part.n, part.kept, part.pieces = 0, 0, nil
@@ -339,11 +339,11 @@ func (r *HoldOperation) take(lacks []int64, end stint.HoldEnd) {
 	for i := range r.Outs {
 		expires = max(expires, r.Now.Add(told.Lives()+r.Outs[i].Delay))
 	}
-	if end == stint.HoldLive {
+	if end == Live {
 		expires = max(expires, h.Expires)
 	}
 	h.Expires, h.keep, h.remembered = expires, bool(told.OnExpiry), told.Remembered().Microseconds()
-	h.end = stint.HoldLive
+	h.end = Live
 	h.noticed.Store(false)
 	told.ExpiresAt = expires
 	for i := range r.Parts {
@@ -374,8 +374,8 @@ func (r *HoldOperation) release(i int) {
 }
 
 // finish ends a hold, that is live or has expired, by a commit or a cancel. What was dropped of it has expired.
-func (r *HoldOperation) finish(end stint.HoldEnd) stint.Decision {
-	late := end == stint.HoldExpired
+func (r *HoldOperation) finish(end End) stint.Decision {
+	late := end == Expired
 	var all Least
 	h := r.Known
 	h.via = max(h.via, r.bind(end))
@@ -385,7 +385,7 @@ func (r *HoldOperation) finish(end stint.HoldEnd) stint.Decision {
 			continue
 		}
 		gone := part.gone(s.Holding)
-		expired := end == stint.HoldExpired && !gone || part.dropped
+		expired := end == Expired && !gone || part.dropped
 		if expired {
 			late = true
 			r.release(i)
@@ -439,7 +439,7 @@ func (r *HoldOperation) settle(i int, n int64) int64 {
 // commitLost charges what a hold cost that the store has lost, if it can't have forgotten it.
 func (r *HoldOperation) commitLost() (stint.Decision, error) {
 	told := r.Hold
-	if r.Verb == stint.VerbCancel || told.ExpiresAt == 0 || r.Now > told.ExpiresAt.Add(told.SurelyRemembered()) {
+	if r.Verb == stint.VerbCancel || told.ExpiresAt == 0 || r.Now > told.ExpiresAt.Add(SurelyRemembered(&told.Hold)) {
 		return stint.Decision{}, stint.ErrUnknownReservation
 	}
 	h := r.fresh()
@@ -450,16 +450,16 @@ func (r *HoldOperation) commitLost() (stint.Decision, error) {
 	for i := range lost {
 		h.parts[i].on = lost[i] == 0
 	}
-	h.Expires, h.remembered = told.ExpiresAt, told.SurelyRemembered().Microseconds()
-	return r.finish(stint.HoldExpired), nil
+	h.Expires, h.remembered = told.ExpiresAt, SurelyRemembered(&told.Hold).Microseconds()
+	return r.finish(Expired), nil
 }
 
 // over remembers how the hold has ended, and answers.
 func (r *HoldOperation) over(applied int64) stint.Decision {
 	h := r.Known
-	h.end, h.endedAt, h.applied = stint.HoldCommitted, r.Now, applied
+	h.end, h.endedAt, h.applied = Committed, r.Now, applied
 	if r.Verb == stint.VerbCancel {
-		h.end = stint.HoldCancelled
+		h.end = Cancelled
 	} else {
 		h.actual = r.costs()
 	}

@@ -3,10 +3,36 @@ package decide
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
+
+// An End is how a hold ended. The zero value is that it has not. Redis has it as a number.
+type End uint8
+
+// The ends of a hold.
+const (
+	Live End = iota
+	Committed
+	Cancelled
+	Expired
+)
+
+var endNames = [...]string{"live", "committed", "cancelled", "expired"}
+
+// String is the end in lower case, as [stint.ResolvedError] has it.
+func (e End) String() string {
+	if int(e) >= len(endNames) {
+		return "unknown"
+	}
+	return endNames[e]
+}
+
+// SurelyRemembered is Remembered of a hold, but the least, a minute, where its TTL is not known: a Commit's that names
+// none.
+func SurelyRemembered(h *stint.Hold) time.Duration { return max(2*h.TTL, time.Minute) }
 
 // A Hold is a reservation, and after its end what is remembered of it. It changes under the lock of its ID and those of
 // its states. Who has only a state's lock reads ID, Expires and keep, and notes an expiry.
@@ -24,7 +50,7 @@ type Hold struct {
 	ways  []uint16 // of the limits
 	// remembered is how long the end is remembered, in microseconds.
 	remembered int64
-	end        stint.HoldEnd
+	end        End
 	endedAt    stint.Instant
 	late       bool
 	reset      bool
@@ -53,12 +79,12 @@ type Held struct {
 const HeldBytes = 128
 
 // IsLive reports whether it has not ended, so far as its holder has said.
-func (h *Hold) IsLive() bool { return h.end == stint.HoldLive }
+func (h *Hold) IsLive() bool { return h.end == Live }
 
 // Ended is how the hold has ended at now, and when.
-func (h *Hold) Ended(now stint.Instant) (stint.HoldEnd, stint.Instant) {
+func (h *Hold) Ended(now stint.Instant) (End, stint.Instant) {
 	if h.IsLive() && (now >= h.Expires || h.noticed.Load()) {
-		return stint.HoldExpired, h.Expires
+		return Expired, h.Expires
 	}
 	return h.end, h.endedAt
 }
@@ -220,7 +246,7 @@ func (s *State) forgetPieces() {
 }
 
 // List appends the live holds of limit i of n to a list, the next to expire and so many at most.
-func (s *State) List(list []stint.HoldState, i, n, most int) []stint.HoldState {
+func (s *State) List(list []stint.Hold, i, n, most int) []stint.Hold {
 	if !s.isHeld() {
 		return list
 	}
@@ -232,11 +258,11 @@ func (s *State) List(list []stint.HoldState, i, n, most int) []stint.HoldState {
 }
 
 // AppendHold notes in a list what a hold has of limit i of n.
-func AppendHold(list []stint.HoldState, id string, i, n int, permits int64, expires stint.Instant) []stint.HoldState {
-	at := slices.IndexFunc(list, func(h stint.HoldState) bool { return h.ID == id })
+func AppendHold(list []stint.Hold, id string, i, n int, permits int64, expires stint.Instant) []stint.Hold {
+	at := slices.IndexFunc(list, func(h stint.Hold) bool { return h.ID == id })
 	if at < 0 {
 		at = len(list)
-		list = append(list, stint.HoldState{ID: id, Permits: make([]int64, n), ExpiresAt: expires})
+		list = append(list, stint.Hold{ID: id, Permits: make([]int64, n), ExpiresAt: expires})
 	}
 	list[at].Permits[i] = permits
 	return list

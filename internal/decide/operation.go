@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // An Operation is one on limits whose states are loaded. It is not safe for concurrent use.

@@ -38,7 +38,7 @@ var stores = []string{"memstore", "redisstore", "failover"}
 var folders = []folder{
 	// The library's module, and those below it.
 	{path: "", floor: 0},
-	{path: "algorithm", floor: 1},
+	{path: "internal/algorithm", floor: 1},
 	{path: "clientip", floor: 1},
 	{path: "rules", floor: 1},
 	{path: "rules/file", floor: 1, also: []string{"rules/file/document"}, uses: []string{"github.com/fsnotify/fsnotify"}},
@@ -160,7 +160,7 @@ var folders = []folder{
 	{path: "internal/waiters", floor: -1},
 	{path: "internal/prefix", floor: -1},
 	{path: "internal/watchdog", floor: 1},
-	{path: "internal/decide", floor: 1, also: []string{"algorithm"}},
+	{path: "internal/decide", floor: 1, also: []string{"internal/algorithm"}},
 	{path: "internal/load", floor: 1},
 	{path: "internal/measure", floor: 4},
 

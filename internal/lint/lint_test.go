@@ -83,13 +83,13 @@ func TestRules(t *testing.T) {
 		want  []string // the findings' beginnings, in order
 	}{
 		// Floors.
-		{"a lower floor", map[string]string{"memstore/a.go": own + `/algorithm"`}, nil},
-		{"the root", map[string]string{"algorithm/a.go": own + `"`}, nil},
+		{"a lower floor", map[string]string{"memstore/a.go": own + `/internal/algorithm"`}, nil},
+		{"the root", map[string]string{"internal/algorithm/a.go": own + `"`}, nil},
 		{"the folder above", map[string]string{"service/internal/server/rls/a.go": own + `/service/internal/server"`}, nil},
 		{"the folder below", map[string]string{"service/internal/rulestore/a.go": own + `/service/internal/rulestore/mongo"`}, []string{"service/internal/rulestore/a.go:3: floors: service/internal/rulestore is on floor 2"}},
-		{"a higher floor", map[string]string{"algorithm/a.go": own + `/memstore"`}, []string{"algorithm/a.go:3: floors: algorithm is on floor 1 and may import lower floors only; memstore is on floor 2"}},
+		{"a higher floor", map[string]string{"internal/algorithm/a.go": own + `/memstore"`}, []string{"internal/algorithm/a.go:3: floors: internal/algorithm is on floor 1 and may import lower floors only; memstore is on floor 2"}},
 		{"the same floor", map[string]string{"redisstore/a.go": own + `/memstore"`}, []string{"redisstore/a.go:3: floors: redisstore is on floor 2"}},
-		{"anything from the root", map[string]string{"a.go": own + `/algorithm"`}, []string{"a.go:3: floors: the root is on floor 0"}},
+		{"anything from the root", map[string]string{"a.go": own + `/internal/algorithm"`}, []string{"a.go:3: floors: the root is on floor 0"}},
 		{"a store in the service", map[string]string{"service/internal/server/a.go": own + `/memstore"`}, []string{"service/internal/server/a.go:3: floors: service/internal/server may not import memstore"}},
 		{"everything in the program", map[string]string{"service/cmd/stint/a.go": own + "/service/internal/server\"\n" + own + "/redisstore\"\n" + own + `/service/internal/config"`}, nil},
 		{"the program", map[string]string{"service/cmd/stint/internal/config/a.go": own + `/service/cmd/stint"`}, nil},
@@ -111,10 +111,10 @@ func TestRules(t *testing.T) {
 		{"testdata", map[string]string{"api/testdata/a.go": own + `/newcomer"`}, nil},
 
 		// Clocks.
-		{"a clock", map[string]string{"algorithm/a.go": "import \"time\"\nvar _ = time.Now\nfunc f() { _ = time.Since(time.Time{}) }"}, []string{"algorithm/a.go:4: clock: time.Now", "algorithm/a.go:5: clock: time.Since"}},
+		{"a clock", map[string]string{"internal/algorithm/a.go": "import \"time\"\nvar _ = time.Now\nfunc f() { _ = time.Since(time.Time{}) }"}, []string{"internal/algorithm/a.go:4: clock: time.Now", "internal/algorithm/a.go:5: clock: time.Since"}},
 		{"a clock by another name", map[string]string{"clientip/a.go": "import clock \"time\"\nfunc f() { clock.Sleep(1) }"}, []string{"clientip/a.go:4: clock: time.Sleep"}},
 		{"a test's clock", map[string]string{"rules/file/a_test.go": "import \"time\"\nvar _ = time.Until"}, []string{"rules/file/a_test.go:4: clock: time.Until"}},
-		{"no clock", map[string]string{"algorithm/a.go": "import \"time\"\nvar _ = time.UnixMicro\nfunc f(x struct{ Now int }) { _ = x.Now }"}, nil},
+		{"no clock", map[string]string{"internal/algorithm/a.go": "import \"time\"\nvar _ = time.UnixMicro\nfunc f(x struct{ Now int }) { _ = x.Now }"}, nil},
 		{"a clock at the edge", map[string]string{"memstore/a.go": "import \"time\"\nfunc f() { _ = time.Now() }"}, nil},
 
 		// Panics.
@@ -147,8 +147,8 @@ func TestRules(t *testing.T) {
 		{"no package comment", map[string]string{"api/a.go": "package p", "api/b.go": "package p"}, []string{"api: comment:"}},
 		{"tests alone", map[string]string{"api/a_test.go": "package p_test"}, nil},
 		{"a long file", map[string]string{"api/a.go": strings.Repeat("\n", maxLines-1)}, []string{"api/a.go: length: 601 lines"}},
-		{"a file of the longest kind", map[string]string{"api/a.go": strings.Repeat("\n", maxLines-2), "algorithm/a.lua": strings.Repeat("\n", maxLines)}, nil},
-		{"a long script", map[string]string{"algorithm/a.lua": strings.Repeat("\n", maxLines+1)}, []string{"algorithm/a.lua: length: 601"}},
+		{"a file of the longest kind", map[string]string{"api/a.go": strings.Repeat("\n", maxLines-2), "internal/algorithm/a.lua": strings.Repeat("\n", maxLines)}, nil},
+		{"a long script", map[string]string{"internal/algorithm/a.lua": strings.Repeat("\n", maxLines+1)}, []string{"internal/algorithm/a.lua: length: 601"}},
 		{"a skip", map[string]string{"api/a_test.go": "import \"testing\"\nfunc TestX(t *testing.T) { t.Skip() }"}, []string{"api/a_test.go:4: skip:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,7 +55,7 @@ func checkComment(p *pkg) []Finding {
 }
 
 // clockless folders get the time as an argument, in their tests as well.
-var clockless = []string{"algorithm", "rules", "clientip"}
+var clockless = []string{"internal/algorithm", "rules", "clientip"}
 
 // clocks are what of package time reads a clock or waits for it.
 var clocks = map[string]bool{

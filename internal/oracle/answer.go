@@ -15,7 +15,7 @@ type Answer struct {
 	Decision stint.Decision
 	Each     []stint.Outcome // nil: it was not asked for
 	Hold     stint.HoldOp    // what the store wrote down of the hold
-	Live     []stint.HoldState
+	Live     []stint.Hold
 	Err      error
 
 	// Charged says of each limit whether it is the operation's to charge if it is admitted: it has to admit, or is of
@@ -44,6 +44,7 @@ func (a *Answer) WriteTo(op stint.Op) {
 	if h := op.Hold(); h != nil {
 		said := a.Hold
 		said.Hold, said.Via = h.Hold, h.Via
+		said.ExpiresAt = a.Hold.ExpiresAt
 		*h = said
 	}
 	if op.Verb == stint.VerbList {
@@ -67,7 +68,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	case a.Err != nil:
 		return nil
 	case op.Verb == stint.VerbList:
-		if !slices.IsSortedFunc(got.Live, func(a, b stint.HoldState) int { return int(a.ExpiresAt - b.ExpiresAt) }) {
+		if !slices.IsSortedFunc(got.Live, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) }) {
 			differ("list", got.Live, "it to be sorted by expiry")
 		}
 		if live := slices.SortedFunc(slices.Values(got.Live), inOrder); !slices.EqualFunc(live, a.Live, same) {
@@ -93,7 +94,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	eachField(got.Decision, a.Decision, differ)
 	if op.Hold() != nil {
 		said := got.Hold
-		said.Hold, said.Via = stint.Hold{}, 0
+		said.Hold, said.Via = stint.Hold{ExpiresAt: said.ExpiresAt}, 0
 		if op.Verb != stint.VerbReserve || !a.Decision.Allowed {
 			said.ExpiresAt = 0
 		}

@@ -84,7 +84,7 @@ func (g *generator) episode(r *run) (fault string) {
 		for _, versions := range g.shapes {
 			claim := stint.Claim{Key: key, Policy: versions[len(versions)-1], Permits: 1}
 			last.ops = append(last.ops, stint.Op{Verb: stint.VerbPeek, Claim: claim}, stint.Op{
-				Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: new([]stint.HoldState)},
+				Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: new([]stint.Hold)},
 			})
 		}
 	}
@@ -332,7 +332,7 @@ func (g *generator) without(op *stint.Op, kind int) {
 			return n
 		})
 	case kind == 7:
-		*op = stint.Op{Verb: stint.VerbList, Claim: *op.First(), Extra: &stint.Extra{Live: new([]stint.HoldState)}}
+		*op = stint.Op{Verb: stint.VerbList, Claim: *op.First(), Extra: &stint.Extra{Live: new([]stint.Hold)}}
 	default:
 		op.Verb = stint.VerbPeek
 	}

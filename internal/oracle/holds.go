@@ -8,6 +8,16 @@ import (
 	"github.com/stint-go/stint"
 )
 
+// A holdEnd is how a hold ended.
+type holdEnd string
+
+const (
+	holdLive      holdEnd = "" // it has not
+	holdCommitted holdEnd = "committed"
+	holdCancelled holdEnd = "cancelled"
+	holdExpired   holdEnd = "expired"
+)
+
 // A record is what is known of an id: of a hold that is live or has expired its claims, of one that was
 // ended the answer too, since the same end again is answered alike.
 type record struct {
@@ -23,7 +33,7 @@ type record struct {
 	paid    []int64       // of these, what an earlier expiry has charged for good
 	lost    []bool        // whether a reset has dropped it, before it expired; nil: none
 
-	end     stint.HoldEnd // HoldLive also when it has expired meanwhile
+	end     holdEnd       // holdLive also when it has expired meanwhile
 	at      stint.Instant // when it ended
 	lapsed  bool          // it was forgotten, before the clock was set back
 	permits []int64       // what a Commit said, of each claim
@@ -150,8 +160,8 @@ func (r *record) anew(pl *plan) {
 }
 
 // resolved is the error of an id that has ended otherwise than the operation asks for.
-func resolved(id string, end stint.HoldEnd, at stint.Instant) error {
-	return &stint.ResolvedError{ID: id, End: end, At: at}
+func resolved(id string, end holdEnd, at stint.Instant) error {
+	return &stint.ResolvedError{ID: id, End: string(end), At: at}
 }
 
 // reserve begins a hold, renews it, or lets it grow:
@@ -168,12 +178,12 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 	live, known := false, r != nil
 	if known {
 		switch {
-		case r.end != stint.HoldLive:
+		case r.end != holdLive:
 			a.Err = resolved(id, r.end, r.at)
 		case !r.same(places): // also of one that has expired, while that is remembered
 			a.Err = stint.ErrOtherClaims
 		case r.dropped: // it can't be renewed
-			a.Err = resolved(id, stint.HoldExpired, min(t.now, r.expires))
+			a.Err = resolved(id, holdExpired, min(t.now, r.expires))
 		}
 		if a.Err != nil {
 			return a, false
@@ -254,7 +264,7 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 		t.look(p)
 	}
 	t.ids[id] = next
-	a.Hold = stint.HoldOp{ExpiresAt: expires, Replayed: live && present, Reset: live && !present}
+	a.Hold = stint.HoldOp{Hold: stint.Hold{ExpiresAt: expires}, Replayed: live && present, Reset: live && !present}
 	return a, true
 }
 
@@ -368,13 +378,13 @@ func (t *transaction) expired(id string, places []*place) {
 // end again changes nothing, and has the same answer.
 func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	id, places := op.Hold().ID, pl.all
-	end := stint.HoldCommitted
+	end := holdCommitted
 	var permits []int64
 	for _, p := range places {
 		permits = append(permits, p.permits)
 	}
 	if op.Verb == stint.VerbCancel {
-		end = stint.HoldCancelled
+		end = holdCancelled
 		clear(permits)
 	}
 	r := t.known(id)
@@ -382,7 +392,7 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	if lost {
 		// One that would be remembered, and is not, was lost with the store's last second.
 		known := op.Hold().ExpiresAt
-		if end == stint.HoldCancelled || known == 0 || t.now > known.Add(remembered(op.Hold().TTL)) {
+		if end == holdCancelled || known == 0 || t.now > known.Add(remembered(op.Hold().TTL)) {
 			a.Err = stint.ErrUnknownReservation
 			return a
 		}
@@ -394,10 +404,10 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 		r.names, r.spots = namesOf(places)
 	}
 	switch {
-	case r.end == stint.HoldLive && !r.same(places):
+	case r.end == holdLive && !r.same(places):
 		a.Err = stint.ErrOtherClaims
 		return a
-	case r.end == stint.HoldLive:
+	case r.end == holdLive:
 	case r.end != end || !r.same(places) || !slices.Equal(r.permits, permits):
 		a.Err = resolved(id, r.end, r.at)
 		return a
@@ -415,8 +425,8 @@ func (t *transaction) end(op stint.Op, pl *plan) (a Answer) {
 	pl.stay(r.on, true)
 	late := lost || t.hasExpired(r, places)
 	switch {
-	case late && end == stint.HoldCancelled:
-		a.Err = resolved(id, stint.HoldExpired, r.expires)
+	case late && end == holdCancelled:
+		a.Err = resolved(id, holdExpired, r.expires)
 		return a
 	case late:
 		t.expired(id, places)
@@ -505,18 +515,18 @@ func (t *transaction) drop(op stint.Op, places []*place) (a Answer) {
 	}
 	if !found {
 		a.Err = stint.ErrUnknownReservation
-	} else if r := t.known(op.Hold().ID); r != nil && r.end == stint.HoldLive {
+	} else if r := t.known(op.Hold().ID); r != nil && r.end == holdLive {
 		r.dropped = true
 	}
 	return a
 }
 
 // inOrder sorts holds by their expiry, and where that is the same in an order of its own.
-func inOrder(a, b stint.HoldState) int {
+func inOrder(a, b stint.Hold) int {
 	return cmp.Or(cmp.Compare(a.ExpiresAt, b.ExpiresAt), cmp.Compare(a.ID, b.ID))
 }
 
 // same reports whether two holds are the same.
-func same(a, b stint.HoldState) bool {
+func same(a, b stint.Hold) bool {
 	return a.ID == b.ID && a.ExpiresAt == b.ExpiresAt && slices.Equal(a.Permits, b.Permits)
 }

@@ -365,7 +365,7 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"a commit that is sent again is charged again", nil, func(m *Mutated, op *stint.Op, _ *stint.Instant) {
-		if r := m.record(op); r != nil && r.end == stint.HoldCommitted && op.Verb == stint.VerbCommit {
+		if r := m.record(op); r != nil && r.end == holdCommitted && op.Verb == stint.VerbCommit {
 			delete(m.worlds[0].ids, op.Hold().ID)
 		}
 	}, nil},
@@ -377,7 +377,7 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"a late commit is not charged", nil, func(m *Mutated, op *stint.Op, now *stint.Instant) {
-		if r := m.record(op); r != nil && op.Verb == stint.VerbCommit && *now >= r.expires && r.end == stint.HoldLive {
+		if r := m.record(op); r != nil && op.Verb == stint.VerbCommit && *now >= r.expires && r.end == holdLive {
 			r.keep = true
 		}
 	}, nil},
@@ -401,7 +401,7 @@ var Mutants = []Mutant{
 		}
 	}},
 	{"growth is charged as a whole", nil, func(m *Mutated, op *stint.Op, now *stint.Instant) {
-		if r := m.record(op); r != nil && op.Verb == stint.VerbReserve && r.end == stint.HoldLive && *now < r.expires && op.First().Permits > r.held[0] {
+		if r := m.record(op); r != nil && op.Verb == stint.VerbReserve && r.end == holdLive && *now < r.expires && op.First().Permits > r.held[0] {
 			op.First().Permits += r.held[0]
 		}
 	}, nil},
@@ -489,7 +489,7 @@ func Copy(op stint.Op) stint.Op {
 		extra.Hold = &h
 	}
 	if op.Extra.Live != nil {
-		extra.Live = new([]stint.HoldState)
+		extra.Live = new([]stint.Hold)
 	}
 	op.Extra = &extra
 	return op

@@ -131,7 +131,7 @@ func (t *transaction) find(n name, limit stint.Limit) (s *state, known bool) {
 func (t *transaction) store(p *place) {
 	s := p.state()
 	for _, id := range s.over { // an expiry that was noticed stays one, though the clock be set back
-		if r := t.record(id); r != nil && r.end == stint.HoldLive && r.expires <= p.at {
+		if r := t.record(id); r != nil && r.end == holdLive && r.expires <= p.at {
 			r.over = true
 		}
 	}
@@ -303,8 +303,8 @@ func (t *transaction) finish(p *place, applied int64, write bool) {
 }
 
 // list is what is held, the next to expire first; of each limit the first stint.MaxListed.
-func list(places []*place) (all []stint.HoldState) {
-	byID := map[string]stint.HoldState{}
+func list(places []*place) (all []stint.Hold) {
+	byID := map[string]stint.Hold{}
 	for i, p := range places {
 		var mine []*held
 		for _, h := range p.now.holds {
@@ -317,7 +317,7 @@ func list(places []*place) (all []stint.HoldState) {
 		})
 		for _, h := range mine[:min(len(mine), stint.MaxListed)] {
 			if byID[h.id].Permits == nil {
-				byID[h.id] = stint.HoldState{ID: h.id, Permits: make([]int64, len(places)), ExpiresAt: h.expires}
+				byID[h.id] = stint.Hold{ID: h.id, Permits: make([]int64, len(places)), ExpiresAt: h.expires}
 			}
 			byID[h.id].Permits[i] = h.permits - h.paid
 		}

@@ -26,7 +26,7 @@ func (t *transaction) reset(places []*place) {
 
 // overNow notes that an id has expired, though the clock be set back.
 func (t *transaction) overNow(id string) {
-	if r := t.record(id); r != nil && r.end == stint.HoldLive {
+	if r := t.record(id); r != nil && r.end == holdLive {
 		r.over = true
 	}
 }
@@ -34,7 +34,7 @@ func (t *transaction) overNow(id string) {
 // lose notes that what an id holds of a limit was reset before it expired, or that it was not.
 func (t *transaction) lose(id string, n name, lost bool) {
 	r := t.record(id)
-	if r == nil || r.end != stint.HoldLive {
+	if r == nil || r.end != holdLive {
 		return
 	}
 	before := r.lost
@@ -76,7 +76,7 @@ func (t *transaction) resetAll(scope stint.Scope) {
 	for _, id := range slices.Sorted(maps.Keys(t.world.ids)) {
 		r := t.world.ids[id]
 		for i, n := range r.names {
-			if r.end != stint.HoldLive || !scope.All && n.policy != scope.Policy || r.held[i] == r.paid[i] {
+			if r.end != holdLive || !scope.All && n.policy != scope.Policy || r.held[i] == r.paid[i] {
 				continue
 			}
 			s := t.world.states[n]

@@ -227,7 +227,7 @@ func (tr *tree) end() string {
 		verb, actual = stint.VerbCancel, 0
 	}
 	op := h.of.op(verb, actual)
-	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl}, ExpiresAt: h.expires}
+	op.Extra.Hold = &stint.HoldOp{Hold: stint.Hold{ID: h.id, TTL: h.ttl, ExpiresAt: h.expires}}
 	d, want, fault := tr.decide(op)
 	tr.say("%s: %v of %d of %d as %s: %v, via %d, late %t", h.of.name, verb, actual, h.held, h.id, d, d.Via, op.Hold().Late)
 	if fault != "" {

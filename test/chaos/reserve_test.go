@@ -179,7 +179,7 @@ func sendHold(
 	expires stint.Instant,
 ) (told stint.HoldOp, d stint.Decision, err error) {
 	for {
-		told = stint.HoldOp{Hold: stint.Hold{ID: id, TTL: holdTTL}, ExpiresAt: expires}
+		told = stint.HoldOp{Hold: stint.Hold{ID: id, TTL: holdTTL, ExpiresAt: expires}}
 		op := stint.Op{Verb: verb, Extra: &stint.Extra{Hold: &told}, Claim: stint.Claim{Key: "k", Policy: policy, Permits: n}, Timeout: time.Second}
 		d, err = store.Decide(ctx, op)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, stint.ErrUnavailable) && !errors.Is(err, stint.ErrOverloaded) {

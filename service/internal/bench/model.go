@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // A state is what one key has of one limit: it decides about n permits, exactly.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // A Sampler decides which lines of one kind are written: a number of them at once, then at a steady

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )

@@ -108,7 +108,7 @@ func TestLiveHolds(t *testing.T) {
 						op.Verb, process = stint.VerbReset, "2"
 					default:
 						op.Verb = map[string]stint.Verb{"reserve": stint.VerbReserve, "commit": stint.VerbCommit, "cancel": stint.VerbCancel, "drop": stint.VerbDrop}[verb]
-						op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}, ExpiresAt: stint.Instant(time.Now().Add(live).UnixMicro())}}
+						op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id, ExpiresAt: stint.Instant(time.Now().Add(live).UnixMicro())}}}
 					}
 					if _, err := processes[process].Decide(t.Context(), op); err != nil && !errors.Is(err, stint.ErrResolved) && !errors.Is(err, stint.ErrUnknownReservation) {
 						t.Fatal(step, err)

@@ -420,7 +420,7 @@ func TestRecordOfHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim, ctx := stint.Claim{Key: "a", Policy: policy, Permits: 1}, context.Background()
-	if _, err := store.Decide(ctx, stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &[]stint.HoldState{}}}); err != nil {
+	if _, err := store.Decide(ctx, stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &[]stint.Hold{}}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := replayed(t, record.String()); c.Unfit != "" || c.Decisions != 0 {

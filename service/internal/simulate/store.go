@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/rules"
 )

@@ -8,7 +8,7 @@ import (
 	"sort"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/rules"
 )
 

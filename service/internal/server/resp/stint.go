@@ -228,7 +228,7 @@ func (c *conn) endHold(verb stint.Verb, id []byte, n int64, says [][]byte) {
 		return
 	}
 	p.verb, p.claim.Permits, p.answer = verb, n, answerEnded
-	p.hold = &stint.HoldOp{Hold: stint.Hold{ID: string(id), TTL: what.ttl}, ExpiresAt: what.expiresAt}
+	p.hold = &stint.HoldOp{Hold: stint.Hold{ID: string(id), TTL: what.ttl, ExpiresAt: what.expiresAt}}
 	c.decide()
 }
 

@@ -227,7 +227,7 @@ func (d *decision) carry(ctx context.Context, verb stint.Verb, part *holdPart) e
 // wasCancelled reports whether an operation was refused since its hold was cancelled.
 func wasCancelled(err error) bool {
 	resolved, is := errors.AsType[*stint.ResolvedError](err)
-	return is && resolved.End == stint.HoldCancelled
+	return is && resolved.End == "cancelled"
 }
 
 // commitLater sends the commits of holds in the background, until one arrives or the store has forgotten the hold, if

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // applier carries out actions on one state of an algorithm.

@@ -10,7 +10,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // muldiv's operands: 0 <= a < 2^53, 0 <= b < 2^35, 0 < c < 2^45, and a quotient

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // A state that another version of the limit wrote is the limit's own once the limit has changed it: what it says of

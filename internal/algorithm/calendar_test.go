@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // zones has those with the oddest changes of the offset: by half an hour, at

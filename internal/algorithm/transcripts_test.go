@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the algorithms answer into the transcripts")

@@ -6,7 +6,7 @@ import (
 	"sort"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // A step is what a store asks of an algorithm: an action of n permits at now, on the
