@@ -4,12 +4,11 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore/internal/queue"
 )
 
 // A Conn is a connection to the servers, safe for concurrent use. Packages rueidis and goredis make one.
@@ -127,43 +126,4 @@ func (s *Store) Advise(ctx context.Context) (advice []string) {
 
 // Reply returns what a server replied in a [Conn]'s error. It is false where no reply came: then
 // the command may have been executed.
-func Reply(err error) (reply string, ok bool) {
-	// As rueidis has them.
-	if failure, replied := errors.AsType[interface {
-		error
-		IsNil() bool
-	}](err); replied {
-		return failure.Error(), !failure.IsNil()
-	}
-	// As go-redis marks them, in whatever wraps them.
-	if failure, replied := errors.AsType[interface {
-		error
-		RedisError()
-	}](err); replied {
-		return strings.TrimPrefix(failure.Error(), "ERR "), true
-	}
-	return "", false
-}
-
-// refusals are how replies begin that tell of a server that decides nothing at present.
-var refusals = []string{
-	"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH",
-	"NOPERM", "WRONGPASS",
-}
-
-// isRefusal reports whether a reply is a refusal of the server's, not of one command. Redis 6 wraps
-// the errors of a script: "Error running script (call to f_…): @user_script:1: -OOM command not allowed …".
-func isRefusal(reply string) bool {
-	return slices.ContainsFunc(refusals, func(word string) bool {
-		return strings.HasPrefix(reply, word+" ") || strings.Contains(reply, ": -"+word+" ")
-	})
-}
-
-// cause is what made the store unavailable.
-func cause(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, stint.ErrUnavailable) {
-		all := joined.Unwrap()
-		return all[len(all)-1]
-	}
-	return err
-}
+func Reply(err error) (reply string, ok bool) { return queue.Reply(err) }

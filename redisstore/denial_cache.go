@@ -14,6 +14,8 @@ import (
 	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waiters"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
 // denialCache remembers denials, so that a client that keeps asking is answered without
@@ -131,7 +133,7 @@ func (s *Store) denialCacheable(op *stint.Op) bool {
 func (s *Store) countsDenied(policy *stint.Policy) bool {
 	plan := s.plan(policy)
 	for i := range plan {
-		if plan[i].limit.CountDenied {
+		if plan[i].Spec.CountDenied {
 			return true
 		}
 	}
@@ -271,7 +273,7 @@ func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes 
 		plan := s.plan(claim.Policy)
 		for j := range plan {
 			if !hasWays || first+j == int(d.Index) {
-				lasts = max(lasts, min(outcomes[first+j].RetryAfter, micros(plan[j].life)))
+				lasts = max(lasts, min(outcomes[first+j].RetryAfter, layout.Micros(plan[j].Life)))
 			}
 			if first+j == int(d.Index) {
 				longest = *claim
@@ -298,23 +300,50 @@ func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes 
 	}
 }
 
-// keepDenial keeps the denial of an entry.
-func (b *batch) keepDenial(e *entry) {
-	limits := b.limitsOf(e)
+// note takes note of what a batch that was sent at a mark brought: it keeps denials, and forgets those that are wrong
+// now.
+func (s *Store) note(b *wire.Batch, mark sendMark) {
+	entries := b.Entries()
+	for i := range entries {
+		e := &entries[i]
+		if e.Verb == stint.VerbReset {
+			s.leases.forgetClients(b, e)
+		}
+		switch {
+		case e.Verb == stint.VerbReset || e.Verb > stint.VerbReserve && e.Verb != stint.VerbList ||
+			e.Verb == stint.VerbSettle && e.Decision.Applied < 0:
+			if s.denials != nil {
+				limits := b.Limits(e)
+				for j := range limits {
+					s.denials.announce(b.Client(&limits[j]))
+				}
+			}
+		case s.denials == nil || e.Verb == stint.VerbPeek:
+		case e.Decision.Allowed || e.BulkAdmitted > 0:
+			s.forgetDenials(b, e)
+		case e.Verb <= stint.VerbTry:
+			s.keepDenialOf(b, e, mark)
+		}
+	}
+}
+
+// keepDenialOf keeps the denial of an entry, unless one of its limits counts denied requests.
+func (s *Store) keepDenialOf(b *wire.Batch, e *wire.Entry, mark sendMark) {
+	limits := b.Limits(e)
+	if slices.ContainsFunc(limits, func(p wire.OpLimit) bool { return p.Limit.Spec.CountDenied }) {
+		return
+	}
 	var op stint.Op
 	for first := 0; first < len(limits); {
-		policy, way := limits[first].limit.policy, uint16(0)
-		claim := stint.Claim{
-			Key: b.states[limits[first].state].client, Policy: policy,
-			Permits: limits[first].asked, Keep: int64(limits[first].keep),
-		}
-		if e.ways != nil {
-			way = e.ways[first]
+		p, way := &limits[first], uint16(0)
+		claim := stint.Claim{Key: b.Client(p), Policy: p.Limit.Policy, Permits: p.Asked, Keep: int64(p.Keep)}
+		if e.Ways != nil {
+			way = e.Ways[first]
 		}
 		decide.Append(&op, claim, way)
-		first += policy.Len()
+		first += p.Limit.Policy.Len()
 	}
-	b.store.keepDenial(b.sentAt, &op, e.decision, b.outcomesOf(e), e.growth)
+	s.keepDenial(mark, &op, e.Decision, b.Outcomes(e), e.Growth)
 }
 
 // keep keeps a denial of what was sent at a mark, for a time from then. The outcomes are copied. At
@@ -361,18 +390,18 @@ func (c *denialCache) keep(m sendMark, client string, d *denial, lasts time.Dura
 
 // forgetDenials ends the denials of what an entry took: this process has taken more of the
 // state, so their waits are too short.
-func (b *batch) forgetDenials(e *entry) {
-	c := b.store.denials
+func (s *Store) forgetDenials(b *wire.Batch, e *wire.Entry) {
+	c := s.denials
 	if c.entries.Load() == 0 {
 		return
 	}
-	limits := b.limitsOf(e)
-	for i := 0; i < len(limits); i += limits[i].limit.policy.Len() {
-		client, name := b.states[limits[i].state].client, limits[i].limit.policy.Name()
-		s := c.shard(client)
-		s.mu.Lock()
-		c.forget(s, client, func(d denial) bool { return d.policy.Name() == name })
-		s.mu.Unlock()
+	limits := b.Limits(e)
+	for i := 0; i < len(limits); i += limits[i].Limit.Policy.Len() {
+		client, name := b.Client(&limits[i]), limits[i].Limit.Policy.Name()
+		shard := c.shard(client)
+		shard.mu.Lock()
+		c.forget(shard, client, func(d denial) bool { return d.policy.Name() == name })
+		shard.mu.Unlock()
 	}
 }
 
@@ -446,28 +475,14 @@ func (c *denialCache) unsubscribed() {
 	}
 }
 
-// receive reads a message of the channel: clients, each behind its length in 2
-// bytes. A length of 0, which no client has, says that a policy was reset, whose name
-// follows behind its length. After a message that can't be read everything is forgotten.
+// receive reads a message of the channel: clients, and policies that were reset. After a message that can't be read
+// everything is forgotten.
 func (c *denialCache) receive(message string) {
-	r := reader{text: message}
-	for r.text != "" {
-		name := r.bytes(int(r.number(2)))
-		if r.short {
-			break
-		}
-		if name != "" {
-			c.announce(name)
-			continue
-		}
-		policy := r.bytes(int(r.number(2)))
-		if r.short {
-			break
-		}
+	read := wire.ReadAnnouncements(message, c.announce, func(policy string) {
 		c.announcePolicy(policy)
 		c.onPolicyReset(policy)
-	}
-	if r.short {
+	})
+	if !read {
 		c.wipe()
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+	"github.com/stint-go/stint/redisstore/internal/queue"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
 // Sweep ends leases whose time is over, and waits until what is left is given back.
@@ -19,14 +22,14 @@ const (
 	MaxPartitions            = maxPartitions
 	DefaultMaxBatch          = defaultMaxBatch
 	MaxMaxBatch              = maxMaxBatch
-	DefaultInFlight          = defaultInFlight
+	DefaultInFlight          = queue.DefaultInFlight
 	MaxLeaseTime             = maxLeaseTime
 )
 
 // Verbs of the store's own: they give back permits that were leased, or that an undone operation took.
 const (
-	ReturnLease = returnLease
-	Refund      = refund
+	ReturnLease = wire.ReturnLease
+	Refund      = wire.Refund
 )
 
 // InternalOp is an operation as only the store itself makes it.
@@ -45,78 +48,60 @@ type InternalResult struct {
 // DecideInOneBatch carries out operations in one script call.
 func (s *Store) DecideInOneBatch(t testing.TB, sendings ...InternalOp) []InternalResult {
 	t.Helper()
-	br := s.layout.Load().batchers[0]
-	b := newBatch(br)
-	defer b.recycle()
-	calls := make([]*call, len(sendings))
+	var b wire.Batch
+	b.Begin(s.routes.Load().batchers[0].Target, s.options.MaxBatch)
 	for i, sending := range sendings {
-		c := br.newCall(context.Background())
-		c.op[0], c.bulk, c.takenAt = sending.Op, sending.Bulk, sending.TakenAt
-		c.ops, c.results = c.op[:], c.result[:]
-		if !b.add(c, 0, &c.op[0]) {
+		if !b.Add(&sending.Op, wire.Sending{TakenAt: sending.TakenAt, Bulk: sending.Bulk}) {
 			t.Fatalf("operation %d does not fit", i)
 		}
-		calls[i] = c
 	}
-	b.complete(b.execute(context.Background()))
-	done := make([]InternalResult, len(calls))
-	for i, c := range calls {
-		<-c.done
-		if c.result[0].Err != nil {
-			t.Fatalf("operation %d: %v", i, c.result[0].Err)
+	if err := s.send(context.Background(), &b); err != nil {
+		t.Fatal(err)
+	}
+	done := make([]InternalResult, len(sendings))
+	for i := range sendings {
+		var result stint.Result
+		e := b.Answer(i, &sendings[i].Op, &result)
+		if result.Err != nil {
+			t.Fatalf("operation %d: %v", i, result.Err)
 		}
-		done[i] = InternalResult{c.result[0].Decision, c.bulkAdmitted}
+		done[i] = InternalResult{result.Decision, e.BulkAdmitted}
 	}
 	return done
 }
 
 // Waiting is how many operations wait to be sent.
-func (s *Store) Waiting() int { return s.sum(func(br *batcher) int { return br.queued }) }
+func (s *Store) Waiting() int { return s.Stats().Queued }
 
 // InFlight is how many script calls are under way.
-func (s *Store) InFlight() int { return s.sum(func(br *batcher) int { return br.inFlight }) }
+func (s *Store) InFlight() int { return s.Stats().InFlight }
 
 // Withdrawn waits until no reservation is being given back.
 func (s *Store) Withdrawn() { s.undoing.Wait() }
 
 // Partition is where a client's states are.
-func (s *Store) Partition(client string) int { return s.layout.Load().partition(client) }
-
-func (s *Store) sum(of func(*batcher) int) int {
-	total := 0
-	for _, br := range s.layout.Load().batchers {
-		br.mu.Lock()
-		total += of(br)
-		br.mu.Unlock()
-	}
-	return total
-}
+func (s *Store) Partition(client string) int { return s.routes.Load().Partition(client) }
 
 // SetDistance makes a store believe that its servers are so far away.
 func (s *Store) SetDistance(roundTrip time.Duration) {
-	for _, br := range s.layout.Load().batchers {
-		br.mu.Lock()
-		br.pace = newPace(&s.options)
-		br.pace.note(roundTrip, time.Now())
-		br.mu.Unlock()
+	for _, br := range s.routes.Load().batchers {
+		br.SetDistance(roundTrip)
 	}
 }
 
 // Tags are what stands in braces in the keys of each partition.
-func (s *Store) Tags() []string { return s.layout.Load().tags }
+func (s *Store) Tags() []string { return s.routes.Load().Tags }
 
 // Slot is the hash slot of a tag.
-func Slot(tag string) int { return slot(tag) }
+func Slot(tag string) int { return layout.Slot(tag) }
 
 // Beat sends a heartbeat.
 func (s *Store) Beat(ctx context.Context) error { return s.instances.beat(ctx, true) }
 
 // Queued is how many calls are in the queue.
-func (s *Store) Queued() int {
-	return s.sum(func(br *batcher) (n int) {
-		for c := br.pending.first; c != nil; c = c.next {
-			n++
-		}
-		return n
-	})
+func (s *Store) Queued() (n int) {
+	for _, br := range s.routes.Load().batchers {
+		n += br.Calls()
+	}
+	return n
 }

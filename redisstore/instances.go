@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
 // How processes are counted. One that dies counts until it was silent for
@@ -20,9 +21,6 @@ const (
 	instanceLife  = 10 * time.Second
 	heartbeatTime = time.Second // longest that one may take
 )
-
-//go:embed instances.lua
-var instancesLua string
 
 // instances counts the processes that share a store, if Options.CountInstances says
 // so.
@@ -36,7 +34,7 @@ type instances struct {
 
 // newInstances starts to count.
 func newInstances(s *Store) *instances {
-	i := &instances{store: s, name: rand.Text(), script: newScript(instancesLua)}
+	i := &instances{store: s, name: rand.Text(), script: NewScript(wire.InstancesScript())}
 	if s.options.Now == nil {
 		i.beats.Go(i.run)
 	}
@@ -69,7 +67,7 @@ func (i *instances) beat(ctx context.Context, stays bool) error {
 	}
 	key := i.store.options.KeyPrefix + ":instances"
 	life := strconv.FormatInt(instanceLife.Microseconds(), 10)
-	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.name, life, i.store.now(), here})
+	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.name, life, i.store.wire.NowText(), here})
 	if err != nil {
 		return unavailable(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+	"github.com/stint-go/stint/redisstore/internal/queue"
 )
 
 // leaseChunk is a number of a client's permits that the server has charged, to be spent in this
@@ -33,7 +35,7 @@ const closedChunk = -1
 // newLeaseChunk makes a chunk of a reply. It may be spent for at most lifetime, and a window's until the
 // window ends by the pessimistic reading of the local clock: it was sent before the server
 // decided, and the rates of the clocks differ by 1/clockRates at most.
-func newLeaseChunk(l *limit, q *chunkRequest, lifetime time.Duration) *leaseChunk {
+func newLeaseChunk(l *layout.Limit, q *chunkRequest, lifetime time.Duration) *leaseChunk {
 	c := &leaseChunk{
 		size:    q.granted,
 		renewAt: q.granted / 2,
@@ -44,7 +46,7 @@ func newLeaseChunk(l *limit, q *chunkRequest, lifetime time.Duration) *leaseChun
 	}
 	c.left.Store(q.granted)
 	c.charged.Remaining = max(0, c.charged.Remaining-q.bulkAdmitted)
-	c.charged.ResetAfter += l.refillTime(q.bulkAdmitted)
+	c.charged.ResetAfter += refillTime(l, q.bulkAdmitted)
 	if wait := c.charged.ResetAfter; l.Algorithm() == stint.AlgorithmFixedWindow {
 		c.span = min(lifetime, wait-wait/clockRates)
 	}
@@ -87,7 +89,7 @@ func (c *leaseChunk) decision(now time.Duration, left int64) stint.Decision {
 }
 
 // refillTime is how long a token bucket takes to refill n permits, rounded up; 0 for a window.
-func (l *limit) refillTime(n int64) time.Duration { return micros(l.TimeOf(n)) }
+func refillTime(l *layout.Limit, n int64) time.Duration { return layout.Micros(l.TimeOf(n)) }
 
 // chunkRequest is a request for a chunk. It is sent as a take of one permit, its caller's own or
 // the first of the chunk, with a bulk of more behind it. If the take is denied, so is the bulk.
@@ -138,7 +140,7 @@ const maxShare = 16
 //	request --granted--> next, or current if there is none that lasts
 type lease struct {
 	leases  *leases
-	limit   *limit
+	limit   *layout.Limit
 	claim   stint.Claim // of one permit
 	current atomic.Pointer[leaseChunk]
 	// direct counts permits asked of the server, not taken from chunks.
@@ -173,7 +175,7 @@ func (l *lease) spend(op *stint.Op) (d stint.Decision, ok bool) {
 	d = chunk.decision(now, left)
 	if op.Each != nil {
 		grows := d.ResetAfter
-		if refill := l.limit.refillTime(1); refill > 0 {
+		if refill := refillTime(l.limit, 1); refill > 0 {
 			grows = min(refill, grows)
 		}
 		op.Each[0] = stint.Outcome{
@@ -220,12 +222,12 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 	}
 	if q, mine := l.join(op); q != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = within(ctx, op.Timeout)
+		ctx, cancel = queue.Within(ctx, op.Timeout)
 		defer cancel()
 		select {
 		case <-q.done:
 		case <-ctx.Done():
-			return stint.Decision{}, endOf(ctx)
+			return stint.Decision{}, queue.EndOf(ctx)
 		}
 		if mine {
 			copy(op.Each, q.outcomes[:])
@@ -236,7 +238,7 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 		return d, nil
 	}
 	l.direct.Add(op.Permits)
-	d, err := store.batcherOf(op).decideOne(ctx, op)
+	d, err := store.batcherOf(op).DecideOne(ctx, op)
 	if err == nil && d.Allowed && op.Permits > 1 {
 		l.renew(op.Permits, l.leases.clock())
 	}
@@ -279,7 +281,7 @@ func (l *lease) renew(n int64, now time.Duration) {
 // next is requested when half of it is spent, so it is used up after three quarters.
 // The lease is locked.
 func (l *lease) chunkSize(now time.Duration) int64 {
-	limit := &l.limit.limit
+	limit := &l.limit.Spec
 	if limit.Lease > 0 {
 		return limit.Lease
 	}
@@ -312,21 +314,22 @@ func (l *lease) ask(size int64, forCaller bool) bool {
 func (q *chunkRequest) send(l *lease) {
 	q.sent = l.leases.clock()
 	br := l.leases.store.batcherOf(&stint.Op{Claim: l.claim})
-	c := br.newSingleCall(l.leases.life, &stint.Op{Verb: stint.VerbTake, Claim: l.claim, Each: q.outcomes[:]})
-	c.bulk = q.size
+	c := br.NewCall(l.leases.life, &stint.Op{Verb: stint.VerbTake, Claim: l.claim, Each: q.outcomes[:]})
+	c.Bulk = q.size
 	if !q.forCaller {
-		c.bulk--
+		c.Bulk--
 	}
-	done := br.do(c)
-	q.decision, q.err = c.result[0].Decision, c.result[0].Err
+	done := br.Do(c)
+	result := c.Result()
+	q.decision, q.err = result.Decision, result.Err
 	if !done {
 		return
 	}
-	q.bulkAdmitted = c.bulkAdmitted
-	if q.granted = c.bulkAdmitted; !q.forCaller && q.decision.Allowed {
+	q.bulkAdmitted = c.BulkAdmitted
+	if q.granted = c.BulkAdmitted; !q.forCaller && q.decision.Allowed {
 		q.granted++
 	}
-	br.recycle(c)
+	br.Recycle(c)
 }
 
 // complete accepts the chunk of a request, and wakes those who wait for it.
@@ -417,5 +420,5 @@ func (l *lease) discard(all bool) {
 // outdated reports whether the state was reset after an instant, as far as this process knows. The lease is locked.
 func (l *lease) outdated(at stint.Instant) bool {
 	br := l.leases.store.batcherOf(&stint.Op{Claim: l.claim})
-	return at <= l.resetAt || int64(at) < br.epochs.get(l.limit.epochField)
+	return at <= l.resetAt || int64(at) < br.Target.Epochs.Get(l.limit.EpochField)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/keyhash"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
 // leases are the permits that this process has leased, by limit and client. docs/redis.md says what
@@ -76,11 +78,11 @@ func newLeases(s *Store) *leases {
 
 // leasable returns the limit of an operation that may be decided by a lease: a take or
 // a try of one policy with one limit that has leases. What has to leave permits to others the server decides.
-func (s *Store) leasable(op *stint.Op) *limit {
+func (s *Store) leasable(op *stint.Op) *layout.Limit {
 	if op.Verb > stint.VerbTry || op.And != nil || op.Extra != nil || op.Policy.Len() > 1 || op.Keep > 0 {
 		return nil
 	}
-	if l := &s.plan(op.Policy)[0]; l.limit.Lease != 0 {
+	if l := &s.plan(op.Policy)[0]; l.Spec.Lease != 0 {
 		return l
 	}
 	return nil
@@ -120,7 +122,7 @@ func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
 
 // of returns the lease of an operation's client, a new one if need be; nil where there are too many, or
 // once the store is closed.
-func (ls *leases) of(limit *limit, op *stint.Op) *lease {
+func (ls *leases) of(limit *layout.Limit, op *stint.Op) *lease {
 	if l := ls.find(limit, op.Key); l != nil || ls.count.Load() >= maxLeases {
 		return l
 	}
@@ -148,7 +150,7 @@ func (ls *leases) shard(client string) *atomic.Pointer[[]*lease] {
 }
 
 // find finds a lease without a lock.
-func (ls *leases) find(limit *limit, client string) *lease {
+func (ls *leases) find(limit *layout.Limit, client string) *lease {
 	if list := ls.shard(client).Load(); list != nil {
 		for _, l := range *list {
 			if l.limit == limit && l.claim.Key == client {
@@ -186,11 +188,11 @@ func (ls *leases) all() iter.Seq[*lease] {
 }
 
 // forgetClients drops what was charged to states before an operation reset them.
-func (ls *leases) forgetClients(b *batch, e *entry) {
-	for _, p := range b.limitsOf(e) {
-		if l := ls.find(p.limit, b.states[p.state].client); l != nil {
+func (ls *leases) forgetClients(b *wire.Batch, e *wire.Entry) {
+	for _, p := range b.Limits(e) {
+		if l := ls.find(p.Limit, b.Client(&p)); l != nil {
 			l.mu.Lock()
-			l.resetAt = e.decision.At
+			l.resetAt = e.Decision.At
 			l.mu.Unlock()
 			l.discard(false)
 		}
@@ -285,15 +287,15 @@ func (ls *leases) sendReturns() {
 	ls.mu.Unlock()
 	var answers []func()
 	for _, r := range returns {
-		op := stint.Op{Verb: returnLease, Claim: r.lease.claim}
+		op := stint.Op{Verb: wire.ReturnLease, Claim: r.lease.claim}
 		op.Permits = r.permits
 		br := ls.store.batcherOf(&op)
-		c := br.newSingleCall(ls.life, &op)
-		c.takenAt = r.at
-		if br.enqueue(c) == nil {
+		c := br.NewCall(ls.life, &op)
+		c.TakenAt = r.at
+		if br.Enqueue(c) == nil {
 			answers = append(answers, func() {
-				if br.await(c) {
-					br.recycle(c)
+				if br.Await(c) {
+					br.Recycle(c)
 				}
 			})
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+	"github.com/stint-go/stint/redisstore/internal/queue"
 )
 
 // What Options are by default, where a program may need to know it.
@@ -20,11 +22,9 @@ const (
 const (
 	defaultPartitions        = 1
 	defaultClusterPartitions = 16
-	maxPartitions            = 256
+	maxPartitions            = layout.MaxPartitions
 	defaultMaxBatch          = 256
 	maxMaxBatch              = 1000
-	defaultInFlight          = 2
-	maxInFlight              = 64
 	defaultMaxQueue          = 65536
 	defaultDenialCache       = 65536
 	minLeaseTime             = time.Millisecond
@@ -36,9 +36,9 @@ type LogEncoding string
 
 // The encodings of a sliding window log. Each has its own keys.
 const (
-	LogPacked LogEncoding = "packed" // one string of records of 4 to 11 bytes
-	LogZSet   LogEncoding = "zset"
-	LogStream LogEncoding = "stream"
+	LogPacked LogEncoding = layout.Packed // one string of records of 4 to 11 bytes
+	LogZSet   LogEncoding = layout.ZSet
+	LogStream LogEncoding = layout.Stream
 )
 
 // Options say how a [Store] works. The zero value is a good choice.
@@ -104,10 +104,10 @@ func (o *Options) validate() error {
 	invalid := func(name string, value any, allowed string) {
 		faults = append(faults, stint.Invalid(name, value, allowed))
 	}
-	if _, known := logLetters[o.LogEncoding]; !known && o.LogEncoding != "" {
+	if o.LogEncoding != "" && !layout.ValidEncoding(string(o.LogEncoding)) {
 		invalid("log_encoding", string(o.LogEncoding), "packed, zset or stream")
 	}
-	if o.Partitions != 0 && !validPartitions(o.Partitions) {
+	if o.Partitions != 0 && !layout.ValidPartitions(o.Partitions) {
 		invalid("partitions", o.Partitions, fmt.Sprintf("a power of two from 1 to %d", maxPartitions))
 	}
 	for _, number := range []struct {
@@ -115,7 +115,7 @@ func (o *Options) validate() error {
 		value, max int
 	}{
 		{"max_batch", o.MaxBatch, maxMaxBatch},
-		{"in_flight", cmp.Or(o.InFlight, defaultInFlight), maxInFlight},
+		{"in_flight", cmp.Or(o.InFlight, queue.DefaultInFlight), queue.MaxInFlight},
 		{"max_holds", o.MaxHolds, stint.MaxHolds},
 		{"max_queue", o.MaxQueue, math.MaxInt},
 	} {
@@ -133,15 +133,9 @@ func (o *Options) validate() error {
 	return prefix.Join(faults...)
 }
 
-func validPartitions(n int) bool { return n >= 1 && n <= maxPartitions && n&(n-1) == 0 }
-
 // CheckKeyPrefix reports why keys can't start with a prefix.
 func CheckKeyPrefix(prefix string) error {
-	valid := len(prefix) <= 64
-	for _, c := range []byte(prefix) {
-		valid = valid && c > 0x20 && c < 0x7f && c != '{' && c != '}'
-	}
-	if !valid {
+	if prefix != "" && !layout.ValidPrefix(prefix) {
 		return stint.Invalid("key_prefix", prefix, "1 to 64 printable ASCII characters without spaces and braces")
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore/internal/queue"
 )
 
 // Options outside what is allowed are all reported, by name.
@@ -24,7 +25,7 @@ func TestBadOptions(t *testing.T) {
 		{Options{Partitions: -1}, []string{"partitions"}},
 		{Options{Partitions: maxPartitions + 1}, []string{"partitions"}},
 		{Options{MaxBatch: -1, InFlight: -1, MaxQueue: -1}, []string{"max_batch", "in_flight", "max_queue"}},
-		{Options{MaxBatch: maxMaxBatch + 1, InFlight: maxInFlight + 1}, []string{"max_batch", "in_flight"}},
+		{Options{MaxBatch: maxMaxBatch + 1, InFlight: queue.MaxInFlight + 1}, []string{"max_batch", "in_flight"}},
 	} {
 		err := c.options.Validate()
 		if !errors.Is(err, stint.ErrInvalid) {

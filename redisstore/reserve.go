@@ -9,6 +9,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/redisstore/internal/queue"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
 // share is the part of an operation in one partition of a cluster, where it is decided
@@ -48,17 +50,17 @@ func (h *share) last() int {
 
 // spansPartitions reports whether an operation's claims are in several partitions of a cluster.
 func (s *Store) spansPartitions(op *stint.Op) bool {
-	layout := s.layout.Load()
-	if len(layout.batchers) == 1 {
+	routes := s.routes.Load()
+	if len(routes.batchers) == 1 {
 		return false
 	}
 	if op.And == nil && op.Extra == nil {
 		return false
 	}
-	first := layout.partition(op.First().Key)
+	first := routes.Partition(op.First().Key)
 	for nth := range op.Len() {
 		claim, _ := op.NthClaim(nth)
-		if layout.partition(claim.Key) != first {
+		if routes.Partition(claim.Key) != first {
 			return true
 		}
 	}
@@ -122,7 +124,7 @@ func (s *Store) split(op *stint.Op) []*share {
 	for nth := range op.Len() {
 		claimed, _ := op.NthClaim(nth)
 		claim := *claimed
-		partition := s.layout.Load().partition(claim.Key)
+		partition := s.routes.Load().Partition(claim.Key)
 		claim.Key = strings.Clone(claim.Key)
 		h := of[partition]
 		if h == nil {
@@ -208,7 +210,7 @@ func (s *Store) askShares(ctx context.Context, shares []*share) error {
 	var group sync.WaitGroup
 	for _, h := range shares {
 		h.asked = true
-		group.Go(func() { h.result.Decision, h.result.Err = s.batcherOf(&h.op).decideOne(ctx, &h.op) })
+		group.Go(func() { h.result.Decision, h.result.Err = s.batcherOf(&h.op).DecideOne(ctx, &h.op) })
 	}
 	group.Wait()
 	return failure(shares)
@@ -236,7 +238,7 @@ func (s *Store) takeAll(ctx context.Context, shares []*share) error {
 		last = nil
 	}
 	for _, turn := range [][]*share{shares[:len(shares)-len(last)], last} {
-		err := endOf(ctx)
+		err := queue.EndOf(ctx)
 		if err == nil {
 			err = s.askShares(ctx, turn)
 		}
@@ -250,7 +252,7 @@ func (s *Store) takeAll(ctx context.Context, shares []*share) error {
 			case <-s.undo(shares):
 				return failure(shares)
 			case <-ctx.Done():
-				return endOf(ctx)
+				return queue.EndOf(ctx)
 			}
 		}
 	}
@@ -258,7 +260,7 @@ func (s *Store) takeAll(ctx context.Context, shares []*share) error {
 }
 
 // undo returns what shares have taken, and peeks at those and the ones that were not asked, in the background
-// for maxSendTime at most.
+// for queue.MaxSendTime at most.
 func (s *Store) undo(shares []*share) <-chan struct{} {
 	done := make(chan struct{})
 	s.undoing.Go(func() {
@@ -277,21 +279,23 @@ func (s *Store) undo(shares []*share) <-chan struct{} {
 // undoShare returns what a share has taken, if it has, and looks at what is there then. It
 // is one call, so nothing comes between unless a batch is full.
 func (s *Store) undoShare(h *share) {
-	br := s.batcherOf(&h.op)
-	c := br.newCall(s.life)
-	c.timeout = maxSendTime
+	var ops []stint.Op
+	var taken stint.Instant
 	if h.taken() {
 		back := h.op
-		back.Verb, back.Each = refund, nil
-		c.ops, c.takenAt = append(c.ops, back), h.result.Decision.At
+		back.Verb, back.Each = wire.Refund, nil
+		ops, taken = append(ops, back), h.result.Decision.At
 	}
 	peek := h.op
 	peek.Verb = stint.VerbPeek
-	c.ops = append(c.ops, peek)
-	c.results = make([]stint.Result, len(c.ops))
-	br.do(c)
-	h.asked, h.result = true, c.results[len(c.ops)-1]
-	if err := c.results[0].Err; err != nil {
+	ops = append(ops, peek)
+	results := make([]stint.Result, len(ops))
+	br := s.batcherOf(&h.op)
+	c := br.NewCallOf(s.life, queue.MaxSendTime, ops, results)
+	c.TakenAt = taken
+	br.Do(c)
+	h.asked, h.result = true, results[len(ops)-1]
+	if err := results[0].Err; err != nil {
 		h.result.Err = err
 	}
 }

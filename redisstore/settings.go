@@ -3,42 +3,48 @@ package redisstore
 import (
 	"context"
 	_ "embed" // the scripts
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+	"github.com/stint-go/stint/redisstore/internal/queue"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
-var (
-	//go:embed settings.lua
-	settingsLua string
-	//go:embed reset.lua
-	resetLua string
-)
+// routes are the layout of now, and where operations are sent from: one batcher, or on a cluster one for each
+// partition.
+type routes struct {
+	*layout.Layout
+	batchers []*queue.Batcher
+}
+
+// batcherOf is where operations on a client are sent from.
+func (r *routes) batcherOf(client string) *queue.Batcher {
+	if len(r.batchers) == 1 {
+		return r.batchers[0]
+	}
+	return r.batchers[r.Partition(client)]
+}
+
+// plan is a policy as it is sent in the layout of now.
+func (s *Store) plan(policy *stint.Policy) layout.Plan { return s.routes.Load().Plan(policy) }
 
 // setLayout takes a layout, with the batchers of the one before where their number is the same.
 // Batchers survive a change of the encoding; one of the number of partitions makes new ones, and
 // those of before finish what they have.
 func (s *Store) setLayout(partitions int, encoding LogEncoding) {
-	y := &layout{
-		prefix:     s.options.KeyPrefix,
-		partitions: partitions,
-		encoding:   encoding,
-		text:       fmt.Sprintf("%d %s", partitions, encoding),
-		tags:       partitionTags(partitions),
-	}
+	y := &routes{Layout: layout.New(s.options.KeyPrefix, partitions, string(encoding))}
 	count := 1
 	if s.conn.Cluster() {
 		count = partitions
 	}
-	var unused []*batcher
-	if old := s.layout.Load(); old != nil && len(old.batchers) == count {
+	var unused []*queue.Batcher
+	if old := s.routes.Load(); old != nil && len(old.batchers) == count {
 		y.batchers = old.batchers
 	} else {
 		if old != nil {
@@ -46,36 +52,50 @@ func (s *Store) setLayout(partitions int, encoding LogEncoding) {
 		}
 		for i := range count {
 			y.batchers = append(y.batchers, s.newBatcher(i))
-			y.batchers[i].watchdog.SetTimeout(s.timeout)
 		}
 	}
 	for _, br := range y.batchers {
-		br.layout.Store(y)
+		br.Target.Layout.Store(y.Layout)
 	}
-	s.layout.Store(y)
+	s.routes.Store(y)
 	for _, br := range unused {
-		go br.close() // which waits for the call that has found out about the layout
+		go br.Close() // which waits for the call that has found out about the layout
 	}
 }
 
-var errLayout = errors.New("the layout of states has changed")
+// newBatcher makes a batcher. When its server is silent it tells the store's shards, of which a partition may have
+// several.
+func (s *Store) newBatcher(index int) *queue.Batcher {
+	target := &wire.Target{Config: &s.wire, Index: index}
+	try := func(ctx context.Context) error {
+		_, err := s.conn.Do(ctx, "HGET", target.SettingsKey(), "layout")
+		return err
+	}
+	return queue.New(&s.queue, target, s.timeout, try, func(cause error) {
+		if report := s.unreachable.Load(); report != nil {
+			for shard := range s.shards {
+				if n := min(s.shards, target.Layout.Load().Partitions); shard%n == index%n {
+					(*report)(shard, cause)
+				}
+			}
+		}
+	})
+}
 
 // adopt takes over the layout that the servers remember, unless the options name another one. It
-// returns errLayout, or why nothing can be decided by the layout at hand. What other processes have
+// returns wire.ErrLayout, or why nothing can be decided by the layout at hand. What other processes have
 // written stands: their states could not be found under another layout.
 func (s *Store) adopt(text string) error {
-	number, encoding, _ := strings.Cut(text, " ")
-	partitions, err := strconv.Atoi(number)
-	_, known := logLetters[LogEncoding(encoding)]
+	partitions, encoding, known := layout.Parse(text)
 	conflict := func(param string, mine any) error {
 		return stint.Invalid(param, mine, fmt.Sprintf(
 			"%q, the layout of states that other processes have written to the key %q; to change it, "+
 				"stop all processes and delete the key",
-			text, s.settingsKey()))
+			text, s.routes.Load().SettingsKey()))
 	}
 	switch {
-	case err != nil || !validPartitions(partitions) || !known:
-		return conflict("layout", s.layout.Load().text)
+	case !known:
+		return conflict("layout", s.routes.Load().Text)
 	case s.options.Partitions != 0 && s.options.Partitions != partitions:
 		return conflict("partitions", s.options.Partitions)
 	case s.options.LogEncoding != "" && s.options.LogEncoding != LogEncoding(encoding):
@@ -83,112 +103,66 @@ func (s *Store) adopt(text string) error {
 	}
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
-	if s.layout.Load().text == text {
-		return errLayout
+	if s.routes.Load().Text == text {
+		return wire.ErrLayout
 	}
 	s.setLayout(partitions, LogEncoding(encoding))
 	s.leases.forgetAll()
 	if s.denials != nil {
 		s.denials.wipe()
 	}
-	return errLayout
+	return wire.ErrLayout
 }
 
-// settingsKey is where the servers remember the layout.
-func (s *Store) settingsKey() string { return s.options.KeyPrefix + ":settings" }
-
-// settingsKey is where the servers remember the layout and the epochs; on a cluster each partition
-// has its own. Each partition's script can then check the settings in its own slot.
-func (br *batcher) settingsKey() string {
-	if br.store.conn.Cluster() {
-		return br.store.options.KeyPrefix + ":{" + br.layout.Load().tags[br.index] + "}:settings"
-	}
-	return br.store.settingsKey()
-}
-
-// adoptSettings reads the settings that the script found to differ from what this process knows,
-// and takes them over: the layout, the epoch of all policies, and those of the fields. The error
-// says why the batcher can't decide any more. The reply has, each behind its length, the layout and
-// the epochs in the order in which the fields were sent.
-func (br *batcher) adoptSettings(r *reader, own string, fields []string) error {
-	next := func() string { return r.bytes(int(r.number(2))) }
-	layout := next()
-	for _, field := range append([]string{allPolicies}, fields...) {
-		epoch, _ := strconv.ParseInt(next(), 10, 64) // "" is 0
-		br.raise(field, epoch)
-	}
-	if r.short {
-		return errShort
-	}
-	if layout != "" && layout != own {
-		return br.store.adopt(layout)
-	}
-	return nil
-}
-
-// allPolicies is the field of the settings with the epoch of all policies.
-const allPolicies = "all"
-
-// epochField is the field of the settings with the epoch of a policy.
-func epochField(policy string) string { return ":" + policy }
-
-// raise takes over the epoch in a field, and drops what this process has of earlier epochs. An
-// epoch only grows. What was decided in an earlier one (denials that are remembered, leased
+// raised drops what this process has of earlier epochs: what was decided then (denials that are remembered, leased
 // permits) is worth nothing any more.
-func (br *batcher) raise(field string, epoch int64) {
-	if !br.epochs.raise(field, epoch) {
-		return
-	}
-	if d := br.store.denials; d != nil {
-		if field == allPolicies {
+func (s *Store) raised(field string) {
+	if d := s.denials; d != nil {
+		if field == layout.AllPolicies {
 			d.wipe()
 		} else {
 			d.announcePolicy(field[1:])
 		}
 	}
-	br.store.leases.discardOutdated()
+	s.leases.discardOutdated()
 }
 
-// epochs are those of policies as a batcher knows them, by the fields of the settings. Each is the
-// larger of the epoch of all policies and the policy's own.
-type epochs struct {
-	mu  sync.RWMutex
-	all int64
-	of  map[string]int64
-}
-
-// get returns a policy's epoch.
-func (e *epochs) get(field string) int64 {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return max(e.all, e.of[field])
-}
-
-// raise notes an epoch. It reports whether that is news.
-func (e *epochs) raise(field string, epoch int64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case epoch <= max(e.all, e.of[field]):
-		return false
-	case field == allPolicies:
-		e.all, e.of = epoch, nil
-	case e.of == nil:
-		e.of = map[string]int64{field: epoch}
-	default:
-		e.of[field] = epoch
+// script is the script for a mix. Two batches may put one together at once; one of
+// the two is kept.
+func (s *Store) script(m wire.Mix) *Script {
+	if known := s.scripts[m].Load(); known != nil {
+		return known
 	}
-	return true
+	script := NewScript(m.Script())
+	s.scripts[m].Store(script)
+	return script
+}
+
+// loadScripts loads what most decisions need, so that the first ones need not.
+func (s *Store) loadScripts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, queue.MaxSendTime)
+	defer cancel()
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, server := range s.Servers(ctx) {
+		for _, m := range wire.UsualMixes() {
+			group.Go(func() {
+				// else the first call that needs the script loads it
+				if _, err := server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source); err == nil {
+					s.scriptLoads.Add(1)
+				}
+			})
+		}
+	}
 }
 
 // ResetAll implements [stint.Store], for all processes at once; on a cluster, partition by partition. After
 // an error repeating the reset completes it.
 func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 	if scope.All {
-		return s.reset(ctx, allPolicies, "\x00\x00")
+		return s.reset(ctx, layout.AllPolicies, wire.AllReset)
 	}
-	announcement := string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(scope.Policy)))) + scope.Policy
-	return s.reset(ctx, epochField(scope.Policy), announcement)
+	return s.reset(ctx, layout.EpochField(scope.Policy), wire.PolicyReset(scope.Policy))
 }
 
 // reset raises the epoch in a field of the settings, everywhere. The epoch is part of the keys'
@@ -201,24 +175,24 @@ func (s *Store) reset(ctx context.Context, field, announcement string) error {
 	if err := s.started(ctx); err != nil {
 		return err
 	}
-	script := newScript(resetLua)
-	batchers := s.layout.Load().batchers
+	script := NewScript(wire.ResetScript())
+	batchers := s.routes.Load().batchers
 	faults := make([]error, len(batchers))
 	var group sync.WaitGroup
 	for i, br := range batchers {
 		group.Go(func() {
-			faults[i] = br.roundTrip(ctx, func(ctx context.Context) error {
+			faults[i] = br.RoundTrip(ctx, func(ctx context.Context) error {
 				reply, err := s.conn.Eval(
-					ctx, script, []string{br.settingsKey()}, []string{s.now(), s.channel, announcement, field},
+					ctx, script, []string{br.Target.SettingsKey()}, []string{s.wire.NowText(), s.channel, announcement, field},
 				)
 				if err != nil {
 					return err
 				}
 				epoch, err := strconv.ParseInt(reply, 10, 64)
 				if err != nil {
-					return fmt.Errorf("%w: the epoch is %q", errReply, reply)
+					return fmt.Errorf("%w: the epoch is %q", wire.ErrReply, reply)
 				}
-				br.raise(field, epoch)
+				br.Target.Raise(field, epoch)
 				return nil
 			})
 		})
@@ -231,14 +205,6 @@ func (s *Store) reset(ctx context.Context, field, announcement string) error {
 		return unavailable(err)
 	}
 	return nil
-}
-
-// now is the time for scripts: "", which is the server's, unless Options say another.
-func (s *Store) now() string {
-	if s.options.Now == nil {
-		return ""
-	}
-	return strconv.FormatInt(s.options.Now().UnixMicro(), 10)
 }
 
 // agreement is one attempt to agree with the servers on the layout. Those who wait for one share
@@ -299,9 +265,9 @@ func (s *Store) started(ctx context.Context) error {
 	case <-attempt.ended:
 		return attempt.err
 	case <-ctx.Done():
-		return endOf(ctx)
+		return queue.EndOf(ctx)
 	case <-s.life.Done():
-		return errClosed
+		return queue.ErrClosed
 	}
 }
 
@@ -319,7 +285,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.life.Done():
-		return errClosed
+		return queue.ErrClosed
 	}
 }
 
@@ -327,25 +293,25 @@ func (s *Store) Ready(ctx context.Context) error {
 // of this process, if there is none: on a single server the first batch does. It also finds out
 // whether the server answers at all, which Ready tells.
 func (s *Store) agree(ctx context.Context) error {
-	own := s.layout.Load()
-	ctx, cancel := context.WithTimeout(ctx, maxSendTime)
+	own := s.routes.Load()
+	ctx, cancel := context.WithTimeout(ctx, queue.MaxSendTime)
 	defer cancel()
 	var text string
-	err := own.batchers[0].roundTrip(ctx, func(ctx context.Context) (err error) {
-		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
+	err := own.batchers[0].RoundTrip(ctx, func(ctx context.Context) (err error) {
+		if text, err = s.conn.Do(ctx, "HGET", own.SettingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
 			return err
 		}
-		script := newScript(luaProtocol() + "local max = math.max\n" + settingsLua + "return '\\0'\n")
-		_, err = s.conn.Eval(ctx, script, []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
+		script := NewScript(wire.SettingsScript())
+		_, err = s.conn.Eval(ctx, script, []string{own.SettingsKey()}, []string{"", s.channel, own.Text, "0"})
 		return err
 	})
 	if err != nil {
 		return unavailable(err)
 	}
-	if text == "" || text == own.text {
+	if text == "" || text == own.Text {
 		return nil
 	}
-	if err := s.adopt(text); !errors.Is(err, errLayout) {
+	if err := s.adopt(text); !errors.Is(err, wire.ErrLayout) {
 		return unavailable(err)
 	}
 	return nil

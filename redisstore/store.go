@@ -14,7 +14,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +22,9 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/internal/watchdog"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+	"github.com/stint-go/stint/redisstore/internal/queue"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
 // A Store is a stint.Store in Redis or Valkey. It is safe for concurrent use.
@@ -35,7 +37,9 @@ type Store struct {
 	leases    *leases
 	instances *instances // nil for not counting
 
-	layout    atomic.Pointer[layout]
+	wire      wire.Config
+	queue     queue.Config
+	routes    atomic.Pointer[routes]
 	adopting  sync.Mutex // of another layout, and of timeout
 	timeout   time.Duration
 	takeWaits time.Duration             // how long a Take waits: Watch's timeout; 0: as long as its context allows
@@ -52,9 +56,7 @@ type Store struct {
 
 	scriptLoads atomic.Uint64 // before the first decisions
 
-	scripts   []atomic.Pointer[Script] // by mix
-	batchPool sync.Pool
-	callPool  sync.Pool
+	scripts []atomic.Pointer[Script] // by mix
 
 	unreachable atomic.Pointer[func(shard int, cause error)] // nil: nobody is told
 }
@@ -69,8 +71,8 @@ func New(conn Conn, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{conn: conn, options: options, shards: 1, timeout: maxSendTime}
-	s.scripts = make([]atomic.Pointer[Script], mixes())
+	s := &Store{conn: conn, options: options, shards: 1, timeout: queue.MaxSendTime}
+	s.scripts = make([]atomic.Pointer[Script], wire.Mixes())
 	partitions := cmp.Or(options.Partitions, defaultPartitions)
 	if conn.Cluster() {
 		partitions = cmp.Or(options.Partitions, defaultClusterPartitions)
@@ -83,6 +85,7 @@ func New(conn Conn, options Options) (*Store, error) {
 		s.denials = newDenialCache(cmp.Or(options.DenialCache, defaultDenialCache), s.uptime())
 		s.denials.onPolicyReset, s.denials.onMissed = s.leases.forgetPolicy, s.leases.forgetAll
 	}
+	s.configure()
 	s.setLayout(partitions, cmp.Or(options.LogEncoding, LogPacked))
 	if options.CountInstances {
 		s.instances = newInstances(s)
@@ -91,10 +94,36 @@ func New(conn Conn, options Options) (*Store, error) {
 	return s, nil
 }
 
+// configure says how the rooms beneath work.
+func (s *Store) configure() {
+	o := &s.options
+	s.wire = wire.Config{
+		Cluster: s.conn.Cluster(), Channel: s.channel, MaxHolds: o.MaxHolds, Now: o.Now,
+		Eval: func(ctx context.Context, m wire.Mix, keys, args []string) (string, error) {
+			return s.conn.Eval(ctx, s.script(m), keys, args)
+		},
+		Unlink: s.unlink, Adopt: s.adopt, Raised: s.raised,
+	}
+	s.queue.Life, s.queue.MaxBatch, s.queue.InFlight, s.queue.MaxQueue = s.life, o.MaxBatch, o.InFlight, o.MaxQueue
+	s.queue.Send, s.queue.OnCall, s.queue.Ready, s.queue.Connection = s.send, o.OnCall, s.conn.Ready, s.conn
+}
+
+// send makes the call of a batch, and takes note of what came of it.
+func (s *Store) send(ctx context.Context, b *wire.Batch) error {
+	mark := s.denials.mark()
+	if err := b.Execute(ctx); err != nil {
+		return unavailable(err)
+	}
+	s.batches.Add(1)
+	s.operations.Add(uint64(len(b.Entries())))
+	s.note(b, mark)
+	return nil
+}
+
 // uptime is a local clock that does not step, or the clock of the options.
 func (s *Store) uptime() func() time.Duration {
 	if now := s.options.Now; now != nil {
-		return func() time.Duration { return micros(now().UnixMicro()) }
+		return func() time.Duration { return layout.Micros(now().UnixMicro()) }
 	}
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }
@@ -120,18 +149,18 @@ func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause e
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
 	s.timeout, s.takeWaits = timeout, timeout
-	for _, br := range s.layout.Load().batchers {
-		br.watchdog.SetTimeout(timeout)
+	for _, br := range s.routes.Load().batchers {
+		br.SetTimeout(timeout)
 	}
 	s.unreachable.Store(&unreachable)
-	return stint.Shards{Count: s.shards, Of: func(key string) int { return int(hashOf(key) % uint64(s.shards)) }}
+	return stint.Shards{Count: s.shards, Of: func(key string) int { return int(layout.HashOf(key) % uint64(s.shards)) }}
 }
 
 // Close returns leases, within a second, and closes the connection.
 func (s *Store) Close() {
 	s.leases.close()
-	for _, br := range s.layout.Load().batchers {
-		br.close()
+	for _, br := range s.routes.Load().batchers {
+		br.Close()
 	}
 	s.end()
 	if s.instances != nil {
@@ -142,11 +171,11 @@ func (s *Store) Close() {
 }
 
 // unlink frees hashes that nobody reads any more, in the background. If that fails they expire.
-func (s *Store) unlink(dead *generationKeys) {
+func (s *Store) unlink(dead *layout.GenerationKeys) {
 	s.work.Go(func() {
-		ctx, cancel := context.WithTimeout(s.life, maxSendTime)
+		ctx, cancel := context.WithTimeout(s.life, queue.MaxSendTime)
 		defer cancel()
-		_, _ = s.conn.Do(ctx, "UNLINK", dead.cur, dead.prev)
+		_, _ = s.conn.Do(ctx, "UNLINK", dead.Cur, dead.Prev)
 	})
 }
 
@@ -155,7 +184,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 	spans := s.spansPartitions(&op)
 	if spans || s.agreement.Load() != nil { // which wait for more than one call
 		var cancel context.CancelFunc
-		ctx, cancel = within(ctx, op.Timeout)
+		ctx, cancel = queue.Within(ctx, op.Timeout)
 		defer cancel()
 	}
 	if err := s.check(ctx, &op); err != nil {
@@ -182,7 +211,7 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 		return d, err
 	}
 	plan := s.plan(policy)
-	if l := &plan[0].limit; len(plan) > 1 || l.Lease != 0 || l.CountDenied {
+	if l := &plan[0].Spec; len(plan) > 1 || l.Lease != 0 || l.CountDenied {
 		d, err = s.decide(ctx, &op, s.leasable(&op))
 		return marked(&op, d), err
 	}
@@ -192,11 +221,11 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 			return d, nil
 		}
 	}
-	return s.batcherOf(&op).decideOne(ctx, &op)
+	return s.batcherOf(&op).DecideOne(ctx, &op)
 }
 
 // decide carries out an operation in one partition that has been checked, of a limit with leases or nil.
-func (s *Store) decide(ctx context.Context, op *stint.Op, leased *limit) (stint.Decision, error) {
+func (s *Store) decide(ctx context.Context, op *stint.Op, leased *layout.Limit) (stint.Decision, error) {
 	if leased != nil {
 		if l := s.leases.of(leased, op); l != nil {
 			return l.decide(ctx, op)
@@ -205,14 +234,14 @@ func (s *Store) decide(ctx context.Context, op *stint.Op, leased *limit) (stint.
 	if d, denied := s.rememberedDenial(op); denied {
 		return d, nil
 	}
-	return s.batcherOf(op).decideOne(ctx, op)
+	return s.batcherOf(op).DecideOne(ctx, op)
 }
 
 // DecideAll implements [stint.Store]. It decides in the order of the operations.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if s.agreement.Load() != nil || s.anySpansPartitions(ops) {
 		var cancel context.CancelFunc
-		ctx, cancel = within(ctx, decide.LeastTimeout(ops))
+		ctx, cancel = queue.Within(ctx, decide.LeastTimeout(ops))
 		defer cancel()
 	}
 	from := 0
@@ -233,8 +262,8 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 		results []stint.Result
 		indexes []int
 	}
-	layout := s.layout.Load()
-	loads := make([]load, len(layout.batchers))
+	routes := s.routes.Load()
+	loads := make([]load, len(routes.batchers))
 	for i := range ops {
 		results[i] = stint.Result{Err: s.check(ctx, &ops[i])}
 		if results[i].Err != nil {
@@ -244,7 +273,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			results[i].Decision = marked(&ops[i], d)
 			continue
 		}
-		load := &loads[layout.batcherOf(ops[i].First().Key).index]
+		load := &loads[routes.batcherOf(ops[i].First().Key).Target.Index]
 		load.ops = append(load.ops, ops[i])
 		load.indexes = append(load.indexes, i)
 	}
@@ -255,7 +284,9 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			continue
 		}
 		load.results = make([]stint.Result, len(load.ops))
-		group.Go(func() { layout.batchers[i].decide(ctx, load.ops, load.results) })
+		group.Go(func() {
+			routes.batchers[i].Decide(ctx, decide.LeastTimeout(load.ops), load.ops, load.results)
+		})
 	}
 	group.Wait()
 	for i := range loads {
@@ -296,17 +327,18 @@ func (s *Store) Stats() Stats {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
 		stats.Announcing = s.denials.listening.Load()
 	}
-	for _, br := range s.layout.Load().batchers {
-		br.mu.Lock()
-		stats.Queued += br.queued
-		stats.InFlight += br.inFlight
-		br.mu.Unlock()
+	for _, br := range s.routes.Load().batchers {
+		queued, inFlight := br.Load()
+		stats.Queued += queued
+		stats.InFlight += inFlight
 	}
 	return stats
 }
 
 // batcherOf is where an operation is sent from.
-func (s *Store) batcherOf(op *stint.Op) *batcher { return s.layout.Load().batcherOf(op.First().Key) }
+func (s *Store) batcherOf(op *stint.Op) *queue.Batcher {
+	return s.routes.Load().batcherOf(op.First().Key)
+}
 
 // check reports what forbids an operation before anything is sent.
 func (s *Store) check(ctx context.Context, op *stint.Op) error {
@@ -314,16 +346,36 @@ func (s *Store) check(ctx context.Context, op *stint.Op) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return endOf(ctx)
+		return queue.EndOf(ctx)
 	}
 	return s.started(ctx)
 }
 
-// unavailable wraps a failure of the connection or the server. The deadline of a connection's own context can't be
-// taken for that of a caller's.
-func unavailable(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = watchdog.Late(err)
+// unavailable wraps a failure of the connection or the server.
+func unavailable(err error) error { return queue.Unavailable(err) }
+
+// Wake implements [stint.Waker]: it tells of holds that end, and of resets, here and in other processes, unless the
+// store remembers no denials.
+func (s *Store) Wake(key string, _ *stint.Policy, wake func()) (stop func()) {
+	if s.denials == nil {
+		return func() {}
 	}
-	return prefix.Errorf("%w: %w", stint.ErrUnavailable, err)
+	return s.denials.waiters.Add([]string{key}, wake)
+}
+
+// list carries out a List. Holds are sorted by when they expire, the next first.
+func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) {
+	br := s.batcherOf(op)
+	c := br.NewCall(ctx, op)
+	done := br.Do(c)
+	result, live := c.Result(), c.Live
+	if !done {
+		return stint.Decision{}, result.Err
+	}
+	br.Recycle(c)
+	slices.SortStableFunc(live, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	if result.Err == nil {
+		*op.Extra.Live = live
+	}
+	return result.Decision, result.Err
 }

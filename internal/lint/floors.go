@@ -45,7 +45,17 @@ var folders = []folder{
 	{path: "rules/file/document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
 
 	{path: "memstore", floor: 2},
-	{path: "redisstore", floor: 2},
+	{path: "redisstore", floor: 2, also: []string{
+		"redisstore/internal/queue", "redisstore/internal/wire", "redisstore/internal/layout",
+	}},
+	{
+		path: "redisstore/internal/queue", floor: 2, also: []string{"redisstore/internal/wire", "redisstore/internal/layout"},
+		not: []string{"redisstore"},
+	},
+	{
+		path: "redisstore/internal/wire", floor: 2, also: []string{"redisstore/internal/layout"}, not: []string{"redisstore"},
+	},
+	{path: "redisstore/internal/layout", floor: 2, not: []string{"redisstore"}},
 	{path: "redisstore/rueidis", floor: 2, also: []string{"failover"}, uses: []string{"github.com/redis/rueidis"}},
 	{path: "redisstore/goredis", floor: 2, also: []string{"failover"}, uses: []string{"github.com/redis/go-redis/v9"}},
 	{path: "enforce", floor: 2},
@@ -257,7 +267,10 @@ func checkOwn(self folder, dir string, test bool, target string) string {
 		}
 	}
 	for _, not := range self.not {
-		if contains(not, target) {
+		switch {
+		case contains(not, target) && contains(not, dir):
+			return fmt.Sprintf("%s may not import %s: %s stands on it", name(dir), target, not)
+		case contains(not, target):
 			return fmt.Sprintf("%s may not import %s: stores are chosen in %s", name(dir), target, program)
 		}
 	}

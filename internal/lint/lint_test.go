@@ -89,6 +89,16 @@ func TestRules(t *testing.T) {
 		{"the folder below", map[string]string{"service/internal/rulestore/a.go": own + `/service/internal/rulestore/mongo"`}, []string{"service/internal/rulestore/a.go:3: floors: service/internal/rulestore is on floor 2"}},
 		{"a higher floor", map[string]string{"internal/algorithm/a.go": own + `/memstore"`}, []string{"internal/algorithm/a.go:3: floors: internal/algorithm is on floor 1 and may import lower floors only; memstore is on floor 2"}},
 		{"the same floor", map[string]string{"redisstore/a.go": own + `/memstore"`}, []string{"redisstore/a.go:3: floors: redisstore is on floor 2"}},
+		{"a room from above", map[string]string{"redisstore/a.go": own + "/redisstore/internal/queue\"\n" + own + `/redisstore/internal/layout"`}, nil},
+		{"a room from a room above", map[string]string{"redisstore/internal/queue/a.go": own + `/redisstore/internal/wire"`, "redisstore/internal/wire/a.go": own + `/redisstore/internal/layout"`}, nil},
+		{"upward arrows of rooms", map[string]string{
+			"redisstore/internal/layout/a.go": own + `/redisstore/internal/wire"`, "redisstore/internal/queue/a.go": own + `/redisstore"`,
+			"redisstore/internal/wire/a.go": own + `/redisstore/internal/queue"`,
+		}, []string{
+			"redisstore/internal/layout/a.go:3: floors: redisstore/internal/layout may not import redisstore/internal/wire: redisstore stands on it",
+			"redisstore/internal/queue/a.go:3: floors: redisstore/internal/queue may not import redisstore: redisstore stands on it",
+			"redisstore/internal/wire/a.go:3: floors: redisstore/internal/wire may not import redisstore/internal/queue: redisstore stands on it",
+		}},
 		{"anything from the root", map[string]string{"a.go": own + `/internal/algorithm"`}, []string{"a.go:3: floors: the root is on floor 0"}},
 		{"a store in the service", map[string]string{"service/internal/server/a.go": own + `/memstore"`}, []string{"service/internal/server/a.go:3: floors: service/internal/server may not import memstore"}},
 		{"everything in the program", map[string]string{"service/cmd/stint/a.go": own + "/service/internal/server\"\n" + own + "/redisstore\"\n" + own + `/service/internal/config"`}, nil},

@@ -169,7 +169,7 @@ func TestFewerRights(t *testing.T) {
 		}
 	}
 	// What scripts call after a long time, or of long logs, as well.
-	scripts, err := filepath.Glob("redisstore/*.lua")
+	scripts, err := filepath.Glob("redisstore/internal/wire/*.lua")
 	if err != nil || len(scripts) < 10 {
 		t.Fatal(scripts, err)
 	}

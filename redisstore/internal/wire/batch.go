@@ -1,4 +1,8 @@
-package redisstore
+// Package wire is what is sent to a server and what comes back: the operations of one script call (Batch), how they are
+// written, how the reply is read, and the scripts. It knows no connection and nobody who waits.
+//
+// Begin with protocol.go, and with batch.lua for what the server does.
+package wire
 
 import (
 	"context"
@@ -8,28 +12,25 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/watchdog"
+	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
-// A batch is one script call: the operations it carries, the states they use, and what is sent.
-// Batches are used again.
+// A Batch is one script call: the operations it carries, the states they use, and what is sent.
+// Batches are used again; the zero value is one to begin with.
 //
-// Its life: add (operations, as long as it may), encode, one script call, decode (which replays the
-// operations on the states that came back), complete. If the script answers that it needs another
-// form, encode and the call come again.
+// Its life: Begin, Add (operations, as long as it may), Execute (which writes it, makes the call, and replays the
+// operations on the states that came back), Answer for each operation, End. If the script answers that it needs another
+// form, it is written and sent again.
 //
-// One sender at a time has a batch, so it has no lock; what its callers may touch meanwhile is the
-// call's.
-type batch struct {
-	store    *Store
-	batcher  *batcher
-	layout   *layout
-	watched  watchdog.Call
-	entries  []entry
+// One sender at a time has a batch, so it has no lock.
+type Batch struct {
+	target   *Target
+	layout   *layout.Layout
+	entries  []Entry
 	common   rare // of all plain takes; nobody writes into it
-	opLimits []opLimit
+	opLimits []OpLimit
 	states   []stateRef
-	outcomes []stint.Outcome // by opLimit
+	outcomes []stint.Outcome // by OpLimit
 	loaded   []decide.State  // as they were found, by the state's number
 	// stateIndex finds a state by its key; lastKey and lastIndex are the last that was found.
 	stateIndex map[stateKey]int32
@@ -50,30 +51,35 @@ type batch struct {
 	// usualLeft says that the script for the usual operations on holds has left some.
 	usualLeft bool
 	// asked has, by state, times of calendars that the script asked for.
-	asked  map[int32]stint.Instant
-	sentAt sendMark
+	asked map[int32]stint.Instant
 
 	encoding
 }
 
-// entry is one operation under way, copied, since its caller may leave. An entry has limitCount
+// A Sending is what is sent of an operation beside the operation.
+type Sending struct {
+	// Lasts says that the memory of its keys is nobody's to use again before it has been answered.
+	Lasts bool
+	// TakenAt is, of a Refund and a ReturnLease, when the permits were taken.
+	TakenAt stint.Instant
+	// Bulk is how many permits to take after a take of one, one after another: a lease chunk.
+	Bulk int64
+}
+
+// An Entry is one operation under way, copied, since its caller may leave. An entry has limitCount
 // limits from firstLimit on in the batch's opLimits, and as many outcomes.
-type entry struct {
-	call *call
+type Entry struct {
 	// rare is never nil. Plain takes share the batch's common one.
 	*rare
-	index      int32 // in the call
 	firstLimit int32
 	limitCount int32
-	verb       stint.Verb
-	// growth says that the caller wants to know when more permits come.
-	growth bool
+	Verb       stint.Verb
+	// Growth says that the caller wants to know when more permits come.
+	Growth bool
 	// logs says that one of its limits is a log, whose outcomes the script answers.
-	logs bool
-	// cached says that a denial may be remembered.
-	cached   bool
+	logs     bool
 	answered bool // by an earlier script, which met states with holds
-	decision stint.Decision
+	Decision stint.Decision
 }
 
 // rare is what few entries have. Most are takes. A batch has an entry for each, so that their size
@@ -82,50 +88,50 @@ type rare struct {
 	// takenAt is when what is returned was taken.
 	takenAt stint.Instant
 	hold    *holdEntry   // of a Reserve, Commit or Cancel
-	live    []stint.Hold // that are listed
-	// ways are those of its limits; nil: it has none.
-	ways []uint16
+	Live    []stint.Hold // that are listed
+	// Ways are those of its limits; nil: it has none.
+	Ways []uint16
 	// bound are the same of a Reserve, bound to those that its hold is on.
 	bound []uint16
 	via   uint8 // the way that a hold is on
 	// bulk is how many permits to take after a take of one, one after another: a lease chunk.
 	bulk         int64
-	bulkAdmitted int64
+	BulkAdmitted int64 // of a bulk
 }
 
 // rareOf is the rare part of an operation's entry.
-func (b *batch) rareOf(c *call, op *stint.Op) *rare {
-	if op.Verb <= stint.VerbPeek && c.bulk == 0 && op.Extra == nil {
+func (b *Batch) rareOf(op *stint.Op, s Sending) *rare {
+	if op.Verb <= stint.VerbPeek && s.Bulk == 0 && op.Extra == nil {
 		return &b.common
 	}
-	return &rare{takenAt: c.takenAt, ways: decide.Ways(op, nil), bulk: c.bulk}
+	return &rare{takenAt: s.TakenAt, Ways: decide.Ways(op, nil), bulk: s.Bulk}
 }
 
-// refund is a verb that no caller has: it returns permits taken at an instant,
+// Refund is a verb that no caller has: it returns permits taken at an instant,
 // each limit's own and nobody else's, where that is still possible. It is for token
 // buckets, fixed windows and sliding window counters.
-const refund = stint.VerbList + 1
+const Refund = stint.VerbList + 1
 
-// returnLease is refund for permits that were leased and not spent: of a token bucket less
+// ReturnLease is Refund for permits that were leased and not spent: of a token bucket less
 // what it has refilled since.
-const returnLease = refund + 1
+const ReturnLease = Refund + 1
 
 // bulkTake is how an entry's bulk is sent in the script's first part.
-const bulkTake = returnLease + 1
+const bulkTake = ReturnLease + 1
 
-// opLimit is one limit of an operation. asked is what the claim asks for, permits what the limit
+// An OpLimit is one limit of an operation. Asked is what the claim asks for, permits what the limit
 // takes of that: they differ for a limit with a cost of its own.
-type opLimit struct {
-	limit   *limit // of the operation; a reset's may differ from the state's
+type OpLimit struct {
+	Limit   *layout.Limit // of the operation; a reset's may differ from the state's
 	state   int32
-	keep    int32 // how many are left to others
+	Keep    int32 // how many are left to others
 	permits int64 // that the limit is asked for, of those of the claim
-	asked   int64
+	Asked   int64
 }
 
 // stateRef is a state that operations of the batch use.
 type stateRef struct {
-	limit  *limit
+	limit  *layout.Limit
 	client string
 	// runsOnly says that nothing but takes, tries and peeks of this limit alone, without ways, use it,
 	// so what is sent is how often how much is taken. A peek of several limits sees all of
@@ -153,22 +159,17 @@ type stateKey struct {
 	client   string
 }
 
-// newBatch makes a batch, most often of one that has been answered.
-func newBatch(br *batcher) *batch {
-	s := br.store
-	b, used := s.batchPool.Get().(*batch)
-	if !used {
-		b = &batch{
-			stateIndex: map[stateKey]int32{},
-			encoding:   encoding{descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{}},
-		}
+// Begin makes the batch ready for operations of so many limits at most; for one operation that has more.
+func (b *Batch) Begin(t *Target, maxLimits int) {
+	if b.stateIndex == nil {
+		b.stateIndex = map[stateKey]int32{}
+		b.descriptions, b.groups, b.epochs = map[*layout.Limit]int{}, map[groupKey]*group{}, map[string]int64{}
 	}
-	b.store, b.batcher, b.layout, b.maxLimits = s, br, br.layout.Load(), s.options.MaxBatch
-	return b
+	b.target, b.layout, b.maxLimits = t, t.Layout.Load(), maxLimits
 }
 
-// recycle keeps the batch for later, without what it pointed to.
-func (b *batch) recycle() {
+// End makes the batch ready to be used again, without what it pointed to.
+func (b *Batch) End() {
 	clear(b.entries)
 	for i := range b.states {
 		b.states[i] = stateRef{runs: b.states[i].runs[:0]}
@@ -177,28 +178,34 @@ func (b *batch) recycle() {
 	clear(b.stateIndex)
 	b.lastKey = stateKey{}
 	b.clearEncoding()
-	s := b.store
-	b.asked, b.store, b.batcher, b.layout, b.fullScript, b.holds, b.usualLeft = nil, nil, nil, nil, false, false, false
-	s.batchPool.Put(b)
+	b.asked, b.target, b.layout, b.fullScript, b.holds, b.usualLeft = nil, nil, nil, false, false, false
 }
 
-// add adds an operation. It reports false when it has to be sent later: the batch is full, or it
+// Layout is the one that the batch is written by.
+func (b *Batch) Layout() *layout.Layout { return b.layout }
+
+// Entries are the operations that were added, in order.
+func (b *Batch) Entries() []Entry { return b.entries }
+
+// Coalesced is how many limits share a state with another one.
+func (b *Batch) Coalesced() int { return max(0, len(b.opLimits)-len(b.states)) }
+
+// Add adds an operation. It reports false when it has to be sent later: the batch is full, or it
 // uses a state of the operation under other parameters, or for the last time. So states of one
 // limit under two versions never meet in a batch: the script takes over a state once.
-func (b *batch) add(c *call, index int, op *stint.Op) bool {
+func (b *Batch) Add(op *stint.Op, s Sending) bool {
 	limits := op.Limits()
 	if len(b.entries) > 0 && b.limitCount+limits > b.maxLimits {
 		return false
 	}
-	e := entry{
-		call: c, rare: b.rareOf(c, op), index: int32(index), verb: op.Verb, growth: op.Each != nil,
+	e := Entry{
+		rare: b.rareOf(op, s), Verb: op.Verb, Growth: op.Each != nil,
 		firstLimit: int32(len(b.opLimits)), limitCount: int32(limits),
-		cached: b.store.denials != nil && op.Verb <= stint.VerbTry,
 	}
 	states, claimed := len(b.states), true
 	for nth := range op.Len() {
 		claim, _ := op.NthClaim(nth)
-		if claimed = b.addClaim(&e, claim); !claimed {
+		if claimed = b.addClaim(&e, claim, s.Lasts); !claimed {
 			break
 		}
 	}
@@ -212,16 +219,16 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	if op.Hold() != nil {
 		e.hold, b.holds = b.newHoldEntry(&e, op), true
 	}
-	all := b.limitsOf(&e)
-	if e.logs || op.Verb >= stint.VerbReset || limits > 1 || len(e.ways) > 0 {
+	all := b.Limits(&e)
+	if e.logs || op.Verb >= stint.VerbReset || limits > 1 || len(e.Ways) > 0 {
 		for i := range all {
 			ref := &b.states[all[i].state]
 			ref.runsOnly = false
-			ref.sealed = op.Verb == stint.VerbReset && ref.limit.calendar()
+			ref.sealed = op.Verb == stint.VerbReset && ref.limit.Calendar()
 		}
 	} else if op.Verb != stint.VerbPeek {
 		ref := &b.states[all[0].state]
-		ref.addRun(run{all[0].permits, int64(all[0].keep), 1})
+		ref.addRun(run{all[0].permits, int64(all[0].Keep), 1})
 		if e.bulk > 0 {
 			ref.addRun(run{1, 0, e.bulk})
 		}
@@ -230,13 +237,13 @@ func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	return true
 }
 
-// limitsOf are the limits of an operation.
-func (b *batch) limitsOf(e *entry) []opLimit {
+// Limits are the limits of an operation.
+func (b *Batch) Limits(e *Entry) []OpLimit {
 	return b.opLimits[e.firstLimit : e.firstLimit+e.limitCount]
 }
 
-// outcomesOf are the outcomes of an operation's limits.
-func (b *batch) outcomesOf(e *entry) []stint.Outcome {
+// Outcomes are the outcomes of an operation's limits.
+func (b *Batch) Outcomes(e *Entry) []stint.Outcome {
 	return b.outcomes[e.firstLimit : e.firstLimit+e.limitCount]
 }
 
@@ -249,13 +256,10 @@ func (ref *stateRef) addRun(r run) {
 	ref.runs = append(ref.runs, r)
 }
 
-// same reports whether two limits of one identity have the same parameters.
-func (l *limit) same(o *limit) bool { return l == o || l.limit == o.limit }
-
 // find finds a state that the batch uses. Most often it is the one that was asked
 // for last, when one client is what most ask for.
-func (b *batch) find(l *limit, client string) (at int32, known bool) {
-	key := stateKey{l.identity, client}
+func (b *Batch) find(l *layout.Limit, client string) (at int32, known bool) {
+	key := stateKey{l.Identity, client}
 	if key == b.lastKey {
 		return b.lastIndex, true
 	}
@@ -267,7 +271,7 @@ func (b *batch) find(l *limit, client string) (at int32, known bool) {
 }
 
 // addState adds a state. What stood in its place in an earlier batch left its list.
-func (b *batch) addState(l *limit, client string) (at int32) {
+func (b *Batch) addState(l *layout.Limit, client string) (at int32) {
 	n := len(b.states)
 	if n < cap(b.states) {
 		b.states = b.states[:n+1]
@@ -276,19 +280,19 @@ func (b *batch) addState(l *limit, client string) (at int32) {
 	}
 	ref := &b.states[n]
 	*ref = stateRef{
-		limit: l, client: client, partition: int32(b.layout.partition(client)),
-		runsOnly: !l.HasLog() && !l.calendar(), runs: ref.runs[:0],
+		limit: l, client: client, partition: int32(b.layout.Partition(client)),
+		runsOnly: !l.HasLog() && !l.Calendar(), runs: ref.runs[:0],
 	}
-	b.lastKey, b.lastIndex = stateKey{l.identity, client}, int32(n)
+	b.lastKey, b.lastIndex = stateKey{l.Identity, client}, int32(n)
 	b.stateIndex[b.lastKey] = b.lastIndex
 	return b.lastIndex
 }
 
 // addClaim adds the limits of a claim. It reports false when the batch may not use one
 // of its states.
-func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
-	plan := b.layout.plan(claim.Policy)
-	client, lasts := claim.Key, e.call.ctx.Done() == nil && e.call.timeout == 0
+func (b *Batch) addClaim(e *Entry, claim *stint.Claim, lasts bool) bool {
+	plan := b.layout.Plan(claim.Policy)
+	client := claim.Key
 	for i := range plan {
 		l := &plan[i]
 		at, known := b.find(l, client)
@@ -298,15 +302,14 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 				client, lasts = b.keyCopies.keep(client), true
 			}
 			at = b.addState(l, client)
-		case len(b.entries) > 0 && (b.states[at].sealed || !l.same(b.states[at].limit)):
+		case len(b.entries) > 0 && (b.states[at].sealed || !l.Same(b.states[at].limit)):
 			return false
 		}
 		e.logs = e.logs || l.HasLog()
-		e.cached = e.cached && !l.limit.CountDenied
-		b.mixed = b.mixed || l.HasLog() || l.calendar()
-		b.holds = b.holds || l.limit.Algorithm == stint.AlgorithmConcurrency
-		b.opLimits = append(b.opLimits, opLimit{
-			limit: l, state: at, keep: int32(claim.Keep), permits: l.permits(e.verb, claim.Permits), asked: claim.Permits,
+		b.mixed = b.mixed || l.HasLog() || l.Calendar()
+		b.holds = b.holds || l.Spec.Algorithm == stint.AlgorithmConcurrency
+		b.opLimits = append(b.opLimits, OpLimit{
+			Limit: l, state: at, Keep: int32(claim.Keep), permits: permitsOf(l, e.Verb, claim.Permits), Asked: claim.Permits,
 		})
 	}
 	return true
@@ -314,11 +317,11 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 
 // removeClaims takes back what was added for an operation that has to be sent later: its limits,
 // and the states that were not there before.
-func (b *batch) removeClaims(e *entry, states int) {
+func (b *Batch) removeClaims(e *Entry, states int) {
 	b.opLimits = b.opLimits[:e.firstLimit]
 	for i := range b.states[states:] {
 		ref := &b.states[states+i]
-		delete(b.stateIndex, stateKey{ref.limit.identity, ref.client})
+		delete(b.stateIndex, stateKey{ref.limit.Identity, ref.client})
 		*ref = stateRef{runs: ref.runs[:0]}
 	}
 	b.states, b.lastKey = b.states[:states], stateKey{}
@@ -329,60 +332,49 @@ func (b *batch) removeClaims(e *entry, states int) {
 const maxAsks = 8
 
 // errAsks says that the calendars did not come to rest.
-var errAsks = fmt.Errorf("%w: the calendar was asked for too often", errReply)
+var errAsks = fmt.Errorf("%w: the calendar was asked for too often", ErrReply)
 
-// errReply says that the script's reply can't be right.
-var errReply = errors.New("unexpected reply of the script")
+// ErrReply says that the script's reply can't be right.
+var ErrReply = errors.New("unexpected reply of the script")
 
-// execute sends the batch and works out its answers. The script may ask for another form of the
+// Execute sends the batch and works out its answers. The script may ask for another form of the
 // batch before it decides: whole, with holds, or with windows of calendars. It has done nothing then,
-// and the batch is sent again.
-func (b *batch) execute(ctx context.Context) error {
-	b.sentAt = b.store.denials.mark()
+// and the batch is sent again. The error is the connection's, ErrLayout, or why nothing can be decided.
+func (b *Batch) Execute(ctx context.Context) error {
 	for range maxAsks {
 		b.encode()
-		reply, err := b.store.conn.Eval(ctx, b.store.script(b.mix), b.keys, b.args)
+		reply, err := b.target.Config.Eval(ctx, b.mix, b.keys, b.args)
 		if err != nil {
-			return unavailable(err)
+			return err
 		}
 		again, err := b.decode(reply)
 		switch {
-		case errors.Is(err, errLayout), errors.Is(err, stint.ErrInvalid):
-			return unavailable(err)
+		case errors.Is(err, ErrLayout), errors.Is(err, stint.ErrInvalid):
+			return err
 		case err != nil:
-			return unavailable(fmt.Errorf("%w: %w", errReply, err))
-		}
-		if !again {
-			b.store.batches.Add(1)
-			b.store.operations.Add(uint64(len(b.entries)))
-			b.updateDenials()
+			return fmt.Errorf("%w: %w", ErrReply, err)
+		case !again:
 			return nil
 		}
 	}
-	return unavailable(errAsks)
+	return errAsks
 }
 
-// updateDenials keeps the denials that the batch brought, and forgets those that it made
-// wrong.
-func (b *batch) updateDenials() {
-	for i := range b.entries {
-		e := &b.entries[i]
-		if e.verb == stint.VerbReset {
-			b.store.leases.forgetClients(b, e)
+// Client is whose state a limit of an operation is.
+func (b *Batch) Client(p *OpLimit) string { return b.states[p.state].client }
+
+// Answer gives an operation that was carried out its result, and what of it its caller wants to know besides. It
+// returns the entry.
+func (b *Batch) Answer(i int, op *stint.Op, result *stint.Result) *Entry {
+	e := &b.entries[i]
+	if e.hold != nil {
+		if e.hold.err != nil {
+			*result = stint.Result{Err: e.hold.err}
+			return e
 		}
-		switch {
-		case e.verb == stint.VerbReset || e.verb > stint.VerbReserve && e.verb != stint.VerbList ||
-			e.verb == stint.VerbSettle && e.decision.Applied < 0:
-			if b.store.denials != nil {
-				for _, p := range b.limitsOf(e) {
-					b.store.denials.announce(b.states[p.state].client)
-				}
-			}
-		case b.store.denials == nil || e.verb == stint.VerbPeek:
-		case e.decision.Allowed || e.bulkAdmitted > 0:
-			b.forgetDenials(e)
-		case e.cached:
-			b.keepDenial(e)
-		}
+		e.hold.tell(op.Hold())
 	}
+	*result = stint.Result{Decision: e.Decision}
+	copy(op.Each, b.Outcomes(e))
+	return e
 }

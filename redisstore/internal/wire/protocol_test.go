@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"slices"
@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
 // Go writes as many numbers of each limit as Lua reads, and Lua knows each verb.
 func TestProtocol(t *testing.T) {
 	letters, described := map[string]bool{}, map[stint.Algorithm]bool{}
-	y := layout{partitions: 1}
-	for _, y.encoding = range []LogEncoding{LogPacked, LogZSet, LogStream} {
+
+	for _, encoding := range []string{layout.Packed, layout.ZSet, layout.Stream} {
+		y := layout.New("p", 1, encoding)
 		for _, limit := range []stint.Limit{
 			stint.TokenBucket(5, stint.PerSecond(1)), stint.LeakyBucket(5, stint.PerSecond(1)), stint.FixedWindow(5, time.Minute),
 			stint.CalendarWindow(5, stint.CalendarMonth, "Europe/Berlin"), stint.SlidingWindowCounter(5, time.Minute), stint.SlidingWindowLog(5, time.Minute),
@@ -23,11 +25,11 @@ func TestProtocol(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := y.prepare(policy)[0]
-			letters[l.letter], described[limit.Algorithm] = true, true
-			numbers := strings.TrimPrefix(l.describeAt(0), l.letter)
-			if want := 8 * len(strings.Fields(limitNumbers[l.letter])); len(numbers) != want {
-				t.Errorf("%s %q: %d bytes of numbers, want %d", limit.Algorithm, l.letter, len(numbers), want)
+			l := &y.Plan(policy)[0]
+			letters[l.Letter], described[limit.Algorithm] = true, true
+			numbers := strings.TrimPrefix(l.DescribeAt(0), l.Letter)
+			if want := 8 * len(strings.Fields(limitNumbers[l.Letter])); len(numbers) != want {
+				t.Errorf("%s %q: %d bytes of numbers, want %d", limit.Algorithm, l.Letter, len(numbers), want)
 			}
 		}
 	}
@@ -37,7 +39,7 @@ func TestProtocol(t *testing.T) {
 		}
 	}
 	for _, a := range stint.Algorithms() {
-		if key := algorithmKeys[a]; !described[a] || key == "" || !strings.Contains(mixOf(a).source(), "local "+key+" = {}") {
+		if key := layout.AlgorithmKeys[a]; !described[a] || key == "" || !strings.Contains(mixOf(a).source(), "local "+key+" = {}") {
 			t.Errorf("%s: described: %t; its name in keys, which its twin's table has, too: %q", a, described[a], key)
 		}
 	}

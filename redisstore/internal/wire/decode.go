@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
 // reader takes the script's reply apart. Once it has run out, it reads zeros. So reading needs no
@@ -38,16 +39,7 @@ func (r *reader) byte() byte {
 }
 
 // number is a number of n bytes. Numbers are big-endian, as in what was sent.
-func (r *reader) number(n int) int64 { return unsigned(r.bytes(n)) }
-
-// unsigned reads a big-endian number; one of 8 bytes may be signed.
-func unsigned(text string) int64 {
-	n := int64(0)
-	for i := range len(text) {
-		n = n<<8 | int64(text[i])
-	}
-	return n
-}
+func (r *reader) number(n int) int64 { return layout.Unsigned(r.bytes(n)) }
 
 // generation is one of a hash's generations.
 type generation struct {
@@ -63,7 +55,7 @@ func (r *reader) generation() (g generation) {
 	if len(head) < headBytes {
 		return g
 	}
-	return generation{start: stint.Instant(unsigned(head[:8])), versions: head[headBytes:]}
+	return generation{start: stint.Instant(layout.Unsigned(head[:8])), versions: head[headBytes:]}
 }
 
 // These are faults of a script that is not this one, or of what something else wrote in its place.
@@ -80,7 +72,7 @@ var (
 // an error rather than a wrong answer. What the script decided by itself is read; the rest is
 // decided here once more, by the code of package algorithm on the states that the script found,
 // which must come to the same.
-func (b *batch) decode(reply string) (again bool, err error) {
+func (b *Batch) decode(reply string) (again bool, err error) {
 	r := &reader{text: reply}
 	switch r.byte() {
 	case replyAsks:
@@ -92,7 +84,7 @@ func (b *batch) decode(reply string) (again bool, err error) {
 		b.holds, b.usualLeft = true, true
 		return true, nil
 	case replyStale:
-		return true, b.batcher.adoptSettings(r, b.layout.text, b.epochFields)
+		return true, b.target.adopt(r, b.layout.Text, b.epochFields)
 	}
 	now := stint.Instant(r.number(8))
 	b.loaded = slices.Grow(b.loaded[:0], len(b.states))[:len(b.states)]
@@ -135,8 +127,8 @@ func (b *batch) decode(reply string) (again bool, err error) {
 
 // meetsHolds reports whether the script has left an operation to the one with holds. Permits that
 // are held make a state more than its numbers, which the quick scripts do not read.
-func (b *batch) meetsHolds(e *entry) bool {
-	for _, p := range b.limitsOf(e) {
+func (b *Batch) meetsHolds(e *Entry) bool {
+	for _, p := range b.Limits(e) {
 		if b.states[p.state].held {
 			return true
 		}
@@ -146,7 +138,7 @@ func (b *batch) meetsHolds(e *entry) bool {
 
 // decodeAsks reads which states need other windows of their calendars. A guess of the time was
 // wrong if this process's clock is off by more than a window, or a state's time is ahead.
-func (b *batch) decodeAsks(r *reader) error {
+func (b *Batch) decodeAsks(r *reader) error {
 	if b.asked == nil {
 		b.asked = map[int32]stint.Instant{}
 	}
@@ -161,7 +153,7 @@ func (b *batch) decodeAsks(r *reader) error {
 }
 
 // decodeGroups reads the states of groups.
-func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) error {
+func (b *Batch) decodeGroups(r *reader, groups []*group, now stint.Instant) error {
 	for _, g := range groups {
 		g.current, g.previous = r.generation(), r.generation()
 		for _, at := range g.states {
@@ -193,7 +185,7 @@ func (ref *stateRef) read(
 	if tag == tagNone {
 		return nil
 	}
-	mine := ref.limit.parameters
+	mine := ref.limit.Parameters
 	length := len(mine)
 	inWide := tag >= tagWide
 	var writer string
@@ -211,7 +203,7 @@ func (ref *stateRef) read(
 		if inWide {
 			bytes = 8
 		}
-		numbers[i] = unsigned(r.bytes(bytes))
+		numbers[i] = layout.Unsigned(r.bytes(bytes))
 		if i == 0 {
 			unused := 64 - 8*bytes
 			numbers[i] = numbers[i]<<unused>>unused + int64(g.start)
@@ -220,7 +212,7 @@ func (ref *stateRef) read(
 	if r.short {
 		return errShort
 	}
-	ref.limit.load(into, now, numbers, writer, writer == mine)
+	ref.limit.Load(into, now, numbers, writer, writer == mine)
 	return nil
 }
 
@@ -229,17 +221,17 @@ func (r *reader) outcome(capacity int64) (o stint.Outcome, bound bool) {
 	flags := r.byte()
 	o = stint.Outcome{Allowed: flags&1 != 0, Limit: capacity, Remaining: r.number(8), RetryAfter: stint.Never}
 	if retry := r.number(8); retry >= 0 {
-		o.RetryAfter = micros(retry)
+		o.RetryAfter = layout.Micros(retry)
 	}
-	o.ResetAfter, o.Delay, o.Applied = micros(r.number(8)), micros(r.number(8)), r.number(8)
-	o.GrowsAfter = micros(r.number(8))
+	o.ResetAfter, o.Delay, o.Applied = layout.Micros(r.number(8)), layout.Micros(r.number(8)), r.number(8)
+	o.GrowsAfter = layout.Micros(r.number(8))
 	return o, flags&2 != 0
 }
 
 // decider works out the answers of a batch's operations, in order, by doing to the states what the
 // script did. Operations are decided in their order, each on what the one before has left.
 type decider struct {
-	batch     *batch
+	batch     *Batch
 	operation decide.Operation
 	now       stint.Instant
 	answers   *reader // of logs, and of all operations when permits are held
@@ -248,23 +240,23 @@ type decider struct {
 
 // decide answers an operation: by what the script answered, or by the same transitions on the
 // states that it found.
-func (d *decider) decide(e *entry) {
-	limits := d.batch.limitsOf(e)
-	outcomes := d.batch.outcomesOf(e)
+func (d *decider) decide(e *Entry) {
+	limits := d.batch.Limits(e)
+	outcomes := d.batch.Outcomes(e)
 	switch {
 	case e.hold != nil, d.batch.mix&withHolds != 0:
 		d.readAnswer(e, limits, outcomes)
-	case e.verb == stint.VerbReset:
+	case e.Verb == stint.VerbReset:
 		for i := range limits {
-			outcomes[i] = limits[i].limit.Untouched(int64(limits[i].keep))
+			outcomes[i] = limits[i].Limit.Untouched(int64(limits[i].Keep))
 			d.batch.loaded[limits[i].state] = decide.State{}
 			d.batch.states[limits[i].state].resetAt = d.now
 		}
-	case e.verb >= refund:
+	case e.Verb >= Refund:
 		for i := range limits {
 			ref := &d.batch.states[limits[i].state]
 			giveBack := ref.limit.Refund
-			if e.verb == returnLease {
+			if e.Verb == ReturnLease {
 				giveBack = ref.limit.ReturnLease
 			}
 			if !ref.resetMarked || e.takenAt > ref.resetAt {
@@ -272,7 +264,7 @@ func (d *decider) decide(e *entry) {
 			}
 			outcomes[i] = stint.Outcome{Allowed: true}
 		}
-	case len(limits) == 1 && !e.logs && len(e.ways) == 0:
+	case len(limits) == 1 && !e.logs && len(e.Ways) == 0:
 		d.decideOne(e, &limits[0], &outcomes[0])
 	default:
 		d.decideMany(e, limits, outcomes)
@@ -280,46 +272,46 @@ func (d *decider) decide(e *entry) {
 	if e.hold != nil && (e.hold.err != nil || e.hold.left) {
 		return
 	}
-	e.decision = e.combine(outcomes, d.now)
-	if e.verb == stint.VerbSettle {
-		e.decision.Applied = decide.Settled(outcomes, func(i int) bool { return limits[i].limit.Settles() })
+	e.Decision = e.combine(outcomes, d.now)
+	if e.Verb == stint.VerbSettle {
+		e.Decision.Applied = decide.Settled(outcomes, func(i int) bool { return limits[i].Limit.Settles() })
 	}
-	if e.hold != nil && e.verb != stint.VerbReserve {
-		e.decision.Allowed, e.decision.RetryAfter, e.decision.Applied = true, 0, e.hold.applied
+	if e.hold != nil && e.Verb != stint.VerbReserve {
+		e.Decision.Allowed, e.Decision.RetryAfter, e.Decision.Applied = true, 0, e.hold.applied
 	}
-	if e.decision.Allowed && (e.verb == stint.VerbTake || e.verb == stint.VerbTry) {
+	if e.Decision.Allowed && (e.Verb == stint.VerbTake || e.Verb == stint.VerbTry) {
 		d.allowed++
 	}
 }
 
 // decideOne carries out an operation on one limit. A bulk is takes of one permit each that stand
 // behind the operation, of which as many are admitted as fit.
-func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
+func (d *decider) decideOne(e *Entry, p *OpLimit, out *stint.Outcome) {
 	machine, state := &d.batch.states[p.state].limit.Machine, &d.batch.loaded[p.state]
 	*out = stint.Outcome{}
-	state.One(machine, e.verb, d.now, p.permits, int64(p.keep), e.growth && e.bulk == 0, out)
+	state.One(machine, e.Verb, d.now, p.permits, int64(p.Keep), e.Growth && e.bulk == 0, out)
 	if e.bulk > 0 {
-		e.bulkAdmitted = machine.Admit(&state.State, d.now, 1, 0, e.bulk)
-		d.allowed += e.bulkAdmitted
-		if e.growth {
-			out.GrowsAfter = machine.GrowsAfter(&state.State, d.now, int64(p.keep), out.Remaining)
+		e.BulkAdmitted = machine.Admit(&state.State, d.now, 1, 0, e.bulk)
+		d.allowed += e.BulkAdmitted
+		if e.Growth {
+			out.GrowsAfter = machine.GrowsAfter(&state.State, d.now, int64(p.Keep), out.Remaining)
 		}
 	}
 }
 
 // decideMany carries out an operation on several limits, or on logs, whose answers are the script's.
-func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcome) {
+func (d *decider) decideMany(e *Entry, limits []OpLimit, outcomes []stint.Outcome) {
 	if e.logs {
 		d.answers.byte() // whether it was admitted, which the answers say, too
 	}
 	o := &d.operation
-	o.Verb, o.Now, o.States, o.Ways, o.Outs, o.Told = e.verb, d.now, d.batch.loaded, e.ways, outcomes, e.growth
+	o.Verb, o.Now, o.States, o.Ways, o.Outs, o.Told = e.Verb, d.now, d.batch.loaded, e.Ways, outcomes, e.Growth
 	o.Parts = o.Parts[:0]
 	for i, p := range limits {
-		part := decide.Part{State: int(p.state), Permits: p.permits, Keep: int64(p.keep)}
+		part := decide.Part{State: int(p.state), Permits: p.permits, Keep: int64(p.Keep)}
 		outcomes[i] = stint.Outcome{}
 		if l := d.batch.states[p.state].limit; l.HasLog() {
-			outcomes[i], _ = d.answers.outcome(l.limit.Capacity)
+			outcomes[i], _ = d.answers.outcome(l.Spec.Capacity)
 		} else {
 			part.Machine = &l.Machine
 		}
@@ -330,8 +322,8 @@ func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcom
 
 // combine is the decision of what the operation's limits say. A group of which the script bound the operation to a way
 // is described by that way.
-func (e *entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decision {
-	ways := e.ways
+func (e *Entry) combine(outcomes []stint.Outcome, now stint.Instant) stint.Decision {
+	ways := e.Ways
 	if e.bound != nil {
 		ways = e.bound
 	}

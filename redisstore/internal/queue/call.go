@@ -1,4 +1,4 @@
-package redisstore
+package queue
 
 import (
 	"context"
@@ -8,15 +8,23 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/watchdog"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
-// A call is one caller's operations, to be decided in order. Once its caller has left, nothing of
+// A Call is one caller's operations, to be decided in order. Once its caller has left, nothing of
 // the caller's is touched: results, outcomes and keys are the caller's memory.
 //
 //	0 <= completed <= appended <= len(ops)
 //
 // ops[:completed] are answered, ops[completed:appended] are in batch, and the others wait.
-type call struct {
+type Call struct {
+	// TakenAt is, of a wire.Refund or a wire.ReturnLease, when the permits were taken.
+	TakenAt stint.Instant
+	Bulk    int64 // permits to take on top of a take of one, one after another
+	// BulkAdmitted is how many permits of the bulk were admitted.
+	BulkAdmitted int64
+	Live         []stint.Hold // that were listed
+
 	ctx context.Context
 	// timeout is 0 for as long as the context allows.
 	timeout time.Duration
@@ -35,32 +43,25 @@ type call struct {
 	queuedSince time.Time
 
 	// previous and next are its neighbours in the queue, guarded by the batcher.
-	previous, next *call
+	previous, next *Call
 	queued         bool // whether it is there
-
-	// takenAt is, of a refund or a returned lease, when the permits were taken.
-	takenAt stint.Instant
-	bulk    int64 // permits to take on top of a take of one, one after another
-	// bulkAdmitted is how many permits of the bulk were admitted.
-	bulkAdmitted int64
-	live         []stint.Hold // that were listed
 
 	op     [1]stint.Op
 	result [1]stint.Result
 }
 
 // newCall makes a call, most often of one that has been recycled.
-func (br *batcher) newCall(ctx context.Context) *call {
-	c, used := br.store.callPool.Get().(*call)
+func (br *Batcher) newCall(ctx context.Context) *Call {
+	c, used := br.config.calls.Get().(*Call)
 	if !used {
-		c = &call{done: make(chan struct{}, 1)}
+		c = &Call{done: make(chan struct{}, 1)}
 	}
 	c.ctx = ctx
 	return c
 }
 
-// newSingleCall makes a call of one operation, which it keeps a copy of.
-func (br *batcher) newSingleCall(ctx context.Context, op *stint.Op) *call {
+// NewCall makes a call of one operation, which it keeps a copy of.
+func (br *Batcher) NewCall(ctx context.Context, op *stint.Op) *Call {
 	c := br.newCall(ctx)
 	c.timeout = op.Timeout
 	c.op[0] = *op
@@ -68,15 +69,54 @@ func (br *batcher) newSingleCall(ctx context.Context, op *stint.Op) *call {
 	return c
 }
 
-// recycle takes a call that nobody else holds. A call whose caller left before its answer is left
+// NewCallOf makes a call of several operations, with room for their results.
+func (br *Batcher) NewCallOf(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result) *Call {
+	c := br.newCall(ctx)
+	c.timeout, c.ops, c.results = timeout, ops, results
+	return c
+}
+
+// Result is what became of the operation of NewCall.
+func (c *Call) Result() stint.Result { return c.result[0] }
+
+// Recycle takes a call that nobody else holds. A call whose caller left before its answer is left
 // to the garbage collector, as its batch still has it.
-func (br *batcher) recycle(c *call) {
-	*c = call{done: c.done, timer: c.timer}
-	br.store.callPool.Put(c)
+func (br *Batcher) Recycle(c *Call) {
+	*c = Call{done: c.done, timer: c.timer}
+	br.config.calls.Put(c)
+}
+
+// batch is a batch with the calls whose operations it has.
+type batch struct {
+	wire.Batch
+	parts   []part // in order
+	watched watchdog.Call
+}
+
+// part is so many operations of a call, from the first that was not answered.
+type part struct {
+	call *Call
+	n    int
+}
+
+// newBatch makes a batch, most often of one that has been answered.
+func (br *Batcher) newBatch() *batch {
+	if b, used := br.config.batches.Get().(*batch); used {
+		return b
+	}
+	return &batch{}
+}
+
+// recycle keeps a batch for later.
+func (br *Batcher) recycle(b *batch) {
+	b.End()
+	clear(b.parts)
+	b.parts = b.parts[:0]
+	br.config.batches.Put(b)
 }
 
 // waits is for how long the caller waits in all, at most the time between two batches too long.
-func (c *call) waits() time.Duration {
+func (c *Call) waits() time.Duration {
 	if c.timeout > 0 {
 		return c.timeout
 	}
@@ -84,7 +124,7 @@ func (c *call) waits() time.Duration {
 }
 
 // lateness receives when the caller's time is up. It is nil of a call without a timeout.
-func (c *call) lateness() <-chan time.Time {
+func (c *Call) lateness() <-chan time.Time {
 	switch {
 	case c.timeout == 0:
 		return nil
@@ -99,8 +139,8 @@ func (c *call) lateness() <-chan time.Time {
 // errLate is the cause of a context that ends since an operation's Timeout has passed.
 var errLate = watchdog.Late(errors.New("no answer in time"))
 
-// within bounds what waits for more than one call by the operations' timeout.
-func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+// Within bounds what waits for more than one call by the operations' timeout.
+func Within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout == 0 {
 		return ctx, func() {}
 	}
@@ -110,16 +150,16 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 // isLate reports whether a context has ended since an operation's Timeout has passed.
 func isLate(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLate) }
 
-// endOf is the error of a caller whose context has ended.
-func endOf(ctx context.Context) error {
+// EndOf is the error of a caller whose context has ended.
+func EndOf(ctx context.Context) error {
 	if isLate(ctx) {
-		return unavailable(errLate)
+		return Unavailable(errLate)
 	}
 	return ctx.Err()
 }
 
 // fail answers what has not been answered with an error.
-func (c *call) fail(err error) {
+func (c *Call) fail(err error) {
 	for i := c.completed; i < len(c.results); i++ {
 		c.results[i] = stint.Result{Err: err}
 	}
@@ -127,30 +167,21 @@ func (c *call) fail(err error) {
 
 // complete gives the answers, or the error, to the callers that wait. It returns the calls with
 // operations left to send. The channel has room for one, so that nobody waits for a caller.
-func (b *batch) complete(err error) (further []*call) {
-	for i := 0; i < len(b.entries); {
-		c := b.entries[i].call
+func (b *batch) complete(err error) (further []*Call) {
+	at := 0
+	for _, p := range b.parts {
+		c := p.call
 		c.mu.Lock()
-		for ; i < len(b.entries) && b.entries[i].call == c; i++ {
-			if c.abandoned {
-				continue
-			}
-			e := &b.entries[i]
-			switch {
-			case err != nil:
-				c.results[e.index] = stint.Result{Err: err}
-			case e.hold != nil && e.hold.err != nil:
-				c.results[e.index] = stint.Result{Err: e.hold.err}
-			default:
-				if e.hold != nil {
-					e.hold.tell(c.ops[e.index].Hold())
-				}
-				c.results[e.index] = stint.Result{Decision: e.decision}
-				c.bulkAdmitted, c.live = e.bulkAdmitted, e.live
-				copy(c.ops[e.index].Each, b.outcomesOf(e))
+		for i := at; i < at+p.n && !c.abandoned; i++ {
+			if err != nil {
+				c.results[c.completed] = stint.Result{Err: err}
+			} else {
+				e := b.Answer(i, &c.ops[c.completed], &c.results[c.completed])
+				c.BulkAdmitted, c.Live = e.BulkAdmitted, e.Live
 			}
 			c.completed++
 		}
+		at += p.n
 		c.batch = nil
 		left, done := c.abandoned, c.completed == len(c.ops)
 		c.mu.Unlock()
@@ -165,11 +196,11 @@ func (b *batch) complete(err error) (further []*call) {
 	return further
 }
 
-// queue is a list of calls.
-type queue struct{ first, last *call }
+// list is a list of calls.
+type list struct{ first, last *Call }
 
 // push appends a call.
-func (q *queue) push(c *call) {
+func (q *list) push(c *Call) {
 	c.previous, c.next, c.queued = q.last, nil, true
 	if q.last == nil {
 		q.first = c
@@ -180,7 +211,7 @@ func (q *queue) push(c *call) {
 }
 
 // pushFirst puts a call before all others.
-func (q *queue) pushFirst(c *call) {
+func (q *list) pushFirst(c *Call) {
 	c.previous, c.next, c.queued = nil, q.first, true
 	if q.first == nil {
 		q.last = c
@@ -191,7 +222,7 @@ func (q *queue) pushFirst(c *call) {
 }
 
 // remove takes a call out, if it is there.
-func (q *queue) remove(c *call) {
+func (q *list) remove(c *Call) {
 	if !c.queued {
 		return
 	}
@@ -209,17 +240,14 @@ func (q *queue) remove(c *call) {
 }
 
 // detach takes all operations out of a batch. It returns the calls whose callers wait for them.
-func (br *batcher) detach(b *batch) (calls []*call) {
-	for i := 0; i < len(b.entries); {
-		c := b.entries[i].call
-		for ; i < len(b.entries) && b.entries[i].call == c; i++ {
-		}
+func (br *Batcher) detach(b *batch) (calls []*Call) {
+	for _, p := range b.parts {
+		c := p.call
 		c.mu.Lock()
-		n := c.appended - c.completed
 		c.appended, c.batch = c.completed, nil
 		if !c.abandoned {
 			br.mu.Lock()
-			br.queued += n
+			br.queued += p.n
 			br.mu.Unlock()
 			calls = append(calls, c)
 		}

@@ -1,15 +1,14 @@
-package redisstore
+package wire
 
 import (
-	"context"
 	_ "embed" // the script's parts
 	"regexp"
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
 var (
@@ -45,18 +44,24 @@ var (
 	holdVerbsLua string
 	//go:embed reply.lua
 	replyLua string
+	//go:embed settings.lua
+	settingsLua string
+	//go:embed reset.lua
+	resetLua string
+	//go:embed instances.lua
+	instancesLua string
 )
 
-// mix is what a batch needs of a script: whether it is one take, whether it has a first part, and
+// A Mix is what a batch needs of a script: whether it is one take, whether it has a first part, and
 // the algorithms, a bit for each. A server defines all of a script's functions each time that it
 // runs it, so there is one script for every mix, with no more in it than the mix needs. A program
 // uses a few of them; each is put together when it is first needed.
-type mix uint16
+type Mix uint16
 
 // A first part has takes of several limits, operations on holds of the usual kind, or operations of
 // any kind, with holds or without.
 const (
-	single mix = 1 << iota
+	single Mix = 1 << iota
 	firstTakes
 	firstHolds
 	firstAny
@@ -65,64 +70,50 @@ const (
 )
 
 // mixOf is what an algorithm needs: concurrency nothing, since it is in every script for holds.
-func mixOf(a stint.Algorithm) mix {
+func mixOf(a stint.Algorithm) Mix {
 	if a == stint.AlgorithmConcurrency {
 		return 0
 	}
 	return firstAlgorithm << (a - 1)
 }
 
-// mixes is more than any mix.
-func mixes() mix { return firstAlgorithm << len(stint.Algorithms()) }
+// Mixes is more than any mix.
+func Mixes() Mix { return firstAlgorithm << len(stint.Algorithms()) }
 
-// script is the script for a mix. Two batches may put one together at once; one of
-// the two is kept.
-func (s *Store) script(m mix) *Script {
-	if known := s.scripts[m].Load(); known != nil {
-		return known
-	}
-	script := newScript(m.source())
-	s.scripts[m].Store(script)
-	return script
-}
-
-// loadScripts loads what most decisions need, so that the first ones need not.
-func (s *Store) loadScripts(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, maxSendTime)
-	defer cancel()
-	var group sync.WaitGroup
-	defer group.Wait()
-	for _, server := range s.Servers(ctx) {
-		for _, a := range stint.Algorithms() {
-			usual := []mix{mixOf(a), mixOf(a) | single}
-			if a == stint.AlgorithmSlidingWindowLog {
-				usual = []mix{mixOf(a) | firstAny}
-			}
-			for _, m := range usual {
-				group.Go(func() {
-					// else the first call that needs the script loads it
-					if _, err := server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source); err == nil {
-						s.scriptLoads.Add(1)
-					}
-				})
-			}
+// UsualMixes are those that most decisions need.
+func UsualMixes() (usual []Mix) {
+	for _, a := range stint.Algorithms() {
+		if a == stint.AlgorithmSlidingWindowLog {
+			usual = append(usual, mixOf(a)|firstAny)
+		} else {
+			usual = append(usual, mixOf(a), mixOf(a)|single)
 		}
 	}
+	return usual
 }
 
-// newScript makes a script of a source, of which it strips what is unused.
-func newScript(source string) *Script {
-	return NewScript(stripUnused(source))
+// Script is the source of the script for a mix, without what it does not need.
+func (m Mix) Script() string { return stripUnused(m.source()) }
+
+// SettingsScript is a script that writes the layout where there is none.
+func SettingsScript() string {
+	return stripUnused(luaProtocol() + "local max = math.max\n" + settingsLua + "return '\\0'\n")
 }
+
+// ResetScript is a script that resets all clients of a policy: reset.lua.
+func ResetScript() string { return stripUnused(resetLua) }
+
+// InstancesScript is a script that counts processes: instances.lua.
+func InstancesScript() string { return stripUnused(instancesLua) }
 
 // source puts the parts together. Their order is that of what they use: Lua knows a local function
 // only behind its definition.
-func (m mix) source() string {
+func (m Mix) source() string {
 	needed := func(a stint.Algorithm) bool { return m&mixOf(a) != 0 }
 	names := []string{"holds", "schedule"}
 	var twins []stint.Algorithm
 	for _, a := range stint.Algorithms() {
-		names = append(names, algorithmKeys[a])
+		names = append(names, layout.AlgorithmKeys[a])
 		if needed(a) {
 			twins = append(twins, a)
 		}
@@ -130,7 +121,7 @@ func (m mix) source() string {
 	if m&single != 0 {
 		return luaProtocol() + algorithm.Lua(
 			twins[0],
-		) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + singleTakeLua
+		) + "local take_stored = " + layout.AlgorithmKeys[twins[0]] + ".take_stored\n" + singleTakeLua
 	}
 	// Twins that are left out are nil.
 	limits := []string{

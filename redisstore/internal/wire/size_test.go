@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"testing"
@@ -14,8 +14,8 @@ func TestSizes(t *testing.T) {
 		size, max uintptr
 	}{
 		{"stint.Decision", unsafe.Sizeof(stint.Decision{}), 64},
-		{"entry", unsafe.Sizeof(entry{}), 128},
-		{"opLimit", unsafe.Sizeof(opLimit{}), 32},
+		{"Entry", unsafe.Sizeof(Entry{}), 128},
+		{"OpLimit", unsafe.Sizeof(OpLimit{}), 32},
 	} {
 		if of.size > of.max {
 			t.Errorf("%s has %d bytes; allowed: %d", of.name, of.size, of.max)

@@ -1,20 +1,20 @@
-package redisstore
+package wire
 
 import (
 	"encoding/binary"
 	"math"
 	"strconv"
-	"time"
 	"unique"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
 // encoding is a batch as it is sent, which protocol.go describes, and what reading the reply needs
 // of it. Its slices are used again by the next batch; what they point to is let go by
 // clearEncoding.
 type encoding struct {
-	mix mix // of the script
+	mix Mix // of the script
 	// usual says that its first part is first_part_holds.lua's.
 	usual       bool
 	keys, args  []string
@@ -23,7 +23,7 @@ type encoding struct {
 	epochs      map[string]int64 // by those
 	// described is where the descriptions of limits begin among the arguments, two for each.
 	described    int
-	descriptions map[*limit]int // their numbers, from 1
+	descriptions map[*layout.Limit]int // their numbers, from 1
 	firstGroups  []*group
 	secondGroups []*group
 	groups       map[groupKey]*group
@@ -36,8 +36,8 @@ type encoding struct {
 // group is a hash with the states in it. In the first part it is a hash with all of its states; in
 // the second one limit's takes in it.
 type group struct {
-	limit     *limit
-	keys      *generationKeys
+	limit     *layout.Limit
+	keys      *layout.GenerationKeys
 	partition int32
 	states    []int32
 
@@ -49,7 +49,7 @@ type group struct {
 // count in the same state, by different parameters.
 type groupKey struct {
 	identity  unique.Handle[string]
-	limit     *limit
+	limit     *layout.Limit
 	partition int32
 }
 
@@ -80,7 +80,7 @@ func (c *encoding) argNumber(n int) { c.args = append(c.args, text(int64(n))) }
 // encode puts together what is sent. What a batch needs decides the script: one take; takes of one
 // limit each, which go to the second part; or anything, in the first part. The cheapest that suits
 // is taken.
-func (b *batch) encode() {
+func (b *Batch) encode() {
 	b.clearEncoding()
 	b.usual = b.holds && b.isUsual()
 	if b.holds && !b.usual {
@@ -94,11 +94,8 @@ func (b *batch) encode() {
 		b.encodeSingle()
 		return
 	}
-	guess := stint.Instant(time.Now().UnixMicro())
-	if pin := b.store.options.Now; pin != nil {
-		guess = stint.Instant(pin().UnixMicro())
-	}
-	b.arg(b.store.now(), b.store.channel)
+	guess := b.target.Config.guess()
+	b.arg(b.target.Config.NowText(), b.target.Config.Channel)
 	b.encodeSettings()
 	b.arg("")
 	b.described = len(b.args)
@@ -130,19 +127,19 @@ func (b *batch) encode() {
 // its policy was reset returns nothing: the state that it was taken of is gone. A process that does
 // not know of a reset yet is told by the script, which then has carried out nothing, and the batch
 // is sent once more.
-func (b *batch) encodeSettings() {
-	b.keys = append(b.keys, b.batcher.settingsKey())
+func (b *Batch) encodeSettings() {
+	b.keys = append(b.keys, b.target.SettingsKey())
 	for i := range b.states {
-		field := b.states[i].limit.epochField
+		field := b.states[i].limit.EpochField
 		if n := len(b.epochFields); n > 0 && b.epochFields[n-1] == field {
 			continue
 		}
 		if _, known := b.epochs[field]; !known {
-			b.epochs[field] = b.batcher.epochs.get(field)
+			b.epochs[field] = b.target.Epochs.Get(field)
 			b.epochFields = append(b.epochFields, field)
 		}
 	}
-	b.arg(b.layout.text)
+	b.arg(b.layout.Text)
 	b.argNumber(len(b.epochFields))
 	b.arg(b.epochFields...)
 	for _, field := range b.epochFields {
@@ -150,12 +147,12 @@ func (b *batch) encodeSettings() {
 	}
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.verb < refund {
+		if e.Verb < Refund {
 			continue
 		}
-		limits := b.limitsOf(e)
+		limits := b.Limits(e)
 		for j := range limits {
-			if int64(e.takenAt) < b.epochs[limits[j].limit.epochField] {
+			if int64(e.takenAt) < b.epochs[limits[j].Limit.EpochField] {
 				limits[j].permits = 0
 			}
 		}
@@ -163,7 +160,7 @@ func (b *batch) encodeSettings() {
 }
 
 // isSingle reports whether all that is sent is one take of one limit, neither a log's nor a calendar's.
-func (b *batch) isSingle() bool {
+func (b *Batch) isSingle() bool {
 	if len(b.states) != 1 || b.mixed {
 		return false
 	}
@@ -173,29 +170,29 @@ func (b *batch) isSingle() bool {
 
 // encodeSingle is encode for one take, as single_take.lua reads it. It is the commonest batch of an
 // idle service, and its script is the shortest.
-func (b *batch) encodeSingle() {
+func (b *Batch) encodeSingle() {
 	ref := &b.states[0]
 	l := ref.limit
-	b.mix = single | mixOf(l.limit.Algorithm)
-	epoch := b.batcher.epochs.get(l.epochField)
-	b.epochs[l.epochField] = epoch
-	b.keys = append(b.keys, b.batcher.settingsKey())
+	b.mix = single | mixOf(l.Spec.Algorithm)
+	epoch := b.target.Epochs.Get(l.EpochField)
+	b.epochs[l.EpochField] = epoch
+	b.keys = append(b.keys, b.target.SettingsKey())
 	g := b.group(ref)
 	g.states = append(g.states, 0)
 	b.addKeys(g)
-	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format,
-		l.singleArgsOf(ref.runs[0]), ref.client)
+	b.arg(b.target.Config.NowText(), b.layout.Text, l.EpochField, text(epoch), l.Parameters, l.Format,
+		l.SingleArgs(ref.runs[0].n, ref.runs[0].keep), ref.client)
 }
 
 // describe describes a state's limit and puts the state into its group. Of a calendar it sends the
 // windows around a guess of the time, or around the time that the script asked for. A limit is
 // described once, however many states have it, and named by its number. One whose windows were
 // asked for again has a description of its own.
-func (b *batch) describe(at int32, guess stint.Instant) {
+func (b *Batch) describe(at int32, guess stint.Instant) {
 	ref := &b.states[at]
 	ref.resetMarked = false
 	l := ref.limit
-	b.mix |= mixOf(l.limit.Algorithm)
+	b.mix |= mixOf(l.Spec.Algorithm)
 	asked, again := b.asked[at]
 	number, known := b.descriptions[l]
 	if !known || again {
@@ -204,7 +201,7 @@ func (b *batch) describe(at int32, guess stint.Instant) {
 			asked = guess
 			b.descriptions[l] = number
 		}
-		b.arg(l.parameters, l.describeAt(asked))
+		b.arg(l.Parameters, l.DescribeAt(asked))
 	}
 	ref.number = int32(number)
 	if l.HasLog() {
@@ -212,16 +209,16 @@ func (b *batch) describe(at int32, guess stint.Instant) {
 		return
 	}
 	g := b.group(ref)
-	b.mixed = b.mixed || !ref.runsOnly && !g.limit.same(l)
+	b.mixed = b.mixed || !ref.runsOnly && !g.limit.Same(l)
 	g.states = append(g.states, at)
 }
 
 // group is the group of a state. Groups are reused, so that their lists of states need not grow
 // anew.
-func (b *batch) group(ref *stateRef) *group {
+func (b *Batch) group(ref *stateRef) *group {
 	key := groupKey{limit: ref.limit, partition: ref.partition}
 	if !ref.runsOnly {
-		key = groupKey{identity: ref.limit.identity, partition: ref.partition}
+		key = groupKey{identity: ref.limit.Identity, partition: ref.partition}
 	}
 	g, known := b.groups[key]
 	if known {
@@ -243,31 +240,31 @@ func (b *batch) group(ref *stateRef) *group {
 }
 
 // addKeys adds a group's keys.
-func (b *batch) addKeys(g *group) {
-	var dead *generationKeys
-	if g.keys, dead = b.layout.hash(g.limit, g.partition, b.epochs[g.limit.epochField]); dead != nil {
-		b.store.unlink(dead)
+func (b *Batch) addKeys(g *group) {
+	var dead *layout.GenerationKeys
+	if g.keys, dead = b.layout.Hash(g.limit, g.partition, b.epochs[g.limit.EpochField]); dead != nil {
+		b.target.Config.Unlink(dead)
 	}
-	b.keys = append(b.keys, g.keys.cur, g.keys.prev)
+	b.keys = append(b.keys, g.keys.Cur, g.keys.Prev)
 }
 
 // key is a key of a state's own.
-func (b *batch) key(ref *stateRef, kind string) string {
-	identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
-	return b.layout.key(int(ref.partition), kind+identity, ref.client)
+func (b *Batch) key(ref *stateRef, kind string) string {
+	identity := layout.InEpoch(ref.limit.Identity.Value(), b.epochs[ref.limit.EpochField])
+	return b.layout.Key(int(ref.partition), kind+identity, ref.client)
 }
 
 // markerKey is where it stands when a client's state was reset. It lives as long as something could
 // be given back that was taken before.
-func (b *batch) markerKey(ref *stateRef) string {
-	identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
-	return b.layout.key(int(ref.partition), identity, "reset."+ref.client)
+func (b *Batch) markerKey(ref *stateRef) string {
+	identity := layout.InEpoch(ref.limit.Identity.Value(), b.epochs[ref.limit.EpochField])
+	return b.layout.Key(int(ref.partition), identity, "reset."+ref.client)
 }
 
 // encodeFirst writes the first part: states, then operations that name them. Numbers of
 // descriptions are 16 bits each: one for the group if all its states have the same limit, else one
 // for each state.
-func (b *batch) encodeFirst() {
+func (b *Batch) encodeFirst() {
 	b.argNumber(len(b.firstGroups))
 	for _, g := range b.firstGroups {
 		b.addKeys(g)
@@ -313,7 +310,7 @@ func (b *batch) encodeFirst() {
 }
 
 // number gives a state of the first part, whose description has been named, its number there.
-func (b *batch) number(at int32) {
+func (b *Batch) number(at int32) {
 	b.numbered = append(b.numbered, at)
 	b.states[at].number = int32(len(b.numbered))
 }
@@ -321,32 +318,32 @@ func (b *batch) number(at int32) {
 // appendOperation writes an operation of the first part. The form is that of protocol.go, in
 // binary, big-endian: verb, flags, count of limits, what the verb needs, then state, permits and
 // keep of each limit.
-func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
+func (b *Batch) appendOperation(list []byte, e *Entry, holds *int) []byte {
 	growth := byte(0)
-	if e.growth {
+	if e.Growth {
 		growth = 1
 	}
-	if e.ways != nil {
+	if e.Ways != nil {
 		growth += 2
 	}
-	list = append(list, byte(e.verb), growth)
+	list = append(list, byte(e.Verb), growth)
 	list = binary.BigEndian.AppendUint16(list, uint16(e.limitCount))
 	switch {
-	case e.verb == refund, e.verb == returnLease:
+	case e.Verb == Refund, e.Verb == ReturnLease:
 		list = binary.BigEndian.AppendUint64(list, uint64(e.takenAt))
 	case e.hold != nil:
 		list = appendHold(list, holds)
 	}
-	for _, p := range b.limitsOf(e) {
+	for _, p := range b.Limits(e) {
 		list = binary.BigEndian.AppendUint16(list, uint16(b.states[p.state].number))
 		permits := p.permits
 		if !b.mixed {
 			permits = min(permits, math.MaxUint32) // more than any capacity does not fit, however far above
 		}
 		list = binary.BigEndian.AppendUint64(list, uint64(permits))
-		list = binary.BigEndian.AppendUint32(list, uint32(p.keep))
+		list = binary.BigEndian.AppendUint32(list, uint32(p.Keep))
 	}
-	for _, way := range e.ways {
+	for _, way := range e.Ways {
 		list = binary.BigEndian.AppendUint16(list, way)
 	}
 	if e.bulk > 0 {
@@ -361,17 +358,17 @@ func (b *batch) appendOperation(list []byte, e *entry, holds *int) []byte {
 // encodeResetMarkers names the keys by which what gives back permits knows that the state was reset
 // since, or that its counts were taken over by a window of another length. Resets and the script write them
 // (generations.lua), whether or not the limit has leases: that of another process, or before a change, may have.
-func (b *batch) encodeResetMarkers() {
+func (b *Batch) encodeResetMarkers() {
 	at := len(b.args)
 	b.arg("")
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.verb != stint.VerbReset && e.verb < refund {
+		if e.Verb != stint.VerbReset && e.Verb < Refund {
 			continue
 		}
-		for _, p := range b.limitsOf(e) {
+		for _, p := range b.Limits(e) {
 			ref := &b.states[p.state]
-			if ref.resetMarked || !p.limit.givesBack() {
+			if ref.resetMarked || !p.Limit.GivesBack() {
 				continue
 			}
 			ref.resetMarked = true
@@ -386,11 +383,11 @@ func (b *batch) encodeResetMarkers() {
 // sent reports whether the script is to carry out the operation by itself: not when its state is
 // sent with what is taken, nor when the states tell all that is asked. What need not be sent is
 // decided when the reply is decoded, from the states that it brings.
-func (b *batch) sent(e *entry) bool {
+func (b *Batch) sent(e *Entry) bool {
 	switch {
 	case e.answered:
 		return false
-	case e.verb == stint.VerbPeek:
+	case e.Verb == stint.VerbPeek:
 		return e.logs || b.holds && !b.usual
 	}
 	return !b.states[b.opLimits[e.firstLimit].state].runsOnly
@@ -398,7 +395,7 @@ func (b *batch) sent(e *entry) bool {
 
 // encodeRuns writes a group of the second part. Plain groups, of one permit for each client at the
 // same keep, need no text for each run; nearly all traffic is of that kind.
-func (b *batch) encodeRuns(g *group) {
+func (b *Batch) encodeRuns(g *group) {
 	b.addKeys(g)
 	plain, mode, keep := true, "", int64(0)
 	for i, at := range g.states {

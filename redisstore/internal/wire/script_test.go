@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"strings"
@@ -41,7 +41,7 @@ end
 func TestScriptsHoldWhatTheyNeed(t *testing.T) {
 	takes := mixOf(stint.AlgorithmTokenBucket)
 	for _, c := range []struct {
-		mix      mix
+		mix      Mix
 		function string
 		there    bool
 	}{
@@ -56,7 +56,7 @@ func TestScriptsHoldWhatTheyNeed(t *testing.T) {
 		{takes | firstAny, "schedule.fits", true},
 		{takes | firstAny, "token_bucket.return_leased", true},
 	} {
-		if got := strings.Contains(newScript(c.mix.source()).Source, "function "+c.function+"("); got != c.there {
+		if got := strings.Contains(c.mix.Script(), "function "+c.function+"("); got != c.there {
 			t.Errorf("mix %b has %s: %t, want %t", c.mix, c.function, got, c.there)
 		}
 	}
@@ -72,7 +72,7 @@ func TestMixes(t *testing.T) {
 			all |= m
 		}
 	}
-	if all >= mixes() {
-		t.Errorf("there is room for %d scripts, not for that of mix %d", mixes(), all)
+	if all >= Mixes() {
+		t.Errorf("there is room for %d scripts, not for that of mix %d", Mixes(), all)
 	}
 }

@@ -1,4 +1,4 @@
-package redisstore
+package wire
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ var verbNames = []string{
 	stint.VerbTake: "take", stint.VerbTry: "try", stint.VerbPeek: "peek", stint.VerbReset: "reset",
 	stint.VerbSettle: "settle", stint.VerbReserve: "reserve", stint.VerbCommit: "commit", stint.VerbCancel: "cancel",
 	stint.VerbDrop: "drop", stint.VerbList: "list",
-	refund: "refund", returnLease: "return_lease", bulkTake: "bulk",
+	Refund: "refund", ReturnLease: "return_lease", bulkTake: "bulk",
 }
 
 // limitNumbers are the numbers by which a limit is described behind its letter, each of 8 bytes. Times are

@@ -1,4 +1,6 @@
-package redisstore
+// Package queue gathers operations and sends them in batches: who waits, what is in flight, how much may be, and what
+// becomes of callers who leave and of operations that have to be sent later. What a batch is made of is package wire's.
+package queue
 
 import (
 	"cmp"
@@ -8,34 +10,51 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/watchdog"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
-// A batcher gathers operations while batches are in flight. The first to come is sent immediately;
+// A Config is what all batchers of a store have in common. It must not be copied or changed once it is used.
+type Config struct {
+	Life     context.Context // the store's
+	MaxBatch int             // how many limits a batch decides at most
+	InFlight int             // how many batches are in flight at most; 0: as the server's distance needs
+	MaxQueue int             // how many operations wait at most, by batcher
+	// Send makes the call of a batch. It must not keep it.
+	Send func(ctx context.Context, b *wire.Batch) error
+	// OnCall is told of each call that has ended. Default: nil.
+	OnCall func(elapsed time.Duration, operations, coalesced int, err error)
+	// Ready waits for the attempt to connect that is under way, unless there is a connection.
+	Ready func(ctx context.Context) error
+	// Connection is what the watchdog asks how far this process has come.
+	Connection watchdog.Connection
+
+	calls, batches sync.Pool
+}
+
+// A Batcher gathers operations while batches are in flight. The first to come is sent immediately;
 // what comes meanwhile is sent together when a reply is there. So an idle caller waits for one
 // round trip, and batches grow with the load.
 //
 // Where a round trip takes long, since the server is far away, waiting for a reply
 // would double the time. There a batch is sent every pace.gap, too.
 //
-// There is one batcher, or on a cluster one for each partition. Callers queue calls (do); senders,
+// There is one batcher, or on a cluster one for each partition. Callers queue calls (Do); senders,
 // which are goroutines, take what waits and send it. It is safe for concurrent use. Its lock is
 // never held over a round trip; a call's lock may be held when it is taken, not the other way
 // round.
-type batcher struct {
-	store    *Store
-	layout   atomic.Pointer[layout]
-	index    int
-	epochs   epochs
+type Batcher struct {
+	Target *wire.Target // where it sends
+
+	config   *Config
 	watchdog *watchdog.Watchdog
 
 	mu      sync.Mutex
-	pending queue
+	pending list
 	// queued is how many operations wait; it is at most MaxQueue, but for a call that found the queue
 	// empty.
 	queued int
@@ -58,49 +77,70 @@ type batcher struct {
 	cancelSends context.CancelCauseFunc
 }
 
-var (
-	errQueueFull = fmt.Errorf("%w: too many operations wait for the server", stint.ErrOverloaded)
-	errClosed    = unavailable(errors.New("the store is closed"))
-)
+// ErrClosed says that the store is closed.
+var ErrClosed = Unavailable(errors.New("the store is closed"))
 
-// maxSendTime bounds a batch where nothing else does, so that a
+var errQueueFull = fmt.Errorf("%w: too many operations wait for the server", stint.ErrOverloaded)
+
+// MaxInFlight is how many batches may be in flight at most.
+const MaxInFlight = 64
+
+// MaxSendTime bounds a batch where nothing else does, so that a
 // server that hangs does not hold the batcher for ever.
-const maxSendTime = 10 * time.Second
+const MaxSendTime = 10 * time.Second
 
-// newBatcher makes a batcher, whose watchdog tells of a silent server: it ends what is in flight,
-// and tells the store's shards, of which a partition may have several.
-func (s *Store) newBatcher(index int) *batcher {
-	br := &batcher{store: s, index: index, pace: newPace(&s.options), wake: make(chan struct{}, maxInFlight)}
-	br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
+// New makes a batcher. Its watchdog makes the call try, which changes nothing, to find out whether the server is there,
+// and when it has been silent for the timeout ends what is in flight and calls unreachable.
+func New(
+	config *Config, target *wire.Target, timeout time.Duration,
+	try func(context.Context) error, unreachable func(cause error),
+) *Batcher {
+	br := &Batcher{Target: target, config: config, pace: newPace(config), wake: make(chan struct{}, MaxInFlight)}
+	br.sendCtx, br.cancelSends = context.WithCancelCause(config.Life)
 	br.watchdog = watchdog.New(watchdog.Config{
-		Timeout: maxSendTime, Try: br.try, Connection: s.conn,
+		Timeout: timeout, Connection: config.Connection,
+		Try: func(ctx context.Context) { _ = br.RoundTrip(ctx, try) },
 		Unreachable: func(cause error) {
 			br.mu.Lock()
 			br.cancelSends(cause)
-			br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
+			br.sendCtx, br.cancelSends = context.WithCancelCause(config.Life)
 			br.mu.Unlock()
-			if report := s.unreachable.Load(); report != nil {
-				for shard := range s.shards {
-					if n := min(s.shards, br.layout.Load().partitions); shard%n == index%n {
-						(*report)(shard, cause)
-					}
-				}
-			}
+			unreachable(cause)
 		},
 	})
 	return br
 }
 
-// try makes a call that changes nothing, for the watchdog.
-func (br *batcher) try(ctx context.Context) {
-	_ = br.roundTrip(ctx, func(ctx context.Context) error {
-		_, err := br.store.conn.Do(ctx, "HGET", br.settingsKey(), "layout")
-		return err
-	})
+// SetTimeout sets after which time a silent server is unreachable.
+func (br *Batcher) SetTimeout(timeout time.Duration) { br.watchdog.SetTimeout(timeout) }
+
+// Load is how many operations wait, and how many calls are under way.
+func (br *Batcher) Load() (queued, inFlight int) {
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	return br.queued, br.inFlight
 }
 
-// roundTrip makes a call of the batcher's server that is not a batch, watched like one.
-func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error) error {
+// Calls is how many calls are in the queue. It is for tests, as is SetDistance.
+func (br *Batcher) Calls() (n int) {
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	for c := br.pending.first; c != nil; c = c.next {
+		n++
+	}
+	return n
+}
+
+// SetDistance makes the batcher believe that its server is so far away.
+func (br *Batcher) SetDistance(roundTrip time.Duration) {
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	br.pace = newPace(br.config)
+	br.pace.note(roundTrip, time.Now())
+}
+
+// RoundTrip makes a call of the batcher's server that is not a batch, watched like one.
+func (br *Batcher) RoundTrip(ctx context.Context, do func(context.Context) error) error {
 	var call watchdog.Call
 	began := time.Now()
 	br.watchdog.Begin(&call)
@@ -113,10 +153,10 @@ func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error
 // report tells the watchdog how a call of the server ended. Three kinds of errors are told apart:
 // the server answered, if only with an error (it is there); it refused to serve (LOADING,
 // MASTERDOWN and the like); nothing came. A caller that gave up says nothing about the server.
-func (br *batcher) report(ctx context.Context, call *watchdog.Call, err error) {
+func (br *Batcher) report(ctx context.Context, call *watchdog.Call, err error) {
 	reply, replied := Reply(err)
 	switch {
-	case err == nil, errors.Is(err, errReply), errors.Is(err, errLayout), errors.Is(err, stint.ErrInvalid):
+	case err == nil, errors.Is(err, wire.ErrReply), errors.Is(err, wire.ErrLayout), errors.Is(err, stint.ErrInvalid):
 		br.watchdog.Answered(call)
 	case replied && isRefusal(reply):
 		br.watchdog.Refused(call, cause(err))
@@ -130,7 +170,7 @@ func (br *batcher) report(ctx context.Context, call *watchdog.Call, err error) {
 }
 
 // notePace notes for the pace how long a call took that was answered now.
-func (br *batcher) notePace(began time.Time, err error) {
+func (br *Batcher) notePace(began time.Time, err error) {
 	if err == nil {
 		br.mu.Lock()
 		br.pace.note(time.Since(began), time.Now())
@@ -138,36 +178,34 @@ func (br *batcher) notePace(began time.Time, err error) {
 	}
 }
 
-// decide sends operations through the batcher and waits for their answers.
-func (br *batcher) decide(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	c := br.newCall(ctx)
-	c.timeout, c.ops, c.results = decide.LeastTimeout(ops), ops, results
-	br.do(c)
+// Decide sends operations through the batcher and waits for their answers, for as long as the timeout if it is not 0.
+func (br *Batcher) Decide(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result) {
+	br.Do(br.NewCallOf(ctx, timeout, ops, results))
 }
 
-// decideOne is decide for one operation, without slices of the caller's.
-func (br *batcher) decideOne(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
-	c := br.newSingleCall(ctx, op)
-	done := br.do(c)
+// DecideOne is Decide for one operation, without slices of the caller's.
+func (br *Batcher) DecideOne(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
+	c := br.NewCall(ctx, op)
+	done := br.Do(c)
 	d, err = c.result[0].Decision, c.result[0].Err
 	if done {
-		br.recycle(c)
+		br.Recycle(c)
 	}
 	return d, err
 }
 
-// do queues a call and waits until all of it has been answered, its time is up or its context has ended.
+// Do queues a call and waits until all of it has been answered, its time is up or its context has ended.
 // It reports whether the call is the caller's again.
-func (br *batcher) do(c *call) (done bool) {
-	if err := br.enqueue(c); err != nil {
+func (br *Batcher) Do(c *Call) (done bool) {
+	if err := br.Enqueue(c); err != nil {
 		c.fail(err)
 		return true
 	}
-	return br.await(c)
+	return br.Await(c)
 }
 
-// await is what do does once the call is queued.
-func (br *batcher) await(c *call) (done bool) {
+// Await is what Do does once the call is queued.
+func (br *Batcher) Await(c *Call) (done bool) {
 	end, late := c.ctx.Done(), c.lateness()
 	if end == nil && late == nil {
 		<-c.done // a select of one costs more
@@ -194,7 +232,7 @@ func (br *batcher) await(c *call) (done bool) {
 // abandon ends a caller's wait, since its time is up or, if it is not late, its context has ended.
 // It reports false when all has been answered. Operations that were sent may have been carried out:
 // their permits stay spent. Those that still wait are taken out of the queue.
-func (br *batcher) abandon(c *call, late bool) bool {
+func (br *Batcher) abandon(c *Call, late bool) bool {
 	if late && br.watchdog.Unanswered() > 0 {
 		br.watchdog.Check()
 	}
@@ -220,33 +258,33 @@ func (br *batcher) abandon(c *call, late bool) bool {
 // time to answer and did not, else that this process is overloaded. The call is locked. The rule:
 // the server is blamed only if it had at least half of the caller's time, or, for one that was not
 // sent, if what is before it has waited for nine tenths of that.
-func (br *batcher) lateError(c *call) error {
+func (br *Batcher) lateError(c *Call) error {
 	timeout := c.waits()
 	late := func(text string) error { return watchdog.Late(fmt.Errorf(text, timeout)) }
 	if br.watchdog.Down() {
-		return unavailable(watchdog.Late(watchdog.ErrSilent))
+		return Unavailable(watchdog.Late(watchdog.ErrSilent))
 	}
 	if c.batch != nil {
 		if age := br.watchdog.Age(&c.batch.watched); 2*age >= timeout {
-			return unavailable(late("no answer within %s"))
+			return Unavailable(late("no answer within %s"))
 		}
 		return fmt.Errorf("%w: %w", stint.ErrOverloaded, late("sent too late to be answered within %s"))
 	}
 	// It was not sent because the calls before it are not answered.
 	if 10*br.watchdog.Unanswered() >= 9*timeout {
-		return unavailable(late("earlier calls were not answered within %s"))
+		return Unavailable(late("earlier calls were not answered within %s"))
 	}
 	return fmt.Errorf("%w: %w", stint.ErrOverloaded, late("not sent within %s"))
 }
 
-// enqueue queues a call, and starts a sender if one more batch may be in flight.
-func (br *batcher) enqueue(c *call) error {
+// Enqueue queues a call, and starts a sender if one more batch may be in flight.
+func (br *Batcher) Enqueue(c *Call) error {
 	br.mu.Lock()
 	switch {
 	case br.closed:
 		br.mu.Unlock()
-		return errClosed
-	case br.queued+len(c.ops) > br.store.options.MaxQueue && br.queued > 0 && c.ops[0].Verb != refund:
+		return ErrClosed
+	case br.queued+len(c.ops) > br.config.MaxQueue && br.queued > 0 && c.ops[0].Verb != wire.Refund:
 		br.mu.Unlock()
 		return errQueueFull
 	}
@@ -264,7 +302,7 @@ func (br *batcher) enqueue(c *call) error {
 // startSender starts a sender if there is something to send and one more batch may be in flight, or
 // sets a timer for when one may. The batcher is locked. inFlight counts a sender from here until
 // dequeue finds nothing.
-func (br *batcher) startSender() {
+func (br *Batcher) startSender() {
 	if br.pending.first == nil || br.inFlight >= br.pace.maxInFlight() {
 		return
 	}
@@ -298,7 +336,7 @@ func (br *batcher) startSender() {
 // sender sends batches whenever something waits, until the store is closed or enough other senders
 // are idle. A new goroutine for each batch would have to grow its stack each time, which takes
 // as long as the rest of what a batch of one take costs the process.
-func (br *batcher) sender() {
+func (br *Batcher) sender() {
 	br.sendAll()
 	for br.park() {
 		br.sendAll()
@@ -307,7 +345,7 @@ func (br *batcher) sender() {
 
 // park waits until there is something to send. It reports false when the store is closed, or
 // enough other senders wait.
-func (br *batcher) park() bool {
+func (br *Batcher) park() bool {
 	br.mu.Lock()
 	if br.closed || br.idleSenders >= br.pace.inFlight {
 		br.mu.Unlock()
@@ -320,16 +358,18 @@ func (br *batcher) park() bool {
 }
 
 // sendAll sends batches as long as something waits.
-func (br *batcher) sendAll() {
-	var calls []*call
+func (br *Batcher) sendAll() {
+	var calls []*Call
 	for {
 		fault := br.ready()
-		b := newBatch(br)
-		calls, b.maxLimits = br.dequeue(calls[:0])
+		b := br.newBatch()
+		var maxLimits int
+		calls, maxLimits = br.dequeue(calls[:0])
 		if len(calls) == 0 {
-			b.recycle()
+			br.recycle(b)
 			return
 		}
+		b.Begin(br.Target, maxLimits)
 		appended := 0
 		for appended < len(calls) && br.appendCall(b, calls[appended]) {
 			appended++
@@ -342,7 +382,7 @@ func (br *batcher) sendAll() {
 		if fault == nil {
 			fault = br.send(b)
 		}
-		if errors.Is(fault, errLayout) && br.layout.Load() != b.layout {
+		if errors.Is(fault, wire.ErrLayout) && br.Target.Layout.Load() != b.Layout() {
 			br.requeue(br.detach(b)) // nothing was carried out, and it may be in the layout of now
 		} else {
 			br.requeue(b.complete(fault))
@@ -350,36 +390,37 @@ func (br *batcher) sendAll() {
 		// Callers that were answered run before the next batch is sent, so that it has what they ask
 		// next: one batch costs less than two.
 		runtime.Gosched()
-		b.recycle()
+		br.recycle(b)
 		clear(calls)
 	}
 }
 
 // send sends a batch and waits for its reply. How long its callers wait does not
 // matter: the watchdog bounds it.
-func (br *batcher) send(b *batch) error {
-	if len(b.entries) == 0 {
+func (br *Batcher) send(b *batch) error {
+	operations := len(b.Entries())
+	if operations == 0 {
 		return nil
 	}
 	ctx, end := br.sendContext(b)
 	defer end()
 	began := time.Now()
 	br.watchdog.Begin(&b.watched)
-	err := b.execute(ctx)
+	err := br.config.Send(ctx, &b.Batch)
 	br.report(ctx, &b.watched, err)
-	if observe := br.store.options.OnCall; observe != nil {
-		observe(time.Since(began), len(b.entries), max(0, len(b.opLimits)-len(b.states)), err)
+	if observe := br.config.OnCall; observe != nil {
+		observe(time.Since(began), operations, b.Coalesced(), err)
 	}
 	br.notePace(began, err)
 	if err != nil && ctx.Err() != nil {
-		return unavailable(context.Cause(ctx))
+		return Unavailable(context.Cause(ctx))
 	}
 	return err
 }
 
 // sendContext is a batch's context. While the server is unreachable it ends with the latest deadline of
 // the callers, which only probe whether it is back.
-func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
+func (br *Batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 	br.mu.Lock()
 	ctx = br.sendCtx
 	br.mu.Unlock()
@@ -387,9 +428,9 @@ func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 		return ctx, func() {}
 	}
 	latest := time.Now()
-	for i := range b.entries {
-		c := b.entries[i].call
-		deadline := time.Now().Add(cmp.Or(c.timeout, maxSendTime))
+	for _, p := range b.parts {
+		c := p.call
+		deadline := time.Now().Add(cmp.Or(c.timeout, MaxSendTime))
 		if earlier, limited := c.ctx.Deadline(); limited && earlier.Before(deadline) {
 			deadline = earlier
 		}
@@ -410,7 +451,7 @@ func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 // dequeue appends calls for one batch to a list, and tells how many limits it may decide; there are
 // none when the queue is empty or one batch too many is in flight. The last call may be larger than
 // the rest of the batch: it is appended in part, and its rest goes back to the front.
-func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
+func (br *Batcher) dequeue(list []*Call) (calls []*Call, maxLimits int) {
 	br.mu.Lock()
 	defer br.mu.Unlock()
 	if br.inFlight > br.pace.maxInFlight() || br.pending.first == nil {
@@ -431,7 +472,7 @@ func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
 
 // requeue puts calls back to the front of the queue, without those whose callers have left. They
 // keep their order, and come before all that was queued since.
-func (br *batcher) requeue(calls []*call) {
+func (br *Batcher) requeue(calls []*Call) {
 	if len(calls) == 0 {
 		return
 	}
@@ -451,18 +492,21 @@ func (br *batcher) requeue(calls []*call) {
 
 // appendCall appends a call's operations to the batch. It reports whether all are; the first that is
 // not is c.appended.
-func (br *batcher) appendCall(b *batch, c *call) bool {
+func (br *Batcher) appendCall(b *batch, c *Call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.abandoned {
 		return true
 	}
-	from := c.appended
-	for c.appended < len(c.ops) && b.add(c, c.appended, &c.ops[c.appended]) {
+	from, sending := c.appended, wire.Sending{
+		Lasts: c.ctx.Done() == nil && c.timeout == 0, TakenAt: c.TakenAt, Bulk: c.Bulk,
+	}
+	for c.appended < len(c.ops) && b.Add(&c.ops[c.appended], sending) {
 		c.appended++
 	}
 	if c.appended > from {
 		c.batch = b
+		b.parts = append(b.parts, part{c, c.appended - from})
 		br.mu.Lock()
 		br.queued -= c.appended - from
 		br.mu.Unlock()
@@ -470,8 +514,8 @@ func (br *batcher) appendCall(b *batch, c *call) bool {
 	return c.appended == len(c.ops)
 }
 
-// close makes further operations fail.
-func (br *batcher) close() {
+// Close makes further operations fail.
+func (br *Batcher) Close() {
 	br.mu.Lock()
 	if !br.closed {
 		br.closed, br.idleSenders = true, 0
@@ -483,8 +527,8 @@ func (br *batcher) close() {
 
 // ready waits for a connection, so that a batch has only calls whose callers still wait
 // when it can be sent.
-func (br *batcher) ready() error {
-	if br.store.conn.Ready(ended) == nil {
+func (br *Batcher) ready() error {
+	if br.config.Ready(ended) == nil {
 		return nil
 	}
 	br.mu.Lock()
@@ -492,16 +536,16 @@ func (br *batcher) ready() error {
 	br.mu.Unlock()
 	var call watchdog.Call
 	br.watchdog.Begin(&call)
-	err := br.store.conn.Ready(ctx)
+	err := br.config.Ready(ctx)
 	switch {
 	case err == nil:
 		br.watchdog.Forget(&call)
 	case ctx.Err() != nil:
-		err = unavailable(context.Cause(ctx))
+		err = Unavailable(context.Cause(ctx))
 		br.watchdog.Forget(&call)
 	default:
 		br.watchdog.Lost(&call, err)
-		err = unavailable(err)
+		err = Unavailable(err)
 	}
 	return err
 }
@@ -512,3 +556,12 @@ var ended = func() context.Context {
 	end()
 	return ctx
 }()
+
+// Unavailable wraps a failure of the connection or the server. The deadline of a connection's own context can't be
+// taken for that of a caller's.
+func Unavailable(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = watchdog.Late(err)
+	}
+	return prefix.Errorf("%w: %w", stint.ErrUnavailable, err)
+}

@@ -1,17 +1,16 @@
-package redisstore
+package wire
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
 // holdEntry is the hold of an operation under way, as holds.lua reads it. args is made once; the id
@@ -45,7 +44,7 @@ func digestOf(text string) string {
 // second Reserve or an end is about the same claims in the same order; that of claims and costs whether an end
 // is the same again. The order of limits may be another one, but that of groups and their ways: so the second is of
 // limits that are sorted, and there is a tag for each limit, by which the script finds it among those of a hold.
-func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
+func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	h := op.Hold()
 	digest := digestOf(h.ID)
 	claims := b.claimsOf(e)
@@ -67,7 +66,7 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		keep = "\x01"
 	}
 	remembered := h.Remembered()
-	if e.verb != stint.VerbReserve {
+	if e.Verb != stint.VerbReserve {
 		remembered = decide.SurelyRemembered(&h.Hold)
 	}
 	return &holdEntry{
@@ -75,7 +74,7 @@ func (b *batch) newHoldEntry(e *entry, op *stint.Op) *holdEntry {
 		bucket: "\x00" + digest[:2],
 		tags:   tags,
 		args: digest + of + sorted + answer +
-			bigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) +
+			layout.BigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) +
 			keep + string([]byte{h.Via}) + h.ID,
 	}
 }
@@ -97,16 +96,16 @@ func (c claimText) compare(d claimText) int {
 }
 
 // claimsOf are the limits of an operation on a hold, in its order.
-func (b *batch) claimsOf(e *entry) []claimText {
-	limits := b.limitsOf(e)
+func (b *Batch) claimsOf(e *Entry) []claimText {
+	limits := b.Limits(e)
 	claims := make([]claimText, len(limits))
 	for i, p := range limits {
 		ref := &b.states[p.state]
 		claims[i] = claimText{
-			text: bigEndian(int64(len(ref.client))) + ref.client + ref.limit.identity.Value() + "\x00", cost: p.asked,
+			text: layout.BigEndian(int64(len(ref.client))) + ref.client + ref.limit.Identity.Value() + "\x00", cost: p.Asked,
 		}
-		if e.ways != nil {
-			claims[i].way = e.ways[i]
+		if e.Ways != nil {
+			claims[i].way = e.Ways[i]
 		}
 	}
 	return claims
@@ -122,7 +121,7 @@ func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
 	for i, c := range claims {
 		t.claims += c.text
 		if verb == stint.VerbCommit {
-			t.costs += bigEndian(c.cost)
+			t.costs += layout.BigEndian(c.cost)
 		}
 		way := "must"
 		switch {
@@ -153,38 +152,32 @@ func tagsOf(claims []claimText) (tags string) {
 }
 
 // suffix is what stands behind an id in its record, which hold_ids.lua describes.
-func (b *batch) suffix(e *entry) string {
+func (b *Batch) suffix(e *Entry) string {
 	epoch := int64(0)
-	for _, p := range b.limitsOf(e) {
-		epoch = max(epoch, b.epochs[p.limit.epochField])
+	for _, p := range b.Limits(e) {
+		epoch = max(epoch, b.epochs[p.Limit.EpochField])
 	}
 	return string(appendNumber([]byte{0}, epoch, 7)) + e.hold.tags
-}
-
-// idKeys are where a batcher's ids are remembered, by generation.
-func (br *batcher) idKeys() (cur, prev string) {
-	ids := strings.TrimSuffix(br.settingsKey(), "settings") + "holds:"
-	return ids + generationNow, ids + generationBefore
 }
 
 // isUsual reports whether first_part_holds.lua can carry out the first part: all operations there
 // reserve, commit or cancel, and of no log, calendar or leaky bucket. What it leaves is sent once
 // more to the script for all. The usual script reads less and is shorter; what it can't decide it
 // says, and changes nothing.
-func (b *batch) isUsual() bool {
+func (b *Batch) isUsual() bool {
 	if b.usualLeft {
 		return false
 	}
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.hold != nil && (e.verb == stint.VerbDrop || bool(e.hold.told.OnExpiry) || e.ways != nil) {
+		if e.hold != nil && (e.Verb == stint.VerbDrop || bool(e.hold.told.OnExpiry) || e.Ways != nil) {
 			return false
 		}
-		for _, p := range b.limitsOf(e) {
-			kind := p.limit.limit.Algorithm
+		for _, p := range b.Limits(e) {
+			kind := p.Limit.Spec.Algorithm
 			switch {
 			case e.hold == nil && (!b.states[p.state].runsOnly || kind == stint.AlgorithmConcurrency),
-				e.hold != nil && (p.limit.HasLog() || p.limit.calendar() || kind == stint.AlgorithmLeakyBucket):
+				e.hold != nil && (p.Limit.HasLog() || p.Limit.Calendar() || kind == stint.AlgorithmLeakyBucket):
 				return false
 			}
 		}
@@ -194,8 +187,8 @@ func (b *batch) isUsual() bool {
 
 // encodeHolds writes the ids that operations name. The ids' buckets come first, all of them, so
 // that the script can fetch them in one command.
-func (b *batch) encodeHolds() {
-	cur, prev := b.batcher.idKeys()
+func (b *Batch) encodeHolds() {
+	cur, prev := b.target.idKeys()
 	b.keys = append(b.keys, cur, prev)
 	at := len(b.args)
 	b.arg("")
@@ -210,20 +203,20 @@ func (b *batch) encodeHolds() {
 		e := &b.entries[i]
 		switch h := e.hold; {
 		case h == nil || !b.sent(e):
-		case b.usual && e.verb == stint.VerbReserve:
-			b.arg(h.record(b.limitsOf(e), b.suffix(e)))
+		case b.usual && e.Verb == stint.VerbReserve:
+			b.arg(h.record(b.Limits(e), b.suffix(e)))
 		default:
 			b.arg(h.args + b.suffix(e))
 		}
 	}
 	b.args[at] = text(count)
-	b.argNumber(b.store.options.MaxHolds)
+	b.argNumber(b.target.Config.MaxHolds)
 }
 
 // record is what first_part_holds.lua has to know of a Reserve: the digest, the TTL, and the hold's
 // record behind its expiry as hold_ids.lua has it. It is written by Go, since putting bytes
 // together is dear in Lua.
-func (h *holdEntry) record(limits []opLimit, suffix string) string {
+func (h *holdEntry) record(limits []OpLimit, suffix string) string {
 	told := &h.told.Hold
 	text := make([]byte, 0, 32+12*len(limits)+len(told.ID)+len(suffix))
 	text = append(text, h.args[:digestBytes]...)
@@ -247,11 +240,11 @@ func appendNumber(text []byte, n int64, bytes int) []byte {
 	return text
 }
 
-// permits is how many permits the limit is asked for by a verb with n of them. Of a limit with a
+// permitsOf is how many permits a limit is asked for by a verb with n of them. Of a limit with a
 // cost of its own, which a hold's end does not change, a Reserve has them below 0, and a Commit and
 // a Cancel -1, as for every limit that keeps what was taken.
-func (l *limit) permits(verb stint.Verb, n int64) int64 {
-	cost, settles := l.limit.Cost, l.Settles()
+func permitsOf(l *layout.Limit, verb stint.Verb, n int64) int64 {
+	cost, settles := l.Spec.Cost, l.Settles()
 	switch {
 	case verb == stint.VerbReserve && cost > 0:
 		return -cost
@@ -262,38 +255,13 @@ func (l *limit) permits(verb stint.Verb, n int64) int64 {
 	case verb == stint.VerbSettle:
 		return 0
 	case verb < stint.VerbReserve || verb > stint.VerbList:
-		return l.limit.Takes(n)
+		return l.Spec.Takes(n)
 	case !settles || !l.Returns():
 		return -1
 	case verb == stint.VerbCancel:
 		return 0
 	}
 	return n
-}
-
-// Wake implements [stint.Waker]: it tells of holds that end, and of resets, here and in other processes, unless the
-// store remembers no denials.
-func (s *Store) Wake(key string, _ *stint.Policy, wake func()) (stop func()) {
-	if s.denials == nil {
-		return func() {}
-	}
-	return s.denials.waiters.Add([]string{key}, wake)
-}
-
-// list carries out a List. Holds are sorted by when they expire, the next first.
-func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) {
-	br := s.batcherOf(op)
-	c := br.newSingleCall(ctx, op)
-	if !br.do(c) {
-		return stint.Decision{}, c.result[0].Err
-	}
-	live, d, err := c.live, c.result[0].Decision, c.result[0].Err
-	br.recycle(c)
-	slices.SortStableFunc(live, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) })
-	if err == nil {
-		*op.Extra.Live = live
-	}
-	return d, err
 }
 
 // readLive reads what holds limit i of n has, and appends them to a list.
@@ -329,7 +297,7 @@ const (
 )
 
 // readAnswer reads what the script has answered, which it does to all operations when permits are held.
-func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcome) {
+func (d *decider) readAnswer(e *Entry, limits []OpLimit, outcomes []stint.Outcome) {
 	switch {
 	case e.hold != nil:
 		if !d.readHold(e) {
@@ -337,20 +305,20 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 		}
 		if d.batch.usual {
 			for i := range limits {
-				d.readHeld(limits[i].limit, int64(limits[i].keep), &outcomes[i])
+				d.readHeld(limits[i].Limit, int64(limits[i].Keep), &outcomes[i])
 			}
 			return
 		}
-	case e.verb == stint.VerbReset:
+	case e.Verb == stint.VerbReset:
 		for i := range limits {
-			outcomes[i] = limits[i].limit.Untouched(int64(limits[i].keep))
+			outcomes[i] = limits[i].Limit.Untouched(int64(limits[i].Keep))
 		}
 		return
-	case e.verb >= stint.VerbList:
+	case e.Verb >= stint.VerbList:
 		for i := range limits {
 			outcomes[i] = stint.Outcome{Allowed: true}
-			if e.verb == stint.VerbList {
-				e.live = d.readLive(e.live, i, len(limits))
+			if e.Verb == stint.VerbList {
+				e.Live = d.readLive(e.Live, i, len(limits))
 			}
 		}
 		return
@@ -358,27 +326,27 @@ func (d *decider) readAnswer(e *entry, limits []opLimit, outcomes []stint.Outcom
 		d.answers.byte()
 	}
 	var bound []bool
-	if e.ways != nil && e.hold != nil {
+	if e.Ways != nil && e.hold != nil {
 		bound = make([]bool, len(limits))
 	}
 	for i := range limits {
 		var on bool
-		if outcomes[i], on = d.answers.outcome(limits[i].limit.limit.Capacity); bound != nil {
+		if outcomes[i], on = d.answers.outcome(limits[i].Limit.Spec.Capacity); bound != nil {
 			bound[i] = on
 		}
 	}
 	if bound != nil {
-		e.bound = slices.Clone(e.ways)
+		e.bound = slices.Clone(e.Ways)
 		e.via = max(e.via, decide.Bind(e.bound, func(i int) bool { return bound[i] }))
 	}
 	if e.bulk > 0 {
-		e.bulkAdmitted = d.answers.number(8)
-		d.allowed += e.bulkAdmitted
+		e.BulkAdmitted = d.answers.number(8)
+		d.allowed += e.BulkAdmitted
 	}
 }
 
 // readHold reads what the script says of a hold. It reports false if the operation has failed.
-func (d *decider) readHold(e *entry) (answered bool) {
+func (d *decider) readHold(e *Entry) (answered bool) {
 	h := e.hold
 	code, flags := d.answers.byte(), d.answers.byte()
 	at := stint.Instant(d.answers.number(8))
@@ -401,36 +369,36 @@ func (d *decider) readHold(e *entry) (answered bool) {
 		h.err = stint.ErrOtherClaims
 	case holdLeft:
 	default:
-		h.err = unavailable(fmt.Errorf("%w: it answers %d about a hold", errReply, code))
+		h.err = unavailable(fmt.Errorf("%w: it answers %d about a hold", ErrReply, code))
 	}
 	return false
 }
 
 // readHeld reads what first_part_holds.lua says of a state, and works out what is left of the limit.
-func (d *decider) readHeld(l *limit, keep int64, out *stint.Outcome) {
+func (d *decider) readHeld(l *layout.Limit, keep int64, out *stint.Outcome) {
 	var numbers [3]int64
 	for i := range numbers {
 		numbers[i] = d.answers.number(8)
 	}
 	held := d.answers.number(8)
 	first, last := stint.Instant(d.answers.number(8)), stint.Instant(d.answers.number(8))
-	*out = stint.Outcome{Allowed: true, Limit: l.limit.Capacity}
-	if l.limit.Algorithm == stint.AlgorithmConcurrency {
-		out.Remaining = max(0, l.limit.Capacity-keep-held)
+	*out = stint.Outcome{Allowed: true, Limit: l.Spec.Capacity}
+	if l.Spec.Algorithm == stint.AlgorithmConcurrency {
+		out.Remaining = max(0, l.Spec.Capacity-keep-held)
 		if last > 0 {
-			out.ResetAfter = micros(int64(last - d.now))
+			out.ResetAfter = layout.Micros(int64(last - d.now))
 		}
-		if first > 0 && out.Remaining < l.limit.Capacity-keep {
-			out.GrowsAfter = micros(int64(first - d.now))
+		if first > 0 && out.Remaining < l.Spec.Capacity-keep {
+			out.GrowsAfter = layout.Micros(int64(first - d.now))
 		}
 		return
 	}
 	var s algorithm.State
-	l.load(&s, d.now, numbers, l.parameters, true)
+	l.Load(&s, d.now, numbers, l.Parameters, true)
 	s.Held = held
 	l.Apply(algorithm.Settle, &s, d.now, 0, keep, out)
 	if out.GrowsAfter = l.GrowsAfter(&s, d.now, keep, out.Remaining); out.GrowsAfter > 0 && first > 0 {
-		out.GrowsAfter = min(out.GrowsAfter, micros(int64(first-d.now)))
+		out.GrowsAfter = min(out.GrowsAfter, layout.Micros(int64(first-d.now)))
 	}
 }
 

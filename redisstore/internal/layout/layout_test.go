@@ -1,4 +1,4 @@
-package redisstore
+package layout
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 type identity struct {
 	prefix, key, policy, name string
 	algorithm                 stint.Algorithm
-	encoding                  LogEncoding
+	encoding                  string
 }
 
 // place is where a state is: in a field of a hash, or in a key of its own.
@@ -27,22 +27,20 @@ var testTags = partitionTags(testPartitions)
 
 // place is the place of the identity in a generation, as batches put it together.
 func (id identity) place(generation string) place {
-	y := &layout{prefix: id.prefix, partitions: testPartitions, tags: testTags}
+	y := &Layout{Prefix: id.prefix, Partitions: testPartitions, Tags: testTags}
 	l := stint.Limit{Name: id.name, Algorithm: id.algorithm}
 	identity := identify(id.policy, l, id.encoding)
 	if id.algorithm == stint.AlgorithmSlidingWindowLog {
-		return place{y.key(y.partition(id.key), identity, id.key), ""}
+		return place{y.Key(y.Partition(id.key), identity, id.key), ""}
 	}
-	return place{y.key(y.partition(id.key), identity, generation), id.key}
+	return place{y.Key(y.Partition(id.key), identity, generation), id.key}
 }
 
 // valid reports whether options and policies accept the parts.
 func (id identity) valid() bool {
-	options := Options{KeyPrefix: id.prefix, LogEncoding: id.encoding}
-	options.ensureDefaults()
 	limit := stint.FixedWindow(1, stint.MinPeriod).Named(id.name)
 	_, err := stint.NewPolicy(id.policy, limit)
-	return err == nil && id.prefix != "" && options.validate() == nil && id.key != "" && len(id.key) <= stint.MaxKeyBytes
+	return err == nil && ValidPrefix(id.prefix) && ValidEncoding(id.encoding) && id.key != "" && len(id.key) <= stint.MaxKeyBytes
 }
 
 // ruleTag is what a cluster hashes of a key: what stands between the first '{' and
@@ -62,7 +60,7 @@ func ruleTag(key string) string {
 // do not share a slot.
 func checkPair(t *testing.T, a, b identity) {
 	t.Helper()
-	now, before, other := a.place(generationNow), a.place(generationBefore), b.place(generationNow)
+	now, before, other := a.place(GenerationNow), a.place(GenerationBefore), b.place(GenerationNow)
 	if (now == other) != (a == b) {
 		t.Errorf("%+v is at %q, %+v at %q", a, now, b, other)
 	}
@@ -94,19 +92,19 @@ func TestKeysDistinct(t *testing.T) {
 	for _, algorithm := range []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmSlidingWindowLog} {
 		for _, key := range keys {
 			for _, policy := range names {
-				ids = append(ids, identity{"p", key, policy, "n", algorithm, LogPacked})
+				ids = append(ids, identity{"p", key, policy, "n", algorithm, Packed})
 			}
 			for _, name := range names {
-				ids = append(ids, identity{"p", key, "q", name, algorithm, LogPacked})
+				ids = append(ids, identity{"p", key, "q", name, algorithm, Packed})
 			}
 		}
 	}
 	for _, policy := range names {
 		for _, name := range names {
 			for _, algorithm := range stint.Algorithms() {
-				ids = append(ids, identity{"p:a", "a", policy, name, algorithm, LogPacked})
+				ids = append(ids, identity{"p:a", "a", policy, name, algorithm, Packed})
 			}
-			for _, encoding := range []LogEncoding{LogZSet, LogStream} {
+			for _, encoding := range []string{ZSet, Stream} {
 				ids = append(ids, identity{"p", "a", policy, name, stint.AlgorithmSlidingWindowLog, encoding})
 			}
 		}
@@ -116,7 +114,7 @@ func TestKeysDistinct(t *testing.T) {
 		if !id.valid() {
 			t.Fatalf("%+v is no identity that could be used", id)
 		}
-		for _, generation := range []string{generationNow, generationBefore} {
+		for _, generation := range []string{GenerationNow, GenerationBefore} {
 			at := id.place(generation)
 			if other, taken := seen[at]; taken && other != id {
 				t.Errorf("%+v and %+v are at %q", id, other, at)
@@ -146,18 +144,18 @@ func TestHashTag(t *testing.T) {
 
 // The slots of partitions are spread evenly: each has one in its part of all.
 func TestPartitionTags(t *testing.T) {
-	if got := slot("123456789"); got != 0x31c3%clusterSlots { // CRC-16/XMODEM's check value
+	if got := Slot("123456789"); got != 0x31c3%clusterSlots { // CRC-16/XMODEM's check value
 		t.Errorf("slot %d, want %d", got, 0x31c3%clusterSlots)
 	}
 	seen := map[string]int{}
-	for _, n := range []int{1, 2, 8, defaultClusterPartitions, maxPartitions} {
+	for _, n := range []int{1, 2, 8, 16, MaxPartitions} {
 		for i, tag := range partitionTags(n) {
 			if other, taken := seen[tag]; taken {
 				t.Errorf("the tag %q is of %d partitions and of %d", tag, other, n)
 			}
 			seen[tag] = n
 			first, end := (i*clusterSlots+n-1)/n, ((i+1)*clusterSlots+n-1)/n
-			if at := slot(tag); ruleTag(tag) != tag || at < first || at >= end {
+			if at := Slot(tag); ruleTag(tag) != tag || at < first || at >= end {
 				t.Errorf("partition %d of %d, %q, has slot %d, want %d to %d", i, n, tag, at, first, end-1)
 			}
 		}
@@ -174,12 +172,12 @@ func TestPartitionsOfClients(t *testing.T) {
 		}
 	}
 	const clients = 20_000
-	for _, n := range []int{2, defaultClusterPartitions, maxPartitions} {
-		y := &layout{partitions: n}
+	for _, n := range []int{2, 16, MaxPartitions} {
+		y := &Layout{Partitions: n}
 		for _, name := range []string{"%d", "user:%d", "10.0.0.%d", "%d@example.org", "%016x"} {
 			counts := make([]int, n)
 			for i := range clients {
-				counts[y.partition(fmt.Sprintf(name, i))]++
+				counts[y.Partition(fmt.Sprintf(name, i))]++
 			}
 			mean := float64(clients) / float64(n)
 			if slack := 6 * math.Sqrt(mean); float64(slices.Min(counts)) < mean-slack || float64(slices.Max(counts)) > mean+slack {
@@ -197,23 +195,23 @@ func TestLayoutIsKept(t *testing.T) {
 		want place
 	}{
 		{
-			identity{"rate_limiter", "user:42", "", "", stint.AlgorithmTokenBucket, LogPacked},
+			identity{"rate_limiter", "user:42", "", "", stint.AlgorithmTokenBucket, Packed},
 			place{"rate_limiter:{16.6.0}:token_bucket:::cur", "user:42"},
 		},
 		{
-			identity{"rate_limiter", "{eu}user:42", "a:b", "x%", stint.AlgorithmSlidingWindowCounter, LogPacked},
+			identity{"rate_limiter", "{eu}user:42", "a:b", "x%", stint.AlgorithmSlidingWindowCounter, Packed},
 			place{"rate_limiter:{16.8.2}:sliding_window_counter:a%3Ab:x%25:cur", "{eu}user:42"},
 		},
 		{
-			identity{"p", "10.0.0.1", "api", "", stint.AlgorithmSlidingWindowLog, LogPacked},
+			identity{"p", "10.0.0.1", "api", "", stint.AlgorithmSlidingWindowLog, Packed},
 			place{"p:{16.0.22}:sliding_window_log:api::10.0.0.1", ""},
 		},
 		{
-			identity{"p", "10.0.0.1", "api", "", stint.AlgorithmSlidingWindowLog, LogZSet},
+			identity{"p", "10.0.0.1", "api", "", stint.AlgorithmSlidingWindowLog, ZSet},
 			place{"p:{16.0.22}:sliding_window_log.zset:api::10.0.0.1", ""},
 		},
 	} {
-		if got := c.id.place(generationNow); got != c.want {
+		if got := c.id.place(GenerationNow); got != c.want {
 			t.Errorf("%+v is at %q, want %q", c.id, got, c.want)
 		}
 	}
@@ -247,9 +245,9 @@ func FuzzKeys(f *testing.F) {
 }
 
 func identityOf(prefix, key, policy, name string, kind byte) identity {
-	id := identity{prefix, key, policy, name, stint.Algorithms()[int(kind)%5], LogPacked}
+	id := identity{prefix, key, policy, name, stint.Algorithms()[int(kind)%5], Packed}
 	if id.algorithm == stint.AlgorithmSlidingWindowLog {
-		id.encoding = []LogEncoding{LogPacked, LogZSet, LogStream}[int(kind)/5%3]
+		id.encoding = []string{Packed, ZSet, Stream}[int(kind)/5%3]
 	}
 	return id
 }

@@ -1,4 +1,4 @@
-package redisstore
+package queue
 
 import (
 	"cmp"
@@ -35,8 +35,11 @@ type pace struct {
 	halvings int              // how often batches are halved
 }
 
-func newPace(o *Options) pace {
-	return pace{fixed: o.InFlight != 0, inFlight: cmp.Or(o.InFlight, defaultInFlight), maxBatch: o.MaxBatch}
+// DefaultInFlight is how many batches are in flight at most to a server that is near.
+const DefaultInFlight = 2
+
+func newPace(c *Config) pace {
+	return pace{fixed: c.InFlight != 0, inFlight: cmp.Or(c.InFlight, DefaultInFlight), maxBatch: c.MaxBatch}
 }
 
 // note notes how long a batch took whose reply has come now.
