@@ -1,12 +1,14 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -283,5 +285,41 @@ func TestHoldOfAnEarlierVersion(t *testing.T) {
 		if told, d := do(stint.VerbCommit, 2); told.Late || told.Reset || d.Remaining != 8 {
 			t.Errorf("committed: %+v, %+v", told, d)
 		}
+	}
+}
+
+// evaluated counts the scripts that a connection runs.
+type evaluated struct {
+	redisstore.Conn
+	scripts atomic.Int64
+}
+
+func (c *evaluated) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	c.scripts.Add(1)
+	return c.Conn.Eval(ctx, script, keys, args)
+}
+
+// A reserve and its end in time are one script each, whatever the limit: the usual script leaves none of them.
+func TestUsualHoldsAreOneScript(t *testing.T) {
+	for name, limit := range map[string]stint.Limit{
+		"bucket": stint.TokenBucket(100, stint.PerSecond(1)), "window": stint.FixedWindow(100, time.Hour),
+		"counter": stint.SlidingWindowCounter(100, time.Hour), "places": stint.Concurrency(100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := &evaluated{Conn: newConn(t)}
+			store, _ := storeOn(t, conn, redisstore.Options{})
+			policy := policyOf(t, "p", limit)
+			for i, verb := range []stint.Verb{stint.VerbCommit, stint.VerbCancel} {
+				h := stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i)}}
+				o := op(stint.VerbReserve, "k", policy, 5)
+				o.Extra = &stint.Extra{Hold: &h}
+				decide(t, store, o)
+				o.Verb, o.Permits = verb, 3
+				decide(t, store, o)
+			}
+			if got := conn.scripts.Load(); got != 4 {
+				t.Errorf("%d scripts, want 4", got)
+			}
+		})
 	}
 }

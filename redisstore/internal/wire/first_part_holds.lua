@@ -210,7 +210,7 @@ end
 
 -- finish ends a hold in time: text is its digest, that of its claims, and what is asked for.
 local function finish(cancels, count, text, name, state, asked)
-  local digest, claims, asked = unpack_struct('>c8c8c4', text)
+  local digest, claims, actual = unpack_struct('>c8c8c4', text)
   local bucket = ids.buckets[name]
   local place, is_live = find_id(bucket, digest)
   if not is_live or left_ids[digest] then
@@ -258,7 +258,7 @@ local function finish(cancels, count, text, name, state, asked)
   remembered = expires + remembered - now
   bucket = pack(
     '>I4c0c0c8BI7I5c4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, place - 1), sub(bucket, place + length), digest,
-    cancels and CANCELLED or COMMITTED, now, remembered, asked, least
+    cancels and CANCELLED or COMMITTED, now, remembered, actual, least
   )
   keep_bucket(name, bucket, remembered)
   tell(count, now, least, asked)
