@@ -71,6 +71,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	if !opts.NoHolds && !opts.NoWays {
 		check("HeldWays", testHeldWays)
 		check("HeldEmptyWay", testHeldEmptyWay)
+		check("LeftByAnEmptyWay", testLeftByAnEmptyWay)
 		check("DeniedBesideEmptyWay", testDeniedBesideEmptyWay)
 		check("OrderWithinWays", testOrderWithinWays)
 		check("OwnWay", testOwnWay)

@@ -342,6 +342,27 @@ func testHeldEmptyWay(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
+// testLeftByAnEmptyWay: a hold that has expired, and is reserved again on the empty way of a changed limit, leaves the
+// state to the version that wrote it.
+func testLeftByAnEmptyWay(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.TokenBucket(6, stint.PerMinute(2)))
+	lower := policyOf(t, h.policy.Name(), stint.TokenBucket(5, stint.PerMinute(2)))
+	for via, policy := range []*stint.Policy{h.policy, lower} {
+		ways := []stint.Way{{{Key: "k", Policy: policy, Permits: int64(3 + 3*via)}}, nil}
+		op := stint.Op{Verb: stint.VerbReserve, Extra: &stint.Extra{
+			Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h", TTL: time.Second}}, Groups: [][]stint.Way{ways},
+		}}
+		if d, err := h.store.Decide(h.ctx, op); err != nil || !d.Allowed || int(d.Via) != via {
+			t.Fatalf("%+v, %v; want way %d", d, err, via)
+		}
+		h.clock.Advance(2 * time.Minute)
+	}
+	h.clock.Advance(-2*time.Minute + time.Microsecond)
+	if left := h.remaining("k", h.policy); left != 6 {
+		t.Errorf("%d of 6 left", left)
+	}
+}
+
 // testOtherWays: what is denied together is not denied as alternatives.
 func testOtherWays(t *testing.T, newStore newStoreFunc) {
 	f := newFixture(t, newStore)

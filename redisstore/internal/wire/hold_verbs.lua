@@ -205,7 +205,9 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
   for i = 1, #parts do
     local state = parts[i]
     local charged = not chosen or chosen[i]
-    local others = (charged or state.expired and state.expired[given.digest]) and holds.own(state)
+    -- What has expired of a way that the hold is not on any more is left to the version that wrote it.
+    local expired = state.expired and state.expired[given.digest] and not (state.runs or state.log and state.log.reader)
+    local others = (charged or expired) and holds.own(state)
     -- Of a state that several ways name, what is held is the chosen way's.
     local part = charged and part_of(state, given.digest)
     if ended == EXPIRED then
