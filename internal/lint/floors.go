@@ -86,6 +86,7 @@ var folders = []folder{
 	// The service's module.
 	{path: "service/internal/topk", floor: 1},
 	{path: "service/internal/logqueue", floor: 1},
+	{path: "service/internal/component", floor: 1},
 	{path: "service/internal/htmlpage", floor: 1},
 	{path: "service/internal/logsampler", floor: 2},
 	{path: "service/internal/rulestore", floor: 2, not: stores},

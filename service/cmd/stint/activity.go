@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/activity"
-	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/component"
 )
 
 // An activityRecorder records the recent traffic of the service.
@@ -18,18 +18,13 @@ type activityRecorder struct {
 	*activity.Recorder
 
 	conn redisstore.Conn // nil: states live in the process
-	end  func()
 }
 
-// startActivity starts to record. Its end is to be called when no requests come any more. It has a
-// connection of its own: what is recorded never queues before decisions.
-func startActivity(
-	ctx context.Context,
-	c config.Config,
-	figures func() activity.StoreFigures,
-) (*activityRecorder, error) {
-	if c.AdminListen == "" && c.Store.Memory() {
-		return &activityRecorder{end: func() {}}, nil
+// startActivity starts to record. It has a connection of its own: what is recorded never queues before decisions.
+func (s *serving) startActivity(ctx context.Context) (end func(), err error) {
+	c := s.config
+	if s.recent = new(activityRecorder); c.AdminListen == "" && c.Store.Memory() {
+		return nil, nil
 	}
 	scheme := "http://"
 	if c.TLS.CertFile != "" {
@@ -38,23 +33,22 @@ func startActivity(
 	settings := activity.Config{
 		Process:      activity.Process{Version: build().Version, API: scheme + c.Listen},
 		KeyPrefix:    c.Store.KeyPrefix,
-		StoreFigures: figures,
+		StoreFigures: s.states.figures,
 	}
-	r, hangUp := &activityRecorder{}, func() {}
+	hangUp := func() {}
 	if !c.Store.Memory() {
 		conn, err := rueidis.Dial(connection(c.Store))
 		if err != nil {
 			return nil, storeFault(c.Store, err)
 		}
-		r.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
+		s.recent.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
 	}
-	r.Recorder = activity.New(settings)
-	stop := background(ctx, r.Run)
-	r.end = func() {
+	s.recent.Recorder = activity.New(settings)
+	stop := component.Run(ctx, s.recent.Run)
+	return func() {
 		stop()
 		hangUp()
-	}
-	return r, nil
+	}, nil
 }
 
 // evalOn runs a script on the connection, if it is up: what is recorded while Redis is away is not

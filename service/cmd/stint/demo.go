@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -58,57 +59,42 @@ type demo struct {
 // curves, and long enough to cost nothing.
 const demoTick = 100 * time.Millisecond
 
-// startDemo makes up rules, and traffic until ctx is done. It tells the token if it is not "". The
+// startDemo makes up rules, and traffic until its end. It tells the token if there is one. The
 // rules are stored by the manager like anybody's, with the author demo, so that history and
-// dashboard show them. Traffic starts once the service listens.
-func startDemo(
-	ctx context.Context,
-	c config.Config,
-	token string,
-	m *rulestore.Manager,
-	s *server.Server,
-	logger *slog.Logger,
-) error {
+// dashboard show them.
+func (s *serving) startDemo(ctx context.Context) (end func(), err error) {
 	list, err := rulestore.Decode("the rules of the demo", demoRules)
 	if err != nil {
-		return failed(err)
+		return nil, failed(err)
 	}
 	author := rulestore.Author{By: "demo", Action: "replace", Comment: "made up by --demo"}
-	if _, err := m.Edit(ctx, author, func(d *rulestore.Draft) error {
+	if _, err := s.source.manager.Edit(ctx, author, func(d *rulestore.Draft) error {
 		d.Replace(list)
 		return nil
 	}); err != nil {
-		return failed(err)
+		return nil, failed(err)
 	}
-	options := client.Options{HTTPClient: &http.Client{Transport: inProcess{s.Handler()}}}
-	if len(c.API.Tokens) > 0 {
-		options.Token = c.API.Tokens[0]
+	options := client.Options{HTTPClient: &http.Client{Transport: inProcess{s.server.Handler()}}}
+	if len(s.config.API.Tokens) > 0 {
+		options.Token = s.config.API.Tokens[0]
 	}
 	opened, err := client.Open("http://localhost", options)
 	if err != nil {
-		return failed(err)
+		return nil, failed(err)
 	}
 	d := &demo{
 		client: opened,
-		logger: logger,
+		logger: s.logger,
 		random: mathrand.New(mathrand.NewPCG(1, 2)), //nolint:gosec // it makes up traffic
 	}
-	go func() {
-		select {
-		case <-s.Listening():
-		case <-ctx.Done():
-			return
-		}
-		logger.Warn(
-			"this is a demonstration: rules and traffic are made up by --demo", "rules", len(list),
-			"dashboard", dashboardOf(c, s),
-		)
-		if token != "" {
-			logger.Warn("the demonstration made an admin token: see it by stint top --token TOKEN", "admin_token", token)
-		}
-		d.run(ctx)
-	}()
-	return nil
+	s.logger.Warn(
+		"this is a demonstration: rules and traffic are made up by --demo", "rules", len(list),
+		"dashboard", dashboardOf(s.config, s.server),
+	)
+	if s.token != "" {
+		s.logger.Warn("the demonstration made an admin token: see it by stint top --token TOKEN", "admin_token", s.token)
+	}
+	return component.Run(ctx, d.run), nil
 }
 
 // dashboardOf is where the dashboard is, "off" if the service has none.

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -50,6 +51,16 @@ func newDomainFollower(c config.Envoy, logger *slog.Logger) *domainFollower {
 	return &domainFollower{config: c, logger: logger, taken: lines(), refusals: lines()}
 }
 
+// followDomains follows the domains of Envoy's rate limit service where they are.
+func (s *serving) followDomains(ctx context.Context) (end func(), err error) {
+	d, rateLimit := cmp.Or(s.dropIn, &dropIn{}), s.server.RateLimit()
+	if s.config.Envoy.XDS.Server != "" {
+		return s.domains.followPlane(ctx, d.xds, rateLimit)
+	}
+	from := file.Texts{Path: s.config.Envoy.Config, All: s.dropIn != nil, Hidden: d.hidden}
+	return s.domains.followFiles(ctx, from, rateLimit, s.dropIn == nil)
+}
+
 // followFiles puts the domains of files in force, and follows the files until the returned function is
 // called. With strict one of the first domains has to be good; else there may be none until they are mended.
 func (f *domainFollower) followFiles(
@@ -72,7 +83,7 @@ func (f *domainFollower) followFiles(
 		}
 		f.refuse(err)
 	}
-	return background(ctx, func(ctx context.Context) { watch.Follow(ctx, f.refuse) }), nil
+	return component.Run(ctx, func(ctx context.Context) { watch.Follow(ctx, f.refuse) }), nil
 }
 
 // followPlane follows a control plane until the returned function is called.
@@ -99,7 +110,7 @@ func (f *domainFollower) followPlane(
 		}
 		return err
 	}
-	return background(ctx, func(ctx context.Context) { client.Follow(ctx, take, f.refuse) }), nil
+	return component.Run(ctx, func(ctx context.Context) { client.Follow(ctx, take, f.refuse) }), nil
 }
 
 // from says where the domains are from.

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
@@ -128,7 +129,7 @@ func (l *changeLog) note(change failover.Change) (back bool) {
 // is called, in the background, until close is.
 func adviser(advise func(context.Context) []string, logger *slog.Logger) (wake, closing func()) {
 	wakes, told := make(chan struct{}, 1), map[string]bool{}
-	closing = background(context.Background(), func(ctx context.Context) {
+	closing = component.Run(context.Background(), func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():

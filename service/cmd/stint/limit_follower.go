@@ -17,8 +17,8 @@ import (
 )
 
 // A limitFollower puts policies and defaults in force as the configuration's file has them. All
-// other settings are those of the start: a change of one is logged once, as it needs a restart. run
-// calls everything else in one goroutine; only refusal is read by others.
+// other settings are those of the start: a change of one is logged once, as it needs a restart. One
+// goroutine follows; only refusal is read by others.
 type limitFollower struct {
 	// start has the settings of the start.
 	start config.Config
@@ -54,12 +54,11 @@ func (f *limitFollower) collectors() []prometheus.Collector {
 	)}
 }
 
-// run follows the file until ctx is done.
-func (f *limitFollower) run(ctx context.Context, s *server.Server) {
-	if f.config.File == "" {
-		return
+// followLimits follows the configuration's file until ctx is done.
+func (s *serving) followLimits(ctx context.Context) {
+	if s.config.File != "" {
+		file.Follow(ctx, s.config.File, s.logger, func() error { return s.limits.read(s.server) }, s.limits.refuse)
 	}
-	file.Follow(ctx, f.config.File, f.logger, func() error { return f.read(s) }, f.refuse)
 }
 
 // read puts the limits of the file in force. Limits that are unchanged keep their clients' states;

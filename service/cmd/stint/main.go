@@ -5,7 +5,7 @@
 // Nothing is decided here. To find a command, look for its constructor in [rootCommand]; the files
 // are
 //
-//   - serve.go, the service: store.go and failover.go (states), rule_source.go and rule_follower.go
+//   - serve.go, the service as a list of parts: store.go and failover.go (states), rule_source.go and rule_follower.go
 //     (rules), limit_follower.go (policies), observe.go, traces.go and record.go (what is told of
 //     decisions)
 //   - ratelimit.go, the service in the place of Envoy's reference one, and domain_follower.go, its
@@ -33,7 +33,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"unicode"
 
@@ -273,18 +272,4 @@ func harmless(text string) string {
 		}
 	}
 	return b.String()
-}
-
-// background runs functions until the one that it returns is called, which waits for their end. A second call does
-// nothing.
-func background(ctx context.Context, runs ...func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	for _, run := range runs {
-		running.Go(func() { run(ctx) })
-	}
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }

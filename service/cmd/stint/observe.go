@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/service/internal/alerts"
+	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/decisionlog"
 )
@@ -83,15 +84,16 @@ func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string,
 	}
 }
 
-// run summarizes degraded answers and sends alerts until the returned function is called, which is
-// when nobody decides any more. A second call does nothing. The context's end does not end them:
-// decisions are made until requests in flight are answered.
-func (o *observer) run(ctx context.Context) (end func()) {
-	runs := []func(context.Context){o.log.Run}
-	if o.alerts != nil {
-		runs = append(runs, o.alerts.Run)
+// startObservers makes the observer, summarizes degraded answers and sends alerts.
+func (s *serving) startObservers(ctx context.Context) (end func(), err error) {
+	if s.told, err = newObserver(s.config, s.recent.conn, s.logger); err != nil {
+		return nil, err
 	}
-	return background(context.WithoutCancel(ctx), runs...)
+	runs := []func(context.Context){s.told.log.Run}
+	if s.told.alerts != nil {
+		runs = append(runs, s.told.alerts.Run)
+	}
+	return component.Run(ctx, runs...), nil
 }
 
 // observers are those whom the service tells of decisions.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -80,20 +79,15 @@ func aboutService(ctx context.Context) (*resource.Resource, error) {
 }
 
 // startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the
-// variables say so, until the returned function is called, which sends them once more. The
-// interval, headers and the rest are read by the SDK. The metrics are converted from the registry
-// that Prometheus is served from, so that both have the same names and values.
-func startMetrics(
-	ctx context.Context,
-	p process,
-	served prometheus.Gatherer,
-	logger *slog.Logger,
-) (end func(), err error) {
-	if is, err := exported(p, "METRICS"); !is {
-		return func() {}, err
+// variables say so; its end sends them once more. The interval, headers and the rest are read by the
+// SDK. The metrics are converted from the registry that Prometheus is served from, so that both have
+// the same names and values.
+func (s *serving) startMetrics(ctx context.Context) (end func(), err error) {
+	if is, err := exported(s.process, "METRICS"); !is {
+		return nil, err
 	}
 	var options []otlpmetrichttp.Option
-	if !endpointNamed(p, "METRICS") {
+	if !endpointNamed(s.process, "METRICS") {
 		options = append(options, otlpmetrichttp.WithEndpointURL(defaultOTLP+"/v1/metrics"))
 	}
 	sender, err := otlpmetrichttp.New(ctx, options...)
@@ -104,14 +98,19 @@ func startMetrics(
 	if err != nil {
 		return nil, err
 	}
-	reader := metric.NewPeriodicReader(sender, metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(served))))
-	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(about))
-	logger.Info("metrics are sent by OTLP")
-	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), otlpTime)
-		defer cancel()
-		if err := provider.Shutdown(ctx); err != nil {
-			logger.Warn("metrics were lost", "err", err)
-		}
-	}, nil
+	served := bridge.NewMetricProducer(bridge.WithGatherer(s.server.Gatherer()))
+	provider := metric.NewMeterProvider(
+		metric.WithReader(metric.NewPeriodicReader(sender, metric.WithProducer(served))), metric.WithResource(about),
+	)
+	s.logger.Info("metrics are sent by OTLP")
+	return func() { sendRest(provider, s.logger, "metrics were lost") }, nil
+}
+
+// sendRest sends what waits. It has otlpTime for that. What can't be sent then is lost, and the log says so.
+func sendRest(of interface{ Shutdown(context.Context) error }, logger *slog.Logger, lost string) {
+	ctx, cancel := context.WithTimeout(context.Background(), otlpTime)
+	defer cancel()
+	if err := of.Shutdown(ctx); err != nil {
+		logger.Warn(lost, "err", err)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -21,8 +20,8 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
-	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
@@ -435,53 +434,52 @@ func (v *variables) tracing(settings map[string]string) {
 // others wait.
 const furtherConnections = 64
 
-// start logs what the environment has no effect on, and opens the further listeners until the returned function is
-// called.
-func (d *dropIn) start(ctx context.Context, s *server.Server, logger *slog.Logger) (stop func(), err error) {
-	logger.Warn("this is stint in the place of Envoy's reference rate limit service; there are no statsd, "+
+// openDebug logs what the environment has no effect on, and opens the listener for debugging.
+func (s *serving) openDebug(ctx context.Context) (end func(), err error) {
+	s.logger.Warn("this is stint in the place of Envoy's reference rate limit service; there are no statsd, "+
 		"memcached and pprof, "+
-		"and metrics have the names of that service's own mapping", "no_effect", d.ignored)
-	figures := func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = api.PathMetrics
-		s.Handler().ServeHTTP(w, r)
-	}
+		"and metrics have the names of that service's own mapping", "no_effect", s.dropIn.ignored)
 	debug := http.NewServeMux()
-	debug.HandleFunc("GET /stats", figures)
+	debug.HandleFunc("GET /stats", s.serveMetrics)
 	debug.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(s.RateLimit().Dump())) // a client that is gone has no use for the error
+		_, _ = w.Write([]byte(s.server.RateLimit().Dump())) // a client that is gone has no use for the error
 	})
-	type listener struct {
-		service, address string
-		handler          http.Handler
+	return s.openOne(ctx, "debug", s.dropIn.debug, debug)
+}
+
+// openMetrics opens the listener for Prometheus, if the environment asks for one.
+func (s *serving) openMetrics(ctx context.Context) (end func(), err error) {
+	if s.dropIn.metrics == "" {
+		return nil, nil
 	}
-	listeners := []listener{{"debug", d.debug, debug}}
-	if d.metrics != "" {
-		mux := http.NewServeMux()
-		mux.HandleFunc("GET "+d.metricsPath, figures)
-		listeners = append(listeners, listener{"metrics", d.metrics, mux})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+s.dropIn.metricsPath, s.serveMetrics)
+	return s.openOne(ctx, "metrics", s.dropIn.metrics, mux)
+}
+
+// serveMetrics answers as the REST API's listener does.
+func (s *serving) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	r.URL.Path = api.PathMetrics
+	s.server.Handler().ServeHTTP(w, r)
+}
+
+// openOne opens a further listener.
+func (s *serving) openOne(ctx context.Context, service, address string, handler http.Handler) (end func(), err error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, failed(err)
 	}
-	var stops []func()
-	stop = func() {
-		for _, end := range stops {
-			end()
+	s.logger.Info("listening", "service", service, "addr", ln.Addr().String())
+	own := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+	}
+	stop := component.Run(ctx, func(context.Context) {
+		if err := own.Serve(netutil.LimitListener(ln, furtherConnections)); !errors.Is(err, http.ErrServerClosed) {
+			s.logger.Error("a listener has ended", "addr", address, "err", err)
 		}
-	}
-	for _, l := range listeners {
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", l.address)
-		if err != nil {
-			stop()
-			return nil, failed(err)
-		}
-		logger.Info("listening", "service", l.service, "addr", ln.Addr().String())
-		own := &http.Server{
-			Handler: l.handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
-		}
-		stops = append(stops, background(ctx, func(context.Context) {
-			if err := own.Serve(netutil.LimitListener(ln, furtherConnections)); !errors.Is(err, http.ErrServerClosed) {
-				logger.Error("a listener has ended", "addr", l.address, "err", err)
-			}
-		}))
-		stops = slices.Insert(stops, 0, func() { _ = own.Close() })
-	}
-	return stop, nil
+	})
+	return func() {
+		_ = own.Close()
+		stop()
+	}, nil
 }

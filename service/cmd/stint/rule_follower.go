@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -122,7 +123,7 @@ func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.
 	// fallBack runs once, for a source that refuses or for one that is slow.
 	first, ended := make(chan struct{}), make(chan error, 1)
 	fallBack := sync.OnceFunc(func() { f.applyCached(s, source.options) })
-	stop = background(ctx, func(ctx context.Context) {
+	stop = component.Run(ctx, func(ctx context.Context) {
 		ended <- source.Follow(ctx, func(set *rules.Set) {
 			if f.apply(s, set) {
 				close(first)

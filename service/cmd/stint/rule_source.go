@@ -70,6 +70,19 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 	}
 }
 
+// openRules opens the source of the service's rules.
+func (s *serving) openRules(context.Context) (end func(), err error) {
+	if s.source, err = openRules(s.config, s.reload, s.logger); err != nil {
+		return nil, err
+	}
+	return s.source.close, nil
+}
+
+// followRules puts the first rules in force, and follows their source.
+func (s *serving) followRules(ctx context.Context) (end func(), err error) {
+	return s.rules.start(ctx, s.source, s.server)
+}
+
 // openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its
 // server yet.
 func openRuleStore(at rueidis.Config, prefix string) (rulestore.Store, error) {

@@ -20,13 +20,11 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/logqueue"
 	"github.com/stint-go/stint/service/internal/server"
-	"github.com/stint-go/stint/service/internal/server/rls"
-	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
 // serveOptions are what besides its configuration says how the service runs. The zero value is as
@@ -38,34 +36,35 @@ type serveOptions struct {
 	dropIn *dropIn
 }
 
-// followDomains follows the domains of Envoy's rate limit service where they are, until the returned
-// function is called.
-func (o *serveOptions) followDomains(
-	ctx context.Context,
-	loaded config.Config,
-	follower *domainFollower,
-	service *rls.Service,
-) (stop func(), err error) {
-	if loaded.Envoy.XDS.Server != "" {
-		var more xds.Config
-		if o.dropIn != nil {
-			more = o.dropIn.xds
-		}
-		return follower.followPlane(ctx, more, service)
-	}
-	from := file.Texts{Path: loaded.Envoy.Config}
-	if o.dropIn != nil {
-		from.All, from.Hidden = true, o.dropIn.hidden
-	}
-	return follower.followFiles(ctx, from, service, o.dropIn == nil)
+// A serving is the service as a list of parts, with what they have of each other: each start sets its own fields.
+type serving struct {
+	serveOptions
+
+	process process
+	config  config.Config
+	// reload reads the configuration again when its file changes.
+	reload func() (config.Config, error)
+	logger *slog.Logger
+	// lost is how many lines of the log could not be written.
+	lost func() int64
+	list *component.List
+	// token is the admin token that the demonstration made for its own edits; "" is none.
+	token string
+
+	states  *backend
+	recent  *activityRecorder
+	told    *observer
+	traced  *traces
+	store   *openedStore
+	source  *ruleSource
+	rules   *ruleFollower
+	limits  *limitFollower
+	domains *domainFollower
+	server  *server.Server
 }
 
 // serve runs the service until ctx is done. It reads the configuration again by reload when its
 // file changes.
-//
-// The order is that of dependencies, and the ends are deferred in reverse: the log first, since
-// everything may write to it; states before what observes them; rules and limits before the
-// listeners accept, so that no request is decided without them; and the log's rest is written last.
 //
 // A fault of the configuration that only shows here, such as an address that is taken, has the exit
 // code of wrong usage; a store that can't be reached has none, since the service starts without it.
@@ -81,146 +80,132 @@ func serve(
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
 	defer logHangups(logger)()
-	// The demonstration needs a token for its own edits, and may change the configuration.
-	token := ""
-	if options.demo {
+	s := &serving{serveOptions: options, process: p, config: loaded, reload: reload, logger: logger, lost: queue.Lost}
+	if s.demo {
 		var err error
-		if token, err = demonstrable(&loaded); err != nil {
+		if s.token, err = demonstrable(&s.config); err != nil {
 			return err
 		}
 	}
-	// States, and what is told of decisions: activity, alerts, the log, spans.
-	states, err := openBackend(loaded)
-	if err != nil {
-		return err
-	}
-	defer states.close()
-	recent, err := startActivity(ctx, loaded, states.figures)
-	if err != nil {
-		return err
-	}
-	defer recent.end()
-	observer, err := newObserver(loaded, recent.conn, logger)
-	if err != nil {
-		return err
-	}
-	endObserver := observer.run(ctx)
-	defer endObserver()
-	traced, err := startTraces(ctx, p, logger)
-	if err != nil {
-		return err
-	}
-	defer traced.close()
-	// The store by which requests are decided, with failover, record and spans around the states.
-	store, err := openStore(loaded, states, storeHooks{
-		logger: logger, traces: traced, changed: recent.storeChanged, answered: observer.log.Degraded,
-	})
-	if err != nil {
-		return err
-	}
-	defer store.close()
-	store.look()
-	if err := states.await(ctx); err != nil {
-		return err
-	}
-	// The service itself, with its observers.
-	service := serverConfig(loaded, store)
-	service.Logger, service.Observers, service.Activity = logger, observer.observers(), recent.Recorder
-	service.Middleware = traced.middleware()
-	if loaded.Envoy.XDS.Server != "" {
-		service.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later
-	}
-	if d := options.dropIn; d != nil {
-		service.OpenJSON, service.GRPCMaxAge, service.RateLimitLoads = true, d.maxAge, 1
-		service.StoreRequired = service.StoreRequired && !d.healthy
-		if d.forced {
-			service.RateLimitLoads = 0
-		}
-	}
-	// Rules, policies and defaults are followed; how they are known is part of the health.
-	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
-	source, err := openRules(loaded, reload, logger)
-	if err != nil {
-		return err
-	}
-	defer source.close()
-	limits := newLimitFollower(loaded, reload, logger)
-	service.LimitsRefused = limits.isRefused
-	envoy := newDomainFollower(loaded.Envoy, logger)
-	service.DomainsRefused = envoy.refused
-	service.HealthDetails = func() map[string]map[string]any {
-		details := map[string]map[string]any{
-			"store": store.details(), "rules": followed.details(source.place), "limits": limits.details(),
-		}
-		if loaded.GRPCListen != "" {
-			details["domains"] = envoy.details()
-		}
-		return details
-	}
-	service.RulesState, service.Manager, service.RulesFrom = followed.known, source.manager, source.place
-	service.Collectors = slices.Concat(service.Collectors, observer.collectors, followed.collectors(), limits.collectors())
-	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "rate_limiter_log_lines_lost_total",
-		Help: "Lines of the log that could not be written.",
-	}, func() float64 { return float64(queue.Lost()) }))
-	// A second service on one machine may do without the admin listener that nobody asked for.
-	if !loaded.AdminAsked && inUse(ctx, service.AdminListen) {
-		logger.Warn(
-			"no admin listener: another program listens on its default address; choose one with --admin-listen",
-			"addr", service.AdminListen,
-		)
-		service.AdminListen = ""
-	}
-	s, err := server.New(service)
-	if err != nil {
-		return misconfigured(err)
-	}
-	endMetrics, err := startMetrics(ctx, p, s.Gatherer(), logger)
-	if err != nil {
-		return err
-	}
-	defer endMetrics()
-	// From here on things run; listeners accept only in s.Run.
-	announceStore(loaded, logger)
-	if states.health != nil {
-		defer background(ctx, states.health.Run)()
-	}
-	if states.tellFull != nil {
-		defer background(ctx, func(ctx context.Context) { states.tellFull(ctx, logger) })()
-	}
-	stop, err := followed.start(ctx, source, s)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	defer background(ctx, func(ctx context.Context) { limits.run(ctx, s) })()
-	stopDomains, err := options.followDomains(ctx, loaded, envoy, s.RateLimit())
-	if err != nil {
-		return err
-	}
-	defer stopDomains()
-	if options.dropIn != nil {
-		stop, err := options.dropIn.start(ctx, s, logger)
-		if err != nil {
-			return err
-		}
-		defer stop()
-	}
-	if options.demo {
-		if err := startDemo(ctx, loaded, token, source.manager, s, logger); err != nil {
-			return err
-		}
-	}
-	err = s.Run(ctx)
-	switch {
-	case errors.Is(err, stint.ErrInvalid):
-		return misconfigured(err)
-	case err != nil:
+	return s.run(ctx)
+}
+
+// run starts the parts, and stops them when ctx is done or a listener fails. The log and the exit code tell how it went.
+func (s *serving) run(ctx context.Context) (err error) {
+	if s.list, err = component.New(s.logger, s.parts()...); err != nil {
 		return failed(err)
 	}
-	endObserver() // it may log what was lost
-	logger.Info("stopped")
-	return nil
+	if err = s.list.Start(ctx); err != nil {
+		return notStarted(err)
+	}
+	err = errors.Join(s.server.Wait(ctx), s.list.Stop(context.WithoutCancel(ctx)))
+	if err == nil {
+		s.logger.Info("stopped")
+	}
+	return failed(err)
+}
+
+// notStarted is a failure to start, with the exit code of its cause. Its last line names the part that failed.
+func notStarted(err error) error {
+	known := exit{exitFailed, err.Error()}
+	if part, ok := errors.AsType[*component.StartError](err); ok {
+		known.text = part.Err.Error()
+		_ = errors.As(part.Err, &known) // of another error it stays
+		known.text += "\nthe service did not start: its part " + part.Part + " failed"
+	}
+	return known
+}
+
+// parts are the service's, in the order of dependencies: states before what observes them; rules and limits before the
+// listeners accept, so that no request is decided without them. What tells of decisions ends after those who decide.
+func (s *serving) parts() []component.Part {
+	parts := []component.Part{
+		component.Made("states", s.openStates),
+		component.Made("activity", s.startActivity, "states"),
+		component.Made("observers", s.startObservers, "activity"),
+		component.Made("traces", s.startTraces),
+		component.Made("store", s.openStore, "states", "activity", "observers", "traces"),
+		component.Made("source of rules", s.openRules),
+		component.Made("server", s.newServer, "store", "observers", "traces", "source of rules"),
+		component.Made("sender of metrics", s.startMetrics, "server"),
+		component.Background("watch of states", s.watchStates, "states"),
+		component.Made("rules", s.followRules, "server", "source of rules"),
+		component.Background("limits", s.followLimits, "server"),
+		component.Made("domains", s.followDomains, "server"),
+	}
+	if s.dropIn != nil {
+		parts = append(parts, component.Made("listener for debugging", s.openDebug, "server"),
+			component.Made("listener for metrics", s.openMetrics, "server"))
+	}
+	parts = append(parts, component.Part{
+		Name: "listeners", Needs: []string{"server", "rules", "limits", "domains"}, Start: s.listen,
+		Stop: func(ctx context.Context) error { return s.server.Stop(ctx) },
+	})
+	if s.demo {
+		parts = append(parts, component.Made("demo", s.startDemo, "listeners", "source of rules"))
+	}
+	return parts
+}
+
+// newServer makes the server of what the parts before it made.
+func (s *serving) newServer(ctx context.Context) (func(), error) {
+	c := serverConfig(s.config, s.store)
+	c.Logger, c.Observers, c.Activity, c.Middleware = s.logger, s.told.observers(), s.recent.Recorder, s.traced.middleware()
+	if s.config.Envoy.XDS.Server != "" {
+		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later
+	}
+	if d := s.dropIn; d != nil {
+		c.OpenJSON, c.GRPCMaxAge, c.RateLimitLoads = true, d.maxAge, 1
+		c.StoreRequired = c.StoreRequired && !d.healthy
+		if d.forced {
+			c.RateLimitLoads = 0
+		}
+	}
+	s.rules = newRuleFollower(s.logger, rulesCache(s.config.RulesCache))
+	s.limits = newLimitFollower(s.config, s.reload, s.logger)
+	s.domains = newDomainFollower(s.config.Envoy, s.logger)
+	c.LimitsRefused, c.DomainsRefused, c.RulesState = s.limits.isRefused, s.domains.refused, s.rules.known
+	c.Manager, c.RulesFrom, c.HealthDetails = s.source.manager, s.source.place, s.details
+	c.Collectors = slices.Concat(c.Collectors, s.told.collectors, s.rules.collectors(), s.limits.collectors())
+	c.Collectors = append(c.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "rate_limiter_log_lines_lost_total",
+		Help: "Lines of the log that could not be written.",
+	}, func() float64 { return float64(s.lost()) }))
+	// A second service on one machine may do without the admin listener that nobody asked for.
+	if !s.config.AdminAsked && inUse(ctx, c.AdminListen) {
+		s.logger.Warn(
+			"no admin listener: another program listens on its default address; choose one with --admin-listen",
+			"addr", c.AdminListen,
+		)
+		c.AdminListen = ""
+	}
+	var err error
+	if s.server, err = server.New(c); err != nil {
+		return nil, misconfigured(err)
+	}
+	announceStore(s.config, s.logger)
+	return nil, nil
+}
+
+// details are facts for operators about the parts, and about what they follow.
+func (s *serving) details() map[string]map[string]any {
+	details := map[string]map[string]any{
+		"store": s.store.details(), "rules": s.rules.details(s.source.place), "limits": s.limits.details(),
+		"parts": s.list.States(),
+	}
+	if s.config.GRPCListen != "" {
+		details["domains"] = s.domains.details()
+	}
+	return details
+}
+
+// listen has the server listen, the last of what requests need.
+func (s *serving) listen(ctx context.Context) error {
+	err := s.server.Start(ctx)
+	if errors.Is(err, stint.ErrInvalid) {
+		return misconfigured(err)
+	}
+	return failed(err)
 }
 
 // announceStore logs where state lives and what decides while that can't be reached.

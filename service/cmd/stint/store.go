@@ -125,6 +125,41 @@ func openBackend(loaded config.Config) (*backend, error) {
 	return opened, nil
 }
 
+// openStates opens where states live.
+func (s *serving) openStates(context.Context) (end func(), err error) {
+	if s.states, err = openBackend(s.config); err != nil {
+		return nil, err
+	}
+	return s.states.close, nil
+}
+
+// watchStates asks the servers for their health, and tells of a memory that is full.
+func (s *serving) watchStates(ctx context.Context) {
+	if s.states.health != nil {
+		s.states.health.Run(ctx)
+	}
+	if s.states.tellFull != nil {
+		s.states.tellFull(ctx, s.logger)
+	}
+}
+
+// openStore opens the store by which requests are decided, with failover, record and spans around the states, and waits
+// until it can decide.
+func (s *serving) openStore(ctx context.Context) (end func(), err error) {
+	s.store, err = openStore(s.config, s.states, storeHooks{
+		logger: s.logger, traces: s.traced, changed: s.recent.storeChanged, answered: s.told.log.Degraded,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.store.look()
+	if err := s.states.await(ctx); err != nil {
+		s.store.close()
+		return nil, err
+	}
+	return s.store.close, nil
+}
+
 // tellFull logs once a minute that states were dropped, or reserves denied, for want of memory.
 func tellFull(ctx context.Context, logger *slog.Logger, read func() memstore.Stats) {
 	for last := read(); sleep.For(ctx, time.Minute) == nil; {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -21,15 +20,15 @@ import (
 // traces sends spans by OTLP, as the standard variables of OpenTelemetry say. nil sends none.
 type traces struct {
 	provider *sdk.TracerProvider
-	logger   *slog.Logger
 	// a request of no trace is recorded if a random number of 63 bits is below
 	bound uint64
 }
 
 // startTraces reads whether traces are sent. The endpoint, the sampler, the service's name, headers and the rest are
 // read by the SDK.
-func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, error) {
-	if err := prepareTelemetry(p, logger); err != nil {
+func (s *serving) startTraces(ctx context.Context) (end func(), err error) {
+	p := s.process
+	if err := prepareTelemetry(p, s.logger); err != nil {
 		return nil, err
 	}
 	if is, err := exported(p, "TRACES"); !is {
@@ -47,9 +46,10 @@ func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, 
 	if err != nil {
 		return nil, err
 	}
-	logger.Info("traces are sent by OTLP")
+	s.logger.Info("traces are sent by OTLP")
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(sender), sdk.WithResource(about), sdk.WithIDGenerator(drawnIDs{}))
-	return &traces{provider, logger, recordedBelow(p)}, nil
+	s.traced = &traces{provider, recordedBelow(p)}
+	return func() { sendRest(provider, s.logger, "spans were lost") }, nil
 }
 
 // recordedBelow is the SDK's bound for what the variables say: it compares 63 bits of a trace's ID
@@ -97,19 +97,6 @@ func (g drawnIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 func (drawnIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1) //nolint:gosec // an ID need not be secret
 	return id
-}
-
-// close sends what waits. It has otlpTime for that. What can't be sent then is lost, and the log
-// says so.
-func (t *traces) close() {
-	if t == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), otlpTime)
-	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil {
-		t.logger.Warn("spans were lost", "err", err)
-	}
 }
 
 // calls makes spans of a store's calls.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/x509"
 	_ "embed"
 	"encoding/json"
@@ -53,6 +54,8 @@ type admin struct {
 	rateLimit    *rls.Service // nil without a gRPC listener
 	ended        *endedSessions
 	streams      callerStreams
+	// stopping ends with the beginning of Stop, and streams of events with it.
+	stopping context.Context
 }
 
 // ServeHTTP answers a request of the admin listener.
@@ -119,11 +122,9 @@ func (a *admin) register(recent *activity.Recorder) {
 					return err
 				}
 				defer a.streams.leave(caller.Name)
-				if a.signedIn(r) >= 0 {
-					stream, done := a.streaming(r)
-					defer done()
-					r = stream
-				}
+				stream, done := a.streaming(r)
+				defer done()
+				r = stream
 			}
 			// Holders of tokens and certificates are shown clients by name.
 			return handler(w, r, len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)

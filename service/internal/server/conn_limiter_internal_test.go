@@ -81,7 +81,8 @@ func newCrowd(t *testing.T, change func(*Config)) *crowd {
 	c.tracker, c.addr = crowded.tracker, crowded.listener.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.serve(ctx, listeners) }()
+	s.begin(listeners)
+	go func() { ended <- s.serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

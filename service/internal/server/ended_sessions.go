@@ -67,17 +67,22 @@ func (e *endedSessions) op(verb stint.Verb, id string) stint.Op {
 // sessionCheck is how often it is looked whether the session of a stream goes on.
 const sessionCheck = 5 * time.Second
 
-// streaming is a request for a stream that ends within two sessionChecks of its session, until done
-// is called.
+// streaming is a request for a stream that ends when the server stops, and within two sessionChecks of its
+// session, until done is called.
 func (a *admin) streaming(r *http.Request) (stream *http.Request, done func()) {
 	ctx, cancel := context.WithCancel(r.Context())
-	stream = r.WithContext(ctx)
-	go func() {
-		for sleep.Jittered(ctx, sessionCheck) == nil {
-			if a.signedIn(r) < 0 {
-				cancel()
+	stream, forget := r.WithContext(ctx), context.AfterFunc(a.stopping, cancel)
+	if a.signedIn(r) >= 0 {
+		go func() {
+			for sleep.Jittered(ctx, sessionCheck) == nil {
+				if a.signedIn(r) < 0 {
+					cancel()
+				}
 			}
-		}
-	}()
-	return stream, cancel
+		}()
+	}
+	return stream, func() {
+		forget()
+		cancel()
+	}
 }

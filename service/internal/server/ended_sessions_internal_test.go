@@ -26,7 +26,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				a := &admin{tokens: newAdminTokens([]AdminToken{{Token: "a-token-of-a-reader-01", Name: "ann"}}), origin: http.NewCrossOriginProtection(), ended: ended}
+				a := &admin{tokens: newAdminTokens([]AdminToken{{Token: "a-token-of-a-reader-01", Name: "ann"}}), origin: http.NewCrossOriginProtection(), ended: ended, stopping: t.Context()}
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/events", nil)
 				r.AddCookie(session.New(a.tokens.hashes[0], time.Now(), false))
 				id := session.Of(r, a.tokens.hashes, time.Now())[0].ID

@@ -119,7 +119,7 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
 		return listeners, errors.Join(err, ln.Close())
 	}
-	private, err := s.adminListener(ctx, ln)
+	private, err := s.adminListener(ln)
 	if err != nil {
 		return listeners, errors.Join(err, ln.Close())
 	}
@@ -144,7 +144,7 @@ func (s *Server) publicListener(ln net.Listener, most int) *openListener {
 
 // adminListener lets the handler bound each request, as a profile takes as long as it was asked
 // to. No proxy is trusted on this listener.
-func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListener, error) {
+func (s *Server) adminListener(ln net.Listener) (*openListener, error) {
 	c := &s.config
 	clients, err := clientip.New(clientip.Config{IPv6Prefix: c.ClientIP.IPv6Prefix})
 	if err != nil {
@@ -162,6 +162,7 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListe
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
 		rules: s.service.administration, rateLimit: s.service.rateLimit, origin: http.NewCrossOriginProtection(),
+		stopping: s.stopping,
 	}
 	if handler.pages, err = dashboard.New(); err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*openListe
 		return nil, err
 	}
 	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: ctx,
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: s.stopping,
 		rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	handler.register(c.Activity)

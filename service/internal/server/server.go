@@ -34,7 +34,6 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,6 +43,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/component"
 )
 
 // collectorFloor is the heap that the garbage collector reckons with at the least. With less, a
@@ -59,6 +59,16 @@ type Server struct {
 	dropNew   func(socket syscall.Conn) error
 	started   atomic.Bool
 	listening chan struct{}
+
+	// Of the listeners while they serve; ended has what each ended with, and failed says that one did before Stop.
+	listeners    []*openListener
+	ended        chan error
+	failed       bool
+	ballast      []byte
+	stopWatching func()
+	// stopping ends with Stop's beginning; simulations end with it.
+	stopping        context.Context
+	stopSimulations context.CancelFunc
 	// The addresses are set before listening is closed, and not changed afterwards.
 	addr      net.Addr
 	grpcAddr  net.Addr
@@ -74,6 +84,7 @@ func New(config Config) (*Server, error) {
 	}
 	config.Logger = clipLog(config.Logger)
 	s := &Server{config: config, listen: listen, dropNew: dropNew, listening: make(chan struct{})}
+	s.stopping, s.stopSimulations = context.WithCancel(context.Background())
 	service, err := newService(&s.config)
 	if err != nil {
 		return nil, err
@@ -145,61 +156,78 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 	}
 }
 
-// Run listens and serves until ctx is done; then it reports itself not ready, ends each connection
-// with its next answer (by Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight
-// end and returns nil. After DrainDelay no connections are made, and the listeners are closed when
-// those that were are accepted. Connections that no request comes on are closed after
-// DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error when it
-// can't listen, when the admin listener would be open to others or a certificate can't be used
-// (ErrInvalid), when a listener fails, and when requests had to be cut off at the DrainTimeout. It
-// can be called once.
+// Run is Start, then Stop once ctx is done or a listener fails. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
-	if s.started.Swap(true) {
-		return errors.New("stint: Run was called before")
+	if err := s.Start(ctx); err != nil {
+		return err
 	}
-	listeners, err := s.open(ctx)
+	return s.serve(ctx)
+}
+
+// serve serves until ctx is done or a listener fails, and stops.
+func (s *Server) serve(ctx context.Context) error {
+	return errors.Join(s.Wait(ctx), s.Stop(context.WithoutCancel(ctx)))
+}
+
+// Start listens and serves. It returns an error when it can't listen, and when the admin listener would be open to others
+// or a certificate can't be used (ErrInvalid). The context is for the start alone. It can be called once.
+func (s *Server) Start(ctx context.Context) error {
+	if s.started.Swap(true) {
+		return errors.New("stint: the server was started before")
+	}
+	listeners, err := s.open(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
 	s.announce()
 	close(s.listening)
-
-	// Many short-lived requests over a small heap keep the collector at work; so much memory, which is
-	// never touched and so never used, lets it run when there is something to collect.
-	ballast := make([]byte, collectorFloor)
-	defer runtime.KeepAlive(ballast)
-	var watching sync.WaitGroup
-	watched, stop := context.WithCancel(context.WithoutCancel(ctx)) // while the server drains, too
-	for _, f := range listeners {
-		watching.Go(func() { f.tracker.run(watched) })
-		if f.health != nil {
-			watching.Go(func() { f.health.run(watched) })
-		}
-	}
-	defer watching.Wait()
-	defer stop()
-	return s.serve(ctx, listeners)
+	s.begin(listeners)
+	return nil
 }
 
-// serve serves until ctx is done or a listener fails, then drains.
-//
-// The servers of all listeners end together: when one fails, the others drain, since a service
-// without one of its listeners should be restarted.
-func (s *Server) serve(ctx context.Context, listeners []*openListener) error {
-	ended := make(chan error, len(listeners))
+// begin has the listeners accept.
+func (s *Server) begin(listeners []*openListener) {
+	// Many short-lived requests over a small heap keep the collector at work; so much memory, which is
+	// never touched and so never used, lets it run when there is something to collect.
+	s.ballast = make([]byte, collectorFloor)
+	s.listeners, s.ended = listeners, make(chan error, len(listeners))
+	var runs []func(context.Context)
 	for _, f := range listeners {
-		go func() { ended <- f.server.Serve(f.listener) }()
+		go func() { s.ended <- f.server.Serve(f.listener) }()
+		if runs = append(runs, f.tracker.run); f.health != nil {
+			runs = append(runs, f.health.run)
+		}
 	}
-	serving := len(listeners)
-	var failed error
+	s.stopWatching = component.Run(context.Background(), runs...) // while the server drains, too
+}
+
+// Wait returns when ctx is done, or with the error of a listener that failed. A service without one of its listeners
+// should be restarted.
+func (s *Server) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-	case failed = <-ended:
+		return nil
+	case err := <-s.ended:
+		s.failed = true
+		return err
+	}
+}
+
+// Stop ends a server that was started: it reports itself not ready, ends each connection with its next answer (by
+// Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and returns nil. After the drain's delay no
+// connections are made, and the listeners are closed when those that were are accepted. Connections that no request comes
+// on are closed after its keep-alive. All this takes its delay and timeout at most, and ends with ctx. It returns an error when a listener
+// fails, and when requests had to be cut off.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stopSimulations()
+	defer runtime.KeepAlive(s.ballast)
+	defer s.stopWatching()
+	failed, serving := s.drain(ctx, s.listeners, !s.failed), len(s.listeners)
+	if s.failed {
 		serving--
 	}
-	failed = errors.Join(failed, s.drain(listeners, failed == nil))
 	for range serving {
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		if err := <-s.ended; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -269,12 +297,12 @@ func (s *Server) warnOfCallers(service string, addr net.Addr) {
 //  3. idle connections are kept for one more request, for DrainKeepAlive;
 //  4. what is left is shut down, and cut off when DrainTimeout is over;
 //  5. commits that failed are sent again until then.
-func (s *Server) drain(listeners []*openListener, wait bool) error {
+func (s *Server) drain(ctx context.Context, listeners []*openListener, wait bool) error {
 	s.service.draining.Store(true) // from now on answers end their connections
 	if wait && s.config.DrainDelay > 0 {
-		<-time.After(s.config.DrainDelay)
+		_ = sleep.For(ctx, s.config.DrainDelay) // or until there is no more time
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.DrainTimeout)
 	defer cancel()
 	var failed error
 	if wait {
