@@ -108,7 +108,7 @@ var folders = []folder{
 		also: []string{
 			"service/internal/server/rulesapi", "service/internal/server/problem", "service/internal/server/dashboard",
 			"service/internal/server/session", "service/internal/server/rls", "service/internal/server/resp",
-			"service/internal/activity",
+			"service/internal/activity", "service/internal/config",
 		},
 		uses: []string{
 			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc",
@@ -141,7 +141,7 @@ var folders = []folder{
 	{path: "service/internal/activity", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
 	{path: "service/internal/alerts", floor: 4, not: stores},
 	{path: "service/internal/adminapi", floor: 3, not: stores},
-	{path: "service/internal/config", floor: 5},
+	{path: "service/internal/config", floor: 4},
 	{path: "service/cmd/stint", floor: 6, uses: []string{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
 		"golang.org/x/net/netutil",

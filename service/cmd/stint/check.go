@@ -186,9 +186,9 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 		states.close()
 	}
 	loaded.API = config.API{ExplicitKeys: true, Open: true}
-	made := serverConfig(loaded, store)
-	made.Logger = logger
-	s, err := server.New(made)
+	s, err := server.New(server.Config{
+		Settings: loaded, Build: build(), Logger: logger, Store: store, StoreHealth: store.health, StoreRequired: true,
+	})
 	if err != nil {
 		return nil, misconfigured(err)
 	}

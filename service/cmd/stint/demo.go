@@ -40,7 +40,7 @@ func demonstrable(c *config.Config) (token string, err error) {
 	}
 	if len(c.Admin.Tokens) == 0 {
 		token = rand.Text()
-		c.Admin.Tokens = []server.AdminToken{{Token: token, Role: server.RoleWrite, Name: "demo"}}
+		c.Admin.Tokens = []config.AdminToken{{Token: token, Role: config.RoleWrite, Name: "demo"}}
 	}
 	return token, nil
 }

@@ -270,12 +270,3 @@ func readDomains(texts []file.Text) (list []*domains.Domain, warnings []string, 
 	}
 	return list, slices.Clip(warnings), faults.Err()
 }
-
-// rateLimitConfig is the configuration's part of the rate limit service.
-func rateLimitConfig(c config.Envoy) rls.Config {
-	return rls.Config{
-		Accounting: domains.Accounting(c.Accounting), MergeDomains: c.Merge, Shadow: c.Shadow, Quota: c.Quota,
-		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100,
-		Headers: rls.Headers(c.Headers),
-	}
-}

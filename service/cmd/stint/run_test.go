@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/service/internal/config"
 )
 
 // asProgram makes the test's binary behave as the program itself.
@@ -191,6 +192,24 @@ func TestHelpAndVersion(t *testing.T) {
 	code, stdout, stderr := do(t, nil, "serve", "--help")
 	if code != exitOK || stderr != "" || !strings.Contains(stdout, "--trusted-proxies") || !strings.Contains(stdout, "[STINT_STORE_TIMEOUT]") {
 		t.Errorf("help: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for _, s := range config.Settings() {
+		line := "[" + s.Env() + "]"
+		if s.Secret() {
+			if strings.Contains(stdout, line) {
+				t.Errorf("the help has the secret %s", s.Name)
+			}
+			continue
+		}
+		value := " " + s.Value()
+		if s.Value() == "" {
+			value = "[=true]" // which may be left out
+		}
+		_, text, found := strings.Cut(stdout, " --"+s.Flag()+value)
+		text, _, _ = strings.Cut(strings.Join(strings.Fields(text), " "), line)
+		if !found || !strings.Contains(text, s.Help()) {
+			t.Errorf("the help of %s is %q", s.Name, text)
+		}
 	}
 	for _, ask := range []string{"version", "--version"} {
 		code, stdout, stderr = do(t, nil, ask)

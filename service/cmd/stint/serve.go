@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
@@ -149,8 +148,13 @@ func (s *serving) parts() []component.Part {
 
 // newServer makes the server of what the parts before it made.
 func (s *serving) newServer(ctx context.Context) (func(), error) {
-	c := serverConfig(s.config, s.store)
-	c.Logger, c.Observers, c.Activity, c.Middleware = s.logger, s.told.observers(), s.recent.Recorder, s.traced.middleware()
+	_, inProcess := s.store.Store.(*memstore.Store)
+	c := server.Config{
+		Settings: s.config, Build: build(), Logger: s.logger,
+		Store: s.store, StoreHealth: s.store.health, StoreRequired: s.config.OnStoreFailure == failover.Closed,
+		InProcess: inProcess, Manager: s.source.manager, RulesPlace: s.source.place, HealthDetails: s.details,
+		Observers: s.told.observers(), Activity: s.recent.Recorder, Middleware: s.traced.middleware(),
+	}
 	if s.config.Envoy.XDS.Server != "" {
 		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later
 	}
@@ -165,8 +169,7 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 	s.limits = newLimitFollower(s.config, s.reload, s.logger)
 	s.domains = newDomainFollower(s.config.Envoy, s.logger)
 	c.LimitsRefused, c.DomainsRefused, c.RulesState = s.limits.isRefused, s.domains.refused, s.rules.known
-	c.Manager, c.RulesFrom, c.HealthDetails = s.source.manager, s.source.place, s.details
-	c.Collectors = slices.Concat(c.Collectors, s.told.collectors, s.rules.collectors(), s.limits.collectors())
+	c.Collectors = slices.Concat(s.store.collectors, s.told.collectors, s.rules.collectors(), s.limits.collectors())
 	c.Collectors = append(c.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
@@ -284,39 +287,6 @@ func newLogger(out io.Writer, log config.Log) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(out, options))
 	}
 	return slog.New(slog.NewTextHandler(out, options))
-}
-
-// serverConfig is the service's part of the configuration.
-//
-// Nothing is checked: [server.New] does, and names the parameter by its name in the configuration.
-func serverConfig(c config.Config, store *openedStore) server.Config {
-	s := server.DefaultConfig()
-	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.Admin.Tokens
-	s.TLS, s.AdminTLS = server.TLS(c.TLS), server.TLS(c.AdminTLS)
-	s.RESPListen, s.RESPTLS = c.RESPListen, server.TLS(c.RESPTLS)
-	s.GRPCListen, s.GRPCTLS, s.GRPCClientName = c.GRPCListen, c.GRPCTLS.TLS(), c.GRPCTLS.ClientName
-	s.RateLimit = rateLimitConfig(c.Envoy)
-	s.Store, s.StoreHealth, s.Collectors = store, store.health, store.collectors
-	s.Clustered = c.Store.Clustered()
-	_, s.InProcess = store.Store.(*memstore.Store)
-	s.StoreRequired, s.RulesRequired = c.OnStoreFailure == failover.Closed, c.OnStoreFailure != failover.Open
-	s.Defaults, s.Policies = c.Defaults, c.Policies
-	s.ClientIP, s.Headers = clientip.Config(c.ClientIP), c.Headers.Fields()
-	s.API = server.API{ExplicitKeys: c.API.ExplicitKeys, Tokens: c.API.Tokens, Open: c.API.Open}
-	if c.API.UnknownFallsBack {
-		s.API.UnknownAlgorithm = server.FallBackOnUnknown
-	}
-	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths
-	s.DenyByDefault = c.DenyByDefault
-	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout,
-		c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
-	s.MaxHeaderBytes, s.MaxBodyBytes = int(c.HTTP.MaxHeaderBytes), c.HTTP.MaxBodyBytes
-	s.MaxBodyMemory, s.MaxStreams = c.HTTP.MaxBodyMemory, c.HTTP.MaxStreams
-	s.MaxConnections, s.MaxConnectionsPerPeer = c.HTTP.MaxConnections, c.HTTP.MaxConnectionsPerPeer
-	s.MaxOperations, s.OverloadAdmits = c.HTTP.MaxOperations, c.OnOverload == failover.Admit
-	s.DrainDelay, s.DrainKeepAlive, s.DrainTimeout = c.Drain.Delay, c.Drain.KeepAlive, c.Drain.Timeout
-	s.Build, s.MetricLabels = build(), c.Metrics.Labels
-	return s
 }
 
 // misconfigured is a fault that only what is configured could tell.

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
 )
@@ -192,7 +193,7 @@ func TestRefusedOptions(t *testing.T) {
 // TestBuiltInDefaults: the client takes for the service's defaults what they are.
 func TestBuiltInDefaults(t *testing.T) {
 	defaults := client.Options{}.EnsureDefaults().Defaults
-	want := server.DefaultLimits()
+	want := config.DefaultLimits()
 	for _, limit := range defaults {
 		if limit != want[limit.Algorithm] {
 			t.Errorf("%+v, the service's is %+v", limit, want[limit.Algorithm])

@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
 )
@@ -151,7 +152,7 @@ func TestProblems(t *testing.T) {
 // TestStoreUnreachable: a service whose store is unreachable answers 503.
 func TestStoreUnreachable(t *testing.T) {
 	url := serve(t, storetest.NewClock(start), func(c *server.Config) { c.Store = away{} })
-	c, policy := open(t, url, client.Options{}), policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
+	c, policy := open(t, url, client.Options{}), policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
 	for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {
 		var problem *api.Problem
 		if _, err := c.Decide(t.Context(), operation(verb, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) || !errors.As(err, &problem) || problem.Status != 503 {
@@ -185,7 +186,7 @@ func TestNobodyThere(t *testing.T) {
 	s := handle(t, answer(200, "", ""))
 	base := strings.TrimPrefix(s.URL, "http://")
 	s.Close()
-	policy := policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
 	for url, options := range map[string]client.Options{
 		"http://u:hunter2@" + base: {},
 		"http://" + base:           {Token: "hunter2"},
@@ -230,7 +231,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // TestSentOnce: a take whose answer is lost, on a connection that served before, is
 // not sent again, by whatever transport.
 func TestSentOnce(t *testing.T) {
-	policy := policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
 	for _, options := range []client.Options{{}, {HTTPClient: &http.Client{Transport: &http.Transport{}}}} {
 		var requests atomic.Int64
 		url := hangUpOnSecond(t, &requests)
@@ -304,7 +305,7 @@ func TestSilence(t *testing.T) {
 		<-release
 	})
 	t.Cleanup(func() { close(release) })
-	policy := policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
 	op := operation(stint.VerbTake, "k", policy, 1)
 	for _, half := range []bool{false, true} {
 		head.Store(half)
@@ -338,7 +339,7 @@ func TestEndedContext(t *testing.T) {
 	c := open(t, s.URL, client.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	policy := policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
 	ops, results := []stint.Op{operation(stint.VerbTake, "k", policy, 1), operation(stint.VerbTake, "k", policy, 1), operation(stint.VerbPeek, "k", policy, 1)}, make([]stint.Result, 3)
 	if _, err := c.Decide(ctx, ops[0]); !errors.Is(err, context.Canceled) {
 		t.Errorf("Decide: %v", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
-	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -219,7 +219,7 @@ func TestConcurrentCallers(t *testing.T) {
 func TestSources(t *testing.T) {
 	degraded := `{"allowed":true,"degraded":true,"key":"k","algorithm":"TOKEN_BUCKET","limit":100,"remaining":100,"source":"failure-policy"}`
 	never := `{"allowed":false,"key":"k","algorithm":"TOKEN_BUCKET","limit":100,"retryAfterSeconds":-1,"retryAfterMicros":-1,"source":"denial-cache"}`
-	policy := policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
 	for text, want := range map[string]stint.Decision{
 		degraded: {Allowed: true, Degraded: true, Source: stint.SourceFailurePolicy, Limit: 100, Remaining: 100},
 		never:    {Source: stint.SourceDenialCache, Limit: 100, RetryAfter: stint.Never},

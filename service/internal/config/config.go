@@ -9,8 +9,9 @@
 // The main types are [Config], what `stint serve` runs by; [Sources], where it is read from; and
 // [Setting], one scalar of it as the command line knows it. To add a setting, add a field with its
 // tags to Config or to one of the structs in it, a text to help.txt, and a line to
-// docs/stint.example.yaml: flags, variables and the reference page follow from these. A rule that
-// involves several settings belongs into the checks of load.go.
+// docs/stint.example.yaml: flags, variables, the help, and, by `go test -run TestReference -rewrite`, the
+// page of settings and the JSON schema are made of these. The parts of the service are given the Config
+// itself. A rule that involves several settings belongs into the checks of load.go.
 //
 // A Config is a value: nothing changes it after [Load], and it may be read by several goroutines.
 // Nothing here is kept between two calls of Load, so that a reload is a second Load whose result is
@@ -28,7 +29,6 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file/document"
-	"github.com/stint-go/stint/service/internal/server"
 )
 
 // A Config is everything that `stint serve` can be told, checked. [Default] makes one with the built-in values, [Load]
@@ -54,13 +54,13 @@ type Config struct {
 	AdminListen string `doc:"admin_listen" is:"address" zero:"off" default:"127.0.0.1:8079" value:"HOST:PORT"`
 
 	// The listeners' certificates, bounds and ends, and the store; each type says more.
-	TLS      TLS      `doc:"tls"`
-	AdminTLS AdminTLS `doc:"admin_tls"`
-	GRPCTLS  GRPCTLS  `doc:"grpc_tls"`
-	RESPTLS  RESPTLS  `doc:"resp_tls"`
-	HTTP     HTTP     `doc:"http"`
-	Drain    Drain    `doc:"drain"`
-	Store    Store    `doc:"store"`
+	TLS      TLS     `doc:"tls"`
+	AdminTLS TLS     `doc:"admin_tls"`
+	GRPCTLS  GRPCTLS `doc:"grpc_tls"`
+	RESPTLS  TLS     `doc:"resp_tls"`
+	HTTP     HTTP    `doc:"http"`
+	Drain    Drain   `doc:"drain"`
+	Store    Store   `doc:"store"`
 
 	// OnStoreFailure decides while the store is unreachable. Open keeps the service up and lets
 	// everything through, closed keeps the limits and answers 503, local does a bit of both: each
@@ -122,53 +122,55 @@ type Config struct {
 	AdminAsked bool
 }
 
+// OverloadAdmits reports whether a check for which there is no time is admitted.
+func (c *Config) OverloadAdmits() bool { return c.OnOverload == failover.Admit }
+
+// RulesRequired reports whether nothing is admitted while no rules are known.
+func (c *Config) RulesRequired() bool { return c.OnStoreFailure != failover.Open }
+
+// LongestWait is how long a rule may hold a request so that it is answered in time. A body may take
+// BodyTimeout before the rules are asked. What is left of WriteTimeout is for the wait, or half of
+// it if BodyTimeout leaves less.
+func (h HTTP) LongestWait() time.Duration {
+	return max(h.WriteTimeout-h.BodyTimeout, h.WriteTimeout/2)
+}
+
 // RulesFromStore is where rules are kept in the store of the states: in the process with
 // memory://, else in its Redis.
 const RulesFromStore = "store"
 
-// TLS is what the REST API speaks TLS with.
+// TLS is what a listener speaks TLS with, by files in PEM. The zero value is none: it speaks plainly. That of the REST
+// API is also every other listener's, unless its own section says something else: CertFile "off" is plain there, such as
+// behind a proxy on the same machine that speaks TLS itself, or for clients of Redis that speak none.
 type TLS struct {
 	// CertFile and KeyFile are read again when they change, so that a renewed certificate needs no
-	// restart. Both or neither must be given.
+	// restart. Both or neither must be given. CertFile holds the certificate, followed by those of its issuers.
 	CertFile string `doc:"cert_file" value:"PATH"`
 	KeyFile  string `doc:"key_file" value:"PATH"`
 	// ClientCAFile has the authorities of mutual TLS; "" asks clients for no certificate.
 	ClientCAFile string `doc:"client_ca_file" value:"PATH"`
 }
 
-// AdminTLS is what the admin listener does: TLS, unless something else was said.
-type AdminTLS struct {
-	// CertFile is "" for what TLS has, and "off" for plain HTTP, such as behind a proxy on the same
-	// machine that speaks TLS itself.
-	CertFile     string `doc:"cert_file" value:"PATH"`
-	KeyFile      string `doc:"key_file" value:"PATH"`
-	ClientCAFile string `doc:"client_ca_file" value:"PATH"`
-}
+// Enabled reports whether the listener speaks TLS.
+func (t TLS) Enabled() bool { return t.CertFile != "" }
 
-// RESPTLS is what the listener of the Redis protocol does: TLS, unless something else was said.
-type RESPTLS struct {
-	// CertFile is "" for what TLS has, and "off" for plain connections, since many clients of Redis
-	// speak no TLS.
-	CertFile     string `doc:"cert_file" value:"PATH"`
-	KeyFile      string `doc:"key_file" value:"PATH"`
-	ClientCAFile string `doc:"client_ca_file" value:"PATH"`
+// validate reports what is missing. section is the configuration's, such as tls.
+func (t TLS) validate(section string) error {
+	switch {
+	case t.CertFile == "" && (t.KeyFile != "" || t.ClientCAFile != ""):
+		return stint.Invalid(section+".cert_file", "", "a file, as "+section+" has others")
+	case t.CertFile != "" && t.KeyFile == "":
+		return stint.Invalid(section+".key_file", "", "the file of the private key of "+section+".cert_file")
+	}
+	return nil
 }
 
 // GRPCTLS is what the gRPC listener does: TLS, unless something else was said.
 type GRPCTLS struct {
-	// CertFile is "" for what TLS has, and "off" for plain gRPC, as Envoy speaks it unless its cluster
-	// has a transport socket.
-	CertFile     string `doc:"cert_file" value:"PATH"`
-	KeyFile      string `doc:"key_file" value:"PATH"`
-	ClientCAFile string `doc:"client_ca_file" value:"PATH"`
+	TLS `doc:",inline"`
 	// ClientName narrows ClientCAFile, whose authorities may have signed certificates for others than
 	// the proxies. "" accepts all of them.
 	ClientName string `doc:"client_name" value:"NAME"`
-}
-
-// TLS are the files alone.
-func (t GRPCTLS) TLS() server.TLS {
-	return server.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCAFile: t.ClientCAFile}
 }
 
 // Envoy says how Envoy's rate limit service decides.
@@ -178,7 +180,7 @@ type Envoy struct {
 	// Accounting says whether the limits that would have admitted a denied request count it. Atomic
 	// counts nothing of it, so that one limit that is used up does not use up the others; reference
 	// counts all, for figures that have to equal those of the service that is replaced.
-	Accounting string `doc:"accounting" is:"accounting" default:"atomic" value:"NAME"`
+	Accounting string `doc:"accounting" is:"one-of atomic reference" default:"atomic" value:"NAME"`
 	// Merge, Shadow, Quota, KeepDenied and Metadata are the reference service's switches, off by
 	// default there, too.
 	Merge      bool `doc:"merge_domains" default:"false"`
@@ -356,14 +358,16 @@ type Headers struct {
 	RetryAfter bool `doc:"retry_after" default:"true"`
 }
 
-// Fields are the fields as [server.Config] has them.
+// Fields are the fields as package httplimit has them.
 func (h Headers) Fields() (fields httplimit.Fields) {
-	for field, is := range map[httplimit.Fields]bool{
-		httplimit.XRateLimit: h.XRateLimit, httplimit.IETF: h.IETF, httplimit.RetryAfter: h.RetryAfter,
-	} {
-		if is {
-			fields |= field
-		}
+	if h.XRateLimit {
+		fields |= httplimit.XRateLimit
+	}
+	if h.IETF {
+		fields |= httplimit.IETF
+	}
+	if h.RetryAfter {
+		fields |= httplimit.RetryAfter
 	}
 	return fields
 }
@@ -389,7 +393,7 @@ type API struct {
 type Admin struct {
 	TokensFile string `doc:"tokens_file" value:"PATH"`
 	// Tokens are read from TokensFile.
-	Tokens []server.AdminToken
+	Tokens []AdminToken
 }
 
 // Log says what is logged, and how.
@@ -438,6 +442,25 @@ type Metrics struct {
 	// StoreHealth is 0 for never. INFO is one command for each server, whatever the number of
 	// processes that scrape.
 	StoreHealth time.Duration `doc:"store_health" is:"duration 1s 1h" zero:"off" default:"15s" value:"DURATION"`
+}
+
+// DefaultLimits returns the limits that the algorithms' names stand for when the configuration says
+// nothing else: 100 permits, refilled or drained at 10 per second, or per 60 seconds.
+func DefaultLimits() map[stint.Algorithm]stint.Limit {
+	// The numbers are those of the REST API's contract: clients may rely on them without configuring
+	// anything.
+	const permits, window = 100, 60 * time.Second
+	limits := map[stint.Algorithm]stint.Limit{}
+	for _, limit := range []stint.Limit{
+		stint.TokenBucket(permits, stint.PerSecond(10)),
+		stint.LeakyBucket(permits, stint.PerSecond(10)),
+		stint.FixedWindow(permits, window),
+		stint.SlidingWindowLog(permits, window),
+		stint.SlidingWindowCounter(permits, window),
+	} {
+		limits[limit.Algorithm] = limit
+	}
+	return limits
 }
 
 type (

@@ -38,6 +38,17 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func TestIsBearerToken(t *testing.T) {
+	for token, want := range map[string]bool{
+		"a": true, "AZaz09-._~+/": true, "abc==": true,
+		"": false, "=": false, "a=b": false, "a b": false, "a\n": false, "é": false, "a,b": false,
+	} {
+		if got := IsBearerToken(token); got != want {
+			t.Errorf("IsBearerToken(%q) = %v, want %v", token, got, want)
+		}
+	}
+}
+
 func FuzzFile(f *testing.F) {
 	example, err := os.ReadFile("../../../docs/stint.example.yaml")
 	if err != nil {

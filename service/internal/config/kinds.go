@@ -11,7 +11,6 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules/file/document"
-	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
 // kinds are what settings may be besides what package document knows.
@@ -24,9 +23,6 @@ var kinds = document.Kinds{
 			return local && path != "" || isAddress(text)
 		},
 	),
-	"accounting": text("atomic or reference", func(text string) bool {
-		return text == string(domains.Atomic) || text == string(domains.Reference)
-	}),
 	"store-url": text(
 		"memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "),
 		func(text string) bool { return text == memoryURL || isURL(text, redisSchemes) },

@@ -5,19 +5,16 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
-	"github.com/stint-go/stint/service/internal/server"
 )
 
 // A Setting is one scalar or list of the configuration, which a flag, the
@@ -86,7 +83,7 @@ func settings(c *Config) (all []Setting) {
 
 // Default returns the built-in configuration.
 func Default() Config {
-	config := Config{Defaults: server.DefaultLimits(), Policies: policies{}}
+	config := Config{Defaults: DefaultLimits(), Policies: policies{}}
 	var none document.Faults // a test holds the built-in values against their kinds
 	for _, s := range settings(&config) {
 		if s.Default() != "" {
@@ -217,17 +214,13 @@ func (l *loader) together() {
 			l.faults.Add(at, "%s is given; allowed: only with a store.url of Redis", s.Name)
 		}
 	}
-	l.pair("tls", server.TLS(c.TLS))
-	c.AdminTLS = AdminTLS(l.ownTLS("admin_tls", TLS(c.AdminTLS), c.TLS))
-	c.RESPTLS = RESPTLS(l.ownTLS("resp_tls", TLS(c.RESPTLS), c.TLS))
-	switch {
-	case c.GRPCTLS.CertFile == "off":
-		c.GRPCTLS = GRPCTLS{}
-	case c.GRPCTLS.TLS() == server.TLS{}:
-		c.GRPCTLS.CertFile, c.GRPCTLS.KeyFile, c.GRPCTLS.ClientCAFile = c.TLS.CertFile, c.TLS.KeyFile, c.TLS.ClientCAFile
-	default:
-		l.pair("grpc_tls", c.GRPCTLS.TLS())
+	l.pair("tls", c.TLS)
+	if c.GRPCTLS.CertFile == "off" {
+		c.GRPCTLS.ClientName = ""
 	}
+	c.AdminTLS = l.ownTLS("admin_tls", c.AdminTLS, c.TLS)
+	c.RESPTLS = l.ownTLS("resp_tls", c.RESPTLS, c.TLS)
+	c.GRPCTLS.TLS = l.ownTLS("grpc_tls", c.GRPCTLS.TLS, c.TLS)
 	if c.GRPCTLS.ClientName != "" && c.GRPCTLS.ClientCAFile == "" {
 		l.faults.Add(l.from["grpc_tls.client_name"],
 			"grpc_tls.client_name is given; allowed: only with grpc_tls.client_ca_file")
@@ -252,7 +245,7 @@ func (l *loader) together() {
 // identity checks the headers of attributes. Those of the user and the key are checked where they
 // are read.
 func (l *loader) identity() {
-	for _, fault := range file.Unjoin[*stint.InvalidError](server.Identity(l.config.Identity).Validate()) {
+	for _, fault := range file.Unjoin[*stint.InvalidError](l.config.Identity.Validate()) {
 		if setting := "identity.attributes"; strings.HasPrefix(fault.Param, setting) {
 			at := l.from[setting]
 			if at == l.whole.Place(setting) {
@@ -321,7 +314,7 @@ func (s Store) reaches() bool {
 }
 
 // pair records what a section about TLS lacks.
-func (l *loader) pair(section string, files server.TLS) {
+func (l *loader) pair(section string, files TLS) {
 	for _, lack := range []struct {
 		is          bool
 		given, need string
@@ -345,13 +338,13 @@ func (l *loader) ownTLS(section string, own, shared TLS) TLS {
 	case own.CertFile == "off":
 		return TLS{}
 	}
-	l.pair(section, server.TLS(own))
+	l.pair(section, own)
 	return own
 }
 
 // tokens reads the file of tokens that the setting names, if it names one. roles says that they
 // have some.
-func (l *loader) tokens(setting, name string, roles bool) []server.AdminToken {
+func (l *loader) tokens(setting, name string, roles bool) []AdminToken {
 	if name == "" {
 		return nil
 	}
@@ -424,81 +417,20 @@ func (l *ruleList) ReadDocument(path document.Path, v document.Value, faults *do
 	}
 }
 
-// minTokenBytes keeps out tokens that can be guessed.
-const minTokenBytes = 16
-
-// readTokens reads bearer tokens: one a line, blank lines and lines that start with
-// # left out. The file must not be writable for others than its owner, since who
-// can write it can let anybody in; it may be readable, as mounted secrets are. All
-// faults are reported at once, by line, without the tokens.
-//
-// With roles, a token may be followed by read or write, and that by the holder's name. Without a
-// role it may write.
-func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
-	data, err := file.Bytes(name, maxFileBytes)
-	if err != nil {
-		return nil, []error{fmt.Errorf("%s: %w", name, err)}
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, []error{err}
-	}
+// Validate reports what is wrong with settings that were not loaded but made: of tokens, TLS, clients and their identity,
+// joined. The parameters carry the names of the configuration file. Load has found it before.
+func (c *Config) Validate() error {
 	var faults []error
-	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
-		faults = append(faults, stint.Invalid(name+": mode", document.Verbatim(fmt.Sprintf("%#o", mode)),
-			"one that only the owner can write, such as 0600"))
-	}
-	var tokens []server.AdminToken
-	first := map[string]int{}
-	for i, line := range strings.Split(string(data), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		at := fmt.Sprintf("%s:%d", name, i+1)
-		token := server.AdminToken{Token: line, Role: server.RoleWrite}
-		if roles {
-			if token, err = withRole(line); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", at, err))
-				continue
-			}
-		}
-		line = token.Token
-		switch {
-		case first[line] > 0 && roles:
-			faults = append(faults, fmt.Errorf("%s: the token of line %d again; allowed: each token once", at, first[line]))
-		case len(line) < minTokenBytes:
-			faults = append(faults, fmt.Errorf("%s: a token of %d characters; allowed: %d or more", at,
-				utf8.RuneCountInString(line), minTokenBytes))
-		case !server.IsBearerToken(line):
-			faults = append(faults,
-				fmt.Errorf("%s: a token with other characters; allowed: letters, digits and -._~+/ with = at the end", at))
-		default:
-			tokens, first[line] = append(tokens, token), i+1
+	for _, token := range c.API.Tokens {
+		if !IsBearerToken(token) {
+			faults = append(faults, stint.Invalid("api.tokens_file", fmt.Sprintf("a token of %d bytes", len(token)), tokenForm))
 		}
 	}
-	if len(tokens) == 0 && len(faults) == 0 {
-		faults = append(faults, fmt.Errorf("%s: no token; allowed: one or more, one a line", name))
+	faults = append(faults, validateAdminTokens(c.Admin.Tokens)...)
+	for section, files := range map[string]TLS{
+		"tls": c.TLS, "admin_tls": c.AdminTLS, "grpc_tls": c.GRPCTLS.TLS, "resp_tls": c.RESPTLS,
+	} {
+		faults = append(faults, files.validate(section))
 	}
-	return tokens, faults
-}
-
-// withRole takes a line apart: TOKEN [read|write] [NAME].
-func withRole(line string) (server.AdminToken, error) {
-	fields := strings.Fields(line)
-	token := server.AdminToken{Token: fields[0], Role: server.RoleWrite}
-	if len(fields) > 3 {
-		return token, fmt.Errorf("%d words; allowed: a token, perhaps with read or write, and that with a name", len(fields))
-	}
-	if len(fields) > 1 {
-		role, err := server.ParseAdminRole(fields[1])
-		if err != nil {
-			return token, errors.New("the second word is another one; allowed: read or write") // it may be a token
-		}
-		token.Role = role
-	}
-	if len(fields) > 2 {
-		token.Name = fields[2]
-	}
-	return token, nil
+	return prefix.Join(append(faults, clientip.Config(c.ClientIP).Validate(), c.Identity.Validate())...)
 }

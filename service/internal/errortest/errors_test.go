@@ -189,7 +189,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"storetest.Faulty":        storetest.NewFaulty(nothing).ResetAll(ctx, stint.Scope{All: true}),
 		"storetest.Replay":        storetest.Replay(ctx, deadStore, storetest.NewClock(1), storetest.Generate(1, stint.AlgorithmTokenBucket, 9)),
 
-		"server.New": of(server.New(server.Config{Listen: "80", AdminListen: "x"})),
+		"server.New": of(server.New(server.Config{})),
 		"alerts.New": of(alerts.New(alerts.Config{URL: "mail:", Timeout: -1})),
 	} {
 		if err == nil || !strings.HasPrefix(err.Error(), "stint: ") || strings.Count(err.Error(), "stint: ") != 1 || err.Error() != "stint: "+prefix.Trim(err.Error()) {

@@ -125,7 +125,7 @@ const (
 
 // Whatever clients send, the service takes their connection away with the answer that is due, and goes on answering the others.
 func TestAbuse(t *testing.T) {
-	small := func(c *server.Config) { c.MaxBodyBytes = 1999 }
+	small := func(c *server.Config) { c.HTTP.MaxBodyBytes = 1999 }
 	for name, test := range map[string]struct {
 		bound   func(*server.Config)
 		sends   string
@@ -234,11 +234,11 @@ func (l *pipeListener) Addr() net.Addr { return pipeConn{}.LocalAddr() }
 // answering the others.
 func TestSlowClients(t *testing.T) {
 	const short = 300 * time.Millisecond
-	slowHead := func(c *server.Config) { c.ReadHeaderTimeout = short }
-	slowBody := func(c *server.Config) { c.BodyTimeout = short }
-	idle := func(c *server.Config) { c.IdleTimeout = short }
-	slowAnswer := func(c *server.Config) { c.WriteTimeout = short }
-	small := func(c *server.Config) { c.MaxBodyBytes, c.BodyTimeout = 1999, short }
+	slowHead := func(c *server.Config) { c.HTTP.ReadHeaderTimeout = short }
+	slowBody := func(c *server.Config) { c.HTTP.BodyTimeout = short }
+	idle := func(c *server.Config) { c.HTTP.IdleTimeout = short }
+	slowAnswer := func(c *server.Config) { c.HTTP.WriteTimeout = short }
+	small := func(c *server.Config) { c.HTTP.MaxBodyBytes, c.HTTP.BodyTimeout = 1999, short }
 	for name, test := range map[string]struct {
 		bound   func(*server.Config)
 		sends   string         // at first
@@ -267,7 +267,7 @@ func TestSlowClients(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ln := newPipeListener()
 				r := runOn(t, ln, func(c *server.Config) {
-					c.MaxOperations = 2048 // whatever the machine: large bodies are read 8 at a time
+					c.HTTP.MaxOperations = 2048 // whatever the machine: large bodies are read 8 at a time
 					test.bound(c)
 				})
 				const clients = 10

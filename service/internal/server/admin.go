@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/dashboard"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -216,14 +217,14 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 func certificateName(certificate *x509.Certificate) string {
 	name := strings.TrimSpace(certificate.Subject.CommonName)
 	if name == "" {
-		return digestName("certificate", certificate.Raw)
+		return config.DigestName("certificate", certificate.Raw)
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
 		quoted := strconv.Quote(name)
 		name = quoted[1 : len(quoted)-1]
 	}
-	return clip.To(maxTokenName, name)
+	return clip.To(config.MaxTokenName, name)
 }
 
 // pathProfiles is where net/http/pprof is.

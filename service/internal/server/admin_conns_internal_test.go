@@ -27,7 +27,7 @@ const (
 func newAdminCrowd(t *testing.T, change func(*Config)) *crowd {
 	t.Helper()
 	return newCrowd(t, func(c *Config) {
-		c.AdminListen, c.AdminTokens = "127.0.0.1:0", []AdminToken{{Token: adminsToken, Role: RoleWrite}}
+		c.AdminListen, c.Admin.Tokens = "127.0.0.1:0", []AdminToken{{Token: adminsToken, Role: RoleWrite}}
 		change(c)
 	})
 }
@@ -56,7 +56,7 @@ func (c *crowd) answers(r *bufio.Reader, status int) {
 // Without a token an address has so many connections, and loses the oldest of them when the
 // address connects again; who showed a token keeps all.
 func TestAdminRoomOfStrangers(t *testing.T) {
-	c := newAdminCrowd(t, func(c *Config) { c.MaxConnectionsPerPeer = 2 })
+	c := newAdminCrowd(t, func(c *Config) { c.HTTP.MaxConnectionsPerPeer = 2 })
 	var known []net.Conn
 	for range 4 {
 		conn, r := c.dial("")
@@ -281,7 +281,7 @@ func TestAdminAnswersThatAreNotRead(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newAdminCrowd(t, func(c *Config) { c.WriteTimeout, c.IdleTimeout, c.AdminTLS = short, short, test.files })
+			c := newAdminCrowd(t, func(c *Config) { c.HTTP.WriteTimeout, c.HTTP.IdleTimeout, c.AdminTLS = short, short, test.files })
 			conn, _ := c.dial("")
 			if test.protocol != "" {
 				config := issuer.client("")
@@ -299,7 +299,7 @@ func TestAdminAnswersThatAreNotRead(t *testing.T) {
 // A profile takes the time that an authorised caller gave it.
 func TestProfileTakesItsTime(t *testing.T) {
 	t.Parallel()
-	c := newAdminCrowd(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
+	c := newAdminCrowd(t, func(c *Config) { c.HTTP.WriteTimeout = 50 * time.Millisecond })
 	const trace = "GET /debug/pprof/trace?seconds=0.3 HTTP/1.1\r\nHost: localhost\r\n"
 	c.answers(c.asks(trace), http.StatusUnauthorized)
 	c.answers(c.asks(trace+authorised), http.StatusOK)
@@ -340,7 +340,7 @@ func TestUnreadFramesEndTheConnection(t *testing.T) {
 	issuer := newIssuer(t, "root")
 	config := DefaultConfig()
 	config.Listen, config.AdminListen, config.AdminTLS = "127.0.0.1:0", "127.0.0.1:0", issuer.files("server")
-	config.Store, config.WriteTimeout = &gate{}, 50*time.Millisecond
+	config.Store, config.HTTP.WriteTimeout = &gate{}, 50*time.Millisecond
 	config.Logger = slog.New(slog.DiscardHandler)
 	s, err := New(config)
 	if err != nil {

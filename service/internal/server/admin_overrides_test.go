@@ -91,7 +91,7 @@ func TestOverrideThatResets(t *testing.T) {
 func TestReadersSeeNoAPIKeys(t *testing.T) {
 	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
+		c.Admin.Tokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
 	})
 	d.token = adminToken
 	const overrides = `[{"key":"` + secret + `","unlimited":true},{"key":"a\\|key","banned":true}]`
@@ -238,7 +238,7 @@ func TestDocumentsNameNetworksOfTheConfiguredPrefix(t *testing.T) {
 func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
+		c.Admin.Tokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
 	})
 	d.token = adminToken
 	sum := sha256.Sum256([]byte(secret))

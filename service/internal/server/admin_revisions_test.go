@@ -14,7 +14,7 @@ import (
 )
 
 func TestRevisionsAndRollback(t *testing.T) {
-	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.AdminTokens = adminTokens() })
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.Admin.Tokens = adminTokens() })
 	d.token = adminToken
 	d.fill()
 	original := d.ask("GET", "/api/v1/rules", "").is(200)

@@ -13,7 +13,7 @@ import (
 
 func TestAdminRoles(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminTokens = []server.AdminToken{
+		c.Admin.Tokens = []server.AdminToken{
 			{Token: "the-token-of-a-reader", Name: "ann"}, {Token: adminToken, Role: server.RoleWrite, Name: "ben"},
 		}
 	})
@@ -68,7 +68,7 @@ func TestAdminRoles(t *testing.T) {
 // Every change, and every attempt that was refused, is one record without secrets.
 func TestAudit(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminTokens = []server.AdminToken{
+		c.Admin.Tokens = []server.AdminToken{
 			{Token: "the-token-of-a-reader", Name: "ann"}, {Token: adminToken, Role: server.RoleWrite},
 		}
 	})
@@ -197,13 +197,13 @@ func TestAdminTokensAreChecked(t *testing.T) {
 		"a token's name of 2 bytes":  {Token: "abc", Name: "a\n"},
 	} {
 		config, _, _ := testConfig()
-		config.AdminTokens = []server.AdminToken{token}
+		config.Admin.Tokens = []server.AdminToken{token}
 		if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), token.Token) {
 			t.Errorf("%v; want %s", err, want)
 		}
 	}
 	config, _, _ := testConfig()
-	config.AdminTokens = []server.AdminToken{{Token: "abc"}, {Token: "abc", Role: server.RoleWrite}}
+	config.Admin.Tokens = []server.AdminToken{{Token: "abc"}, {Token: "abc", Role: server.RoleWrite}}
 	if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), "there twice") {
 		t.Errorf("a token with two roles: %v", err)
 	}

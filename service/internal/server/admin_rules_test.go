@@ -204,7 +204,7 @@ func TestValidateRules(t *testing.T) {
 }
 
 func TestBadEdits(t *testing.T) {
-	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.MaxBodyBytes = 1000 }).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.HTTP.MaxBodyBytes = 1000 }).fill()
 	for _, test := range []struct {
 		method, path, body string
 		fields             []string
@@ -308,7 +308,7 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 
 // Without a manager, the rules in force are shown, and edits say where to make them.
 func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
-	r := run(t, func(c *server.Config) { c.AdminListen, c.RulesFrom = "127.0.0.1:0", "the file /etc/stint/rules.yaml" })
+	r := run(t, func(c *server.Config) { c.AdminListen, c.RulesPlace = "127.0.0.1:0", "the file /etc/stint/rules.yaml" })
 	d := &adminFixture{running: r}
 	ids, page := d.ask("GET", "/api/v1/rules", "").is(200).list()
 	if len(ids) != len(ruleList()) || page.Revision != 0 {

@@ -205,7 +205,7 @@ func (s *service) enterFor(
 	case !errors.Is(err, stint.ErrOverloaded):
 		return ctx, ticket{}, problem.ClientGone
 	}
-	if !s.config.OverloadAdmits {
+	if !s.config.OverloadAdmits() {
 		return ctx, ticket{}, err
 	}
 	s.noteOverload(asked, err)

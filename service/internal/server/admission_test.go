@@ -245,7 +245,9 @@ func TestNoWorkIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Store: memstore.New(memstore.Config{}), Rules: set, MaxOperations: 4, API: API{Open: true}})
+	config := DefaultConfig()
+	config.Store, config.Rules, config.HTTP.MaxOperations, config.API.Open = memstore.New(memstore.Config{}), set, 4, true
+	s, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +276,9 @@ func TestNoWorkIsLeft(t *testing.T) {
 // A request for which there is no time is answered 503 in every mode but one.
 func TestOverloadIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Config{Store: memstore.New(memstore.Config{}), MaxOperations: 1})
+		config := DefaultConfig()
+		config.Store, config.HTTP.MaxOperations = memstore.New(memstore.Config{}), 1
+		s, err := New(config)
 		if err != nil {
 			t.Fatal(err)
 		}

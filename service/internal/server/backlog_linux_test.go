@@ -60,7 +60,7 @@ func stopSlow(t *testing.T, with ...func(*Server)) (*stopping, net.Conn) {
 	with = append(with, func(s *Server) {
 		s.listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
 	})
-	patient := func(c *Config) { c.AdminListen, c.DrainKeepAlive, c.DrainTimeout = "", time.Hour, time.Hour }
+	patient := func(c *Config) { c.AdminListen, c.Drain.KeepAlive, c.Drain.Timeout = "", time.Hour, time.Hour }
 	s := &stopping{newDrained(t, patient, with...), l}
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {

@@ -70,7 +70,7 @@ func TestBatchWeighsItsLimits(t *testing.T) {
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
 	f := newFixture(t, func(c *server.Config) {
 		many(64)(c)
-		c.MaxOperations = 128
+		c.HTTP.MaxOperations = 128
 	})
 	f.store.enter = func(context.Context) {
 		entered <- struct{}{}

@@ -77,7 +77,7 @@ func newBodyBudgets(config *Config, registry prometheus.Registerer) (public, adm
 		Name: "rate_limiter_bodies_refused_total",
 		Help: "Requests answered 503 because request bodies, of all clients or of one, used all the memory that they may.",
 	}, []string{"service"})
-	public = newBodyBudget(config.MaxBodyMemory, true, refused.WithLabelValues(serviceHTTP), config.Logger)
+	public = newBodyBudget(config.HTTP.MaxBodyMemory, true, refused.WithLabelValues(serviceHTTP), config.Logger)
 	admin = newBodyBudget(adminBodyMemory, false, refused.WithLabelValues(serviceAdmin), config.Logger)
 	collectors := []prometheus.Collector{refused}
 	for service, b := range map[string]*bodyBudget{serviceHTTP: public, serviceAdmin: admin} {
@@ -249,7 +249,7 @@ func (b *bodyBudget) readBounded(
 
 // readText reads a request's body. What it returns is released when the request is answered.
 func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error) {
-	return s.readTextOf(w, r, s.config.MaxBodyBytes)
+	return s.readTextOf(w, r, s.config.HTTP.MaxBodyBytes)
 }
 
 // readTextOf is readText of at most so many bytes.
@@ -274,7 +274,7 @@ func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
 	// A body whose length is not known may be as long as any.
 	size := r.ContentLength
 	if size < 0 {
-		size = s.config.MaxBodyBytes
+		size = s.config.HTTP.MaxBodyBytes
 	}
 	if size <= smallBody {
 		return func() {}, nil

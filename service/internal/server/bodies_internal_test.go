@@ -68,7 +68,7 @@ func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
 	config := DefaultConfig()
 	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil))
 	config.Listen, config.TLS = "127.0.0.1:0", i.files("server")
-	config.ReadHeaderTimeout, config.BodyTimeout, config.WriteTimeout = patience, patience, patience
+	config.HTTP.ReadHeaderTimeout, config.HTTP.BodyTimeout, config.HTTP.WriteTimeout = patience, patience, patience
 	s, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -275,11 +275,11 @@ func TestHeadsOfStreamsAreCharged(t *testing.T) {
 
 func TestBodyMemoryHasRoomForABody(t *testing.T) {
 	config := DefaultConfig()
-	config.Store, config.MaxBodyBytes, config.MaxBodyMemory = memstore.New(memstore.Config{}), 64<<20, 0
+	config.Store, config.HTTP.MaxBodyBytes, config.HTTP.MaxBodyMemory = memstore.New(memstore.Config{}), 64<<20, 0
 	if err := config.withDefaults().Validate(); err != nil {
 		t.Error("by default:", err)
 	}
-	config.MaxBodyMemory = 100 << 20
+	config.HTTP.MaxBodyMemory = 100 << 20
 	if err := config.Validate(); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "http.max_body_memory is 104857600; allowed: at least 269516800: 4 times") {
 		t.Error(err)
 	}

@@ -13,34 +13,8 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/config"
 )
-
-// A TLS names the files with which a listener speaks TLS, in PEM. The zero value is
-// none: it speaks plainly.
-type TLS struct {
-	// CertFile holds the certificate, followed by those of its issuers. Default: "",
-	// none; then the other two are "" as well.
-	CertFile string
-	// KeyFile holds the certificate's private key.
-	KeyFile string
-	// ClientCAFile holds the authorities one of which has to authorise for a client's
-	// certificate. Default: "", clients need no certificate.
-	ClientCAFile string
-}
-
-// Enabled reports whether the listener speaks TLS.
-func (t TLS) Enabled() bool { return t.CertFile != "" }
-
-// validate reports what is missing. section is the configuration's, such as tls.
-func (t TLS) validate(section string) error {
-	switch {
-	case t.CertFile == "" && (t.KeyFile != "" || t.ClientCAFile != ""):
-		return stint.Invalid(section+".cert_file", "", "a file, as "+section+" has others")
-	case t.CertFile != "" && t.KeyFile == "":
-		return stint.Invalid(section+".key_file", "", "the file of the private key of "+section+".cert_file")
-	}
-	return nil
-}
 
 // recheck is the least time between two readings of the files.
 const recheck = 5 * time.Second
@@ -55,7 +29,7 @@ const maxCertificateBytes = 1 << 20
 // concurrent use.
 type certificates struct {
 	section string
-	files   TLS
+	files   config.TLS
 	logger  *slog.Logger
 	now     func() time.Time
 
@@ -68,7 +42,7 @@ type certificates struct {
 // openCertificates reads the files. It fails, naming the setting, when one can't be
 // read, when the key is of another certificate, and when the certificate is not
 // valid now. section is the configuration's, such as tls.
-func openCertificates(section string, files TLS, logger *slog.Logger, now func() time.Time) (*certificates, error) {
+func openCertificates(section string, files config.TLS, logger *slog.Logger, now func() time.Time) (*certificates, error) {
 	c := &certificates{section: section, files: files, logger: logger, now: now, checked: now()}
 	text, err := c.read()
 	if err != nil {

@@ -369,7 +369,9 @@ func TestRunWithoutCertificate(t *testing.T) {
 			t.Errorf("Run = %v, want that %s is wrong", err, want)
 		}
 	}
-	if _, err := New(Config{Store: memstore.New(memstore.Config{}), TLS: TLS{KeyFile: "k"}, AdminTLS: TLS{CertFile: "c"}}); err == nil ||
+	config := DefaultConfig()
+	config.Store, config.TLS, config.AdminTLS = memstore.New(memstore.Config{}), TLS{KeyFile: "k"}, TLS{CertFile: "c"}
+	if _, err := New(config); err == nil ||
 		!strings.Contains(err.Error(), "tls.cert_file is") || !strings.Contains(err.Error(), "admin_tls.key_file is") {
 		t.Errorf("New = %v", err)
 	}

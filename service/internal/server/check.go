@@ -432,16 +432,15 @@ type targets struct {
 	policies map[string]*target
 	all      []*target // the defaults and the policies, in a fixed order
 	names    string    // of the policies, for error messages
-
-	unknown UnknownAlgorithm
+	fallback bool      // whether TOKEN_BUCKET decides for an algorithm that does not exist
 }
 
 // newTargets makes all targets of a configuration. Names are listed once, for the errors of checks
 // that name another one, and cut after twenty.
 func newTargets(config *Config, limits Limits) (*targets, error) {
-	ts := &targets{policies: map[string]*target{}, names: "none is configured", unknown: config.API.UnknownAlgorithm}
+	ts := &targets{policies: map[string]*target{}, names: "none is configured", fallback: config.API.UnknownFallsBack}
 	for _, algorithm := range stint.Algorithms() {
-		t, err := newTarget("", config.Headers, limits.Defaults[algorithm])
+		t, err := newTarget("", config.Headers.Fields(), limits.Defaults[algorithm])
 		if err != nil {
 			return nil, prefix.Errorf("defaults: %s: %w", algorithm, err)
 		}
@@ -450,7 +449,7 @@ func newTargets(config *Config, limits Limits) (*targets, error) {
 	}
 	names := slices.Sorted(maps.Keys(limits.Policies))
 	for _, name := range names {
-		t, err := newTarget(name, config.Headers, limits.Policies[name]...)
+		t, err := newTarget(name, config.Headers.Fields(), limits.Policies[name]...)
 		if err != nil {
 			return nil, prefix.Errorf("policies: %s: %w", name, err)
 		}
@@ -487,7 +486,7 @@ func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 		switch {
 		case err == nil:
 			return ts.defaults[algorithm], false, nil
-		case ts.unknown == FallBackOnUnknown:
+		case ts.fallback:
 			return ts.defaults[stint.AlgorithmTokenBucket], true, nil
 		default:
 			return nil, false, err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -139,11 +139,11 @@ func TestPolicy(t *testing.T) {
 }
 
 func TestHeaderSwitches(t *testing.T) {
-	for fields, want := range map[httplimit.Fields]string{
-		0:                    "",
-		httplimit.XRateLimit: "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset",
-		httplimit.IETF:       "Ratelimit Ratelimit-Policy",
-		httplimit.RetryAfter: "Retry-After",
+	for fields, want := range map[config.Headers]string{
+		{}:                 "",
+		{XRateLimit: true}: "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset",
+		{IETF: true}:       "Ratelimit Ratelimit-Policy",
+		{RetryAfter: true}: "Retry-After",
 	} {
 		f := newFixture(t, func(c *server.Config) { c.Headers = fields })
 		f.get(check + "?key=k&permits=100")
@@ -157,7 +157,7 @@ func TestHeaderSwitches(t *testing.T) {
 			}
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("fields %d: %v, want %s", fields, got, want)
+			t.Errorf("fields %+v: %v, want %s", fields, got, want)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/service/internal/adminapi"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -66,10 +66,10 @@ func (s sent) fill(n name) sent {
 // Whatever a client calls anything, what it is told of it is short, and so is what the log says.
 func TestNoNameIsEchoedUnclipped(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.MaxHeaderBytes = 1 << 20
-		c.API = server.API{ExplicitKeys: true, Open: true}
-		c.ClientIP = clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-		c.Identity = server.Identity{User: "X-User-Id", APIKey: "X-Api-Key"}
+		c.HTTP.MaxHeaderBytes = 1 << 20
+		c.API = config.API{ExplicitKeys: true, Open: true}
+		c.ClientIP = config.ClientIP{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+		c.Identity = config.Identity{User: "X-User-Id", APIKey: "X-Api-Key"}
 	})
 	d.fill()
 	public, admin := "http://"+d.server.Addr().String(), "http://"+d.server.AdminAddr().String()

@@ -33,7 +33,7 @@ func TestDrainWaitsForCommits(t *testing.T) {
 			var stopping atomic.Bool
 			r := runGRPC(t, func(c2 *server.Config) {
 				store = storetest.NewFaulty(c2.Store)
-				c2.Store, c2.DrainTimeout = store, c.within
+				c2.Store, c2.Drain.Timeout = store, c.within
 			})
 			store.Inject(func(call storetest.Call) storetest.Fault {
 				switch {

@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/config"
 )
 
 // A gate is a store whose operations wait while it is shut.
@@ -161,7 +161,7 @@ func (c *crowd) closed(why cause) float64 {
 // A full room is made by the connection that waits for its next request the longest;
 // those about a request stay.
 func TestRoomIsMadeByTheIdle(t *testing.T) {
-	c := newCrowd(t, func(c *Config) { c.MaxConnections = 3 })
+	c := newCrowd(t, func(c *Config) { c.HTTP.MaxConnections = 3 })
 	_, busy := c.dial("held")
 	c.states(map[http.ConnState]int{http.StateActive: 1})
 	_, older := c.dial("a")
@@ -187,7 +187,7 @@ func TestRoomIsMadeByTheIdle(t *testing.T) {
 // When all connections are about a request, further ones are refused; the log has one
 // line in a minute, whatever comes.
 func TestRoomIsFull(t *testing.T) {
-	c := newCrowd(t, func(c *Config) { c.MaxConnections = 2 })
+	c := newCrowd(t, func(c *Config) { c.HTTP.MaxConnections = 2 })
 	_, first := c.dial("held")
 	_, second := c.dial("held")
 	c.states(map[http.ConnState]int{http.StateActive: 2})
@@ -221,7 +221,7 @@ func TestRoomIsFull(t *testing.T) {
 // A connection whose first head has not come is closed for another, but gets its time
 // first.
 func TestRoomIsMadeByTheSilent(t *testing.T) {
-	c := newCrowd(t, func(c *Config) { c.MaxConnections = 2 })
+	c := newCrowd(t, func(c *Config) { c.HTTP.MaxConnections = 2 })
 	_, silent := c.dial("")
 	c.states(map[http.ConnState]int{http.StateNew: 1})
 	c.tracker.now.Add(1)
@@ -246,7 +246,7 @@ func TestRoomIsMadeByTheSilent(t *testing.T) {
 // One address has only so many connections; a trusted proxy, which speaks for many
 // clients, has as many as there are.
 func TestRoomOfOnePeer(t *testing.T) {
-	bounded := func(c *Config) { c.MaxConnectionsPerPeer = 2 }
+	bounded := func(c *Config) { c.HTTP.MaxConnectionsPerPeer = 2 }
 	c := newCrowd(t, bounded)
 	conn, first := c.dial("a")
 	c.answered(first)
@@ -264,7 +264,7 @@ func TestRoomOfOnePeer(t *testing.T) {
 
 	c = newCrowd(t, func(c *Config) {
 		bounded(c)
-		c.ClientIP = clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+		c.ClientIP = config.ClientIP{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	})
 	for range 4 {
 		_, r := c.dial("a")

@@ -150,7 +150,7 @@ func TestFramesAndForgery(t *testing.T) {
 // Beyond loopback the listener answers to any name, as a proxy may have one, and to nobody without a token.
 func TestRebindingElsewhere(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminListen, c.AdminTokens = "0.0.0.0:0", []server.AdminToken{{Token: adminToken, Role: server.RoleWrite}}
+		c.AdminListen, c.Admin.Tokens = "0.0.0.0:0", []server.AdminToken{{Token: adminToken, Role: server.RoleWrite}}
 	})
 	for _, p := range dashboardPaths[3:] {
 		got := d.attack(p.method, p.path, p.body, func(r *http.Request) { r.Host = "evil.example" })

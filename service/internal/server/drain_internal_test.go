@@ -66,7 +66,7 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 	i := newIssuer(t, "root")
 	files := i.files("server")
 	d := newDrained(t, func(c *Config) {
-		c.TLS, c.AdminTLS, c.DrainKeepAlive, c.DrainTimeout = files, files, time.Hour, time.Hour
+		c.TLS, c.AdminTLS, c.Drain.KeepAlive, c.Drain.Timeout = files, files, time.Hour, time.Hour
 	})
 	type client struct {
 		transport *http.Transport
@@ -131,9 +131,9 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 func TestIdleConnectionsAreClosedLast(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
-		"after their time":   func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = time.Millisecond, time.Hour },
-		"at once":            func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = 0, time.Hour },
-		"at the drain's end": func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = time.Hour, time.Millisecond },
+		"after their time":   func(c *Config) { c.Drain.KeepAlive, c.Drain.Timeout = time.Millisecond, time.Hour },
+		"at once":            func(c *Config) { c.Drain.KeepAlive, c.Drain.Timeout = 0, time.Hour },
+		"at the drain's end": func(c *Config) { c.Drain.KeepAlive, c.Drain.Timeout = time.Hour, time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDrained(t, change)

@@ -16,7 +16,7 @@ func TestSignedOut(t *testing.T) {
 	process := func() *adminFixture {
 		return newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
 			c.Store = shared
-			c.AdminTokens = []server.AdminToken{{Token: adminToken, Name: "alice", Role: server.RoleWrite}}
+			c.Admin.Tokens = []server.AdminToken{{Token: adminToken, Name: "alice", Role: server.RoleWrite}}
 		})
 	}
 	here, there := process(), process()
@@ -43,7 +43,7 @@ func TestSignedOut(t *testing.T) {
 // A form can't sign in: of what a form sends, nothing is JSON.
 func TestSignInTakesJSON(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminTokens = []server.AdminToken{{Token: adminToken, Name: "alice", Role: server.RoleWrite}}
+		c.Admin.Tokens = []server.AdminToken{{Token: adminToken, Name: "alice", Role: server.RoleWrite}}
 	})
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
 		got := d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(r *http.Request) { r.Header.Set("Content-Type", kind) })

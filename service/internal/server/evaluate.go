@@ -89,7 +89,7 @@ func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Requ
 func (s *service) enforce(ctx context.Context, id string, e *evaluation) error {
 	v := &e.verdict
 	if s.rulesState() == RulesUnknown {
-		if s.config.RulesRequired {
+		if s.config.RulesRequired() {
 			return errRulesUnknown()
 		}
 		*v = enforce.Verdict{Allowed: true, OnHold: v.OnHold, Matched: v.Matched[:0]}
@@ -137,7 +137,7 @@ func (s *service) describe(header http.Header, e *evaluation) {
 	header["Cache-Control"] = noStore
 	v := &e.verdict
 	if policy := v.Claim.Policy; policy != nil {
-		httplimit.HeadersOf(policy, s.config.Headers).Write(header, v.Decision, v.Each)
+		httplimit.HeadersOf(policy, s.fields).Write(header, v.Decision, v.Each)
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 // has to be answered in time. A rule that was in force before with the same max_wait was warned of
 // then.
 func (s *service) warnOfWaits(set, old *rules.Set) {
-	most := s.config.longestWait()
+	most := s.config.HTTP.LongestWait()
 	for _, rule := range set.Rules() {
 		if !waits(&rule) || rule.MaxWait <= most {
 			continue
@@ -204,8 +204,8 @@ func (s *service) warnOfWaits(set, old *rules.Set) {
 			continue // it was said then
 		}
 		s.logger.Warn("a rule holds requests for less than its max_wait; http.write_timeout bounds it", "rule", rule.ID,
-			"max_wait", rule.MaxWait, "bound", most, "http.write_timeout", s.config.WriteTimeout,
-			"needed", min(rule.MaxWait+s.config.BodyTimeout, 2*rule.MaxWait))
+			"max_wait", rule.MaxWait, "bound", most, "http.write_timeout", s.config.HTTP.WriteTimeout,
+			"needed", min(rule.MaxWait+s.config.HTTP.BodyTimeout, 2*rule.MaxWait))
 	}
 }
 
@@ -215,8 +215,8 @@ func (s *service) warnOfWaits(set, old *rules.Set) {
 func (s *service) warnOfRules(set, old *rules.Set) {
 	for _, rule := range set.Rules() {
 		_, known := old.Rule(rule.ID)
-		was := old.Warnings(rule.ID, s.config.Clustered)
-		for _, warning := range set.Warnings(rule.ID, s.config.Clustered) {
+		was := old.Warnings(rule.ID, s.config.Settings.Store.Clustered())
+		for _, warning := range set.Warnings(rule.ID, s.config.Settings.Store.Clustered()) {
 			if !slices.Contains(was, warning) && (known || !warning.Evident) {
 				s.logger.Warn("a rule "+warning.Kind, "rule", rule.ID, "detail", warning.String())
 			}

@@ -496,7 +496,7 @@ func TestRuleMetrics(t *testing.T) {
 // A rule that waits holds the call, also for longer than a body may take, and not for longer
 // than the server's answer may.
 func TestEvaluateWaits(t *testing.T) {
-	r := run(t, func(c *server.Config) { c.BodyTimeout = 10 * time.Millisecond })
+	r := run(t, func(c *server.Config) { c.HTTP.BodyTimeout = 10 * time.Millisecond })
 	var held bool
 	r.store.enter = func(context.Context) {
 		if r.store.calls.Load() == 3 { // of the second request
@@ -521,7 +521,7 @@ func TestEvaluateWaits(t *testing.T) {
 }
 
 func TestEvaluateDoesNotWaitForever(t *testing.T) {
-	f := newFixture(t, func(c *server.Config) { c.WriteTimeout = 50 * time.Millisecond })
+	f := newFixture(t, func(c *server.Config) { c.HTTP.WriteTimeout = 50 * time.Millisecond })
 	f.post(evaluate, `{"path":"/wait"}`).evaluated(200)
 	if e := f.post(evaluate, `{"path":"/wait"}`).evaluated(429); e.RetryAfterMicros != 100_000 {
 		t.Errorf("%+v", e)
@@ -571,7 +571,7 @@ func TestWaitsThatAreCutShort(t *testing.T) {
 	s.SwapRules(compile(t, []rules.Rule{long, off}))
 	expect("long", "long", "off")
 
-	config.WriteTimeout = 35 * time.Second
+	config.HTTP.WriteTimeout = 35 * time.Second
 	config.Rules = compile(t, []rules.Rule{waiting("needed", 25*time.Second)})
 	if _, err = server.New(config); err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func (s *service) readForwarded(e *evaluation, r *http.Request) (err error) {
 		return err
 	}
 	q.Header, q.Address = r.Header, s.clients.Key(r.RemoteAddr, r.Header)
-	return s.config.Identity.read(e, r.Header)
+	return readIdentity(&s.config.Identity, e, r.Header)
 }
 
 // forwardedValue is the value of the first of two fields that is there, and which it is. When both are, they

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -21,7 +22,7 @@ import (
 func behindProxies(c *server.Config) {
 	c.API.Open = false
 	c.ClientIP.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("127.0.0.0/8")}
-	c.Identity = server.Identity{User: "x-user-id", APIKey: "X-Api-Key"}
+	c.Identity = config.Identity{User: "x-user-id", APIKey: "X-Api-Key"}
 }
 
 // traefik are the fields that Traefik and Caddy send.
@@ -135,7 +136,7 @@ func TestForwardAuthIdentity(t *testing.T) {
 	f.ask("", with(user, "X-User-Id", "root", "u")).problem(400, "X-User-Id is", "one line")
 	f.ask("", with(key, "X-Api-Key", "one", "two")).problem(400, "X-Api-Key is")
 
-	unnamed := newFixture(t, func(c *server.Config) { behindProxies(c); c.Identity = server.Identity{} })
+	unnamed := newFixture(t, func(c *server.Config) { behindProxies(c); c.Identity = config.Identity{} })
 	unnamed.ask("", with(user, "X-User-Id", "root")).answered(429)
 }
 
@@ -355,7 +356,7 @@ func TestForwardAuthOverHTTP(t *testing.T) {
 
 func TestForwardAuthConfig(t *testing.T) {
 	config, _, _ := testConfig()
-	config.Identity = server.Identity{User: "X User", APIKey: "X-Key:", Attributes: map[string]string{"plan": "X:"}}
+	config.Identity.User, config.Identity.APIKey, config.Identity.Attributes = "X User", "X-Key:", map[string]string{"plan": "X:"}
 	config.Policies[""] = pushLimits()
 	_, err := server.New(config)
 	for _, want := range []string{`identity.user is "X User"`, `identity.api_key is "X-Key:"`, `identity.attributes.plan is "X:"`, `policies is ""`} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -60,12 +61,12 @@ func FuzzHandler(f *testing.F) {
 		f.Add(seed.method, seed.path, seed.query, seed.fields, seed.body)
 	}
 	open := newFixture(f, func(c *server.Config) {
-		c.WriteTimeout = time.Millisecond // too short for a rule to hold a request
+		c.HTTP.WriteTimeout = time.Millisecond // too short for a rule to hold a request
 		c.ClientIP.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	})
 	guarded := newFixture(f, func(c *server.Config) {
-		c.WriteTimeout = time.Millisecond
-		c.API = server.API{ExplicitKeys: true, Tokens: []string{apiToken}}
+		c.HTTP.WriteTimeout = time.Millisecond
+		c.API = config.API{ExplicitKeys: true, Tokens: []string{apiToken}}
 	})
 	f.Fuzz(func(t *testing.T, method, path, query, fields, body string) {
 		for _, fixture := range []*fixture{open, guarded} {

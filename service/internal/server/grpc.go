@@ -34,6 +34,7 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
@@ -63,9 +64,12 @@ func (s *service) addRateLimit(registerer prometheus.Registerer) error {
 	if s.config.GRPCListen == "" {
 		return nil
 	}
-	config := s.config.RateLimit
-	config.Store, config.Logger, config.Observe, config.Enter = s.config.Store, s.config.Logger, s.observe, s.enterRPC
-	made, err := rls.New(config)
+	c := s.config.Envoy
+	made, err := rls.New(rls.Config{
+		Accounting: domains.Accounting(c.Accounting), MergeDomains: c.Merge, Shadow: c.Shadow, Quota: c.Quota,
+		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100, Headers: rls.Headers(c.Headers),
+		Store: s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.enterRPC,
+	})
 	if err != nil {
 		return err
 	}
@@ -118,28 +122,28 @@ func (s *Server) openGRPC(ctx context.Context, most int) (*openListener, error) 
 	// A connection is the client's to use as it likes, and grpc-go bounds how long; only how many there are
 	// is bounded here.
 	tracker := newIdleTracker(0, 0, 0, connLimiter{
-		most: most, perPeer: c.MaxConnectionsPerPeer,
+		most: most, perPeer: c.HTTP.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections[serviceGRPC], logger: c.Logger,
 	})
-	bounds := newRPCBounds(tracker, c.ReadHeaderTimeout, c.WriteTimeout)
+	bounds := newRPCBounds(tracker, c.HTTP.ReadHeaderTimeout, c.HTTP.WriteTimeout)
 	options := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(grpcStreams), grpc.MaxRecvMsgSize(grpcMessageBytes), grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxHeaderListSize(grpcHeaderBytes), grpc.ConnectionTimeout(grpcHandshake),
 		grpc.ReadBufferSize(grpcReadBuffer),
-		grpc.InTapHandle(newArrivals(c.BodyTimeout, tracker.open, s.service.clients).begin),
+		grpc.InTapHandle(newArrivals(c.HTTP.BodyTimeout, tracker.open, s.service.clients).begin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: c.IdleTimeout, MaxConnectionAge: c.GRPCMaxAge, MaxConnectionAgeGrace: time.Hour,
-			Time: c.IdleTimeout, Timeout: c.WriteTimeout,
+			MaxConnectionIdle: c.HTTP.IdleTimeout, MaxConnectionAge: c.GRPCMaxAge, MaxConnectionAgeGrace: time.Hour,
+			Time: c.HTTP.IdleTimeout, Timeout: c.HTTP.WriteTimeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}
 	shake := insecure.NewCredentials()
 	if c.GRPCTLS.Enabled() {
-		certificates, err := openCertificates("grpc_tls", c.GRPCTLS, c.Logger, time.Now)
+		certificates, err := openCertificates("grpc_tls", c.GRPCTLS.TLS, c.Logger, time.Now)
 		if err != nil {
 			return nil, errors.Join(prefix.Errorf("%w", err), ln.Close())
 		}
-		shake = credentials.NewTLS(withClientName(certificates.Config(), c.GRPCClientName))
+		shake = credentials.NewTLS(withClientName(certificates.Config(), c.GRPCTLS.ClientName))
 	}
 	server := guardedServer{
 		grpc.NewServer(append(options, grpc.Creds(framedCredentials{shake, bounds}))...), s.service.enterRPC,
@@ -356,7 +360,7 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	text, err := s.readTextOf(w, r, min(s.config.MaxBodyBytes, grpcMessageBytes))
+	text, err := s.readTextOf(w, r, min(s.config.HTTP.MaxBodyBytes, grpcMessageBytes))
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (w *wire) ends() {
 // Answers that a client has no room for end its connection after http.write_timeout, however many calls go on. Another
 // connection, on which a client watches, stays.
 func TestGRPCAnswersThatNobodyReads(t *testing.T) {
-	r := runGRPC(t, func(c *server.Config) { c.WriteTimeout = time.Second })
+	r := runGRPC(t, func(c *server.Config) { c.HTTP.WriteTimeout = time.Second })
 	innocent := r.dial()
 	watch, err := healthpb.NewHealthClient(innocent).Watch(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil {
@@ -119,7 +119,7 @@ func TestGRPCAnswersThatNobodyReads(t *testing.T) {
 
 // Calls that are read are no reason to end a connection, of whatever kind they are.
 func TestGRPCAnswersThatAreRead(t *testing.T) {
-	r := runGRPC(t, func(c *server.Config) { c.WriteTimeout = time.Second })
+	r := runGRPC(t, func(c *server.Config) { c.HTTP.WriteTimeout = time.Second })
 	conn := r.dial()
 	for begun := time.Now(); time.Since(begun) < 3*time.Second; { // ticks of the clock, which nothing replaces here
 		decides(t, conn)
@@ -134,7 +134,7 @@ func TestGRPCAnswersThatAreRead(t *testing.T) {
 
 // A block of header fields that is too long, or does not end in time, ends the connection.
 func TestGRPCHeaderBlocks(t *testing.T) {
-	r := runGRPC(t, func(c *server.Config) { c.ReadHeaderTimeout = time.Millisecond })
+	r := runGRPC(t, func(c *server.Config) { c.HTTP.ReadHeaderTimeout = time.Millisecond })
 	long := r.wire()
 	long.must(long.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: long.block(":method", "POST")}))
 	var err error
@@ -162,7 +162,7 @@ func TestRateLimitTurns(t *testing.T) {
 	g := &gated{gate: make(chan struct{})}
 	r := runGRPC(t, func(c *server.Config) {
 		g.Store, c.Store = c.Store, g
-		c.MaxOperations, c.OpenJSON = 1, true
+		c.HTTP.MaxOperations, c.OpenJSON = 1, true
 	})
 	held := make(chan error, 1)
 	go func() {

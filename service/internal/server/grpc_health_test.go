@@ -29,8 +29,8 @@ func healthOf(t *testing.T, conn *grpc.ClientConn, name string) (healthpb.Health
 // drains. Who watches is told of each change, and does not hold up the drain.
 func TestGRPCHealth(t *testing.T) {
 	r := run(t, func(c *server.Config) {
-		c.GRPCListen, c.RateLimitLoads, c.DrainDelay = "127.0.0.1:0", 1, 500*time.Millisecond
-		c.DrainTimeout = patience // if it passes, Run says so
+		c.GRPCListen, c.RateLimitLoads, c.Drain.Delay = "127.0.0.1:0", 1, 500*time.Millisecond
+		c.Drain.Timeout = patience // if it passes, Run says so
 	})
 	conn := r.dial()
 	names := []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"}

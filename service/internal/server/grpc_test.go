@@ -220,7 +220,7 @@ func TestGRPCConnectionsAreCounted(t *testing.T) {
 
 // Beyond MaxConnections a connection is refused, and let in when another has ended.
 func TestGRPCMaxConnections(t *testing.T) {
-	r := runGRPC(t, func(c *server.Config) { c.MaxConnections, c.MetricsAge = 2, -1 })
+	r := runGRPC(t, func(c *server.Config) { c.HTTP.MaxConnections, c.MetricsAge = 2, -1 })
 	first, second, third := r.dial(), r.dial(), r.dial()
 	decides(t, first)
 	decides(t, second)
@@ -305,7 +305,7 @@ func begun(ctx context.Context, conn *grpc.ClientConn, method string) (grpc.Clie
 func TestGRPCMessagesInTime(t *testing.T) {
 	g := &gated{gate: make(chan struct{})}
 	r := runGRPC(t, func(c *server.Config) {
-		c.BodyTimeout = 50 * time.Millisecond
+		c.HTTP.BodyTimeout = 50 * time.Millisecond
 		g.Store, c.Store = c.Store, g
 	})
 	conn := r.dial()
@@ -416,7 +416,7 @@ func TestGRPCFloodOfStreams(t *testing.T) {
 // A server that is stopped under load ends its connections by GOAWAY, and its clients, which have another server, lose
 // no request.
 func TestGRPCDrainUnderLoad(t *testing.T) {
-	patient := func(c *server.Config) { c.DrainTimeout = patience } // if it passes, Run says so
+	patient := func(c *server.Config) { c.Drain.Timeout = patience } // if it passes, Run says so
 	first, second := runGRPC(t, patient), runGRPC(t, nil)
 	servers := manual.NewBuilderWithScheme("both")
 	servers.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: first.server.GRPCAddr().String()}, {Addr: second.server.GRPCAddr().String()}}})
@@ -488,7 +488,7 @@ func TestGRPCDrain(t *testing.T) {
 
 // A request that does not end is cut off at the DrainTimeout.
 func TestGRPCDrainTimeout(t *testing.T) {
-	r := runGRPC(t, func(c *server.Config) { c.DrainTimeout = 300 * time.Millisecond })
+	r := runGRPC(t, func(c *server.Config) { c.Drain.Timeout = 300 * time.Millisecond })
 	inside := make(chan struct{})
 	r.store.enter = func(ctx context.Context) { close(inside); <-ctx.Done() }
 	conn := r.dial()

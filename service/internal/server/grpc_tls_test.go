@@ -44,7 +44,7 @@ func TestGRPCTLS(t *testing.T) {
 	t.Parallel()
 	a, other := testredis.NewAuthority(t), testredis.NewAuthority(t)
 	cert, key := a.Issue(t, "grpc")
-	r := runGRPC(t, func(c *server.Config) { c.GRPCTLS = server.TLS{CertFile: cert, KeyFile: key} })
+	r := runGRPC(t, func(c *server.Config) { c.GRPCTLS.TLS = server.TLS{CertFile: cert, KeyFile: key} })
 	kept := r.dial(secured(trusting(t, a, nil, "")))
 	decides(t, kept)
 	refuses(t, r.dial(), "")
@@ -80,7 +80,7 @@ func TestGRPCMutualTLS(t *testing.T) {
 	cert, key := a.Issue(t, "grpc")
 	for name, want := range map[string][]string{"": {"envoy", "gateway"}, "envoy": {"envoy"}, "127.0.0.1": {"envoy", "gateway"}, "nobody": nil} {
 		r := runGRPC(t, func(c *server.Config) {
-			c.GRPCTLS, c.GRPCClientName = server.TLS{CertFile: cert, KeyFile: key, ClientCAFile: a.CAFile}, name
+			c.GRPCTLS.TLS, c.GRPCTLS.ClientName = server.TLS{CertFile: cert, KeyFile: key, ClientCAFile: a.CAFile}, name
 		})
 		admitted := map[string]bool{}
 		for _, client := range want {
@@ -116,7 +116,7 @@ func TestGRPCTLSFaults(t *testing.T) {
 		{server.TLS{CertFile: cert + ".none", KeyFile: key}, "grpc_tls.cert_file"},
 	} {
 		config, _, _ := testConfig()
-		config.Listen, config.GRPCListen, config.GRPCTLS = "127.0.0.1:0", "127.0.0.1:0", test.files
+		config.Listen, config.GRPCListen, config.GRPCTLS.TLS = "127.0.0.1:0", "127.0.0.1:0", test.files
 		s, err := server.New(config)
 		if err == nil {
 			err = s.Run(t.Context())

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/service/internal/server"
@@ -74,7 +75,9 @@ func TestRulesThatAreNotKnown(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, func(c *server.Config) {
-				c.RulesRequired, c.RulesState = test.required, func() server.RulesState { return test.state }
+				if c.RulesState = func() server.RulesState { return test.state }; test.required {
+					c.OnStoreFailure = failover.Closed
+				}
 				c.API.Open, c.ClientIP.TrustedProxies = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			})
 			if got := f.get(api.PathReadiness); got.status != test.ready || !strings.Contains(got.body, test.component) {

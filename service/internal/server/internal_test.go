@@ -45,17 +45,6 @@ func TestIsLocalHost(t *testing.T) {
 	}
 }
 
-func TestIsBearerToken(t *testing.T) {
-	for token, want := range map[string]bool{
-		"a": true, "AZaz09-._~+/": true, "abc==": true,
-		"": false, "=": false, "a=b": false, "a b": false, "a\n": false, "é": false, "a,b": false,
-	} {
-		if got := IsBearerToken(token); got != want {
-			t.Errorf("IsBearerToken(%q) = %v, want %v", token, got, want)
-		}
-	}
-}
-
 func TestParseQueryDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		_, _ = parseQuery("key=user:123&algorithm=TOKEN_BUCKET&permits=1&keep=40", costMembers)

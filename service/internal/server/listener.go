@@ -80,7 +80,7 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 			sharers++
 		}
 	}
-	most := fitting(s.config.MaxConnections, sharers, s.config.Logger)
+	most := fitting(s.config.HTTP.MaxConnections, sharers, s.config.Logger)
 	ln, err := s.listen(ctx, "listen", s.config.Listen)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 	s.service.authority.loopback.Store(isLoopback(s.addr))
 	public := s.publicListener(ln, most)
 	if listeners = append(listeners, public); s.config.TLS.Enabled() {
-		if err := s.secure(public, "tls", s.config.TLS, s.config.WriteTimeout); err != nil {
+		if err := s.secure(public, "tls", s.config.TLS, s.config.HTTP.WriteTimeout); err != nil {
 			return listeners, err
 		}
 	}
@@ -114,7 +114,7 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 		return listeners, err
 	}
 	s.adminAddr = ln.Addr()
-	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
+	if !isLoopback(s.adminAddr) && len(s.config.Admin.Tokens) == 0 {
 		err = prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
 			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
 		return listeners, errors.Join(err, ln.Close())
@@ -134,11 +134,11 @@ func (s *Server) open(ctx context.Context) (listeners []*openListener, err error
 func (s *Server) publicListener(ln net.Listener, most int) *openListener {
 	c := &s.config
 	limiter := connLimiter{
-		most: most, perPeer: c.MaxConnectionsPerPeer,
+		most: most, perPeer: c.HTTP.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections[serviceHTTP], logger: c.Logger,
 	}
 	return s.newListener(
-		serviceHTTP, ln, s.Handler(), newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter),
+		serviceHTTP, ln, s.Handler(), newIdleTracker(c.HTTP.ReadHeaderTimeout, c.HTTP.IdleTimeout, c.HTTP.WriteTimeout, limiter),
 	)
 }
 
@@ -154,13 +154,13 @@ func (s *Server) adminListener(ln net.Listener) (*openListener, error) {
 		most: adminConnections, perPeer: adminPerPeer, private: true,
 		clients: clients, metrics: s.service.connections[serviceAdmin], logger: c.Logger,
 	}
-	if c.MaxConnectionsPerPeer > 0 {
-		limiter.perPeer = min(limiter.perPeer, c.MaxConnectionsPerPeer)
+	if c.HTTP.MaxConnectionsPerPeer > 0 {
+		limiter.perPeer = min(limiter.perPeer, c.HTTP.MaxConnectionsPerPeer)
 	}
-	tracker := newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, 0, limiter)
+	tracker := newIdleTracker(c.HTTP.ReadHeaderTimeout, c.HTTP.IdleTimeout, 0, limiter)
 	handler := &admin{
-		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
-		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
+		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.Admin.Tokens),
+		bodyTimeout: c.HTTP.BodyTimeout, writeTimeout: c.HTTP.WriteTimeout, tracker: tracker,
 		rules: s.service.administration, rateLimit: s.service.rateLimit, origin: http.NewCrossOriginProtection(),
 		stopping: s.stopping,
 	}
@@ -227,7 +227,7 @@ func (s *Server) secure(f *openListener, section string, files TLS, request time
 		return prefix.Errorf("%w", err)
 	}
 	f.http.TLSConfig = certificates.Config()
-	f.http.ReadHeaderTimeout, f.http.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
+	f.http.ReadHeaderTimeout, f.http.IdleTimeout = s.config.HTTP.ReadHeaderTimeout, s.config.HTTP.IdleTimeout
 	f.http.WriteTimeout = request
 	return f.countFrames()
 }
@@ -304,15 +304,15 @@ func listen(ctx context.Context, param, address string) (net.Listener, error) {
 func (s *Server) newHTTP(handler http.Handler) *http.Server {
 	return &http.Server{ //nolint:gosec // the idle tracker bounds how long a head may take
 		Handler:        handler,
-		MaxHeaderBytes: s.config.MaxHeaderBytes,
+		MaxHeaderBytes: int(s.config.HTTP.MaxHeaderBytes),
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: s.config.MaxStreams,
+			MaxConcurrentStreams: s.config.HTTP.MaxStreams,
 			// What comes before it is read is held in memory, for the connection as well as for each
 			// stream, and so is one frame.
 			MaxReceiveBufferPerConnection: streamWindow,
 			MaxReceiveBufferPerStream:     streamWindow,
 			MaxReadFrameSize:              streamFrame,
-			WriteByteTimeout:              s.config.WriteTimeout, // for what is sent for no request, too
+			WriteByteTimeout:              s.config.HTTP.WriteTimeout, // for what is sent for no request, too
 		},
 		ErrorLog: log.New(errorLog{s.config.Logger}, "", 0),
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -51,7 +52,7 @@ func TestUntrustedForwardedHeaders(t *testing.T) {
 func TestUnknownAlgorithm(t *testing.T) {
 	f := newFixture(t, nil)
 	f.get(check+"?key=k&algorithm=LOTTERY").problem(400, "LOTTERY", "TOKEN_BUCKET, LEAKY_BUCKET")
-	f = newFixture(t, func(c *server.Config) { c.API.UnknownAlgorithm = server.FallBackOnUnknown })
+	f = newFixture(t, func(c *server.Config) { c.API.UnknownFallsBack = true })
 	for _, r := range []*http.Request{ // which openapi.yaml does not allow
 		newRequest(http.MethodGet, check+"?key=k&algorithm=LOTTERY", ""),
 		newRequest(http.MethodPost, check, `{"key":"k","algorithm":"LOTTERY"}`),
@@ -74,7 +75,7 @@ func TestUnknownAlgorithm(t *testing.T) {
 // Details of health are shown to callers with the right to name keys.
 func TestHealthDetails(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) {
-		c.API = server.API{ExplicitKeys: true, Tokens: []string{"right"}}
+		c.API = config.API{ExplicitKeys: true, Tokens: []string{"right"}}
 		c.StoreHealth = func(context.Context) error { return nil }
 		c.HealthDetails = func() map[string]map[string]any {
 			return map[string]map[string]any{"store": {"on_store_failure": "open"}, "rules": {"rules": 3}}
@@ -127,7 +128,7 @@ func TestPortInUse(t *testing.T) {
 
 // Wrong tokens are counted, and told from missing ones; the log tells of some of them, and shows none.
 func TestWrongTokensAreCountedAndLogged(t *testing.T) {
-	f := newFixture(t, func(c *server.Config) { c.API = server.API{ExplicitKeys: true, Tokens: []string{"right"}} })
+	f := newFixture(t, func(c *server.Config) { c.API = config.API{ExplicitKeys: true, Tokens: []string{"right"}} })
 	ask := func(token string, status int) {
 		t.Helper()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, check+"?key=k", nil)

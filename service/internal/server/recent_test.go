@@ -29,7 +29,7 @@ func newActivityFixture(t *testing.T, tokens ...server.AdminToken) (d *adminFixt
 	t.Helper()
 	var late atomic.Int64
 	recorder := activity.New(activity.Config{Now: func() time.Time { return time.Now().Add(time.Duration(late.Load())) }})
-	d = newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.Activity, c.AdminTokens = recorder, tokens })
+	d = newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.Activity, c.Admin.Tokens = recorder, tokens })
 	return d, func(by time.Duration) { late.Add(int64(by)) }
 }
 

@@ -30,8 +30,8 @@ func (s *Server) openRESP(ctx context.Context, most int) (*openListener, error) 
 	s.respAddr = ln.Addr()
 	// As a server of Redis does, it lets clients be silent: when there are too many, those that were longest go. A
 	// handshake, and a command that has begun, come in time.
-	tracker := newIdleTracker(c.BodyTimeout, 0, c.WriteTimeout, connLimiter{
-		most: most, perPeer: c.MaxConnectionsPerPeer,
+	tracker := newIdleTracker(c.HTTP.BodyTimeout, 0, c.HTTP.WriteTimeout, connLimiter{
+		most: most, perPeer: c.HTTP.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections[serviceRESP], logger: c.Logger,
 	})
 	opened := &openListener{service: serviceRESP, listener: tracker.listener(ln), tracker: tracker}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -74,14 +74,14 @@ func forwarded(peer, key string, lines ...string) call {
 func TestSecurityModel(t *testing.T) {
 	const proxy = "10.0.0.1:4711"
 	tokens := func(c *server.Config) {
-		c.API = server.API{ExplicitKeys: true, Tokens: []string{"another-token-of-mine", apiToken}}
+		c.API = config.API{ExplicitKeys: true, Tokens: []string{"another-token-of-mine", apiToken}}
 	}
-	remote := func(c *server.Config) { c.API = server.API{ExplicitKeys: true} } // a handler alone is not on loopback
-	open := func(c *server.Config) { c.API = server.API{ExplicitKeys: true, Open: true} }
-	implicit := func(c *server.Config) { c.API = server.API{Open: true, Tokens: []string{apiToken}} }
+	remote := func(c *server.Config) { c.API = config.API{ExplicitKeys: true} } // a handler alone is not on loopback
+	open := func(c *server.Config) { c.API = config.API{ExplicitKeys: true, Open: true} }
+	implicit := func(c *server.Config) { c.API = config.API{Open: true, Tokens: []string{apiToken}} }
 	proxies := func(names ...string) func(*server.Config) {
 		return func(c *server.Config) {
-			c.ClientIP = clientip.Config{
+			c.ClientIP = config.ClientIP{
 				TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, Headers: names,
 			}
 		}
@@ -311,7 +311,7 @@ func TestAdminTokens(t *testing.T) {
 	for name, listen := range map[string]string{"loopback": "127.0.0.1:0", "all addresses": "0.0.0.0:0"} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, func(c *server.Config) {
-				c.AdminListen, c.AdminTokens, c.API.Tokens = listen, adminTokens(), []string{apiToken}
+				c.AdminListen, c.Admin.Tokens, c.API.Tokens = listen, adminTokens(), []string{apiToken}
 			})
 			addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: r.server.AdminAddr().(*net.TCPAddr).Port}).String()
 			send := func(header http.Header, path, host string) reply {
@@ -416,13 +416,13 @@ func TestPagesOfOthersDoNotManage(t *testing.T) {
 		{"Host": {"evil.example"}},
 	}
 	for name, test := range map[string]struct {
-		api    server.API
+		api    config.API
 		token  string
 		status int
 	}{
-		"loopback": {server.API{ExplicitKeys: true}, "", 403},
-		"open":     {server.API{ExplicitKeys: true, Open: true}, "", 200},
-		"tokens":   {server.API{ExplicitKeys: true, Tokens: []string{apiToken}}, apiToken, 200},
+		"loopback": {config.API{ExplicitKeys: true}, "", 403},
+		"open":     {config.API{ExplicitKeys: true, Open: true}, "", 200},
+		"tokens":   {config.API{ExplicitKeys: true, Tokens: []string{apiToken}}, apiToken, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, func(c *server.Config) { c.API = test.api })

@@ -244,9 +244,9 @@ func (s *Server) announce() {
 		tokens  int
 	}{
 		{serviceHTTP, s.addr, s.config.TLS, len(s.config.API.Tokens)},
-		{serviceGRPC, s.grpcAddr, s.config.GRPCTLS, 0},
+		{serviceGRPC, s.grpcAddr, s.config.GRPCTLS.TLS, 0},
 		{serviceRESP, s.respAddr, s.config.RESPTLS, len(s.config.API.Tokens)},
-		{serviceAdmin, s.adminAddr, s.config.AdminTLS, len(s.config.AdminTokens)},
+		{serviceAdmin, s.adminAddr, s.config.AdminTLS, len(s.config.Admin.Tokens)},
 	} {
 		if l.addr == nil {
 			continue
@@ -299,10 +299,10 @@ func (s *Server) warnOfCallers(service string, addr net.Addr) {
 //  5. commits that failed are sent again until then.
 func (s *Server) drain(ctx context.Context, listeners []*openListener, wait bool) error {
 	s.service.draining.Store(true) // from now on answers end their connections
-	if wait && s.config.DrainDelay > 0 {
-		_ = sleep.For(ctx, s.config.DrainDelay) // or until there is no more time
+	if wait && s.config.Drain.Delay > 0 {
+		_ = sleep.For(ctx, s.config.Drain.Delay) // or until there is no more time
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.DrainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.Drain.Timeout)
 	defer cancel()
 	var failed error
 	if wait {
@@ -314,7 +314,7 @@ func (s *Server) drain(ctx context.Context, listeners []*openListener, wait bool
 		go func() {
 			err := f.server.Shutdown(ctx)
 			if err != nil {
-				err = prefix.Errorf("requests were cut off after %s: %w", s.config.DrainTimeout, err)
+				err = prefix.Errorf("requests were cut off after %s: %w", s.config.Drain.Timeout, err)
 			}
 			stopped <- err
 		}()
@@ -373,7 +373,7 @@ func awaitBacklog(ctx context.Context, socket syscall.Conn) {
 // awaitKept waits until the connections are gone, as each is after its next answer, for DrainKeepAlive at most.
 // http.Server.Shutdown would close those that are idle at once, with what their clients are about to send.
 func (s *Server) awaitKept(ctx context.Context, listeners []*openListener) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.DrainKeepAlive)
+	ctx, cancel := context.WithTimeout(ctx, s.config.Drain.KeepAlive)
 	defer cancel()
 	for open := 1; open > 0 && sleep.For(ctx, drainGap) == nil; {
 		open = 0

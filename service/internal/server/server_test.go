@@ -15,7 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -41,7 +41,7 @@ func runOn(t *testing.T, ln *pipeListener, change func(*server.Config)) *running
 	config, store, log := testConfig()
 	config.Listen = "127.0.0.1:0"
 	config.API.Open = false
-	config.DrainKeepAlive = 0 // nobody waits for the connections of a test that ends
+	config.Drain.KeepAlive = 0 // nobody waits for the connections of a test that ends
 	config.Rules = compile(t, ruleList())
 	if change != nil {
 		change(&config)
@@ -197,7 +197,7 @@ func TestDrain(t *testing.T) {
 
 func TestDrainTimeout(t *testing.T) {
 	inside := make(chan struct{})
-	r := run(t, func(c *server.Config) { c.DrainTimeout = time.Millisecond })
+	r := run(t, func(c *server.Config) { c.Drain.Timeout = time.Millisecond })
 	r.store.enter = func(ctx context.Context) { close(inside); <-ctx.Done() }
 	cut := make(chan error, 1)
 	request := r.request("GET", r.server.Addr().String(), check+"?key=k")
@@ -294,7 +294,7 @@ func TestSpoofedAddresses(t *testing.T) {
 		}
 	}
 	behind := run(t, func(c *server.Config) {
-		c.ClientIP = clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+		c.ClientIP = config.ClientIP{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	})
 	for _, test := range []struct{ line, want string }{
 		{"198.51.100.1", "198.51.100.1"},
@@ -315,7 +315,7 @@ func TestSpoofedAddresses(t *testing.T) {
 
 // A body that never comes holds no connection, whether it is read or not.
 func TestSlowBody(t *testing.T) {
-	r := run(t, func(c *server.Config) { c.BodyTimeout = time.Millisecond })
+	r := run(t, func(c *server.Config) { c.HTTP.BodyTimeout = time.Millisecond })
 	for path, status := range map[string]string{check: "400", "/nowhere": "404", api.PathRemaining: "405"} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
 		if err != nil {
@@ -344,10 +344,10 @@ func TestSlowConnections(t *testing.T) {
 		sends  string
 		status string
 	}{
-		"nothing":       {func(c *server.Config) { c.ReadHeaderTimeout = time.Millisecond }, "", ""},
-		"half a head":   {func(c *server.Config) { c.ReadHeaderTimeout = time.Millisecond }, get[:20], ""},
-		"one request":   {func(c *server.Config) { c.IdleTimeout = time.Millisecond }, get, "HTTP/1.1 200 OK"},
-		"one and a bit": {func(c *server.Config) { c.IdleTimeout = time.Millisecond }, get + get[:20], "HTTP/1.1 200 OK"},
+		"nothing":       {func(c *server.Config) { c.HTTP.ReadHeaderTimeout = time.Millisecond }, "", ""},
+		"half a head":   {func(c *server.Config) { c.HTTP.ReadHeaderTimeout = time.Millisecond }, get[:20], ""},
+		"one request":   {func(c *server.Config) { c.HTTP.IdleTimeout = time.Millisecond }, get, "HTTP/1.1 200 OK"},
+		"one and a bit": {func(c *server.Config) { c.HTTP.IdleTimeout = time.Millisecond }, get + get[:20], "HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, test.change)
@@ -372,7 +372,7 @@ func TestSlowConnections(t *testing.T) {
 
 // A request that takes too long loses its connection, and so its context.
 func TestSlowRequest(t *testing.T) {
-	r := run(t, func(c *server.Config) { c.WriteTimeout = time.Millisecond })
+	r := run(t, func(c *server.Config) { c.HTTP.WriteTimeout = time.Millisecond })
 	r.store.enter = func(ctx context.Context) { <-ctx.Done() }
 	response, err := r.client.Do(r.request("GET", r.server.Addr().String(), check+"?key=k"))
 	if err == nil {
@@ -382,27 +382,19 @@ func TestSlowRequest(t *testing.T) {
 }
 
 func TestInvalidConfig(t *testing.T) {
-	config := server.Config{
-		Headers:        0x80,
-		MaxHeaderBytes: -1,
-		MaxBodyBytes:   -2,
-		MaxConnections: -3,
-		API:            server.API{Tokens: []string{"a b"}},
-		ClientIP:       clientip.Config{IPv6Prefix: 200},
-		Limits: server.Limits{
-			Defaults: map[stint.Algorithm]stint.Limit{
-				stint.AlgorithmTokenBucket: stint.FixedWindow(1, time.Second),
-				stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
-			},
-			Policies: map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()},
-		},
+	c := server.DefaultConfig()
+	c.API.Tokens, c.ClientIP.IPv6Prefix, c.HTTP.MaxBodyMemory = []string{"a b"}, 200, 1
+	c.Defaults = map[stint.Algorithm]stint.Limit{
+		stint.AlgorithmTokenBucket: stint.FixedWindow(1, time.Second),
+		stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
 	}
-	_, err := server.New(config)
+	c.Policies = map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()}
+	_, err := server.New(c)
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Fatalf("New = %v, want ErrInvalid", err)
 	}
 	for _, want := range []string{
-		"store is", "headers is 128", "http.max_header_size is -1", "http.max_body_size is -2", "http.max_connections is -3", "api.tokens_file",
+		"store is", "http.max_body_memory is 1;", "api.tokens_file",
 		"ipv6_prefix is 200", "a limit of algorithm TOKEN_BUCKET", "FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -44,6 +45,7 @@ type service struct {
 	admission *admission
 	clients   *clientip.Resolver
 	rules     *enforce.Limiter
+	fields    httplimit.Fields // of answers
 	// swapping is held while rules are swapped, so that metrics, warnings and the limiter see the same
 	// order.
 	swapping sync.Mutex
@@ -89,16 +91,16 @@ type scratch struct {
 // newService makes the parts in the order of what they need. Metrics that can't be registered, such
 // as under a label that is one of their own, are faults of the configuration.
 func newService(config *Config) (*service, error) {
-	ts, err := newTargets(config, config.Limits)
+	ts, err := newTargets(config, config.limits())
 	if err != nil {
 		return nil, err
 	}
-	clients, err := clientip.New(config.ClientIP)
+	clients, err := clientip.New(clientip.Config(config.ClientIP))
 	if err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registerer, err := promlimit.WithLabels(registry, config.MetricLabels)
+	registerer, err := promlimit.WithLabels(registry, config.Metrics.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func newService(config *Config) (*service, error) {
 		return nil, err
 	}
 	limiter, err := enforce.New(enforce.Config{
-		Store: config.Store, MaxWait: config.longestWait(), RejectAmbiguousPaths: config.RejectAmbiguousPaths,
+		Store: config.Store, MaxWait: config.HTTP.LongestWait(), RejectAmbiguousPaths: config.RejectAmbiguousPaths,
 		DenyByDefault: config.DenyByDefault,
 	})
 	if err != nil {
@@ -142,9 +144,10 @@ func newService(config *Config) (*service, error) {
 	s := &service{
 		config:     config,
 		authority:  newAuthority(config.API),
-		admission:  newAdmission(config.MaxOperations),
+		admission:  newAdmission(config.HTTP.MaxOperations),
 		clients:    clients,
 		rules:      limiter,
+		fields:     config.Headers.Fields(),
 		metrics:    metrics,
 		observers:  append([]stint.Observer{metrics.Observe, ruleMetrics.Observe}, config.Observers...),
 		registry:   registry,
@@ -166,14 +169,14 @@ func newService(config *Config) (*service, error) {
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager:      config.Manager,
-		RulesFrom:    config.RulesFrom,
+		RulesFrom:    config.RulesPlace,
 		Limiter:      limiter,
 		Store:        config.Store,
 		Policies:     s.policies,
 		IPv6Prefix:   config.ClientIP.IPv6Prefix,
-		Clustered:    config.Clustered,
+		Clustered:    config.Settings.Store.Clustered(),
 		ReadRequest:  s.readRequest,
-		MaxBodyBytes: config.MaxBodyBytes,
+		MaxBodyBytes: config.HTTP.MaxBodyBytes,
 		ReadBody:     adminBodies.readAdmin,
 		Logger:       config.Logger,
 		Registerer:   registerer,
@@ -202,7 +205,7 @@ func register(registry prometheus.Registerer, collectors ...prometheus.Collector
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
 	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
-	boundBody(w, r, s.config.BodyTimeout)
+	boundBody(w, r, s.config.HTTP.BodyTimeout)
 	s.noteForwarded(r)
 	if err := s.route(w, r); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {

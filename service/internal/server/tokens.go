@@ -3,14 +3,12 @@ package server
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/session"
 )
@@ -72,21 +70,6 @@ func unauthorized(fault, challenge string) error {
 	}
 }
 
-// IsBearerToken reports whether the text can stand in an Authorization field (RFC 6750, section
-// 2.1). The grammar is b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
-func IsBearerToken(token string) bool {
-	body := strings.TrimRight(token, "=")
-	for i := range len(body) {
-		c := body[i]
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		digit := '0' <= c && c <= '9'
-		if !letter && !digit && strings.IndexByte("-._~+/", c) < 0 {
-			return false
-		}
-	}
-	return body != ""
-}
-
 // An authority knows which callers may name keys, reset, settle and evaluate.
 type authority struct {
 	explicit bool
@@ -96,7 +79,7 @@ type authority struct {
 	loopback atomic.Bool
 }
 
-func newAuthority(api API) *authority {
+func newAuthority(api config.API) *authority {
 	return &authority{explicit: api.ExplicitKeys, open: api.Open, tokens: newTokenSet(api.Tokens)}
 }
 
@@ -173,100 +156,6 @@ func forbidden(detail string) error {
 	return &problem.Error{Status: http.StatusForbidden, Detail: detail}
 }
 
-// An AdminRole says what the holder of a token may do on the admin listener. The zero value is
-// RoleRead.
-type AdminRole uint8
-
-// The roles. Each may do what those before it may.
-const (
-	// RoleRead looks at rules, their revisions and resets, validates and explains.
-	RoleRead AdminRole = iota
-	// RoleWrite changes rules, resets clients, and takes profiles, which show memory.
-	RoleWrite
-)
-
-// String is read or write.
-func (r AdminRole) String() string {
-	if r == RoleWrite {
-		return "write"
-	}
-	return "read"
-}
-
-// ParseAdminRole reads read or write.
-func ParseAdminRole(name string) (AdminRole, error) {
-	switch name {
-	case "read":
-		return RoleRead, nil
-	case "write":
-		return RoleWrite, nil
-	default:
-		return RoleRead, stint.Invalid("role", name, "read or write")
-	}
-}
-
-// An AdminToken is a bearer token of the admin listener.
-type AdminToken struct {
-	// Token is the token itself: letters, digits and -._~+/ with = at the end.
-	Token string
-	// Role says what its holder may do.
-	Role AdminRole
-	// Name says who holds it, in the audit and in the revisions of rules: up to 64 printable ASCII
-	// characters. Default: "", which is token- and the first digits of its SHA-256.
-	Name string
-}
-
-// String hides the token.
-func (t AdminToken) String() string { return t.name() + " (" + t.Role.String() + ")" }
-
-// name is the token's name, or what stands for it.
-func (t AdminToken) name() string {
-	if t.Name != "" {
-		return t.Name
-	}
-	return digestName("token", []byte(t.Token))
-}
-
-// digestName names what has no name: its kind and the first digits of its SHA-256.
-func digestName(kind string, of []byte) string {
-	sum := sha256.Sum256(of)
-	return kind + "-" + hex.EncodeToString(sum[:4])
-}
-
-const (
-	tokenForm = "tokens of letters, digits and -._~+/ with = at the end"
-	// maxTokenName bounds a token's name.
-	maxTokenName = 64
-)
-
-// validateAdminTokens reports everything that is wrong with tokens, without showing them.
-func validateAdminTokens(tokens []AdminToken) (faults []error) {
-	add := func(value, allowed string) {
-		faults = append(faults, stint.Invalid("admin.tokens_file", value, allowed))
-	}
-	seen := map[string]bool{}
-	for _, token := range tokens {
-		switch {
-		case !IsBearerToken(token.Token):
-			add(fmt.Sprintf("a token of %d bytes", len(token.Token)), tokenForm)
-		case seen[token.Token]:
-			add("a token that is there twice", "each token once, with one role")
-		}
-		seen[token.Token] = true
-		if token.Role > RoleWrite {
-			add(fmt.Sprintf("a token with role %d", token.Role), "RoleRead or RoleWrite")
-		}
-		unprintable := strings.ContainsFunc(token.Name, func(r rune) bool { return r < ' ' || r > '~' })
-		if len(token.Name) > maxTokenName || unprintable {
-			add(
-				fmt.Sprintf("a token's name of %d bytes", len(token.Name)),
-				fmt.Sprintf("names of up to %d printable ASCII characters", maxTokenName),
-			)
-		}
-	}
-	return faults
-}
-
 // adminTokens are tokens with what they stand for.
 type adminTokens struct {
 	hashes tokenSet
@@ -277,7 +166,7 @@ func newAdminTokens(tokens []AdminToken) adminTokens {
 	var known adminTokens
 	for _, token := range tokens {
 		known.hashes = append(known.hashes, sha256.Sum256([]byte(token.Token)))
-		known.tokens = append(known.tokens, AdminToken{Role: token.Role, Name: token.name()})
+		known.tokens = append(known.tokens, AdminToken{Role: token.Role, Name: token.Holder()})
 	}
 	return known
 }

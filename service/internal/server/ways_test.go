@@ -272,7 +272,9 @@ func TestWarnsOfPartitions(t *testing.T) {
 	list := shared()
 	for clustered, want := range map[bool]int{false: 0, true: 1} {
 		config, _, log := testConfig()
-		config.Rules, config.Clustered = compile(t, list), clustered
+		if config.Rules = compile(t, list); clustered {
+			config.Settings.Store.URL = "redis-cluster://h"
+		}
 		s, err := server.New(config)
 		if err != nil {
 			t.Fatal(err)
@@ -292,7 +294,7 @@ func TestWarnsOfRulesApart(t *testing.T) {
 	log := []stint.Limit{stint.SlidingWindowLog(10, time.Minute)}
 	list := []rules.Rule{{ID: "all", Scope: []string{rules.Global}, Limits: log}, {ID: "each", Scope: []string{rules.PerIP}, Limits: log}}
 	config, _, written := testConfig()
-	config.Rules, config.Clustered = compile(t, list), true
+	config.Rules, config.Settings.Store.URL = compile(t, list), "redis-cluster://h"
 	if _, err := server.New(config); err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +393,7 @@ func TestValidateAPart(t *testing.T) {
 func TestFloorsShowNoAPIKeys(t *testing.T) {
 	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
+		c.Admin.Tokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
 	})
 	d.token = adminToken
 	const org = `{"id":"org","scope":"global","limits":[{"algorithm":"token_bucket","capacity":10,"refill":"10/1h"}]}`
@@ -419,7 +421,7 @@ func TestFloorsShowNoAPIKeys(t *testing.T) {
 func TestFloorsBehindAPIKeys(t *testing.T) {
 	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
+		c.Admin.Tokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
 	})
 	const key, model = `{"id":"key","scope":"per_api_key","missing":"skip","limits":[{"algorithm":"token_bucket","capacity":10,"refill":"10/1h"}]}`,
 		`{"id":"model","scope":"per_api_key","missing":"skip","within":"key","guaranteed":{"` + secret + `":{"capacity":2,"refill":"1/1h"}}}`

@@ -46,7 +46,7 @@ func FuzzConnection(f *testing.F) {
 	var log bytes.Buffer
 	config := DefaultConfig()
 	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil))
-	config.MaxHeaderBytes, config.BodyTimeout = 1<<10, time.Second
+	config.HTTP.MaxHeaderBytes, config.HTTP.BodyTimeout = 1<<10, time.Second
 	s, err := New(config)
 	if err != nil {
 		f.Fatal(err)
@@ -61,7 +61,7 @@ func FuzzConnection(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	server := s.publicListener(ln, s.config.MaxConnections)
+	server := s.publicListener(ln, s.config.HTTP.MaxConnections)
 	served := make(chan error, 1)
 	go func() { served <- server.server.Serve(server.listener) }()
 	f.Cleanup(func() {
