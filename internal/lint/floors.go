@@ -89,6 +89,10 @@ var folders = []folder{
 	{path: "service/internal/component", floor: 1},
 	{path: "service/internal/htmlpage", floor: 1},
 	{path: "service/internal/logsampler", floor: 2},
+	{
+		path: "service/internal/follow", floor: 2, not: stores, also: []string{"service/internal/logsampler"},
+		uses: []string{"github.com/prometheus/client_golang"},
+	},
 	{path: "service/internal/rulestore", floor: 2, not: stores},
 	{path: "service/internal/rulestore/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{

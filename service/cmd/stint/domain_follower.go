@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -29,26 +30,41 @@ import (
 // Files have faults one by one. What is refused at the start takes no limit from the other files: Envoy admits what has
 // no domain. Once a domain is in force, no fault takes it away: a change is refused as a whole if it would.
 type domainFollower struct {
+	*follow.Follower[[]*domains.Domain]
+
 	config  config.Envoy
 	logger  *slog.Logger
 	service *rls.Service // set by whatever follows
-
-	list    []*domains.Domain // in force
-	refusal atomic.Pointer[domainRefusal]
-	// taken and refusals bound the lines about domains that are in force, and about those that are not.
-	taken, refusals *logsampler.Sampler
+	// taken bounds the lines about domains that are in force.
+	taken *logsampler.Sampler
 }
 
-// A domainRefusal is what of the newest domains is not in force.
-type domainRefusal struct {
-	reason string
-	files  []string // nil if everything is refused
-	none   bool     // whether there are no domains at all
+// refusedFiles are those of which nothing is in force, while the domains of the others are.
+type refusedFiles struct {
+	files []string
+	error
 }
 
 func newDomainFollower(c config.Envoy, logger *slog.Logger) *domainFollower {
-	lines := func() *logsampler.Sampler { return logsampler.New(10, time.Minute, nil) } // a control plane may go on and on
-	return &domainFollower{config: c, logger: logger, taken: lines(), refusals: lines()}
+	f := &domainFollower{config: c, logger: logger, taken: logsampler.New(10, time.Minute, nil)}
+	f.Follower = follow.New(follow.Options[[]*domains.Domain]{
+		Attributes: []any{"from", cmp.Or(c.XDS.Server, c.Config)}, Logger: logger, Level: slog.LevelError,
+		Put:   f.put,
+		Count: func() { f.service.Refused() },
+		Text: func(reason error, inForce bool) (string, []any) {
+			partly, is := errors.AsType[*refusedFiles](reason)
+			switch {
+			case is:
+				return "files of domains are refused; the domains of the other files are in force", []any{"refused", partly.files}
+			case inForce:
+				return "the new domains are refused; the current ones stay in force", nil
+			default:
+				return "the domains are refused; there are none until they are mended, and requests are answered UNAVAILABLE", nil
+			}
+		},
+		Again: func(error, bool) string { return "the domains are accepted again" },
+	})
+	return f
 }
 
 // followDomains follows the domains of Envoy's rate limit service where they are.
@@ -81,9 +97,9 @@ func (f *domainFollower) followFiles(
 		if strict {
 			return nil, misconfigured(err)
 		}
-		f.refuse(err)
+		f.Refuse(err)
 	}
-	return component.Run(ctx, func(ctx context.Context) { watch.Follow(ctx, f.refuse) }), nil
+	return component.Run(ctx, func(ctx context.Context) { watch.Follow(ctx, f.Refuse) }), nil
 }
 
 // followPlane follows a control plane until the returned function is called.
@@ -103,18 +119,9 @@ func (f *domainFollower) followPlane(
 	if err != nil {
 		return nil, misconfigured(err)
 	}
-	take := func(list []*domains.Domain) error {
-		err := f.put(list)
-		if err == nil {
-			f.accept()
-		}
-		return err
-	}
-	return component.Run(ctx, func(ctx context.Context) { client.Follow(ctx, take, f.refuse) }), nil
+	take := func(list []*domains.Domain) error { return f.Take(list, nil) }
+	return component.Run(ctx, func(ctx context.Context) { client.Follow(ctx, take, f.Refuse) }), nil
 }
-
-// from says where the domains are from.
-func (f *domainFollower) from() string { return cmp.Or(f.config.XDS.Server, f.config.Config) }
 
 // take puts the domains of files in force: all, or those of the good files if that takes away none that is in force.
 func (f *domainFollower) take(texts []file.Text) error {
@@ -127,30 +134,26 @@ func (f *domainFollower) take(texts []file.Text) error {
 	if err != nil && (len(list) == 0 || !f.covers(list)) {
 		return err
 	}
-	if failed := f.put(list); failed != nil {
-		return failed
+	var partly error
+	if err != nil {
+		good := map[string]bool{}
+		for _, d := range list {
+			good[d.From] = true
+		}
+		refused := &refusedFiles{error: err}
+		for _, text := range texts {
+			if !good[text.Name] {
+				refused.files = append(refused.files, text.Name)
+			}
+		}
+		partly = refused
+	}
+	if err := f.Take(list, partly); err != nil {
+		return err
 	}
 	for _, warning := range warnings {
 		f.logger.Warn("a part of the domains has no effect", "at", warning)
 	}
-	if err == nil {
-		f.accept()
-		return nil
-	}
-	good := map[string]bool{}
-	for _, d := range list {
-		good[d.From] = true
-	}
-	refusal := &domainRefusal{reason: told(err)}
-	for _, text := range texts {
-		if !good[text.Name] {
-			refusal.files = append(refusal.files, text.Name)
-		}
-	}
-	f.refusal.Store(refusal)
-	f.service.Refused()
-	f.logger.Error("files of domains are refused; the domains of the other files are in force", "from", f.from(),
-		"refused", refusal.files, "err", refusal.reason)
 	return nil
 }
 
@@ -160,7 +163,7 @@ func (f *domainFollower) covers(list []*domains.Domain) bool {
 	for _, d := range list {
 		parts[d.Name]++
 	}
-	for _, d := range f.list {
+	for _, d := range f.Value() {
 		if parts[d.Name]--; parts[d.Name] < 0 {
 			return false
 		}
@@ -173,81 +176,53 @@ func (f *domainFollower) put(list []*domains.Domain) error {
 	if err := f.service.Swap(list); err != nil {
 		return err
 	}
-	f.list = list
 	skipped, ok := f.taken.Admit()
 	if !ok {
 		return nil
 	}
 	names, limits, _ := f.service.Loaded()
-	f.logger.Info("domains are in force", leftOut(skipped, "from", f.from(), "domains", names, "limits", limits)...)
+	attributes := []any{"from", cmp.Or(f.config.XDS.Server, f.config.Config), "domains", names, "limits", limits}
+	if skipped > 0 {
+		attributes = append(attributes, "skipped", skipped)
+	}
+	f.logger.Info("domains are in force", attributes...)
 	for _, warning := range f.service.Warnings(list) {
 		f.logger.Warn("a key of the domains counts more than it says", "at", warning)
 	}
 	return nil
 }
 
-// accept notes that the newest domains are in force.
-func (f *domainFollower) accept() {
-	if f.refusal.Swap(nil) != nil {
-		f.logger.Info("the domains are accepted again", "from", f.from())
-	}
-}
-
-// refuse logs what could not be put in force.
-func (f *domainFollower) refuse(err error) {
-	f.service.Refused()
-	_, _, loaded := f.service.Loaded()
-	f.refusal.Store(&domainRefusal{reason: told(err), none: !loaded})
-	skipped, ok := f.refusals.Admit()
-	if !ok {
-		return
-	}
-	text := "the new domains are refused; the current ones stay in force"
-	if !loaded {
-		text = "the domains are refused; there are none until they are mended, and requests are answered UNAVAILABLE"
-	}
-	f.logger.Error(text, leftOut(skipped, "from", f.from(), "err", told(err))...)
-}
-
-// leftOut is the attributes of a line, with how many like it were left out before.
-func leftOut(skipped int64, attributes ...any) []any {
-	if skipped > 0 {
-		attributes = append(attributes, "skipped", skipped)
-	}
-	return attributes
-}
-
-// told is an error as operators are told of it.
-func told(err error) string { return document.Redact(prefix.Trim(err.Error())) }
-
 // refused says in words what of the newest domains is not in force; "" is nothing.
 func (f *domainFollower) refused() string {
-	switch refusal := f.refusal.Load(); {
-	case refusal == nil:
+	reason := f.Reason()
+	partly, is := errors.AsType[*refusedFiles](reason)
+	switch {
+	case reason == nil:
 		return ""
-	case refusal.none:
-		return "the domains are refused, and there are none; the log says why"
-	case refusal.files == nil:
-		return "the new domains are refused; the current ones stay in force; the log says why"
-	default:
-		names := make([]string, len(refusal.files))
-		for i, name := range refusal.files {
+	case is:
+		names := make([]string, len(partly.files))
+		for i, name := range partly.files {
 			names[i] = filepath.Base(name)
 		}
 		return strings.Join(names, ", ") + " refused; the domains of the other files are in force; the log says why"
+	case f.IsRead():
+		return "the new domains are refused; the current ones stay in force; the log says why"
+	default:
+		return "the domains are refused, and there are none; the log says why"
 	}
 }
 
 // details are facts for operators about the domains in force.
 func (f *domainFollower) details() map[string]any {
-	switch refusal := f.refusal.Load(); {
-	case refusal == nil:
+	reason := f.Reason()
+	if reason == nil {
 		return map[string]any{"state": "current"}
-	case refusal.files == nil:
-		return map[string]any{"state": "refused", "reason": refusal.reason}
-	default:
-		return map[string]any{"state": "partial", "refused": refusal.files, "reason": refusal.reason}
 	}
+	details := map[string]any{"state": "refused", "reason": follow.Told(reason)}
+	if partly, is := errors.AsType[*refusedFiles](reason); is {
+		details["state"], details["refused"] = "partial", partly.files
+	}
+	return details
 }
 
 // readDomains reads the domains of documents, with what in them has no effect. With an error, which has the faults of

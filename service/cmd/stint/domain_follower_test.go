@@ -186,7 +186,7 @@ func TestChangedFilesWithFaults(t *testing.T) {
 	} {
 		f.write(step.files)
 		if err := watch.Read(); err != nil {
-			f.refuse(err)
+			f.Refuse(err)
 		}
 		if got, state := f.inForce(), f.details()["state"]; got != step.want || state != step.state {
 			t.Errorf("%v: in force are %s, %s, want %s, %s", step.files, got, state, step.want, step.state)
@@ -219,7 +219,7 @@ func TestPlaneDoesNotFillTheLog(t *testing.T) {
 	f := newFollowedFolder(t, config.Envoy{})
 	f.domainFollower.service = f.service
 	for i := range 1000 {
-		f.refuse(fmt.Errorf("fault %d", i))
+		f.Refuse(fmt.Errorf("fault %d", i))
 		if err := f.put(nil); err != nil {
 			t.Fatal(err)
 		}

@@ -78,11 +78,6 @@ func (s *serving) openRules(context.Context) (end func(), err error) {
 	return s.source.close, nil
 }
 
-// followRules puts the first rules in force, and follows their source.
-func (s *serving) followRules(ctx context.Context) (end func(), err error) {
-	return s.rules.start(ctx, s.source, s.server)
-}
-
 // openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its
 // server yet.
 func openRuleStore(at rueidis.Config, prefix string) (rulestore.Store, error) {

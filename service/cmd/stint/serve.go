@@ -19,9 +19,11 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/logqueue"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -56,8 +58,9 @@ type serving struct {
 	traced  *traces
 	store   *openedStore
 	source  *ruleSource
-	rules   *ruleFollower
-	limits  *limitFollower
+	rules   *follow.Follower[*rules.Set]
+	changes rules.Changes // that the last set of rules made
+	limits  *follow.Follower[config.Config]
 	domains *domainFollower
 	server  *server.Server
 }
@@ -89,7 +92,8 @@ func serve(
 	return s.run(ctx)
 }
 
-// run starts the parts, and stops them when ctx is done or a listener fails. The log and the exit code tell how it went.
+// run starts the parts, and stops them when ctx is done or a listener fails. The log and the exit code tell how it
+// went.
 func (s *serving) run(ctx context.Context) (err error) {
 	if s.list, err = component.New(s.logger, s.parts()...); err != nil {
 		return failed(err)
@@ -165,11 +169,10 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 			c.RateLimitLoads = 0
 		}
 	}
-	s.rules = newRuleFollower(s.logger, rulesCache(s.config.RulesCache))
-	s.limits = newLimitFollower(s.config, s.reload, s.logger)
-	s.domains = newDomainFollower(s.config.Envoy, s.logger)
-	c.LimitsRefused, c.DomainsRefused, c.RulesState = s.limits.isRefused, s.domains.refused, s.rules.known
-	c.Collectors = slices.Concat(s.store.collectors, s.told.collectors, s.rules.collectors(), s.limits.collectors())
+	s.rules, s.limits, s.domains = s.newRuleFollower(), s.newLimitFollower(), newDomainFollower(s.config.Envoy, s.logger)
+	c.LimitsRefused = func() bool { return s.limits.Reason() != nil }
+	c.DomainsRefused, c.RulesState = s.domains.refused, s.rules.State
+	c.Collectors = slices.Concat(s.store.collectors, s.told.collectors, s.rules.Collectors(), s.limits.Collectors())
 	c.Collectors = append(c.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
@@ -193,9 +196,10 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 // details are facts for operators about the parts, and about what they follow.
 func (s *serving) details() map[string]map[string]any {
 	details := map[string]map[string]any{
-		"store": s.store.details(), "rules": s.rules.details(s.source.place), "limits": s.limits.details(),
+		"store": s.store.details(), "rules": s.rules.Details(), "limits": s.limits.Details(),
 		"parts": s.list.States(),
 	}
+	details["rules"]["from"] = s.source.place
 	if s.config.GRPCListen != "" {
 		details["domains"] = s.domains.details()
 	}

@@ -52,8 +52,8 @@ func Background(name string, run func(context.Context), needs ...string) Part {
 	return Made(name, func(ctx context.Context) (func(), error) { return Run(ctx, run), nil }, needs...)
 }
 
-// Run runs functions until the one that it returns is called, which waits for their end. They outlive ctx, of which they
-// have the values alone. A second call does nothing.
+// Run runs functions until the one that it returns is called, which waits for their end. They outlive ctx, of which
+// they have the values alone. A second call does nothing.
 func Run(ctx context.Context, runs ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -91,8 +91,8 @@ func (e *StartError) Error() string { return e.Part + " did not start: " + e.Err
 // Unwrap returns why the part did not start.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// A List is the parts of a program in the order of their start. Make it with [New]. Start and Stop are for one goroutine,
-// States for all.
+// A List is the parts of a program in the order of their start. Make it with [New]. Start and Stop are for one
+// goroutine, States for all.
 type List struct {
 	logger *slog.Logger
 	parts  []Part
@@ -119,8 +119,8 @@ func New(logger *slog.Logger, parts ...Part) (*List, error) {
 	return l, nil
 }
 
-// Start starts the parts. If one fails, those before it are stopped in reverse, and the error is a [*StartError], joined
-// with what failed when they stopped.
+// Start starts the parts. If one fails, those before it are stopped in reverse, and the error is a [*StartError],
+// joined with what failed when they stopped.
 func (l *List) Start(ctx context.Context) error {
 	for i, part := range l.parts {
 		l.set(i, Starting)

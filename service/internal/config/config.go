@@ -140,8 +140,8 @@ func (h HTTP) LongestWait() time.Duration {
 const RulesFromStore = "store"
 
 // TLS is what a listener speaks TLS with, by files in PEM. The zero value is none: it speaks plainly. That of the REST
-// API is also every other listener's, unless its own section says something else: CertFile "off" is plain there, such as
-// behind a proxy on the same machine that speaks TLS itself, or for clients of Redis that speak none.
+// API is also every other listener's, unless its own section says something else: CertFile "off" is plain there, such
+// as behind a proxy on the same machine that speaks TLS itself, or for clients of Redis that speak none.
 type TLS struct {
 	// CertFile and KeyFile are read again when they change, so that a renewed certificate needs no
 	// restart. Both or neither must be given. CertFile holds the certificate, followed by those of its issuers.

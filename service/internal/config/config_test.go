@@ -401,7 +401,7 @@ func TestTLS(t *testing.T) {
 		"admin_tls: {cert_file: c, key_file: k, client_ca_file: a}":                                   {{}, both},
 	} {
 		got, err := config.Load(config.Sources{File: write(t, text)})
-		if err != nil || server.TLS(got.TLS) != want[0] || server.TLS(got.AdminTLS) != want[1] {
+		if err != nil || got.TLS != want[0] || got.AdminTLS != want[1] {
 			t.Errorf("%s: %+v, %+v, %v", text, got.TLS, got.AdminTLS, err)
 		}
 	}

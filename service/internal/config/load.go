@@ -417,8 +417,8 @@ func (l *ruleList) ReadDocument(path document.Path, v document.Value, faults *do
 	}
 }
 
-// Validate reports what is wrong with settings that were not loaded but made: of tokens, TLS, clients and their identity,
-// joined. The parameters carry the names of the configuration file. Load has found it before.
+// Validate reports what is wrong with settings that were not loaded but made: of tokens, TLS, clients and their
+// identity, joined. The parameters carry the names of the configuration file. Load has found it before.
 func (c *Config) Validate() error {
 	var faults []error
 	for _, token := range c.API.Tokens {

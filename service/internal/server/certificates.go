@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/follow"
 )
 
 // recheck is the least time between two readings of the files.
@@ -28,12 +28,13 @@ const maxCertificateBytes = 1 << 20
 // key is still missing, are logged once, and the previous contents stay in use. It is safe for
 // concurrent use.
 type certificates struct {
+	*follow.Follower[*tls.Config]
+
 	section string
 	files   config.TLS
 	logger  *slog.Logger
 	now     func() time.Time
 
-	current atomic.Pointer[tls.Config]
 	mu      sync.Mutex // held while the files are read
 	checked time.Time
 	seen    [sha256.Size]byte // the hash of what was read then
@@ -42,7 +43,9 @@ type certificates struct {
 // openCertificates reads the files. It fails, naming the setting, when one can't be
 // read, when the key is of another certificate, and when the certificate is not
 // valid now. section is the configuration's, such as tls.
-func openCertificates(section string, files config.TLS, logger *slog.Logger, now func() time.Time) (*certificates, error) {
+func openCertificates(
+	section string, files config.TLS, logger *slog.Logger, now func() time.Time,
+) (*certificates, error) {
 	c := &certificates{section: section, files: files, logger: logger, now: now, checked: now()}
 	text, err := c.read()
 	if err != nil {
@@ -53,7 +56,12 @@ func openCertificates(section string, files config.TLS, logger *slog.Logger, now
 		return nil, err
 	}
 	c.seen = text.hash()
-	c.current.Store(config)
+	c.Follower = follow.New(follow.Options[*tls.Config]{
+		First: &config, Attributes: []any{"section", section}, Logger: logger, Level: slog.LevelWarn,
+		Text: func(error, bool) (string, []any) {
+			return "the new certificate can't be used; the old one stays in use", nil
+		},
+	})
 	return c, nil
 }
 
@@ -63,7 +71,7 @@ func (c *certificates) Config() *tls.Config {
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			c.reload()
-			return c.current.Load(), nil
+			return c.Value(), nil
 		},
 	}
 }
@@ -92,10 +100,10 @@ func (c *certificates) reload() {
 		config, err = c.parse(text)
 	}
 	if err != nil {
-		c.logger.Warn("the new certificate can't be used; the old one stays in use", "section", c.section, "err", err)
+		c.Refuse(err)
 		return
 	}
-	c.current.Store(config)
+	_ = c.Take(config, nil) // which nobody refuses
 	c.logger.Info("the certificate was reloaded", "section", c.section, "expires", config.Certificates[0].Leaf.NotAfter)
 }
 

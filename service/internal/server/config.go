@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -210,16 +211,14 @@ func (l Limits) validate() (faults []error) {
 	return faults
 }
 
-// A RulesState says how the rules in force are known. The zero value is RulesUnknown.
-//
-//	RulesUnknown -> RulesCached -> RulesCurrent <-> RulesRefused, RulesUnreachable
-type RulesState int32
+// A RulesState says how the rules in force are known.
+type RulesState = follow.State
 
 // The states of the rules.
 const (
-	RulesUnknown     RulesState = iota // they were never read, and there are none
-	RulesCached                        // they are from a cache, and may be old
-	RulesCurrent                       // they are those of their source
-	RulesRefused                       // their source has newer ones, which were refused
-	RulesUnreachable                   // their source is unreachable, and may have newer ones
+	RulesUnknown     = follow.Unknown
+	RulesCached      = follow.Cached
+	RulesCurrent     = follow.Current
+	RulesRefused     = follow.Refused
+	RulesUnreachable = follow.Unreachable
 )

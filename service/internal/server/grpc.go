@@ -67,8 +67,9 @@ func (s *service) addRateLimit(registerer prometheus.Registerer) error {
 	c := s.config.Envoy
 	made, err := rls.New(rls.Config{
 		Accounting: domains.Accounting(c.Accounting), MergeDomains: c.Merge, Shadow: c.Shadow, Quota: c.Quota,
-		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100, Headers: rls.Headers(c.Headers),
-		Store: s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.enterRPC,
+		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100,
+		Headers: rls.Headers(c.Headers),
+		Store:   s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.enterRPC,
 	})
 	if err != nil {
 		return err

@@ -137,9 +137,8 @@ func (s *Server) publicListener(ln net.Listener, most int) *openListener {
 		most: most, perPeer: c.HTTP.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections[serviceHTTP], logger: c.Logger,
 	}
-	return s.newListener(
-		serviceHTTP, ln, s.Handler(), newIdleTracker(c.HTTP.ReadHeaderTimeout, c.HTTP.IdleTimeout, c.HTTP.WriteTimeout, limiter),
-	)
+	tracker := newIdleTracker(c.HTTP.ReadHeaderTimeout, c.HTTP.IdleTimeout, c.HTTP.WriteTimeout, limiter)
+	return s.newListener(serviceHTTP, ln, s.Handler(), tracker)
 }
 
 // adminListener lets the handler bound each request, as a profile takes as long as it was asked

@@ -169,8 +169,8 @@ func (s *Server) serve(ctx context.Context) error {
 	return errors.Join(s.Wait(ctx), s.Stop(context.WithoutCancel(ctx)))
 }
 
-// Start listens and serves. It returns an error when it can't listen, and when the admin listener would be open to others
-// or a certificate can't be used (ErrInvalid). The context is for the start alone. It can be called once.
+// Start listens and serves. It returns an error when it can't listen, and when the admin listener would be open to
+// others or a certificate can't be used (ErrInvalid). The context is for the start alone. It can be called once.
 func (s *Server) Start(ctx context.Context) error {
 	if s.started.Swap(true) {
 		return errors.New("stint: the server was started before")
@@ -214,10 +214,10 @@ func (s *Server) Wait(ctx context.Context) error {
 }
 
 // Stop ends a server that was started: it reports itself not ready, ends each connection with its next answer (by
-// Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and returns nil. After the drain's delay no
-// connections are made, and the listeners are closed when those that were are accepted. Connections that no request comes
-// on are closed after its keep-alive. All this takes its delay and timeout at most, and ends with ctx. It returns an error when a listener
-// fails, and when requests had to be cut off.
+// Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and returns nil. After the drain's delay
+// no connections are made, and the listeners are closed when those that were are accepted. Connections that no request
+// comes on are closed after its keep-alive. All this takes its delay and timeout at most, and ends with ctx. It returns
+// an error when a listener fails, and when requests had to be cut off.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopSimulations()
 	defer runtime.KeepAlive(s.ballast)
