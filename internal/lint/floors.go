@@ -146,6 +146,7 @@ var folders = []folder{
 	{path: "service/internal/alerts", floor: 4, not: stores},
 	{path: "service/internal/adminapi", floor: 3, not: stores},
 	{path: "service/internal/config", floor: 4},
+	{path: "service/internal/dropin", floor: 5},
 	{path: "service/cmd/stint", floor: 6, uses: []string{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
 		"golang.org/x/net/netutil",

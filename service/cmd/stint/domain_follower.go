@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/dropin"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -69,11 +70,11 @@ func newDomainFollower(c config.Envoy, logger *slog.Logger) *domainFollower {
 
 // followDomains follows the domains of Envoy's rate limit service where they are.
 func (s *serving) followDomains(ctx context.Context) (end func(), err error) {
-	d, rateLimit := cmp.Or(s.dropIn, &dropIn{}), s.server.RateLimit()
+	d, rateLimit := cmp.Or(s.dropIn, &dropin.DropIn{}), s.server.RateLimit()
 	if s.config.Envoy.XDS.Server != "" {
-		return s.domains.followPlane(ctx, d.xds, rateLimit)
+		return s.domains.followPlane(ctx, d.XDS, rateLimit)
 	}
-	from := file.Texts{Path: s.config.Envoy.Config, All: s.dropIn != nil, Hidden: d.hidden}
+	from := file.Texts{Path: s.config.Envoy.Config, All: s.dropIn != nil, Hidden: d.Hidden}
 	return s.domains.followFiles(ctx, from, rateLimit, s.dropIn == nil)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/dropin"
 )
 
 // newServing is a service on free ports with its states in memory, and its log from debug on.
@@ -58,7 +59,7 @@ func TestParts(t *testing.T) {
 	}{
 		{serveOptions{}, common + "listeners"},
 		{serveOptions{demo: true}, common + "listeners, demo"},
-		{serveOptions{dropIn: &dropIn{debug: "127.0.0.1:0", metrics: "127.0.0.1:0", metricsPath: "/metrics"}}, common + "listener for debugging, listener for metrics, listeners"},
+		{serveOptions{dropIn: &dropin.DropIn{Debug: "127.0.0.1:0", Metrics: "127.0.0.1:0", MetricsPath: "/metrics"}}, common + "listener for debugging, listener for metrics, listeners"},
 	} {
 		want := strings.Split(way.want, ", ")
 		for bad := range len(want) + 1 {

@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/dropin"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/logqueue"
 	"github.com/stint-go/stint/service/internal/server"
@@ -34,7 +35,7 @@ type serveOptions struct {
 	// demo has rules and traffic made up, for a look at the dashboard (demo.go).
 	demo bool
 	// dropIn is nil unless the service is in the place of Envoy's reference one.
-	dropIn *dropIn
+	dropIn *dropin.DropIn
 }
 
 // A serving is the service as a list of parts, with what they have of each other: each start sets its own fields.
@@ -163,9 +164,9 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later
 	}
 	if d := s.dropIn; d != nil {
-		c.OpenJSON, c.GRPCMaxAge, c.RateLimitLoads = true, d.maxAge, 1
-		c.StoreRequired = c.StoreRequired && !d.healthy
-		if d.forced {
+		c.OpenJSON, c.GRPCMaxAge, c.RateLimitLoads = true, d.MaxAge, 1
+		c.StoreRequired = c.StoreRequired && !d.Healthy
+		if d.Forced {
 			c.RateLimitLoads = 0
 		}
 	}
