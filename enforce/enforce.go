@@ -124,14 +124,16 @@ type Claimed struct {
 	// Via is what a request that takes of the claim is charged by, as rules.Matched says; "" are the
 	// rule's limits.
 	Via string
+	// Named says that a request may name the cost.
+	Named bool
+	// Class is the request's, if the rule has classes; "" otherwise.
+	Class string
+	// Client is the rule's, by which verdicts name it: the claim's key may be of a limit that several
+	// rules share.
+	Client string
+
 	// way is which of several ways of its rule the claim is of, from 0; all is of a claim that has to admit.
 	way int8
-	// named says that a request may name the cost.
-	named bool
-	class string
-	// key is the rule's client, by which verdicts name it: the claim's own may be of a limit that
-	// several rules share.
-	key string
 }
 
 // A Remote is what a service says of a request that it decided by its own rules.
@@ -270,20 +272,18 @@ func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) e
 
 // take decides, and has rules hold the request for so long at most.
 func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longest time.Duration) error {
-	if err := l.match(r, v, stint.VerbTake); err != nil || !v.Allowed {
+	if err := l.Prepare(r, v, stint.VerbTake); err != nil || !v.Allowed {
 		return err
 	}
-	for i := range v.claims {
-		if v.claims[i].Rule.OnExceed == rules.Wait {
-			return l.wait(ctx, v, longest)
-		}
+	if v.Waits() {
+		return l.wait(ctx, v, longest)
 	}
 	return l.takeNow(ctx, v)
 }
 
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
 func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
-	err := l.match(r, v, stint.VerbPeek)
+	err := l.Prepare(r, v, stint.VerbPeek)
 	if err == nil && v.Allowed {
 		err = l.decide(ctx, v, stint.VerbPeek, true)
 	}
@@ -302,12 +302,16 @@ func (v *Verdict) clearOnError(err error) error {
 	return err
 }
 
-// match finds the rules that hold, and decides what can be without the store. A rule with a
-// concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. For
+// Prepare finds the rules that hold for a request, and decides what can be without the store: if the verdict is
+// Allowed, its [Verdict.Claims] are to decide. It is the begin of all that a limiter decides, and for those that take
+// the steps of a decision by themselves, as a simulation does in its own time; they go on with [Limiter.Ask], or with a
+// [Waiter] if the verdict Waits.
+//
+// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. For
 // the end of a hold a client that is banned by now has the limits that it had. The order of what
 // decides without the store: the first rule that bans or lacks something; then a fault of the
-// request; then DenyByDefault.
-func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
+// request, of which the error tells and the verdict has the Rule, if it is one; then DenyByDefault.
+func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
 	at := (*rules.Matches).At
 	switch {
@@ -324,6 +328,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 		return err
 	}
 	var fault error
+	var faulty *rules.Rule
 	v.byDefault = l.denyByDefault
 	for i := range v.matches.Len() {
 		matched, err := at(&v.matches, i)
@@ -335,7 +340,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 		v.byDefault = v.byDefault && inShadow
 		if err != nil {
 			if !inShadow && fault == nil {
-				fault = prefix.Errorf("rule %q: %w", matched.Rule.ID, err)
+				fault, faulty = prefix.Errorf("rule %q: %w", matched.Rule.ID, err), matched.Rule
 			}
 			continue
 		}
@@ -359,22 +364,43 @@ func (l *Limiter) match(r *rules.Request, v *Verdict, verb stint.Verb) error {
 		case rules.Skipped, rules.Unlimited, rules.Included:
 		}
 	}
-	v.order()
+	if verb == stint.VerbReserve {
+		v.sortClaims()
+	} else {
+		v.order()
+	}
 	if v.byDefault {
 		v.Allowed, v.Decision = false, stint.Decision{RetryAfter: stint.Never}
 	}
 	if !v.Allowed {
 		return nil
 	}
+	if fault != nil {
+		v.Rule = faulty
+	}
 	return fault
+}
+
+// Claims are what the rules that decide ask of the store, each rule's one after another, in the order in which an
+// operation has them. They are the verdict's, until it is used again, and must not be changed.
+func (v *Verdict) Claims() []Claimed { return v.claims }
+
+// Waits reports whether a rule that decides may have the request wait.
+func (v *Verdict) Waits() bool {
+	for i := range v.claims {
+		if v.claims[i].Rule.OnExceed == rules.Wait {
+			return true
+		}
+	}
+	return false
 }
 
 // appendClaims appends the claims of a rule to a list.
 func appendClaims(list []Claimed, matched *rules.Matched) []Claimed {
 	for i := range 1 + len(matched.And) {
 		c := Claimed{
-			Rule: matched.Rule, Claim: matched.Claim, way: all, named: i < matched.Named, class: matched.Class,
-			key: matched.Client,
+			Rule: matched.Rule, Claim: matched.Claim, way: all, Named: i < matched.Named, Class: matched.Class,
+			Client: matched.Client,
 		}
 		if i > 0 {
 			c.Claim = matched.And[i-1]
@@ -446,9 +472,9 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	}
 	c := &s.claims[at]
 	claim := c.Claim
-	d.Index, claim.Key = int16(index), c.key
+	d.Index, claim.Key = int16(index), c.Client
 	v.shadow(&stint.Event{
-		Rule: s.rule.ID, Set: s.rule.Set, Class: c.class, Via: s.via(&d), Claim: claim, Decision: d,
+		Rule: s.rule.ID, Set: s.rule.Set, Class: c.Class, Via: s.via(&d), Claim: claim, Decision: d,
 		Reason: stint.ReasonOf(claim.Policy.Limit(index), &d, claim.Permits),
 	})
 }
@@ -505,8 +531,8 @@ func (v *Verdict) decideBy(index int16) {
 		n := v.claims[i].Claim.Policy.Len()
 		if at := int(index) - first; at < n {
 			v.Decision.Index = int16(at)
-			v.Rule, v.Claim, v.Class = v.claims[i].Rule, v.claims[i].Claim, v.claims[i].class
-			v.Claim.Key = v.claims[i].key
+			v.Rule, v.Claim, v.Class = v.claims[i].Rule, v.claims[i].Claim, v.claims[i].Class
+			v.Claim.Key = v.claims[i].Client
 			v.Each = v.each[first : first+n]
 			v.noteVia(i)
 			return
@@ -566,7 +592,7 @@ func (v *Verdict) decisionOf(i, n int, outcomes []stint.Outcome) stint.Decision 
 
 // Reset clears the states that decide a request, those of rules in shadow too.
 func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return l.adjust(ctx, v, l.match(r, v, stint.VerbReset), stint.VerbReset, 0)
+	return l.adjust(ctx, v, l.Prepare(r, v, stint.VerbReset), stint.VerbReset, 0)
 }
 
 // ResetClient clears the states of a client of one rule, as overrides name it, under the rule's

@@ -27,15 +27,14 @@ func (l *Limiter) Reserve(
 	v *Verdict,
 ) (reservation *stint.Reservation, err error) {
 	defer func() { _ = v.clearOnError(err) }()
-	if err := l.match(r, v, stint.VerbReserve); err != nil || !v.Allowed {
+	if err := l.Prepare(r, v, stint.VerbReserve); err != nil || !v.Allowed {
 		return nil, err
 	}
 	if len(v.claims) > 0 {
-		v.sortClaims()
-		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
+		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.Named })
 		asked := make([]bool, len(v.claims))
 		for i := range v.claims {
-			asked[i] = v.claims[i].named || !named
+			asked[i] = v.claims[i].Named || !named
 		}
 		v.describeHold(&hold)
 		op := v.on(stint.VerbReserve, &v.Hold)
@@ -91,7 +90,7 @@ func (l *Limiter) end(
 	vias map[string]string,
 	v *Verdict,
 ) (err error) {
-	if err := l.match(r, v, verb); err != nil {
+	if err := l.Prepare(r, v, verb); err != nil {
 		return err
 	}
 	if of != nil {
@@ -109,9 +108,9 @@ func (l *Limiter) end(
 	if hold.Via, err = v.wayOf(vias); err != nil {
 		return err
 	}
-	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named })
+	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.Named })
 	for i := range v.claims {
-		if actual >= 0 && (v.claims[i].named || !named) {
+		if actual >= 0 && (v.claims[i].Named || !named) {
 			v.claims[i].Claim.Permits = actual
 		}
 	}

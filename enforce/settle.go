@@ -26,7 +26,7 @@ func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v
 func (l *Limiter) SettleVia(
 	ctx context.Context, r *rules.Request, permits int64, vias map[string]string, v *Verdict,
 ) error {
-	err := l.match(r, v, stint.VerbSettle)
+	err := l.Prepare(r, v, stint.VerbSettle)
 	if err == nil && v.Allowed {
 		err = v.choose(vias)
 	}
@@ -58,11 +58,11 @@ func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.
 // setPermits gives all claims so many permits, and leaves only those whose cost requests may name
 // if there are any.
 func (v *Verdict) setPermits(n int64) {
-	isNamed := func(c Claimed) bool { return c.named }
+	isNamed := func(c Claimed) bool { return c.Named }
 	named := slices.ContainsFunc(v.claims, isNamed) ||
 		slices.ContainsFunc(v.shadows, func(s shadow) bool { return slices.ContainsFunc(s.claims, isNamed) })
 	set := func(claims []Claimed) []Claimed {
-		claims = slices.DeleteFunc(claims, func(c Claimed) bool { return named && !c.named })
+		claims = slices.DeleteFunc(claims, func(c Claimed) bool { return named && !c.Named })
 		for i := range claims {
 			claims[i].Claim.Permits = n
 		}

@@ -1,0 +1,325 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/waitqueue"
+	"github.com/stint-go/stint/rules"
+)
+
+// defaultWaiters is how many requests of a client wait at once unless its rule says otherwise.
+const defaultWaiters = 100
+
+// How long a request that waits pauses before it tries again, after the store could not decide: the first time, and at
+// most. Half of it, or more, by chance.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// An Action is what a [Step] does.
+type Action uint8
+
+// The actions. Done is the end: the verdict says how the request ended, and the delay of an admitted one is still to be
+// waited for. Follow waits until a time or the turn, Pause until a time. The others are for [Limiter.Ask]: Try takes,
+// and counts no denial; Take takes, and Peek looks; Shadow has the rules in shadow decide alone, Take with the others.
+const (
+	Done Action = iota
+	Follow
+	Pause
+	Try
+	Take
+	Peek
+	Shadow
+)
+
+// A Step is what a [Waiter] does next.
+type Step struct {
+	Do Action
+	// Until is when to go on, of Follow and Pause, on the clock of the steps.
+	Until int64
+}
+
+// Ask asks the limits of a prepared verdict, and completes it by what they say. The error is the store's: those that a
+// failure of the store would be are for the next [Waiter.Step]. Shadow has none.
+func (l *Limiter) Ask(ctx context.Context, v *Verdict, do Action) error {
+	switch do {
+	case Try:
+		return l.decide(ctx, v, stint.VerbTry, false)
+	case Peek:
+		return l.decide(ctx, v, stint.VerbPeek, false)
+	case Take:
+		return l.decide(ctx, v, stint.VerbTake, true)
+	case Shadow:
+		for i := range v.shadows {
+			d, err := l.store.Decide(ctx, v.shadows[i].op(stint.VerbTake))
+			v.noteShadow(i, d, err)
+		}
+	case Done, Follow, Pause:
+	}
+	return nil
+}
+
+// A Waiter is a request that rules may have wait, and decides it step by step. It knows no clock and no store: each
+// step takes the time, and says what to do before the next one. So [Limiter.Decide] takes the steps by timers, and a
+// simulation by the events of its own time. All waiters of a limiter have one clock, in nanoseconds above 0, which
+// does not go back. It is not safe for concurrent use; those of a limiter are, beside each other.
+//
+// Each attempt is the same: wait for those ahead, look whether a turn of a leaky bucket would be in time, try. A Try
+// counts no denial, so that limits which count denied requests see only the last one.
+type Waiter struct {
+	limiter  *Limiter
+	verdict  *Verdict
+	queued   waitqueue.Waiter[client]
+	rules    []waitingRule // of its positions
+	deadline int64
+	// has a place when it becomes the first where it is behind
+	turn chan struct{}
+
+	stage stage
+	gone  bool // whether it has given up
+	ahead int  // the position in whose queue others were ahead when it did
+	// waits says that it has waited, and has a place that it is to lose for no outage. The first try of another one fails
+	// at once: a service whose store is away is not to hold all requests.
+	waits  bool
+	paused time.Duration // the last time, since the store could not decide
+}
+
+// A stage is what a waiter goes on with at the next step.
+type stage uint8
+
+const (
+	arrives  stage = iota // looks whether it is behind others
+	looked                // was told whether its turn comes in time
+	tried                 // was told whether it is admitted
+	denied                // waits in the queues of the rules that deny it
+	previews              // was told whether it would be admitted, though others are ahead
+	took                  // was told the last answer
+	ended                 // has been decided
+)
+
+// A waitingRule is a rule that waits, with its place among the limits of all claims. first and
+// limits find the rule's outcomes among those of all claims, in Verdict.each.
+type waitingRule struct {
+	*rules.Rule
+	first, limits int16
+	claim, claims int // and its claims
+}
+
+// Waiter makes the waiter of a prepared verdict, which waits for so long at most. turn is called when its turn comes
+// after a Follow, at a time; it must not use the limiter. The verdict is the waiter's until it is Done.
+func (l *Limiter) Waiter(v *Verdict, now int64, longest time.Duration, turn func(now int64)) *Waiter {
+	w := &Waiter{limiter: l, verdict: v, deadline: now + int64(min(longest, v.patience()))}
+	if w.queued.Turn = turn; turn == nil {
+		w.queued.Turn = w.wake
+	}
+	first := int16(0)
+	for i := range v.claims {
+		c := &v.claims[i]
+		n := int16(c.Claim.Policy.Len())
+		if i > 0 && v.claims[i-1].Rule == c.Rule && c.Rule.OnExceed == rules.Wait {
+			w.rules[len(w.rules)-1].limits += n
+			w.rules[len(w.rules)-1].claims++
+		} else if c.Rule.OnExceed == rules.Wait {
+			w.rules = append(w.rules, waitingRule{c.Rule, first, n, i, 1})
+			w.queued.Positions = append(w.queued.Positions, waitqueue.Position[client]{
+				Key: client{c.Rule.ID, c.Client, c.Class}, Room: cmp.Or(c.Rule.MaxWaiters, defaultWaiters),
+			})
+		}
+		first += n
+	}
+	return w
+}
+
+// wake tells a waiter by the clock that its turn has come.
+func (w *Waiter) wake(int64) {
+	select {
+	case w.turn <- struct{}{}:
+	default: // told already
+	}
+}
+
+// Step says what to do next, at a time. err is what became of what was asked since the last step, if that is that the
+// store could not decide; any other error ends the wait. The error is why the request can't be decided, with Done.
+func (w *Waiter) Step(now int64, err error) (Step, error) {
+	v := w.verdict
+	switch w.stage {
+	case arrives, denied:
+		if w.stage == denied && now < w.queued.Until {
+			// It may ask again only when no rule that denied it would still deny it, each by its own time.
+			w.waits = true
+			return Step{Pause, w.release(now)}, nil
+		}
+		w.stage = arrives
+		switch behind, room := w.follow(now); {
+		case behind && !room:
+			return w.giveUp(), nil
+		case behind:
+			w.waits = true
+			return Step{Follow, w.deadline}, nil
+		}
+		return w.attempt(), nil
+	case looked:
+		// A turn that has come is in time, however late the store was to say so. While the store is
+		// unreachable there is no look, and the failure policy decides.
+		if late := v.lateness(w.left(now)); err == nil && late > 0 {
+			v.denyLate(late)
+			return w.end(now), nil
+		}
+		return w.ask(), nil
+	case tried:
+		if err != nil {
+			return w.again(now, err)
+		}
+		if v.Allowed {
+			return w.end(now), nil
+		}
+		if retry := v.Decision.RetryAfter; !v.mayWait() || retry <= 0 || retry > w.left(now) || !w.deny(now) {
+			return w.giveUp(), nil
+		}
+		w.stage = denied
+		return w.Step(now, nil)
+	case previews:
+		if err == nil && v.Allowed {
+			v.deny(w.rules[w.ahead].first, w.rules[w.ahead].MaxWait)
+			return w.end(now), nil
+		}
+		return w.attempt(), nil
+	case took, ended:
+	}
+	w.leave(now)
+	return Step{}, err
+}
+
+// left is how long the request may still wait.
+func (w *Waiter) left(now int64) time.Duration { return time.Duration(w.deadline - now) }
+
+// attempt looks first whether its turn comes in time where limits give out turns: a turn, once taken, is kept.
+func (w *Waiter) attempt() Step {
+	if w.verdict.hasTurns() {
+		w.stage = looked
+		return Step{Do: Peek}
+	}
+	return w.ask()
+}
+
+// ask tries, or takes for the last time. A Take at the end records the denial where limits count denied requests, and
+// may still admit: then the request goes on.
+func (w *Waiter) ask() Step {
+	if w.gone {
+		w.stage = took
+		return Step{Do: Take}
+	}
+	w.stage = tried
+	return Step{Do: Try}
+}
+
+// giveUp decides a last time without waiting. A request that is behind others is not admitted before them: if its
+// limits would admit it, it is denied by the rule that those wait for, for as long as that may hold them.
+func (w *Waiter) giveUp() Step {
+	w.gone = true
+	w.limiter.waiting.mu.Lock()
+	w.ahead = w.limiter.waiting.queues.Ahead(&w.queued)
+	w.limiter.waiting.mu.Unlock()
+	if w.ahead >= 0 {
+		w.stage = previews
+		return Step{Do: Peek}
+	}
+	return w.attempt()
+}
+
+// end ends the wait of a request that was not decided together with the rules in shadow.
+func (w *Waiter) end(now int64) Step {
+	w.stage = ended
+	w.leave(now)
+	if len(w.verdict.shadows) == 0 {
+		return Step{}
+	}
+	return Step{Do: Shadow}
+}
+
+// again pauses after the store could not decide.
+func (w *Waiter) again(now int64, cause error) (Step, error) {
+	w.paused = min(max(2*w.paused, firstPause), lastPause)
+	d := w.paused/2 + rand.N(w.paused/2) //nolint:gosec // it spreads requests
+	if !w.waits || d > w.left(now) {
+		w.stage = ended
+		return Step{}, cause
+	}
+	w.stage = arrives
+	return Step{Pause, now + int64(d)}, nil
+}
+
+// follow queues behind older requests, if there are any and there is room for it before its time is over.
+func (w *Waiter) follow(now int64) (behind, room bool) {
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	q := &w.limiter.waiting.queues
+	ahead := q.Ahead(&w.queued)
+	if ahead < 0 || now >= w.deadline {
+		return ahead >= 0, false
+	}
+	w.keep()
+	if w.turn == nil {
+		w.turn = make(chan struct{}, 1)
+	}
+	return true, q.Follow(&w.queued, ahead, now)
+}
+
+// keep makes the memory of the keys its own, as queues may outlast the request.
+func (w *Waiter) keep() {
+	if w.queued.Queued() {
+		return
+	}
+	for i := range w.queued.Positions {
+		p := &w.queued.Positions[i]
+		p.Key.key, p.Key.class = strings.Clone(p.Key.key), strings.Clone(p.Key.class)
+	}
+}
+
+// deny queues where rules deny, as the verdict says, and leaves all other queues. It reports whether there was room in
+// all.
+func (w *Waiter) deny(now int64) bool {
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	v := w.verdict
+	for i, rule := range w.rules {
+		retry := time.Duration(0)
+		d := v.decisionOf(rule.claim, rule.claims, v.each[rule.first:rule.first+rule.limits])
+		if !d.Allowed {
+			retry = d.RetryAfter
+		}
+		if rule.Rule == v.Rule { // whatever the outcomes are, of a failure policy for example
+			retry = max(retry, v.Decision.RetryAfter)
+		}
+		w.queued.Positions[i].Until = 0
+		if retry > 0 {
+			w.queued.Positions[i].Until = now + int64(retry)
+		}
+	}
+	w.keep()
+	return w.limiter.waiting.queues.Deny(&w.queued, now)
+}
+
+// release leaves the queues of rules that admit by now, and returns when the next one will.
+func (w *Waiter) release(now int64) (next int64) {
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	return w.limiter.waiting.queues.Release(&w.queued, now)
+}
+
+// leave leaves all queues. Without a queue nothing is to be done, and the mutex is left alone; most
+// requests never wait.
+func (w *Waiter) leave(now int64) {
+	if !w.queued.Queued() {
+		return
+	}
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	w.limiter.waiting.queues.Leave(&w.queued, now)
+}
