@@ -46,7 +46,6 @@ func (l *Limiter) Reserve(
 	}
 	claims := v.claims
 	v.claims = nil // which have been decided
-	v.shadows = slices.DeleteFunc(v.shadows, needsReserve)
 	if len(v.shadows) > 0 {
 		_ = l.decide(ctx, v, stint.VerbTake, true) // which changes nothing for the request
 	}
@@ -147,11 +146,6 @@ func (v *Verdict) wayOf(vias map[string]string) (number uint8, err error) {
 func (v *Verdict) sortClaims() {
 	slices.SortStableFunc(v.claims, func(a, b Claimed) int { return strings.Compare(a.Rule.ID, b.Rule.ID) })
 	v.order()
-}
-
-// needsReserve reports whether only a Reserve can take of a rule's claims.
-func needsReserve(s shadow) bool {
-	return slices.ContainsFunc(s.claims, func(c Claimed) bool { return c.Claim.Policy.NeedsReserve() })
 }
 
 // describeHold completes a hold by what the rules say that hold for the request.

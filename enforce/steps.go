@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
 )
@@ -43,6 +44,102 @@ type Step struct {
 	Do Action
 	// Until is when to go on, of Follow and Pause, on the clock of the steps.
 	Until int64
+}
+
+// Prepare finds the rules that hold for a request, and decides what can be without the store: if the verdict is
+// Allowed, its [Verdict.Claims] are to decide. It is the begin of all that a limiter decides, and for those that take
+// the steps of a decision by themselves, as a simulation does in its own time; they go on with [Limiter.Ask], or with a
+// [Waiter] if the verdict Waits.
+//
+// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. For
+// the end of a hold a client that is banned by now has the limits that it had. The order of what
+// decides without the store: the first rule that bans or lacks something; then a fault of the
+// request, of which the error tells and the verdict has the Rule, if it is one; then DenyByDefault.
+func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
+	v.reset()
+	at := (*rules.Matches).At
+	switch {
+	case verb > stint.VerbReserve:
+		at = (*rules.Matches).AtEnd
+	case verb == stint.VerbSettle || verb == stint.VerbReset:
+		at = (*rules.Matches).AtSettle
+	}
+	match := (*rules.Set).Match
+	if l.rejectAmbiguous {
+		match = (*rules.Set).MatchUnambiguous
+	}
+	if err := match(l.set.Load(), r, &v.matches); err != nil {
+		return err
+	}
+	var fault error
+	var faulty *rules.Rule
+	v.byDefault = l.denyByDefault
+	for i := range v.matches.Len() {
+		matched, err := at(&v.matches, i)
+		if err == nil && (matched.Outcome == rules.Skipped || verb < stint.VerbReserve && matched.NeedsReserve()) {
+			continue
+		}
+		inShadow := matched.Rule.OnExceed == rules.Shadow
+		if err == nil && verb == stint.VerbReserve && inShadow && matched.NeedsReserve() {
+			continue // it holds nothing
+		}
+		v.Matched = append(v.Matched, matched.Rule.ID)
+		v.byDefault = v.byDefault && inShadow
+		if err != nil {
+			if !inShadow && fault == nil {
+				fault, faulty = prefix.Errorf("rule %q: %w", matched.Rule.ID, err), matched.Rule
+			}
+			continue
+		}
+		switch matched.Outcome {
+		case rules.Limited:
+			if inShadow {
+				v.addShadow(&matched)
+				break
+			}
+			v.claims = appendClaims(v.claims, &matched)
+		case rules.Banned, rules.Lacking:
+			if inShadow {
+				v.shadow(&stint.Event{
+					Rule: matched.Rule.ID, Set: matched.Rule.Set, Decision: stint.Decision{RetryAfter: stint.Never},
+					Reason: reasonWithoutLimit(matched.Outcome),
+				})
+			} else if v.Rule == nil {
+				v.Rule, v.Outcome, v.Allowed = matched.Rule, matched.Outcome, false
+				v.Decision = stint.Decision{RetryAfter: stint.Never}
+			}
+		case rules.Skipped, rules.Unlimited, rules.Included:
+		}
+	}
+	if verb == stint.VerbReserve {
+		v.sortClaims()
+	} else {
+		v.order()
+	}
+	if v.byDefault {
+		v.Allowed, v.Decision = false, stint.Decision{RetryAfter: stint.Never}
+	}
+	if !v.Allowed {
+		return nil
+	}
+	if fault != nil {
+		v.Rule = faulty
+	}
+	return fault
+}
+
+// Claims are what the rules that decide ask of the store, each rule's one after another, in the order in which an
+// operation has them. They are the verdict's, until it is used again, and must not be changed.
+func (v *Verdict) Claims() []Claimed { return v.claims }
+
+// Waits reports whether a rule that decides may have the request wait.
+func (v *Verdict) Waits() bool {
+	for i := range v.claims {
+		if v.claims[i].Rule.OnExceed == rules.Wait {
+			return true
+		}
+	}
+	return false
 }
 
 // Ask asks the limits of a prepared verdict, and completes it by what they say. The error is the store's: those that a

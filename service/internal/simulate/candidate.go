@@ -1,41 +1,52 @@
 package simulate
 
 import (
-	"cmp"
+	"context"
 	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/rules"
 )
 
 // A candidate is one at work: its rules, the states of its clients, the requests that wait, and
-// what is counted. Candidates share nothing but the bound on memory. It decides as package enforce
-// does, with tables in place of a store, and virtual time: what differs would be an error of the
-// simulation, and tests compare both.
+// what is counted. Candidates share nothing but the bound on memory. A limiter of package enforce finds the rules of a
+// request, asks their limits, and has it wait, all in virtual time; the candidate is its store.
 type candidate struct {
-	name string
-	set  *rules.Set
-	// denies is whether requests without a rule are denied.
-	denies bool
-	store  *store
-	rules  map[*rules.Rule]*tally
-	total  tally
+	stint.Store // none: of its methods a limiter needs those that the candidate has
+
+	name    string
+	limiter *enforce.Limiter
+	store   *store
+	rules   map[string]*tally // of all rules, by ID
+	last    *tally            // the one that was looked up last
+	total   tally
 	// logged has the log decide, not the rules.
-	logged  bool
-	plot    timeline
-	parts   *parts
-	waiting waitQueues
-	matches rules.Matches
-	// block has those that are decided together; those that wait are copied out of it.
-	block   [blockSize]request
+	logged bool
+	// plain says that no rule is in shadow, or has ways or classes.
+	plain bool
+	// holds says that a rule has a concurrency limit, and that requests say whether they hold.
+	holds bool
+	plot  timeline
+	parts *parts
+	wakes upcoming[wake]
+	// arrived is how many waited or held.
+	arrived uint64
+	begun   stint.Instant // where the limiter's clock begins
+	// block has those that are decided together.
+	block [blockSize]*request
+	// on is the request that is decided, at now, and verb what was asked last; answer is what the limits said, if known.
+	on      *request
+	now     stint.Instant
+	verb    stint.Verb
+	answer  stint.Decision
+	known   bool
+	shadows []claim
 	verdict Verdict
-	outcome outcome
 	decided func(*Verdict) error
 	// fault is the error of decided; nothing is decided after it.
-	fault   error
-	noHolds bool         // as of Config
-	asked   stint.HoldOp // with which a Reserve is checked
+	fault error
 	// loaded is a sum of what prefetch read, which the compiler would leave out otherwise.
 	loaded int64
 }
@@ -54,11 +65,13 @@ type tally struct {
 // A wayOf is what requests of a rule are counted by: their class, and by what they were charged.
 type wayOf struct{ class, via string }
 
+// hasWays reports whether the rule has classes or ways.
+func (t *tally) hasWays() bool {
+	return t.rule.Within != "" || t.rule.Otherwise != "" || t.rule.Classes.Has()
+}
+
 // way counts a request of a rule with classes or ways.
 func (t *tally) way(class, via string, allowed bool) {
-	if t.rule.Within == "" && t.rule.Otherwise == "" && !t.rule.Classes.Has() {
-		return
-	}
 	of := wayOf{class, via}
 	w := t.ways[of]
 	if w == nil {
@@ -75,45 +88,55 @@ func (t *tally) way(class, via string, allowed bool) {
 	}
 }
 
-// newCandidate makes a candidate whose clients have used nothing.
-func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
-	made := &candidate{
-		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided, noHolds: config.NoHolds,
-		logged: c.Logged, parts: newParts(config.By),
-		asked: stint.HoldOp{Hold: stint.Hold{ID: "simulated"}},
-		store: newStore(config.MaxClients, memory), rules: map[*rules.Rule]*tally{},
+// tally is that of a rule, by its ID. Requests one after another mostly have the same rules.
+func (c *candidate) tally(id string) *tally {
+	if c.last == nil || c.last.rule.ID != id {
+		c.last = c.rules[id]
 	}
-	return made
+	return c.last
 }
 
-// A request is one on its way to a verdict. Its slices are the block's, and used again for the next
-// one.
+// newCandidate makes a candidate whose clients have used nothing.
+func newCandidate(c Candidate, config *Config, memory *memory) (*candidate, error) {
+	made := &candidate{
+		name: c.Name, decided: config.Decided, logged: c.Logged, parts: newParts(config.By), plain: true,
+		store: newStore(config.MaxClients, memory), rules: map[string]*tally{},
+	}
+	list := c.Set.Rules()
+	for i := range list {
+		rule := &list[i]
+		made.rules[rule.ID] = &tally{rule: rule}
+		made.plain = made.plain && rule.OnExceed != rules.Shadow && !made.rules[rule.ID].hasWays()
+		isPlace := func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency }
+		made.holds = made.holds || !config.NoHolds && slices.ContainsFunc(rule.Limits, isPlace)
+	}
+	for i := range made.block {
+		made.block[i] = new(request)
+	}
+	var err error
+	made.limiter, err = enforce.New(enforce.Config{
+		Store: made, Set: c.Set, DenyByDefault: config.DenyByDefault && !c.Logged,
+	})
+	return made, err
+}
+
+// A request is one on its way to a verdict. Its slices are used again for the next one.
 type request struct {
-	time   stint.Instant
-	line   int64
-	claims []claim
-	// shadows are the claims of rules in shadow, each rule decided by itself.
-	shadows  []claim
-	shadowed []string
-	// waits says that a rule may have it wait.
-	waits bool
-	hold  *Hold
+	time    stint.Instant
+	line    int64
+	verdict enforce.Verdict
+	claims  []claim // the verdict's
+	hold    *Hold
+	charges bool // whether more than it holds will be charged at its end
 	// part is its place in parts, -1 for the rest.
 	part int
 	// reason is why it is denied without a limit, "" if limits decide.
 	reason string
 	// denier is the rule that denies it so.
 	denier *tally
-}
-
-// tally is that of a rule.
-func (c *candidate) tally(rule *rules.Rule) *tally {
-	t := c.rules[rule]
-	if t == nil {
-		t = &tally{rule: rule}
-		c.rules[rule] = t
-	}
-	return t
+	waiter *enforce.Waiter
+	number uint64        // of its wait
+	wakes  stint.Instant // when it is to be woken
 }
 
 // prepare finds what is to be decided about events, which depends on no state, and loads the
@@ -128,7 +151,7 @@ func (c *candidate) prepare(events []Event) {
 		}
 	}
 	for i := range events {
-		c.block[i].match(c, &events[i])
+		c.match(c.block[i], &events[i])
 	}
 	for i := range events {
 		for j := range c.block[i].claims {
@@ -144,184 +167,191 @@ func (c *candidate) prepare(events []Event) {
 	}
 }
 
-// add decides a prepared event, or has it wait. Requests that wait and whose time has come by then
-// are decided first. Until the event's time all waiters and ends of holds that are due are worked
-// off, so that everything happens in order.
-func (c *candidate) add(r *request) {
+// match finds what is to be decided about an event, or why and by which rule it is denied without.
+func (c *candidate) match(r *request, ev *Event) {
+	r.time, r.line, r.hold, r.charges, r.claims = ev.Time, ev.Line, ev.Hold, false, r.claims[:0]
+	r.reason, r.denier, r.part = "", nil, c.parts.of(ev)
+	c.total.Requests++
+	v, verb := &r.verdict, stint.VerbTake
+	if ev.Hold != nil {
+		verb = stint.VerbReserve
+	} else if c.holds {
+		c.requireHold(r, ev)
+	}
+	err := c.limiter.Prepare(&ev.Request, v, verb)
+	for i := range v.Claims() {
+		of := &v.Claims()[i]
+		rule := c.tally(of.Rule.ID)
+		r.claims = append(r.claims, c.store.claim(rule, &of.Claim))
+		if ev.Hold == nil || err != nil {
+			continue
+		}
+		if err = canHold(&of.Claim); err != nil {
+			v.Rule, rule.refused = of.Rule, err
+		}
+	}
+	for _, id := range v.Matched {
+		c.tally(id).Requests++
+	}
+	switch {
+	case c.logged && ev.Status == http.StatusTooManyRequests:
+		r.reason = "logged"
+	case c.logged || err == nil && v.Allowed:
+	case err != nil:
+		r.reason = "invalid"
+	default:
+		r.reason = string(v.Reason())
+	}
+	if r.reason != "" && v.Rule != nil {
+		r.denier = c.tally(v.Rule.ID)
+	}
+}
+
+// add decides a prepared event, or has it wait. Until the event's time all waiters and ends of holds that are due are
+// worked off, so that everything happens in order.
+func (c *candidate) add(at int) {
+	r := c.block[at]
 	c.advance(r.time)
 	switch {
 	case r.reason != "":
 		for i := range r.claims { // whose clients asked, too
-			if cl := &r.claims[i]; cl.way == 0 {
+			if cl := &r.claims[i]; r.verdict.Claims()[i].Via == "" {
 				if n := cl.table.find(&cl.key); n >= 0 {
-					cl.table.ask(n, r.time, cl.Permits)
+					cl.table.ask(n, r.time, cl.permits)
 				}
 			}
 		}
-		c.finish(r, &outcome{reason: r.reason, rule: r.denier, decision: stint.Decision{RetryAfter: stint.Never, At: r.time}})
-	case r.waits:
-		waiting := *r
-		waiting.claims, waiting.shadows, waiting.shadowed = slices.Clone(r.claims), slices.Clone(r.shadows),
-			slices.Clone(r.shadowed)
-		c.wait(&waiting)
-	case r.hold != nil:
-		o := c.decide(r, stint.VerbTake, r.time)
-		if o.decision.Allowed {
-			c.hold(r)
+	case r.hold == nil && r.verdict.Waits():
+		if !c.wait(r) {
+			c.block[at] = new(request)
 		}
-		c.finish(r, o)
+		return
 	default:
-		c.finish(r, c.decide(r, stint.VerbTake, r.time))
+		c.take(r)
 	}
+	c.finish(r, r.time)
 }
 
-// match finds what is to be decided about an event, or why and by which rule it is denied without.
-// It follows package enforce: a rule that bans or denies for what is missing decides before any
-// limit, and rules in shadow change nothing.
-func (r *request) match(c *candidate, ev *Event) {
-	r.time, r.line, r.claims, r.shadows, r.shadowed = ev.Time, ev.Line, r.claims[:0], r.shadows[:0], r.shadowed[:0]
-	r.waits, r.reason, r.denier, r.hold = false, "", nil, ev.Hold
-	r.part = c.parts.of(ev)
-	c.total.Requests++
-	if c.logged {
-		if ev.Status == http.StatusTooManyRequests {
-			r.reason = "logged"
+// ask asks the limits of a request.
+func (c *candidate) ask(r *request, do enforce.Action, now stint.Instant) {
+	c.on, c.now, c.verb = r, now, stint.VerbTake
+	if do != enforce.Shadow {
+		c.answer, c.known = stint.Decision{Allowed: true, At: now}, false
+	}
+	_ = c.limiter.Ask(context.Background(), &r.verdict, do) // its only error is of a client outside the sample
+}
+
+// Decide implements [stint.Store] for the candidate's limiter.
+func (c *candidate) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
+	if op.Each == nil {
+		return c.decideShadow(&op)
+	}
+	r := c.on
+	if op.Groups() != nil {
+		for nth := range r.claims {
+			_, r.claims[nth].way = op.NthClaim(nth)
 		}
+	}
+	d := c.carry(op.Verb)
+	for i := range op.Each {
+		if len(c.store.ops) < len(op.Each) {
+			op.Each[i] = stint.Outcome{Allowed: true} // of clients outside the sample
+		}
+	}
+	for i := range c.store.ops {
+		op.Each[c.store.ops[i].nth] = c.store.Outs[i]
+	}
+	return d, nil
+}
+
+// carry carries out a verb on what the request claims.
+func (c *candidate) carry(verb stint.Verb) stint.Decision {
+	c.verb = verb
+	if c.answer, c.known = c.store.decide(verb, c.on.claims, c.now); !c.known {
+		return c.answer
+	}
+	c.answer.Index = c.store.ops[c.answer.Index].nth
+	if verb == stint.VerbTake || verb == stint.VerbTry && c.answer.Allowed {
+		c.record(c.answer.Allowed)
+	}
+	if c.answer.Allowed && c.on.hold != nil {
+		c.hold(c.on)
+	}
+	return c.answer
+}
+
+// take takes what a request asks for that can't wait. Where the limiter would do no more than ask once, it is left out,
+// which is faster by a tenth.
+func (c *candidate) take(r *request) {
+	if !c.plain {
+		c.ask(r, enforce.Take, r.time)
 		return
 	}
-	if err := c.set.Match(&ev.Request, &c.matches); err != nil {
-		r.reason = "invalid"
-		return
-	}
-	none := c.denies
-	for i := range c.matches.Len() {
-		held, err := c.matches.At(i)
-		if err == nil && held.Outcome == rules.Skipped {
-			continue
-		}
-		inShadow := held.Rule.OnExceed == rules.Shadow
-		if err == nil && held.NeedsReserve() {
-			if inShadow || r.hold == nil && c.noHolds {
-				continue
-			}
-			c.requireHold(ev, held.Rule)
-		}
-		rule := c.tally(held.Rule)
-		rule.Requests++
-		none = none && inShadow
-		if err == nil && held.Outcome == rules.Limited && r.hold != nil && !inShadow {
-			err = reserveOf(&held, &c.asked).Validate()
-			rule.refused = cmp.Or(rule.refused, err)
-		}
-		why := ""
-		switch {
-		case err != nil:
-			why = "invalid"
-		case held.Outcome == rules.Banned:
-			why = "banned"
-		case held.Outcome == rules.Lacking:
-			why = "missing"
-		case held.Outcome == rules.Limited && inShadow:
-			r.shadows = c.store.claims(r.shadows, rule, &held)
-		case held.Outcome == rules.Limited:
-			r.waits = r.waits || held.Rule.OnExceed == rules.Wait && r.hold == nil
-			r.claims = c.store.claims(r.claims, rule, &held)
-		}
-		switch {
-		case why == "":
-		case inShadow && why != "invalid":
-			rule.Shadow++
-			r.shadowed = append(r.shadowed, held.Rule.ID)
-		// the first reason counts, but any counts before invalid
-		case !inShadow && (r.reason == "" || r.reason == "invalid" && why != "invalid"):
-			r.denier, r.reason = rule, why
-		}
-	}
-	slices.SortStableFunc(r.claims, func(a, b claim) int { return cmp.Compare(min(a.way, 1), min(b.way, 1)) })
-	if r.reason == "" && none {
-		r.reason = "default"
+	v := &r.verdict
+	c.on, c.now = r, r.time
+	decider := c.carry(stint.VerbTake)
+	if v.Allowed, v.Decision = decider.Allowed, decider; c.known && c.decided != nil {
+		at := slices.IndexFunc(c.store.ops, func(op limitOp) bool { return op.nth == decider.Index })
+		of := &v.Claims()[c.store.ops[at].claim]
+		v.Rule, v.Claim = of.Rule, of.Claim
+		v.Claim.Key = of.Client
 	}
 }
 
-// reserveOf is the operation by which a service would reserve what a rule claims.
-func reserveOf(m *rules.Matched, hold *stint.HoldOp) *stint.Op {
-	op := m.Op(stint.VerbReserve)
-	if op.Extra == nil {
-		op.Extra = new(stint.Extra)
+// DecideAll implements [stint.Store].
+func (c *candidate) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	for i := range ops {
+		results[i].Decision, results[i].Err = c.Decide(ctx, ops[i])
 	}
-	op.Extra.Hold = hold
-	return &op
 }
 
-// An outcome is how a request ended. The deciding limit is that of the decision's Index, counted
-// over all claims.
-type outcome struct {
-	decision stint.Decision
-	reason   string // "": the limits decided
-	// rule is the one that decided.
-	rule    *tally
-	key     string
-	permits int64
-	waited  int64
-}
-
-// decide asks the limits.
-func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outcome {
-	o, known := &c.outcome, false
-	*o = outcome{}
-	o.decision, known = c.store.decide(verb, r.claims, now)
+// decideShadow decides a rule in shadow, which is asked by itself, at the time when the request was let through.
+func (c *candidate) decideShadow(op *stint.Op) (stint.Decision, error) {
+	c.shadows = c.shadows[:0]
+	for nth := range op.Len() {
+		of, way := op.NthClaim(nth)
+		c.shadows = append(c.shadows, c.store.claim(nil, of))
+		c.shadows[nth].way = way
+	}
+	d, known := c.store.decide(op.Verb, c.shadows, c.now)
 	if !known {
-		return o
+		return d, stint.ErrUnavailable
 	}
-	decider := &c.store.ops[o.decision.Index]
-	o.permits, o.rule = decider.permits, r.claims[decider.claim].rule
-	o.key = r.claims[decider.claim].of
-	if verb == stint.VerbTake || verb == stint.VerbTry && o.decision.Allowed {
-		c.record(r, o.decision.Allowed, now)
-	}
-	return o
+	c.recordRule(0, len(c.store.ops), d.Allowed, true)
+	return d, nil
 }
 
 // record tells the tables how the request ended that the limits decided last. A rule is counted as
 // denying only if its own limits would have denied. What a rule alone would have done is asked of
 // the outcomes, without another decision.
-func (c *candidate) record(r *request, allowed bool, now stint.Instant) {
+func (c *candidate) record(allowed bool) {
+	claims := c.on.claims
 	for from, to := 0, 0; from < len(c.store.ops); from = to { // a rule may have several claims
-		to = c.ofRule(r.claims, from)
-		admits := allowed || c.store.combine(from, to, now).Allowed
-		c.recordRule(r, from, to, allowed, false, now)
-		cl := &r.claims[c.store.ops[from].claim]
+		rule := claims[c.store.ops[from].claim].rule
+		for to = from + 1; to < len(c.store.ops) && claims[c.store.ops[to].claim].rule == rule; {
+			to++
+		}
+		admits := allowed || c.store.combine(from, to, c.now).Allowed
+		c.recordRule(from, to, allowed, false)
 		if !admits {
-			cl.rule.Denied++
+			rule.Denied++
 		}
-		if allowed || !admits {
-			cl.rule.way(cl.class, c.via(r.claims, from, to, allowed), allowed)
-		}
-	}
-}
-
-// ofRule is where the limits end of the rule that one is of.
-func (c *candidate) ofRule(claims []claim, from int) (to int) {
-	for to = from + 1; to < len(c.store.ops) &&
-		claims[c.store.ops[to].claim].rule == claims[c.store.ops[from].claim].rule; to++ {
-	}
-	return to
-}
-
-// via is by what a rule charges a request that is allowed.
-func (c *candidate) via(claims []claim, from, to int, allowed bool) string {
-	for i := from; i < to && allowed; i++ {
-		if c.store.Charged(i) {
-			return claims[c.store.ops[i].claim].via
+		if (allowed || !admits) && rule.hasWays() {
+			via, of := "", c.on.verdict.Claims()
+			for i := from; i < to && allowed && via == ""; i++ {
+				if c.store.Charged(i) {
+					via = of[c.store.ops[i].claim].Via
+				}
+			}
+			rule.way(of[c.store.ops[from].claim].Class, via, allowed)
 		}
 	}
-	return ""
 }
 
 // recordRule tells the tables of one rule: those that are charged of a request that is allowed,
 // else those that deny, or all. Several ways may have the same one. A table is asked once for each
 // request, though two ways may lead to the same client in it.
-func (c *candidate) recordRule(r *request, from, to int, allowed, all bool, now stint.Instant) {
+func (c *candidate) recordRule(from, to int, allowed, all bool) {
 	for i := from; i < to; {
 		p, first := &c.store.ops[i], i
 		admits := true
@@ -332,9 +362,9 @@ func (c *candidate) recordRule(r *request, from, to int, allowed, all bool, now 
 		if len(c.store.Ways) > 0 && (allowed && !c.store.Charged(first) || !allowed && c.hasTable(from, first)) {
 			continue
 		}
-		p.table.ask(p.client, r.time, p.permits)
+		p.table.ask(p.client, c.on.time, p.permits)
 		if allowed || !admits || all {
-			p.table.record(p.client, now, allowed, p.permits)
+			p.table.record(p.client, c.now, allowed, p.permits)
 		}
 	}
 }
@@ -346,89 +376,85 @@ func (c *candidate) hasTable(from, of int) bool {
 		func(op limitOp) bool { return op.table == p.table && op.client == p.client })
 }
 
-// finish decides the rules in shadow, counts the request, and tells its verdict. Rules in shadow
-// are asked last, at the time when the request was let through. Shadows come last, so that they see
-// the time at which the request was let through.
-func (c *candidate) finish(r *request, o *outcome) {
-	allowed := o.decision.Allowed
-	if o.reason == "" {
-		for first := 0; first < len(r.shadows); {
-			end := first + 1
-			for end < len(r.shadows) && r.shadows[end].rule == r.shadows[first].rule {
-				end++
-			}
-			c.decideShadow(r, r.shadows[first:end], r.time+stint.Instant(o.waited))
-			first = end
+// finish counts a request that is decided, and tells its verdict.
+func (c *candidate) finish(r *request, now stint.Instant) {
+	v := &r.verdict
+	allowed, waited := v.Allowed && r.reason == "", int64(now-r.time)
+	for i := range v.Shadows {
+		e := &v.Shadows[i]
+		rule := c.tally(e.Rule)
+		if e.Claim.Policy != nil && rule.hasWays() {
+			rule.way(e.Class, e.Via, e.Decision.Allowed)
+		}
+		if e.Decision.Allowed {
+			rule.Admitted++
+		} else {
+			rule.Shadow++
 		}
 	}
-	if len(r.shadowed) > 0 {
+	shadowed := len(v.Shadowed) > 0
+	if shadowed {
 		c.total.Shadow++
 	}
 	var last *tally
 	for i := range r.claims {
 		if rule := r.claims[i].rule; rule != last {
-			rule.end(allowed, o)
+			rule.end(allowed, v.Decision.Delay.Microseconds(), waited)
 			last = rule
 		}
 	}
-	c.total.end(allowed, o)
+	c.total.end(allowed, v.Decision.Delay.Microseconds(), waited)
 	if !allowed {
 		c.total.Denied++
-		if o.reason != "" && o.rule != nil {
-			o.rule.Denied++
+		if r.denier != nil {
+			r.denier.Denied++
 		}
 	}
-	c.plot.add(r.time, allowed, len(r.shadowed) > 0)
-	c.parts.add(r.part, r.time, allowed, len(r.shadowed) > 0)
+	c.plot.add(r.time, allowed, shadowed)
+	c.parts.add(r.part, r.time, allowed, shadowed)
 	if c.decided != nil && c.fault == nil {
-		c.tell(r, o)
-	}
-}
-
-// decideShadow decides a rule in shadow, which is asked by itself.
-func (c *candidate) decideShadow(r *request, claims []claim, now stint.Instant) {
-	d, known := c.store.decide(stint.VerbTake, claims, now)
-	if !known {
-		return
-	}
-	c.recordRule(r, 0, len(c.store.ops), d.Allowed, true, now)
-	claims[0].rule.way(claims[0].class, c.via(claims, 0, len(c.store.ops), d.Allowed), d.Allowed)
-	if rule := claims[0].rule; d.Allowed {
-		rule.Admitted++
-	} else {
-		rule.Shadow++
-		r.shadowed = append(r.shadowed, rule.rule.ID)
+		c.tell(r, allowed, waited)
 	}
 }
 
 // end counts a request that all rules have decided.
-func (t *tally) end(allowed bool, o *outcome) {
+func (t *tally) end(allowed bool, delay, waited int64) {
 	if allowed {
 		t.Admitted++
-		delay := o.decision.Delay.Microseconds()
 		t.Delayed += delay
 		t.LongestDelay = max(t.LongestDelay, delay)
 	}
-	if o.waited > 0 {
+	if waited > 0 {
 		t.Held++
-		t.Waited += o.waited
-		t.LongestWait = max(t.LongestWait, o.waited)
+		t.Waited += waited
+		t.LongestWait = max(t.LongestWait, waited)
 	}
 }
 
 // tell hands the verdict to Config.Decided, whose error ends the simulation. The verdict is reused,
 // which is why it must not be kept.
-func (c *candidate) tell(r *request, o *outcome) {
-	v := &c.verdict
+func (c *candidate) tell(r *request, allowed bool, waited int64) {
+	of, v := &r.verdict, &c.verdict
 	*v = Verdict{
-		Candidate: c.name, Line: r.line, Time: r.time, Allowed: o.decision.Allowed, Reason: o.reason,
-		Key: o.key, Permits: o.permits, Decision: o.decision, Waited: micros(o.waited), Shadowed: r.shadowed,
+		Candidate: c.name, Line: r.line, Time: r.time, Allowed: allowed, Reason: r.reason,
+		Waited: micros(waited), Shadowed: of.Shadowed,
 	}
-	if o.rule != nil {
-		v.Rule = o.rule.rule.ID
-	}
-	if !v.Allowed && v.Reason == "" {
-		v.Reason = "limit"
+	switch {
+	case r.reason != "":
+		v.Decision = stint.Decision{RetryAfter: stint.Never, At: r.time}
+		if r.denier != nil {
+			v.Rule = r.denier.rule.ID
+		}
+	default:
+		if v.Decision = of.Decision; c.answer.Allowed == allowed {
+			v.Decision = c.answer
+		}
+		if !allowed {
+			v.Reason = "limit"
+		}
+		if c.known {
+			v.Rule, v.Key, v.Permits = of.Rule.ID, of.Claim.Key, of.Claim.Permits
+		}
 	}
 	c.fault = c.decided(v)
 }

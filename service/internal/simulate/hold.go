@@ -9,8 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/algorithm"
-	"github.com/stint-go/stint/rules"
 )
 
 // A holding is what an admitted request holds until it ends. Nothing of it expires, as its client
@@ -38,50 +38,55 @@ func (h *holding) bytes() int64 {
 
 // requireHold refuses a request that does not hold, for which a rule with a concurrency limit
 // holds.
-func (c *candidate) requireHold(ev *Event, rule *rules.Rule) {
-	if ev.Hold == nil && c.store.fault == nil {
-		c.store.fault = stint.Invalid(
-			"hold", fmt.Sprintf("missing in line %d", ev.Line),
-			fmt.Sprintf("a duration, in the column hold or as the hold of a "+
-				"pattern, for each request of rule %s: only reserves take of its concurrency limit", rule.ID),
-		)
+func (c *candidate) requireHold(r *request, ev *Event) {
+	_ = c.limiter.Prepare(&ev.Request, &r.verdict, stint.VerbReserve) // which its taker is told
+	for _, of := range r.verdict.Claims() {
+		if of.Claim.Policy.NeedsReserve() && c.store.fault == nil {
+			c.store.fault = stint.Invalid(
+				"hold", fmt.Sprintf("missing in line %d", ev.Line),
+				fmt.Sprintf("a duration, in the column hold or as the hold of a "+
+					"pattern, for each request of rule %s: only reserves take of its concurrency limit", of.Rule.ID),
+			)
+		}
 	}
 }
 
-// hold has a request hold what the limits that decided last have admitted. It reports whether more than that will be
-// charged at its end.
-func (c *candidate) hold(r *request) (charges bool) {
-	if len(c.store.ops) == 0 {
-		return false
-	}
-	named := slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.named })
+// canHold says why a service refuses to reserve what a rule claims; nil: it does not.
+func canHold(of *stint.Claim) error {
+	op := stint.Op{Verb: stint.VerbReserve, Claim: *of}
+	op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "simulated"}}}
+	return op.Validate()
+}
+
+// hold has a request hold what the limits that decided last have admitted.
+func (c *candidate) hold(r *request) {
+	claims := r.verdict.Claims()
+	named := slices.ContainsFunc(claims, func(of enforce.Claimed) bool { return of.Named })
 	h := &holding{since: r.time, parts: make([]part, 0, len(c.store.ops))}
 	for i := range c.store.ops {
 		if !c.store.Charged(i) {
 			continue
 		}
 		op := &c.store.ops[i]
-		cl := &r.claims[op.claim]
 		h.parts = append(h.parts, part{
-			table: op.table, limit: op.limit, key: cl.key, piece: op.limit.hold(op.client, op.permits), kept: op.permits,
+			table: op.table, limit: op.limit, key: r.claims[op.claim].key, piece: op.limit.hold(op.client, op.permits),
+			kept: op.permits,
 		})
 		p := &h.parts[len(h.parts)-1]
 		if p.key.text = ""; p.key.last >= longMark {
-			p.key.text = strings.Clone(cl.key.text) // and not what was read around it
+			p.key.text = strings.Clone(r.claims[op.claim].key.text) // and not what was read around it
 		}
 		switch actual := r.hold.Actual; {
 		case p.limit.Algorithm == stint.AlgorithmConcurrency:
 			p.kept = 0
-		case actual >= 0 && (cl.named || !named):
+		case actual >= 0 && (claims[op.claim].Named || !named):
 			p.kept, p.charge = min(actual, op.permits), max(0, actual-op.permits)
 		}
-		charges = charges || p.charge > 0
+		r.charges = r.charges || p.charge > 0
 	}
 	c.store.memory.take(h.bytes())
 	c.store.memory.holds++
-	c.waiting.arrived++
-	heap.Push(&c.waiting.wakes, wake{at: r.time.Add(r.hold.For), number: c.waiting.arrived, holding: h})
-	return charges
+	heap.Push(&c.wakes, wake{at: r.time.Add(r.hold.For), number: c.arrive(), holding: h})
 }
 
 // end ends a hold, as a commit does.
@@ -112,7 +117,9 @@ func (s *store) untilExpiry(claims []claim) {
 			continue
 		}
 		for j := range claims {
-			longest.TTL = max(longest.TTL, claims[j].rule.rule.Reserve.TTL)
+			if rule := claims[j].rule; rule != nil {
+				longest.TTL = max(longest.TTL, rule.rule.Reserve.TTL)
+			}
 		}
 		out.RetryAfter = longest.Lives()
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
 
@@ -213,6 +212,7 @@ func (r *replay) define(line recordLine, number int64) error {
 func (r *replay) compare(op *recordedOp) {
 	switch op.Verb {
 	case resetPolicy:
+		r.store.last = nil
 		for policy := range r.store.tables {
 			if policy.Name() == op.Name {
 				delete(r.store.tables, policy)
@@ -220,6 +220,7 @@ func (r *replay) compare(op *recordedOp) {
 		}
 		return
 	case resetAll:
+		r.store.last = nil
 		clear(r.store.tables)
 		return
 	}
@@ -244,9 +245,9 @@ func (r *replay) compare(op *recordedOp) {
 	}
 	r.claims = r.claims[:0]
 	for i, c := range op.claims {
-		r.claims = r.store.claims(r.claims, nil, &rules.Matched{Claim: c})
+		r.claims = append(r.claims, r.store.claim(nil, &op.claims[i]))
 		r.claims[i].way = op.ways[i]
-		if r.changed(&r.claims[len(r.claims)-1]) {
+		if r.changed(&r.claims[i], c.Policy) {
 			r.unfit("line %d: the limits of a client of policy %q changed", op.number, c.Policy.Name())
 		}
 	}
@@ -268,17 +269,17 @@ func (r *replay) compare(op *recordedOp) {
 
 // changed reports whether a new client of a policy is known under other limits, as after a reload. A client with an
 // override has it from the start.
-func (r *replay) changed(c *claim) bool {
+func (r *replay) changed(c *claim, under *stint.Policy) bool {
 	if _, known := c.table.look(&c.key); known {
 		return false
 	}
 	for policy, t := range r.store.tables {
-		if policy == c.Policy || policy.Name() != c.Policy.Name() {
+		if policy == under || policy.Name() != under.Name() {
 			continue
 		}
 		same := func(l stint.Limit) bool {
 			return slices.ContainsFunc(
-				c.Policy.Limits(),
+				under.Limits(),
 				func(k stint.Limit) bool { return k.Name == l.Name && k.Algorithm == l.Algorithm },
 			)
 		}

@@ -176,7 +176,11 @@ func (s *Simulation) report() *Report {
 	}
 	rules := 1
 	for _, c := range s.candidates {
-		rules += len(c.rules)
+		for _, tally := range c.rules {
+			if tally.Requests > 0 {
+				rules++
+			}
+		}
 	}
 	most := max(mostDenied, min(heaviest, allHeaviest/rules))
 	for _, c := range s.candidates {
@@ -186,12 +190,9 @@ func (s *Simulation) report() *Report {
 			StepFrom: c.plot.first, Step: int64(c.plot.step()), Steps: c.plot.steps,
 			Parts: c.parts.report(&c.plot),
 		}
-		tallies, tables := map[string]*tally{}, c.tables()
-		for rule, tally := range c.rules {
-			tallies[rule.ID] = tally
-		}
-		for _, rule := range c.set.Rules() {
-			if tally := tallies[rule.ID]; tally != nil {
+		tables := c.tables()
+		for _, rule := range c.limiter.Set().Rules() {
+			if tally := c.rules[rule.ID]; tally.Requests > 0 {
 				made.Rules = append(made.Rules, tally.report(tables[rule.ID], most))
 			} else if !rule.Disabled {
 				made.Unmet = append(made.Unmet, rule.ID)

@@ -6,9 +6,9 @@
 //	err = source.Run(s.Add) // the requests of a log or of a Pattern, in order of time
 //	report, err := s.Finish()
 //
-// Every candidate is a rule set, and decides all events by itself. Decisions are made by the transitions of package
-// algorithm on a table of its own, which evicts nothing. Requests that rules hold wait in virtual time, as package
-// enforce would have them wait.
+// Every candidate is a rule set, and decides all events by itself, by a limiter of package enforce in virtual time: that
+// finds the rules of a request, and has requests wait. Decisions are made by the transitions of package
+// algorithm on a table of its own, which evicts nothing.
 //
 // [Suggest] turns it around: it finds the least limit under which a given share of the clients is never denied, and
 // proves it by a replay.
@@ -68,7 +68,11 @@ func New(config Config) (*Simulation, error) {
 		if c.Set == nil {
 			return nil, stint.Invalid(fmt.Sprintf("candidates[%d].set", i), "nil", "rules that rules.Compile made")
 		}
-		s.candidates = append(s.candidates, newCandidate(c, &config, &s.memory))
+		made, err := newCandidate(c, &config, &s.memory)
+		if err != nil {
+			return nil, err
+		}
+		s.candidates = append(s.candidates, made)
 	}
 	return s, nil
 }
@@ -113,6 +117,7 @@ func (s *Simulation) decide() error {
 		}
 	}
 	for _, c := range s.candidates {
+		c.begun = s.first
 		c.prepare(s.block)
 		if c.store.fault != nil {
 			return c.store.fault
@@ -120,7 +125,7 @@ func (s *Simulation) decide() error {
 	}
 	for i := range s.block {
 		for _, c := range s.candidates {
-			c.add(&c.block[i])
+			c.add(i)
 			if c.fault != nil {
 				return c.fault
 			}
@@ -136,8 +141,8 @@ func (s *Simulation) Finish() (*Report, error) {
 		return nil, err
 	}
 	for _, c := range s.candidates {
-		for len(c.waiting.wakes) > 0 {
-			c.advance(c.waiting.wakes[0].at) // and not all at once, so that it can be ended
+		for len(c.wakes) > 0 {
+			c.advance(c.wakes[0].at) // and not all at once, so that it can be ended
 			if err := cmp.Or(c.fault, s.proceed()); err != nil {
 				return nil, err
 			}

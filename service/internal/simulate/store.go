@@ -8,7 +8,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/rules"
 )
 
 // A store has the states of all clients under the policies of one candidate, in virtual time. It
@@ -16,6 +15,7 @@ import (
 // each limit what it said.
 type store struct {
 	tables map[*stint.Policy]*table
+	last   *table // the one that was looked up last
 	// maxClients is how many clients a table has at most; then it keeps a sample of them.
 	maxClients int
 	memory     *memory
@@ -32,6 +32,7 @@ type limitOp struct {
 	limit   *limit
 	client  int32
 	claim   int32
+	nth     int16 // of the limits of all claims
 	permits int64
 	keep    int64
 }
@@ -43,57 +44,33 @@ func newStore(maxClients int, memory *memory) *store {
 
 // A claim is one to be decided, with where its client is.
 type claim struct {
-	stint.Claim
+	permits, keep int64
 
-	rule  *tally
+	rule  *tally // nil of one in shadow
 	table *table
 	key   key
 	// guess is the client, by table.guess.
 	guess int32
-	// named says that the request may name the cost.
-	named bool
-	class string
-	via   string // as of rules.Matched
 	// way is the number of the claim's way; 0: it has to admit.
 	way uint16
-	// of is the rule's client, by which reports name it.
-	of string
 }
 
-// claims makes those of a rule, each key prepared once. They are added to a list.
-func (s *store) claims(list []claim, rule *tally, of *rules.Matched) []claim {
-	c, k, group := of.Claim, keyOf(of.Claim.Key), uint16(decide.PerGroup)
-	for i := range list {
-		if way := list[i].way; way != 0 {
-			group = way - way%decide.PerGroup + decide.PerGroup
-		}
-	}
-	for i := 0; ; i++ {
-		via, way := "", uint16(0)
-		if i < len(of.Vias) {
-			via = of.Vias[i]
-		}
-		if i < len(of.Ways) {
-			way = group + uint16(of.Ways[i])
-		}
-		list = append(list, claim{c, rule, s.table(c.Policy), k, 0, i < of.Named, of.Class, via, way, of.Client})
-		if i == len(of.And) {
-			return list
-		}
-		before := c.Key
-		if c = of.And[i]; c.Key != before { // of another rule
-			k = keyOf(c.Key)
-		}
-	}
+// claim finds where the client of a rule's claim is.
+func (s *store) claim(rule *tally, of *stint.Claim) claim {
+	return claim{rule: rule, permits: of.Permits, keep: of.Keep, table: s.table(of.Policy), key: keyOf(of.Key)}
 }
 
 // table is where the clients of a policy are.
 func (s *store) table(policy *stint.Policy) *table {
+	if s.last != nil && s.last.policy == policy {
+		return s.last
+	}
 	t := s.tables[policy]
 	if t == nil {
 		t = newTable(policy, s.maxClients, s.memory)
 		s.tables[policy] = t
 	}
+	s.last = t
 	return t
 }
 
@@ -102,7 +79,7 @@ func (s *store) table(policy *stint.Policy) *table {
 // are in s.outs, of the limits in s.ops, until the next call.
 func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
 	s.ops, s.Ways = s.ops[:0], s.Ways[:0]
-	alternatives := false
+	alternatives, nth := false, int16(0)
 	for i := 0; i < len(claims); {
 		first, sampled := len(s.ops), true
 		next := i
@@ -112,7 +89,8 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 			client := t.find(&c.key)
 			sampled = sampled && client >= 0
 			for j := range t.limits {
-				s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), c.Permits, c.Keep})
+				s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), nth, c.permits, c.keep})
+				nth++
 				s.Ways = append(s.Ways, c.way)
 				alternatives = alternatives || c.way != 0
 			}

@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/rules"
 )
@@ -209,30 +210,33 @@ func (s *suggestor) measure() error {
 		return err
 	}
 	memory := &memory{most: s.goal.MaxMemory}
-	c := newCandidate(Candidate{Set: set}, &Config{MaxClients: s.goal.MaxClients}, memory)
+	c, err := newCandidate(Candidate{Set: set}, &Config{MaxClients: s.goal.MaxClients}, memory)
+	if err != nil {
+		return err
+	}
 	now := stint.Instant(0)
 	err = s.source(func(ev *Event) error {
 		if now = max(now, ev.Time); now >= s.split {
 			return nil
 		}
 		c.advance(now)
-		r := &c.block[0]
-		r.match(c, ev)
+		r := c.block[0]
+		c.match(r, ev)
 		if r.denier != nil && r.denier.refused != nil {
 			return r.denier.refused
 		}
 		if r.reason != "" || len(r.claims) == 0 || c.store.fault != nil {
 			return c.store.fault
 		}
-		d, _ := c.store.decide(stint.VerbTake, r.claims, now)
+		c.ask(r, enforce.Take, now)
 		if err := memory.fault([]*candidate{c}); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.table.level > 0 }) {
 			return stint.Invalid("rule "+s.rule.ID, "one with more clients", fmt.Sprintf("up to %d", s.goal.MaxClients))
 		}
-		s.need(c.store, d.Allowed)
-		if d.Allowed && r.hold != nil && c.hold(r) {
+		s.need(c.store, r.verdict.Allowed)
+		if r.charges {
 			return stint.Invalid("actual", r.hold.Actual,
 				fmt.Sprintf("what line %d holds, or less, where limits are suggested", ev.Line))
 		}
