@@ -69,8 +69,9 @@ type simulator struct {
 	// recent is nil if nothing is known of recent traffic.
 	recent  *activity.Recorder
 	options rules.Options
-	// deny is rules_default.
-	deny bool
+	// deny is rules_default, and clientIP whose hops a log's clients are behind.
+	deny     bool
+	clientIP clientip.Config
 }
 
 // A simulationRequest says what is simulated, on what. It is the part named request of a multipart
@@ -371,7 +372,7 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 		}
 		reader, err := simulate.NewReader(simulate.ReaderOptions{
 			Format: request.Format, Headers: true, Address: request.Budget != "",
-			ClientIP: clientip.Config{IPv6Prefix: s.options.IPv6Prefix},
+			ClientIP: s.clientIP,
 			MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) },
 		})
 		if err != nil {

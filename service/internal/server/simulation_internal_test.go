@@ -9,12 +9,14 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -268,5 +270,21 @@ func TestSimulateHolds(t *testing.T) {
 	status, answer, fault = simulated(t, s, `{"inForce":true}`, nil)
 	if status != http.StatusOK || answer.Candidates[0].Total.Admitted != 1 || !strings.Contains(strings.Join(answer.Notes, " "), "rules with a concurrency limit are left out. No request met these rules of in force: places.") {
 		t.Errorf("%d %s: %+v", status, fault, answer)
+	}
+}
+
+// The hops of a log that is uploaded are believed as those of requests are.
+func TestSimulateBehindTrustedProxies(t *testing.T) {
+	var log bytes.Buffer
+	for i := range 6 {
+		fmt.Fprintf(&log, "198.51.100.%d, 10.0.0.1 - - [26/Nov/2026:10:00:0%d +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n", i%3, i)
+	}
+	for want, trusted := range map[int64][]netip.Prefix{1: nil, 3: {netip.MustParsePrefix("10.0.0.0/8")}} {
+		s := newSimulator(t)
+		s.clientIP = clientip.Config{TrustedProxies: trusted}
+		status, answer, fault := simulated(t, s, `{"budget":"100/1m"}`, log.Bytes())
+		if status != http.StatusOK || answer.Candidates[0].Rules[0].Clients != want {
+			t.Errorf("%d %s: %+v; want %d clients", status, fault, answer.Report, want)
+		}
 	}
 }
