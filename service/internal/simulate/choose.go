@@ -145,6 +145,9 @@ func (r *Reader) choose() error {
 	return nil
 }
 
+// maxOthers is how many lines in a row without anything around them, at the begin, tell that nothing is.
+const maxOthers = 64
+
 // unwrap is what wrote something around at least half of some lines, and the lines without that, none
 // if nothing did.
 func unwrap(lines []sampled) (w wrapper, inner []sampled) {
@@ -159,7 +162,8 @@ func unwrap(lines []sampled) (w wrapper, inner []sampled) {
 		for _, line := range lines {
 			number = line.number
 			if err := cut(line.text, nil); err != nil && !errors.Is(err, errNoEvent) {
-				if others++; 2*others > len(lines) {
+				if others++; 2*others > len(lines) || others == maxOthers && inner == nil {
+					others = len(lines)
 					break
 				}
 			}

@@ -189,6 +189,12 @@ func (p *linePattern) parse(line string, ev *Event) error {
 			return faultf("no %q behind $%s", part.until, part.name)
 		}
 		rest = after
+		if part.field == "" || part.kept != nil && value != "-" { // as set does
+			if r.line.found++; value != "" && part.kept != nil {
+				*part.kept = value
+			}
+			continue
+		}
 		if err := r.set(part.kept, part.field, value, ev); err != nil {
 			return err
 		}
