@@ -226,6 +226,10 @@ resp: ## hold the clients of Redis to the service: those of Go, Node.js and Pyth
 	@$(MAKE) $(NODE_CLIENTS)
 	@go test ./test/resp -count 1
 
+.PHONY: answers
+answers: ## compare 160,000 decisions of stint simulate with the answers of a service
+	@cd service && go test ./internal/server -run '^TestSimulationAnswersAsTheService$$' -count 1 -v -answers 160000
+
 .PHONY: soak
 soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by SEED
 	@scripts/ensure redis-server
