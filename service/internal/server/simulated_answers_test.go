@@ -145,7 +145,7 @@ func serviceAnswer(t *testing.T, service *httptest.Server, r *rules.Request) (go
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err == nil {
 		err = json.Unmarshal(text, &got)

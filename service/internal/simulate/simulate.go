@@ -6,8 +6,8 @@
 //	err = source.Run(s.Add) // the requests of a log or of a Pattern, in order of time
 //	report, err := s.Finish()
 //
-// Every candidate is a rule set, and decides all events by itself, by a limiter of package enforce in virtual time: that
-// finds the rules of a request, and has requests wait. Decisions are made by the transitions of package
+// Every candidate is a rule set, and decides all events by itself, by a limiter of package enforce in virtual time:
+// that finds the rules of a request, and has requests wait. Decisions are made by the transitions of package
 // algorithm on a table of its own, which evicts nothing.
 //
 // [Suggest] turns it around: it finds the least limit under which a given share of the clients is never denied, and

@@ -13,6 +13,7 @@ import (
 // ticks are an instant on the limiter's clock, which is in nanoseconds above 0, and instant is when a time of it has
 // come.
 func (c *candidate) ticks(at stint.Instant) int64 { return int64(at-c.begun)*1000 + 1 }
+
 func (c *candidate) instant(ticks int64) stint.Instant {
 	return c.begun + stint.Instant((ticks+998)/1000)
 }
