@@ -175,7 +175,7 @@ func (s *Server) adminListener(ln net.Listener) (*openListener, error) {
 	handler.simulator = &simulator{
 		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: s.stopping,
 		rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
-		clientIP: c.ClientIP,
+		clientIP: clientip.Config(c.ClientIP),
 	}
 	handler.register(c.Activity)
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
