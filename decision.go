@@ -73,7 +73,8 @@ type Decision struct {
 	// below 0.
 	Remaining int64
 	// RetryAfter is the shortest wait after which the same cost would be admitted if
-	// nobody else took any: 0 when allowed, Never when the cost is above the limit.
+	// nobody else took any: 0 when allowed, Never when the cost is above the limit. Of what is held it is until the
+	// holds expire; they may end sooner.
 	RetryAfter time.Duration
 	// ResetAfter is how long until the state equals an untouched one.
 	ResetAfter time.Duration

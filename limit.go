@@ -276,7 +276,8 @@ func SlidingWindowCounter(limit int64, window time.Duration) Limit {
 }
 
 // Concurrency lets at most capacity permits be held at once, 1 to MaxConcurrency. Only
-// [Limiter.Reserve] takes of it, and what is held comes back when the hold ends.
+// [Limiter.Reserve] takes of it, and what is held comes back when the hold ends. Beside limits of other costs give it
+// a cost of its own, by WithCost(1): else a request of a thousand tokens asks for a thousand places.
 func Concurrency(capacity int64) Limit {
 	return Limit{Algorithm: AlgorithmConcurrency, Capacity: capacity}
 }

@@ -21,7 +21,9 @@ import (
 //
 // A store that can't decide, and a process too busy to ask it, don't end the wait: the caller asks again, after 50 ms
 // at first and up to a second later on, until its context ends. The error then wraps the last cause, such as
-// ErrUnavailable, besides the context's error. Permits that the store took, but could not say so, stay taken. A store
+// ErrUnavailable, besides the context's error. A store with a failure policy decides, too: by that of package failover
+// which admits, the default, a wait ends at once while Redis is unreachable; so that workers keep their pace give it
+// the mode Local or Closed. Permits that the store took, but could not say so, stay taken. A store
 // that is closed never decides again: let the context end first.
 //
 // Callers of one limiter that wait for one key are served in the order in which they came, whatever they
@@ -38,6 +40,9 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Decision, error) {
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return Decision{}, err
+	}
+	if l.policy == nil {
+		return Decision{}, errZero
 	}
 	op := Op{Verb: VerbTry, Claim: Claim{Key: key, Policy: l.policy, Permits: n}}
 	if err := op.Validate(); err != nil {

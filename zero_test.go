@@ -3,6 +3,7 @@ package stint_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestZeroValues(t *testing.T) {
 	}
 	for name, limiter := range map[string]*stint.Limiter{"limiter": {}, "store": onZero} {
 		for method, err := range methods(t.Context(), limiter) {
-			if !errors.Is(err, stint.ErrInvalid) {
+			if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "zero") {
 				t.Errorf("%s: %s: error %v", name, method, err)
 			}
 		}

@@ -60,9 +60,15 @@ func (f Functions) faults(plain, rules bool) (faults []error) {
 	return faults
 }
 
+// errZero is why a limiter decides nothing that is the zero value of its type.
+var errZero = stint.Invalid("limiter", "the zero value", "one that stint.New or NewLimiter made")
+
 // holdFaults are what is wrong with how requests hold what they cost.
 func (s *Server) holdFaults() (faults []error) {
-	if s.Limiter != nil && s.Reserve == nil && s.Limiter.Policy().NeedsReserve() {
+	switch {
+	case s.Limiter != nil && s.Limiter.Policy() == nil:
+		faults = append(faults, errZero)
+	case s.Limiter != nil && s.Reserve == nil && s.Limiter.Policy().NeedsReserve():
 		faults = append(faults, stint.Invalid("reserve", "nil", "a hold, since the limiter has a concurrency limit"))
 	}
 	if s.Reserve == nil {
@@ -81,6 +87,8 @@ func (s *Server) holdFaults() (faults []error) {
 // stint.ErrInvalid wrap stint.ErrUnavailable.
 func LimiterOf(limiter *stint.Limiter, err error, holds bool) (*stint.Limiter, error) {
 	switch {
+	case err == nil && limiter != nil && limiter.Policy() == nil:
+		err = prefix.Errorf("%w: LimiterOf has returned the zero limiter", stint.ErrUnavailable)
 	case err == nil && limiter != nil && !holds && limiter.Policy().NeedsReserve():
 		err = prefix.Errorf("%w: LimiterOf has returned a concurrency limit, and Reserve is nil", stint.ErrUnavailable)
 	case err != nil && !errors.Is(err, stint.ErrInvalid):
