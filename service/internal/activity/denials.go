@@ -72,7 +72,9 @@ func (s *denial) show() Denial {
 
 // A denialQuery says which denials are wanted; the zero value of a field is any.
 type denialQuery struct {
-	rule, client, reason string
+	rule, reason string
+	// keys of which one is the client's; nil is any
+	clients []string
 	// "true" for those of rules in shadow only, "false" for the others
 	shadow string
 	// that the rule, the client or the request ID contains
@@ -85,7 +87,7 @@ type denialQuery struct {
 // matches reports whether a denial is wanted.
 func (q *denialQuery) matches(d *Denial) bool {
 	return (q.shadow == "" || (q.shadow == "true") == d.Shadow) && (q.rule == "" || d.Rule == q.rule) &&
-		(q.client == "" || d.Client == q.client) &&
+		(q.clients == nil || slices.Contains(q.clients, d.Client)) &&
 		(q.reason == "" || d.Reason == q.reason) &&
 		(q.text == "" || strings.Contains(d.Rule, q.text) || strings.Contains(d.RequestID, q.text) ||
 			!q.masked && strings.Contains(d.Client, q.text))

@@ -11,11 +11,19 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// An endpoint answers one path with a document. names says that clients are shown by name.
+// An endpoint answers one path with a document.
 type endpoint struct {
 	// query are the parameters that it knows; others are refused.
 	query []string
-	serve func(r *Recorder, ctx context.Context, q problem.Query, names bool) (any, error)
+	serve func(r *Recorder, ctx context.Context, q problem.Query, a audience) (any, error)
+}
+
+// An audience is the caller of an endpoint.
+type audience struct {
+	// names says that clients are shown by name.
+	names bool
+	// keysOf are the keys under which rules count a client that the caller names.
+	keysOf func(client string) []string
 }
 
 // endpoints are those of the paths; all of them only read. Their answers are documents of the wire
@@ -34,7 +42,13 @@ var endpoints = map[string]endpoint{
 // Handlers answer the paths of this package, by their patterns. Their callers are shown clients by name,
 // or not: holders of a token are. Else a name is replaced by a text that is the same for the same
 // client, and a client can't be asked for.
-func (r *Recorder) Handlers() map[string]problem.Handler[bool] {
+//
+// keysOf are the keys under which a client is counted that a caller asks for, such as the hash of an API key. It must be
+// safe for concurrent use. nil stands for the name itself.
+func (r *Recorder) Handlers(keysOf func(client string) []string) map[string]problem.Handler[bool] {
+	if keysOf == nil {
+		keysOf = func(client string) []string { return []string{client} }
+	}
 	handlers := map[string]problem.Handler[bool]{"GET " + PathEvents: r.serveEvents}
 	for path, e := range endpoints {
 		handlers["GET "+path] = func(w http.ResponseWriter, req *http.Request, names bool) error {
@@ -42,7 +56,7 @@ func (r *Recorder) Handlers() map[string]problem.Handler[bool] {
 			if err != nil {
 				return err
 			}
-			document, err := e.serve(r, req.Context(), q, names)
+			document, err := e.serve(r, req.Context(), q, audience{names, keysOf})
 			if err != nil {
 				return err
 			}
@@ -91,7 +105,7 @@ func (r *Recorder) storeFigures() *StoreFigures {
 
 // serveStats answers with totals and rules. The rules are this process's; rates of all processes
 // come with them.
-func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ bool) (any, error) {
+func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ audience) (any, error) {
 	seconds, err := q.Integer("seconds", totalSeconds, 1, totalSeconds)
 	if err != nil {
 		return nil, err
@@ -106,12 +120,12 @@ func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ bool) (any
 }
 
 // serveTop answers with the heaviest clients of all processes.
-func (r *Recorder) serveTop(ctx context.Context, q problem.Query, names bool) (any, error) {
+func (r *Recorder) serveTop(ctx context.Context, q problem.Query, a audience) (any, error) {
 	n, err := q.Integer("limit", 20, 1, topItems)
 	if err != nil {
 		return nil, err
 	}
-	return r.view(ctx).top(int(n), r.mask(names)), nil
+	return r.view(ctx).top(int(n), r.mask(a.names)), nil
 }
 
 // errNames refuses to look for a client by name, which would confirm a guess. Even the answer that
@@ -126,17 +140,19 @@ func errNames() error {
 // serveDenials answers with the last denials: of all processes, or page by page of this one. Of all
 // processes there is one page, as each keeps its own; pages go by sequence numbers, which stay
 // right while denials come.
-func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool) (any, error) {
+func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience) (any, error) {
 	wanted := denialQuery{
 		rule:   q.Get("rule"),
-		client: q.Get("client"),
 		reason: q.Get("reason"),
 		shadow: q.Get("shadow"),
 		text:   q.Get("q"),
-		masked: !names,
+		masked: !a.names,
 	}
-	if wanted.client != "" && !names {
-		return nil, errNames()
+	if client := q.Get("client"); client != "" {
+		if !a.names {
+			return nil, errNames()
+		}
+		wanted.clients = a.keysOf(client)
 	}
 	if q.Has("shadow") && wanted.shadow != "true" && wanted.shadow != "false" {
 		return nil, stint.Invalid("shadow", problem.Short(wanted.shadow), "true or false")
@@ -155,7 +171,7 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool
 	case before > 0 && scope != ScopeProcess:
 		return nil, stint.Invalid("before", before, "with scope=process only, as each process counts its own")
 	case scope != ScopeProcess:
-		return r.view(ctx).denials(wanted, int(n), r.mask(names)), nil
+		return r.view(ctx).denials(wanted, int(n), r.mask(a.names)), nil
 	}
 	wanted.before = uint64(before)
 	r.mu.Lock()
@@ -168,7 +184,7 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool
 	if more {
 		d.Next = found[len(found)-1].Seq
 	}
-	clientOf := r.mask(names)
+	clientOf := r.mask(a.names)
 	for i := range found {
 		found[i].Client = clientOf(found[i].Client)
 	}
@@ -177,8 +193,8 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool
 
 // serveTimeline answers with what one client did lately, if it is in the sample, and with its
 // denials. A client outside the sample has denials alone.
-func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool) (any, error) {
-	if !names {
+func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, a audience) (any, error) {
+	if !a.names {
 		return nil, errNames()
 	}
 	client := q.Get("client")
@@ -192,7 +208,8 @@ func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool)
 	t := Timeline{Scope: ScopeProcess, Client: client, Decisions: []Decision{}}
 	held := r.Hold()
 	t.Sample = held.Sample
-	t.Sampled = held.of(client, func(d Decision) bool {
+	keys := a.keysOf(client)
+	t.Sampled = held.of(keys, func(d Decision) bool {
 		if rule := q.Get("rule"); rule != "" && d.Rule != rule {
 			return true
 		}
@@ -206,11 +223,11 @@ func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool)
 	t.Decisions = t.Decisions[:min(len(t.Decisions), int(n))]
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Denials, _ = r.denialsOf(denialQuery{client: client, rule: q.Get("rule")}, int(n))
+	t.Denials, _ = r.denialsOf(denialQuery{clients: keys, rule: q.Get("rule")}, int(n))
 	return t, nil
 }
 
 // serveProcesses answers with the processes that share the store.
-func (r *Recorder) serveProcesses(ctx context.Context, _ problem.Query, _ bool) (any, error) {
+func (r *Recorder) serveProcesses(ctx context.Context, _ problem.Query, _ audience) (any, error) {
 	return r.view(ctx).processes(), nil
 }

@@ -78,7 +78,7 @@ func decisionAt(at stint.Instant, rule, client string, outcome activity.Outcome)
 // ServeHTTP answers as the admin listener does.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var mux problem.Mux[bool]
-	for pattern, handler := range s.Handlers() {
+	for pattern, handler := range s.Handlers(nil) {
 		mux.Handle(pattern, handler)
 	}
 	err := mux.Check(r)

@@ -2,6 +2,7 @@ package activity
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -171,15 +172,23 @@ func (h *Held) sampled(hash uint64) bool { return hash&(h.Sample.OneIn-1) == 0 }
 // second.
 func (h *Held) Each(yield func(Decision) bool) { h.each(h.sampled, yield) }
 
-// of yields the decisions of a client, as Each does, and reports whether it is sampled.
-func (h *Held) of(client string, yield func(Decision) bool) (sampled bool) {
-	hash := keyhash.String(h.seed, client)
-	if sampled = h.sampled(hash); sampled {
-		h.each(
-			func(other uint64) bool { return other == hash },
-			func(d Decision) bool { return d.Client != client || yield(d) },
-		)
+// of yields the decisions of a client with these keys, as Each does, and reports whether it is sampled: if it has
+// decisions, or else if all of its keys are.
+func (h *Held) of(keys []string, yield func(Decision) bool) (sampled bool) {
+	var hashes []uint64
+	for _, key := range keys {
+		if hash := keyhash.String(h.seed, key); h.sampled(hash) {
+			hashes = append(hashes, hash)
+		}
 	}
+	sampled = len(hashes) == len(keys)
+	h.each(func(hash uint64) bool { return slices.Contains(hashes, hash) }, func(d Decision) bool {
+		if !slices.Contains(keys, d.Client) {
+			return true
+		}
+		sampled = true
+		return yield(d)
+	})
 	return sampled
 }
 

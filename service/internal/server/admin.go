@@ -115,7 +115,7 @@ func (a *admin) register(recent *activity.Recorder) {
 	if recent == nil {
 		return
 	}
-	for pattern, handler := range recent.Handlers() {
+	for pattern, handler := range recent.Handlers(a.rules.ClientKeys) {
 		a.handle(pattern, RoleRead, func(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 			if r.URL.Path == activity.PathEvents {
 				if err := a.streams.enter(caller.Name); err != nil {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/decisionlog"
@@ -114,6 +116,41 @@ func total(counts []uint32) (n uint32) {
 		n += c
 	}
 	return n
+}
+
+// A client is found by its API key, as GET /clients/{client} finds it, alone and beside another part.
+func TestActivityOfAPIKey(t *testing.T) {
+	d, advance := newActivityFixture(t, server.AdminToken{Token: adminToken, Role: server.RoleWrite})
+	d.token = adminToken
+	d.ask("PUT", "/api/v1/rules", `[{"id":"keys","missing":"skip","match":{"path":"/one"},"scope":"per_api_key",`+fiveAnHour+`},
+		{"id":"both","missing":"skip","match":{"path":"/both"},"scope":["per_ip","per_api_key"],"limits":[{"algorithm":"fixed_window","limit":1,"window":"1h"}]}]`).is(200)
+	for range 6 {
+		d.postPublic(api.PathEvaluate, `{"path":"/one","ip":"192.0.2.7","attributes":{"apiKey":"key|A"}}`)
+	}
+	for range 2 {
+		d.postPublic(api.PathEvaluate, `{"path":"/both","ip":"192.0.2.7","attributes":{"apiKey":"key-B"}}`)
+	}
+	advance(2 * time.Second)
+	hashed := rules.HashedClient(`key\|A`)
+	for client, rule := range map[string]string{`key\|A`: "keys", hashed: "keys", "192.0.2.7|key-B": "both"} {
+		var denials activity.Denials
+		d.ask("GET", "/api/v1/denials?client="+url.QueryEscape(client), "").is(200).into(&denials)
+		if len(denials.Denials) != 1 || denials.Denials[0].Rule != rule {
+			t.Errorf("the denials of %s are %+v", client, denials.Denials)
+		}
+		var timeline activity.Timeline
+		d.ask("GET", "/api/v1/timeline?client="+url.QueryEscape(client), "").is(200).into(&timeline)
+		if !timeline.Sampled || len(timeline.Decisions) == 0 || len(timeline.Denials) != 1 {
+			t.Errorf("the timeline of %s is %+v", client, timeline)
+		}
+	}
+	// A key that is not known has none, and the text is found in no answer.
+	if got := d.ask("GET", "/api/v1/denials?client=key-C", "").is(200); strings.Contains(got.body, "keys") {
+		t.Errorf("the denials of another key are %s", got.body)
+	}
+	if got := d.ask("GET", "/api/v1/denials", "").is(200); strings.Contains(got.body, "key-B") {
+		t.Errorf("the denials show an API key: %s", got.body)
+	}
 }
 
 // Where nobody needs a token nobody is told names.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -204,6 +205,19 @@ func (c *call) explainClient() error {
 		shown.Rules = append(shown.Rules, explained(&list[i]))
 	}
 	return problem.Answer(c.w, c.r, http.StatusOK, shown)
+}
+
+// ClientKeys are the keys under which decisions about a client may be recorded that a caller names: the name itself,
+// the SHA-256 of an API key, and the key by which each rule in force counts the client.
+func (a *API) ClientKeys(client string) []string {
+	keys := []string{client, rules.HashedClient(client)}
+	set := a.config.Limiter.Set()
+	for _, rule := range set.Rules() {
+		if matched, err := set.ClientMatch(rule.ID, client); err == nil && !slices.Contains(keys, matched.Client) {
+			keys = append(keys, matched.Client)
+		}
+	}
+	return keys
 }
 
 // Explanation converts an explanation to its wire type.
