@@ -1,10 +1,12 @@
 package stint_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -157,9 +159,19 @@ func (w *waiters) wait(ctx context.Context, name, key string, n int64) {
 	synctest.Wait()
 }
 
+// expect waits for all, and compares who was served when. Who is served at the same instant has no order.
 func (w *waiters) expect(t *testing.T, want ...string) {
 	t.Helper()
 	w.group.Wait()
+	atInstants := func(a, b string) int {
+		var at [2]time.Duration
+		for i, text := range []string{a, b} {
+			at[i], _ = time.ParseDuration(strings.Fields(text)[1])
+		}
+		return cmp.Or(cmp.Compare(at[0], at[1]), strings.Compare(a, b))
+	}
+	slices.SortFunc(w.order, atInstants)
+	slices.SortFunc(want, atInstants)
 	if !slices.Equal(w.order, want) {
 		t.Errorf("the order is %q, want %q", w.order, want)
 	}
