@@ -24,6 +24,8 @@ type ruleSource struct {
 	place string
 	// manager is what they are edited by, nil where they are not.
 	manager *rulestore.Manager
+	// forgotten says that edited rules are lost when the process ends.
+	forgotten bool
 	// credentials names the settings with the server's user and password.
 	credentials string
 	// options are those of rules that stand in for the source's.
@@ -45,7 +47,11 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 	case from == "":
 		return &ruleSource{Source: configuredRules{loaded, reload, logger}, place: "the configuration", close: func() {}}, nil
 	case from == config.RulesFromStore && loaded.Store.Memory():
-		return managed(rulestore.NewMemory(), bits, "the process, which forgets them when it ends", nil)
+		source, err := managed(rulestore.NewMemory(), bits, "the process, which forgets them when it ends", nil)
+		if err == nil {
+			source.forgotten = true
+		}
+		return source, err
 	case from == config.RulesFromStore || loaded.RulesInRedis() || loaded.RulesInMongo():
 		at, place, credentials := connection(loaded.Store), loaded.Store.URL,
 			"store.username, store.password or store.password_file, or those in store.url"

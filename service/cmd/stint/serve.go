@@ -158,7 +158,8 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 		Settings: s.config, Build: build(), Logger: s.logger,
 		Store: s.store, StoreHealth: s.store.health, StoreRequired: s.config.OnStoreFailure == failover.Closed,
 		InProcess: inProcess, Manager: s.source.manager, RulesPlace: s.source.place, HealthDetails: s.details,
-		Observers: s.told.observers(), Activity: s.recent.Recorder, Middleware: s.traced.middleware(),
+		RulesForgotten: s.source.forgotten, Observers: s.told.observers(), Activity: s.recent.Recorder,
+		Middleware: s.traced.middleware(),
 	}
 	if s.config.Envoy.XDS.Server != "" {
 		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later

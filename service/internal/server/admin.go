@@ -317,6 +317,8 @@ type sessionAnswer struct {
 	Required bool   `json:"required"` // whether a token is needed
 	Name     string `json:"name,omitempty"`
 	Writes   bool   `json:"writes"`
+	// Rules says what becomes of edits. Left out: nobody is signed in.
+	Rules *rulesapi.Place `json:"rules,omitempty"`
 }
 
 // serveSession is session, and records a sign-in that was refused.
@@ -344,9 +346,10 @@ func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.
 		if caller.Fault != nil {
 			return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true})
 		}
-		return problem.Answer(
-			w, r, http.StatusOK, sessionAnswer{Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes},
-		)
+		place := a.rules.Place()
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{
+			Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes, Rules: &place,
+		})
 	case http.MethodPost:
 		index, err := a.readSignIn(w, r)
 		if err != nil {
@@ -354,9 +357,10 @@ func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.
 		}
 		holder := a.tokens.tokens[index]
 		http.SetCookie(w, session.New(a.tokens.hashes[index], time.Now(), r.TLS != nil))
-		return problem.Answer(
-			w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite},
-		)
+		place := a.rules.Place()
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{
+			Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite, Rules: &place,
+		})
 	case http.MethodDelete:
 		for _, s := range session.Of(r, a.tokens.hashes, time.Now()) {
 			a.ended.end(r.Context(), s.ID)

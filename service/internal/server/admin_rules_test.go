@@ -393,3 +393,31 @@ func TestMistakesOfRules(t *testing.T) {
 		t.Errorf("a path of OData: %+v", v)
 	}
 }
+
+// Edits that are lost when the process ends are warned of once, and the dashboard is told.
+func TestForgottenRules(t *testing.T) {
+	for _, forgotten := range []bool{true, false} {
+		d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
+			c.RulesPlace, c.RulesForgotten = "somewhere", forgotten
+		})
+		const warning = `level=WARN msg="edited rules are kept in the memory of this process`
+		edit := func(enabled bool) string {
+			body := fmt.Sprintf(`{"id":"a","scope":"per_ip","enabled":%v,`+fiveAnHour+`}`, enabled)
+			d.ask("PUT", "/api/v1/rules/a", body)
+			return d.log.String()
+		}
+		if log := d.log.String(); strings.Contains(log, warning) {
+			t.Errorf("before the first edit: %s", log)
+		}
+		want := map[bool]int{true: 1}[forgotten]
+		for _, enabled := range []bool{true, false, false} {
+			if log := edit(enabled); strings.Count(log, warning) != want {
+				t.Errorf("forgotten %v: the log is %s", forgotten, log)
+			}
+		}
+		session := d.attack("GET", "/session", "", func(*http.Request) {}).is(200).body
+		if want := fmt.Sprintf(`"rules":{"from":"somewhere","editable":true,"forgotten":%v}`, forgotten); !strings.Contains(session, want) {
+			t.Errorf("the session is %s, want %s", session, want)
+		}
+	}
+}

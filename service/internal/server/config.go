@@ -68,6 +68,9 @@ type Config struct {
 	// RulesPlace says where rules come from that can't be edited here, for the error of an edit, such as "the
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesPlace string
+	// RulesForgotten says that edited rules are lost when the process ends, which is logged at the first edit and shown
+	// by the dashboard. Default: false.
+	RulesForgotten bool
 	// RulesState says how the rules in force are known, which may be kept in a server that is
 	// unreachable. The server is not ready while they are RulesUnknown. Default: nil, they are
 	// RulesCurrent.

@@ -170,6 +170,7 @@ func newService(config *Config) (*service, error) {
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager:      config.Manager,
 		RulesFrom:    config.RulesPlace,
+		Forgotten:    config.RulesForgotten,
 		Limiter:      limiter,
 		Store:        config.Store,
 		Policies:     s.policies,

@@ -216,6 +216,7 @@ export interface Session {
   required: boolean; // whether a token is needed
   name?: string; // of who is signed in
   writes: boolean;
+  rules?: { from: string; editable: boolean; forgotten: boolean }; // where rules come from, and what becomes of edits
 }
 
 /** A Problem is an answer that says why something was not done (RFC 9457). */

@@ -62,6 +62,9 @@ function usePlace(): string[] {
   return place;
 }
 
+/** keepsNone says of the pages that edit rules that edits are lost when the process ends. */
+const keepsNone = (page?: string) => page === "rules" || page === "revisions" || page === "client" || page === "simulate";
+
 function Page({ place, writes }: { place: string[]; writes: boolean }) {
   const [page = "", one, two] = place;
   switch (page) {
@@ -128,6 +131,11 @@ function Shell({ session, signOut }: { session: Session; signOut: () => void }) 
       {!session.required && (
         <div class="notice">
           No admin token is configured, so everybody on this machine may do everything here, and clients are shown without their names. To change that, put a line such as <code>TOKEN write alice</code> into a file, with a TOKEN of <code>openssl rand -hex 32</code>, and start with <code>--admin-tokens-file FILE</code>.
+        </div>
+      )}
+      {session.rules?.forgotten && session.writes && keepsNone(place[0]) && (
+        <div class="notice">
+          Edited rules are kept in the memory of this process, and are lost when it ends. To keep them, set <code>rules_from</code> to a folder of files or to a database, or <code>store.url</code> to a Redis.
         </div>
       )}
       <main><Page place={place} writes={session.writes} /></main>

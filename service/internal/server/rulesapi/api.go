@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,6 +43,8 @@ type Config struct {
 	// RulesFrom says where rules come from that can't be edited, such as "the file rules.yaml".
 	// Default: "", which is "the configuration".
 	RulesFrom string
+	// Forgotten says that edited rules are lost when the process ends. Default: false.
+	Forgotten bool
 	// Limiter has the rules in force.
 	Limiter *enforce.Limiter
 	// Store has the state of the rules' clients.
@@ -72,6 +75,8 @@ type Config struct {
 type API struct {
 	config  Config
 	metrics *metrics
+	// tellForgotten logs, once, that edits are lost when the process ends.
+	tellForgotten sync.Once
 	// unknownCallers samples records of refused callers without a name.
 	unknownCallers *logsampler.Sampler
 	// unreachableLines samples lines about requests for rules that could not be read.
@@ -93,6 +98,21 @@ func New(config Config) (*API, error) {
 		config: config, metrics: m, parsing: make(chan struct{}, 1),
 		unknownCallers: logsampler.New(10, time.Second, nil), unreachableLines: logsampler.New(10, 10*time.Second, nil),
 	}, nil
+}
+
+// A Place says what becomes of edits.
+type Place struct {
+	// From says where rules come from, such as "the files of /etc/stint/rules".
+	From string `json:"from"`
+	// Editable says that rules can be edited here.
+	Editable bool `json:"editable"`
+	// Forgotten says that edits are lost when the process ends.
+	Forgotten bool `json:"forgotten"`
+}
+
+// Place says what becomes of edits.
+func (a *API) Place() Place {
+	return Place{From: a.config.RulesFrom, Editable: a.config.Manager != nil, Forgotten: a.config.Forgotten}
 }
 
 // A route is one method of a path. action names it in the audit and in metrics; query are the

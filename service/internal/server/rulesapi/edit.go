@@ -64,6 +64,11 @@ func (c *call) commit(
 	c.revision = e.Number
 	if e.None() {
 		c.outcome = outcomeUnchanged
+	} else if c.api.config.Forgotten {
+		c.api.tellForgotten.Do(func() {
+			c.api.config.Logger.Warn("edited rules are kept in the memory of this process, and are lost when it ends; " +
+				"to keep them, set rules_from to a folder of files or to a database, or store.url to a Redis")
+		})
 	}
 	c.w.Header().Set(adminapi.HeaderRevision, strconv.FormatInt(e.Number, 10))
 	return e, nil
