@@ -1,6 +1,10 @@
 package browser
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 const lostNotice = "are lost when it ends"
 
@@ -21,4 +25,40 @@ func TestRulesThatAreLost(t *testing.T) {
 	if eval[bool](other, shown(lostNotice)) {
 		t.Error("who may not edit is told that edits are lost")
 	}
+}
+
+// Rules from files are shown, and copied as YAML, and nothing offers to edit them.
+func TestRulesFromFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	const rules = "rules: [{id: login, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 3, window: 1h}]}]"
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, "--rules-from", file)
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	buttons := func(page, shows, want string) {
+		t.Helper()
+		p.visit(page)
+		p.shows(shows)
+		p.shows("Rules come from the files of " + file + ".")
+		if got := eval[string](p, `[...document.querySelectorAll("main button, main input[type=file]")].map((b) => b.textContent || b.type).join()`); got != want {
+			t.Errorf("%s has the buttons %s, want %s", page, got, want)
+		}
+	}
+	buttons("rules", "1 rule", "Copy as YAML")
+	buttons("rules/login", "Reset all clients", "Copy as YAML,Reset all clients of this rule")
+	p.shows("None is kept, as rules come from the files of")
+	if !eval[bool](p, `document.querySelector("main fieldset").disabled && document.querySelector("main textarea[readonly]") !== null`) {
+		t.Error("the rule can be typed over")
+	}
+	p.act("no copy", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Copy as YAML")`,
+		`(b) => { Object.defineProperty(navigator, "clipboard", {value: {writeText: async (text) => { window.copied = text; }}}); b.click(); }`)
+	p.shows("copied")
+	if got := eval[string](p, "window.copied"); got != "- id: login\n  match:\n    path: /login\n  scope: per_ip\n  limits:\n    - algorithm: fixed_window\n      limit: 3\n      window: 1h\n" {
+		t.Errorf("the copy is\n%s", got)
+	}
+	buttons("revisions", "No revision yet", "")
+	buttons("client/192.0.2.1", "What it has left", "Look up")
 }

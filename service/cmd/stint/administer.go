@@ -188,6 +188,9 @@ func revisionsCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if answer.RulesFrom != "" && !a.json {
+			return say(p.Out, "there are no revisions: rules come from %s\n", answer.RulesFrom)
+		}
 		rows := [][]string{{"REVISION", "TIME", "BY", "ACTION", "RULES", "COMMENT"}}
 		for i := range answer.Revisions {
 			r := &answer.Revisions[i]

@@ -189,6 +189,9 @@ type RuleRevisionList struct {
 	Revisions []RuleRevision `json:"revisions"`
 	// Next is the value of before= for the next page. 0 is none.
 	Next int64 `json:"next,omitempty"`
+	// RulesFrom says where rules come from that have no revisions, such as "the files of /etc/stint/rules". Default: "",
+	// they have.
+	RulesFrom string `json:"rulesFrom,omitempty"`
 }
 
 // A RuleRevision describes a revision without its rules.

@@ -322,7 +322,10 @@ func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
 	}
 	d.ask("DELETE", "/api/v1/rules/login", "").problem(409, "they come from the file /etc/stint/rules.yaml")
 	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").problem(409)
-	d.ask("GET", "/api/v1/rule-revisions", "").problem(404, "the file /etc/stint/rules.yaml")
+	if got, want := d.ask("GET", "/api/v1/rule-revisions", "").is(200).body, `{"revisions":[],"rulesFrom":"the file /etc/stint/rules.yaml"}`; strings.TrimSpace(got) != want {
+		t.Errorf("the revisions are %s, want %s", got, want)
+	}
+	d.ask("GET", "/api/v1/rule-revisions/1", "").problem(404, "the file /etc/stint/rules.yaml")
 	d.ask("POST", "/api/v1/rules/validate", `[]`).is(200)
 }
 

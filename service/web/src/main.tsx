@@ -62,20 +62,22 @@ function usePlace(): string[] {
   return place;
 }
 
-/** keepsNone says of the pages that edit rules that edits are lost when the process ends. */
-const keepsNone = (page?: string) => page === "rules" || page === "revisions" || page === "client" || page === "simulate";
+/** editsRules says of a page that rules can be edited on it. */
+const editsRules = (page?: string) => page === "rules" || page === "revisions" || page === "client" || page === "simulate";
 
-function Page({ place, writes }: { place: string[]; writes: boolean }) {
+function Page({ place, session }: { place: string[]; session: Session }) {
+  const writes = session.writes;
+  const edits = writes && session.rules?.editable !== false;
   const [page = "", one, two] = place;
   switch (page) {
     case "":
       return <Overview state={one} writes={writes} />;
     case "client":
-      return <Client key={one} name={one || undefined} writes={writes} />;
+      return <Client key={one} name={one || undefined} writes={writes} edits={edits} />;
     case "rules":
-      return !one ? <Rules writes={writes} /> : one === "new" ? <RulePage key="new" template={two} writes={writes} /> : one.includes("=") ? <Rules state={one} writes={writes} /> : <RulePage key={one} id={one} writes={writes} />;
+      return !one ? <Rules writes={writes} edits={edits} /> : one === "new" ? <RulePage key="new" template={two} writes={writes} edits={edits} /> : one.includes("=") ? <Rules state={one} writes={writes} edits={edits} /> : <RulePage key={one} id={one} writes={writes} edits={edits} />;
     case "revisions":
-      return one ? <Revision key={one} number={one} writes={writes} /> : <Revisions />;
+      return one ? <Revision key={one} number={one} edits={edits} /> : <Revisions />;
     case "domains":
       return <Domains />;
     case "denials":
@@ -83,7 +85,7 @@ function Page({ place, writes }: { place: string[]; writes: boolean }) {
     case "explain":
       return <Explain state={one} />;
     case "simulate":
-      return <Simulate state={one} writes={writes} />;
+      return <Simulate state={one} writes={writes} edits={edits} />;
     case "playground":
       return writes ? <Playground state={one} /> : <><h1 class="lead">Playground</h1><p class="empty">The playground uses the service's processor. It needs a token with the role write.</p></>;
     default:
@@ -133,12 +135,15 @@ function Shell({ session, signOut }: { session: Session; signOut: () => void }) 
           No admin token is configured, so everybody on this machine may do everything here, and clients are shown without their names. To change that, put a line such as <code>TOKEN write alice</code> into a file, with a TOKEN of <code>openssl rand -hex 32</code>, and start with <code>--admin-tokens-file FILE</code>.
         </div>
       )}
-      {session.rules?.forgotten && session.writes && keepsNone(place[0]) && (
+      {session.rules?.forgotten && session.writes && editsRules(place[0]) && (
         <div class="notice">
           Edited rules are kept in the memory of this process, and are lost when it ends. To keep them, set <code>rules_from</code> to a folder of files or to a database, or <code>store.url</code> to a Redis.
         </div>
       )}
-      <main><Page place={place} writes={session.writes} /></main>
+      {session.rules && !session.rules.editable && editsRules(place[0]) && (
+        <div class="notice">Rules come from {session.rules.from}. They are changed there; these pages only show them.</div>
+      )}
+      <main><Page place={place} session={session} /></main>
     </>
   );
 }

@@ -5,6 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem } from "./api";
 import type { Ring } from "./live";
 import { fullTime, timeOfDay } from "./format";
+import { yaml } from "./yaml";
 
 export function Panel({ title, scope, children, more }: { title: string; scope?: string; children: ComponentChildren; more?: ComponentChildren }) {
   return (
@@ -144,6 +145,15 @@ export function Window<T>({ rows, rowHeight = 28, low, label, head, row, empty }
       </table>
     </div>
   );
+}
+
+/** CopyYAML is a button that copies a value as YAML, for a file or a review. */
+export function CopyYAML({ of }: { of: unknown }) {
+  const copy = async () => {
+    if (!navigator.clipboard) throw new Error("The browser copies over HTTPS only, and on this machine.");
+    await navigator.clipboard.writeText(yaml(of));
+  };
+  return <Act done="copied" run={copy}>Copy as YAML</Act>;
 }
 
 /** Act is a button that does something, and says that it is done or why it could not be. */

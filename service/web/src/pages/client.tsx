@@ -22,7 +22,7 @@ interface ClientState {
   rules: { rule: string; onExceed: string; outcome: string; allowed: boolean; limits?: LimitState[]; holds?: Hold[] }[];
 }
 
-export function Client({ name, writes }: { name?: string; writes: boolean }) {
+export function Client({ name, writes, edits }: { name?: string; writes: boolean; edits: boolean }) {
   const [typed, setTyped] = useState(name ?? "");
   return (
     <>
@@ -38,7 +38,7 @@ export function Client({ name, writes }: { name?: string; writes: boolean }) {
         </label>
         <button class="main" type="submit">Look up</button>
       </form>
-      {name ? <Found key={name} name={name} writes={writes} /> : <><h1 class="lead">Client</h1><p class="empty">Look up a client to see what it has left by each rule, why it was last denied, and its requests. The <a href="#/">overview</a> lists the clients that are denied most.</p></>}
+      {name ? <Found key={name} name={name} writes={writes} edits={edits} /> : <><h1 class="lead">Client</h1><p class="empty">Look up a client to see what it has left by each rule, why it was last denied, and its requests. The <a href="#/">overview</a> lists the clients that are denied most.</p></>}
     </>
   );
 }
@@ -67,7 +67,7 @@ const limitName = (l?: LimitState) => {
 /** most is what the client could have of a limit. */
 const most = (l: LimitState) => Math.max(0, l.limit - (l.keep ?? 0));
 
-function Found({ name, writes }: { name: string; writes: boolean }) {
+function Found({ name, writes, edits }: { name: string; writes: boolean; edits: boolean }) {
   const state = useAsk<ClientState>(`/api/v1/clients/${encodeURIComponent(name)}`);
   const timeline = useAsk<Timeline>(`/api/v1/timeline?limit=500&client=${encodeURIComponent(name)}`);
   const again = () => {
@@ -156,7 +156,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
           </Panel>
         </div>
         <div>
-          {writes && own.length > 0 && <Override name={name} rules={own} first={last?.rule ?? used[0]?.rule} done={again} />}
+          {edits && own.length > 0 && <Override name={name} rules={own} first={last?.rule ?? used[0]?.rule} done={again} />}
           <Panel title="Its last denials" scope="this process">
             <Window
               low

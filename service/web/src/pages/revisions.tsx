@@ -44,7 +44,7 @@ export function Revisions() {
   );
 }
 
-export function Revision({ number, writes }: { number: string; writes: boolean }) {
+export function Revision({ number, edits }: { number: string; edits: boolean }) {
   const { body, fault } = useAsk<RuleRevisionDiff>(`/api/v1/rule-revisions/${encodeURIComponent(number)}`);
   if (fault) return <p class="fault" role="alert">{messageOf(fault)}</p>;
   if (!body) return <p class="empty">Reading…</p>;
@@ -57,10 +57,10 @@ export function Revision({ number, writes }: { number: string; writes: boolean }
         <section key={c.id} style={{ margin: "16px 0" }}>
           <h2><a href={at("rules", c.id)}>{c.id}</a> <span class="faint">{c.before ? (c.after ? "changed" : "removed") : "added"}</span></h2>
           <Diff before={c.before ? yaml(c.before) : ""} after={c.after ? yaml(c.after) : ""} />
-          {writes && <div class="row"><Act done="It is as it was before." confirm={`Make ${c.id} what it was before revision ${body.revision}? Other rules stay as they are.`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback?rule=${encodeURIComponent(c.id)}`, { method: "POST" })}>Undo this for {c.id} alone</Act></div>}
+          {edits && <div class="row"><Act done="It is as it was before." confirm={`Make ${c.id} what it was before revision ${body.revision}? Other rules stay as they are.`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback?rule=${encodeURIComponent(c.id)}`, { method: "POST" })}>Undo this for {c.id} alone</Act></div>}
         </section>
       ))}
-      {writes && (
+      {edits && (
         <div class="row">
           <Act confirm={`Make all rules what they were at revision ${body.revision}?`} run={() => ask(`/api/v1/rule-revisions/${body.revision}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Roll back to this revision</Act>
           {body.revision > 0 && <Act confirm={`Make all rules what they were before revision ${body.revision}?`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Undo this revision and all after it</Act>}

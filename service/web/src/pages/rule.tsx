@@ -7,7 +7,7 @@ import { compact, duration, share, spanOf, timeOfDay } from "../format";
 import { RULE_SECONDS, useLive } from "../live";
 import type { Live, RuleActivity } from "../live";
 import { Plot } from "../plot";
-import { Act, address, at, ClientLink, lastSeconds, messageOf, Panel, Time, useAsk, useEvery } from "../ui";
+import { Act, address, at, ClientLink, CopyYAML, lastSeconds, messageOf, Panel, Time, useAsk, useEvery } from "../ui";
 import { diff, yaml } from "../yaml";
 import { Why } from "./overview";
 import { matchText, stateOf, templates, what } from "./rules";
@@ -15,12 +15,12 @@ import { matchText, stateOf, templates, what } from "./rules";
 /** candidateOf is the ID of the rule in shadow by which a change is tried. */
 const candidateOf = (id: string) => id + ".candidate";
 
-export function RulePage({ id, template, writes }: { id?: string; template?: string; writes: boolean }) {
+export function RulePage({ id, template, writes, edits }: { id?: string; template?: string; writes: boolean; edits: boolean }) {
   const rule = useAsk<Rule>(id ? `/api/v1/rules/${encodeURIComponent(id)}` : undefined);
   // Asked for in a list, where none is no error.
   const candidates = useAsk<RuleList>(id ? `/api/v1/rules?prefix=${encodeURIComponent(candidateOf(id))}` : undefined);
   const candidate = candidates.body?.rules.find((r) => r.id === candidateOf(id ?? ""));
-  if (!id) return <><h1 class="lead">New rule</h1><Editor start={(template && templates[template]) || templates["Every client address"] || ""} writes={writes} saved={(to) => (location.hash = at("rules", to))} /></>;
+  if (!id) return <><h1 class="lead">New rule</h1><Editor start={(template && templates[template]) || templates["Every client address"] || ""} writes={edits} saved={(to) => (location.hash = at("rules", to))} /></>;
   if (rule.fault) return <p class="fault" role="alert">{messageOf(rule.fault)}</p>;
   if (!rule.body) return <p class="empty">Reading…</p>;
   const again = () => {
@@ -32,9 +32,10 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
       <h1 class="lead">{rule.body.name ?? id}: {what(rule.body)}</h1>
       <p class="faint">{rule.body.name && `${id}, `}<span class={stateOf(rule.body) === "shadow" ? "shadow" : ""}>{stateOf(rule.body)}</span>, {matchText(rule.body)}{rule.body.set ? `, set ${rule.body.set}` : ""}{Object.entries(rule.body.labels ?? {}).map(([k, v]) => `, ${k}: ${v}`)}</p>
       <Activity id={id} candidate={candidate?.id} />
-      {candidate && <Compare key={JSON.stringify(candidate)} rule={rule.body} etag={rule.etag} candidate={candidate} writes={writes} again={again} />}
+      {candidate && <Compare key={JSON.stringify(candidate)} rule={rule.body} etag={rule.etag} candidate={candidate} writes={edits} again={again} />}
       <Panel title="The rule" scope="in force everywhere, seconds after saving">
-        <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />
+        <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={edits} saved={again} candidate />
+        {!edits && <div class="row"><CopyYAML of={[rule.body]} /></div>}
       </Panel>
       <div class="two">
         <div>
@@ -44,8 +45,8 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
         <div>
           <History id={id} />
           {writes && (
-            <Panel title="Reset or remove">
-              <div class="row"><Act done="reset" confirm={`Reset all clients of ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}/reset`, { method: "POST", body: { all: true } })}>Reset all clients of this rule</Act><Act confirm={`Remove the rule ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}`, { method: "DELETE", ifMatch: rule.etag }).then(() => (location.hash = "#/rules"))}>Remove the rule</Act></div>
+            <Panel title={edits ? "Reset or remove" : "Reset"}>
+              <div class="row"><Act done="reset" confirm={`Reset all clients of ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}/reset`, { method: "POST", body: { all: true } })}>Reset all clients of this rule</Act>{edits && <Act confirm={`Remove the rule ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}`, { method: "DELETE", ifMatch: rule.etag }).then(() => (location.hash = "#/rules"))}>Remove the rule</Act>}</div>
             </Panel>
           )}
         </div>
@@ -122,7 +123,7 @@ function since(rule: RuleActivity | undefined, of: "admitted" | "denied" | "shad
 }
 
 /** useNewest asks for the newest revision that changed a rule. */
-const useNewest = (id: string) => useAsk<{ revisions: RuleRevision[] }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(id)}&limit=1`);
+const useNewest = (id: string) => useAsk<{ revisions: RuleRevision[]; rulesFrom?: string }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(id)}&limit=1`);
 
 function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: string; candidate: Rule; writes: boolean; again: () => void }) {
   const live = useLive();
@@ -288,7 +289,7 @@ export function Diff({ before, after }: { before: string; after: string }) {
 }
 
 function History({ id }: { id: string }) {
-  const { body, fault } = useAsk<{ revisions: RuleRevision[] }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(id)}&limit=20`);
+  const { body, fault } = useAsk<{ revisions: RuleRevision[]; rulesFrom?: string }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(id)}&limit=20`);
   return (
     <Panel title="Revisions that changed it" more={<a href="#/revisions">all</a>}>
       {fault && <p class="fault">{messageOf(fault)}</p>}
@@ -297,7 +298,7 @@ function History({ id }: { id: string }) {
           <tr key={r.revision}><td class="n"><a href={at("revisions", String(r.revision))}>{r.revision}</a></td><td><Time micros={Date.parse(r.at) * 1000} /></td><td>{r.by}</td><td class="faint">{r.comment || r.action}</td></tr>
         ))}
       </tbody></table>
-      {body?.revisions.length === 0 && <p class="empty">None is kept.</p>}
+      {body?.revisions.length === 0 && <p class="empty">None is kept{body.rulesFrom && `, as rules come from ${body.rulesFrom}`}.</p>}
     </Panel>
   );
 }

@@ -7,7 +7,7 @@ import { integer, limitText, share } from "../format";
 import { useLive } from "../live";
 import type { RuleActivity } from "../live";
 import { Spark } from "../plot";
-import { Act, address, at, lastSeconds, messageOf, useAsk, useKept, Window } from "../ui";
+import { Act, address, at, CopyYAML, lastSeconds, messageOf, useAsk, useKept, Window } from "../ui";
 import { yaml } from "../yaml";
 
 const scopes: Record<string, string> = { global: "all together", per_ip: "address", per_user: "user", per_api_key: "API key" };
@@ -54,7 +54,7 @@ const matches = (rule: Rule, words: string[]) => {
   return words.every((w) => text.includes(w));
 };
 
-export function Rules({ state, writes }: { state?: string; writes: boolean }) {
+export function Rules({ state, writes, edits }: { state?: string; writes: boolean; edits: boolean }) {
   const live = useLive();
   const { body, fault, again, etag } = useAsk<RuleList>("/api/v1/rules");
   const [{ q: search, set, state: only }, keep] = useKept("rules", { q: "", set: "", state: "" }, state);
@@ -84,17 +84,17 @@ export function Rules({ state, writes }: { state?: string; writes: boolean }) {
           <a href="#/explain">Explain a request</a>
           <a href="#/revisions">Revisions</a>
           <a href="#/domains" title="of Envoy's rate limit service">Domains</a>
-          {writes && <a href="#/rules/new">New rule</a>}
+          {edits && <a href="#/rules/new">New rule</a>}
         </span>
       </div>
-      {writes && body && <Transfer list={body} tag={etag} done={again} />}
+      {body && (edits ? <Transfer list={body} tag={etag} done={again} /> : body.rules.length > 0 && <div class="row"><CopyYAML of={{ rules: body.rules }} /></div>)}
       {fault && <p class="fault" role="alert">{messageOf(fault)}</p>}
       {body && (
         <Window
           rows={rows}
-          empty={body.rules.length ? "No rule matches the search." : <NoRules writes={writes} />}
-          head={<tr><th class="id">rule</th><th style={{ width: "64px" }} class="hide-narrow">state</th><th class="hide-narrow">match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "72px" }} title="in the last minute, this process">denied</th>{writes && <th style={{ width: "84px" }} class="hide-narrow" />}</tr>}
-          row={(rule) => <Row key={rule.id} rule={rule} activity={live.rules.get(rule.id)} now={live.now} change={writes ? change : undefined} />}
+          empty={body.rules.length ? "No rule matches the search." : <NoRules writes={writes} edits={edits} />}
+          head={<tr><th class="id">rule</th><th style={{ width: "64px" }} class="hide-narrow">state</th><th class="hide-narrow">match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "72px" }} title="in the last minute, this process">denied</th>{edits && <th style={{ width: "84px" }} class="hide-narrow" />}</tr>}
+          row={(rule) => <Row key={rule.id} rule={rule} activity={live.rules.get(rule.id)} now={live.now} change={edits ? change : undefined} />}
         />
       )}
     </>
@@ -185,11 +185,11 @@ export const templates: Record<string, string> = {
   "API by key and plan": "id: api-free\nmatch:\n  path: /api/**\n  attributes:\n    plan: free\nscope: per_api_key\nmissing: deny\nlimits:\n  - algorithm: fixed_window\n    limit: 1000\n    calendar: day\n",
 };
 
-function NoRules({ writes }: { writes: boolean }) {
+function NoRules({ writes, edits }: { writes: boolean; edits: boolean }) {
   return (
     <>
-      <p>There are no rules yet. {writes ? "Start from a template:" : "To make one, sign in with a token that has the role write."}</p>
-      {writes && <div class="templates">{Object.entries(templates).map(([name, text]) => <section key={name}><a href={at("rules", "new", name)}>{name}</a><pre>{text}</pre></section>)}</div>}
+      <p>There are no rules yet. {edits ? "Start from a template:" : !writes && "To make one, sign in with a token that has the role write."}</p>
+      {edits && <div class="templates">{Object.entries(templates).map(([name, text]) => <section key={name}><a href={at("rules", "new", name)}>{name}</a><pre>{text}</pre></section>)}</div>}
     </>
   );
 }

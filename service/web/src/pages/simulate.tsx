@@ -6,7 +6,7 @@ import { ask } from "../api";
 import type { Rule, Suggestion } from "../api";
 import { compact, duration, integer, share } from "../format";
 import { Plot } from "../plot";
-import { Act, at, messageOf, Panel, RuleLink, useAsk, useKept } from "../ui";
+import { Act, at, CopyYAML, messageOf, Panel, RuleLink, useAsk, useKept } from "../ui";
 import { yaml } from "../yaml";
 import { what } from "./rules";
 
@@ -189,7 +189,7 @@ function Guide() {
   );
 }
 
-export function Simulate({ state, writes }: { state?: string; writes: boolean }) {
+export function Simulate({ state, writes, edits }: { state?: string; writes: boolean; edits: boolean }) {
   const [{ source, pattern, rate, clients, least, run: atOnce, client, path, method, burst, hold }, keep] = useKept("simulate", { source: "recent", pattern: "poisson", rate: "50", clients: "200", least: "", run: "", client: "client", path: "/", method: "GET", burst: "1", hold: "" }, state);
   const rules = useAsk<{ rules: Rule[] }>("/api/v1/rules");
   const [log, setLog] = useState<File>();
@@ -258,7 +258,7 @@ export function Simulate({ state, writes }: { state?: string; writes: boolean })
           {fault && <p class="fault" role="alert">{fault}</p>}
           <p class="faint">A simulation takes nothing from anybody. A change that is saved in shadow decides real requests and denies none; the page of its rule then compares both.</p>
         </section>
-        <section>{done ? <><Result report={done.report} /><Saves done={done} rules={rules.body?.rules ?? []} again={rules.again} /></> : busy ? <p class="empty">Simulating… It goes over all recorded requests, which may take some seconds.</p> : <p class="empty">The result compares the rules in force with the candidate: what each denies, to how many clients, and for how long.</p>}</section>
+        <section>{done ? <><Result report={done.report} /><Saves done={done} rules={rules.body?.rules ?? []} again={rules.again} edits={edits} /></> : busy ? <p class="empty">Simulating… It goes over all recorded requests, which may take some seconds.</p> : <p class="empty">The result compares the rules in force with the candidate: what each denies, to how many clients, and for how long.</p>}</section>
       </div>
     </>
   );
@@ -313,7 +313,7 @@ function suggested(rule: Rule, s: Suggestion): Rule {
 }
 
 /** Saves are what the simulation suggests and what the candidate changes, each to be saved as a rule in shadow. */
-function Saves({ done, rules, again }: { done: Done; rules: Rule[]; again: () => void }) {
+function Saves({ done, rules, again, edits }: { done: Done; rules: Rule[]; again: () => void; edits: boolean }) {
   const [candidate, setCandidate] = useState<Rule[]>([]);
   const [saved, setSaved] = useState<string[]>([]);
   useEffect(() => {
@@ -330,6 +330,7 @@ function Saves({ done, rules, again }: { done: Done; rules: Rule[]; again: () =>
   });
   const button = (key: string, rule?: Rule) =>
     rule && saved.includes(key) ? <a href={at("rules", rule.id)}>saved; compare</a>
+    : rule && !edits ? <CopyYAML of={[rule]} />
     : rule && !rule.id.endsWith(".candidate") && !rule.unlimited && !rule.banned && <Act run={() => save(key, rule)}>Save in shadow</Act>;
   return (
     <>
