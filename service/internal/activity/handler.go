@@ -133,7 +133,8 @@ func (r *Recorder) serveTop(ctx context.Context, q problem.Query, a audience) (a
 func errNames() error {
 	return problem.New(
 		http.StatusForbidden,
-		"client is given; allowed: with a token only, to whose holders clients are shown by name",
+		"client is given; allowed: with a token only, to whose holders clients are shown by name; "+
+			"admin.tokens_file (--admin-tokens-file) says where tokens are",
 	)
 }
 

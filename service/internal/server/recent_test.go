@@ -161,7 +161,15 @@ func TestActivityWithoutTokens(t *testing.T) {
 	if got := d.ask("GET", "/api/v1/top", "").is(200); strings.Contains(got.body, "alice") || !strings.Contains(got.body, `"client":"client-`) {
 		t.Errorf("the top is %s", got.body)
 	}
-	d.ask("GET", "/api/v1/timeline?client=alice", "").problem(403, "token")
+	d.ask("GET", "/api/v1/timeline?client=alice", "").problem(403, "token", "--admin-tokens-file")
+	const warning = `level=WARN msg="anyone on this machine may change rules and reset clients, and is shown clients without their names`
+	if log := d.log.String(); strings.Count(log, warning) != 1 || !strings.Contains(log, "admin.tokens_file") || !strings.Contains(log, "service=admin") {
+		t.Errorf("the log does not say how names are seen: %s", log)
+	}
+	d, _ = newActivityFixture(t, server.AdminToken{Token: adminToken})
+	if log := d.log.String(); strings.Contains(log, warning) {
+		t.Errorf("with tokens the log warns: %s", log)
+	}
 }
 
 // Without a recorder there are no such paths.

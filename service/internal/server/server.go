@@ -265,6 +265,13 @@ func (s *Server) announce() {
 		if l.service == serviceHTTP || l.service == serviceRESP {
 			s.warnOfCallers(l.service, l.addr)
 		}
+		if l.service == serviceAdmin && l.tokens == 0 && l.tls.ClientCAFile == "" {
+			log.Warn(
+				"anyone on this machine may change rules and reset clients, and is shown clients without their names: no admin "+
+					"tokens are configured; with admin.tokens_file, who has a token is shown the names",
+				"service", l.service, "addr", l.addr.String(),
+			)
+		}
 	}
 	if s.grpcAddr != nil && !isLoopback(s.grpcAddr) && s.config.GRPCTLS.ClientCAFile == "" {
 		log.Warn("whoever reaches the gRPC listener may ask the rate limit service; "+
