@@ -181,8 +181,8 @@ func describe(given *common.RateLimitDescriptor) map[string]*structpb.Value {
 }
 
 // observe tells of the request, by the limit that decided it: the one with the longest wait if it
-// is denied, else the one with the least remaining; and of each limit in shadow mode. The end of a
-// stream (a commit) is told of by no event, as its start was.
+// is denied, else the one with the least remaining; and of each limit in shadow mode, which all are
+// if the service is. The end of a stream (a commit) is told of by no event, as its start was.
 func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLimitResponse_Code) {
 	tell := d.service.config.Observe
 	if tell == nil {
@@ -193,7 +193,7 @@ func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLim
 	for i := range d.checks {
 		k := &d.checks[i]
 		commits = commits || d.commits(k)
-		if k.limit == nil || k.limit.shadow || d.commits(k) {
+		if k.limit == nil || d.inShadow(k) || d.commits(k) {
 			continue
 		}
 		switch {
@@ -213,13 +213,17 @@ func (d *decision) observe(ctx context.Context, start time.Time, code pb.RateLim
 	}
 	tell(ctx, e)
 	for i := range d.checks {
-		if k := &d.checks[i]; k.limit != nil && k.limit.shadow && !d.commits(k) {
+		if k := &d.checks[i]; k.limit != nil && d.inShadow(k) && !d.commits(k) {
 			*e = stint.Event{At: stint.Instant(start.UnixMicro()), Shadow: true}
-			d.describeEvent(e, k, !k.over)
+			// A quota that is used up denies only a request that has no other one left.
+			d.describeEvent(e, k, !k.over || !k.limit.shadow && d.quota(k) && !d.exceeded())
 			tell(ctx, e)
 		}
 	}
 }
+
+// inShadow reports whether a check decides and denies nobody.
+func (d *decision) inShadow(k *check) bool { return k.limit.shadow || d.service.config.Shadow }
 
 // describeEvent fills in what a check decided.
 func (d *decision) describeEvent(e *stint.Event, k *check, allowed bool) {

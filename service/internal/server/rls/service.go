@@ -65,8 +65,8 @@ type Config struct {
 	// is 0.8.
 	NearRatio float32
 
-	// Observe is told of every request that a limit decided, and of each limit in shadow. Default:
-	// nil, nobody. It is called by the goroutine that answers.
+	// Observe is told of every request that a limit decided, and of each limit in shadow, which with Shadow all are.
+	// Default: nil, nobody. It is called by the goroutine that answers.
 	Observe stint.Observer
 	// Enter waits until the work of a request may begin, and returns what ends it. An error that wraps
 	// stint.ErrOverloaded refuses the request. Default: nil, at once.
