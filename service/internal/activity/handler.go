@@ -43,8 +43,8 @@ var endpoints = map[string]endpoint{
 // or not: holders of a token are. Else a name is replaced by a text that is the same for the same
 // client, and a client can't be asked for.
 //
-// keysOf are the keys under which a client is counted that a caller asks for, such as the hash of an API key. It must be
-// safe for concurrent use. nil stands for the name itself.
+// keysOf are the keys under which a client is counted that a caller asks for, such as the hash of an API key. It must
+// be safe for concurrent use. nil stands for the name itself.
 func (r *Recorder) Handlers(keysOf func(client string) []string) map[string]problem.Handler[bool] {
 	if keysOf == nil {
 		keysOf = func(client string) []string { return []string{client} }
