@@ -35,7 +35,7 @@ export function RulePage({ id, template, writes, edits }: { id?: string; templat
       {candidate && <Compare key={JSON.stringify(candidate)} rule={rule.body} etag={rule.etag} candidate={candidate} writes={edits} again={again} />}
       <Panel title="The rule" scope="in force everywhere, seconds after saving">
         <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={edits} saved={again} candidate />
-        {!edits && <div class="row"><CopyYAML of={[rule.body]} /></div>}
+        {writes && !edits && <div class="row"><CopyYAML of={[rule.body]} /></div>}
       </Panel>
       <div class="two">
         <div>

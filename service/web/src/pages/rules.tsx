@@ -87,7 +87,7 @@ export function Rules({ state, writes, edits }: { state?: string; writes: boolea
           {edits && <a href="#/rules/new">New rule</a>}
         </span>
       </div>
-      {body && (edits ? <Transfer list={body} tag={etag} done={again} /> : body.rules.length > 0 && <div class="row"><CopyYAML of={{ rules: body.rules }} /></div>)}
+      {body && (edits ? <Transfer list={body} tag={etag} done={again} /> : writes && body.rules.length > 0 && <div class="row"><CopyYAML of={{ rules: body.rules }} /></div>)}
       {fault && <p class="fault" role="alert">{messageOf(fault)}</p>}
       {body && (
         <Window
