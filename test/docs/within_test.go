@@ -228,22 +228,54 @@ func TestFloorsOfEachKey(t *testing.T) {
 	}
 }
 
-// A team of no organisation is admitted by the page's first rules, as none holds for it.
+// A team of no organisation is denied by the page's first rules; with skip it is admitted, as none holds for it.
 func TestTeamOfNoOrganisation(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
 	var v enforce.Verdict
-	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || !v.Allowed || v.Rule != nil {
-		t.Errorf("%+v, %v; want it admitted by no rule", v, err)
+	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || v.Allowed {
+		t.Errorf("%+v, %v; want it denied", v, err)
 	}
 	list := shownRules(t, organisationsPage, 0).Rules()
-	list[0].Missing = rules.MissingDeny
+	list[0].Missing = rules.MissingSkip
 	set, err := rules.Compile(list, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	limiter, _ = byRules(t, set)
-	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || v.Allowed {
-		t.Errorf("%+v, %v; want it denied", v, err)
+	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || !v.Allowed || v.Rule != nil {
+		t.Errorf("%+v, %v; want it admitted by no rule", v, err)
+	}
+}
+
+// What is left is told of the way that has most, whichever was charged, and on denial of the one that admits first.
+func TestWhatIsLeftOfWays(t *testing.T) {
+	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
+	page, err := os.ReadFile(organisationsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v enforce.Verdict
+	r := rules.Request{Attributes: map[string]string{"organisation": "acme", "team": "search"}}
+	ask := func() stint.Decision {
+		t.Helper()
+		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+			t.Fatal(err)
+		}
+		return v.Decision
+	}
+	d := ask()
+	if said := fmt.Sprintf(`"limit": %d, "remaining": %d`, d.Limit, d.Remaining); v.Via != rules.ViaGuaranteed || !strings.Contains(string(page), said) {
+		t.Errorf("the page does not say %s, by %s", said, v.Via)
+	}
+	for range 498 {
+		d = ask()
+	}
+	if !d.Allowed || d.Remaining != 1 || v.Via != rules.ViaBorrowed {
+		t.Errorf("request 499: %+v by %s", d, v.Via)
+	}
+	ask()
+	if d = ask(); d.Allowed || d.Remaining != 0 {
+		t.Errorf("request 501: %+v", d)
 	}
 }
 
