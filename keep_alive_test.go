@@ -44,16 +44,6 @@ func (s *farStore) Take(ctx context.Context, policy *stint.Policy, key string, n
 	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
 }
 
-func (s *farStore) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	err := s.wait(ctx, s.far)
-	for i := range ops {
-		results[i] = stint.Result{Err: err}
-		if err == nil {
-			results[i].Decision, results[i].Err = s.Store.Decide(ctx, ops[i])
-		}
-	}
-}
-
 // keepAlive keeps so many places alive, and returns the limiter and the works.
 func keepAlive(t *testing.T, store stint.Store, places int, ttl time.Duration) (l *stint.Limiter, works []context.Context) {
 	t.Helper()

@@ -69,7 +69,7 @@ type End struct {
 // remembered, under another key or other limits.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
 	op := Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: hold.Each}
-	return reserve(ctx, &Reservation{store: l.store, by: l}, &op, hold)
+	return reserve(ctx, newReservation(l.store, l, &op, nil, hold), &op, hold)
 }
 
 // Reserve reserves in a store what the claims of an operation ask for, as [Limiter.Reserve] does by one claim: for what
@@ -80,15 +80,13 @@ func Reserve(ctx context.Context, store Store, op Op, asked []bool, hold Hold) (
 	if store == nil {
 		return nil, Decision{}, errNoStore
 	}
-	return reserve(ctx, &Reservation{store: store, asked: slices.Clone(asked)}, &op, hold)
+	return reserve(ctx, newReservation(store, nil, &op, asked, hold), &op, hold)
 }
 
-// reserve reserves an operation's claims by a reservation that has its store.
+// reserve reserves an operation's claims by the reservation that was made for them.
 func reserve(ctx context.Context, held *Reservation, op *Op, hold Hold) (*Reservation, Decision, error) {
-	own := hold.ID == ""
-	held.prepare(op, hold)
 	d, err := held.reserve(ctx, held.claims, held.permits, op.Hold(), op.Each)
-	if err != nil && own && (ctx.Err() != nil || timedOut(err)) {
+	if err != nil && hold.ID == "" && (ctx.Err() != nil || timedOut(err)) {
 		go held.abandon(ctx) // nobody else knows the ID
 	}
 	if err != nil || !d.Allowed {
@@ -97,13 +95,14 @@ func reserve(ctx context.Context, held *Reservation, op *Op, hold Hold) (*Reserv
 	return held, d, nil
 }
 
-// prepare makes it one of an operation's claims, of which nothing is held yet.
-func (r *Reservation) prepare(op *Op, hold Hold) {
+// newReservation makes a reservation of an operation's claims, of which nothing is held yet; by is nil where nobody
+// observes.
+func newReservation(store Store, by *Limiter, op *Op, asked []bool, hold Hold) *Reservation {
 	hold = Hold{ID: strings.Clone(hold.ID), TTL: hold.Lives(), OnExpiry: hold.OnExpiry}
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
-	r.hold, r.claims = hold, op.claimed()
+	r := &Reservation{store: store, by: by, hold: hold, asked: slices.Clone(asked), claims: op.claimed()}
 	for i := range r.claims.Len() {
 		claim, _ := r.claims.NthClaim(i)
 		claim.Key = strings.Clone(claim.Key)
@@ -111,6 +110,7 @@ func (r *Reservation) prepare(op *Op, hold Hold) {
 			r.permits = claim.Permits
 		}
 	}
+	return r
 }
 
 // decide carries out an operation on the hold.
@@ -166,8 +166,7 @@ func (r *Reservation) asks(claim int) bool { return r.asked == nil || r.asked[cl
 // A store that can't decide, and a process too busy to ask it, don't end the wait, as with [Limiter.Wait]. All tries
 // are of one hold, a random ID too, so that none is held twice.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64, hold Hold) (*Reservation, Decision, error) {
-	held := &Reservation{store: l.store, by: l}
-	held.prepare(&Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}}, hold)
+	held := newReservation(l.store, l, &Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}}, nil, hold)
 	unsure := false // whether a try may have held though it failed
 	d, err := l.reserveWait(ctx, key, n, func() (Decision, error) {
 		d, err := held.reserve(ctx, held.claims, n, nil, hold.Each)

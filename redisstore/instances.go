@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/redisstore/internal/queue"
 	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
@@ -69,11 +70,11 @@ func (i *instances) beat(ctx context.Context, stays bool) error {
 	life := strconv.FormatInt(instanceLife.Microseconds(), 10)
 	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.name, life, i.store.wire.NowText(), here})
 	if err != nil {
-		return unavailable(err)
+		return queue.Unavailable(err)
 	}
 	count, err := strconv.ParseInt(reply, 10, 64)
 	if err != nil {
-		return unavailable(fmt.Errorf("the count of instances is %q", reply))
+		return queue.Unavailable(fmt.Errorf("the count of instances is %q", reply))
 	}
 	i.count.Store(count)
 	return nil

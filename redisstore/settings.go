@@ -202,7 +202,7 @@ func (s *Store) reset(ctx context.Context, field, announcement string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return unavailable(err)
+		return queue.Unavailable(err)
 	}
 	return nil
 }
@@ -306,13 +306,13 @@ func (s *Store) agree(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return unavailable(err)
+		return queue.Unavailable(err)
 	}
 	if text == "" || text == own.Text {
 		return nil
 	}
 	if err := s.adopt(text); !errors.Is(err, wire.ErrLayout) {
-		return unavailable(err)
+		return queue.Unavailable(err)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (s *Store) configure() {
 func (s *Store) send(ctx context.Context, b *wire.Batch) error {
 	mark := s.denials.mark()
 	if err := b.Execute(ctx); err != nil {
-		return unavailable(err)
+		return queue.Unavailable(err)
 	}
 	s.batches.Add(1)
 	s.operations.Add(uint64(len(b.Entries())))
@@ -138,7 +138,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return prefix.Errorf("%w: %w", stint.ErrUnavailable, ctx.Err())
 	default:
-		return unavailable(err)
+		return queue.Unavailable(err)
 	}
 }
 
@@ -350,9 +350,6 @@ func (s *Store) check(ctx context.Context, op *stint.Op) error {
 	}
 	return s.started(ctx)
 }
-
-// unavailable wraps a failure of the connection or the server.
-func unavailable(err error) error { return queue.Unavailable(err) }
 
 // Wake implements [stint.Waker]: it tells of holds that end, and of resets, here and in other processes, unless the
 // store remembers no denials.

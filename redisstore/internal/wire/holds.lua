@@ -253,11 +253,16 @@ local function expire(state, limit, at, part)
   end
 end
 
+-- is_others reports whether another version of the limit wrote a state.
+function holds.is_others(state)
+  return state.runs or state.log and state.log.reader
+end
+
 -- own notes that an operation writes a state, which is the limit's own then, whoever wrote it before. It reports whether
 -- another version did.
 function holds.own(state)
   local log = state.log
-  if state.runs or log and log.reader then
+  if holds.is_others(state) then
     state.of_others = true
   end
   state.changed, state.runs = true, nil

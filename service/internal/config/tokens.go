@@ -91,7 +91,8 @@ func DigestName(kind string, of []byte) string {
 }
 
 const (
-	tokenForm = "tokens of letters, digits and -._~+/ with = at the end"
+	tokenCharacters = "letters, digits and -._~+/ with = at the end"
+	tokenForm       = "tokens of " + tokenCharacters
 	// MaxTokenName bounds a token's name, in bytes.
 	MaxTokenName = 64
 )
@@ -172,7 +173,7 @@ func readTokens(name string, roles bool) ([]AdminToken, []error) {
 				utf8.RuneCountInString(line), minTokenBytes))
 		case !IsBearerToken(line):
 			faults = append(faults,
-				fmt.Errorf("%s: a token with other characters; allowed: letters, digits and -._~+/ with = at the end", at))
+				fmt.Errorf("%s: a token with other characters; allowed: %s", at, tokenCharacters))
 		default:
 			tokens, first[line] = append(tokens, token), i+1
 		}

@@ -346,10 +346,7 @@ func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.
 		if caller.Fault != nil {
 			return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true})
 		}
-		place := a.rules.Place()
-		return problem.Answer(w, r, http.StatusOK, sessionAnswer{
-			Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes, Rules: &place,
-		})
+		return a.answerSession(w, r, caller.Name, caller.Writes)
 	case http.MethodPost:
 		index, err := a.readSignIn(w, r)
 		if err != nil {
@@ -357,10 +354,7 @@ func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.
 		}
 		holder := a.tokens.tokens[index]
 		http.SetCookie(w, session.New(a.tokens.hashes[index], time.Now(), r.TLS != nil))
-		place := a.rules.Place()
-		return problem.Answer(w, r, http.StatusOK, sessionAnswer{
-			Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite, Rules: &place,
-		})
+		return a.answerSession(w, r, holder.Name, holder.Role >= RoleWrite)
 	case http.MethodDelete:
 		for _, s := range session.Of(r, a.tokens.hashes, time.Now()) {
 			a.ended.end(r.Context(), s.ID)
@@ -372,6 +366,14 @@ func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.
 	default:
 		return problem.CheckMethod(r, "GET", "HEAD", "POST", "DELETE")
 	}
+}
+
+// answerSession tells who is signed in. One who signs in by a token needs one, so there are some.
+func (a *admin) answerSession(w http.ResponseWriter, r *http.Request, name string, writes bool) error {
+	place := a.rules.Place()
+	return problem.Answer(w, r, http.StatusOK, sessionAnswer{
+		Required: len(a.tokens.hashes) > 0, Name: name, Writes: writes, Rules: &place,
+	})
 }
 
 // readSignIn returns the index of the token in the body.
