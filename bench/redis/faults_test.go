@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -73,18 +74,21 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		"exact, one too few":        {"exhausted", plain, faulty{stingy: 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := loadOf(t, c.load)
-			c.faulty.quota, c.faulty.taken = l.quotas[0], map[string]int64{}
-			traffic := newTraffic(l, 50, 1)
-			limiter := &subject{Take: c.faulty.Take, TakeOne: c.faulty.TakeOne, Fill: c.faulty.Fill}
-			s := newLedger(&session{deployment: &deployment{}, load: l, contender: c.contender, subject: limiter, names: traffic.names})
-			if l.filled {
-				s.fill(t)
-			}
-			m := s.measure(t.Context(), traffic, 1000)
-			if c.right != (len(m.faults) == 0) {
-				t.Errorf("faults %q, want none: %t", m.faults, c.right)
-			}
+			// The bubble's clock stands still, so that nothing refills meanwhile.
+			synctest.Test(t, func(t *testing.T) {
+				l := loadOf(t, c.load)
+				c.faulty.quota, c.faulty.taken = l.quotas[0], map[string]int64{}
+				traffic := newTraffic(l, 50, 1)
+				limiter := &subject{Take: c.faulty.Take, TakeOne: c.faulty.TakeOne, Fill: c.faulty.Fill}
+				s := newLedger(&session{deployment: &deployment{}, load: l, contender: c.contender, subject: limiter, names: traffic.names})
+				if l.filled {
+					s.fill(t)
+				}
+				m := s.measure(t.Context(), traffic, 1000)
+				if c.right != (len(m.faults) == 0) {
+					t.Errorf("faults %q, want none: %t", m.faults, c.right)
+				}
+			})
 		})
 	}
 }
