@@ -61,6 +61,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("SettledOfFixedCosts", testSettledOfFixedCosts)
 	check("Concurrency", testConcurrency)
 	check("Changed", testChanged)
+	check("RenewedExpiresLast", testRenewedExpiresLast)
 	check("PlansInTurn", testPlansInTurn)
 	check("BucketsAreKept", testBucketsAreKept)
 	if !opts.NoWays {

@@ -165,3 +165,26 @@ func testGrowsByExpiries(t *testing.T, newStore newStoreFunc) {
 		})
 	}
 }
+
+// testRenewedExpiresLast: of holds that expire at one instant the one that was reserved last is the last, renewed or
+// not. It matters where a bucket that was lowered has no room for all that is held: then only the last one gives back.
+func testRenewedExpiresLast(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.TokenBucket(4, stint.PerSecond(2)))
+	reserve := func(id string, end stint.Expiry) {
+		t.Helper()
+		h.key = "k"
+		hold := stint.HoldOp{Hold: stint.Hold{ID: id, TTL: time.Minute, OnExpiry: end}}
+		if _, err := h.do(stint.VerbReserve, 2, hold); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reserve("given back", stint.ReleaseOnExpiry)
+	reserve("kept", stint.ChargeOnExpiry)
+	h.policy = policyOf(t, "held", stint.TokenBucket(1, stint.PerSecond(1)))
+	reserve("given back", stint.ReleaseOnExpiry)
+	op := operation(stint.VerbPeek, "k", h.policy, 1)
+	op.Each = make([]stint.Outcome, 1)
+	if _, err := h.store.Decide(h.ctx, op); err != nil || op.Each[0].GrowsAfter != time.Minute {
+		t.Errorf("%+v, %v, want more to remain when both have expired", op.Each[0], err)
+	}
+}

@@ -277,8 +277,10 @@ func (t *transaction) hold(op stint.Op, p *place, paid int64) *held {
 	h := p.now.hold(op.Hold().ID)
 	if h == nil {
 		h = &held{id: op.Hold().ID, permits: paid, paid: paid}
-		p.now.holds = append(p.now.holds, h)
+	} else {
+		p.now.drop(h.id) // of those that expire at one instant, the one reserved last is the last
 	}
+	p.now.holds = append(p.now.holds, h)
 	h.number, h.keep = p.limit.Cost > 0, bool(op.Hold().OnExpiry)
 	return h
 }
