@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,16 +44,14 @@ func TestRulesFromFiles(t *testing.T) {
 		p.visit(page)
 		p.shows(shows)
 		p.shows("Rules come from the files of " + file + ".")
-		if got := eval[string](p, `[...document.querySelectorAll("main button, main input[type=file]")].map((b) => b.textContent || b.type).join()`); got != want {
-			t.Errorf("%s has the buttons %s, want %s", page, got, want)
-		}
+		all := `[...document.querySelectorAll("main button, main input[type=file]")].map((b) => b.textContent || b.type).join()`
+		p.until("the buttons of "+page, fmt.Sprintf("%s === %q", all, want))
 	}
 	buttons("rules", "1 rule", "Copy as YAML")
 	buttons("rules/login", "Reset all clients", "Copy as YAML,Reset all clients of this rule")
 	p.shows("None is kept, as rules come from the files of")
-	if !eval[bool](p, `document.querySelector("main fieldset").disabled && document.querySelector("main textarea[readonly]") !== null`) {
-		t.Error("the rule can be typed over")
-	}
+	p.until("the rule can't be typed over",
+		`document.querySelector("main fieldset").disabled && document.querySelector("main textarea[readonly]") !== null`)
 	p.act("no copy", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Copy as YAML")`,
 		`(b) => { Object.defineProperty(navigator, "clipboard", {value: {writeText: async (text) => { window.copied = text; }}}); b.click(); }`)
 	p.shows("copied")
