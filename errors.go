@@ -41,7 +41,7 @@ func (deadlineError) Is(target error) bool { return target == context.DeadlineEx
 
 // An InvalidError is one fault of an input. errors.Is(err, [ErrInvalid]) holds.
 type InvalidError struct {
-	Param   string // the parameter, as the caller spelled it: "capacity", "key"
+	Param   string // an argument or a field, as the caller spells it: "capacity", "MaxDebt"; "max_debt" in a document
 	Value   string // what came
 	Allowed string // what is allowed, in words
 }

@@ -311,7 +311,7 @@ func (l Limit) Takes(n int64) int64 {
 func (l Limit) CanHold() error {
 	switch {
 	case l.CountDenied:
-		return Invalid("count_denied", true, "false where permits are reserved: the requests that it counts are not held")
+		return Invalid("CountDenied", true, "false where permits are reserved: the requests that it counts are not held")
 	case l.Lease != 0:
 		return Invalid("lease", l.Lease, "none where permits are reserved: what is leased is not held")
 	case l.Algorithm == AlgorithmLeakyBucket && l.Cost == 0:
@@ -379,7 +379,7 @@ func (l Limit) Validate() error {
 		faults.add("cost", l.Cost, "0, or 1 to the "+capacity)
 	}
 	if l.MaxDebt < NoDebt || l.MaxDebt > MaxPermits {
-		faults.add("max_debt", l.MaxDebt, fmt.Sprintf("0 to %d", MaxPermits))
+		faults.add("MaxDebt", l.MaxDebt, fmt.Sprintf("0 to %d", MaxPermits))
 	}
 	switch {
 	case l.IsBucket():
@@ -409,7 +409,7 @@ func (l Limit) validateBucket(faults *faults) {
 		hi, lo := bits.Mul64(uint64(l.Capacity+l.Debt()), uint64(l.Rate.Period.Microseconds()))
 		maxHi, maxLo := bits.Mul64(uint64(MaxDrain.Microseconds()), uint64(l.Rate.Permits))
 		if hi > maxHi || hi == maxHi && lo >= maxLo {
-			faults.add("(capacity + max_debt) x period / permits",
+			faults.add("(capacity + MaxDebt) x period / permits",
 				fmt.Sprintf("(%d + %d) x %s / %d", l.Capacity, l.Debt(), FormatDuration(l.Rate.Period), l.Rate.Permits),
 				"less than 10 years, so that every intermediate value stays below 2^53")
 		}
@@ -429,7 +429,7 @@ func (l Limit) validateConcurrency(faults *faults) {
 		faults.add("window", l.Window, "none with "+l.Algorithm.String())
 	}
 	if l.MaxDebt != 0 {
-		faults.add("max_debt", l.MaxDebt, "none with "+l.Algorithm.String())
+		faults.add("MaxDebt", l.MaxDebt, "none with "+l.Algorithm.String())
 	}
 }
 
@@ -456,24 +456,24 @@ func (l Limit) validateOptions(faults *faults) {
 	}
 	if l.TimeZone != "" {
 		if l.Calendar == CalendarNone {
-			faults.add("timezone", l.TimeZone, "only with calendar")
+			faults.add("TimeZone", l.TimeZone, "only with calendar")
 		}
 		if _, err := time.LoadLocation(l.TimeZone); err != nil || l.TimeZone == "Local" {
-			faults.add("timezone", l.TimeZone, "an IANA time zone such as Europe/Berlin, or UTC")
+			faults.add("TimeZone", l.TimeZone, "an IANA time zone such as Europe/Berlin, or UTC")
 		}
 	}
 	if l.Algorithm != AlgorithmSlidingWindowLog {
 		if l.MinInterval != 0 {
-			faults.add("min_interval", l.MinInterval, "only with SLIDING_WINDOW_LOG")
+			faults.add("MinInterval", l.MinInterval, "only with SLIDING_WINDOW_LOG")
 		}
 		if l.CountDenied {
-			faults.add("count_denied", l.CountDenied, "only with SLIDING_WINDOW_LOG")
+			faults.add("CountDenied", l.CountDenied, "only with SLIDING_WINDOW_LOG")
 		}
 		return
 	}
 	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > MaxPeriod ||
 		l.MinInterval%time.Microsecond != 0) {
-		faults.add("min_interval", l.MinInterval, "0, or 1us to 366d in whole microseconds")
+		faults.add("MinInterval", l.MinInterval, "0, or 1us to 366d in whole microseconds")
 	}
 }
 

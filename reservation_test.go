@@ -439,9 +439,9 @@ func TestConcurrencyUnderACrowd(t *testing.T) {
 
 func TestWhatCanNotBeHeld(t *testing.T) {
 	for want, limit := range map[string]stint.Limit{
-		"count_denied": stint.SlidingWindowLog(1, time.Second).CountingDenied(),
-		"lease":        stint.TokenBucket(10, stint.PerSecond(1)).WithLease(2),
-		"cost":         stint.LeakyBucket(10, stint.PerSecond(1)),
+		"CountDenied": stint.SlidingWindowLog(1, time.Second).CountingDenied(),
+		"lease":       stint.TokenBucket(10, stint.PerSecond(1)).WithLease(2),
+		"cost":        stint.LeakyBucket(10, stint.PerSecond(1)),
 	} {
 		_, _, err := newReserving(t, limit).Reserve(t.Context(), "k", 1, stint.Hold{})
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {

@@ -82,7 +82,7 @@ func (p *Policy) canBeWay() error {
 	for _, l := range p.limits {
 		switch {
 		case l.CountDenied:
-			return Invalid("count_denied", true,
+			return Invalid("CountDenied", true,
 				"a limit that counts no denied requests, since a way may deny and another admit")
 		case l.Algorithm == AlgorithmLeakyBucket:
 			return Invalid("algorithm", l.Algorithm, "one without a queue, since of several ways one is taken")

@@ -166,7 +166,7 @@ func TestInvalidConfig(t *testing.T) {
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Fatalf("New = %v, want ErrInvalid", err)
 	}
-	for _, want := range []string{"trusted_proxies is invalid", `""`, `"X Forwarded"`, `"forwarded"`, "ipv6_prefix is 129; allowed: 1 to 128"} {
+	for _, want := range []string{"TrustedProxies is invalid", `""`, `"X Forwarded"`, `"forwarded"`, "IPv6Prefix is 129; allowed: 1 to 128"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not report %s:\n%v", want, err)
 		}

@@ -67,20 +67,20 @@ func (c Config) Validate() error {
 	var faults []error
 	for _, prefix := range c.TrustedProxies {
 		if !prefix.IsValid() {
-			faults = append(faults, stint.Invalid("trusted_proxies", prefix, "networks such as 10.0.0.0/8 or fd00::/8"))
+			faults = append(faults, stint.Invalid("TrustedProxies", prefix, "networks such as 10.0.0.0/8 or fd00::/8"))
 		}
 	}
 	for _, name := range c.Headers {
 		switch {
 		case !IsFieldName(name):
-			faults = append(faults, stint.Invalid("client_ip_headers", name, "names of header fields"))
+			faults = append(faults, stint.Invalid("Headers", name, "names of header fields"))
 		case strings.EqualFold(name, "Forwarded"):
-			faults = append(faults, stint.Invalid("client_ip_headers", name,
+			faults = append(faults, stint.Invalid("Headers", name,
 				"fields that hold nothing but addresses, such as X-Forwarded-For or X-Real-IP"))
 		}
 	}
 	if c.IPv6Prefix < 0 || c.IPv6Prefix > 128 {
-		faults = append(faults, stint.Invalid("ipv6_prefix", c.IPv6Prefix, "1 to 128"))
+		faults = append(faults, stint.Invalid("IPv6Prefix", c.IPv6Prefix, "1 to 128"))
 	}
 	return prefix.Join(faults...)
 }

@@ -83,10 +83,10 @@ type Limiter struct {
 // New makes a limiter, or reports what is wrong with the configuration.
 func New(config Config) (*Limiter, error) {
 	if config.Store == nil {
-		return nil, stint.Invalid("store", "nil", "a store such as memstore.New makes")
+		return nil, stint.Invalid("Store", "nil", "a store such as memstore.New makes")
 	}
 	if config.MaxWait < 0 {
-		return nil, stint.Invalid("max_wait", config.MaxWait, "0 or more")
+		return nil, stint.Invalid("MaxWait", config.MaxWait, "0 or more")
 	}
 	l := &Limiter{
 		store:           config.Store,

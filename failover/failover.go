@@ -131,13 +131,13 @@ func (c *Config) ensureDefaults() {
 func (c Config) Validate() error {
 	var faults []error
 	if c.Timeout < 0 {
-		faults = append(faults, stint.Invalid("store.timeout", c.Timeout, "0 or more"))
+		faults = append(faults, stint.Invalid("Timeout", c.Timeout, "0 or more"))
 	}
 	if c.Mode > Local {
-		faults = append(faults, stint.Invalid("on_store_failure", uint8(c.Mode), "open, closed or local"))
+		faults = append(faults, stint.Invalid("Mode", uint8(c.Mode), "open, closed or local"))
 	}
 	if c.OnOverload > Admit {
-		faults = append(faults, stint.Invalid("on_overload", uint8(c.OnOverload), "reject or admit"))
+		faults = append(faults, stint.Invalid("OnOverload", uint8(c.OnOverload), "reject or admit"))
 	}
 	return prefix.Join(faults...)
 }
@@ -149,10 +149,10 @@ func (c *Config) validate(store stint.Store) error {
 		faults = append(faults, stint.Invalid("store", "nil", "a store such as redisstore.New makes"))
 	}
 	if c.Mode == Local && c.Local == nil {
-		faults = append(faults, stint.Invalid("local store", "nil", "a store such as memstore.New makes, for the mode local"))
+		faults = append(faults, stint.Invalid("Local", "nil", "a store such as memstore.New makes, for the mode local"))
 	}
 	if c.Mode == Local && c.Instances == nil {
-		faults = append(faults, stint.Invalid("instances", "nil",
+		faults = append(faults, stint.Invalid("Instances", "nil",
 			"a function that counts the processes that share the limits, "+
 				"for the mode local: redisstore.Store's Instances, or one that returns 1 if there is one process"))
 	}

@@ -114,13 +114,13 @@ func (s *Store) newPlan(policy *stint.Policy) *plan {
 	}
 	switch {
 	case options.Mode > Local:
-		p.fault = stint.Invalid("rule: on_store_failure", uint8(options.Mode), "open, closed or local")
+		p.fault = stint.Invalid("ForPolicy: Mode", uint8(options.Mode), "open, closed or local")
 	case options.Mode == Local && s.config.Local == nil:
-		p.fault = stint.Invalid("rule: on_store_failure", options.Mode, "open or closed, as there is no local store")
+		p.fault = stint.Invalid("ForPolicy: Mode", options.Mode, "open or closed, as there is no local store")
 	case options.Mode == Local && !s.counted:
-		p.fault = stint.Invalid("rule: on_store_failure", options.Mode, "open or closed, as nobody counts the processes")
+		p.fault = stint.Invalid("ForPolicy: Mode", options.Mode, "open or closed, as nobody counts the processes")
 	case options.Timeout < 0:
-		p.fault = stint.Invalid("rule: timeout", options.Timeout, "0 or more")
+		p.fault = stint.Invalid("ForPolicy: Timeout", options.Timeout, "0 or more")
 	}
 	return p
 }

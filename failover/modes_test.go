@@ -34,12 +34,12 @@ func TestParseMode(t *testing.T) {
 
 func TestInvalidConfig(t *testing.T) {
 	_, err := failover.New(nil, failover.Config{Timeout: -1, Mode: failover.Local})
-	for _, want := range []string{"store is", "store.timeout is -1ns", "local store is"} {
+	for _, want := range []string{"store is", "Timeout is -1ns", "Local is"} {
 		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not report %q: %v", want, err)
 		}
 	}
-	if _, err := failover.New(nil, failover.Config{Mode: 3}); err == nil || !strings.Contains(err.Error(), "on_store_failure is 3") {
+	if _, err := failover.New(nil, failover.Config{Mode: 3}); err == nil || !strings.Contains(err.Error(), "Mode is 3") {
 		t.Errorf("a mode that is none: %v", err)
 	}
 }
@@ -361,7 +361,7 @@ func TestInvalidRules(t *testing.T) {
 			f.DecideAll(t.Context(), []stint.Op{op(0, "k", p, 1)}, results)
 			_, err := f.take("k", p)
 			for _, err := range []error{err, results[0].Err} {
-				if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "rule") {
+				if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "ForPolicy: ") {
 					t.Errorf("%s: %v", name, err)
 				}
 			}

@@ -58,7 +58,7 @@ func TestProtect(t *testing.T) {
 func TestProtectFaults(t *testing.T) {
 	memory := memstore.New(memstore.Config{})
 	for name, made := range map[string]func() (*failover.Store, error){
-		"instances": func() (*failover.Store, error) {
+		"Instances": func() (*failover.Store, error) {
 			return failover.New(memory, failover.Config{Local: memory, Mode: failover.Local})
 		},
 		"store": func() (*failover.Store, error) { return failover.New(nil, failover.Config{}) },

@@ -36,7 +36,7 @@ func NewClient(config ClientConfig) (*Client, error) {
 	}}
 	faults := c.client.Faults(adapt.Functions{Cost: config.Cost != nil, Describe: config.Describe != nil})
 	if config.Retries < 0 {
-		faults = append(faults, stint.Invalid("retries", config.Retries, "0 or more"))
+		faults = append(faults, stint.Invalid("Retries", config.Retries, "0 or more"))
 	}
 	if err := prefix.Join(faults...); err != nil {
 		return nil, err

@@ -158,7 +158,7 @@ func TestClientRulesFailures(t *testing.T) {
 		Limiter: newLimiter(t, burst()), Rules: standing(t),
 		Cost: func(context.Context, string, string, any) (int64, error) { return 1, nil },
 	})
-	for _, param := range []string{"rules is", "cost is"} {
+	for _, param := range []string{"Rules is", "Cost is"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}
@@ -167,7 +167,7 @@ func TestClientRulesFailures(t *testing.T) {
 		Describe: func(context.Context, string, string, *rules.Request) error { return nil },
 		Cost:     func(context.Context, string, string, any) (int64, error) { return 1, nil },
 	})
-	for _, param := range []string{"describe is", "cost is"} {
+	for _, param := range []string{"Describe is", "Cost is"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}

@@ -78,7 +78,7 @@ func plenty() stint.Limit { return stint.TokenBucket(1000, stint.PerSecond(1000)
 
 func TestClientConfigFaults(t *testing.T) {
 	_, err := grpclimit.NewClient(grpclimit.ClientConfig{MaxWait: -1, MaxPause: -1, Retries: -1})
-	for _, param := range []string{"max_wait is -1ns", "max_pause is -1ns", "retries is -1"} {
+	for _, param := range []string{"MaxWait is -1ns", "MaxPause is -1ns", "Retries is -1"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("%v, want %q", err, param)
 		}

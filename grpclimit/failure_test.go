@@ -21,7 +21,7 @@ import (
 
 func TestConfigFaults(t *testing.T) {
 	_, err := grpclimit.New(grpclimit.Config{})
-	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `limiter is "nil"`) {
+	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `Limiter is "nil"`) {
 		t.Errorf("%v, want what is wrong with the limiter", err)
 	}
 }

@@ -159,9 +159,9 @@ func TestConfigOfHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, config := range map[string]grpclimit.Config{
-		"reserve is":    {Limiter: places},
-		"reserve.id is": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
-		"messages is":   {Limiter: places, Reserve: &stint.Hold{}, Messages: true},
+		"Reserve is":    {Limiter: places},
+		"Reserve.ID is": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
+		"Messages is":   {Limiter: places, Reserve: &stint.Hold{}, Messages: true},
 	} {
 		if _, err := grpclimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -231,9 +231,9 @@ func TestRulesHold(t *testing.T) {
 		func(any, grpc.ServerStream) error { return nil })
 	expectCode(t, left, codes.ResourceExhausted)
 	for want, config := range map[string]grpclimit.Config{
-		"reserve is":    {Rules: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
-		"reserve.id is": {Rules: limiter, Reserve: &stint.Hold{ID: "one"}},
-		"messages is":   {Rules: limiter, Reserve: &stint.Hold{}, Messages: true},
+		"Reserve is":    {Rules: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
+		"Reserve.ID is": {Rules: limiter, Reserve: &stint.Hold{ID: "one"}},
+		"Messages is":   {Rules: limiter, Reserve: &stint.Hold{}, Messages: true},
 	} {
 		if _, err := grpclimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -246,12 +246,12 @@ func TestNewRefusesWaysToDecide(t *testing.T) {
 	one, byPlan, byRules := newLimiter(t, burst()), plans(nil), standing(t)
 	key := func(context.Context, string) (string, error) { return "k", nil }
 	for want, config := range map[string]grpclimit.Config{
-		`limiter is "nil"`:     {},
-		`limiter is "several"`: {Limiter: one, LimiterOf: byPlan},
-		"limiter is":           {LimiterOf: byPlan, Rules: byRules},
-		"key is":               {Rules: byRules, Key: key},
-		"cost is":              {Rules: byRules, Cost: func(context.Context, string, any) (int64, error) { return 1, nil }},
-		"describe is":          {Limiter: one, Describe: func(context.Context, string, *rules.Request) error { return nil }},
+		`Limiter is "nil"`:     {},
+		`Limiter is "several"`: {Limiter: one, LimiterOf: byPlan},
+		"Limiter is":           {LimiterOf: byPlan, Rules: byRules},
+		"Key is":               {Rules: byRules, Key: key},
+		"Cost is":              {Rules: byRules, Cost: func(context.Context, string, any) (int64, error) { return 1, nil }},
+		"Describe is":          {Limiter: one, Describe: func(context.Context, string, *rules.Request) error { return nil }},
 	} {
 		if _, err := grpclimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

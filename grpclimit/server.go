@@ -288,7 +288,7 @@ func (c *Config) validate() error {
 		LimiterOf: c.LimiterOf != nil, Key: c.Key != nil, Cost: c.Cost != nil, Describe: c.Describe != nil,
 	}, c.Clients != nil)
 	if c.Reserve != nil && c.Messages {
-		faults = append(faults, stint.Invalid("messages", true, "false where calls hold what they cost"))
+		faults = append(faults, stint.Invalid("Messages", true, "false where calls hold what they cost"))
 	}
 	return prefix.Join(faults...)
 }

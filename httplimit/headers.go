@@ -313,7 +313,7 @@ const (
 // validate reports a set that a configuration can't mean.
 func (f Fields) validate() error {
 	if f&^AllFields != 0 && f != NoFields {
-		return stint.Invalid("fields", uint8(f), "XRateLimit, IETF and RetryAfter together, or NoFields")
+		return stint.Invalid("Fields", uint8(f), "XRateLimit, IETF and RetryAfter together, or NoFields")
 	}
 	return nil
 }

@@ -216,8 +216,8 @@ func TestMiddlewareRefusesHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, config := range map[string]httplimit.Config{
-		"reserve":    {Limiter: places},
-		"reserve.id": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
+		"Reserve":    {Limiter: places},
+		"Reserve.ID": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
 	} {
 		if _, err := httplimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -265,8 +265,8 @@ func TestRulesMiddlewareHolds(t *testing.T) {
 		}
 	}
 	for want, config := range map[string]httplimit.Config{
-		"reserve is":    {Rules: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
-		"reserve.id is": {Rules: limiter, Reserve: &stint.Hold{ID: "one"}},
+		"Reserve is":    {Rules: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
+		"Reserve.ID is": {Rules: limiter, Reserve: &stint.Hold{ID: "one"}},
 	} {
 		if _, err := httplimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -112,11 +112,11 @@ func TestNewRefusesWaysToDecide(t *testing.T) {
 	key := func(*http.Request) (string, error) { return "k", nil }
 	cost := func(*http.Request) (int64, error) { return 1, nil }
 	for want, config := range map[string]httplimit.Config{
-		`limiter is "nil"`:     {},
-		`limiter is "several"`: {Limiter: one, LimiterOf: byPlan},
-		"limiter is":           {LimiterOf: byPlan, Rules: byRules},
-		"key is":               {Rules: byRules, Key: key},
-		"cost is":              {Rules: byRules, Cost: cost},
+		`Limiter is "nil"`:     {},
+		`Limiter is "several"`: {Limiter: one, LimiterOf: byPlan},
+		"Limiter is":           {LimiterOf: byPlan, Rules: byRules},
+		"Key is":               {Rules: byRules, Key: key},
+		"Cost is":              {Rules: byRules, Cost: cost},
 	} {
 		if _, err := httplimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

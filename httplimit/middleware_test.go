@@ -401,7 +401,7 @@ func TestNewRefuses(t *testing.T) {
 	_, err = httplimit.New(httplimit.Config{
 		Key: func(*http.Request) (string, error) { return "k", nil }, Clients: clients, Fields: 1 << 5,
 	})
-	for _, param := range []string{"limiter is", "clients is", "fields is 32"} {
+	for _, param := range []string{"Limiter is", "Clients is", "Fields is 32"} {
 		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}

@@ -400,7 +400,7 @@ func TestRulesFailed(t *testing.T) {
 
 func TestNewRulesRefuses(t *testing.T) {
 	_, err := httplimit.New(httplimit.Config{Fields: 1 << 5})
-	for _, param := range []string{"limiter is", "fields is 32"} {
+	for _, param := range []string{"Limiter is", "Fields is 32"} {
 		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}

@@ -168,11 +168,11 @@ func TestTransportRulesConfig(t *testing.T) {
 	_, err := httplimit.NewTransport(httplimit.TransportConfig{
 		Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Rules: standing(t),
 	})
-	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "rules is") {
+	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "Rules is") {
 		t.Errorf("rules beside a limiter: %v", err)
 	}
 	_, err = httplimit.NewTransport(httplimit.TransportConfig{Describe: func(*http.Request, *rules.Request) error { return nil }})
-	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "describe is") {
+	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "Describe is") {
 		t.Errorf("a description without rules: %v", err)
 	}
 }

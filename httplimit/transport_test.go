@@ -561,7 +561,7 @@ func TestTransportErrors(t *testing.T) {
 	_, err := httplimit.NewTransport(httplimit.TransportConfig{
 		Cost: func(*http.Request) (int64, error) { return 1, nil }, MaxWait: -1, MaxPause: -1,
 	})
-	for _, param := range []string{"cost is", "max_wait is -1", "max_pause is -1"} {
+	for _, param := range []string{"Cost is", "MaxWait is -1", "MaxPause is -1"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}

@@ -13,7 +13,7 @@ import (
 // A limiter that is the zero value is refused when the middleware is made, and by a request that gets one.
 func TestZeroLimiter(t *testing.T) {
 	_, err := httplimit.New(httplimit.Config{Limiter: &stint.Limiter{}})
-	if want := `stint: limiter is "the zero value"; allowed: one that stint.New or NewLimiter made`; err == nil || err.Error() != want {
+	if want := `stint: Limiter is "the zero value"; allowed: one that stint.New or NewLimiter made`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	var failed error

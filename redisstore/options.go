@@ -105,19 +105,19 @@ func (o *Options) validate() error {
 		faults = append(faults, stint.Invalid(name, value, allowed))
 	}
 	if o.LogEncoding != "" && !layout.ValidEncoding(string(o.LogEncoding)) {
-		invalid("log_encoding", string(o.LogEncoding), "packed, zset or stream")
+		invalid("LogEncoding", string(o.LogEncoding), "packed, zset or stream")
 	}
 	if o.Partitions != 0 && !layout.ValidPartitions(o.Partitions) {
-		invalid("partitions", o.Partitions, fmt.Sprintf("a power of two from 1 to %d", maxPartitions))
+		invalid("Partitions", o.Partitions, fmt.Sprintf("a power of two from 1 to %d", maxPartitions))
 	}
 	for _, number := range []struct {
 		name       string
 		value, max int
 	}{
-		{"max_batch", o.MaxBatch, maxMaxBatch},
-		{"in_flight", cmp.Or(o.InFlight, queue.DefaultInFlight), queue.MaxInFlight},
-		{"max_holds", o.MaxHolds, stint.MaxHolds},
-		{"max_queue", o.MaxQueue, math.MaxInt},
+		{"MaxBatch", o.MaxBatch, maxMaxBatch},
+		{"InFlight", cmp.Or(o.InFlight, queue.DefaultInFlight), queue.MaxInFlight},
+		{"MaxHolds", o.MaxHolds, stint.MaxHolds},
+		{"MaxQueue", o.MaxQueue, math.MaxInt},
 	} {
 		switch {
 		case number.value >= 1 && number.value <= number.max:
@@ -128,7 +128,7 @@ func (o *Options) validate() error {
 		}
 	}
 	if o.LeaseTime < minLeaseTime || o.LeaseTime > maxLeaseTime {
-		invalid("lease_time", o.LeaseTime, fmt.Sprintf("%s to %s", minLeaseTime, maxLeaseTime))
+		invalid("LeaseTime", o.LeaseTime, fmt.Sprintf("%s to %s", minLeaseTime, maxLeaseTime))
 	}
 	return prefix.Join(faults...)
 }
@@ -136,7 +136,7 @@ func (o *Options) validate() error {
 // CheckKeyPrefix reports why keys can't start with a prefix.
 func CheckKeyPrefix(prefix string) error {
 	if prefix != "" && !layout.ValidPrefix(prefix) {
-		return stint.Invalid("key_prefix", prefix, "1 to 64 printable ASCII characters without spaces and braces")
+		return stint.Invalid("KeyPrefix", prefix, "1 to 64 printable ASCII characters without spaces and braces")
 	}
 	return nil
 }

@@ -15,17 +15,17 @@ func TestBadOptions(t *testing.T) {
 		options Options
 		params  []string
 	}{
-		{Options{KeyPrefix: "a b"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: "a{b"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: "a}"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: "naïve"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: strings.Repeat("k", 65)}, []string{"key_prefix"}},
-		{Options{LogEncoding: "PACKED"}, []string{"log_encoding"}},
-		{Options{KeyPrefix: "\n", LogEncoding: "list"}, []string{"key_prefix", "log_encoding"}},
-		{Options{Partitions: -1}, []string{"partitions"}},
-		{Options{Partitions: maxPartitions + 1}, []string{"partitions"}},
-		{Options{MaxBatch: -1, InFlight: -1, MaxQueue: -1}, []string{"max_batch", "in_flight", "max_queue"}},
-		{Options{MaxBatch: maxMaxBatch + 1, InFlight: queue.MaxInFlight + 1}, []string{"max_batch", "in_flight"}},
+		{Options{KeyPrefix: "a b"}, []string{"KeyPrefix"}},
+		{Options{KeyPrefix: "a{b"}, []string{"KeyPrefix"}},
+		{Options{KeyPrefix: "a}"}, []string{"KeyPrefix"}},
+		{Options{KeyPrefix: "naïve"}, []string{"KeyPrefix"}},
+		{Options{KeyPrefix: strings.Repeat("k", 65)}, []string{"KeyPrefix"}},
+		{Options{LogEncoding: "PACKED"}, []string{"LogEncoding"}},
+		{Options{KeyPrefix: "\n", LogEncoding: "list"}, []string{"KeyPrefix", "LogEncoding"}},
+		{Options{Partitions: -1}, []string{"Partitions"}},
+		{Options{Partitions: maxPartitions + 1}, []string{"Partitions"}},
+		{Options{MaxBatch: -1, InFlight: -1, MaxQueue: -1}, []string{"MaxBatch", "InFlight", "MaxQueue"}},
+		{Options{MaxBatch: maxMaxBatch + 1, InFlight: queue.MaxInFlight + 1}, []string{"MaxBatch", "InFlight"}},
 	} {
 		err := c.options.Validate()
 		if !errors.Is(err, stint.ErrInvalid) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/spell"
 )
 
 // A Fault is one thing that is wrong with a rule of a list. It wraps what is wrong, so that
@@ -362,7 +363,7 @@ func (r *Rule) validateLimitsAt(f *faults, param string, limits []stint.Limit, c
 	for i := range limits {
 		var invalid *stint.InvalidError
 		if r.reserved(limits) && errors.As(limits[i].CanHold(), &invalid) {
-			at := fmt.Sprintf("%s[%d].%s", param, i, invalid.Param)
+			at := fmt.Sprintf("%s[%d].%s", param, i, spell.Document(invalid.Param))
 			f.add(at, &stint.InvalidError{Param: at, Value: invalid.Value, Allowed: invalid.Allowed})
 		}
 	}

@@ -38,13 +38,13 @@ func (c *Client) Faults(f Functions) (faults []error) {
 	f.Key = false // without limits it is for the pauses alone
 	faults = f.faults(c.Limiter != nil && c.Rules == nil, c.Rules != nil)
 	if c.Rules != nil && c.Limiter != nil {
-		faults = append(faults, stint.Invalid("rules", "set", "nil beside a limiter of plain limits"))
+		faults = append(faults, stint.Invalid("Rules", "set", "nil beside a limiter of plain limits"))
 	}
 	if c.MaxWait < 0 {
-		faults = append(faults, stint.Invalid("max_wait", c.MaxWait, "a positive duration; 0 for the default"))
+		faults = append(faults, stint.Invalid("MaxWait", c.MaxWait, "a positive duration; 0 for the default"))
 	}
 	if c.MaxPause < 0 {
-		faults = append(faults, stint.Invalid("max_pause", c.MaxPause, "a positive duration; 0 for the default"))
+		faults = append(faults, stint.Invalid("MaxPause", c.MaxPause, "a positive duration; 0 for the default"))
 	}
 	return faults
 }

@@ -35,13 +35,13 @@ func (s *Server) Faults(f Functions, clients bool) (faults []error) {
 		}
 	}
 	if ways == 0 {
-		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New, or LimiterOf, or Rules"))
+		faults = append(faults, stint.Invalid("Limiter", "nil", "a limiter made by stint.New, or LimiterOf, or Rules"))
 	}
 	if ways > 1 {
-		faults = append(faults, stint.Invalid("limiter", "several", "one of Limiter, LimiterOf and Rules"))
+		faults = append(faults, stint.Invalid("Limiter", "several", "one of Limiter, LimiterOf and Rules"))
 	}
 	if f.Key && clients {
-		faults = append(faults, stint.Invalid("clients", "set", "nil when there is a key function, which is asked instead"))
+		faults = append(faults, stint.Invalid("Clients", "set", "nil when there is a key function, which is asked instead"))
 	}
 	return append(faults, f.faults(s.Limiter != nil || f.LimiterOf, s.Rules != nil)...)
 }
@@ -49,19 +49,19 @@ func (s *Server) Faults(f Functions, clients bool) (faults []error) {
 // faults are those of functions that nothing would call.
 func (f Functions) faults(plain, rules bool) (faults []error) {
 	if f.Key && rules {
-		faults = append(faults, stint.Invalid("key", "set", "nil with rules, whose scopes say whom they count"))
+		faults = append(faults, stint.Invalid("Key", "set", "nil with rules, whose scopes say whom they count"))
 	}
 	if f.Cost && !plain {
-		faults = append(faults, stint.Invalid("cost", "set", "nil without plain limits; rules say what a request costs"))
+		faults = append(faults, stint.Invalid("Cost", "set", "nil without plain limits; rules say what a request costs"))
 	}
 	if f.Describe && !rules {
-		faults = append(faults, stint.Invalid("describe", "set", "nil without rules"))
+		faults = append(faults, stint.Invalid("Describe", "set", "nil without rules"))
 	}
 	return faults
 }
 
 // errZero is why a limiter decides nothing that is the zero value of its type.
-var errZero = stint.Invalid("limiter", "the zero value", "one that stint.New or NewLimiter made")
+var errZero = stint.Invalid("Limiter", "the zero value", "one that stint.New or NewLimiter made")
 
 // holdFaults are what is wrong with how requests hold what they cost.
 func (s *Server) holdFaults() (faults []error) {
@@ -69,16 +69,16 @@ func (s *Server) holdFaults() (faults []error) {
 	case s.Limiter != nil && s.Limiter.Policy() == nil:
 		faults = append(faults, errZero)
 	case s.Limiter != nil && s.Reserve == nil && s.Limiter.Policy().NeedsReserve():
-		faults = append(faults, stint.Invalid("reserve", "nil", "a hold, since the limiter has a concurrency limit"))
+		faults = append(faults, stint.Invalid("Reserve", "nil", "a hold, since the limiter has a concurrency limit"))
 	}
 	if s.Reserve == nil {
 		return faults
 	}
 	if _, holds := s.Rules.(enforce.Holder); s.Rules != nil && !holds {
-		faults = append(faults, stint.Invalid("reserve", "set", "nil, as these rules hold nothing, or rules of enforce.New"))
+		faults = append(faults, stint.Invalid("Reserve", "set", "nil, as these rules hold nothing, or rules of enforce.New"))
 	}
 	if s.Reserve.ID != "" {
-		faults = append(faults, stint.Invalid("reserve.id", s.Reserve.ID, "none: each request has a hold of its own"))
+		faults = append(faults, stint.Invalid("Reserve.ID", s.Reserve.ID, "none: each request has a hold of its own"))
 	}
 	return faults
 }

@@ -175,6 +175,7 @@ var folders = []folder{
 	{path: "internal/waitqueue", floor: -1},
 	{path: "internal/waiters", floor: -1},
 	{path: "internal/prefix", floor: -1},
+	{path: "internal/spell", floor: -1},
 	{path: "internal/watchdog", floor: 1},
 	{path: "internal/decide", floor: 1, also: []string{"internal/algorithm"}},
 	{path: "internal/load", floor: 1},

@@ -60,7 +60,7 @@ func TestOpenFaults(t *testing.T) {
 	_, err := goredis.Open(nil, goredis.Config{
 		Store: redisstore.Options{MaxBatch: -1}, Failover: failover.Config{Timeout: -1},
 	})
-	for _, want := range []string{"client is", "max_batch is", "store.timeout is"} {
+	for _, want := range []string{"client is", "MaxBatch is", "Timeout is"} {
 		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not report %q: %v", want, err)
 		}

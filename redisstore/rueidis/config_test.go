@@ -60,7 +60,7 @@ func TestOpenFaults(t *testing.T) {
 		Store:    redisstore.Options{KeyPrefix: "{", MaxBatch: -1},
 		Failover: failover.Config{Timeout: -1, Mode: 9},
 	})
-	for _, want := range []string{"username is", "key_prefix is", "max_batch is", "store.timeout is", "on_store_failure is"} {
+	for _, want := range []string{"username is", "KeyPrefix is", "MaxBatch is", "Timeout is", "Mode is"} {
 		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not report %q: %v", want, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/rules/file/document"
 )
 
@@ -269,7 +270,7 @@ func (r *limitReader) complete(v document.Value) {
 // several parameters is told where the limit stands, and only if each of them is sound.
 func (r *limitReader) validate(v document.Value) {
 	for _, invalid := range Unjoin[*stint.InvalidError](r.limit.Validate()) {
-		name, _, _ := strings.Cut(invalid.Param, " ")
+		name, _, _ := strings.Cut(spell.Document(invalid.Param), " ")
 		dot := "."
 		if strings.HasPrefix(name, "(") { // about several fields
 			name, dot = "", ": "
@@ -281,7 +282,7 @@ func (r *limitReader) validate(v document.Value) {
 		if !given {
 			at = v.At
 		}
-		r.faults.Add(at, "%s%s%s", r.path, dot, prefix.Trim(invalid.Error()))
+		r.faults.Add(at, "%s%s%s", r.path, dot, spell.Document(prefix.Trim(invalid.Error())))
 	}
 }
 

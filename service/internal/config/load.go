@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
@@ -400,7 +401,8 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 		for i := range limits {
 			var invalid *stint.InvalidError
 			if concurrent && errors.As(limits[i].CanHold(), &invalid) {
-				faults.Add(f.Value.Items[i].Place(invalid.Param), "%s[%d]: %v", name, i, invalid)
+				at := f.Value.Items[i].Place(spell.Document(invalid.Param))
+				faults.Add(at, "%s[%d]: %s", name, i, spell.Document(invalid.Error()))
 			}
 		}
 		if err == nil {

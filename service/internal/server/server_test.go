@@ -395,7 +395,7 @@ func TestInvalidConfig(t *testing.T) {
 	}
 	for _, want := range []string{
 		"store is", "http.max_body_memory is 1;", "api.tokens_file",
-		"ipv6_prefix is 200", "a limit of algorithm TOKEN_BUCKET", "FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
+		"IPv6Prefix is 200", "a limit of algorithm TOKEN_BUCKET", "FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not report %q:\n%v", want, err)
