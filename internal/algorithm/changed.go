@@ -43,14 +43,16 @@ func (c *changedBucket) renew() {
 	}
 }
 
-// state is the state as the limit reads it.
+// state is the state as the limit reads it: its backlog, of which what is held is a part, whatever debt another version
+// that reads it later has.
 func (c *changedBucket) state(now stint.Instant) bucketState {
-	carried := c.takeOver(&c.carried, now)
-	_, least := c.reader.backlog(&carried, now)
-	if t, backlog := c.reader.backlog(&c.taken, now); backlog.less(least) {
-		carried.due(t, backlog)
+	own := c.takeOver(&c.carried, now)
+	t, backlog := c.reader.backlog(&own, now)
+	if at, taken := c.reader.backlog(&c.taken, now); taken.less(backlog) {
+		t, backlog = at, taken
 	}
-	return carried
+	own.due(t, backlog)
+	return own
 }
 
 // takeOver is what the writer has at an instant as the reader's own: the permits outstanding there, a part counted

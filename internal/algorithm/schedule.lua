@@ -146,15 +146,16 @@ function schedule.adopt(state, limit, now, token)
   schedule.read(state, limit, now)
 end
 
--- read makes of a state with two runs what the limit has of it now.
+-- read makes of a state with two runs what the limit has of it now: its backlog, of which what is held is a part.
 function schedule.read(state, limit, now)
   local runs = state.runs
   state.due, state.frac, state.last = schedule.take_over(runs.carried, limit, now)
-  local _, least, least_frac = schedule.backlog(state, limit, now)
-  local t, us, frac = schedule.backlog(runs.taken, limit, now)
-  if less(us, frac, least, least_frac) then
-    state.due, state.frac, state.last = t + us, frac, t
+  local t, us, frac = schedule.backlog(state, limit, now)
+  local at, taken, taken_frac = schedule.backlog(runs.taken, limit, now)
+  if less(taken, taken_frac, us, frac) then
+    t, us, frac = at, taken, taken_frac
   end
+  state.due, state.frac, state.last = t + us, frac, t
 end
 
 -- leaves is how long after now at most so many permits are outstanding; never if that takes the end of a hold.
