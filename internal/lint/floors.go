@@ -108,14 +108,22 @@ var folders = []folder{
 		"github.com/redis/rueidis", "google.golang.org/grpc", "github.com/envoyproxy/go-control-plane/envoy",
 	}},
 	{
-		path: "service/internal/server", floor: 4, not: stores,
+		path: "service/internal/listen", floor: 4, not: stores,
+		also: []string{"service/internal/server/problem", "service/internal/config"},
+		uses: []string{
+			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc",
+			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
+		},
+	},
+	{
+		path: "service/internal/server", floor: 5, not: stores,
 		also: []string{
 			"service/internal/server/rulesapi", "service/internal/server/problem", "service/internal/server/dashboard",
 			"service/internal/server/session", "service/internal/server/rls", "service/internal/server/resp",
 			"service/internal/activity", "service/internal/config",
 		},
 		uses: []string{
-			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc",
+			"github.com/prometheus/client_golang", "google.golang.org/grpc",
 			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
 		},
 	},
@@ -154,6 +162,7 @@ var folders = []folder{
 	}},
 	{path: "service/internal/clienttest", floor: 5, testsOnly: true},
 	{path: "service/internal/errortest", floor: 6, testsOnly: true},
+	{path: "service/internal/testtls", floor: 5, testsOnly: true},
 	{path: "service/internal/testmongo", floor: 0, testsOnly: true},
 
 	// Programs and tests that know what users know.

@@ -103,7 +103,7 @@ func TestRules(t *testing.T) {
 		{"a store in the service", map[string]string{"service/internal/server/a.go": own + `/memstore"`}, []string{"service/internal/server/a.go:3: floors: service/internal/server may not import memstore"}},
 		{"everything in the program", map[string]string{"service/cmd/stint/a.go": own + "/service/internal/server\"\n" + own + "/redisstore\"\n" + own + `/service/internal/config"`}, nil},
 		{"the program", map[string]string{"service/cmd/stint/internal/config/a.go": own + `/service/cmd/stint"`}, nil},
-		{"the program elsewhere", map[string]string{"service/internal/server/a.go": own + `/service/cmd/stint"`}, []string{"service/internal/server/a.go:3: floors: service/internal/server is on floor 4"}},
+		{"the program elsewhere", map[string]string{"service/internal/server/a.go": own + `/service/cmd/stint"`}, []string{"service/internal/server/a.go:3: floors: service/internal/server is on floor 5"}},
 		{"a test's store", map[string]string{"service/internal/server/a_test.go": own + `/memstore"`, "a_test.go": own + `/memstore"`}, nil},
 		{"a test's program", map[string]string{"service/internal/server/a_test.go": own + `/service/cmd/stint/x"`}, []string{"service/internal/server/a_test.go:3: floors: tests of service/internal/server may not"}},
 		{"a helper of tests", map[string]string{"service/cmd/stint/a.go": own + `/internal/testredis"`, "service/internal/server/a.go": own + `/storetest"`}, []string{

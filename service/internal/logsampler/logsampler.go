@@ -7,6 +7,7 @@
 package logsampler
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
@@ -46,6 +47,18 @@ func (s *Sampler) Admit() (skipped int64, ok bool) {
 	}
 	skipped, s.skipped = s.skipped, 0
 	return skipped, true
+}
+
+// Warn writes a line if it is to be written, with the number of lines that were skipped before it.
+func (s *Sampler) Warn(logger *slog.Logger, message string, attributes ...any) {
+	skipped, ok := s.Admit()
+	if !ok {
+		return
+	}
+	if skipped > 0 {
+		attributes = append(attributes, "skipped", skipped)
+	}
+	logger.Warn(message, attributes...)
 }
 
 func clock() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }

@@ -21,9 +21,12 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/dashboard"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -46,7 +49,6 @@ type admin struct {
 	bodyTimeout time.Duration
 	// writeTimeout bounds a request, a profile excepted.
 	writeTimeout time.Duration
-	tracker      *idleTracker
 	rules        *rulesapi.API
 	mux          problem.Mux[rulesapi.Caller]
 	pages        *dashboard.Handler
@@ -59,9 +61,33 @@ type admin struct {
 	stopping context.Context
 }
 
+// newAdmin makes the handler.
+func (s *Server) newAdmin() (*admin, error) {
+	c := &s.config
+	handler := &admin{
+		tokens: newAdminTokens(c.Admin.Tokens), bodyTimeout: c.HTTP.BodyTimeout, writeTimeout: c.HTTP.WriteTimeout,
+		rules: s.service.administration, rateLimit: s.service.rateLimit, origin: http.NewCrossOriginProtection(),
+		stopping: s.stopping,
+	}
+	var err error
+	if handler.pages, err = dashboard.New(); err != nil {
+		return nil, err
+	}
+	if handler.ended, err = newEndedSessions(c.Store); err != nil {
+		return nil, err
+	}
+	handler.simulator = &simulator{
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: s.stopping,
+		rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+		clientIP: clientip.Config(c.ClientIP),
+	}
+	handler.register(c.Activity)
+	return handler, nil
+}
+
 // ServeHTTP answers a request of the admin listener.
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	boundBody(w, r, a.bodyTimeout)
+	listen.BoundBody(w, r, a.bodyTimeout)
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
 	if err := a.serve(w, r); err != nil {
@@ -84,7 +110,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	who, role, err := a.identify(r)
 	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
 	if err == nil {
-		a.tracker.authorise(r.Context())
+		listen.Authorise(r.Context())
 	}
 	unknown := a.mux.Check(r)
 	switch {
@@ -138,7 +164,7 @@ func (a *admin) handle(pattern string, needs AdminRole, serve problem.Handler[ru
 	a.mux.Handle(pattern, func(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 		err := caller.Fault
 		if err == nil && needs >= RoleWrite && !caller.Writes {
-			err = forbidden(fmt.Sprintf("the token has role %v; allowed: role %v", RoleRead, needs))
+			err = problem.Forbidden("the token has role %v; allowed: role %v", RoleRead, needs)
 		}
 		if err != nil {
 			a.rules.Refused(r.Context(), caller, err)
@@ -254,7 +280,7 @@ var adminOpenAPI []byte
 // checkHost refuses a request that was not made to this machine by name.
 func checkHost(r *http.Request) error {
 	if !isLocalHost(r.Host) {
-		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
+		return problem.Forbidden("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host))
 	}
 	return nil
 }
@@ -269,16 +295,14 @@ func checkOrigin(r *http.Request) error {
 	}
 	for _, origin := range r.Header["Origin"] {
 		if origin != "http://"+r.Host && origin != "https://"+r.Host {
-			return forbidden(
-				fmt.Sprintf("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host)),
-			)
+			return problem.Forbidden("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host))
 		}
 	}
 	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section
 	// 2.3).
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
-			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", problem.Short(site)))
+			return problem.Forbidden("Sec-Fetch-Site is %q; allowed: none, or same-origin", problem.Short(site))
 		}
 	}
 	return nil
@@ -334,7 +358,7 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 // session is a cookie sealed under the token's hash; see package session.
 func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 	if err := a.origin.Check(r); err != nil {
-		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
+		return problem.Forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
 	}
 	// A request to another name than this machine's may not even sign in: its sender reads the answer.
 	var known *problem.Error

@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -28,11 +29,11 @@ func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
 		return s.checkBody(w, r)
 	}
-	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
+	r, work, err := s.enter(r, listen.CostOf(1, len(r.URL.RawQuery)))
 	if err != nil {
 		return err
 	}
-	defer work.leave()
+	defer work.Leave()
 	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
 	if err != nil {
 		return err
@@ -51,13 +52,13 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer text.release()
-	r, work, err := s.enter(r, costOf(strings.Count(text.text, "{"), len(text.text)))
+	defer text.Release()
+	r, work, err := s.enter(r, listen.CostOf(strings.Count(text.Text, "{"), len(text.Text)))
 	if err != nil {
 		return err
 	}
-	defer work.leave()
-	requests, batch, err := parseBody(text.text, costMembers)
+	defer work.Leave()
+	requests, batch, err := parseBody(text.Text, costMembers)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 // check decides one request. The work is over before the answer is sent, since a client may read it
 // slowly. All that it needs beside the decision is in a scratch, which the next check uses again,
 // so that checks do not allocate for each answer.
-func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q *request) error {
+func (s *service) check(w http.ResponseWriter, r *http.Request, work *listen.Ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 		x.Details = limitDetails(&claim, op.Each, d.At)
 	}
 	x.body = x.AppendJSON(x.body[:0])
-	work.leave()
+	work.Leave()
 	if !d.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
@@ -154,7 +155,7 @@ const limitsAtOnce = 1024
 // checkAll decides a batch in order, each element alone. All elements are judged
 // before the first is decided. The batch is as much work as it has limits: what it is more than it seemed,
 // it waits for once more.
-func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket, requests []request) error {
+func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *listen.Ticket, requests []request) error {
 	found := make([]*target, len(requests))
 	ops := make([]stint.Op, len(requests))
 	limits := 0
@@ -169,10 +170,10 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 		}
 		limits += t.policy.Len()
 	}
-	if cost := min(int64(limits), s.admission.most); work.cost > 0 && work.cost < cost {
-		work.leave()
+	if work.Lacks(int64(limits)) {
+		work.Leave()
 		var err error
-		if r, *work, err = s.enter(r, cost); err != nil {
+		if r, *work, err = s.enter(r, int64(limits)); err != nil {
 			return err
 		}
 	}
@@ -198,7 +199,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 		body = response.AppendJSON(body)
 	}
 	body = append(body, ']')
-	work.leave()
+	work.Leave()
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	header["Cache-Control"] = noStore
@@ -471,8 +472,8 @@ func newTargets(config *Config, limits Limits) (*targets, error) {
 func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 	switch {
 	case q.has(policyMember) && q.has(algorithmMember):
-		return nil, false, badRequest(fmt.Sprintf("policy is %q beside algorithm %q; allowed: one of the two",
-			problem.Short(q.policy), problem.Short(q.algorithm)))
+		return nil, false, problem.BadRequest("policy is %q beside algorithm %q; allowed: one of the two",
+			problem.Short(q.policy), problem.Short(q.algorithm))
 	case q.has(policyMember):
 		t, ok := ts.policies[q.policy]
 		if !ok {

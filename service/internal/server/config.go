@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -147,7 +148,7 @@ func (c Config) withDefaults() Config {
 	c.Build.Commit = cmp.Or(c.Build.Commit, "unknown")
 	c.HTTP.MaxBodyMemory = cmp.Or(
 		c.HTTP.MaxBodyMemory,
-		max(defaultBodyMemory, leastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)),
+		max(listen.DefaultBodyMemory, listen.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)),
 	)
 	c.HTTP.MaxOperations = cmp.Or(c.HTTP.MaxOperations, 1024*runtime.GOMAXPROCS(0))
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -167,7 +168,7 @@ func (c Config) Validate() error {
 	if c.Store == nil {
 		faults = append(faults, stint.Invalid("store", "nil", "a store such as memstore.New makes"))
 	}
-	least := leastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)
+	least := listen.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)
 	if c.HTTP.MaxBodyMemory < least {
 		faults = append(faults, stint.Invalid("http.max_body_memory", c.HTTP.MaxBodyMemory,
 			fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least)))

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -33,9 +34,9 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer text.release()
-	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
-		if _, err := e.read(text.text, evaluationMembers, s.clients); err != nil {
+	defer text.Release()
+	return s.withEvaluation(r, listen.CostOf(1, len(text.Text)), func(r *http.Request, e *evaluation) error {
+		if _, err := e.read(text.Text, evaluationMembers, s.clients); err != nil {
 			return err
 		}
 		if err := s.authority.mayNameSet(&e.request); err != nil {
@@ -52,7 +53,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 			e.response.Details = limitDetails(&v.Claim, v.Each, v.Decision.At)
 		}
 		e.body = e.response.AppendJSON(e.body[:0])
-		e.work.leave()
+		e.work.Leave()
 		switch v := &e.verdict; {
 		case v.Unauthenticated():
 			deny(w, http.StatusUnauthorized)
@@ -73,7 +74,7 @@ func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Requ
 	}
 	done := false
 	defer func() {
-		e.work.leave()
+		e.work.Leave()
 		if done && e.clear() {
 			s.evaluations.Put(e)
 		}
@@ -242,13 +243,13 @@ type evaluation struct {
 	now      bool
 	response api.EvaluateResponse
 	body     []byte
-	work     ticket
+	work     listen.Ticket
 }
 
 // newEvaluation makes an evaluation, whose work is over when the request begins to be held.
 func newEvaluation() *evaluation {
 	e := &evaluation{header: http.Header{}, attributes: map[string]string{}}
-	e.verdict.OnHold = e.work.leave
+	e.verdict.OnHold = e.work.Leave
 	return e
 }
 

@@ -11,7 +11,7 @@ import (
 
 // SetListener has the server accept connections of ln, whatever its configuration says.
 func (s *Server) SetListener(ln net.Listener) {
-	s.listen = func(context.Context, string, string) (net.Listener, error) { return ln, nil }
+	s.listeners.Listen = func(context.Context, string, string) (net.Listener, error) { return ln, nil }
 }
 
 // SkipObservers has the server tell nobody of decisions, its metrics neither, for a benchmark of what that costs.
@@ -19,8 +19,7 @@ func (s *Server) SkipObservers() { s.service.observers = nil }
 
 // RESP is the Redis protocol without a listener, whose clients are on this machine or are not.
 func (s *Server) RESP(loopback bool) *resp.Server {
-	config := s.service.respConfig(loopback, nil)
-	config.State = func(net.Conn, http.ConnState) {}
+	config := s.service.respConfig(loopback, func(net.Conn, http.ConnState) {})
 	config.Raw = func(nc net.Conn) syscall.RawConn {
 		if conn, ok := nc.(interface{ Raw() syscall.RawConn }); ok {
 			return conn.Raw()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -37,15 +38,14 @@ func deny(w http.ResponseWriter, status int) {
 // proxy: anybody else could ask in the name of any client, and take what is theirs.
 func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if !s.clients.TrustsPeer(r.RemoteAddr) {
-		return forbidden(
-			"peer " + problem.Short(r.RemoteAddr) + " is not in trusted_proxies; allowed: proxies whose address is there",
-		)
+		return problem.Forbidden("peer %s is not in trusted_proxies; allowed: proxies whose address is there",
+			problem.Short(r.RemoteAddr))
 	}
 	denied, err := denyStatus(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	cost := costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
+	cost := listen.CostOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
 	return s.withEvaluation(r, cost, func(r *http.Request, e *evaluation) error {
 		if err := s.readForwarded(e, r); err != nil {
 			return err
@@ -76,8 +76,8 @@ func denyStatus(query string) (int, error) {
 	case "deny_status=401":
 		return http.StatusUnauthorized, nil
 	default:
-		return 0, badRequest(fmt.Sprintf("the query is %q; allowed: none, or deny_status=401, "+
-			"deny_status=403 or deny_status=429", problem.Short(query)))
+		return 0, problem.BadRequest("the query is %q; allowed: none, or deny_status=401, "+
+			"deny_status=403 or deny_status=429", problem.Short(query))
 	}
 }
 
@@ -118,12 +118,12 @@ func forwardedValue(header http.Header, first, second string) (value, name strin
 	}
 	switch {
 	case value == "" && other == "":
-		return "", "", badRequest(fmt.Sprintf("%s and %s are missing; allowed: one of them, from the proxy", first, second))
+		return "", "", problem.BadRequest("%s and %s are missing; allowed: one of them, from the proxy", first, second)
 	case value == "":
 		return other, second, nil
 	case other != "" && other != value:
-		return "", "", badRequest(fmt.Sprintf("%s is %q beside %s %q; allowed: one of them, or the same in both",
-			first, problem.Short(value), second, problem.Short(other)))
+		return "", "", problem.BadRequest("%s is %q beside %s %q; allowed: one of them, or the same in both",
+			first, problem.Short(value), second, problem.Short(other))
 	default:
 		return value, first, nil
 	}
@@ -159,12 +159,10 @@ func hostOf(r *http.Request, uriField string) (string, error) {
 	case strings.Contains(host, ","):
 		return "", stint.Invalid(forwardedHost, problem.Short(host), "one host")
 	case host == "":
-		return "", badRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
+		return "", problem.BadRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
 	case len(r.Header[originalURI]) > 0 && host != r.Host: // one of the two ways is the client's, and which is not known
-		return "", badRequest(
-			fmt.Sprintf("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
-				forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host)),
-		)
+		return "", problem.BadRequest("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
+			forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host))
 	default:
 		return host, nil
 	}

@@ -116,7 +116,7 @@ func (s *service) health(ctx context.Context) (health api.Health, up bool, laten
 		}
 		health.Components["domains"] = domains
 	}
-	if s.draining.Load() {
+	if s.draining() {
 		health.Components["server"] = api.Component{Status: api.StatusDown}
 		health.Status = api.StatusDown
 	}

@@ -53,7 +53,7 @@ func newCountingHolds(store stint.Store, registry prometheus.Registerer) (*count
 		s.outcomes[outcome] = total.WithLabelValues(outcome)
 	}
 	s.live = newLiveHolds(s.outcomes[holdExpired])
-	return s, register(registry, s)
+	return s, registry.Register(s)
 }
 
 // Describe implements [prometheus.Collector].

@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"path"
 	"strconv"
@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/decisionlog"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -146,20 +147,7 @@ func newEvents(registry prometheus.Registerer, headers []string) (*events, error
 	for _, outcome := range []string{outcomeUnauthenticated, outcomeInvalidToken, outcomeForbidden} {
 		e.refused[outcome] = refused.WithLabelValues(outcome)
 	}
-	return e, register(registry, refused, e.untrusted)
-}
-
-// warn writes a line, if the sampler admits it, with the number of lines that were skipped before
-// it.
-func warn(logger *slog.Logger, lines *logsampler.Sampler, message string, attributes ...any) {
-	skipped, ok := lines.Admit()
-	if !ok {
-		return
-	}
-	if skipped > 0 {
-		attributes = append(attributes, "skipped", skipped)
-	}
-	logger.Warn(message, attributes...)
+	return e, errors.Join(registry.Register(refused), registry.Register(e.untrusted))
 }
 
 // outcomeOf is "" if a request failed for another reason than that its caller may not make it.
@@ -179,7 +167,7 @@ func outcomeOf(f *problem.Error) string {
 func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
 	if outcome := outcomeOf(f); outcome != "" {
 		s.noteRefused(
-			outcome, serviceHTTP, r.RemoteAddr, s.clients.Key(r.RemoteAddr, r.Header), path.Base(r.URL.Path),
+			outcome, listen.HTTP, r.RemoteAddr, s.clients.Key(r.RemoteAddr, r.Header), path.Base(r.URL.Path),
 			f.Detail, requestID(w),
 		)
 	}
@@ -190,8 +178,7 @@ func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem
 func (s *service) noteRefused(outcome, service, from, client, action, detail, id string) {
 	s.events.refused[outcome].Inc()
 	if outcome == outcomeInvalidToken {
-		warn(
-			s.logger, s.events.tokenLines, "audit", "service", service, "who", "", "from", from, "client", client,
+		s.events.tokenLines.Warn(s.logger, "audit", "service", service, "who", "", "from", from, "client", client,
 			"action", action, "outcome", outcome, "detail", detail, "request_id", id,
 		)
 	}
@@ -206,7 +193,7 @@ func (s *service) noteForwarded(r *http.Request) {
 		}
 		if !s.clients.TrustsPeer(r.RemoteAddr) {
 			s.events.untrusted.Inc()
-			warn(s.logger, s.events.untrustedLines, "a forwarded header is ignored: its peer is not in trusted_proxies. "+
+			s.events.untrustedLines.Warn(s.logger, "a forwarded header is ignored: its peer is not in trusted_proxies. "+
 				"If the peer is your proxy, add its address there",
 				"peer", r.RemoteAddr, "header", name)
 		}
@@ -216,9 +203,7 @@ func (s *service) noteForwarded(r *http.Request) {
 
 // noteUnknownAlgorithm logs that TOKEN_BUCKET decides for an algorithm that does not exist.
 func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
-	warn(
-		s.logger, s.events.algorithmLines,
-		"TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm",
+	s.events.algorithmLines.Warn(s.logger, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm",
 		problem.Short(name), "peer", r.RemoteAddr,
 	)
 }
@@ -226,9 +211,7 @@ func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
 // noteOverload counts a request for which there was no time, and logs it.
 func (s *service) noteOverload(asked string, err error) {
 	s.metrics.Overloaded()
-	warn(
-		s.logger, s.events.overloadLines,
-		"this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
+	s.events.overloadLines.Warn(s.logger, "this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
 		"err", err, "path", asked,
 	)
 }

@@ -110,7 +110,7 @@ func (q *request) add(name string, allowed member) (member, error) {
 }
 
 func errRepeated(name string) error {
-	return badRequest(fmt.Sprintf("%s is repeated; allowed: once", problem.Short(name)))
+	return problem.BadRequest("%s is repeated; allowed: once", problem.Short(name))
 }
 
 // set keeps the value of a member that is a text.
@@ -156,7 +156,7 @@ func parseInteger(text string) (int64, error) {
 
 // A batch's size is bounded by what one store call should carry.
 func errBatchSize(came string) error {
-	return badRequest(fmt.Sprintf("the array has %s; allowed: 1 to %d elements", came, api.MaxBatch))
+	return problem.BadRequest("the array has %s; allowed: 1 to %d elements", came, api.MaxBatch)
 }
 
 // parseQuery reads a query of which every parameter must be allowed and stand
@@ -207,9 +207,7 @@ func detailsOf(query string, allowed member) (details bool, err error) {
 		if allowed != 0 {
 			only = "details=true"
 		}
-		return false, badRequest(
-			fmt.Sprintf("the query is %q; allowed: %s, as the parameters are members of the body", problem.Short(query), only),
-		)
+		return false, problem.BadRequest("the query is %q; allowed: %s, as the parameters are members of the body", problem.Short(query), only)
 	}
 	return q.details, nil
 }
@@ -244,7 +242,7 @@ func parseBody(text string, allowed member) (requests []request, batch bool, err
 // whole has a body read to its end.
 func (s *scanner) whole(read func() error) error {
 	if !utf8.ValidString(s.text) {
-		return badRequest("the body is not UTF-8; allowed: JSON in UTF-8")
+		return problem.BadRequest("the body is not UTF-8; allowed: JSON in UTF-8")
 	}
 	if err := read(); err != nil {
 		return err
@@ -286,7 +284,7 @@ func (s *scanner) malformed(wanted string) error {
 		r, _ := utf8.DecodeRuneInString(s.text[s.at:])
 		came = fmt.Sprintf("%q", r)
 	}
-	return badRequest(fmt.Sprintf("the body is malformed: byte %d is %s; allowed: %s", s.at, came, wanted))
+	return problem.BadRequest("the body is malformed: byte %d is %s; allowed: %s", s.at, came, wanted)
 }
 
 func (s *scanner) array() ([]request, error) {
@@ -510,7 +508,7 @@ func (s *scanner) mistyped(name, wanted string) error {
 	if !known {
 		return s.malformed(wanted)
 	}
-	return badRequest(fmt.Sprintf("%s is %s; allowed: %s", problem.Short(name), kind, wanted))
+	return problem.BadRequest("%s is %s; allowed: %s", problem.Short(name), kind, wanted)
 }
 
 // integer reads a number that is written as an integer (RFC 8259, section 6). What
@@ -524,7 +522,7 @@ func (s *scanner) integer(name, wanted string) (string, error) {
 	s.at += len(number)
 	digits := strings.TrimPrefix(number, "-")
 	if digits == "" || strings.ContainsAny(digits, "+-.Ee") || digits[0] == '0' && len(digits) > 1 {
-		return "", badRequest(fmt.Sprintf("%s is %s; allowed: an integer", problem.Short(name), problem.Short(number)))
+		return "", problem.BadRequest("%s is %s; allowed: an integer", problem.Short(name), problem.Short(number))
 	}
 	return number, nil
 }
@@ -586,10 +584,6 @@ func escapedUnit(text string) (unit rune, escaped bool) {
 	}
 	n, err := strconv.ParseUint(text[1:5], 16, 16)
 	return rune(n), err == nil
-}
-
-func badRequest(detail string) error {
-	return &problem.Error{Status: http.StatusBadRequest, Detail: detail}
 }
 
 // inElement says in which element of a batch the error lies.

@@ -2,55 +2,25 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/resp"
 )
 
-// openRESP opens the listener of the Redis protocol, for so many connections at most. It has the
-// connection limiter of the HTTP listener, with bounds of its own, so that the clients of one
-// protocol do not take the other's connections.
-func (s *Server) openRESP(ctx context.Context, most int) (*openListener, error) {
-	c := &s.config
-	ln, err := s.listen(ctx, "resp_listen", c.RESPListen)
-	if err != nil {
-		return nil, err
-	}
-	s.respAddr = ln.Addr()
-	// As a server of Redis does, it lets clients be silent: when there are too many, those that were longest go. A
-	// handshake, and a command that has begun, come in time.
-	tracker := newIdleTracker(c.HTTP.BodyTimeout, 0, c.HTTP.WriteTimeout, connLimiter{
-		most: most, perPeer: c.HTTP.MaxConnectionsPerPeer,
-		clients: s.service.clients, metrics: s.service.connections[serviceRESP], logger: c.Logger,
-	})
-	opened := &openListener{service: serviceRESP, listener: tracker.listener(ln), tracker: tracker}
-	opened.socket, _ = ln.(syscall.Conn)
-	if c.RESPTLS.Enabled() {
-		certificates, err := openCertificates("resp_tls", c.RESPTLS, c.Logger, time.Now)
-		if err != nil {
-			return nil, errors.Join(prefix.Errorf("%w", err), ln.Close())
-		}
-		opened.listener = tls.NewListener(opened.listener, certificates.Config())
-	}
-	opened.server = resp.New(s.service.respConfig(isLoopback(s.respAddr), tracker))
-	return opened, nil
-}
-
 // respConfig is what the Redis protocol has of the service. Package resp knows the protocol and
 // nothing of the service: what it decides, who may ask, and what is counted come by these
 // functions.
-func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
+func (s *service) respConfig(loopback bool, state func(net.Conn, http.ConnState)) resp.Config {
 	var take func(context.Context, *stint.Policy, string, int64) (stint.Decision, error)
 	if s.config.InProcess {
 		take = s.config.Store.Take
@@ -61,8 +31,8 @@ func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
 		DecideAll: s.decideAll,
 		Evaluate:  s.evaluateCommand,
 		Enter: func(ctx context.Context, address string, cost int64) (context.Context, func(), error) {
-			ctx, work, err := s.enterFor(ctx, cost, serviceRESP, func() string { return s.clients.Key(address, nil) })
-			return ctx, work.leave, err
+			ctx, work, err := s.enterFor(ctx, cost, listen.RESP, func() string { return s.clients.Key(address, nil) })
+			return ctx, work.Leave, err
 		},
 		Observe: s.observe,
 		Target: func(policy string) (resp.Target, error) {
@@ -87,17 +57,17 @@ func (s *service) respConfig(loopback bool, tracker *idleTracker) resp.Config {
 		Refused: func(address string, err error) (int, string) {
 			f := problem.Of(err)
 			if errors.Is(err, stint.ErrOverloaded) {
-				s.noteOverload(serviceRESP, err)
+				s.noteOverload(listen.RESP, err)
 			}
 			if outcome := outcomeOf(f); outcome != "" {
-				s.noteRefused(outcome, serviceRESP, address, s.clients.Key(address, nil), "auth", f.Detail, "")
+				s.noteRefused(outcome, listen.RESP, address, s.clients.Key(address, nil), "auth", f.Detail, "")
 			}
 			return f.Status, f.Detail
 		},
 		Handshake: s.noteHandshake,
-		Raw:       rawOf,
-		State:     tracker.changed,
-		Draining:  s.draining.Load,
+		Raw:       listen.Raw,
+		State:     state,
+		Draining:  func() bool { return s.draining() },
 		Memory:    heapBytes,
 		Version:   s.config.Build.Version,
 		Logger:    s.logger,
@@ -113,26 +83,8 @@ func (s *service) noteHandshake(address string, err error) {
 			return
 		}
 	}
-	warn(s.logger, s.events.handshakeLines, "a TLS handshake on the listener of the Redis protocol failed", "peer",
+	s.events.handshakeLines.Warn(s.logger, "a TLS handshake on the listener of the Redis protocol failed", "peer",
 		address, "err", err)
-}
-
-// rawOf is the system's connection below one that is not TLS. It is for looking at the socket
-// without reading from it.
-func rawOf(nc net.Conn) syscall.RawConn {
-	tracked, ok := nc.(*trackedConn)
-	if !ok {
-		return nil
-	}
-	system, ok := tracked.Conn.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := system.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return raw
 }
 
 // Policy implements [resp.Target].
@@ -158,12 +110,12 @@ func (s *service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.
 		size += len(detail)
 	}
 	e := newEvaluation()
-	ctx, e.work, err = s.enterFor(ctx, costOf(1, size), serviceRESP,
+	ctx, e.work, err = s.enterFor(ctx, listen.CostOf(1, size), listen.RESP,
 		func() string { return s.clients.Key(q.Address, nil) })
 	if err != nil {
 		return r, err
 	}
-	defer e.work.leave()
+	defer e.work.Leave()
 	if err = e.describe(q, s); err != nil {
 		return r, err
 	}

@@ -119,7 +119,7 @@ func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.scrapes.page(r)
-	work.leave()
+	work.Leave()
 	header := w.Header()
 	for name, values := range p.header {
 		header[name] = values

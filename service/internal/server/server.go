@@ -15,12 +15,12 @@
 //     scrapes.go
 //   - request.go reads queries and bodies; package api has what is answered, package problem the
 //     errors
-//   - admission.go, bodies.go and the connection limiter bound what clients can make the process do
-//   - grpc.go and resp.go put the listeners of other protocols around the packages rls and resp
+//   - package listen has the listeners, and bounds what clients can make the process do
+//   - ratelimit.go and resp.go put the packages rls and resp on them
 //   - admin.go is the admin listener; the packages rulesapi, dashboard and activity answer for it
 //   - observe.go makes one event of each decision, for everybody who wants to know
 //
-// A request's way: connection limiter, admission (its turn), reading, authority (may it name a
+// A request's way: listener, admission (its turn), reading, authority (may it name a
 // key), the store or the rules, observers, answer. The work under way ends before the answer is
 // written, since a client may read it slowly.
 //
@@ -35,15 +35,14 @@ import (
 	"net/http"
 	"runtime"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/service/internal/component"
+	"github.com/stint-go/stint/service/internal/listen"
+	"github.com/stint-go/stint/service/internal/server/resp"
 )
 
 // collectorFloor is the heap that the garbage collector reckons with at the least. With less, a
@@ -52,20 +51,12 @@ const collectorFloor = 32 << 20
 
 // A Server is the service as a value: made by [New], run by [Server.Run].
 type Server struct {
-	config  Config
-	service *service
-	// listen and dropNew are replaced by tests.
-	listen    func(ctx context.Context, param, address string) (net.Listener, error)
-	dropNew   func(socket syscall.Conn) error
+	config    Config
+	service   *service
+	listeners *listen.Listeners
 	started   atomic.Bool
 	listening chan struct{}
-
-	// Of the listeners while they serve; ended has what each ended with, and failed says that one did before Stop.
-	listeners    []*openListener
-	ended        chan error
-	failed       bool
-	ballast      []byte
-	stopWatching func()
+	ballast   []byte
 	// stopping ends with Stop's beginning; simulations end with it.
 	stopping        context.Context
 	stopSimulations context.CancelFunc
@@ -83,14 +74,16 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config.Logger = clipLog(config.Logger)
-	s := &Server{config: config, listen: listen, dropNew: dropNew, listening: make(chan struct{})}
+	s := &Server{config: config, listening: make(chan struct{})}
 	s.stopping, s.stopSimulations = context.WithCancel(context.Background())
 	service, err := newService(&s.config)
 	if err != nil {
 		return nil, err
 	}
 	s.service = service
-	return s, nil
+	s.listeners, err = listen.New(&s.config.Settings, service.clients, s.config.Logger, service.registerer)
+	service.draining = s.listeners.Draining
+	return s, err
 }
 
 // Handler is the service without a listener, for embedding it in another server.
@@ -161,11 +154,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
-	return s.serve(ctx)
-}
-
-// serve serves until ctx is done or a listener fails, and stops.
-func (s *Server) serve(ctx context.Context) error {
 	return errors.Join(s.Wait(ctx), s.Stop(context.WithoutCancel(ctx)))
 }
 
@@ -175,63 +163,72 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.started.Swap(true) {
 		return errors.New("stint: the server was started before")
 	}
-	listeners, err := s.open(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
+	if err := s.open(context.WithoutCancel(ctx)); err != nil {
+		return errors.Join(err, s.listeners.Close())
 	}
 	s.announce()
 	close(s.listening)
-	s.begin(listeners)
-	return nil
-}
-
-// begin has the listeners accept.
-func (s *Server) begin(listeners []*openListener) {
 	// Many short-lived requests over a small heap keep the collector at work; so much memory, which is
 	// never touched and so never used, lets it run when there is something to collect.
 	s.ballast = make([]byte, collectorFloor)
-	s.listeners, s.ended = listeners, make(chan error, len(listeners))
-	var runs []func(context.Context)
-	for _, f := range listeners {
-		go func() { s.ended <- f.server.Serve(f.listener) }()
-		if runs = append(runs, f.tracker.run); f.health != nil {
-			runs = append(runs, f.health.run)
-		}
+	s.listeners.Start()
+	return nil
+}
+
+// open opens the listeners.
+func (s *Server) open(ctx context.Context) (err error) {
+	if s.addr, err = s.listeners.HTTP(ctx, s.Handler()); err != nil {
+		return err
 	}
-	s.stopWatching = component.Run(context.Background(), runs...) // while the server drains, too
+	s.service.authority.loopback.Store(listen.IsLoopback(s.addr))
+	if s.config.GRPCListen != "" {
+		s.grpcAddr, err = s.listeners.GRPC(ctx, listen.RateLimit{
+			Service: s.service.rateLimit, Enter: s.service.enterRPC, Ready: s.service.ready, MaxAge: s.config.GRPCMaxAge,
+		})
+	}
+	if s.config.RESPListen != "" && err == nil {
+		s.respAddr, err = s.listeners.RESP(ctx, func(addr net.Addr, state func(net.Conn, http.ConnState)) listen.Server {
+			return resp.New(s.service.respConfig(listen.IsLoopback(addr), state))
+		})
+	}
+	if s.config.AdminListen == "" || err != nil {
+		return err
+	}
+	handler, err := s.newAdmin()
+	if err != nil {
+		return err
+	}
+	if s.adminAddr, err = s.listeners.Admin(ctx, handler); err != nil {
+		return err
+	}
+	if handler.guarded = listen.IsLoopback(s.adminAddr); !handler.guarded && len(s.config.Admin.Tokens) == 0 {
+		return prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
+			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
+	}
+	if !handler.pages.Built() {
+		s.config.Logger.Info("this program was built without its dashboard; a release has it, and make build makes it")
+	}
+	return nil
 }
 
 // Wait returns when ctx is done, or with the error of a listener that failed. A service without one of its listeners
 // should be restarted.
-func (s *Server) Wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-s.ended:
-		s.failed = true
-		return err
-	}
-}
+func (s *Server) Wait(ctx context.Context) error { return s.listeners.Wait(ctx) }
 
-// Stop ends a server that was started: it reports itself not ready, ends each connection with its next answer (by
-// Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and returns nil. After the drain's delay
-// no connections are made, and the listeners are closed when those that were are accepted. Connections that no request
-// comes on are closed after its keep-alive. All this takes its delay and timeout at most, and ends with ctx. It returns
-// an error when a listener fails, and when requests had to be cut off.
+// Stop ends a server that was started: it reports itself not ready, lets the requests in flight end as
+// [listen.Listeners.Stop] says, and sends commits that failed again as long as there is time. It takes the drain's
+// delay and timeout at most, and ends with ctx. It returns an error when a listener fails, and when requests had to be
+// cut off.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopSimulations()
 	defer runtime.KeepAlive(s.ballast)
-	defer s.stopWatching()
-	failed, serving := s.drain(ctx, s.listeners, !s.failed), len(s.listeners)
-	if s.failed {
-		serving--
-	}
-	for range serving {
-		if err := <-s.ended; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			failed = errors.Join(failed, err)
+	return s.listeners.Stop(ctx, func(ctx context.Context) {
+		if rateLimit := s.service.rateLimit; rateLimit != nil {
+			if err := rateLimit.Drain(ctx); err != nil {
+				s.config.Logger.Warn("the service stops with commits that are not charged", "err", prefix.Trim(err.Error()))
+			}
 		}
-	}
-	return failed
+	})
 }
 
 // announce logs the real addresses and what they imply.
@@ -243,10 +240,10 @@ func (s *Server) announce() {
 		tls     TLS
 		tokens  int
 	}{
-		{serviceHTTP, s.addr, s.config.TLS, len(s.config.API.Tokens)},
-		{serviceGRPC, s.grpcAddr, s.config.GRPCTLS.TLS, 0},
-		{serviceRESP, s.respAddr, s.config.RESPTLS, len(s.config.API.Tokens)},
-		{serviceAdmin, s.adminAddr, s.config.AdminTLS, len(s.config.Admin.Tokens)},
+		{listen.HTTP, s.addr, s.config.TLS, len(s.config.API.Tokens)},
+		{listen.GRPC, s.grpcAddr, s.config.GRPCTLS.TLS, 0},
+		{listen.RESP, s.respAddr, s.config.RESPTLS, len(s.config.API.Tokens)},
+		{listen.Admin, s.adminAddr, s.config.AdminTLS, len(s.config.Admin.Tokens)},
 	} {
 		if l.addr == nil {
 			continue
@@ -256,16 +253,16 @@ func (s *Server) announce() {
 			attributes = append(attributes, "tls", true, "client_certificates", l.tls.ClientCAFile != "")
 		}
 		log.Info("listening", attributes...)
-		if l.tokens > 0 && !isLoopback(l.addr) && !l.tls.Enabled() {
+		if l.tokens > 0 && !listen.IsLoopback(l.addr) && !l.tls.Enabled() {
 			log.Warn(
 				"tokens are sent unencrypted: the listener is not on loopback and has no TLS; set its cert_file",
 				"addr", l.addr.String(),
 			)
 		}
-		if l.service == serviceHTTP || l.service == serviceRESP {
+		if l.service == listen.HTTP || l.service == listen.RESP {
 			s.warnOfCallers(l.service, l.addr)
 		}
-		if l.service == serviceAdmin && l.tokens == 0 && l.tls.ClientCAFile == "" {
+		if l.service == listen.Admin && l.tokens == 0 && l.tls.ClientCAFile == "" {
 			log.Warn(
 				"anyone on this machine may change rules and reset clients, and is shown clients without their names: no admin "+
 					"tokens are configured; with admin.tokens_file, who has a token is shown the names",
@@ -273,7 +270,7 @@ func (s *Server) announce() {
 			)
 		}
 	}
-	if s.grpcAddr != nil && !isLoopback(s.grpcAddr) && s.config.GRPCTLS.ClientCAFile == "" {
+	if s.grpcAddr != nil && !listen.IsLoopback(s.grpcAddr) && s.config.GRPCTLS.ClientCAFile == "" {
 		log.Warn("whoever reaches the gRPC listener may ask the rate limit service; "+
 			"let it ask for clients' certificates with grpc_tls.client_ca_file, or keep others away from it",
 			"addr", s.grpcAddr.String())
@@ -290,112 +287,8 @@ func (s *Server) warnOfCallers(service string, addr net.Addr) {
 	case s.config.API.Open:
 		warning = "anyone who can reach the service may name keys, reset, settle and evaluate: " +
 			"api.open is set and no tokens are configured"
-	case isLoopback(addr):
+	case listen.IsLoopback(addr):
 		warning = "anyone on this machine may name keys, reset, settle and evaluate: no tokens are configured"
 	}
 	s.config.Logger.Warn(warning, "service", service, "addr", addr.String())
-}
-
-// drain stops the servers. It waits for load balancers, and for the next requests of connections
-// that are kept alive, only when the servers are still fine. In order:
-//
-//  1. answers end their connections, and the health says not ready, for DrainDelay;
-//  2. the listeners are closed, once what the kernel has accepted for them is accepted;
-//  3. idle connections are kept for one more request, for DrainKeepAlive;
-//  4. what is left is shut down, and cut off when DrainTimeout is over;
-//  5. commits that failed are sent again until then.
-func (s *Server) drain(ctx context.Context, listeners []*openListener, wait bool) error {
-	s.service.draining.Store(true) // from now on answers end their connections
-	if wait && s.config.Drain.Delay > 0 {
-		_ = sleep.For(ctx, s.config.Drain.Delay) // or until there is no more time
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.Drain.Timeout)
-	defer cancel()
-	var failed error
-	if wait {
-		failed = s.stopAccepting(ctx, listeners)
-		s.awaitKept(ctx, listeners)
-	}
-	stopped := make(chan error, len(listeners))
-	for _, f := range listeners {
-		go func() {
-			err := f.server.Shutdown(ctx)
-			if err != nil {
-				err = prefix.Errorf("requests were cut off after %s: %w", s.config.Drain.Timeout, err)
-			}
-			stopped <- err
-		}()
-	}
-	for range listeners {
-		failed = errors.Join(failed, <-stopped)
-	}
-	if rateLimit := s.service.rateLimit; rateLimit != nil {
-		if err := rateLimit.Drain(ctx); err != nil {
-			s.config.Logger.Warn("the service stops with commits that are not charged", "err", prefix.Trim(err.Error()))
-		}
-	}
-	return failed
-}
-
-// handshake is the time that a connection has to come about after the service stopped to accept new
-// ones.
-const handshake = 200 * time.Millisecond
-
-// mostLooks bounds how often a backlog is looked at where the system goes on making connections: for 5 seconds.
-const mostLooks = 500
-
-// stopAccepting closes each listener when every connection that the kernel has made for it is accepted: it resets
-// those that it finds in the backlog of a socket that is closed. Where a system can't be kept from making more of
-// them, a backlog that is found empty may have one again when the socket is closed. Systems other than Linux do not say
-// what is in the backlog, so there the listeners are closed at once.
-func (s *Server) stopAccepting(ctx context.Context, listeners []*openListener) (failed error) {
-	dropped := false
-	for _, f := range listeners {
-		f.tracker.stopping.Store(true)
-		if f.socket != nil && s.dropNew(f.socket) == nil {
-			dropped = true
-		}
-	}
-	if dropped {
-		_ = sleep.For(ctx, handshake) // then, or when time is over, the listeners are closed
-	}
-	for _, f := range listeners {
-		if f.socket != nil {
-			awaitBacklog(ctx, f.socket)
-		}
-		failed = errors.Join(failed, f.listener.Close())
-	}
-	return failed
-}
-
-// awaitBacklog waits until a listening socket has no connection that was not accepted, for mostLooks at most.
-func awaitBacklog(ctx context.Context, socket syscall.Conn) {
-	for range mostLooks {
-		if n, err := backlog(socket); n == 0 || err != nil || sleep.For(ctx, drainGap) != nil {
-			return
-		}
-	}
-}
-
-// awaitKept waits until the connections are gone, as each is after its next answer, for DrainKeepAlive at most.
-// http.Server.Shutdown would close those that are idle at once, with what their clients are about to send.
-func (s *Server) awaitKept(ctx context.Context, listeners []*openListener) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Drain.KeepAlive)
-	defer cancel()
-	for open := 1; open > 0 && sleep.For(ctx, drainGap) == nil; {
-		open = 0
-		for _, f := range listeners {
-			open += f.tracker.open()
-		}
-	}
-}
-
-// drainGap is the time between two counts of the connections that are left.
-const drainGap = 10 * time.Millisecond
-
-// isLoopback reports whether the address is reached from this machine only. A socket of the file
-// system is not: who may use it is a matter of permissions, and gRPC's alone.
-func isLoopback(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }

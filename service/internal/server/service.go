@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
@@ -42,7 +44,7 @@ type service struct {
 	config    *Config
 	targets   atomic.Pointer[targets]
 	authority *authority
-	admission *admission
+	admission *listen.Admission
 	clients   *clientip.Resolver
 	rules     *enforce.Limiter
 	fields    httplimit.Fields // of answers
@@ -53,9 +55,12 @@ type service struct {
 	// observers are those of the configuration, and the service's own: metrics first.
 	observers []stint.Observer
 	registry  *prometheus.Registry
-	scrapes   *scrapes
-	logger    *slog.Logger
-	draining  atomic.Bool
+	// registerer registers at registry, with the labels of the configuration.
+	registerer prometheus.Registerer
+	scrapes    *scrapes
+	logger     *slog.Logger
+	// draining says that the service is about to stop.
+	draining func() bool
 	// The pools have *scratch and *evaluation, what one request needs for a moment: a check allocates
 	// next to nothing.
 	scratches sync.Pool
@@ -65,8 +70,7 @@ type service struct {
 	evaluations sync.Pool // of *evaluation
 	ruleMetrics *promlimit.Rules
 
-	connections    map[string]*connMetrics // by the listener's service
-	bodies         *bodyBudget             // of the REST API
+	bodies         *listen.Bodies // of the REST API
 	events         *events
 	rateLimit      *rls.Service // nil without a gRPC listener
 	administration *rulesapi.API
@@ -108,8 +112,10 @@ func newService(config *Config) (*service, error) {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
-	if err := register(registerer, append(own, config.Collectors...)...); err != nil {
-		return nil, err
+	for _, collector := range append(own, config.Collectors...) {
+		if err := registerer.Register(collector); err != nil {
+			return nil, err
+		}
 	}
 	metrics, err := promlimit.New(registerer)
 	if err != nil {
@@ -129,11 +135,7 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	connections, err := newConnMetrics(registerer)
-	if err != nil {
-		return nil, err
-	}
-	bodies, adminBodies, err := newBodyBudgets(config, registerer)
+	bodies, adminBodies, err := listen.NewBodies(config.HTTP.MaxBodyMemory, config.Logger, registerer)
 	if err != nil {
 		return nil, err
 	}
@@ -144,13 +146,15 @@ func newService(config *Config) (*service, error) {
 	s := &service{
 		config:     config,
 		authority:  newAuthority(config.API),
-		admission:  newAdmission(config.HTTP.MaxOperations),
+		admission:  listen.NewAdmission(config.HTTP.MaxOperations),
 		clients:    clients,
 		rules:      limiter,
 		fields:     config.Headers.Fields(),
 		metrics:    metrics,
 		observers:  append([]stint.Observer{metrics.Observe, ruleMetrics.Observe}, config.Observers...),
 		registry:   registry,
+		registerer: registerer,
+		draining:   func() bool { return false },
 		scrapes:    newScrapes(registry, config.MetricsAge),
 		logger:     config.Logger,
 		requestIDs: newRequestIDs(),
@@ -159,7 +163,7 @@ func newService(config *Config) (*service, error) {
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
 
-		connections: connections, bodies: bodies, events: events,
+		bodies: bodies, events: events,
 	}
 	if config.Activity != nil {
 		s.observers = append(s.observers, config.Activity.Observe)
@@ -178,7 +182,7 @@ func newService(config *Config) (*service, error) {
 		Clustered:    config.Settings.Store.Clustered(),
 		ReadRequest:  s.readRequest,
 		MaxBodyBytes: config.HTTP.MaxBodyBytes,
-		ReadBody:     adminBodies.readAdmin,
+		ReadBody:     adminBodies.Text,
 		Logger:       config.Logger,
 		Registerer:   registerer,
 	})
@@ -190,14 +194,80 @@ func newService(config *Config) (*service, error) {
 	return s, nil
 }
 
-// register registers several collectors, or reports the first that can't be.
-func register(registry prometheus.Registerer, collectors ...prometheus.Collector) error {
-	for _, collector := range collectors {
-		if err := registry.Register(collector); err != nil {
-			return err
-		}
+// enter waits until the request's work may begin.
+func (s *service) enter(r *http.Request, cost int64) (*http.Request, listen.Ticket, error) {
+	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path,
+		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	if err == nil && ctx != r.Context() {
+		r = r.WithContext(ctx)
 	}
-	return nil
+	return r, t, err
+}
+
+// enterFor waits until a client's work may begin, which the log names by what was asked. Where overload
+// admits, work that may not begin gets a context that says so, by which the store decides without being
+// asked.
+func (s *service) enterFor(
+	ctx context.Context, cost int64, asked string, client func() string,
+) (context.Context, listen.Ticket, error) {
+	t, err := s.admission.Enter(ctx, cost, client)
+	switch {
+	case err == nil:
+		return ctx, t, nil
+	case !errors.Is(err, stint.ErrOverloaded):
+		return ctx, listen.Ticket{}, problem.ClientGone
+	}
+	if !s.config.OverloadAdmits() {
+		return ctx, listen.Ticket{}, err
+	}
+	s.noteOverload(asked, err)
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(err)
+	return ctx, listen.Ticket{}, nil
+}
+
+// readText reads a request's body. What it returns is released when the request is answered.
+func (s *service) readText(w http.ResponseWriter, r *http.Request) (listen.Body, error) {
+	return s.readTextOf(w, r, s.config.HTTP.MaxBodyBytes)
+}
+
+// readTextOf is readText of at most so many bytes.
+func (s *service) readTextOf(w http.ResponseWriter, r *http.Request, most int64) (listen.Body, error) {
+	return s.bodies.Read(w, r, s.clients.Key(r.RemoteAddr, r.Header), most,
+		func() (func(), error) { return s.enterBodyRead(r) })
+}
+
+const (
+	// smallBody is how long a body is that is read without waiting for a turn.
+	smallBody = 16 << 10
+	// readPerOperation is how much of a body is as much work to receive as an operation is to decide.
+	readPerOperation = 4 << 10
+	// bodyReadTurn is for how long a body that is being read counts as work under way: one that comes
+	// slowly keeps nobody busy.
+	bodyReadTurn = 50 * time.Millisecond
+)
+
+// enterBodyRead waits until a large body may be read. What it returns is called when the body was
+// read.
+func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
+	// A body whose length is not known may be as long as any.
+	size := r.ContentLength
+	if size < 0 {
+		size = s.config.HTTP.MaxBodyBytes
+	}
+	if size <= smallBody {
+		return func() {}, nil
+	}
+	_, work, err := s.enter(r, size/readPerOperation)
+	if err != nil {
+		return nil, err
+	}
+	leave := sync.OnceFunc(work.Leave)
+	timer := time.AfterFunc(bodyReadTurn, leave)
+	return func() {
+		timer.Stop()
+		leave()
+	}, nil
 }
 
 // ServeHTTP routes by the path, and answers a panic as a mistake of the server. An endpoint returns
@@ -206,7 +276,7 @@ func register(registry prometheus.Registerer, collectors ...prometheus.Collector
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
 	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
-	boundBody(w, r, s.config.HTTP.BodyTimeout)
+	listen.BoundBody(w, r, s.config.HTTP.BodyTimeout)
 	s.noteForwarded(r)
 	if err := s.route(w, r); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {
@@ -219,23 +289,6 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.noteRefusal(w, r, f)
 		problem.Write(w, f)
-	}
-}
-
-// boundBody makes the body come in time, whether it is read here or, unread, by net/http. A connection that knows no
-// deadlines, as in a test of the handler alone, has none.
-//
-// A body in chunks ends its connection with the answer. RFC 9112, section 6.1, wants that where a
-// Content-Length stands beside Transfer-Encoding, of which net/http tells only the latter: whoever
-// passed both on may have gone by the former, and then takes what follows for another request. In
-// HTTP/1.0, which has no chunks, net/http ignores Transfer-Encoding and tells nothing of it, so
-// each such connection ends with its answer.
-func boundBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
-	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
-		w.Header().Set("Connection", "close")
-	}
-	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
 	}
 }
 

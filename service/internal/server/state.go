@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -15,11 +16,11 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
+	r, work, err := s.enter(r, listen.CostOf(1, len(r.URL.RawQuery)))
 	if err != nil {
 		return err
 	}
-	defer work.leave()
+	defer work.Leave()
 	t, claim, err := s.claim(r, &q)
 	if err != nil {
 		return err
@@ -61,11 +62,11 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	all := s.targets.Load().all
-	r, work, err := s.enter(r, costOf(len(all), len(r.URL.RawQuery)))
+	r, work, err := s.enter(r, listen.CostOf(len(all), len(r.URL.RawQuery)))
 	if err != nil {
 		return err
 	}
-	defer work.leave()
+	defer work.Leave()
 	t, claim, err := s.claim(r, &q)
 	if err != nil {
 		return err
@@ -155,9 +156,9 @@ func (s *service) manage(
 	if err != nil {
 		return err
 	}
-	defer text.release()
-	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
-		q, err := e.read(text.text, allowed, s.clients)
+	defer text.Release()
+	return s.withEvaluation(r, listen.CostOf(1, len(text.Text)), func(r *http.Request, e *evaluation) error {
+		q, err := e.read(text.Text, allowed, s.clients)
 		if err == nil {
 			err = s.authority.mayNameSet(&e.request)
 		}

@@ -126,7 +126,7 @@ func (a *authority) mayManage(r *http.Request) error {
 		return nil
 	case a.loopback.Load(): // where a page in a browser of this machine makes requests, too, and has no right to
 		if err := checkOrigin(r); err != nil {
-			return forbidden(problem.Of(err).Detail + "; set api.tokens_file or api.open to allow others")
+			return problem.Forbidden("%s; set api.tokens_file or api.open to allow others", problem.Of(err).Detail)
 		}
 		return nil
 	default:
@@ -135,8 +135,8 @@ func (a *authority) mayManage(r *http.Request) error {
 }
 
 var (
-	errNoKeys   = forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
-	errNoTokens = forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other " +
+	errNoKeys   = problem.Forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
+	errNoTokens = problem.Forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other " +
 		"machines can reach, and none is " +
 		"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
 )
@@ -148,12 +148,8 @@ func (a *authority) mayNameSet(r *rules.Request) error {
 	if r.Set == "" || len(a.tokens) > 0 {
 		return nil
 	}
-	return forbidden("the request names a set of rules, and no tokens are configured; allowed: with a token. " +
+	return problem.Forbidden("the request names a set of rules, and no tokens are configured; allowed: with a token. " +
 		"Set api.tokens_file")
-}
-
-func forbidden(detail string) error {
-	return &problem.Error{Status: http.StatusForbidden, Detail: detail}
 }
 
 // adminTokens are tokens with what they stand for.

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -46,7 +47,7 @@ func FuzzConnection(f *testing.F) {
 	var log bytes.Buffer
 	config := DefaultConfig()
 	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil))
-	config.HTTP.MaxHeaderBytes, config.HTTP.BodyTimeout = 1<<10, time.Second
+	config.HTTP.MaxHeaderBytes, config.HTTP.BodyTimeout, config.Drain.KeepAlive = 1<<10, time.Second, 0
 	s, err := New(config)
 	if err != nil {
 		f.Fatal(err)
@@ -61,12 +62,13 @@ func FuzzConnection(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	server := s.publicListener(ln, s.config.HTTP.MaxConnections)
+	s.listeners.Listen = func(context.Context, string, string) (net.Listener, error) { return ln, nil }
+	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- server.server.Serve(server.listener) }()
+	go func() { served <- s.Run(ctx) }()
 	f.Cleanup(func() {
-		_ = server.http.Close()
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		if err := <-served; err != nil {
 			f.Error(err)
 		}
 		if strings.Contains(log.String(), "panic") {

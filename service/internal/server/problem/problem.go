@@ -51,6 +51,14 @@ func New(status int, format string, args ...any) *Error {
 	return &Error{Status: status, Detail: prefix.Trim(fmt.Sprintf(format, args...))}
 }
 
+// BadRequest is that of a request that is wrong.
+func BadRequest(format string, args ...any) *Error {
+	return New(http.StatusBadRequest, format, args...)
+}
+
+// Forbidden is that of a request that its caller may not make.
+func Forbidden(format string, args ...any) *Error { return New(http.StatusForbidden, format, args...) }
+
 // NoPath is that of a path that the listener does not have.
 func NoPath(path string) *Error {
 	return New(

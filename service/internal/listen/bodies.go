@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"errors"
@@ -22,8 +22,8 @@ const (
 	// bodyChunk is the memory that a body gets at a time, the first of it before any of the body has
 	// come: a client that only claims to send much gets no memory for it.
 	bodyChunk = 8 << 10
-	// defaultBodyMemory is the least that Config.MaxBodyMemory is by default.
-	defaultBodyMemory = 64 << 20
+	// DefaultBodyMemory is the least that Config.MaxBodyMemory is by default.
+	DefaultBodyMemory = 64 << 20
 	// adminBodyMemory is what bodies of the admin listener may use besides, all of which are of
 	// callers who were authorised: room to read one document of rules of the greatest length at a
 	// time, or many short ones.
@@ -33,19 +33,19 @@ const (
 	bodyAccounts = 1 << 12
 )
 
-// leastBodyMemory is the least memory with which one client alone may send one body of a size with a head
+// LeastBodyMemory is the least memory with which one client alone may send one body of a size with a head
 // of a size: half of it has room for the body twice, once in chunks and once as a text, and for the head in
 // many fields.
-func leastBodyMemory(size, head int64) int64 { return 4*size + 16*head + 4*bodyChunk }
+func LeastBodyMemory(size, head int64) int64 { return 4*size + 16*head + 4*bodyChunk }
 
-// A bodyBudget bounds the memory of the bodies that are read, or whose requests are being answered, on
+// Bodies bound the memory of the bodies that are read, or whose requests are being answered, on
 // all connections together.
 //
 // A fair budget shares the bound among clients by dynamic thresholds (Choudhury and Hahne, 1998): a client
 // may hold no more than is free. So one client alone holds at most half of the bound, n clients that hold all they
 // may leave 1/(n+1) of it, and a client that holds little is refused only when hardly anything is
-// left. It is safe for concurrent use; make it with newBodyBudget.
-type bodyBudget struct {
+// left. It is safe for concurrent use; make it with NewBodies.
+type Bodies struct {
 	most int64
 	fair bool
 	// seed is this process's own, so that nobody can choose keys which share an account with another
@@ -64,43 +64,43 @@ type bodyBudget struct {
 }
 
 // newBodyBudget makes a budget of so many bytes; refused counts what it refuses.
-func newBodyBudget(most int64, fair bool, refused prometheus.Counter, logger *slog.Logger) *bodyBudget {
-	return &bodyBudget{
+func newBodyBudget(most int64, fair bool, refused prometheus.Counter, logger *slog.Logger) *Bodies {
+	return &Bodies{
 		most: most, fair: fair, seed: keyhash.MakeSeed(), chunks: sync.Pool{New: func() any { return new([bodyChunk]byte) }},
 		refused: refused, lines: logsampler.New(1, time.Minute, nil), logger: logger,
 	}
 }
 
-// newBodyBudgets makes the budgets of both listeners, with their metrics.
-func newBodyBudgets(config *Config, registry prometheus.Registerer) (public, admin *bodyBudget, err error) {
+// NewBodies makes the budgets of both listeners, of which the public one has so many bytes, with their metrics.
+func NewBodies(most int64, logger *slog.Logger, registry prometheus.Registerer) (public, admin *Bodies, err error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_bodies_refused_total",
 		Help: "Requests answered 503 because request bodies, of all clients or of one, used all the memory that they may.",
 	}, []string{"service"})
-	public = newBodyBudget(config.HTTP.MaxBodyMemory, true, refused.WithLabelValues(serviceHTTP), config.Logger)
-	admin = newBodyBudget(adminBodyMemory, false, refused.WithLabelValues(serviceAdmin), config.Logger)
-	collectors := []prometheus.Collector{refused}
-	for service, b := range map[string]*bodyBudget{serviceHTTP: public, serviceAdmin: admin} {
-		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	public = newBodyBudget(most, true, refused.WithLabelValues(HTTP), logger)
+	admin = newBodyBudget(adminBodyMemory, false, refused.WithLabelValues(Admin), logger)
+	err = registry.Register(refused)
+	for service, b := range map[string]*Bodies{HTTP: public, Admin: admin} {
+		err = errors.Join(err, registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rate_limiter_body_bytes", Help: "Memory of the bodies of requests under way.",
 			ConstLabels: prometheus.Labels{"service": service},
-		}, func() float64 { return float64(b.held.Load()) }))
+		}, func() float64 { return float64(b.held.Load()) })))
 	}
-	return public, admin, register(registry, collectors...)
+	return public, admin, err
 }
 
-// A body is the text of a request's body with the memory that is charged for it, until it is
+// A Body is the text of a request's body with the memory that is charged for it, until it is
 // released.
-type body struct {
-	text string
+type Body struct {
+	Text string
 
-	budget  *bodyBudget
+	budget  *Bodies
 	account *atomic.Int64
 	charged int64
 }
 
-// release takes the charge back. It may be called more than once, and on the zero value.
-func (b *body) release() {
+// Release takes the charge back. It may be called more than once, and on the zero value.
+func (b *Body) Release() {
 	if b.charged != 0 {
 		b.budget.add(b.account, -b.charged)
 		b.charged = 0
@@ -110,7 +110,7 @@ func (b *body) release() {
 // charge charges n bytes more, or reports that they can't be had. The condition of a fair budget is
 // own <= most - held, both with the charge: a client may hold no more than is free afterwards.
 // Charges are added first and taken back, so that two goroutines can't both take the last of it.
-func (b *body) charge(n int64) bool {
+func (b *Body) charge(n int64) bool {
 	held, own := b.budget.add(b.account, n)
 	if held <= b.budget.most && (!b.budget.fair || own <= b.budget.most-held) {
 		b.charged += n
@@ -121,11 +121,11 @@ func (b *body) charge(n int64) bool {
 }
 
 // add changes both sums, and returns what they are then.
-func (b *bodyBudget) add(account *atomic.Int64, n int64) (held, own int64) {
+func (b *Bodies) add(account *atomic.Int64, n int64) (held, own int64) {
 	return b.held.Add(n), account.Add(n)
 }
 
-func (b *bodyBudget) accountOf(client string) *atomic.Int64 {
+func (b *Bodies) accountOf(client string) *atomic.Int64 {
 	return &b.clients[keyhash.String(b.seed, client)%bodyAccounts]
 }
 
@@ -137,10 +137,10 @@ var errBodyMemory = errors.New("stint: no memory for a body")
 // from's. Chunks come from a pool and are charged as they are needed; in the end the text is copied
 // out of them, with its own length charged, and the chunks go back. So the memory of a body is at
 // most twice its length for a moment.
-func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, error) {
-	read := body{budget: b, account: b.accountOf(client)}
+func (b *Bodies) read(client string, besides int64, from io.Reader) (Body, error) {
+	read := Body{budget: b, account: b.accountOf(client)}
 	if !read.charge(besides) {
-		return body{}, b.refuse(&read)
+		return Body{}, b.refuse(&read)
 	}
 	var few [8]*[bodyChunk]byte
 	chunks, size := few[:0], 0
@@ -152,7 +152,7 @@ func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, e
 	for {
 		if size == len(chunks)*bodyChunk {
 			if !read.charge(bodyChunk) {
-				return body{}, b.refuse(&read)
+				return Body{}, b.refuse(&read)
 			}
 			chunk, _ := b.chunks.Get().(*[bodyChunk]byte)
 			chunks = append(chunks, chunk)
@@ -163,19 +163,19 @@ func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, e
 			break
 		}
 		if err != nil {
-			read.release()
-			return body{}, err
+			read.Release()
+			return Body{}, err
 		}
 	}
 	if !read.charge(int64(size)) {
-		return body{}, b.refuse(&read)
+		return Body{}, b.refuse(&read)
 	}
 	var text strings.Builder
 	text.Grow(size)
 	for i, chunk := range chunks {
 		text.Write(chunk[:min(size-i*bodyChunk, bodyChunk)])
 	}
-	read.text = text.String()
+	read.Text = text.String()
 	chunked := int64(len(chunks) * bodyChunk)
 	b.add(read.account, -chunked) // they go back
 	read.charged -= chunked
@@ -183,13 +183,11 @@ func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, e
 }
 
 // refuse counts a body that can't be had, and takes back what was charged for it.
-func (b *bodyBudget) refuse(read *body) error {
-	read.release()
+func (b *Bodies) refuse(read *Body) error {
+	read.Release()
 	b.refused.Inc()
-	warn(
-		b.logger, b.lines, "requests are answered 503: bodies use all the memory that they may (http.max_body_memory)",
-		"bound", b.most,
-	)
+	b.lines.Warn(b.logger, "requests are answered 503: bodies use all the memory that they may (http.max_body_memory)",
+		"bound", b.most)
 	return errBodyMemory
 }
 
@@ -210,89 +208,61 @@ func headOf(r *http.Request) (bytes int64) {
 	return bytes
 }
 
-// readBounded reads a body of at most so many bytes, unless its length says already that it has
-// more. begin, unless it is nil, waits for its turn. What it returns is released when the request
-// is answered.
-func (b *bodyBudget) readBounded(
-	w http.ResponseWriter,
-	r *http.Request,
-	client string,
-	besides, most int64,
-	begin func() (done func(), err error),
-) (body, error) {
+// Read reads a client's body of at most so many bytes, unless its length says already that it has more. begin, unless
+// it is nil, waits for its turn. What it returns is released when the request is answered.
+func (b *Bodies) Read(
+	w http.ResponseWriter, r *http.Request, client string, most int64, begin func() (done func(), err error),
+) (Body, error) {
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close") // rather than reading it to its end
-		return body{}, problem.TooLarge(most)
+		return Body{}, problem.TooLarge(most)
 	}
 	if begin != nil {
 		done, err := begin()
 		if err != nil {
 			w.Header().Set("Connection", "close") // as above
-			return body{}, err
+			return Body{}, err
 		}
 		defer done()
 	}
-	text, err := b.read(client, besides, http.MaxBytesReader(w, r.Body, most))
+	var head int64
+	if b.fair {
+		head = headOf(r)
+	}
+	text, err := b.read(client, head, http.MaxBytesReader(w, r.Body, most))
 	switch {
 	case err == nil:
 		return text, nil
 	case errors.Is(err, errBodyMemory):
-		return body{}, problem.ReducedCapacity(
+		return Body{}, problem.ReducedCapacity(
 			"request bodies, of all clients or of this one, use all the memory that they may; nothing was done",
 		)
 	case errors.As(err, new(*http.MaxBytesError)):
-		return body{}, problem.TooLarge(most)
+		return Body{}, problem.TooLarge(most)
 	default:
-		return body{}, badRequest("the body ended early, or took longer than http.body_timeout")
+		return Body{}, problem.BadRequest("the body ended early, or took longer than http.body_timeout")
 	}
 }
 
-// readText reads a request's body. What it returns is released when the request is answered.
-func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error) {
-	return s.readTextOf(w, r, s.config.HTTP.MaxBodyBytes)
+// Text is Read of a body that is charged to nobody in particular. release is called when the request is answered.
+func (b *Bodies) Text(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error) {
+	read, err := b.Read(w, r, "", most, nil)
+	return read.Text, read.Release, err
 }
 
-// readTextOf is readText of at most so many bytes.
-func (s *service) readTextOf(w http.ResponseWriter, r *http.Request, most int64) (body, error) {
-	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), most,
-		func() (func(), error) { return s.enterBodyRead(r) })
-}
-
-const (
-	// smallBody is how long a body is that is read without waiting for a turn.
-	smallBody = 16 << 10
-	// readPerOperation is how much of a body is as much work to receive as an operation is to decide.
-	readPerOperation = 4 << 10
-	// bodyReadTurn is for how long a body that is being read counts as work under way: one that comes
-	// slowly keeps nobody busy.
-	bodyReadTurn = 50 * time.Millisecond
-)
-
-// enterBodyRead waits until a large body may be read. What it returns is called when the body was
-// read.
-func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
-	// A body whose length is not known may be as long as any.
-	size := r.ContentLength
-	if size < 0 {
-		size = s.config.HTTP.MaxBodyBytes
+// BoundBody makes the body come in time, whether it is read here or, unread, by net/http. A connection that knows no
+// deadlines, as in a test of the handler alone, has none.
+//
+// A body in chunks ends its connection with the answer. RFC 9112, section 6.1, wants that where a
+// Content-Length stands beside Transfer-Encoding, of which net/http tells only the latter: whoever
+// passed both on may have gone by the former, and then takes what follows for another request. In
+// HTTP/1.0, which has no chunks, net/http ignores Transfer-Encoding and tells nothing of it, so
+// each such connection ends with its answer.
+func BoundBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		w.Header().Set("Connection", "close")
 	}
-	if size <= smallBody {
-		return func() {}, nil
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
 	}
-	_, work, err := s.enter(r, size/readPerOperation)
-	if err != nil {
-		return nil, err
-	}
-	leave := sync.OnceFunc(work.leave)
-	timer := time.AfterFunc(bodyReadTurn, leave)
-	return func() {
-		timer.Stop()
-		leave()
-	}, nil
-}
-
-// readAdmin reads a body of the admin listener.
-func (b *bodyBudget) readAdmin(w http.ResponseWriter, r *http.Request, most int64) (string, func(), error) {
-	read, err := b.readBounded(w, r, "", 0, most, nil)
-	return read.text, read.release, err
 }

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"bufio"
@@ -19,33 +19,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// A gate is a store whose operations wait while it is shut.
-type gate struct {
-	*memstore.Store
-	shut chan struct{}
-}
+// A gate is a handler whose answers for the key held wait while it is shut.
+type gate chan struct{}
 
-func (g *gate) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	if op.Key == "held" {
-		select {
-		case <-g.shut:
-		case <-ctx.Done():
-			return stint.Decision{}, ctx.Err()
-		}
+func (g gate) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("key") == "held" {
+		<-g
 	}
-	return g.Store.Decide(ctx, op)
 }
 
-// A crowd is a server of which the test sees the idle tracker, that of the admin listener if there is one.
+// A crowd is a listener of which the test sees the idle tracker.
 type crowd struct {
 	t       *testing.T
 	tracker *idleTracker
-	store   *gate
+	gate    gate
 	addr    string
 	log     *bytes.Buffer
 	mu      sync.Mutex
@@ -63,29 +54,42 @@ func (c *crowd) logged() string {
 	return c.log.String()
 }
 
-func newCrowd(t *testing.T, change func(*Config)) *crowd {
+// openListeners makes listeners on this machine of which none is open.
+func openListeners(t *testing.T, change func(*config.Config), log *slog.Logger) *Listeners {
 	t.Helper()
-	c := &crowd{t: t, log: &bytes.Buffer{}, store: &gate{memstore.New(memstore.Config{}), make(chan struct{})}}
-	config := DefaultConfig()
-	config.Listen, config.Store, config.Logger = "127.0.0.1:0", c.store, slog.New(slog.NewTextHandler(c, nil))
-	change(&config)
-	s, err := New(config)
+	c := config.Default()
+	c.Listen, c.AdminListen, c.Drain.KeepAlive = "127.0.0.1:0", "127.0.0.1:0", 0
+	change(&c)
+	clients, err := clientip.New(clientip.Config(c.ClientIP))
 	if err != nil {
 		t.Fatal(err)
 	}
-	listeners, err := s.open(t.Context())
+	l, err := New(&c, clients, log, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	crowded := listeners[len(listeners)-1]
-	c.tracker, c.addr = crowded.tracker, crowded.listener.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	s.begin(listeners)
-	go func() { ended <- s.serve(ctx) }()
+	return l
+}
+
+// newCrowd serves HTTP, or the admin listener with a handler for that.
+func newCrowd(t *testing.T, change func(*config.Config), admin http.Handler) *crowd {
+	t.Helper()
+	c := &crowd{t: t, log: &bytes.Buffer{}, gate: make(gate)}
+	l := openListeners(t, change, slog.New(slog.NewTextHandler(c, nil)))
+	var addr net.Addr
+	var err error
+	if admin != nil {
+		addr, err = l.Admin(t.Context(), admin)
+	} else {
+		addr, err = l.HTTP(t.Context(), c.gate)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.tracker, c.addr = l.open[0].tracker, addr.String()
+	l.Start()
 	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
+		if err := l.Stop(context.Background(), func(context.Context) {}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -161,7 +165,7 @@ func (c *crowd) closed(why cause) float64 {
 // A full room is made by the connection that waits for its next request the longest;
 // those about a request stay.
 func TestRoomIsMadeByTheIdle(t *testing.T) {
-	c := newCrowd(t, func(c *Config) { c.HTTP.MaxConnections = 3 })
+	c := newCrowd(t, func(c *config.Config) { c.HTTP.MaxConnections = 3 }, nil)
 	_, busy := c.dial("held")
 	c.states(map[http.ConnState]int{http.StateActive: 1})
 	_, older := c.dial("a")
@@ -174,7 +178,7 @@ func TestRoomIsMadeByTheIdle(t *testing.T) {
 	_, latest := c.dial("c")
 	c.answered(latest)
 	c.refused(older)
-	close(c.store.shut)
+	close(c.gate)
 	c.answered(busy)
 	if n := c.closed(madeRoom); n != 1 || c.closed(refusedFull) != 0 {
 		t.Errorf("%v connections made room", n)
@@ -187,7 +191,7 @@ func TestRoomIsMadeByTheIdle(t *testing.T) {
 // When all connections are about a request, further ones are refused; the log has one
 // line in a minute, whatever comes.
 func TestRoomIsFull(t *testing.T) {
-	c := newCrowd(t, func(c *Config) { c.HTTP.MaxConnections = 2 })
+	c := newCrowd(t, func(c *config.Config) { c.HTTP.MaxConnections = 2 }, nil)
 	_, first := c.dial("held")
 	_, second := c.dial("held")
 	c.states(map[http.ConnState]int{http.StateActive: 2})
@@ -195,7 +199,7 @@ func TestRoomIsFull(t *testing.T) {
 		_, late := c.dial("a")
 		c.refused(late)
 	}
-	close(c.store.shut)
+	close(c.gate)
 	c.answered(first)
 	c.answered(second)
 	if n := c.closed(refusedFull); n != 3 {
@@ -221,7 +225,7 @@ func TestRoomIsFull(t *testing.T) {
 // A connection whose first head has not come is closed for another, but gets its time
 // first.
 func TestRoomIsMadeByTheSilent(t *testing.T) {
-	c := newCrowd(t, func(c *Config) { c.HTTP.MaxConnections = 2 })
+	c := newCrowd(t, func(c *config.Config) { c.HTTP.MaxConnections = 2 }, nil)
 	_, silent := c.dial("")
 	c.states(map[http.ConnState]int{http.StateNew: 1})
 	c.tracker.now.Add(1)
@@ -246,8 +250,8 @@ func TestRoomIsMadeByTheSilent(t *testing.T) {
 // One address has only so many connections; a trusted proxy, which speaks for many
 // clients, has as many as there are.
 func TestRoomOfOnePeer(t *testing.T) {
-	bounded := func(c *Config) { c.HTTP.MaxConnectionsPerPeer = 2 }
-	c := newCrowd(t, bounded)
+	bounded := func(c *config.Config) { c.HTTP.MaxConnectionsPerPeer = 2 }
+	c := newCrowd(t, bounded, nil)
 	conn, first := c.dial("a")
 	c.answered(first)
 	_, second := c.dial("a")
@@ -262,10 +266,10 @@ func TestRoomOfOnePeer(t *testing.T) {
 	_, fourth := c.dial("a")
 	c.answered(fourth)
 
-	c = newCrowd(t, func(c *Config) {
+	c = newCrowd(t, func(c *config.Config) {
 		bounded(c)
 		c.ClientIP = config.ClientIP{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	})
+	}, nil)
 	for range 4 {
 		_, r := c.dial("a")
 		c.answered(r)
@@ -279,7 +283,7 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 640
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	add := func() *trackedConn {
 		t.Helper()
 		conn := &trackedConn{Conn: silence{}}
@@ -312,7 +316,7 @@ func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	silent, idle := &trackedConn{Conn: silence{}}, &trackedConn{Conn: silence{}}
 	w.admit(silent)
 	w.now.Add(10)
@@ -334,7 +338,7 @@ func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 640
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	var all []*trackedConn
 	add := func(state http.ConnState) bool {
 		conn := &trackedConn{Conn: silence{}}
@@ -391,7 +395,7 @@ func TestRoomIsMadeForGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	listener := grpcListener{w.listener(ln), newRPCBounds(w, time.Second, time.Second)}
 	t.Cleanup(func() { _ = listener.Close() })
 	connect := func() (client, server net.Conn) {

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"cmp"
@@ -206,29 +206,35 @@ func trackedOf(c net.Conn, state *http.ConnState) (*trackedConn, bool) {
 	return conn, ok
 }
 
-// connKey is where a request's context has its *trackedConn.
+// connKey is where a request's context has its *heldConn.
 type connKey struct{}
 
+// A heldConn is a connection of a tracker.
+type heldConn struct {
+	tracker *idleTracker
+	conn    *trackedConn
+}
+
 // withConn is the server's ConnContext hook where a handler authorises connections.
-func withConn(ctx context.Context, c net.Conn) context.Context {
+func (w *idleTracker) withConn(ctx context.Context, c net.Conn) context.Context {
 	state := http.StateNew
 	if conn, ok := trackedOf(c, &state); ok {
-		return context.WithValue(ctx, connKey{}, conn)
+		return context.WithValue(ctx, connKey{}, &heldConn{w, conn})
 	}
 	return ctx
 }
 
-// authorise notes that a request of the connection in ctx, if there is one, was authorised. On the admin
+// Authorise notes that a request of the connection in its context, if there is one, was authorised. On the admin
 // listener it no longer counts among its peer's, and is evicted only while it is idle.
-func (w *idleTracker) authorise(ctx context.Context) {
-	conn, ok := ctx.Value(connKey{}).(*trackedConn)
-	if !ok || conn.known.Swap(true) {
+func Authorise(ctx context.Context) {
+	held, ok := ctx.Value(connKey{}).(*heldConn)
+	if !ok || held.conn.known.Swap(true) {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, open := w.conns[conn]; open {
-		w.leave(conn)
+	held.tracker.mu.Lock()
+	defer held.tracker.mu.Unlock()
+	if _, open := held.tracker.conns[held.conn]; open {
+		held.tracker.leave(held.conn)
 	}
 }
 
@@ -327,14 +333,14 @@ func newConnMetrics(registry prometheus.Registerer) (map[string]*connMetrics, er
 		Help: "Connections that the service closed or refused before their client closed them, by cause.",
 	}, []string{"service", "cause"})
 	all := map[string]*connMetrics{}
-	for _, service := range []string{serviceHTTP, serviceGRPC, serviceRESP, serviceAdmin} {
+	for _, service := range []string{HTTP, GRPC, RESP, Admin} {
 		m := &connMetrics{open: open.WithLabelValues(service)}
 		for why := range m.early {
 			m.early[why] = early.WithLabelValues(service, cause(why).String())
 		}
 		all[service] = m
 	}
-	return all, register(registry, open, early)
+	return all, errors.Join(registry.Register(open), registry.Register(early))
 }
 
 // admit reports whether the connection may stay; if so, it is tracked.
@@ -493,4 +499,22 @@ func (r *connLimiter) peerOf(addr net.Addr) string {
 		return ""
 	}
 	return r.clients.Key(peer, nil)
+}
+
+// Raw is the system's connection below one that is not TLS. It is for looking at the socket
+// without reading from it.
+func Raw(nc net.Conn) syscall.RawConn {
+	tracked, ok := nc.(*trackedConn)
+	if !ok {
+		return nil
+	}
+	system, ok := tracked.Conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := system.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
 }

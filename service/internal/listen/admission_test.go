@@ -1,31 +1,25 @@
-package server
+package listen
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/rules"
 )
 
 func named(client string) func() string { return func() string { return client } }
 
 // enter has a client's work begin.
-func enter(t *testing.T, a *admission, cost int64, client string) *ticket {
+func enter(t *testing.T, a *Admission, cost int64, client string) *Ticket {
 	t.Helper()
-	work, err := a.enter(t.Context(), cost, named(client))
+	work, err := a.Enter(t.Context(), cost, named(client))
 	if err != nil {
 		t.Fatalf("%s: %v", client, err)
 	}
@@ -53,17 +47,17 @@ func (b *begins) so() string {
 // A client that asks for little does not wait behind one that asks for much.
 func TestTurnsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(1000)
+		a := NewAdmission(1000)
 		active := enter(t, a, 1000, "heavy")
 		var got begins
 		ask := func(client string, cost int64) {
 			go func() {
-				work, err := a.enter(t.Context(), cost, named(client))
+				work, err := a.Enter(t.Context(), cost, named(client))
 				if err != nil {
 					return
 				}
 				got.note(client)
-				work.leave()
+				work.Leave()
 			}()
 			synctest.Wait()
 		}
@@ -72,7 +66,7 @@ func TestTurnsAreFair(t *testing.T) {
 		}
 		ask("light", 501) // no two fit together
 		ask("other", 600)
-		active.leave()
+		active.Leave()
 		synctest.Wait()
 		if want := "light other heavy heavy heavy heavy heavy"; got.so() != want {
 			t.Errorf("%s, want %s", got.so(), want)
@@ -87,17 +81,17 @@ func TestTurnsAreFair(t *testing.T) {
 // after it while none of theirs has ended.
 func TestLittleGoesBeforeMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(1000)
+		a := NewAdmission(1000)
 		active := enter(t, a, 1000, "heavy")
 		var got begins
 		ask := func(client string, cost int64) {
 			go func() {
-				work, err := a.enter(t.Context(), cost, named(client))
+				work, err := a.Enter(t.Context(), cost, named(client))
 				if err != nil {
 					return
 				}
 				got.note(client)
-				work.leave()
+				work.Leave()
 			}()
 			synctest.Wait()
 		}
@@ -107,7 +101,7 @@ func TestLittleGoesBeforeMuch(t *testing.T) {
 		for range 3 {
 			ask("light", 1)
 		}
-		active.leave()
+		active.Leave()
 		synctest.Wait()
 		if want := "light light light heavy0 heavy1 heavy2"; got.so() != want {
 			t.Errorf("%s, want %s", got.so(), want)
@@ -118,21 +112,21 @@ func TestLittleGoesBeforeMuch(t *testing.T) {
 // What does not get its turn in time is refused, and so is the heaviest when too many wait.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(1000)
+		a := NewAdmission(1000)
 		active := enter(t, a, 1000, "heavy")
-		defer active.leave()
-		if _, err := a.enter(t.Context(), 1, named("light")); !errors.Is(err, stint.ErrOverloaded) {
+		defer active.Leave()
+		if _, err := a.Enter(t.Context(), 1, named("light")); !errors.Is(err, stint.ErrOverloaded) {
 			t.Errorf("nothing ended: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := a.enter(ctx, 1, named("light")); !errors.Is(err, context.Canceled) || errors.Is(err, stint.ErrOverloaded) {
+		if _, err := a.Enter(ctx, 1, named("light")); !errors.Is(err, context.Canceled) || errors.Is(err, stint.ErrOverloaded) {
 			t.Errorf("a request that has left: %v", err)
 		}
 		refused := make(chan string, maxWaiting)
 		for range maxWaiting {
 			go func() {
-				if _, err := a.enter(t.Context(), 5, named("heavy")); err != nil {
+				if _, err := a.Enter(t.Context(), 5, named("heavy")); err != nil {
 					refused <- "heavy"
 				}
 			}()
@@ -142,7 +136,7 @@ func TestRefusals(t *testing.T) {
 			t.Error("refused although there was room")
 		}
 		go func() {
-			if _, err := a.enter(t.Context(), 5, named("light")); err != nil {
+			if _, err := a.Enter(t.Context(), 5, named("light")); err != nil {
 				refused <- "light"
 			}
 		}()
@@ -156,14 +150,14 @@ func TestRefusals(t *testing.T) {
 // What waits is bounded by its work, too, of which the heaviest client's goes.
 func TestWaitingWorkIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(10)
+		a := NewAdmission(10)
 		active := enter(t, a, 10, "heavy")
-		defer active.leave()
+		defer active.Leave()
 		var refused [2]atomic.Int64
 		ask := func(n int, cost int64, client string, to *atomic.Int64) {
 			for range n {
 				go func() {
-					if _, err := a.enter(t.Context(), cost, named(client)); err != nil {
+					if _, err := a.Enter(t.Context(), cost, named(client)); err != nil {
 						to.Add(1)
 					}
 				}()
@@ -183,15 +177,15 @@ func TestWaitingWorkIsBounded(t *testing.T) {
 
 // Clients that come once, and never get a turn, are not remembered without end.
 func TestClientsAreForgotten(t *testing.T) {
-	a := newAdmission(10)
+	a := NewAdmission(10)
 	active := enter(t, a, 10, "heavy")
-	defer active.leave()
+	defer active.Leave()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 4 { // as long as somebody waits, not all are forgotten at once
 		go func() {
 			for t.Context().Err() == nil {
-				_, _ = a.enter(t.Context(), 10, named("waits"))
+				_, _ = a.Enter(t.Context(), 10, named("waits"))
 			}
 		}()
 	}
@@ -199,7 +193,7 @@ func TestClientsAreForgotten(t *testing.T) {
 		runtime.Gosched()
 	}
 	for i := range 2 * mostClients {
-		if _, err := a.enter(gone, 1, named(fmt.Sprint(i))); err == nil {
+		if _, err := a.Enter(gone, 1, named(fmt.Sprint(i))); err == nil {
 			t.Fatal("it got a turn")
 		}
 		a.mu.Lock()
@@ -215,20 +209,20 @@ func TestClientsAreForgotten(t *testing.T) {
 // nothing is left in the end.
 func TestAdmissionBounds(t *testing.T) {
 	const most, clients, asks = 64, 40, 200
-	a := newAdmission(most)
+	a := NewAdmission(most)
 	var group sync.WaitGroup
 	for client := range clients {
 		group.Go(func() {
 			for i := range asks {
-				work, err := a.enter(t.Context(), int64(1+(client*i)%100), named(fmt.Sprint(client%7)))
+				work, err := a.Enter(t.Context(), int64(1+(client*i)%100), named(fmt.Sprint(client%7)))
 				if err != nil {
 					continue
 				}
 				if n := a.active.Load(); n > most {
 					t.Errorf("%d operations are under way", n)
 				}
-				work.leave()
-				work.leave()
+				work.Leave()
+				work.Leave()
 			}
 		})
 	}
@@ -236,64 +230,4 @@ func TestAdmissionBounds(t *testing.T) {
 	if a.active.Load() != 0 || a.waits.Load() != 0 || len(a.waiting) != 0 {
 		t.Errorf("left: %d under way, %d wait", a.active.Load(), a.waits.Load())
 	}
-}
-
-// Whatever becomes of requests, no work is counted twice or left over.
-func TestNoWorkIsLeft(t *testing.T) {
-	t.Parallel()
-	set, err := rules.Compile([]rules.Rule{{ID: "all", Scope: []string{rules.PerIP}, Match: rules.Match{Paths: []string{"/**"}}, Limits: []stint.Limit{stint.FixedWindow(100, time.Hour)}}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := DefaultConfig()
-	config.Store, config.Rules, config.HTTP.MaxOperations, config.API.Open = memstore.New(memstore.Config{}), set, 4, true
-	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var group sync.WaitGroup
-	for i := range 16 {
-		group.Go(func() {
-			for j := range 200 {
-				body := `{"method":"GET","path":"/x","ip":"10.0.0.1"}`
-				if (i+j)%3 == 0 {
-					body = `{"method":"GET","path":"/x","ip":7}`
-				}
-				w := httptest.NewRecorder()
-				s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathEvaluate, strings.NewReader(body)))
-				if n := s.service.admission.active.Load(); n < 0 || n > 4 {
-					t.Errorf("%d operations are under way", n)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if n := s.service.admission.active.Load(); n != 0 {
-		t.Errorf("%d operations are under way in the end", n)
-	}
-}
-
-// A request for which there is no time is answered 503 in every mode but one.
-func TestOverloadIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		config := DefaultConfig()
-		config.Store, config.HTTP.MaxOperations = memstore.New(memstore.Config{}), 1
-		s, err := New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		active := enter(t, s.service.admission, 1, "somebody")
-		defer active.leave()
-		for _, r := range []*http.Request{
-			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck, nil),
-			httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathCheck, strings.NewReader(`[{},{}]`)),
-			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathRemaining, nil),
-		} {
-			w := httptest.NewRecorder()
-			s.Handler().ServeHTTP(w, r)
-			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+api.ProblemReducedCapacity+`"`) {
-				t.Errorf("%s %s: %d %v %s", r.Method, r.URL, w.Code, w.Header(), w.Body)
-			}
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"bufio"
@@ -138,7 +138,7 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newIdleTracker(0, 0, 0, connLimiter{most: 10, metrics: connections[serviceGRPC], logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(0, 0, 0, connLimiter{most: 10, metrics: connections[GRPC], logger: slog.New(slog.DiscardHandler)})
 	b := newRPCBounds(w, time.Second, time.Second)
 	open := func() *trackedConn {
 		near, far := net.Pipe()

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"context"
@@ -11,33 +11,38 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/testtls"
 )
 
-// drained is a server that listens until stop, with clients that keep one connection each.
+// drained are listeners that serve until stop, with clients that keep one connection each.
 type drained struct {
 	*testing.T
-	server *Server
-	ended  chan error
-	stop   context.CancelFunc
+	addr, admin net.Addr
+	ended       chan error
+	stop        context.CancelFunc
 }
 
-func newDrained(t *testing.T, change func(*Config), with ...func(*Server)) *drained {
-	config := DefaultConfig()
-	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.DiscardHandler)
-	config.Listen, config.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
-	change(&config)
-	s, err := New(config)
+func newDrained(t *testing.T, change func(*config.Config), with ...func(*Listeners)) *drained {
+	t.Helper()
+	l := openListeners(t, change, slog.New(slog.DiscardHandler))
+	for _, with := range with {
+		with(l)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	d := &drained{T: t, ended: make(chan error, 1), stop: stop}
+	answer := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	var err error
+	if d.addr, err = l.HTTP(ctx, answer); err == nil && l.config.AdminListen != "" {
+		d.admin, err = l.Admin(ctx, answer)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, with := range with {
-		with(s)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	d := &drained{T: t, server: s, ended: make(chan error, 1), stop: stop}
-	go func() { d.ended <- s.Run(ctx) }()
-	<-s.Listening()
+	l.Start()
+	go func() {
+		d.ended <- errors.Join(l.Wait(ctx), l.Stop(context.Background(), func(context.Context) {}))
+	}()
 	return d
 }
 
@@ -63,9 +68,9 @@ func (d *drained) refuses(addr net.Addr) {
 func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 	t.Parallel()
 	const each = 10
-	i := newIssuer(t, "root")
-	files := i.files("server")
-	d := newDrained(t, func(c *Config) {
+	i := testtls.New(t, "root")
+	files := i.Files("server")
+	d := newDrained(t, func(c *config.Config) {
 		c.TLS, c.AdminTLS, c.Drain.KeepAlive, c.Drain.Timeout = files, files, time.Hour, time.Hour
 	})
 	type client struct {
@@ -76,13 +81,13 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 	}
 	var clients []client
 	for range each {
-		for path, addr := range map[string]net.Addr{"/actuator/info": d.server.Addr(), "/openapi.yaml": d.server.AdminAddr()} {
+		for path, addr := range map[string]net.Addr{"/actuator/info": d.addr, "/openapi.yaml": d.admin} {
 			for version, set := range map[string]func(*http.Protocols){
 				"HTTP/1.1": func(p *http.Protocols) { p.SetHTTP1(true) }, "HTTP/2.0": func(p *http.Protocols) { p.SetHTTP2(true) },
 			} {
 				protocols := new(http.Protocols)
 				set(protocols)
-				c := client{&http.Transport{TLSClientConfig: i.client("client"), Protocols: protocols}, addr, path, version}
+				c := client{&http.Transport{TLSClientConfig: i.Client("client"), Protocols: protocols}, addr, path, version}
 				defer c.transport.CloseIdleConnections()
 				clients = append(clients, c)
 			}
@@ -106,8 +111,8 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 		}
 	}
 	d.stop()
-	d.refuses(d.server.Addr())
-	d.refuses(d.server.AdminAddr())
+	d.refuses(d.addr)
+	d.refuses(d.admin)
 	lost := 0
 	for _, c := range clients {
 		response, err := ask(c)
@@ -130,14 +135,14 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 // Connections on which no request comes are closed in the end, and the drain's timeout bounds all of it.
 func TestIdleConnectionsAreClosedLast(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){
-		"after their time":   func(c *Config) { c.Drain.KeepAlive, c.Drain.Timeout = time.Millisecond, time.Hour },
-		"at once":            func(c *Config) { c.Drain.KeepAlive, c.Drain.Timeout = 0, time.Hour },
-		"at the drain's end": func(c *Config) { c.Drain.KeepAlive, c.Drain.Timeout = time.Hour, time.Millisecond },
+	for name, change := range map[string]func(*config.Config){
+		"after their time":   func(c *config.Config) { c.Drain.KeepAlive, c.Drain.Timeout = time.Millisecond, time.Hour },
+		"at once":            func(c *config.Config) { c.Drain.KeepAlive, c.Drain.Timeout = 0, time.Hour },
+		"at the drain's end": func(c *config.Config) { c.Drain.KeepAlive, c.Drain.Timeout = time.Hour, time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDrained(t, change)
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", d.server.Addr().String())
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", d.addr.String())
 			if err != nil {
 				t.Fatal(err)
 			}

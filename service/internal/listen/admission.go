@@ -1,10 +1,8 @@
-package server
+package listen
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sort"
 	"sync"
@@ -32,7 +30,7 @@ const (
 	mostClients = 16 * keptClients
 )
 
-// An admission bounds the work under way: operations to be decided, and text to be read, of
+// An Admission bounds the work under way: operations to be decided, and text to be read, of
 // which [bytesPerOperation] count as one. What exceeds it waits for its turn.
 //
 // Turns are fair between clients, by fair queueing (Demers, Keshav, Shenker, SIGCOMM 1989) with the
@@ -45,7 +43,7 @@ const (
 // refused.
 //
 // It is safe for concurrent use.
-type admission struct {
+type Admission struct {
 	// most bounds active, the operations under way now: active <= most, unless one request alone is
 	// larger.
 	most   int64
@@ -70,7 +68,7 @@ type admission struct {
 
 // A waiter is a request that waits.
 type waiter struct {
-	// cost is in operations, as [costOf] has it; start is the start tag.
+	// cost is in operations, as [CostOf] has it; start is the start tag.
 	cost, start int64
 	// answer receives nil when the request may begin, or why it may not. It has room for one, so that
 	// the sender never waits.
@@ -80,44 +78,47 @@ type waiter struct {
 // finish is the request's finish tag, by which those that wait are sorted.
 func (w *waiter) finish() int64 { return w.start + w.cost }
 
-// A ticket is an admitted request's part of the work under way. The zero ticket has none.
-type ticket struct {
-	admission *admission
+// A Ticket is an admitted request's part of the work under way. The zero Ticket has none.
+type Ticket struct {
+	admission *Admission
 	cost      int64
 }
 
-// leave ends the work. It may be called again.
-func (t *ticket) leave() {
+// Leave ends the work. It may be called again.
+func (t *Ticket) Leave() {
 	if t.cost > 0 {
 		t.admission.leave(t.cost)
 		t.cost = 0
 	}
 }
 
-// newAdmission makes an admission for so many operations under way at once.
-func newAdmission(most int) *admission {
-	return &admission{most: int64(most), finish: map[string]int64{}, kept: keptClients}
+// Lacks reports whether the work that was admitted is less than a cost, as far as that may be under way at all.
+func (t *Ticket) Lacks(cost int64) bool { return t.cost > 0 && t.cost < min(cost, t.admission.most) }
+
+// NewAdmission makes an admission for so many operations under way at once.
+func NewAdmission(most int) *Admission {
+	return &Admission{most: int64(most), finish: map[string]int64{}, kept: keptClients}
 }
 
-// costOf is the work of so many operations and so much text. The text counts since reading a long
+// CostOf is the work of so many operations and so much text. The text counts since reading a long
 // body takes as long as many decisions.
-func costOf(operations, text int) int64 { return int64(max(operations, 1) + text/bytesPerOperation) }
+func CostOf(operations, text int) int64 { return int64(max(operations, 1) + text/bytesPerOperation) }
 
-// enter waits until a client's work may begin. While less than half of the work that may be under
+// Enter waits until a client's work may begin. While less than half of the work that may be under
 // way is, nobody asks whose it is. An error wraps stint.ErrOverloaded, or is the context's. The
 // cost is bounded by most, so that the largest request can enter an idle process. The caller leaves
 // the ticket when its work is done.
-func (a *admission) enter(ctx context.Context, cost int64, client func() string) (ticket, error) {
+func (a *Admission) Enter(ctx context.Context, cost int64, client func() string) (Ticket, error) {
 	cost = min(cost, a.most)
 	if a.waits.Load() == 0 && a.reserve(cost, a.most/2) {
-		return ticket{a, cost}, nil
+		return Ticket{a, cost}, nil
 	}
 	return a.queue(ctx, cost, client())
 }
 
 // reserve adds a cost to the active work, unless that would exceed most. A cost enters alone
 // whatever its size.
-func (a *admission) reserve(cost, most int64) bool {
+func (a *Admission) reserve(cost, most int64) bool {
 	for {
 		active := a.active.Load()
 		if active > 0 && active+cost > most {
@@ -129,13 +130,13 @@ func (a *admission) reserve(cost, most int64) bool {
 	}
 }
 
-// queue is enter for a client whose share counts. It is the slow way: one lock, O(log n) to find
+// queue is Enter for a client whose share counts. It is the slow way: one lock, O(log n) to find
 // its place and O(n) to insert itself, n <= maxWaiting.
-func (a *admission) queue(ctx context.Context, cost int64, client string) (ticket, error) {
+func (a *Admission) queue(ctx context.Context, cost int64, client string) (Ticket, error) {
 	a.mu.Lock()
 	if len(a.waiting) == 0 && a.reserve(cost, a.most) {
 		a.mu.Unlock()
-		return ticket{a, cost}, nil
+		return Ticket{a, cost}, nil
 	}
 	w := &waiter{cost: cost, start: max(a.virtual, a.finish[client]), answer: make(chan error, 1)}
 	a.remember(client, w.start+cost)
@@ -162,15 +163,15 @@ func (a *admission) queue(ctx context.Context, cost int64, client string) (ticke
 		err = a.giveUp(w, ctx.Err())
 	}
 	if err != nil {
-		return ticket{}, err
+		return Ticket{}, err
 	}
-	return ticket{a, cost}, nil
+	return Ticket{a, cost}, nil
 }
 
 // giveUp no longer waits, for a reason, unless the answer comes at this moment. If it is not among
 // those that wait any more, its answer was sent, and is taken in the place of why: a turn that was
 // given is not lost.
-func (a *admission) giveUp(w *waiter, why error) error {
+func (a *Admission) giveUp(w *waiter, why error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.Index(a.waiting, w)
@@ -180,38 +181,6 @@ func (a *admission) giveUp(w *waiter, why error) error {
 	a.remove(at)
 	a.begin() // what it kept waiting may fit
 	return why
-}
-
-// enter waits until the request's work may begin.
-func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, error) {
-	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path,
-		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
-	if err == nil && ctx != r.Context() {
-		r = r.WithContext(ctx)
-	}
-	return r, t, err
-}
-
-// enterFor waits until a client's work may begin, which the log names by what was asked. Where overload
-// admits, work that may not begin gets a context that says so, by which the store decides without being
-// asked.
-func (s *service) enterFor(
-	ctx context.Context, cost int64, asked string, client func() string,
-) (context.Context, ticket, error) {
-	t, err := s.admission.enter(ctx, cost, client)
-	switch {
-	case err == nil:
-		return ctx, t, nil
-	case !errors.Is(err, stint.ErrOverloaded):
-		return ctx, ticket{}, problem.ClientGone
-	}
-	if !s.config.OverloadAdmits() {
-		return ctx, ticket{}, err
-	}
-	s.noteOverload(asked, err)
-	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(err)
-	return ctx, ticket{}, nil
 }
 
 // errOverload is answered 503 with Retry-After. It wraps stint.ErrOverloaded, by which the other
@@ -224,7 +193,7 @@ func errOverload(why string) error {
 
 // remember keeps a client's finish tag. Those that the virtual time has passed say nothing; they are looked
 // for when there are twice as many tags as were left the last time.
-func (a *admission) remember(client string, finish int64) {
+func (a *Admission) remember(client string, finish int64) {
 	if len(a.finish) >= a.kept {
 		for other, tag := range a.finish {
 			if tag <= a.virtual {
@@ -240,7 +209,7 @@ func (a *admission) remember(client string, finish int64) {
 }
 
 // remove takes a request out that does not wait any more.
-func (a *admission) remove(at int) {
+func (a *Admission) remove(at int) {
 	a.work -= a.waiting[at].cost
 	a.waiting = slices.Delete(a.waiting, at, at+1)
 	a.waits.Add(-1)
@@ -249,7 +218,7 @@ func (a *admission) remove(at int) {
 // begin admits waiting requests while their cost fits, in the order of their finish tags. It is
 // called with the lock held whenever work ends or the queue changes. The first one is not passed by
 // a smaller one behind it, or a large request would starve.
-func (a *admission) begin() {
+func (a *Admission) begin() {
 	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
 		w := a.waiting[0]
 		a.remove(0)
@@ -263,7 +232,7 @@ func (a *admission) begin() {
 }
 
 // leave ends work, and lets other begin. Without anyone who waits it takes no lock.
-func (a *admission) leave(cost int64) {
+func (a *Admission) leave(cost int64) {
 	a.active.Add(-cost)
 	if a.waits.Load() == 0 {
 		return

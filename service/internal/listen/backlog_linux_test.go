@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"bufio"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stint-go/stint/service/internal/config"
 )
 
 // A slowListener accepts nothing before it is opened, as a process without a processor does.
@@ -47,7 +49,7 @@ type stopping struct {
 }
 
 // stopSlow stops a service. A request waits in its backlog, on the connection that it returns.
-func stopSlow(t *testing.T, with ...func(*Server)) (*stopping, net.Conn) {
+func stopSlow(t *testing.T, with ...func(*Listeners)) (*stopping, net.Conn) {
 	ln, err := listen(t.Context(), "listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -57,10 +59,10 @@ func stopSlow(t *testing.T, with ...func(*Server)) (*stopping, net.Conn) {
 		opened:      make(chan struct{}), closed: make(chan struct{}), asked: make(chan struct{}),
 	}
 	l.close = sync.OnceValue(func() error { close(l.closed); return ln.Close() })
-	with = append(with, func(s *Server) {
-		s.listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
+	with = append(with, func(all *Listeners) {
+		all.Listen = func(context.Context, string, string) (net.Listener, error) { return l, nil }
 	})
-	patient := func(c *Config) { c.AdminListen, c.Drain.KeepAlive, c.Drain.Timeout = "", time.Hour, time.Hour }
+	patient := func(c *config.Config) { c.AdminListen, c.Drain.KeepAlive, c.Drain.Timeout = "", time.Hour, time.Hour }
 	s := &stopping{newDrained(t, patient, with...), l}
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {
@@ -140,7 +142,7 @@ func TestBacklogIsAnswered(t *testing.T) {
 // Where the system goes on making connections, those are answered, too, and the listener is closed when none is left.
 func TestBacklogIsAnsweredWithoutHelp(t *testing.T) {
 	t.Parallel()
-	s, conn := stopSlow(t, func(s *Server) { s.dropNew = func(syscall.Conn) error { return errors.ErrUnsupported } })
+	s, conn := stopSlow(t, func(l *Listeners) { l.dropNew = func(syscall.Conn) error { return errors.ErrUnsupported } })
 	addr := s.listener.Addr()
 	late, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr.String())
 	if err != nil {
@@ -160,9 +162,9 @@ func TestBacklogIsAnsweredWithoutHelp(t *testing.T) {
 // A listener whose backlog is never empty is closed all the same.
 func TestBacklogIsNotAwaitedForever(t *testing.T) {
 	t.Parallel()
-	for name, with := range map[string]func(*Server){
-		"dropped": func(*Server) {},
-		"refused": func(s *Server) { s.dropNew = func(syscall.Conn) error { return errors.ErrUnsupported } },
+	for name, with := range map[string]func(*Listeners){
+		"dropped": func(*Listeners) {},
+		"refused": func(l *Listeners) { l.dropNew = func(syscall.Conn) error { return errors.ErrUnsupported } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

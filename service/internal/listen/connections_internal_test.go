@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"log/slog"
@@ -19,7 +19,7 @@ func TestFirstHeadIsTimedFromAdmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{
-		most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler),
+		most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler),
 	})
 	conn := &trackedConn{Conn: silence{}}
 	w.admit(conn)
@@ -63,7 +63,7 @@ func TestOthersGoBetweenRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[serviceHTTP], logger: slog.New(slog.DiscardHandler)})
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	conn := &trackedConn{Conn: silence{}}
 	w.admit(conn)
 	const rounds = 1000

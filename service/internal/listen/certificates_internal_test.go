@@ -1,0 +1,214 @@
+package listen
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stint-go/stint/service/internal/config"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/testtls"
+)
+
+// A secured is certificates whose time the test moves.
+type secured struct {
+	*certificates
+	t   *testing.T
+	now time.Time
+	log bytes.Buffer
+}
+
+func secure(t *testing.T, files config.TLS) *secured {
+	t.Helper()
+	s := &secured{t: t, now: time.Now()}
+	certificates, err := openCertificates("tls", files, slog.New(slog.NewTextHandler(&s.log, nil)), func() time.Time { return s.now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.certificates = certificates
+	return s
+}
+
+// name is whose certificate the next handshake gets.
+func (s *secured) name() string {
+	s.t.Helper()
+	config, err := s.Config().GetConfigForClient(nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return config.Certificates[0].Leaf.Subject.CommonName
+}
+
+func (s *secured) expect(name string, lines int) {
+	s.t.Helper()
+	if got := s.name(); got != name {
+		s.t.Errorf("a handshake gets the certificate of %s, want %s", got, name)
+	}
+	if got := strings.Count(s.log.String(), "\n"); got != lines {
+		s.t.Errorf("%d lines in the log, want %d:\n%s", got, lines, &s.log)
+	}
+}
+
+func TestCertificatesFollowTheFiles(t *testing.T) {
+	i := testtls.New(t, "root")
+	files := i.Files("one")
+	s := secure(t, files)
+	cert, key := i.Issue("two", s.now)
+	testtls.Put(t, files.CertFile, cert)
+	s.now = s.now.Add(recheck - 1)
+	s.expect("one", 0)
+	s.now = s.now.Add(1) // the pair is half written
+	s.expect("one", 1)
+	s.now = s.now.Add(recheck)
+	s.expect("one", 1)
+	testtls.Put(t, files.KeyFile, key)
+	s.expect("one", 1)
+	s.now = s.now.Add(recheck)
+	s.expect("two", 2)
+	if err := os.Remove(files.KeyFile); err != nil {
+		t.Fatal(err)
+	}
+	s.now = s.now.Add(recheck)
+	s.expect("two", 3)
+	s.now = s.now.Add(recheck)
+	s.expect("two", 3)
+	expired, oldKey := i.Issue("expired", s.now.Add(-2*time.Hour))
+	testtls.Put(t, files.CertFile, expired)
+	testtls.Put(t, files.KeyFile, oldKey)
+	s.now = s.now.Add(recheck)
+	s.expect("two", 4)
+	testtls.Put(t, files.CertFile, cert)
+	testtls.Put(t, files.KeyFile, key)
+	s.now = s.now.Add(recheck)
+	s.expect("two", 5)
+	for _, want := range []string{"the old one stays in use", "tls.cert_file", "tls.key_file", "valid from", "was reloaded"} {
+		if !strings.Contains(s.log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, &s.log)
+		}
+	}
+	if strings.Contains(s.log.String(), strings.Split(string(key), "\n")[1]) {
+		t.Error("the log shows a key")
+	}
+}
+
+// Kubernetes replaces a mounted secret by turning the symbolic link of its folder.
+func TestCertificatesFollowSymbolicLinks(t *testing.T) {
+	i := testtls.New(t, "root")
+	one, two := i.Files("one"), i.Files("two")
+	link := filepath.Join(t.TempDir(), "..data")
+	turn := func(to config.TLS) {
+		t.Helper()
+		if err := errors.Join(os.Symlink(filepath.Dir(to.CertFile), link+".new"), os.Rename(link+".new", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn(one)
+	s := secure(t, config.TLS{CertFile: filepath.Join(link, "cert.pem"), KeyFile: filepath.Join(link, "key.pem")})
+	s.expect("one", 0)
+	turn(two)
+	s.now = s.now.Add(recheck)
+	s.expect("two", 1)
+}
+
+func TestCertificatesThatCanNotBeUsed(t *testing.T) {
+	t.Parallel()
+	i := testtls.New(t, "root")
+	good, other := i.Files("one"), i.Files("other")
+	dir := t.TempDir()
+	write := func(name string, text []byte) string {
+		name = filepath.Join(dir, name)
+		testtls.Put(t, name, text)
+		return name
+	}
+	pair := func(name string, when time.Time) config.TLS {
+		cert, key := i.Issue("late", when)
+		return config.TLS{CertFile: write(name+".cert", cert), KeyFile: write(name+".key", key)}
+	}
+	secret, err := os.ReadFile(good.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		files config.TLS
+		want  string
+	}{
+		"of another key":      {config.TLS{CertFile: good.CertFile, KeyFile: other.KeyFile}, "tls.cert_file is"},
+		"expired":             {pair("past", time.Now().Add(-2*time.Hour)), "a certificate that is valid now: it is valid from "},
+		"not valid yet":       {pair("future", time.Now().Add(2*time.Hour)), "a certificate that is valid now"},
+		"no certificate":      {config.TLS{CertFile: dir + "/none", KeyFile: good.KeyFile}, "tls.cert_file is"},
+		"no key":              {config.TLS{CertFile: good.CertFile, KeyFile: dir + "/none"}, "tls.key_file is"},
+		"a folder":            {config.TLS{CertFile: dir, KeyFile: good.KeyFile}, "tls.cert_file is"},
+		"swapped":             {config.TLS{CertFile: good.KeyFile, KeyFile: good.CertFile}, "tls.cert_file is"},
+		"too long":            {config.TLS{CertFile: write("long", make([]byte, maxCertificateBytes+1)), KeyFile: good.KeyFile}, "at most 1048576 bytes"},
+		"authorities of none": {config.TLS{CertFile: good.CertFile, KeyFile: good.KeyFile, ClientCAFile: write("ca", []byte("none"))}, "tls.client_ca_file is"},
+	} {
+		_, err := openCertificates("tls", test.files, slog.New(slog.DiscardHandler), time.Now)
+		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		} else if strings.Contains(err.Error(), strings.Split(string(secret), "\n")[1]) {
+			t.Errorf("%s: the error shows a key: %v", name, err)
+		}
+	}
+}
+
+// A TLS connection is watched like others, without a bound on the time of a request where
+// requests overlap.
+func TestWatchOfTLS(t *testing.T) {
+	i := testtls.New(t, "root")
+	certificates, err := openCertificates("tls", i.Files("server"), slog.New(slog.DiscardHandler), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connections, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		protocol string
+		state    http.ConnState
+		after    int64
+		stays    bool
+	}{
+		{"h2", http.StateActive, 1000, true},
+		{"h2", http.StateIdle, 1000, false},
+		{"h2", http.StateNew, 1000, false},
+		{"http/1.1", http.StateActive, 1000, false},
+		{"http/1.1", http.StateActive, 1, true},
+	} {
+		w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 1, metrics: connections[HTTP]})
+		near, far := net.Pipe()
+		conn := &trackedConn{Conn: near}
+		secure := tls.Server(conn, certificates.Config())
+		config := i.Client("")
+		config.NextProtos = []string{test.protocol}
+		client := tls.Client(far, config)
+		shaken := make(chan error, 1)
+		go func() { shaken <- client.HandshakeContext(t.Context()) }()
+		if err := errors.Join(secure.HandshakeContext(t.Context()), <-shaken); err != nil {
+			t.Fatal(err)
+		}
+		if !w.admit(conn) {
+			t.Fatal("there is no room")
+		}
+		w.changed(secure, test.state)
+		w.sweep(test.after)
+		if _, stays := w.conns[conn]; stays != test.stays {
+			t.Errorf("%s, %v, after %d ticks: it stays: %v", test.protocol, test.state, test.after, stays)
+		}
+		w.changed(secure, http.StateClosed)
+		if len(w.conns) > 0 {
+			t.Errorf("%s, %v: a closed connection is kept", test.protocol, test.state)
+		}
+		_, _ = near.Close(), far.Close()
+	}
+}

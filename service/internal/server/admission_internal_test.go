@@ -1,0 +1,77 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+)
+
+// Whatever becomes of requests, no work is counted twice or left over.
+func TestNoWorkIsLeft(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Compile([]rules.Rule{{ID: "all", Scope: []string{rules.PerIP}, Match: rules.Match{Paths: []string{"/**"}}, Limits: []stint.Limit{stint.FixedWindow(100, time.Hour)}}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := DefaultConfig()
+	config.Store, config.Rules, config.HTTP.MaxOperations, config.API.Open = memstore.New(memstore.Config{}), set, 4, true
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for i := range 16 {
+		group.Go(func() {
+			for j := range 200 {
+				body := `{"method":"GET","path":"/x","ip":"10.0.0.1"}`
+				if (i+j)%3 == 0 {
+					body = `{"method":"GET","path":"/x","ip":7}`
+				}
+				w := httptest.NewRecorder()
+				s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathEvaluate, strings.NewReader(body)))
+			}
+		})
+	}
+	group.Wait()
+	all := int64(s.config.HTTP.MaxOperations) // for which there is no room beside others
+	if _, err := s.service.admission.Enter(t.Context(), all, func() string { return "" }); err != nil {
+		t.Errorf("operations are under way in the end: %v", err)
+	}
+}
+
+// A request for which there is no time is answered 503 in every mode but one.
+func TestOverloadIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := DefaultConfig()
+		config.Store, config.HTTP.MaxOperations = memstore.New(memstore.Config{}), 1
+		s, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		active, err := s.service.admission.Enter(t.Context(), 1, func() string { return "somebody" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer active.Leave()
+		for _, r := range []*http.Request{
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck, nil),
+			httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathCheck, strings.NewReader(`[{},{}]`)),
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathRemaining, nil),
+		} {
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, r)
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+api.ProblemReducedCapacity+`"`) {
+				t.Errorf("%s %s: %d %v %s", r.Method, r.URL, w.Code, w.Header(), w.Body)
+			}
+		}
+	})
+}

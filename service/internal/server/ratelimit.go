@@ -1,0 +1,209 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	rpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/listen"
+	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
+)
+
+// addRateLimit makes the rate limit service, if there is a listener for it. The store, the
+// observers and the admission are the service's, so that one overload and one event serve all
+// protocols.
+func (s *service) addRateLimit(registerer prometheus.Registerer) error {
+	if s.config.GRPCListen == "" {
+		return nil
+	}
+	c := s.config.Envoy
+	made, err := rls.New(rls.Config{
+		Accounting: domains.Accounting(c.Accounting), MergeDomains: c.Merge, Shadow: c.Shadow, Quota: c.Quota,
+		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100,
+		Headers: rls.Headers(c.Headers),
+		Store:   s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.enterRPC,
+	})
+	if err != nil {
+		return err
+	}
+	s.rateLimit = made
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rate_limiter_commits_waiting",
+		Help: "Commits of Envoy's streams that failed, and that are sent again.",
+	}, func() float64 {
+		waiting, _ := made.Commits()
+		return float64(waiting)
+	})
+	lost := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "rate_limiter_commits_lost_total",
+		Help: "Commits of Envoy's streams that were given up: the store had forgotten the hold, too many waited, or " +
+			"the service stopped.",
+	}, func() float64 {
+		_, lost := made.Commits()
+		return float64(lost)
+	})
+	return errors.Join(registerer.Register(made.Collector()), registerer.Register(waiting), registerer.Register(lost))
+}
+
+// RateLimit is Envoy's rate limit service, which is given its domains; nil without a gRPC listener.
+func (s *Server) RateLimit() *rls.Service { return s.service.rateLimit }
+
+// enterRPC waits until the work of a request may begin. A peer is an Envoy, with all of its
+// clients: fairness is between proxies.
+func (s *service) enterRPC(ctx context.Context, cost int64) (leave func(), err error) {
+	if ctx.Value(enteredKey{}) != nil {
+		return func() {}, nil
+	}
+	work, err := s.admission.Enter(ctx, cost, func() string {
+		if p, ok := rpcpeer.FromContext(ctx); ok {
+			return s.clients.Key(p.Addr.String(), nil)
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	return work.Leave, nil
+}
+
+// rateLimitEndpoints are those of the rate limit service over HTTP, as the reference service has
+// them.
+var rateLimitEndpoints = map[string]endpoint{
+	"/json":        {[]string{"POST"}, (*service).rateLimitJSON},
+	"/healthcheck": {readMethods, (*service).healthcheck},
+}
+
+// enteredKey is where a context says that the work of its request has begun.
+type enteredKey struct{}
+
+// jsonText is for how many bytes of other text one of a request in JSON counts. A descriptor has 25 or more, and is an
+// operation.
+const jsonText = 4
+
+// rateLimitJSON is ShouldRateLimit with its messages as JSON.
+func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
+	if !s.config.OpenJSON {
+		if err := s.authority.mayManage(r); err != nil {
+			return err
+		}
+	}
+	text, err := s.readTextOf(w, r, min(s.config.HTTP.MaxBodyBytes, listen.MessageBytes))
+	if err != nil {
+		return err
+	}
+	defer text.Release()
+	// What is parsed takes up to 50 times as much memory as its text, so that there is one turn for both, the parsing
+	// and the decision.
+	work, err := s.admission.Enter(r.Context(), listen.CostOf(1, jsonText*len(text.Text)),
+		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	switch {
+	case err == nil:
+	case errors.Is(err, stint.ErrOverloaded):
+		return err
+	default:
+		return problem.ClientGone
+	}
+	defer work.Leave()
+	request, err := parseRateLimitRequest([]byte(text.Text))
+	if err != nil {
+		return err
+	}
+	response, err := s.rateLimit.ShouldRateLimit(context.WithValue(r.Context(), enteredKey{}, true), request)
+	if err != nil {
+		return problem.New(httpStatus(status.Code(err)), "%s", status.Convert(err).Message())
+	}
+	body, err := protojson.Marshal(response)
+	if err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = jsonType
+	if response.OverallCode == pb.RateLimitResponse_OVER_LIMIT {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(body) // a client that is gone has no use for the error
+	return nil
+}
+
+// parseRateLimitRequest reads a request by the rules of protobuf's JSON.
+func parseRateLimitRequest(text []byte) (*pb.RateLimitRequest, error) {
+	request := &pb.RateLimitRequest{}
+	if err := protojson.Unmarshal(text, request); err != nil {
+		return nil, problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s",
+			problem.Short(err.Error()))
+	}
+	return request, nil
+}
+
+// httpStatus is the status of HTTP for an error of the rate limit service.
+func httpStatus(code codes.Code) int {
+	switch code {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.Internal:
+		return http.StatusInternalServerError
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
+
+// healthcheck says OK while the service is ready.
+func (s *service) healthcheck(w http.ResponseWriter, r *http.Request) error {
+	if !s.ready(r.Context()) {
+		return problem.New(http.StatusInternalServerError, "the service is not ready")
+	}
+	_, _ = w.Write([]byte("OK")) // a client that is gone has no use for the error
+	return nil
+}
+
+// The paths of the admin API about the rate limit service.
+const (
+	pathDomains       = "/api/v1/domains"
+	pathExplainDomain = "/api/v1/domains/explain"
+)
+
+// A DomainList answers for the domains in force.
+type DomainList struct {
+	Domains []rls.Domain `json:"domains"`
+}
+
+// listDomains tells which domains are in force.
+func (a *admin) listDomains(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+	list := DomainList{Domains: []rls.Domain{}}
+	if a.rateLimit != nil {
+		list.Domains = a.rateLimit.Domains()
+	}
+	return problem.Answer(w, r, http.StatusOK, list)
+}
+
+// explainDomain tells what a request of the rate limit service would be answered, and takes
+// nothing.
+func (a *admin) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+	if a.rateLimit == nil {
+		return problem.New(http.StatusNotFound, "there are no domains: the service has no grpc_listen")
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, listen.MessageBytes))
+	if err != nil {
+		return problem.New(http.StatusRequestEntityTooLarge, "the body is too long; allowed: %d bytes", listen.MessageBytes)
+	}
+	request, err := parseRateLimitRequest(text)
+	if err != nil {
+		return err
+	}
+	explained, err := a.rateLimit.Explain(r.Context(), request)
+	if err != nil {
+		return err
+	}
+	return problem.Answer(w, r, http.StatusOK, explained)
+}
