@@ -116,19 +116,23 @@ var folders = []folder{
 		},
 	},
 	{
-		path: "service/internal/server", floor: 5, not: stores,
+		path: "service/internal/admin", floor: 4, not: stores,
 		also: []string{
-			"service/internal/server/rulesapi", "service/internal/server/problem", "service/internal/server/dashboard",
-			"service/internal/server/session", "service/internal/server/rls", "service/internal/server/resp",
+			"service/internal/listen", "service/internal/server/rulesapi", "service/internal/server/problem",
+			"service/internal/server/dashboard", "service/internal/server/session", "service/internal/server/rls",
 			"service/internal/activity", "service/internal/config",
-		},
-		uses: []string{
-			"github.com/prometheus/client_golang", "google.golang.org/grpc",
-			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
 		},
 	},
 	{
-		path: "service/internal/server/rls", floor: 4, not: stores, also: []string{"service/internal/server/rls/domains"},
+		path: "service/internal/server", floor: 5, not: stores,
+		uses: []string{
+			"github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"github.com/envoyproxy/go-control-plane/envoy",
+		},
+	},
+	{
+		path: "service/internal/server/rls", floor: 4, not: stores,
+		also: []string{"service/internal/server/rls/domains", "service/internal/server/problem"},
 		uses: []string{
 			"github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
 			"github.com/envoyproxy/go-control-plane/envoy",
@@ -149,7 +153,7 @@ var folders = []folder{
 		path: "service/internal/server/rulesapi", floor: 4, not: stores, also: []string{"service/internal/server/problem"},
 		uses: []string{"github.com/prometheus/client_golang"},
 	},
-	{path: "service/internal/server/session", floor: 4, not: stores},
+	{path: "service/internal/server/session", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
 	{path: "service/internal/activity", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
 	{path: "service/internal/alerts", floor: 4, not: stores},
 	{path: "service/internal/adminapi", floor: 3, not: stores},

@@ -92,7 +92,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // description loads the description of the admin API.
 var description = sync.OnceValues(func() (routers.Router, error) {
-	document, err := openapi3.NewLoader().LoadFromFile("../server/admin-openapi.yaml")
+	document, err := openapi3.NewLoader().LoadFromFile("../admin/openapi.yaml")
 	if err != nil {
 		return nil, err
 	}

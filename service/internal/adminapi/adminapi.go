@@ -1,5 +1,5 @@
 // Package adminapi has the wire types of the administration of rules: what the admin listener answers
-// and the command line reads. admin-openapi.yaml describes them for others.
+// and the command line reads. openapi.yaml of package admin describes them for others.
 //
 // Field names are in camel case, as in the API for checks; documents of rules within them have the
 // names of files, in snake case, and are kept as raw JSON, so that neither side has to know all of

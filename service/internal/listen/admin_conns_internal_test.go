@@ -268,7 +268,7 @@ func TestUnreadFramesEndTheConnection(t *testing.T) {
 	listeners := openListeners(t, func(c *config.Config) {
 		c.AdminTLS, c.HTTP.WriteTimeout = issuer.Files("server"), 50*time.Millisecond
 	}, slog.New(slog.DiscardHandler))
-	if _, err := listeners.Admin(t.Context(), http.NotFoundHandler()); err != nil {
+	if _, err := listeners.Admin(t.Context(), handled(http.NotFoundHandler())); err != nil {
 		t.Fatal(err)
 	}
 	admin := listeners.open[0]

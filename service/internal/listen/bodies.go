@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -265,4 +266,11 @@ func BoundBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
 	}
+}
+
+// HeapBytes are those of the heap's objects, of garbage too. It is read without stopping the world.
+func HeapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

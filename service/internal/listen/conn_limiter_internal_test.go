@@ -71,6 +71,11 @@ func openListeners(t *testing.T, change func(*config.Config), log *slog.Logger) 
 	return l
 }
 
+// handled has a handler answer at any address.
+func handled(h http.Handler) func(net.Addr) (http.Handler, error) {
+	return func(net.Addr) (http.Handler, error) { return h, nil }
+}
+
 // newCrowd serves HTTP, or the admin listener with a handler for that.
 func newCrowd(t *testing.T, change func(*config.Config), admin http.Handler) *crowd {
 	t.Helper()
@@ -79,7 +84,7 @@ func newCrowd(t *testing.T, change func(*config.Config), admin http.Handler) *cr
 	var addr net.Addr
 	var err error
 	if admin != nil {
-		addr, err = l.Admin(t.Context(), admin)
+		addr, err = l.Admin(t.Context(), handled(admin))
 	} else {
 		addr, err = l.HTTP(t.Context(), c.gate)
 	}

@@ -34,7 +34,7 @@ func newDrained(t *testing.T, change func(*config.Config), with ...func(*Listene
 	answer := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	var err error
 	if d.addr, err = l.HTTP(ctx, answer); err == nil && l.config.AdminListen != "" {
-		d.admin, err = l.Admin(ctx, answer)
+		d.admin, err = l.Admin(ctx, handled(answer))
 	}
 	if err != nil {
 		t.Fatal(err)

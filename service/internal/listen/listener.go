@@ -140,14 +140,20 @@ func (l *Listeners) addPublic(ln net.Listener, handler http.Handler) *openListen
 }
 
 // Admin opens the admin listener, and returns its address. It lets the handler bound each request, as a profile takes as
-// long as it was asked to. No proxy is trusted on this listener. The handler has connections on which it has answered
-// one who may ask known by [Authorise].
-func (l *Listeners) Admin(ctx context.Context, handler http.Handler) (net.Addr, error) {
+// long as it was asked to. No proxy is trusted on this listener. handle makes the handler for its address, which has
+// connections on which it has answered one who may ask known by [Authorise].
+func (l *Listeners) Admin(
+	ctx context.Context, handle func(net.Addr) (http.Handler, error),
+) (net.Addr, error) {
 	ln, err := l.Listen(ctx, "admin_listen", l.config.AdminListen)
 	if err != nil {
 		return nil, err
 	}
 	clients, err := clientip.New(clientip.Config{IPv6Prefix: l.config.ClientIP.IPv6Prefix})
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	handler, err := handle(ln.Addr())
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}

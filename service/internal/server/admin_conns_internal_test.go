@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
 
@@ -99,27 +98,6 @@ func (c administered) empties() {
 		if time.Now().After(deadline) {
 			c.Fatal("the connection is kept")
 		}
-	}
-}
-
-// One caller has so many streams of events, and others have theirs.
-func TestStreamsOfOneCaller(t *testing.T) {
-	var s callerStreams
-	for i := range maxStreamsOfOne {
-		if err := s.enter("ann"); err != nil {
-			t.Fatalf("stream %d: %v", i, err)
-		}
-	}
-	if err := s.enter("ann"); err == nil || problem.Of(err).Status != http.StatusServiceUnavailable {
-		t.Errorf("one more: %v", err)
-	}
-	if err := s.enter("ben"); err != nil {
-		t.Errorf("another caller: %v", err)
-	}
-	s.leave("ben")
-	s.leave("ann")
-	if err := s.enter("ann"); err != nil || len(s.open) != 1 {
-		t.Errorf("after one has ended: %v, %v", err, s.open)
 	}
 }
 

@@ -62,9 +62,9 @@ func newAdminFixture(t *testing.T, kept rulestore.Store, change func(*server.Con
 	return d
 }
 
-// adminDescription loads admin-openapi.yaml.
+// adminDescription loads ../admin/openapi.yaml.
 var adminDescription = sync.OnceValues(func() (routers.Router, error) {
-	document, err := openapi3.NewLoader().LoadFromFile("admin-openapi.yaml")
+	document, err := openapi3.NewLoader().LoadFromFile("../admin/openapi.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ var adminDescription = sync.OnceValues(func() (routers.Router, error) {
 })
 
 // ask sends a request to the admin listener, with header fields NAME: VALUE, and holds the answer
-// against admin-openapi.yaml. A body is JSON unless a field says otherwise.
+// against ../admin/openapi.yaml. A body is JSON unless a field says otherwise.
 func (d *adminFixture) ask(method, path, body string, fields ...string) reply {
 	d.t.Helper()
 	var sent io.Reader
@@ -105,7 +105,7 @@ func (d *adminFixture) ask(method, path, body string, fields ...string) reply {
 	return got
 }
 
-// describes holds an answer against admin-openapi.yaml.
+// describes holds an answer against ../admin/openapi.yaml.
 func (d *adminFixture) describes(r *http.Request, body string, got reply) {
 	d.t.Helper()
 	router, err := adminDescription()
@@ -127,7 +127,7 @@ func (d *adminFixture) describes(r *http.Request, body string, got reply) {
 			return
 		}
 		if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed && got.status != http.StatusUnauthorized {
-			d.t.Errorf("%s %s: %d, and admin-openapi.yaml does not describe it: %v", r.Method, r.URL, got.status, err)
+			d.t.Errorf("%s %s: %d, and ../admin/openapi.yaml does not describe it: %v", r.Method, r.URL, got.status, err)
 		}
 		return
 	}
@@ -135,7 +135,7 @@ func (d *adminFixture) describes(r *http.Request, body string, got reply) {
 	input := &openapi3filter.RequestValidationInput{Request: again, PathParams: params, Route: route, Options: options}
 	if got.status < 300 {
 		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
-			d.t.Errorf("%s %s succeeds, and admin-openapi.yaml refuses it: %v", r.Method, r.URL, err)
+			d.t.Errorf("%s %s succeeds, and ../admin/openapi.yaml refuses it: %v", r.Method, r.URL, err)
 		}
 	}
 	if r.Method == http.MethodHead || got.status == http.StatusNotModified || got.status == http.StatusNoContent {
@@ -147,7 +147,7 @@ func (d *adminFixture) describes(r *http.Request, body string, got reply) {
 	output := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: got.status, Header: got.header, Options: options}
 	output.SetBodyBytes([]byte(got.body))
 	if err := openapi3filter.ValidateResponse(r.Context(), output); err != nil {
-		d.t.Errorf("%s %s: the response is not as admin-openapi.yaml says: %v\n%d %v\n%s", r.Method, r.URL, err, got.status, got.header, got.body)
+		d.t.Errorf("%s %s: the response is not as ../admin/openapi.yaml says: %v\n%d %v\n%s", r.Method, r.URL, err, got.status, got.header, got.body)
 	}
 }
 

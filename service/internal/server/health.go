@@ -178,12 +178,6 @@ func (s *service) info(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *service) describeAPI(w http.ResponseWriter, _ *http.Request) error {
-	describe(w, openAPI)
+	problem.AnswerYAML(w, openAPI)
 	return nil
-}
-
-// describe answers with the description of an API.
-func describe(w http.ResponseWriter, text []byte) {
-	w.Header()["Content-Type"] = yamlType
-	_, _ = w.Write(text) // a client that is gone has no use for the error
 }

@@ -31,20 +31,6 @@ func TestFailureOf(t *testing.T) {
 	}
 }
 
-func TestIsLocalHost(t *testing.T) {
-	for host, want := range map[string]bool{
-		"localhost": true, "LOCALHOST:8079": true, "127.0.0.1": true, "127.0.0.1:8079": true, "127.9.9.9:1": true,
-		"[::1]": true, "[::1]:8079": true, "::1": true,
-		"": false, "example.com": false, "example.com:8079": false, "localhost.example.com": false,
-		"127.0.0.1.example.com": false, "10.0.0.1:8079": false, "[2001:db8::1]:80": false, "0.0.0.0:80": false,
-		"localhost@example.com": false,
-	} {
-		if got := isLocalHost(host); got != want {
-			t.Errorf("isLocalHost(%q) = %v, want %v", host, got, want)
-		}
-	}
-}
-
 func TestParseQueryDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		_, _ = parseQuery("key=user:123&algorithm=TOKEN_BUCKET&permits=1&keep=40", costMembers)

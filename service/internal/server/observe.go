@@ -24,6 +24,7 @@ import (
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/session"
 )
 
 // observeCheck tells of a check without rules. The event is the caller's, to be used again. It is
@@ -153,7 +154,7 @@ func newEvents(registry prometheus.Registerer, headers []string) (*events, error
 // outcomeOf is "" if a request failed for another reason than that its caller may not make it.
 func outcomeOf(f *problem.Error) string {
 	switch {
-	case f.Status == http.StatusUnauthorized && f.Value == challengeInvalidToken:
+	case f.Status == http.StatusUnauthorized && f.Value == session.ChallengeInvalid:
 		return outcomeInvalidToken
 	case f.Status == http.StatusUnauthorized:
 		return outcomeUnauthenticated

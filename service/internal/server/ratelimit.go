@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -18,7 +17,6 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
-	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
 // addRateLimit makes the rate limit service, if there is a listener for it. The store, the
@@ -116,7 +114,7 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 		return problem.ClientGone
 	}
 	defer work.Leave()
-	request, err := parseRateLimitRequest([]byte(text.Text))
+	request, err := rls.ReadJSON([]byte(text.Text))
 	if err != nil {
 		return err
 	}
@@ -134,16 +132,6 @@ func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, _ = w.Write(body) // a client that is gone has no use for the error
 	return nil
-}
-
-// parseRateLimitRequest reads a request by the rules of protobuf's JSON.
-func parseRateLimitRequest(text []byte) (*pb.RateLimitRequest, error) {
-	request := &pb.RateLimitRequest{}
-	if err := protojson.Unmarshal(text, request); err != nil {
-		return nil, problem.New(http.StatusBadRequest, "the body is no RateLimitRequest in JSON: %s",
-			problem.Short(err.Error()))
-	}
-	return request, nil
 }
 
 // httpStatus is the status of HTTP for an error of the rate limit service.
@@ -165,45 +153,4 @@ func (s *service) healthcheck(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, _ = w.Write([]byte("OK")) // a client that is gone has no use for the error
 	return nil
-}
-
-// The paths of the admin API about the rate limit service.
-const (
-	pathDomains       = "/api/v1/domains"
-	pathExplainDomain = "/api/v1/domains/explain"
-)
-
-// A DomainList answers for the domains in force.
-type DomainList struct {
-	Domains []rls.Domain `json:"domains"`
-}
-
-// listDomains tells which domains are in force.
-func (a *admin) listDomains(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
-	list := DomainList{Domains: []rls.Domain{}}
-	if a.rateLimit != nil {
-		list.Domains = a.rateLimit.Domains()
-	}
-	return problem.Answer(w, r, http.StatusOK, list)
-}
-
-// explainDomain tells what a request of the rate limit service would be answered, and takes
-// nothing.
-func (a *admin) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
-	if a.rateLimit == nil {
-		return problem.New(http.StatusNotFound, "there are no domains: the service has no grpc_listen")
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, listen.MessageBytes))
-	if err != nil {
-		return problem.New(http.StatusRequestEntityTooLarge, "the body is too long; allowed: %d bytes", listen.MessageBytes)
-	}
-	request, err := parseRateLimitRequest(text)
-	if err != nil {
-		return err
-	}
-	explained, err := a.rateLimit.Explain(r.Context(), request)
-	if err != nil {
-		return err
-	}
-	return problem.Answer(w, r, http.StatusOK, explained)
 }

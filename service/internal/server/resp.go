@@ -68,7 +68,7 @@ func (s *service) respConfig(loopback bool, state func(net.Conn, http.ConnState)
 		Raw:       listen.Raw,
 		State:     state,
 		Draining:  func() bool { return s.draining() },
-		Memory:    heapBytes,
+		Memory:    listen.HeapBytes,
 		Version:   s.config.Build.Version,
 		Logger:    s.logger,
 	}

@@ -17,7 +17,7 @@
 //     errors
 //   - package listen has the listeners, and bounds what clients can make the process do
 //   - ratelimit.go and resp.go put the packages rls and resp on them
-//   - admin.go is the admin listener; the packages rulesapi, dashboard and activity answer for it
+//   - package admin answers on the admin listener, with the packages rulesapi, dashboard and activity
 //   - observe.go makes one event of each decision, for everybody who wants to know
 //
 // A request's way: listener, admission (its turn), reading, authority (may it name a
@@ -38,9 +38,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/admin"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/resp"
 )
@@ -57,9 +57,7 @@ type Server struct {
 	started   atomic.Bool
 	listening chan struct{}
 	ballast   []byte
-	// stopping ends with Stop's beginning; simulations end with it.
-	stopping        context.Context
-	stopSimulations context.CancelFunc
+	admin     *admin.Handler // nil without a listener
 	// The addresses are set before listening is closed, and not changed afterwards.
 	addr      net.Addr
 	grpcAddr  net.Addr
@@ -75,7 +73,6 @@ func New(config Config) (*Server, error) {
 	}
 	config.Logger = clipLog(config.Logger)
 	s := &Server{config: config, listening: make(chan struct{})}
-	s.stopping, s.stopSimulations = context.WithCancel(context.Background())
 	service, err := newService(&s.config)
 	if err != nil {
 		return nil, err
@@ -194,21 +191,14 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.config.AdminListen == "" || err != nil {
 		return err
 	}
-	handler, err := s.newAdmin()
-	if err != nil {
-		return err
-	}
-	if s.adminAddr, err = s.listeners.Admin(ctx, handler); err != nil {
-		return err
-	}
-	if handler.guarded = listen.IsLoopback(s.adminAddr); !handler.guarded && len(s.config.Admin.Tokens) == 0 {
-		return prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
-			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
-	}
-	if !handler.pages.Built() {
-		s.config.Logger.Info("this program was built without its dashboard; a release has it, and make build makes it")
-	}
-	return nil
+	s.adminAddr, err = s.listeners.Admin(ctx, func(addr net.Addr) (_ http.Handler, err error) {
+		s.admin, err = admin.New(admin.Config{
+			Config: &s.config.Settings, Rules: s.service.administration, InForce: s.service.rules.Set, Store: s.config.Store,
+			RateLimit: s.service.rateLimit, Activity: s.config.Activity, Addr: addr, Logger: s.config.Logger,
+		})
+		return s.admin, err
+	})
+	return err
 }
 
 // Wait returns when ctx is done, or with the error of a listener that failed. A service without one of its listeners
@@ -220,7 +210,9 @@ func (s *Server) Wait(ctx context.Context) error { return s.listeners.Wait(ctx) 
 // delay and timeout at most, and ends with ctx. It returns an error when a listener fails, and when requests had to be
 // cut off.
 func (s *Server) Stop(ctx context.Context) error {
-	s.stopSimulations()
+	if s.admin != nil {
+		s.admin.Stop()
+	}
 	defer runtime.KeepAlive(s.ballast)
 	return s.listeners.Stop(ctx, func(ctx context.Context) {
 		if rateLimit := s.service.rateLimit; rateLimit != nil {

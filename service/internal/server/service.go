@@ -34,7 +34,6 @@ var openAPI []byte
 // Values of header fields that never change. They are only read.
 var (
 	jsonType = []string{"application/json"}
-	yamlType = []string{"application/yaml"}
 	noStore  = []string{"no-store"}
 )
 

@@ -185,6 +185,12 @@ func AnswerJSON(w http.ResponseWriter, r *http.Request, status int, text []byte)
 	}
 }
 
+// AnswerYAML answers with a text that is YAML, such as the description of an API.
+func AnswerYAML(w http.ResponseWriter, text []byte) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(text) // a client that is gone has no use for the error
+}
+
 // A Query is the parameters of a request's query.
 type Query struct{ url.Values }
 

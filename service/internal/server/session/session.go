@@ -1,6 +1,7 @@
-// Package session keeps the holder of an admin token signed in to the dashboard, by a cookie.
+// Package session knows whose a request is: that of the holder of a bearer token ([Tokens]), of who is signed in to the
+// dashboard by a cookie, or of a page in a browser of this machine, which has no right ([CheckOrigin]).
 //
-// The cookie holds which token was shown, until when it counts, a random number that tells it from
+// The cookie of a [Session] holds which token was shown, until when it counts, a random number that tells it from
 // others, and a MAC by a key that is derived from the token: never the token itself. Every process
 // that has the token configured can check the cookie. So it is valid at all processes that share
 // the tokens, and a token that is removed ends its sessions.

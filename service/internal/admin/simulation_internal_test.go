@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -60,7 +61,7 @@ func newSimulator(t *testing.T, list ...rules.Rule) *simulator {
 	}
 	return &simulator{
 		busy: make(chan struct{}, 1), most: 20_000,
-		heap: heapBytes, stop: t.Context(), rules: func() *rules.Set { return set },
+		heap: listen.HeapBytes, stop: t.Context(), rules: func() *rules.Set { return set },
 	}
 }
 

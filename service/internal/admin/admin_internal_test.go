@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"crypto/tls"
@@ -7,25 +7,28 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
 // The editor's name is that of the token, else of the verified certificate, else the address.
 func TestWhoAsks(t *testing.T) {
 	verified := []*x509.Certificate{{Subject: pkix.Name{CommonName: "ann"}}}
-	token := newAdminTokens([]AdminToken{{Token: "abc", Name: "ben", Role: RoleRead}})
+	token := newAdminTokens([]config.AdminToken{{Token: "abc", Name: "ben", Role: config.RoleRead}})
 	for _, test := range []struct {
 		tls    *tls.ConnectionState
 		tokens adminTokens
 		who    string
-		role   AdminRole
+		role   config.AdminRole
 	}{
-		{nil, adminTokens{}, "loopback 127.0.0.1", RoleWrite},
-		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{verified}}, adminTokens{}, "ann", RoleWrite},
-		{&tls.ConnectionState{PeerCertificates: verified}, adminTokens{}, "loopback 127.0.0.1", RoleWrite},
-		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{verified}}, token, "ben", RoleRead},
+		{nil, adminTokens{}, "loopback 127.0.0.1", config.RoleWrite},
+		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{verified}}, adminTokens{}, "ann", config.RoleWrite},
+		{&tls.ConnectionState{PeerCertificates: verified}, adminTokens{}, "loopback 127.0.0.1", config.RoleWrite},
+		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{verified}}, token, "ben", config.RoleRead},
 	} {
 		r := &http.Request{RemoteAddr: "127.0.0.1:1234", TLS: test.tls, Header: http.Header{"Authorization": {"Bearer abc"}}}
-		a := &admin{tokens: test.tokens}
+		a := &Handler{tokens: test.tokens}
 		if who, role, err := a.identify(r); who != test.who || role != test.role || err != nil {
 			t.Errorf("%q, %v, %v; want %q, %v", who, role, err, test.who, test.role)
 		}
@@ -45,5 +48,26 @@ func TestHolderOfACertificate(t *testing.T) {
 	}
 	if got := certificateName(&x509.Certificate{Raw: []byte("abc")}); got != "certificate-ba7816bf" { // FIPS 180-2, appendix B.1
 		t.Errorf("a certificate without a name is named %q", got)
+	}
+}
+
+// One caller has so many streams of events, and others have theirs.
+func TestStreamsOfOneCaller(t *testing.T) {
+	var s callerStreams
+	for i := range maxStreamsOfOne {
+		if err := s.enter("ann"); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	if err := s.enter("ann"); err == nil || problem.Of(err).Status != http.StatusServiceUnavailable {
+		t.Errorf("one more: %v", err)
+	}
+	if err := s.enter("ben"); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+	s.leave("ben")
+	s.leave("ann")
+	if err := s.enter("ann"); err != nil || len(s.open) != 1 {
+		t.Errorf("after one has ended: %v, %v", err, s.open)
 	}
 }

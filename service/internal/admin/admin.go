@@ -1,17 +1,24 @@
-package server
+// Package admin is the admin listener's handler: who may ask what of it.
+//
+// [Handler] finds out who asks (by the session of the dashboard, a token, a certificate, or by being on this machine),
+// and has those with the role for it answered: by package rulesapi for rules, by package activity for what was decided
+// lately, by package dashboard for pages, and here for sessions, simulations, domains and profiles. What is refused is
+// recorded in the audit. The package knows nothing of how checks are answered.
+package admin
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"mime"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +30,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/config"
@@ -34,14 +42,14 @@ import (
 	"github.com/stint-go/stint/service/internal/server/session"
 )
 
-// An admin is the handler of the admin listener. On loopback it guards against the pages in the
+// A Handler is the handler of the admin listener. On loopback it guards against the pages in the
 // operator's own browser: a page may send requests there, and by binding its name to 127.0.0.1 it
 // may even read the answers. Elsewhere it always has tokens.
 //
 // Requests are answered by role: read shows, write changes. Who asks is found in this order: the
 // session's cookie, the bearer token, the certificate, and on loopback nobody in particular. What
 // is refused is recorded in the audit with the caller, as far as known.
-type admin struct {
+type Handler struct {
 	// guarded is whether the listener is on loopback.
 	guarded bool
 	// tokens are those of which one is needed; none: nothing is needed.
@@ -57,36 +65,65 @@ type admin struct {
 	rateLimit    *rls.Service // nil without a gRPC listener
 	ended        *endedSessions
 	streams      callerStreams
-	// stopping ends with the beginning of Stop, and streams of events with it.
+	// stopping ends with Stop, and streams of events with it.
 	stopping context.Context
+	stop     context.CancelFunc
 }
 
-// newAdmin makes the handler.
-func (s *Server) newAdmin() (*admin, error) {
-	c := &s.config
-	handler := &admin{
-		tokens: newAdminTokens(c.Admin.Tokens), bodyTimeout: c.HTTP.BodyTimeout, writeTimeout: c.HTTP.WriteTimeout,
-		rules: s.service.administration, rateLimit: s.service.rateLimit, origin: http.NewCrossOriginProtection(),
-		stopping: s.stopping,
+// A Config says what a [Handler] is made of. All but RateLimit and Activity are needed.
+type Config struct {
+	*config.Config
+	// Rules answer for the rules, and record in the audit what is refused.
+	Rules *rulesapi.API
+	// InForce are the rules that decide.
+	InForce func() *rules.Set
+	// Store keeps which sessions have ended.
+	Store stint.Store
+	// RateLimit is Envoy's rate limit service. Default: nil, there is none.
+	RateLimit *rls.Service
+	// Activity is what was decided lately. Default: nil, nothing is known of it.
+	Activity *activity.Recorder
+	// Addr is where the listener is.
+	Addr   net.Addr
+	Logger *slog.Logger
+}
+
+// New makes a handler, or reports why others than this machine must not reach it.
+func New(c Config) (*Handler, error) {
+	a := &Handler{
+		guarded: listen.IsLoopback(c.Addr), tokens: newAdminTokens(c.Admin.Tokens),
+		bodyTimeout: c.HTTP.BodyTimeout, writeTimeout: c.HTTP.WriteTimeout,
+		rules: c.Rules, rateLimit: c.RateLimit, origin: http.NewCrossOriginProtection(),
+	}
+	if !a.guarded && len(c.Admin.Tokens) == 0 {
+		return nil, prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
+			"a file of tokens, since others than this machine reach "+c.Addr.String()))
 	}
 	var err error
-	if handler.pages, err = dashboard.New(); err != nil {
+	if a.pages, err = dashboard.New(); err != nil {
 		return nil, err
 	}
-	if handler.ended, err = newEndedSessions(c.Store); err != nil {
+	if !a.pages.Built() {
+		c.Logger.Info("this program was built without its dashboard; a release has it, and make build makes it")
+	}
+	if a.ended, err = newEndedSessions(c.Store); err != nil {
 		return nil, err
 	}
-	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: s.stopping,
-		rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+	a.stopping, a.stop = context.WithCancel(context.Background())
+	a.simulator = &simulator{
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: listen.HeapBytes, stop: a.stopping,
+		rules: c.InForce, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 		clientIP: clientip.Config(c.ClientIP),
 	}
-	handler.register(c.Activity)
-	return handler, nil
+	a.register(c.Activity)
+	return a, nil
 }
 
+// Stop ends simulations and streams of events.
+func (a *Handler) Stop() { a.stop() }
+
 // ServeHTTP answers a request of the admin listener.
-func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	listen.BoundBody(w, r, a.bodyTimeout)
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
@@ -96,11 +133,11 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve answers, unless it returns an error. Refused requests are recorded in the audit.
-func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
+func (a *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if a.pages.Serves(r.URL.Path) {
 		// A page holds no secret, and may be linked to from anywhere.
 		if a.guarded {
-			if err := checkHost(r); err != nil {
+			if err := session.CheckHost(r); err != nil {
 				return err
 			}
 		}
@@ -108,7 +145,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	who, role, err := a.identify(r)
-	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
+	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= config.RoleWrite, Fault: err}
 	if err == nil {
 		listen.Authorise(r.Context())
 	}
@@ -125,24 +162,24 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // register has the handler answer its paths.
-func (a *admin) register(recent *activity.Recorder) {
+func (a *Handler) register(recent *activity.Recorder) {
 	a.rules.Register(&a.mux)
 	a.mux.Handle(pathSession, a.serveSession)
-	a.handle("GET "+api.PathOpenAPI, RoleRead, func(w http.ResponseWriter, _ *http.Request, _ rulesapi.Caller) error {
-		describe(w, adminOpenAPI)
+	a.handle("GET "+api.PathOpenAPI, config.RoleRead, func(w http.ResponseWriter, _ *http.Request, _ rulesapi.Caller) error {
+		problem.AnswerYAML(w, adminOpenAPI)
 		return nil
 	})
-	a.handle(pathProfiles, RoleWrite, profile) // a profile shows memory
-	a.handle("POST "+pathSimulate, RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+	a.handle(pathProfiles, config.RoleWrite, profile) // a profile shows memory
+	a.handle("POST "+pathSimulate, config.RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 		return a.simulator.serve(w, r)
 	})
-	a.handle("GET "+pathDomains, RoleRead, a.listDomains)
-	a.handle("POST "+pathExplainDomain, RoleRead, a.explainDomain)
+	a.handle("GET "+pathDomains, config.RoleRead, a.listDomains)
+	a.handle("POST "+pathExplainDomain, config.RoleRead, a.explainDomain)
 	if recent == nil {
 		return
 	}
 	for pattern, handler := range recent.Handlers(a.rules.ClientKeys) {
-		a.handle(pattern, RoleRead, func(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+		a.handle(pattern, config.RoleRead, func(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 			if r.URL.Path == activity.PathEvents {
 				if err := a.streams.enter(caller.Name); err != nil {
 					a.rules.Refused(r.Context(), caller, err)
@@ -160,11 +197,11 @@ func (a *admin) register(recent *activity.Recorder) {
 }
 
 // handle has a handler answer what matches a pattern, if the caller has the role.
-func (a *admin) handle(pattern string, needs AdminRole, serve problem.Handler[rulesapi.Caller]) {
+func (a *Handler) handle(pattern string, needs config.AdminRole, serve problem.Handler[rulesapi.Caller]) {
 	a.mux.Handle(pattern, func(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 		err := caller.Fault
-		if err == nil && needs >= RoleWrite && !caller.Writes {
-			err = problem.Forbidden("the token has role %v; allowed: role %v", RoleRead, needs)
+		if err == nil && needs >= config.RoleWrite && !caller.Writes {
+			err = problem.Forbidden("the token has role %v; allowed: role %v", config.RoleRead, needs)
 		}
 		if err != nil {
 			a.rules.Refused(r.Context(), caller, err)
@@ -216,9 +253,9 @@ func (s *callerStreams) leave(who string) {
 
 // identify returns the caller of a request and its role. The guard comes first, since on loopback
 // there may be nothing else.
-func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error) {
+func (a *Handler) identify(r *http.Request) (who string, role config.AdminRole, err error) {
 	if a.guarded {
-		if err := checkOrigin(r); err != nil {
+		if err := session.CheckOrigin(r); err != nil {
 			return "", 0, err
 		}
 	}
@@ -229,13 +266,13 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 		return a.tokens.find(r.Header["Authorization"])
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return certificateName(r.TLS.VerifiedChains[0][0]), RoleWrite, nil
+		return certificateName(r.TLS.VerifiedChains[0][0]), config.RoleWrite, nil
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	return "loopback " + host, RoleWrite, nil
+	return "loopback " + host, config.RoleWrite, nil
 }
 
 // certificateName is the name of a certificate's holder: its common name, with unprintable characters escaped;
@@ -274,52 +311,8 @@ func profile(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 	return nil
 }
 
-//go:embed admin-openapi.yaml
+//go:embed openapi.yaml
 var adminOpenAPI []byte
-
-// checkHost refuses a request that was not made to this machine by name.
-func checkHost(r *http.Request) error {
-	if !isLocalHost(r.Host) {
-		return problem.Forbidden("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host))
-	}
-	return nil
-}
-
-// checkOrigin refuses a request that was not made to this machine by name, or that was made by a
-// page of another origin. Browsers send Origin with what changes something and Sec-Fetch-Site with
-// everything; programs send neither. Binding a page's name to 127.0.0.1 (DNS rebinding) is found by
-// the Host.
-func checkOrigin(r *http.Request) error {
-	if err := checkHost(r); err != nil {
-		return err
-	}
-	for _, origin := range r.Header["Origin"] {
-		if origin != "http://"+r.Host && origin != "https://"+r.Host {
-			return problem.Forbidden("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host))
-		}
-	}
-	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section
-	// 2.3).
-	for _, site := range r.Header["Sec-Fetch-Site"] {
-		if site != "same-origin" && site != "none" {
-			return problem.Forbidden("Sec-Fetch-Site is %q; allowed: none, or same-origin", problem.Short(site))
-		}
-	}
-	return nil
-}
-
-// isLocalHost reports whether a Host field (host or host:port) means this machine.
-func isLocalHost(host string) bool {
-	name, _, _ := strings.Cut(host, ":")
-	if strings.EqualFold(name, "localhost") {
-		return true
-	}
-	if addrPort, err := netip.ParseAddrPort(host); err == nil {
-		return addrPort.Addr().IsLoopback()
-	}
-	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
-	return err == nil && addr.IsLoopback()
-}
 
 // pathSession is where the dashboard signs in and out.
 const pathSession = "/session"
@@ -329,7 +322,7 @@ const maxSignInBytes = 4 << 10
 
 // signedIn returns the index of the token by whose session a request was sent, and -1 if it was not by one. A page of
 // another origin that makes a browser send the cookie changes nothing by it.
-func (a *admin) signedIn(r *http.Request) int {
+func (a *Handler) signedIn(r *http.Request) int {
 	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
 		return -1
 	}
@@ -346,7 +339,7 @@ type sessionAnswer struct {
 }
 
 // serveSession is session, and records a sign-in that was refused.
-func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+func (a *Handler) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 	err := a.session(w, r, caller)
 	if err != nil && r.Method == http.MethodPost {
 		a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
@@ -356,7 +349,7 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 
 // session tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE). A
 // session is a cookie sealed under the token's hash; see package session.
-func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+func (a *Handler) session(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 	if err := a.origin.Check(r); err != nil {
 		return problem.Forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
 	}
@@ -378,7 +371,7 @@ func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.
 		}
 		holder := a.tokens.tokens[index]
 		http.SetCookie(w, session.New(a.tokens.hashes[index], time.Now(), r.TLS != nil))
-		return a.answerSession(w, r, holder.Name, holder.Role >= RoleWrite)
+		return a.answerSession(w, r, holder.Name, holder.Role >= config.RoleWrite)
 	case http.MethodDelete:
 		for _, s := range session.Of(r, a.tokens.hashes, time.Now()) {
 			a.ended.end(r.Context(), s.ID)
@@ -393,7 +386,7 @@ func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.
 }
 
 // answerSession tells who is signed in. One who signs in by a token needs one, so there are some.
-func (a *admin) answerSession(w http.ResponseWriter, r *http.Request, name string, writes bool) error {
+func (a *Handler) answerSession(w http.ResponseWriter, r *http.Request, name string, writes bool) error {
 	place := a.rules.Place()
 	return problem.Answer(w, r, http.StatusOK, sessionAnswer{
 		Required: len(a.tokens.hashes) > 0, Name: name, Writes: writes, Rules: &place,
@@ -401,7 +394,7 @@ func (a *admin) answerSession(w http.ResponseWriter, r *http.Request, name strin
 }
 
 // readSignIn returns the index of the token in the body.
-func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (index int, err error) {
+func (a *Handler) readSignIn(w http.ResponseWriter, r *http.Request) (index int, err error) {
 	// which no form can send
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return 0, problem.New(
@@ -417,8 +410,32 @@ func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (index int, e
 	if err := decoder.Decode(&body); err != nil {
 		return 0, stint.Invalid("the body", "no such JSON", `{"token": TOKEN}`)
 	}
-	if index = a.tokens.hashes.index(body.Token); index < 0 {
+	if index = a.tokens.hashes.Index(body.Token); index < 0 {
 		return 0, problem.New(http.StatusUnauthorized, "the token is not known; allowed: one of admin.tokens_file")
 	}
 	return index, nil
+}
+
+// adminTokens are tokens with what they stand for.
+type adminTokens struct {
+	hashes session.Tokens
+	tokens []config.AdminToken // without the token itself
+}
+
+func newAdminTokens(tokens []config.AdminToken) adminTokens {
+	var known adminTokens
+	for _, token := range tokens {
+		known.hashes = append(known.hashes, sha256.Sum256([]byte(token.Token)))
+		known.tokens = append(known.tokens, config.AdminToken{Role: token.Role, Name: token.Holder()})
+	}
+	return known
+}
+
+// find tells whose token the lines of Authorization hold.
+func (t adminTokens) find(lines []string) (who string, role config.AdminRole, err error) {
+	index, err := t.hashes.Find(lines)
+	if err != nil {
+		return "", 0, err
+	}
+	return t.tokens[index].Name, t.tokens[index].Role, nil
 }

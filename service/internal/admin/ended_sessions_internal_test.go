@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"context"
@@ -11,14 +11,15 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/session"
 )
 
 // A stream ends when its session does, by signing out anywhere or by its time.
 func TestStreamsEndWithTheirSession(t *testing.T) {
-	for name, end := range map[string]func(a *admin, id string){
-		"signed out":     func(a *admin, id string) { a.ended.end(context.Background(), id) },
-		"after its time": func(*admin, string) { <-time.After(session.Lifetime) },
+	for name, end := range map[string]func(a *Handler, id string){
+		"signed out":     func(a *Handler, id string) { a.ended.end(context.Background(), id) },
+		"after its time": func(*Handler, string) { <-time.After(session.Lifetime) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -26,7 +27,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				a := &admin{tokens: newAdminTokens([]AdminToken{{Token: "a-token-of-a-reader-01", Name: "ann"}}), origin: http.NewCrossOriginProtection(), ended: ended, stopping: t.Context()}
+				a := &Handler{tokens: newAdminTokens([]config.AdminToken{{Token: "a-token-of-a-reader-01", Name: "ann"}}), origin: http.NewCrossOriginProtection(), ended: ended, stopping: t.Context()}
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/events", nil)
 				r.AddCookie(session.New(a.tokens.hashes[0], time.Now(), false))
 				id := session.Of(r, a.tokens.hashes, time.Now())[0].ID

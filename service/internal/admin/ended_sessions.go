@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"context"
@@ -69,7 +69,7 @@ const sessionCheck = 5 * time.Second
 
 // streaming is a request for a stream that ends when the server stops, and within two sessionChecks of its
 // session, until done is called.
-func (a *admin) streaming(r *http.Request) (stream *http.Request, done func()) {
+func (a *Handler) streaming(r *http.Request) (stream *http.Request, done func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stream, forget := r.WithContext(ctx), context.AfterFunc(a.stopping, cancel)
 	if a.signedIn(r) >= 0 {

@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +56,7 @@ type simulator struct {
 	busy chan struct{}
 	// most is how many events a simulation may have.
 	most int
-	// heap is heapBytes, replaced by tests.
+	// heap is listen.HeapBytes, replaced by tests.
 	heap func() uint64
 	// before is what heap was when the simulation began.
 	before uint64
@@ -302,13 +301,6 @@ func (s *simulator) proceed(ctx context.Context) error {
 		)
 	}
 	return nil
-}
-
-// heapBytes are those of the heap's objects, of garbage too. It is read without stopping the world.
-func heapBytes() uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
 }
 
 // traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several
