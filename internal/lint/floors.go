@@ -124,12 +124,18 @@ var folders = []folder{
 		},
 	},
 	{
-		path: "service/internal/server", floor: 5, not: stores,
+		path: "service/internal/rest", floor: 4, not: stores,
+		also: []string{
+			"service/internal/listen", "service/internal/server/problem", "service/internal/server/session",
+			"service/internal/server/rls", "service/internal/server/rls/domains", "service/internal/server/resp",
+			"service/internal/activity", "service/internal/config",
+		},
 		uses: []string{
 			"github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
 			"github.com/envoyproxy/go-control-plane/envoy",
 		},
 	},
+	{path: "service/internal/server", floor: 5, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
 	{
 		path: "service/internal/server/rls", floor: 4, not: stores,
 		also: []string{"service/internal/server/rls/domains", "service/internal/server/problem"},

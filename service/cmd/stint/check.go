@@ -24,6 +24,7 @@ import (
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -186,9 +187,9 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 		states.close()
 	}
 	loaded.API = config.API{ExplicitKeys: true, Open: true}
-	s, err := server.New(server.Config{
+	s, err := server.New(server.Config{Config: rest.Config{
 		Settings: loaded, Build: build(), Logger: logger, Store: store, StoreHealth: store.health, StoreRequired: true,
-	})
+	}})
 	if err != nil {
 		return nil, misconfigured(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
-	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/rest"
 )
 
 // newLimitFollower makes a follower of the configuration's file that puts its policies and defaults in force. Limits
@@ -31,7 +31,7 @@ func (s *serving) newLimitFollower() *follow.Follower[config.Config] {
 		},
 		First: &s.config, Attributes: []any{"from", s.config.File}, Logger: s.logger, Level: slog.LevelError,
 		Put: func(loaded config.Config) error {
-			if err := s.server.SwapLimits(server.Limits{Defaults: loaded.Defaults, Policies: loaded.Policies}); err != nil {
+			if err := s.server.SwapLimits(rest.Limits{Defaults: loaded.Defaults, Policies: loaded.Policies}); err != nil {
 				return err
 			}
 			if others := config.Differing(s.config, loaded); !slices.Equal(others, needRestart) {

@@ -40,7 +40,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/rest"
 )
 
 func main() {
@@ -192,8 +192,8 @@ func run(ctx context.Context, args []string, p process) int {
 var version, commit string
 
 // build says what is running.
-func build() server.Build {
-	b := server.Build{Version: version, Commit: commit}
+func build() rest.Build {
+	b := rest.Build{Version: version, Commit: commit}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = cmp.Or(b.Version, info.Main.Version)
 		for _, s := range info.Settings {

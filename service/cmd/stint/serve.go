@@ -26,6 +26,7 @@ import (
 	"github.com/stint-go/stint/service/internal/dropin"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/logqueue"
+	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -155,11 +156,13 @@ func (s *serving) parts() []component.Part {
 func (s *serving) newServer(ctx context.Context) (func(), error) {
 	_, inProcess := s.store.Store.(*memstore.Store)
 	c := server.Config{
-		Settings: s.config, Build: build(), Logger: s.logger,
-		Store: s.store, StoreHealth: s.store.health, StoreRequired: s.config.OnStoreFailure == failover.Closed,
-		InProcess: inProcess, Manager: s.source.manager, RulesPlace: s.source.place, HealthDetails: s.details,
-		RulesForgotten: s.source.forgotten, Observers: s.told.observers(), Activity: s.recent.Recorder,
-		Middleware: s.traced.middleware(),
+		Config: rest.Config{
+			Settings: s.config, Build: build(), Logger: s.logger,
+			Store: s.store, StoreHealth: s.store.health, StoreRequired: s.config.OnStoreFailure == failover.Closed,
+			InProcess: inProcess, Manager: s.source.manager, HealthDetails: s.details,
+			Observers: s.told.observers(), Activity: s.recent.Recorder,
+		},
+		RulesPlace: s.source.place, RulesForgotten: s.source.forgotten, Middleware: s.traced.middleware(),
 	}
 	if s.config.Envoy.XDS.Server != "" {
 		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -105,9 +106,9 @@ func TestEvaluateReasons(t *testing.T) {
 	paced := stint.SlidingWindowLog(10, time.Minute).Named("pace").WithMinInterval(time.Second)
 	rule := rules.Rule{ID: "paced", Match: rules.Match{Paths: []string{"/paced"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{paced}, Cost: rules.Cost{Header: "Cost"}}
 	hidden := rules.Rule{ID: "hidden", Match: rules.Match{Paths: []string{"/hidden"}}, Scope: []string{rules.Global}, Banned: true, OnExceed: rules.Shadow}
-	state := server.RulesCurrent
+	state := follow.Current
 	f := newFixture(t, func(c *server.Config) {
-		c.DenyByDefault, c.RulesState = true, func() server.RulesState { return state }
+		c.DenyByDefault, c.RulesState = true, func() follow.State { return state }
 		c.Rules = compile(t, append(ruleList(), rule, hidden))
 	})
 	for _, test := range []struct{ body, reason, limit string }{
@@ -129,7 +130,7 @@ func TestEvaluateReasons(t *testing.T) {
 			t.Errorf("%s: %s", test.body, got.body)
 		}
 	}
-	state = server.RulesUnknown // what no rule holds for is not known then
+	state = follow.Unknown // what no rule holds for is not known then
 	f.post(evaluate, `{"path":"/nowhere"}`).evaluated(200)
 }
 

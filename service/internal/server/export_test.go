@@ -14,12 +14,9 @@ func (s *Server) SetListener(ln net.Listener) {
 	s.listeners.Listen = func(context.Context, string, string) (net.Listener, error) { return ln, nil }
 }
 
-// SkipObservers has the server tell nobody of decisions, its metrics neither, for a benchmark of what that costs.
-func (s *Server) SkipObservers() { s.service.observers = nil }
-
 // RESP is the Redis protocol without a listener, whose clients are on this machine or are not.
 func (s *Server) RESP(loopback bool) *resp.Server {
-	config := s.service.respConfig(loopback, func(net.Conn, http.ConnState) {})
+	config := s.rest.RESP(loopback, func(net.Conn, http.ConnState) {})
 	config.Raw = func(nc net.Conn) syscall.RawConn {
 		if conn, ok := nc.(interface{ Raw() syscall.RawConn }); ok {
 			return conn.Raw()

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -62,20 +63,20 @@ func TestRulesThatAreNotKnown(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		required        bool
-		state           server.RulesState
+		state           follow.State
 		ready, evaluate int
 		component, body string
 	}{
-		{"current", true, server.RulesCurrent, 200, 200, `"rules":{"status":"UP"}`, `"allowed":true`},
-		{"cached", true, server.RulesCached, 200, 200, `"rules":{"status":"UP","detail":"the rules are from rules_cache`, `"allowed":true`},
-		{"refused", true, server.RulesRefused, 200, 200, `"rules":{"status":"UP","detail":"the new rules are refused`, `"allowed":true`},
-		{"unreachable", true, server.RulesUnreachable, 200, 200, `"rules":{"status":"UP","detail":"the rules' source is unreachable`, `"allowed":true`},
-		{"not known", false, server.RulesUnknown, 503, 200, `"rules":{"status":"DOWN","detail":`, `"degraded":true`},
-		{"not known, required", true, server.RulesUnknown, 503, 503, `"rules":{"status":"DOWN","detail":`, "could not be read yet"},
+		{"current", true, follow.Current, 200, 200, `"rules":{"status":"UP"}`, `"allowed":true`},
+		{"cached", true, follow.Cached, 200, 200, `"rules":{"status":"UP","detail":"the rules are from rules_cache`, `"allowed":true`},
+		{"refused", true, follow.Refused, 200, 200, `"rules":{"status":"UP","detail":"the new rules are refused`, `"allowed":true`},
+		{"unreachable", true, follow.Unreachable, 200, 200, `"rules":{"status":"UP","detail":"the rules' source is unreachable`, `"allowed":true`},
+		{"not known", false, follow.Unknown, 503, 200, `"rules":{"status":"DOWN","detail":`, `"degraded":true`},
+		{"not known, required", true, follow.Unknown, 503, 503, `"rules":{"status":"DOWN","detail":`, "could not be read yet"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, func(c *server.Config) {
-				if c.RulesState = func() server.RulesState { return test.state }; test.required {
+				if c.RulesState = func() follow.State { return test.state }; test.required {
 					c.OnStoreFailure = failover.Closed
 				}
 				c.API.Open, c.ClientIP.TrustedProxies = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -105,7 +106,7 @@ func TestInfo(t *testing.T) {
 
 func TestOpenAPIIsServed(t *testing.T) {
 	f := newFixture(t, nil)
-	want, err := os.ReadFile("openapi.yaml")
+	want, err := os.ReadFile("../rest/openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -138,7 +139,7 @@ func testConfig() (server.Config, *store, *logBuffer) {
 	config.Store = store
 	config.Logger = slog.New(slog.NewTextHandler(log, nil))
 	config.API.Open = true
-	config.Build = server.Build{Version: "v1.2.3", Commit: "abc"}
+	config.Build = rest.Build{Version: "v1.2.3", Commit: "abc"}
 	config.Policies = map[string][]stint.Limit{
 		"push": pushLimits(),
 		"pair": {stint.FixedWindow(5, time.Minute), stint.TokenBucket(3, stint.PerSecond(1)).Named("quick")},
@@ -164,7 +165,7 @@ func newFixture(t testing.TB, change func(*server.Config)) *fixture {
 // description loads the service's own openapi.yaml.
 var description = func() func(testing.TB) routers.Router {
 	load := sync.OnceValues(func() (routers.Router, error) {
-		document, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
+		document, err := openapi3.NewLoader().LoadFromFile("../rest/openapi.yaml")
 		if err != nil {
 			return nil, err
 		}

@@ -7,22 +7,9 @@
 //	...
 //	err = s.Run(ctx) // until ctx is done and the requests in flight have ended
 //
-// A [Server] is made of a [Config], which has the store and everything else that decides: the
-// package opens no store and reads no file but certificates. Its parts:
-//
-//   - service.go routes requests of the REST API to endpoints: check.go and hold.go (a key and a
-//     limit), evaluate.go and forward.go (rules), state.go (reset, settle, remaining), health.go,
-//     scrapes.go
-//   - request.go reads queries and bodies; package api has what is answered, package problem the
-//     errors
-//   - package listen has the listeners, and bounds what clients can make the process do
-//   - ratelimit.go and resp.go put the packages rls and resp on them
-//   - package admin answers on the admin listener, with the packages rulesapi, dashboard and activity
-//   - observe.go makes one event of each decision, for everybody who wants to know
-//
-// A request's way: listener, admission (its turn), reading, authority (may it name a
-// key), the store or the rules, observers, answer. The work under way ends before the answer is
-// written, since a client may read it slowly.
+// A [Server] is made of a [Config], which has the store and everything else that decides. The package only puts
+// together: package listen has the listeners, package rest answers on them, package admin on the admin listener, and
+// rls and resp speak the other protocols.
 //
 // Everything exported is safe for concurrent use. Rules and limits are swapped whole: a request is
 // decided by those that it began with.
@@ -37,12 +24,18 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/admin"
 	"github.com/stint-go/stint/service/internal/listen"
+	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server/resp"
+	"github.com/stint-go/stint/service/internal/server/rls"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
 // collectorFloor is the heap that the garbage collector reckons with at the least. With less, a
@@ -51,13 +44,15 @@ const collectorFloor = 32 << 20
 
 // A Server is the service as a value: made by [New], run by [Server.Run].
 type Server struct {
-	config    Config
-	service   *service
-	listeners *listen.Listeners
-	started   atomic.Bool
-	listening chan struct{}
-	ballast   []byte
-	admin     *admin.Handler // nil without a listener
+	config         Config
+	registry       *prometheus.Registry
+	rest           *rest.Service
+	administration *rulesapi.API
+	listeners      *listen.Listeners
+	started        atomic.Bool
+	listening      chan struct{}
+	ballast        []byte
+	admin          *admin.Handler // nil without a listener
 	// The addresses are set before listening is closed, and not changed afterwards.
 	addr      net.Addr
 	grpcAddr  net.Addr
@@ -67,54 +62,71 @@ type Server struct {
 
 // New makes a server, or reports everything that is wrong with the configuration. It opens nothing.
 func New(config Config) (*Server, error) {
-	config = config.withDefaults()
+	config.Config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
 	config.Logger = clipLog(config.Logger)
-	s := &Server{config: config, listening: make(chan struct{})}
-	service, err := newService(&s.config)
+	s := &Server{config: config, listening: make(chan struct{}), registry: prometheus.NewRegistry()}
+	c := &s.config
+	registerer, err := promlimit.WithLabels(s.registry, c.Metrics.Labels)
 	if err != nil {
 		return nil, err
 	}
-	s.service = service
-	s.listeners, err = listen.New(&s.config.Settings, service.clients, s.config.Logger, service.registerer)
-	service.draining = s.listeners.Draining
+	for _, collector := range append([]prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}, c.Collectors...) {
+		if err := registerer.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	clients, err := clientip.New(clientip.Config(c.ClientIP))
+	if err != nil {
+		return nil, err
+	}
+	if s.listeners, err = listen.New(&c.Settings, clients, c.Logger, registerer); err != nil {
+		return nil, err
+	}
+	bodies, adminBodies, err := listen.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registerer)
+	if err != nil {
+		return nil, err
+	}
+	if s.rest, err = rest.New(&c.Config, rest.Parts{
+		Clients: clients, Bodies: bodies, Draining: s.listeners.Draining, Gatherer: s.registry, Registerer: registerer,
+	}); err != nil {
+		return nil, err
+	}
+	s.administration, err = rulesapi.New(rulesapi.Config{
+		Manager: c.Manager, RulesFrom: c.RulesPlace, Forgotten: c.RulesForgotten,
+		Limiter: s.rest.Limiter(), Store: c.Store, Policies: s.rest.Policies, ReadRequest: s.rest.ReadRequest,
+		IPv6Prefix: c.ClientIP.IPv6Prefix, Clustered: c.Settings.Store.Clustered(),
+		MaxBodyBytes: c.HTTP.MaxBodyBytes, ReadBody: adminBodies.Text, Logger: c.Logger, Registerer: registerer,
+	})
 	return s, err
 }
 
 // Handler is the service without a listener, for embedding it in another server.
 // Such a listener does not count as loopback.
 func (s *Server) Handler() http.Handler {
-	if middleware := s.service.config.Middleware; middleware != nil {
-		return middleware(s.service)
+	if s.config.Middleware != nil {
+		return s.config.Middleware(s.rest)
 	}
-	return s.service
+	return s.rest
 }
 
 // SwapRules puts rules in the place of those in force, and tells in which they differ; nil is
 // none. Requests that have begun are decided by the rules that they began with. It is safe for
 // concurrent use.
-func (s *Server) SwapRules(set *rules.Set) rules.Changes { return s.service.swapRules(set) }
+func (s *Server) SwapRules(set *rules.Set) rules.Changes { return s.rest.SwapRules(set) }
 
-// SwapLimits puts limits in the place of those by which checks are decided, or reports everything that
-// is wrong with them and changes nothing. What clients have used counts on under a limit of the same
-// name and algorithm. Requests that have begun are decided by the limits that they began with. It is
-// safe for concurrent use.
-func (s *Server) SwapLimits(limits Limits) error {
-	limits = limits.withDefaults()
-	if err := prefix.Join(limits.validate()...); err != nil {
-		return err
-	}
-	ts, err := newTargets(s.service.config, limits)
-	if err == nil {
-		s.service.targets.Store(ts)
-	}
-	return err
-}
+// SwapLimits is [rest.Service.SwapLimits].
+func (s *Server) SwapLimits(limits rest.Limits) error { return s.rest.SwapLimits(limits) }
+
+// RateLimit is Envoy's rate limit service, which is given its domains; nil without a gRPC listener.
+func (s *Server) RateLimit() *rls.Service { return s.rest.RateLimit() }
 
 // Gatherer gathers the metrics that the server serves, for a program that sends them elsewhere too.
-func (s *Server) Gatherer() prometheus.Gatherer { return s.service.registry }
+func (s *Server) Gatherer() prometheus.Gatherer { return s.registry }
 
 // Listening is closed once Run listens; from then on the addresses are known. When
 // Run fails to listen it stays open.
@@ -177,15 +189,15 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.addr, err = s.listeners.HTTP(ctx, s.Handler()); err != nil {
 		return err
 	}
-	s.service.authority.loopback.Store(listen.IsLoopback(s.addr))
+	s.rest.ListensAt(s.addr)
 	if s.config.GRPCListen != "" {
 		s.grpcAddr, err = s.listeners.GRPC(ctx, listen.RateLimit{
-			Service: s.service.rateLimit, Enter: s.service.enterRPC, Ready: s.service.ready, MaxAge: s.config.GRPCMaxAge,
+			Service: s.rest.RateLimit(), Enter: s.rest.EnterRPC, Ready: s.rest.Ready, MaxAge: s.config.GRPCMaxAge,
 		})
 	}
 	if s.config.RESPListen != "" && err == nil {
 		s.respAddr, err = s.listeners.RESP(ctx, func(addr net.Addr, state func(net.Conn, http.ConnState)) listen.Server {
-			return resp.New(s.service.respConfig(listen.IsLoopback(addr), state))
+			return resp.New(s.rest.RESP(listen.IsLoopback(addr), state))
 		})
 	}
 	if s.config.AdminListen == "" || err != nil {
@@ -193,8 +205,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.adminAddr, err = s.listeners.Admin(ctx, func(addr net.Addr) (_ http.Handler, err error) {
 		s.admin, err = admin.New(admin.Config{
-			Config: &s.config.Settings, Rules: s.service.administration, InForce: s.service.rules.Set, Store: s.config.Store,
-			RateLimit: s.service.rateLimit, Activity: s.config.Activity, Addr: addr, Logger: s.config.Logger,
+			Config: &s.config.Settings, Rules: s.administration, InForce: s.rest.Limiter().Set, Store: s.config.Store,
+			RateLimit: s.rest.RateLimit(), Activity: s.config.Activity, Addr: addr, Logger: s.config.Logger,
 		})
 		return s.admin, err
 	})
@@ -215,7 +227,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	defer runtime.KeepAlive(s.ballast)
 	return s.listeners.Stop(ctx, func(ctx context.Context) {
-		if rateLimit := s.service.rateLimit; rateLimit != nil {
+		if rateLimit := s.rest.RateLimit(); rateLimit != nil {
 			if err := rateLimit.Drain(ctx); err != nil {
 				s.config.Logger.Warn("the service stops with commits that are not charged", "err", prefix.Trim(err.Error()))
 			}

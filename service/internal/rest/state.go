@@ -1,17 +1,18 @@
-package server
+package rest
 
 import (
 	"net/http"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
 // remaining tells what a check would be told, without taking. It answers 200 also when a take would
 // be denied: the body says so. Nothing is counted as a decision.
-func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) remaining(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func restOf(c *api.CheckResponse) api.Rest {
 // reset clears the state of a key: of one target, or in one operation of all of them. It is one
 // operation for the store, so that no decision in between sees some of the targets reset and others
 // not.
-func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) reset(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseQuery(r.URL.RawQuery, claimMembers)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 }
 
 // settle charges or refunds after the fact.
-func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) settle(w http.ResponseWriter, r *http.Request) error {
 	return s.manage(w, r, claimMembers|permitsMember|evaluationMembers|viaMembers, func(
 		r *http.Request, e *evaluation, q *request,
 	) error {
@@ -140,7 +141,7 @@ func (s *scanner) viaOf(q *request, m member, name string) error {
 
 // manage reads a body about a key or a request that is described, of whoever may manage, and has do
 // answer it.
-func (s *service) manage(
+func (s *Service) manage(
 	w http.ResponseWriter,
 	r *http.Request,
 	allowed member,
@@ -172,7 +173,7 @@ func (s *service) manage(
 // settleKey settles what one target decided about a key. The permits may be negative, which gives
 // back. They are no check's, so that the bound of a check's permits does not hold for them; the
 // store says what it could apply.
-func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, permits int64) error {
+func (s *Service) settleKey(w http.ResponseWriter, r *http.Request, q *request, permits int64) error {
 	q.present &^= permitsMember // which a check bounds
 	t, claim, err := s.claim(r, q)
 	if err != nil {
@@ -195,7 +196,7 @@ func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, 
 // settleRules settles what rules decided about a request. A settlement goes to the limits that
 // charged the request: by the via that the evaluation answered, as a class or another way of a rule
 // may have paid.
-func (s *service) settleRules(
+func (s *Service) settleRules(
 	w http.ResponseWriter,
 	r *http.Request,
 	e *evaluation,
@@ -203,7 +204,7 @@ func (s *service) settleRules(
 	permits int64,
 ) (err error) {
 	switch {
-	case s.rulesState() == RulesUnknown:
+	case s.rulesState() == follow.Unknown:
 		return errRulesUnknown()
 	case q.has(waitMember):
 		return stint.Invalid("parameter", "wait", "none in a settlement, which waits for nothing")

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
 // liveness never depends on the store: restarting the process would not mend it.
-func (s *service) liveness(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) liveness(w http.ResponseWriter, r *http.Request) error {
 	return problem.Answer(w, r, http.StatusOK, api.Health{Status: api.StatusUp})
 }
 
@@ -23,7 +24,7 @@ const healthTimeout = time.Second
 
 // mayAskDetails reports whether a request of a health endpoint asks for details, and why it may
 // not.
-func (s *service) mayAskDetails(r *http.Request) (bool, error) {
+func (s *Service) mayAskDetails(r *http.Request) (bool, error) {
 	switch text := r.URL.Query().Get("details"); text {
 	case "", "false":
 		return false, nil
@@ -38,7 +39,7 @@ func (s *service) mayAskDetails(r *http.Request) (bool, error) {
 // with the store unreachable only when requests are decided nevertheless. Probes read the status
 // alone: 200 says to send requests, 503 not to. The components say why, to anyone; details, such as
 // addresses and latencies, are for operators.
-func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) readiness(w http.ResponseWriter, r *http.Request) error {
 	details, err := s.mayAskDetails(r)
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 // It is made anew for each request, and asks the store within healthTimeout. What is old but in
 // force (rules from a cache, a refused configuration) leaves the service up, with a text; what was
 // never there makes it down.
-func (s *service) health(ctx context.Context) (health api.Health, up bool, latency time.Duration) {
+func (s *Service) health(ctx context.Context) (health api.Health, up bool, latency time.Duration) {
 	health = api.Health{Status: api.StatusUp, Components: map[string]api.Component{
 		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
 	}}
@@ -75,28 +76,28 @@ func (s *service) health(ctx context.Context) (health api.Health, up bool, laten
 		health.Components["rules"] = api.Component{Status: api.StatusUp}
 	}
 	switch s.rulesState() {
-	case RulesUnknown:
+	case follow.Unknown:
 		health.Components["rules"] = api.Component{
 			Status: api.StatusDown,
 			Detail: "the rules could not be read yet; the log says why",
 		}
 		health.Status = api.StatusDown
-	case RulesCached:
+	case follow.Cached:
 		health.Components["rules"] = api.Component{
 			Status: api.StatusUp,
 			Detail: "the rules are from rules_cache and may be old",
 		}
-	case RulesRefused:
+	case follow.Refused:
 		health.Components["rules"] = api.Component{
 			Status: api.StatusUp,
 			Detail: "the new rules are refused; the current rules stay in force; the log says why",
 		}
-	case RulesUnreachable:
+	case follow.Unreachable:
 		health.Components["rules"] = api.Component{
 			Status: api.StatusUp,
 			Detail: "the rules' source is unreachable; the current rules stay in force",
 		}
-	case RulesCurrent:
+	case follow.Current:
 	}
 	if s.config.LimitsRefused != nil {
 		limits := api.Component{Status: api.StatusUp}
@@ -123,14 +124,14 @@ func (s *service) health(ctx context.Context) (health api.Health, up bool, laten
 	return health, up, latency
 }
 
-// ready reports whether requests are answered.
-func (s *service) ready(ctx context.Context) bool {
+// Ready reports whether requests are answered.
+func (s *Service) Ready(ctx context.Context) bool {
 	health, _, _ := s.health(ctx)
 	return health.Status == api.StatusUp
 }
 
 // addDetails adds to components what only operators are told.
-func (s *service) addDetails(components map[string]api.Component, up bool, latency time.Duration) {
+func (s *Service) addDetails(components map[string]api.Component, up bool, latency time.Duration) {
 	facts := map[string]map[string]any{}
 	if s.config.HealthDetails != nil {
 		maps.Copy(facts, s.config.HealthDetails())
@@ -152,7 +153,7 @@ func (s *service) addDetails(components map[string]api.Component, up bool, laten
 }
 
 // storeIsUp asks the store; one in the process has nothing to ask, and is up.
-func (s *service) storeIsUp(ctx context.Context) bool {
+func (s *Service) storeIsUp(ctx context.Context) bool {
 	if s.config.StoreHealth == nil {
 		return true
 	}
@@ -162,22 +163,22 @@ func (s *service) storeIsUp(ctx context.Context) bool {
 }
 
 // rulesState says where the rules stand. Those of the configuration are always current.
-func (s *service) rulesState() RulesState {
+func (s *Service) rulesState() follow.State {
 	if s.config.RulesState == nil {
-		return RulesCurrent
+		return follow.Current
 	}
 	return s.config.RulesState()
 }
 
 // info tells the version, for those who compare what runs where.
-func (s *service) info(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) info(w http.ResponseWriter, r *http.Request) error {
 	build := s.config.Build
 	return problem.Answer(
 		w, r, http.StatusOK, api.Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()},
 	)
 }
 
-func (s *service) describeAPI(w http.ResponseWriter, _ *http.Request) error {
+func (s *Service) describeAPI(w http.ResponseWriter, _ *http.Request) error {
 	problem.AnswerYAML(w, openAPI)
 	return nil
 }

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 
 // observeCheck tells of a check without rules. The event is the caller's, to be used again. It is
 // called before the answer is written, by the same goroutine.
-func (s *service) observeCheck(
+func (s *Service) observeCheck(
 	w http.ResponseWriter,
 	r *http.Request,
 	e *stint.Event,
@@ -48,7 +48,7 @@ func (s *service) observeCheck(
 }
 
 // observeVerdict tells of a request that rules decided, and then of each rule in shadow.
-func (s *service) observeVerdict(
+func (s *Service) observeVerdict(
 	ctx context.Context, id string, e *evaluation, start time.Time, elapsed time.Duration,
 ) {
 	e.event = stint.Event{
@@ -59,14 +59,14 @@ func (s *service) observeVerdict(
 }
 
 // observe tells all observers of an event. The order is that of the configuration, after metrics.
-func (s *service) observe(ctx context.Context, e *stint.Event) {
+func (s *Service) observe(ctx context.Context, e *stint.Event) {
 	for _, observe := range s.observers {
 		observe(ctx, e)
 	}
 }
 
 // observeRules tells the recorder of other rules.
-func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
+func (s *Service) observeRules(set *rules.Set, changes rules.Changes) {
 	if s.config.Activity == nil || changes.None() {
 		return
 	}
@@ -85,7 +85,7 @@ func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
 // revisionOf is the number of the rules' revision if they come from a store of revisions. Else it
 // is the beginning of their SHA-256, so that processes with the same rules have the same, wherever
 // they have them from. 4 bytes of it are enough for people to compare.
-func (s *service) revisionOf(set *rules.Set) string {
+func (s *Service) revisionOf(set *rules.Set) string {
 	if s.config.Manager != nil {
 		if number := s.config.Manager.InForce(); number > 0 {
 			return strconv.FormatInt(number, 10)
@@ -165,7 +165,7 @@ func outcomeOf(f *problem.Error) string {
 }
 
 // noteRefusal counts a request that failed, if the reason is that its caller may not make it.
-func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
+func (s *Service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
 	if outcome := outcomeOf(f); outcome != "" {
 		s.noteRefused(
 			outcome, listen.HTTP, r.RemoteAddr, s.clients.Key(r.RemoteAddr, r.Header), path.Base(r.URL.Path),
@@ -176,7 +176,7 @@ func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem
 
 // noteRefused counts what its caller may not do, and records a wrong token in the audit. A request without a token, or
 // one that the configuration forbids, is no attempt to guess a token.
-func (s *service) noteRefused(outcome, service, from, client, action, detail, id string) {
+func (s *Service) noteRefused(outcome, service, from, client, action, detail, id string) {
 	s.events.refused[outcome].Inc()
 	if outcome == outcomeInvalidToken {
 		s.events.tokenLines.Warn(s.logger, "audit", "service", service, "who", "", "from", from, "client", client,
@@ -187,7 +187,7 @@ func (s *service) noteRefused(outcome, service, from, client, action, detail, id
 
 // noteForwarded counts and logs a request whose forwarded header is ignored, as its peer is not a trusted proxy. Behind
 // a proxy that is missing in trusted_proxies, all clients would count as one.
-func (s *service) noteForwarded(r *http.Request) {
+func (s *Service) noteForwarded(r *http.Request) {
 	for _, name := range s.events.forwardHeaders {
 		if len(r.Header[name]) == 0 {
 			continue
@@ -203,14 +203,14 @@ func (s *service) noteForwarded(r *http.Request) {
 }
 
 // noteUnknownAlgorithm logs that TOKEN_BUCKET decides for an algorithm that does not exist.
-func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
+func (s *Service) noteUnknownAlgorithm(r *http.Request, name string) {
 	s.events.algorithmLines.Warn(s.logger, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm",
 		problem.Short(name), "peer", r.RemoteAddr,
 	)
 }
 
 // noteOverload counts a request for which there was no time, and logs it.
-func (s *service) noteOverload(asked string, err error) {
+func (s *Service) noteOverload(asked string, err error) {
 	s.metrics.Overloaded()
 	s.events.overloadLines.Warn(s.logger, "this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
 		"err", err, "path", asked,

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"errors"
@@ -10,34 +10,35 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
 // reserveHold, commitHold and cancelHold begin a hold and end it, by a key and a target or by the rules that match a
 // request.
-func (s *service) reserveHold(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) reserveHold(w http.ResponseWriter, r *http.Request) error {
 	return s.hold(w, r, stint.VerbReserve, reserveMembers)
 }
 
-func (s *service) commitHold(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) commitHold(w http.ResponseWriter, r *http.Request) error {
 	return s.hold(w, r, stint.VerbCommit, endMembers|permitsMember|viaMembers)
 }
 
-func (s *service) cancelHold(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) cancelHold(w http.ResponseWriter, r *http.Request) error {
 	return s.hold(w, r, stint.VerbCancel, endMembers)
 }
 
 // hold reads what a request says of its hold, and hands it to the one of the four that it asks for:
 // reserve or end, by a key or by the rules. A reserve may name a TTL, and a commit the expiresAt
 // that the reserve answered: with it a hold that the store has lost is charged nevertheless.
-func (s *service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
+func (s *Service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
 	return s.manage(w, r, allowed, func(r *http.Request, e *evaluation, q *request) error {
 		h, err := q.holdOf()
 		if err != nil {
 			return err
 		}
 		switch byRules := q.has(settledMembers | rulesMember | viaMembers); {
-		case byRules && s.rulesState() == RulesUnknown:
+		case byRules && s.rulesState() == follow.Unknown:
 			return errRulesUnknown()
 		case byRules && verb == stint.VerbReserve:
 			return s.reserveByRules(w, r, e, q, h)
@@ -119,7 +120,7 @@ func (q *request) actual(verb stint.Verb) (int64, error) {
 
 // reserveKey begins a hold of a key's target. It answers 200 with the instant at which the hold
 // expires unless it is renewed, and 429 when it is denied.
-func (s *service) reserveKey(w http.ResponseWriter, r *http.Request, q *request, h *stint.HoldOp) error {
+func (s *Service) reserveKey(w http.ResponseWriter, r *http.Request, q *request, h *stint.HoldOp) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ func answerReserve(
 
 // reserveByRules begins the holds that the rules which match a request demand. The caller names the
 // ID: it is what all of them are known by, so that a retry of the same reserve is recognised.
-func (s *service) reserveByRules(
+func (s *Service) reserveByRules(
 	w http.ResponseWriter, r *http.Request, e *evaluation, q *request, h *stint.HoldOp,
 ) error {
 	if named := q.present & (permitsMember | keepMember); named != 0 {
@@ -192,7 +193,7 @@ func (s *service) reserveByRules(
 
 // endKey commits or cancels a hold of a key's target: it costs the actual amount, and what was held
 // beyond that is given back. A cancel costs 0.
-func (s *service) endKey(w http.ResponseWriter, r *http.Request, q *request, verb stint.Verb, h *stint.HoldOp) error {
+func (s *Service) endKey(w http.ResponseWriter, r *http.Request, q *request, verb stint.Verb, h *stint.HoldOp) error {
 	actual, err := q.actual(verb)
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func (s *service) endKey(w http.ResponseWriter, r *http.Request, q *request, ver
 
 // endByRules ends a hold of a request. A commit without permits costs what the rules say that the
 // request does.
-func (s *service) endByRules(
+func (s *Service) endByRules(
 	w http.ResponseWriter,
 	r *http.Request,
 	e *evaluation,

@@ -1,4 +1,14 @@
-package server
+// Package rest is the REST API: checks by a key and a limit, evaluation by rules, holds, resets, settlements, health and
+// metrics, and the same decisions for the Redis protocol and Envoy's rate limit service.
+//
+// [Service] routes requests (service.go) to endpoints: check.go and hold.go (a key and a limit), evaluate.go and
+// forward.go (rules), state.go (reset, settle, remaining), health.go, scrapes.go. request.go reads queries and bodies,
+// package api has what is answered, package problem the errors; observe.go makes one event of each decision. A
+// request's way: its turn ([listen.Admission]), reading, authority (may it name a key), the store or the rules,
+// observers, answer. The work under way ends before the answer is written, since a client may read it slowly.
+//
+// Rules and limits are swapped whole: a request is decided by those that it began with.
+package rest
 
 import (
 	"context"
@@ -6,6 +16,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -13,7 +24,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -25,7 +35,6 @@ import (
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
-	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
 //go:embed openapi.yaml
@@ -37,9 +46,9 @@ var (
 	noStore  = []string{"no-store"}
 )
 
-// A service is the handler of the REST API, metrics and health. Fields are set by newService and
+// A Service is the handler of the REST API, metrics and health. Fields are set by New and
 // not changed, but for what is atomic or a pool. It is safe for concurrent use.
-type service struct {
+type Service struct {
 	config    *Config
 	targets   atomic.Pointer[targets]
 	authority *authority
@@ -53,11 +62,8 @@ type service struct {
 	metrics  *promlimit.Metrics
 	// observers are those of the configuration, and the service's own: metrics first.
 	observers []stint.Observer
-	registry  *prometheus.Registry
-	// registerer registers at registry, with the labels of the configuration.
-	registerer prometheus.Registerer
-	scrapes    *scrapes
-	logger     *slog.Logger
+	scrapes   *scrapes
+	logger    *slog.Logger
 	// draining says that the service is about to stop.
 	draining func() bool
 	// The pools have *scratch and *evaluation, what one request needs for a moment: a check allocates
@@ -69,14 +75,13 @@ type service struct {
 	evaluations sync.Pool // of *evaluation
 	ruleMetrics *promlimit.Rules
 
-	bodies         *listen.Bodies // of the REST API
-	events         *events
-	rateLimit      *rls.Service // nil without a gRPC listener
-	administration *rulesapi.API
+	bodies    *listen.Bodies // of the REST API
+	events    *events
+	rateLimit *rls.Service // nil without a gRPC listener
 }
 
-// readRequest reads a body that describes a request, as an evaluation's does.
-func (s *service) readRequest(text string) (*rules.Request, error) {
+// ReadRequest reads a body that describes a request, as an evaluation's does.
+func (s *Service) ReadRequest(text string) (*rules.Request, error) {
 	e := newEvaluation()
 	_, err := e.read(text, evaluationMembers, s.clients)
 	return &e.request, err
@@ -91,40 +96,35 @@ type scratch struct {
 	api.CheckResponse
 }
 
-// newService makes the parts in the order of what they need. Metrics that can't be registered, such
-// as under a label that is one of their own, are faults of the configuration.
-func newService(config *Config) (*service, error) {
+// Parts are what a service shares with the listeners. All are needed.
+type Parts struct {
+	// Clients are as whom requests count.
+	Clients *clientip.Resolver
+	// Bodies have the memory for the bodies of requests.
+	Bodies *listen.Bodies
+	// Draining says that the service is about to stop.
+	Draining func() bool
+	// Gatherer has the metrics that are served, which are registered at Registerer.
+	Gatherer   prometheus.Gatherer
+	Registerer prometheus.Registerer
+}
+
+// New makes the service in the order of what its parts need. Metrics that can't be registered, such as under a label
+// that is one of their own, are faults of the configuration, which was validated. The configuration is kept.
+func New(config *Config, parts Parts) (*Service, error) {
 	ts, err := newTargets(config, config.limits())
 	if err != nil {
 		return nil, err
 	}
-	clients, err := clientip.New(clientip.Config(config.ClientIP))
+	metrics, err := promlimit.New(parts.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
-	registerer, err := promlimit.WithLabels(registry, config.Metrics.Labels)
+	ruleMetrics, err := promlimit.NewRules(parts.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	own := []prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}
-	for _, collector := range append(own, config.Collectors...) {
-		if err := registerer.Register(collector); err != nil {
-			return nil, err
-		}
-	}
-	metrics, err := promlimit.New(registerer)
-	if err != nil {
-		return nil, err
-	}
-	ruleMetrics, err := promlimit.NewRules(registerer)
-	if err != nil {
-		return nil, err
-	}
-	if config.Store, err = newCountingHolds(config.Store, registerer); err != nil {
+	if config.Store, err = newCountingHolds(config.Store, parts.Registerer); err != nil {
 		return nil, err
 	}
 	limiter, err := enforce.New(enforce.Config{
@@ -134,67 +134,50 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	bodies, adminBodies, err := listen.NewBodies(config.HTTP.MaxBodyMemory, config.Logger, registerer)
+	events, err := newEvents(parts.Registerer, config.ClientIP.Headers)
 	if err != nil {
 		return nil, err
 	}
-	events, err := newEvents(registerer, config.ClientIP.Headers)
-	if err != nil {
-		return nil, err
-	}
-	s := &service{
+	s := &Service{
 		config:     config,
 		authority:  newAuthority(config.API),
 		admission:  listen.NewAdmission(config.HTTP.MaxOperations),
-		clients:    clients,
+		clients:    parts.Clients,
+		bodies:     parts.Bodies,
+		draining:   parts.Draining,
 		rules:      limiter,
 		fields:     config.Headers.Fields(),
 		metrics:    metrics,
 		observers:  append([]stint.Observer{metrics.Observe, ruleMetrics.Observe}, config.Observers...),
-		registry:   registry,
-		registerer: registerer,
-		draining:   func() bool { return false },
-		scrapes:    newScrapes(registry, config.MetricsAge),
+		scrapes:    newScrapes(parts.Gatherer, config.MetricsAge),
 		logger:     config.Logger,
 		requestIDs: newRequestIDs(),
 		scratches:  sync.Pool{New: func() any { return &scratch{} }},
 
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
-
-		bodies: bodies, events: events,
+		events:      events,
 	}
 	if config.Activity != nil {
 		s.observers = append(s.observers, config.Activity.Observe)
 	}
-	if err := s.addRateLimit(registerer); err != nil {
-		return nil, err
-	}
-	s.administration, err = rulesapi.New(rulesapi.Config{
-		Manager:      config.Manager,
-		RulesFrom:    config.RulesPlace,
-		Forgotten:    config.RulesForgotten,
-		Limiter:      limiter,
-		Store:        config.Store,
-		Policies:     s.policies,
-		IPv6Prefix:   config.ClientIP.IPv6Prefix,
-		Clustered:    config.Settings.Store.Clustered(),
-		ReadRequest:  s.readRequest,
-		MaxBodyBytes: config.HTTP.MaxBodyBytes,
-		ReadBody:     adminBodies.Text,
-		Logger:       config.Logger,
-		Registerer:   registerer,
-	})
-	if err != nil {
+	if err := s.addRateLimit(parts.Registerer); err != nil {
 		return nil, err
 	}
 	s.targets.Store(ts)
-	s.swapRules(config.Rules)
+	s.SwapRules(config.Rules)
 	return s, nil
 }
 
+// Limiter has the rules in force.
+func (s *Service) Limiter() *enforce.Limiter { return s.rules }
+
+// ListensAt says where the listener of the REST API is. Until then, none is on loopback. It is called before requests
+// come.
+func (s *Service) ListensAt(addr net.Addr) { s.authority.loopback.Store(listen.IsLoopback(addr)) }
+
 // enter waits until the request's work may begin.
-func (s *service) enter(r *http.Request, cost int64) (*http.Request, listen.Ticket, error) {
+func (s *Service) enter(r *http.Request, cost int64) (*http.Request, listen.Ticket, error) {
 	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path,
 		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
 	if err == nil && ctx != r.Context() {
@@ -206,7 +189,7 @@ func (s *service) enter(r *http.Request, cost int64) (*http.Request, listen.Tick
 // enterFor waits until a client's work may begin, which the log names by what was asked. Where overload
 // admits, work that may not begin gets a context that says so, by which the store decides without being
 // asked.
-func (s *service) enterFor(
+func (s *Service) enterFor(
 	ctx context.Context, cost int64, asked string, client func() string,
 ) (context.Context, listen.Ticket, error) {
 	t, err := s.admission.Enter(ctx, cost, client)
@@ -226,12 +209,12 @@ func (s *service) enterFor(
 }
 
 // readText reads a request's body. What it returns is released when the request is answered.
-func (s *service) readText(w http.ResponseWriter, r *http.Request) (listen.Body, error) {
+func (s *Service) readText(w http.ResponseWriter, r *http.Request) (listen.Body, error) {
 	return s.readTextOf(w, r, s.config.HTTP.MaxBodyBytes)
 }
 
 // readTextOf is readText of at most so many bytes.
-func (s *service) readTextOf(w http.ResponseWriter, r *http.Request, most int64) (listen.Body, error) {
+func (s *Service) readTextOf(w http.ResponseWriter, r *http.Request, most int64) (listen.Body, error) {
 	return s.bodies.Read(w, r, s.clients.Key(r.RemoteAddr, r.Header), most,
 		func() (func(), error) { return s.enterBodyRead(r) })
 }
@@ -248,7 +231,7 @@ const (
 
 // enterBodyRead waits until a large body may be read. What it returns is called when the body was
 // read.
-func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
+func (s *Service) enterBodyRead(r *http.Request) (done func(), err error) {
 	// A body whose length is not known may be as long as any.
 	size := r.ContentLength
 	if size < 0 {
@@ -272,7 +255,7 @@ func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
 // ServeHTTP routes by the path, and answers a panic as a mistake of the server. An endpoint returns
 // an error as long as it has written nothing; the error becomes a problem document here, in one
 // place.
-func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
 	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
 	listen.BoundBody(w, r, s.config.HTTP.BodyTimeout)
@@ -293,7 +276,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // recover answers 500 for a panic, and logs it with its stack: one request's mistake is not to end
 // the others. Header fields that the endpoint had set are taken back.
-func (s *service) recover(w http.ResponseWriter, r *http.Request) {
+func (s *Service) recover(w http.ResponseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
 		return
@@ -302,7 +285,7 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 		panic(v) //nolint:forbidigo // net/http asks for it
 	}
 	s.logger.Error(
-		"a request panicked", "method", r.Method, "path", r.URL.Path, "request_id", requestID(w), "panic", v, stackAttr,
+		"a request panicked", "method", r.Method, "path", r.URL.Path, "request_id", requestID(w), "panic", v, "stack",
 		string(debug.Stack()),
 	)
 	maps.DeleteFunc(
@@ -316,7 +299,7 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 // 9110, section 15.5.6).
 type endpoint struct {
 	methods []string
-	serve   func(*service, http.ResponseWriter, *http.Request) error
+	serve   func(*Service, http.ResponseWriter, *http.Request) error
 }
 
 // readMethods are the methods of endpoints that change nothing.
@@ -324,27 +307,27 @@ var readMethods = []string{"GET", "HEAD"}
 
 // endpoints are those of the paths. Paths are matched whole; none has a parameter in it.
 var endpoints = map[string]endpoint{
-	api.PathCheck:        {[]string{"GET", "POST"}, (*service).checkOne},
-	api.PathReset:        {[]string{"DELETE"}, (*service).reset},
-	api.PathSettle:       {[]string{"POST"}, (*service).settle},
-	api.PathReserve:      {[]string{"POST"}, (*service).reserveHold},
-	api.PathCommit:       {[]string{"POST"}, (*service).commitHold},
-	api.PathCancel:       {[]string{"POST"}, (*service).cancelHold},
-	api.PathEvaluate:     {[]string{"POST"}, (*service).evaluate},
-	api.PathForwardAuth:  {[]string{"GET"}, (*service).forwardAuth},
-	api.PathRemaining:    {readMethods, (*service).remaining},
-	api.PathHealth:       {readMethods, (*service).readiness},
-	api.PathReadiness:    {readMethods, (*service).readiness},
-	api.PathLiveness:     {readMethods, (*service).liveness},
-	api.PathInfo:         {readMethods, (*service).info},
-	api.PathMetrics:      {readMethods, (*service).scrapeMetrics},
-	api.PathMetricsAlias: {readMethods, (*service).scrapeMetrics},
-	api.PathOpenAPI:      {readMethods, (*service).describeAPI},
+	api.PathCheck:        {[]string{"GET", "POST"}, (*Service).checkOne},
+	api.PathReset:        {[]string{"DELETE"}, (*Service).reset},
+	api.PathSettle:       {[]string{"POST"}, (*Service).settle},
+	api.PathReserve:      {[]string{"POST"}, (*Service).reserveHold},
+	api.PathCommit:       {[]string{"POST"}, (*Service).commitHold},
+	api.PathCancel:       {[]string{"POST"}, (*Service).cancelHold},
+	api.PathEvaluate:     {[]string{"POST"}, (*Service).evaluate},
+	api.PathForwardAuth:  {[]string{"GET"}, (*Service).forwardAuth},
+	api.PathRemaining:    {readMethods, (*Service).remaining},
+	api.PathHealth:       {readMethods, (*Service).readiness},
+	api.PathReadiness:    {readMethods, (*Service).readiness},
+	api.PathLiveness:     {readMethods, (*Service).liveness},
+	api.PathInfo:         {readMethods, (*Service).info},
+	api.PathMetrics:      {readMethods, (*Service).scrapeMetrics},
+	api.PathMetricsAlias: {readMethods, (*Service).scrapeMetrics},
+	api.PathOpenAPI:      {readMethods, (*Service).describeAPI},
 }
 
 // route finds the endpoint of the path. Those of the rate limit service are there with its listener
 // only.
-func (s *service) route(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) route(w http.ResponseWriter, r *http.Request) error {
 	e, known := endpoints[r.URL.Path]
 	if !known && s.rateLimit != nil {
 		e, known = rateLimitEndpoints[r.URL.Path]

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"bytes"
@@ -113,7 +113,7 @@ func (p *page) Write(text []byte) (int, error) { return p.body.Write(text) }
 
 // scrapeMetrics answers with the metrics, which may be a second old. The work is over before the answer is sent, since
 // a client may read it slowly.
-func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
 	r, work, err := s.enter(r, scrapeOperations)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 	"github.com/stint-go/stint/service/internal/server/resp"
 )
 
-// respConfig is what the Redis protocol has of the service. Package resp knows the protocol and
+// RESP is what the Redis protocol has of the service. Package resp knows the protocol and
 // nothing of the service: what it decides, who may ask, and what is counted come by these
 // functions.
-func (s *service) respConfig(loopback bool, state func(net.Conn, http.ConnState)) resp.Config {
+func (s *Service) RESP(loopback bool, state func(net.Conn, http.ConnState)) resp.Config {
 	var take func(context.Context, *stint.Policy, string, int64) (stint.Decision, error)
 	if s.config.InProcess {
 		take = s.config.Store.Take
@@ -67,7 +67,7 @@ func (s *service) respConfig(loopback bool, state func(net.Conn, http.ConnState)
 		Handshake: s.noteHandshake,
 		Raw:       listen.Raw,
 		State:     state,
-		Draining:  func() bool { return s.draining() },
+		Draining:  s.draining,
 		Memory:    listen.HeapBytes,
 		Version:   s.config.Build.Version,
 		Logger:    s.logger,
@@ -77,7 +77,7 @@ func (s *service) respConfig(loopback bool, state func(net.Conn, http.ConnState)
 // noteHandshake logs that a client has no TLS, no certificate that is needed, or does not trust the
 // service's: it hears less of that than one of HTTP. One that is gone, or was too slow, is none of
 // these. Lines about it are sampled, as anyone who can connect causes them.
-func (s *service) noteHandshake(address string, err error) {
+func (s *Service) noteHandshake(address string, err error) {
 	for _, gone := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, context.Canceled, syscall.ECONNRESET} {
 		if errors.Is(err, gone) {
 			return
@@ -104,7 +104,7 @@ func (t *target) Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decisio
 // evaluateCommand decides by rules about a request that a command describes. It takes the same way
 // as an evaluation over HTTP: the work waits for its turn, the description is read, the set is
 // allowed, and the rules decide.
-func (s *service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.EvaluateResponse, err error) {
+func (s *Service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.EvaluateResponse, err error) {
 	size := 0
 	for _, detail := range q.Details {
 		size += len(detail)
@@ -131,7 +131,7 @@ func (s *service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.
 
 // describe reads what a command says about a request. Names are those of the members over HTTP,
 // with headers.NAME and attributes.NAME in place of nested objects. Each may be said once.
-func (e *evaluation) describe(q *resp.Question, s *service) (err error) {
+func (e *evaluation) describe(q *resp.Question, s *Service) (err error) {
 	e.request.Header, e.request.Attributes = e.header, e.attributes
 	e.request.Method = q.Method
 	err = e.set(pathMember, q.Path, s.clients)

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func deny(w http.ResponseWriter, status int) {
 // forwardAuth tells a reverse proxy whether the request that it asks about is admitted by the rules
 // that match it: 200, or the status of a denial, without a body. The peer has to be a trusted
 // proxy: anybody else could ask in the name of any client, and take what is theirs.
-func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if !s.clients.TrustsPeer(r.RemoteAddr) {
 		return problem.Forbidden("peer %s is not in trusted_proxies; allowed: proxies whose address is there",
 			problem.Short(r.RemoteAddr))
@@ -84,7 +84,7 @@ func denyStatus(query string) (int, error) {
 // readForwarded reads what the proxy was asked, and by whom. The header is the proxy's request to
 // this service, which has the client's fields, too, so that rules find credentials and header
 // fields where they would in a middleware.
-func (s *service) readForwarded(e *evaluation, r *http.Request) (err error) {
+func (s *Service) readForwarded(e *evaluation, r *http.Request) (err error) {
 	q := &e.request
 	if q.Method, _, err = forwardedValue(r.Header, forwardedMethod, originalMethod); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"net/http"
@@ -9,11 +9,40 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/listen"
 )
+
+// newOne makes a service on a store of its own.
+func newOne(t testing.TB, change func(*Config)) *Service {
+	t.Helper()
+	c := Config{Settings: config.Default(), Store: memstore.New(memstore.Config{})}
+	change(&c)
+	c = c.WithDefaults()
+	clients, err := clientip.New(clientip.Config(c.ClientIP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	bodies, _, err := listen.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&c, Parts{
+		Clients: clients, Bodies: bodies, Draining: func() bool { return false }, Gatherer: registry, Registerer: registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 // Whatever becomes of requests, no work is counted twice or left over.
 func TestNoWorkIsLeft(t *testing.T) {
@@ -22,12 +51,7 @@ func TestNoWorkIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := DefaultConfig()
-	config.Store, config.Rules, config.HTTP.MaxOperations, config.API.Open = memstore.New(memstore.Config{}), set, 4, true
-	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newOne(t, func(c *Config) { c.Rules, c.HTTP.MaxOperations, c.API.Open = set, 4, true })
 	var group sync.WaitGroup
 	for i := range 16 {
 		group.Go(func() {
@@ -37,13 +61,13 @@ func TestNoWorkIsLeft(t *testing.T) {
 					body = `{"method":"GET","path":"/x","ip":7}`
 				}
 				w := httptest.NewRecorder()
-				s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathEvaluate, strings.NewReader(body)))
+				s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathEvaluate, strings.NewReader(body)))
 			}
 		})
 	}
 	group.Wait()
 	all := int64(s.config.HTTP.MaxOperations) // for which there is no room beside others
-	if _, err := s.service.admission.Enter(t.Context(), all, func() string { return "" }); err != nil {
+	if _, err := s.admission.Enter(t.Context(), all, func() string { return "" }); err != nil {
 		t.Errorf("operations are under way in the end: %v", err)
 	}
 }
@@ -51,13 +75,8 @@ func TestNoWorkIsLeft(t *testing.T) {
 // A request for which there is no time is answered 503 in every mode but one.
 func TestOverloadIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := DefaultConfig()
-		config.Store, config.HTTP.MaxOperations = memstore.New(memstore.Config{}), 1
-		s, err := New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		active, err := s.service.admission.Enter(t.Context(), 1, func() string { return "somebody" })
+		s := newOne(t, func(c *Config) { c.HTTP.MaxOperations = 1 })
+		active, err := s.admission.Enter(t.Context(), 1, func() string { return "somebody" })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +87,7 @@ func TestOverloadIsAnswered(t *testing.T) {
 			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathRemaining, nil),
 		} {
 			w := httptest.NewRecorder()
-			s.Handler().ServeHTTP(w, r)
+			s.ServeHTTP(w, r)
 			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+api.ProblemReducedCapacity+`"`) {
 				t.Errorf("%s %s: %d %v %s", r.Method, r.URL, w.Code, w.Header(), w.Body)
 			}

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"cmp"
@@ -25,7 +25,7 @@ import (
 // checkOne answers a check, by a query or by a body, which may be a batch. The cost of a query is
 // that of one operation and of reading it. A check by GET serves programs that can do no more than
 // fetch a URL, such as those in proxies.
-func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) checkOne(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
 		return s.checkBody(w, r)
 	}
@@ -43,7 +43,7 @@ func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
 
 // checkBody answers a check whose members stand in a body. Its braces bound how many operations it
 // may have, so that it waits for its turn before it is parsed.
-func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) checkBody(w http.ResponseWriter, r *http.Request) error {
 	details, err := detailsOf(r.URL.RawQuery, detailsMember)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 
 // claim is what the request asks for, if it may. It is found before anything is asked: whatever is
 // wrong with a request consumes nothing.
-func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
+func (s *Service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
 	t, fallback, err := s.targets.Load().find(q)
 	if err != nil {
 		return nil, stint.Claim{}, err
@@ -94,7 +94,7 @@ func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, erro
 // keyOf is the key that the request names, if it may, else the client's address. To name a key is
 // to choose whom one counts as, and so needs a token unless the API is open; without a name, a
 // client counts as its address.
-func (s *service) keyOf(r *http.Request, q *request) (string, error) {
+func (s *Service) keyOf(r *http.Request, q *request) (string, error) {
 	if !q.has(keyMember) {
 		return s.clients.Key(r.RemoteAddr, r.Header), nil
 	}
@@ -107,7 +107,7 @@ func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 // check decides one request. The work is over before the answer is sent, since a client may read it
 // slowly. All that it needs beside the decision is in a scratch, which the next check uses again,
 // so that checks do not allocate for each answer.
-func (s *service) check(w http.ResponseWriter, r *http.Request, work *listen.Ticket, q *request) error {
+func (s *Service) check(w http.ResponseWriter, r *http.Request, work *listen.Ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ const limitsAtOnce = 1024
 // checkAll decides a batch in order, each element alone. All elements are judged
 // before the first is decided. The batch is as much work as it has limits: what it is more than it seemed,
 // it waits for once more.
-func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *listen.Ticket, requests []request) error {
+func (s *Service) checkAll(w http.ResponseWriter, r *http.Request, work *listen.Ticket, requests []request) error {
 	found := make([]*target, len(requests))
 	ops := make([]stint.Op, len(requests))
 	limits := 0
@@ -210,7 +210,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *listen.
 
 // decide carries out one operation. An error is the caller's fault (ErrInvalid), this process's
 // (ErrOverloaded), problem.ClientGone, or errStoreUnreachable's.
-func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+func (s *Service) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.config.Store.Decide(ctx, op)
 	if err == nil && !d.Degraded {
 		return d, nil
@@ -221,7 +221,7 @@ func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 // decideAll carries out the operations in order, each alone, in calls of limitsAtOnce. The results'
 // errors are as decide's. The chunks go to the store one after another. A failure within a chunk is
 // the failure of all that follow, which are not asked any more.
-func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+func (s *Service) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	for from := 0; from < len(ops); {
 		to, limits := from, 0
 		for to < len(ops) && (to == from || limits+ops[to].Limits() <= limitsAtOnce) {
@@ -247,7 +247,7 @@ func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint
 
 // storeError turns what the store returned, an error or a decision that it could not make
 // itself, into one of decide's errors. ctx is the request's.
-func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) error {
+func (s *Service) storeError(ctx context.Context, verb stint.Verb, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
 		return err
@@ -291,7 +291,7 @@ func errStoreUnreachable(verb stint.Verb) error {
 // refused counts a check that the store did not decide and no failure policy answered, as a denial
 // by the limit that admits least, which has an algorithm. It returns the error. Dashboards show it
 // as a denial, which it is for the client.
-func (s *service) refused(by stint.Algorithm, err error) error {
+func (s *Service) refused(by stint.Algorithm, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrOverloaded):
 		s.metrics.Checked(by, stint.Decision{}, 0)
@@ -467,6 +467,22 @@ func newTargets(config *Config, limits Limits) (*targets, error) {
 	return ts, nil
 }
 
+// SwapLimits puts limits in the place of those by which checks are decided, or reports everything that
+// is wrong with them and changes nothing. What clients have used counts on under a limit of the same
+// name and algorithm. Requests that have begun are decided by the limits that they began with. It is
+// safe for concurrent use.
+func (s *Service) SwapLimits(limits Limits) error {
+	limits = limits.withDefaults()
+	if err := prefix.Join(limits.validate()...); err != nil {
+		return err
+	}
+	ts, err := newTargets(s.config, limits)
+	if err == nil {
+		s.targets.Store(ts)
+	}
+	return err
+}
+
 // find returns what the request names: its policy, its algorithm, or TOKEN_BUCKET. fallback says that TOKEN_BUCKET
 // stands for an algorithm that does not exist.
 func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
@@ -519,9 +535,9 @@ func (t *target) keep(q *request) (int64, error) {
 	return n, nil
 }
 
-// policies are those by which keys are decided that callers name, with their names: the defaults by
+// Policies are those by which keys are decided that callers name, with their names: the defaults by
 // their algorithms, and those of the configuration.
-func (s *service) policies() iter.Seq2[string, *stint.Policy] {
+func (s *Service) Policies() iter.Seq2[string, *stint.Policy] {
 	return func(yield func(string, *stint.Policy) bool) {
 		for _, t := range s.targets.Load().all {
 			if !yield(cmp.Or(t.name, t.algorithms[0].String()), t.policy) {

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // addRateLimit makes the rate limit service, if there is a listener for it. The store, the
 // observers and the admission are the service's, so that one overload and one event serve all
 // protocols.
-func (s *service) addRateLimit(registerer prometheus.Registerer) error {
+func (s *Service) addRateLimit(registerer prometheus.Registerer) error {
 	if s.config.GRPCListen == "" {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (s *service) addRateLimit(registerer prometheus.Registerer) error {
 		Accounting: domains.Accounting(c.Accounting), MergeDomains: c.Merge, Shadow: c.Shadow, Quota: c.Quota,
 		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100,
 		Headers: rls.Headers(c.Headers),
-		Store:   s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.enterRPC,
+		Store:   s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.EnterRPC,
 	})
 	if err != nil {
 		return err
@@ -56,11 +56,11 @@ func (s *service) addRateLimit(registerer prometheus.Registerer) error {
 }
 
 // RateLimit is Envoy's rate limit service, which is given its domains; nil without a gRPC listener.
-func (s *Server) RateLimit() *rls.Service { return s.service.rateLimit }
+func (s *Service) RateLimit() *rls.Service { return s.rateLimit }
 
-// enterRPC waits until the work of a request may begin. A peer is an Envoy, with all of its
+// EnterRPC waits until the work of a request may begin. A peer is an Envoy, with all of its
 // clients: fairness is between proxies.
-func (s *service) enterRPC(ctx context.Context, cost int64) (leave func(), err error) {
+func (s *Service) EnterRPC(ctx context.Context, cost int64) (leave func(), err error) {
 	if ctx.Value(enteredKey{}) != nil {
 		return func() {}, nil
 	}
@@ -79,8 +79,8 @@ func (s *service) enterRPC(ctx context.Context, cost int64) (leave func(), err e
 // rateLimitEndpoints are those of the rate limit service over HTTP, as the reference service has
 // them.
 var rateLimitEndpoints = map[string]endpoint{
-	"/json":        {[]string{"POST"}, (*service).rateLimitJSON},
-	"/healthcheck": {readMethods, (*service).healthcheck},
+	"/json":        {[]string{"POST"}, (*Service).rateLimitJSON},
+	"/healthcheck": {readMethods, (*Service).healthcheck},
 }
 
 // enteredKey is where a context says that the work of its request has begun.
@@ -91,7 +91,7 @@ type enteredKey struct{}
 const jsonText = 4
 
 // rateLimitJSON is ShouldRateLimit with its messages as JSON.
-func (s *service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	if !s.config.OpenJSON {
 		if err := s.authority.mayManage(r); err != nil {
 			return err
@@ -147,8 +147,8 @@ func httpStatus(code codes.Code) int {
 }
 
 // healthcheck says OK while the service is ready.
-func (s *service) healthcheck(w http.ResponseWriter, r *http.Request) error {
-	if !s.ready(r.Context()) {
+func (s *Service) healthcheck(w http.ResponseWriter, r *http.Request) error {
+	if !s.Ready(r.Context()) {
 		return problem.New(http.StatusInternalServerError, "the service is not ready")
 	}
 	_, _ = w.Write([]byte("OK")) // a client that is gone has no use for the error

@@ -1,4 +1,4 @@
-package server
+package rest
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -22,7 +23,7 @@ import (
 //
 // Describing a request is as much as naming a key: the caller says who the client is. So it needs a
 // token on listeners that others can reach.
-func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
+func (s *Service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 
 // withEvaluation calls do with an evaluation of the pool once its work may begin, and ends the work. If do fails, the
 // evaluation does not go back: the store may still write to it.
-func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Request, *evaluation) error) (err error) {
+func (s *Service) withEvaluation(r *http.Request, cost int64, do func(*http.Request, *evaluation) error) (err error) {
 	e, _ := s.evaluations.Get().(*evaluation)
 	if r, e.work, err = s.enter(r, cost); err != nil {
 		return err
@@ -87,9 +88,9 @@ func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Requ
 // enforce decides and counts. While the rules are unknown there is nothing to decide by: the
 // request is admitted and marked as degraded, or answered 503 if rules are required. The time that
 // it was kept waiting by a rule is not counted as the decision's.
-func (s *service) enforce(ctx context.Context, id string, e *evaluation) error {
+func (s *Service) enforce(ctx context.Context, id string, e *evaluation) error {
 	v := &e.verdict
-	if s.rulesState() == RulesUnknown {
+	if s.rulesState() == follow.Unknown {
 		if s.config.RulesRequired() {
 			return errRulesUnknown()
 		}
@@ -117,7 +118,7 @@ func (s *service) enforce(ctx context.Context, id string, e *evaluation) error {
 // undecided counts an evaluation that the store did not decide and no failure policy answered:
 // for each rule that was to decide it, and, as a check would be, as a denial by the limit that
 // admits least.
-func (s *service) undecided(claims []enforce.Claimed, err error) {
+func (s *Service) undecided(claims []enforce.Claimed, err error) {
 	if !errors.Is(err, stint.ErrUnavailable) && !errors.Is(err, stint.ErrOverloaded) || len(claims) == 0 {
 		return
 	}
@@ -134,7 +135,7 @@ func (s *service) undecided(claims []enforce.Claimed, err error) {
 }
 
 // describe writes the rate limit fields of the deciding rule, if its limits were asked.
-func (s *service) describe(header http.Header, e *evaluation) {
+func (s *Service) describe(header http.Header, e *evaluation) {
 	header["Cache-Control"] = noStore
 	v := &e.verdict
 	if policy := v.Claim.Policy; policy != nil {
@@ -173,9 +174,9 @@ func (e *evaluation) vias() map[string]string {
 	return vias
 }
 
-// swapRules puts rules in force, of which nil are none. Swaps are serialised; requests are not kept
-// waiting, as the limiter's set is swapped atomically.
-func (s *service) swapRules(set *rules.Set) rules.Changes {
+// SwapRules puts rules in the place of those in force, and tells in which they differ; nil is none. Swaps are
+// serialised; requests are not kept waiting, as the limiter's set is swapped atomically.
+func (s *Service) SwapRules(set *rules.Set) rules.Changes {
 	if set == nil {
 		set = new(rules.Set)
 	}
@@ -195,7 +196,7 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 // warnOfWaits says which rules that have come into force hold no request as long as they may, as it
 // has to be answered in time. A rule that was in force before with the same max_wait was warned of
 // then.
-func (s *service) warnOfWaits(set, old *rules.Set) {
+func (s *Service) warnOfWaits(set, old *rules.Set) {
 	most := s.config.HTTP.LongestWait()
 	for _, rule := range set.Rules() {
 		if !waits(&rule) || rule.MaxWait <= most {
@@ -213,7 +214,7 @@ func (s *service) warnOfWaits(set, old *rules.Set) {
 // warnOfRules says what may be other than was meant in rules that have come into force. New rules
 // are warned of only where the fault is not evident from the rule itself; a warning that a change
 // brings about is always told.
-func (s *service) warnOfRules(set, old *rules.Set) {
+func (s *Service) warnOfRules(set, old *rules.Set) {
 	for _, rule := range set.Rules() {
 		_, known := old.Rule(rule.ID)
 		was := old.Warnings(rule.ID, s.config.Settings.Store.Clustered())
