@@ -10,13 +10,16 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// heldConn holds every script call until it is released.
+// heldConn holds every script call of a batch until it is released.
 type heldConn struct {
 	redisstore.Conn
 	sent chan chan struct{} // closed to let the call go
 }
 
 func (c *heldConn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	if ofLayout(script) {
+		return c.Conn.Eval(ctx, script, keys, args)
+	}
 	free := make(chan struct{})
 	c.sent <- free
 	<-free

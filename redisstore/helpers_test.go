@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testconn"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/internal/wire"
 )
 
 // encodings are the log's encodings.
@@ -141,3 +142,6 @@ func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
 	}
 	return l
 }
+
+// ofLayout reports whether a script is the one by which processes agree on the layout, and not a batch's.
+func ofLayout(script *redisstore.Script) bool { return script.Source == wire.LayoutScript() }

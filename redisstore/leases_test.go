@@ -48,8 +48,11 @@ type shared struct {
 var errDead = errors.New("the process is dead")
 
 func (c *shared) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
-	if c.dead.Load() {
+	switch {
+	case c.dead.Load():
 		return "", errDead
+	case ofLayout(script):
+		return c.Conn.Eval(ctx, script, keys, args)
 	}
 	c.calls.Add(1)
 	if c.gate != nil {

@@ -31,7 +31,7 @@ func (c *watched) Eval(ctx context.Context, script *redisstore.Script, keys, arg
 			return "", err
 		}
 	}
-	if c.after != nil {
+	if c.after != nil && !ofLayout(script) {
 		defer c.after()
 	}
 	return c.Conn.Eval(ctx, script, keys, args)

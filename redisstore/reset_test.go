@@ -1,9 +1,12 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -304,7 +307,38 @@ func layoutOf(t testing.TB, prefix string) string {
 	return text
 }
 
-// Who says no layout takes over what the servers remember, at first and while it runs.
+// agreed waits until a store has read the layout again.
+func agreed(t testing.TB, s *redisstore.Store) {
+	t.Helper()
+	policy := policyOf(t, "agreed", aLimit(stint.AlgorithmFixedWindow, 1))
+	until(t, "the layout is read again", func() bool {
+		_, err := s.Decide(t.Context(), op(stint.VerbPeek, "0", policy, 1))
+		if err != nil && !errors.Is(err, stint.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// checkConflict fails the test unless a store decides nothing, and says which parameter conflicts and what mends it.
+func checkConflict(t testing.TB, s *redisstore.Store, prefix, param string) {
+	t.Helper()
+	policy := policyOf(t, "conflict", aLimit(stint.AlgorithmFixedWindow, 1))
+	var err error
+	until(t, "the conflict is found", func() bool {
+		if _, err = s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err == nil {
+			t.Fatal("it decides")
+		}
+		return errors.Is(err, stint.ErrInvalid)
+	})
+	for _, want := range []string{param, "redis-cli -c DEL " + prefix + ":settings"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+// Who says no layout takes over what the servers remember, at first and once they have lost it.
 func TestLayoutIsAdopted(t *testing.T) {
 	conn := newConn(t)
 	first, prefix := storeOn(t, conn, redisstore.Options{Partitions: 4, LogEncoding: redisstore.LogStream})
@@ -334,9 +368,20 @@ func TestLayoutIsAdopted(t *testing.T) {
 	for i := range 20 {
 		take(t, third, fmt.Sprint(i), policy, 5)
 	}
+	agreed(t, second)
 	check(5)
-	if _, err := first.Decide(t.Context(), op(stint.VerbPeek, "k", policy, 1)); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "partitions") {
-		t.Errorf("of a store with another number: %v, want %v", err, stint.ErrInvalid)
+	checkConflict(t, first, prefix, "partitions")
+
+	// The command that it names mends it, once the others have stopped.
+	second.Close()
+	third.Close()
+	redis(t, "DEL", prefix+":settings")
+	until(t, "it decides again", func() bool {
+		_, err := first.Decide(t.Context(), op(stint.VerbPeek, "k", policy, 1))
+		return err == nil
+	})
+	if got := layoutOf(t, prefix); got != "4 stream" {
+		t.Errorf("the layout is %q", got)
 	}
 }
 
@@ -349,19 +394,120 @@ func TestLayoutIsNeverTwo(t *testing.T) {
 	take(t, one, "k", policy, 1)
 	redis(t, "DEL", prefix+":settings")
 	two := another(t, conn, redisstore.Options{KeyPrefix: prefix, Partitions: 16, DenialCache: -1})
-	admitted := 0
+	take(t, two, "k", policy, 1)
 	for range 20 {
-		for _, s := range []*redisstore.Store{one, two} {
-			if d, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err == nil && d.Allowed {
-				admitted++
+		if d, err := one.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err == nil {
+			t.Errorf("%+v of the layout of before", d)
+		}
+	}
+	checkConflict(t, one, prefix, "partitions")
+	if got := layoutOf(t, prefix); got != "16 packed" {
+		t.Errorf("the layout is %q", got)
+	}
+}
+
+// meeting is a connection of a process whose question for the layout is answered when others have asked, too.
+type meeting struct {
+	redisstore.Conn
+	cluster bool
+	others  *sync.WaitGroup
+	once    *sync.Once
+}
+
+func (m meeting) Cluster() bool { return m.cluster }
+
+func (m meeting) Do(ctx context.Context, args ...string) (string, error) {
+	reply, err := m.Conn.Do(ctx, args...)
+	if args[0] == "HGET" {
+		m.once.Do(m.others.Done)
+		m.others.Wait()
+	}
+	return reply, err
+}
+
+// Processes that begin at the same moment, find no layout and would choose different ones agree before anything is
+// decided.
+func TestNewProcessesAgree(t *testing.T) {
+	conn := newConn(t)
+	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	for i := range 20 {
+		prefix := fmt.Sprint("agree", i)
+		var others sync.WaitGroup
+		others.Add(2)
+		var stores []*redisstore.Store
+		for _, cluster := range []bool{false, true} { // 1 and 16 partitions, if nobody says
+			m := meeting{conn, cluster, &others, new(sync.Once)}
+			stores = append(stores, another(t, m, redisstore.Options{KeyPrefix: prefix, DenialCache: -1}))
+		}
+		var work sync.WaitGroup
+		for range 8 {
+			for _, s := range stores {
+				work.Go(func() {
+					if _, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		work.Wait()
+		for _, s := range stores {
+			if n := left(t, s, "k", policy); n != 0 {
+				t.Fatalf("%q: %d remain, want 0", layoutOf(t, prefix), n)
 			}
 		}
 	}
-	if admitted > 9 {
-		t.Errorf("%d were admitted after the first, want 9", admitted)
+}
+
+// A server that loses all it has while processes decide, and agree, costs no decision.
+func TestFlushInMidFlight(t *testing.T) {
+	own := testredis.Start(t)
+	policy := policyOf(t, "p", stint.FixedWindow(1000, stint.MaxPeriod))
+	var stores []*redisstore.Store
+	for _, partitions := range []int{4, 0} {
+		s := open(t, own.URL(), redisstore.Options{Partitions: partitions, DenialCache: -1})
+		if err := s.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, s)
 	}
-	if got := layoutOf(t, prefix); got != "2 packed" {
-		t.Errorf("the layout is %q", got)
+	const callers, flushes = 4, 20
+	var allowed atomic.Int64
+	ended := make(chan struct{})
+	var work sync.WaitGroup
+	for _, s := range stores {
+		for range callers {
+			work.Go(func() {
+				for {
+					select {
+					case <-ended:
+						return
+					default:
+					}
+					d, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
+					switch {
+					case err != nil:
+						t.Error(err)
+						return
+					case d.Allowed:
+						allowed.Add(1)
+					}
+				}
+			})
+		}
+	}
+	for i := range int64(flushes) {
+		if _, err := own.Do("FLUSHALL"); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "more are admitted", func() bool { return t.Failed() || allowed.Load() > 100*(i+1) })
+	}
+	close(ended)
+	work.Wait()
+	if n := allowed.Load(); n > 1000*(flushes+1) {
+		t.Errorf("%d were admitted", n)
+	}
+	if text, err := own.Do("HGET", "rate_limiter:settings", "layout"); err != nil || text != "4 packed" {
+		t.Errorf("the layout is %v, %v", text, err)
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *Store) setLayout(partitions int, encoding LogEncoding) {
 	}
 	s.routes.Store(y)
 	for _, br := range unused {
-		go br.Close() // which waits for the call that has found out about the layout
+		br.Close()
 	}
 }
 
@@ -82,20 +82,23 @@ func (s *Store) newBatcher(index int) *queue.Batcher {
 	})
 }
 
-// adopt takes over the layout that the servers remember, unless the options name another one. It
-// returns wire.ErrLayout, or why nothing can be decided by the layout at hand. What other processes have
-// written stands: their states could not be found under another layout.
+// adopt takes over the layout that the servers remember, or returns why nothing can be decided: the options name
+// another one. What other processes have written stands: their states could not be found under another layout.
 func (s *Store) adopt(text string) error {
+	own := s.routes.Load()
+	if own.Text == text {
+		return nil
+	}
 	partitions, encoding, known := layout.Parse(text)
 	conflict := func(param string, mine any) error {
 		return stint.Invalid(param, mine, fmt.Sprintf(
 			"%q, the layout of states that other processes have written to the key %q; to change it, "+
-				"stop all processes and delete the key",
-			text, s.routes.Load().SettingsKey()))
+				"stop all processes and delete the key: redis-cli -c DEL %[2]s",
+			text, own.SettingsKey()))
 	}
 	switch {
 	case !known:
-		return conflict("layout", s.routes.Load().Text)
+		return conflict("layout", own.Text)
 	case s.options.Partitions != 0 && s.options.Partitions != partitions:
 		return conflict("partitions", s.options.Partitions)
 	case s.options.LogEncoding != "" && s.options.LogEncoding != LogEncoding(encoding):
@@ -103,15 +106,12 @@ func (s *Store) adopt(text string) error {
 	}
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
-	if s.routes.Load().Text == text {
-		return wire.ErrLayout
-	}
 	s.setLayout(partitions, LogEncoding(encoding))
 	s.leases.forgetAll()
 	if s.denials != nil {
 		s.denials.wipe()
 	}
-	return wire.ErrLayout
+	return nil
 }
 
 // raised drops what this process has of earlier epochs: what was decided then (denials that are remembered, leased
@@ -214,6 +214,8 @@ type agreement struct {
 	err   error
 }
 
+func newAgreement() *agreement { return &agreement{ended: make(chan struct{})} }
+
 // How often the layout is asked for until there is an answer, and checked later where the
 // script of a batch can't: on a cluster, whose partitions do not know their number.
 const (
@@ -226,32 +228,51 @@ const (
 // once; who decides before the layout is known waits in started.
 func (s *Store) start() {
 	s.loaded = make(chan struct{})
-	s.agreement.Store(&agreement{ended: make(chan struct{})})
-	s.work.Go(s.run)
+	s.agreement.Store(newAgreement())
+	s.work.Go(func() {
+		if !s.agree() {
+			return
+		}
+		s.loadScripts(s.life)
+		close(s.loaded)
+		for s.conn.Cluster() && sleep.Jittered(s.life, checkGap) == nil {
+			if text, err := s.readLayout(s.life); err == nil && text != s.routes.Load().Text {
+				s.lostLayout()
+			}
+		}
+	})
 	if s.denials != nil {
 		s.work.Go(func() { s.denials.listen(s.life, s.conn, s.channel) })
 	}
 }
 
-// run agrees with the servers, again and again until they answer, loads the scripts, and then, on a
-// cluster, checks the layout from time to time until the store is closed.
-func (s *Store) run() {
-	for attempt := s.agreement.Load(); ; s.agreement.Store(attempt) {
-		attempt.err = s.agree(s.life)
-		close(attempt.ended)
-		if attempt.err == nil {
-			break
-		}
-		if sleep.Jittered(s.life, startGap) != nil {
-			return
-		}
-		attempt = &agreement{ended: make(chan struct{})}
+// lostLayout is called when the servers remember another layout than was agreed on: they had lost it, and another
+// process came first. Nothing more is decided until it has been read again.
+func (s *Store) lostLayout() {
+	if s.agreement.CompareAndSwap(nil, newAgreement()) {
+		s.work.Go(func() { s.agree() })
 	}
-	s.agreement.Store(nil)
-	s.loadScripts(s.life)
-	close(s.loaded)
-	for s.conn.Cluster() && sleep.Jittered(s.life, checkGap) == nil {
-		_ = s.agree(s.life) // an error shows again with the next decision
+}
+
+// agree agrees with the servers on the layout, again and again until they answer with one that the options allow. It
+// reports false if the store is closed first.
+func (s *Store) agree() bool {
+	for attempt := s.agreement.Load(); ; s.agreement.Store(attempt) {
+		text, err := s.readLayout(s.life)
+		if err == nil {
+			err = s.adopt(text)
+		}
+		if err == nil {
+			s.agreement.Store(nil)
+			close(attempt.ended)
+			return true
+		}
+		attempt.err = queue.Unavailable(err)
+		close(attempt.ended)
+		if sleep.Jittered(s.life, startGap) != nil {
+			return false
+		}
+		attempt = newAgreement()
 	}
 }
 
@@ -289,30 +310,18 @@ func (s *Store) Ready(ctx context.Context) error {
 	}
 }
 
-// agree asks the servers for the layout and takes it over. On a cluster it also writes the layout
-// of this process, if there is none: on a single server the first batch does. It also finds out
-// whether the server answers at all, which Ready tells.
-func (s *Store) agree(ctx context.Context) error {
+// readLayout asks the servers for the layout. If there is none it becomes that of this process, unless another one
+// comes first.
+func (s *Store) readLayout(ctx context.Context) (text string, err error) {
 	own := s.routes.Load()
 	ctx, cancel := context.WithTimeout(ctx, queue.MaxSendTime)
 	defer cancel()
-	var text string
-	err := own.batchers[0].RoundTrip(ctx, func(ctx context.Context) (err error) {
-		if text, err = s.conn.Do(ctx, "HGET", own.SettingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
-			return err
+	err = own.batchers[0].RoundTrip(ctx, func(ctx context.Context) (err error) {
+		if text, err = s.conn.Do(ctx, "HGET", own.SettingsKey(), "layout"); err == nil && text == "" {
+			script := NewScript(wire.LayoutScript())
+			text, err = s.conn.Eval(ctx, script, []string{own.SettingsKey()}, []string{own.Text})
 		}
-		script := NewScript(wire.SettingsScript())
-		_, err = s.conn.Eval(ctx, script, []string{own.SettingsKey()}, []string{"", s.channel, own.Text, "0"})
 		return err
 	})
-	if err != nil {
-		return queue.Unavailable(err)
-	}
-	if text == "" || text == own.Text {
-		return nil
-	}
-	if err := s.adopt(text); !errors.Is(err, wire.ErrLayout) {
-		return queue.Unavailable(err)
-	}
-	return nil
+	return text, err
 }

@@ -14,6 +14,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -102,7 +103,7 @@ func (s *Store) configure() {
 		Eval: func(ctx context.Context, m wire.Mix, keys, args []string) (string, error) {
 			return s.conn.Eval(ctx, s.script(m), keys, args)
 		},
-		Unlink: s.unlink, Adopt: s.adopt, Raised: s.raised,
+		Unlink: s.unlink, Raised: s.raised,
 	}
 	s.queue.Life, s.queue.MaxBatch, s.queue.InFlight, s.queue.MaxQueue = s.life, o.MaxBatch, o.InFlight, o.MaxQueue
 	s.queue.Send, s.queue.OnCall, s.queue.Ready, s.queue.Connection = s.send, o.OnCall, s.conn.Ready, s.conn
@@ -112,6 +113,9 @@ func (s *Store) configure() {
 func (s *Store) send(ctx context.Context, b *wire.Batch) error {
 	mark := s.denials.mark()
 	if err := b.Execute(ctx); err != nil {
+		if errors.Is(err, wire.ErrLayout) {
+			s.lostLayout()
+		}
 		return queue.Unavailable(err)
 	}
 	s.batches.Add(1)

@@ -19,9 +19,10 @@ type counter struct {
 }
 
 func (c *counter) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
-	if strings.Contains(script.Source, "argument()") {
+	switch {
+	case strings.Contains(script.Source, "argument()"):
 		c.whole++
-	} else {
+	case !ofLayout(script):
 		c.short++
 	}
 	return c.Conn.Eval(ctx, script, keys, args)

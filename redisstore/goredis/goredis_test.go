@@ -182,6 +182,9 @@ func TestScriptFlush(t *testing.T) {
 	if err := store.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := own.Do("CONFIG", "RESETSTAT"); err != nil {
+		t.Fatal(err)
+	}
 	policy := ten(t)
 	for want := int64(9); want >= 5; want-- {
 		if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {

@@ -156,7 +156,7 @@ func (br *Batcher) RoundTrip(ctx context.Context, do func(context.Context) error
 func (br *Batcher) report(ctx context.Context, call *watchdog.Call, err error) {
 	reply, replied := Reply(err)
 	switch {
-	case err == nil, errors.Is(err, wire.ErrReply), errors.Is(err, wire.ErrLayout), errors.Is(err, stint.ErrInvalid):
+	case err == nil, errors.Is(err, wire.ErrReply), errors.Is(err, wire.ErrLayout):
 		br.watchdog.Answered(call)
 	case replied && isRefusal(reply):
 		br.watchdog.Refused(call, cause(err))
@@ -382,11 +382,7 @@ func (br *Batcher) sendAll() {
 		if fault == nil {
 			fault = br.send(b)
 		}
-		if errors.Is(fault, wire.ErrLayout) && br.Target.Layout.Load() != b.Layout() {
-			br.requeue(br.detach(b)) // nothing was carried out, and it may be in the layout of now
-		} else {
-			br.requeue(b.complete(fault))
-		}
+		br.requeue(b.complete(fault))
 		// Callers that were answered run before the next batch is sent, so that it has what they ask
 		// next: one batch costs less than two.
 		runtime.Gosched()

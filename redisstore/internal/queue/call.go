@@ -238,20 +238,3 @@ func (q *list) remove(c *Call) {
 	}
 	c.previous, c.next, c.queued = nil, nil, false
 }
-
-// detach takes all operations out of a batch. It returns the calls whose callers wait for them.
-func (br *Batcher) detach(b *batch) (calls []*Call) {
-	for _, p := range b.parts {
-		c := p.call
-		c.mu.Lock()
-		c.appended, c.batch = c.completed, nil
-		if !c.abandoned {
-			br.mu.Lock()
-			br.queued += p.n
-			br.mu.Unlock()
-			calls = append(calls, c)
-		}
-		c.mu.Unlock()
-	}
-	return calls
-}

@@ -181,9 +181,6 @@ func (b *Batch) End() {
 	b.asked, b.target, b.layout, b.fullScript, b.holds, b.usualLeft = nil, nil, nil, false, false, false
 }
 
-// Layout is the one that the batch is written by.
-func (b *Batch) Layout() *layout.Layout { return b.layout }
-
 // Entries are the operations that were added, in order.
 func (b *Batch) Entries() []Entry { return b.entries }
 
@@ -339,7 +336,7 @@ var ErrReply = errors.New("unexpected reply of the script")
 
 // Execute sends the batch and works out its answers. The script may ask for another form of the
 // batch before it decides: whole, with holds, or with windows of calendars. It has done nothing then,
-// and the batch is sent again. The error is the connection's, ErrLayout, or why nothing can be decided.
+// and the batch is sent again. The error is the connection's, ErrLayout or ErrReply.
 func (b *Batch) Execute(ctx context.Context) error {
 	for range maxAsks {
 		b.encode()
@@ -349,7 +346,7 @@ func (b *Batch) Execute(ctx context.Context) error {
 		}
 		again, err := b.decode(reply)
 		switch {
-		case errors.Is(err, ErrLayout), errors.Is(err, stint.ErrInvalid):
+		case errors.Is(err, ErrLayout):
 			return err
 		case err != nil:
 			return fmt.Errorf("%w: %w", ErrReply, err)

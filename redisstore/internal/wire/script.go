@@ -95,9 +95,12 @@ func UsualMixes() (usual []Mix) {
 // Script is the source of the script for a mix, without what it does not need.
 func (m Mix) Script() string { return stripUnused(m.source()) }
 
-// SettingsScript is a script that writes the layout where there is none.
-func SettingsScript() string {
-	return stripUnused(luaProtocol() + "local max = math.max\n" + settingsLua + "return '\\0'\n")
+// LayoutScript is a script that writes the layout ARGV[1] to the settings KEYS[1], unless there is one, and replies the
+// one that is there.
+func LayoutScript() string {
+	return `local layout = redis.call('HGET', KEYS[1], 'layout')
+if not layout then redis.call('HSET', KEYS[1], 'layout', ARGV[1]) end
+return layout or ARGV[1]`
 }
 
 // ResetScript is a script that resets all clients of a policy: reset.lua.

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,8 +25,6 @@ type Config struct {
 	Eval func(ctx context.Context, m Mix, keys, args []string) (string, error)
 	// Unlink frees hashes that nobody reads any more.
 	Unlink func(dead *layout.GenerationKeys)
-	// Adopt is called when the servers remember another layout. It returns ErrLayout, or why nothing can be decided.
-	Adopt func(text string) error
 	// Raised is called when the epoch in a field of the settings is later than was known.
 	Raised func(field string)
 }
@@ -78,13 +77,12 @@ func (t *Target) idKeys() (cur, prev string) {
 	return ids + layout.GenerationNow, ids + layout.GenerationBefore
 }
 
-// ErrLayout says that the servers remember another layout.
+// ErrLayout says that the servers remember another layout than that of a batch, of which nothing was carried out.
 var ErrLayout = errors.New("the layout of states has changed")
 
 // adopt reads the settings that the script found to differ from what this process knows,
-// and takes them over: the layout, the epoch of all policies, and those of the fields. The error
-// says why the target can't decide any more. The reply has, each behind its length, the layout and
-// the epochs in the order in which the fields were sent.
+// and takes over the epoch of all policies and those of the fields. The reply has, each behind its
+// length, the layout and the epochs in the order in which the fields were sent.
 func (t *Target) adopt(r *reader, own string, fields []string) error {
 	next := func() string { return r.bytes(int(r.number(2))) }
 	text := next()
@@ -96,7 +94,7 @@ func (t *Target) adopt(r *reader, own string, fields []string) error {
 		return errShort
 	}
 	if text != "" && text != own {
-		return t.Config.Adopt(text)
+		return fmt.Errorf("%w: %s has %q", ErrLayout, t.SettingsKey(), text)
 	}
 	return nil
 }

@@ -264,7 +264,7 @@ func TestServeOtherLayout(t *testing.T) {
 		"--store-partitions=8": "partitions is 8;", "--store-log-encoding=zset": "log_encoding is ",
 	} {
 		code, stdout, stderr := do(t, nil, "serve", "--listen=127.0.0.1:0", "--admin-listen=off", "--store", redis.URL(), flag)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "4 packed") || !strings.Contains(stderr, "rate_limiter:settings") {
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "4 packed") || !strings.Contains(stderr, "redis-cli -c DEL rate_limiter:settings") {
 			t.Errorf("%s: exit code %d, output %q, errors %q", flag, code, stdout, stderr)
 		}
 	}
