@@ -332,7 +332,11 @@ func (b *Batch) appendOperation(list []byte, e *Entry, holds *int) []byte {
 	case e.Verb == Refund, e.Verb == ReturnLease:
 		list = binary.BigEndian.AppendUint64(list, uint64(e.takenAt))
 	case e.hold != nil:
-		list = appendHold(list, holds)
+		*holds++
+		list = binary.BigEndian.AppendUint16(list, uint16(*holds))
+		if b.usual {
+			list = e.hold.appendUsual(list, e.Verb)
+		}
 	}
 	for _, p := range b.Limits(e) {
 		list = binary.BigEndian.AppendUint16(list, uint16(b.states[p.state].number))
@@ -342,6 +346,9 @@ func (b *Batch) appendOperation(list []byte, e *Entry, holds *int) []byte {
 		}
 		list = binary.BigEndian.AppendUint64(list, uint64(permits))
 		list = binary.BigEndian.AppendUint32(list, uint32(p.Keep))
+	}
+	if b.usual && e.Verb == stint.VerbReserve {
+		list = b.appendRecord(list, e)
 	}
 	for _, way := range e.Ways {
 		list = binary.BigEndian.AppendUint16(list, way)

@@ -51,7 +51,8 @@ for _ = 1, tonumber(argument()) do
 end
 
 if holds then
-  load_ids()
+  ids.first = load_ids() -- of what is asked of each id
+  ids.first, at = at, at + ids.first
 end
 
 local asks

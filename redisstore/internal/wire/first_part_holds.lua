@@ -4,22 +4,37 @@
 -- what follows on their ids and states: of such a batch the client asks again.
 --
 -- States are kept in three numbers, by their place, as in first_part_takes.lua; with what is held of them (holds.lua).
+--
+-- The arguments are those of batch.lua, but an operation is
+--   >B verb, >B growth, >I2 states, >I2 number of its id, >c8 digest of its id
+--   >i8 TTL, >I5 how long it is remembered      of a reserve
+--   >c8 digest of the claims, >I5 what is asked of a commit and a cancel
+--   >I2i8I4 for each state                      as in batch.lua
+--   >I2 length and record                       of a reserve, from remembered on as hold_ids.lua has it
 
 holds = {}
 
 local as, bs, cs, of, clients, changed = {}, {}, {}, {}, {}, {}
-local held, live, lists = {}, {}, {}
+local held, live, lists, firsts, lasts = {}, {}, {}, {}, {} -- firsts and lasts: when a list's first and last piece expire
 local left, left_ids = {}, {}
 local groups, places = {}, 0
+
+-- note_expiries notes when a list's first and last piece expire.
+local function note_expiries(p, list)
+  firsts[p] = unpack_struct('>I7', list, 9)
+  lasts[p] = #list == PIECE_BYTES and firsts[p] or last_expiry(list)
+end
 
 -- read reads a value into place. It reports false when there is more to do: something has expired, or another limit wrote it.
 local function read(place, hash, j, limit, state)
   local value, kind, set = hash.values[j + 1], limit.kind, limit.set
   if value and byte(value) == HELD then
     local from = 2 + kind.bytes
-    local a, b, c, debt, n, count, list = unpack_struct(HELD_NUMBERS, value, from)
-    held[place], live[place], lists[place] = n > 0 and n or nil, count, sub(value, list)
-    if sub(value, 2, from - 1) ~= set.text or debt ~= limit.debt or unpack_struct('>I7', value, list + 8) <= now then
+    local a, b, c, debt, n, count, at_list = unpack_struct(HELD_NUMBERS, value, from)
+    local list = sub(value, at_list)
+    held[place], live[place], lists[place] = n > 0 and n or nil, count, list
+    note_expiries(place, list)
+    if sub(value, 2, from - 1) ~= set.text or debt ~= limit.debt or firsts[place] <= now then
       return false
     elseif not kind.moves then
       as[place], bs[place], cs[place] = a, b, c
@@ -69,7 +84,8 @@ end
 local function fits(count)
   for i = 1, count do
     local p = at_place[i]
-    local limit, n, keep = of[p], math.abs(permits[i]), keeps[i]
+    local limit, n, keep = of[p], permits[i], keeps[i]
+    n = n < 0 and -n or n
     local twin = limit.kind.twin
     if left[p] or lists[p] and live[p] >= ids.max or n > limit.capacity - keep then
       return false
@@ -138,7 +154,7 @@ local function tell(count, time, applied, asked)
     local p = at_place[i]
     local list, first, last = lists[p], 0, 0
     if list then
-      first, last = unpack_struct('>I7', list, 9), last_expiry(list)
+      first, last = firsts[p], lasts[p]
       if asked and of[p].kind.moves then
         first = frees(list, 1, as[p]) or 0
       end
@@ -153,9 +169,8 @@ end
 
 -- Strings are most of what an operation costs, so that each is made at once, of all that it consists of.
 
--- reserve begins a hold: text is its digest, ttl (8), and its record from remembered on.
-local function reserve(count, text, name, asked)
-  local digest, ttl, remembered = unpack_struct('>c8i8I5', text)
+-- reserve begins a hold: text is its record in hold_ids.lua from remembered on.
+local function reserve(count, digest, ttl, remembered, text, name, asked)
   local bucket = ids.buckets[name]
   if string.find(bucket, digest, 5, true) or left_ids[digest] or not fits(count) then
     return false
@@ -178,11 +193,18 @@ local function reserve(count, text, name, asked)
       n = -n
       flags = kind.twin == concurrency and 2 or 3
     end
-    lists[p] = insert(lists[p], expires, pack(PIECE, digest, expires, n, flags, from, to))
+    local list, piece = lists[p], pack(PIECE, digest, expires, n, flags, from, to)
+    if not list or expires < firsts[p] then
+      firsts[p] = expires
+    end
+    if not list or expires > lasts[p] then
+      lasts[p] = expires
+    end
+    lists[p] = list and insert(list, expires, piece) or piece
     as[p], bs[p], cs[p], held[p], live[p], changed[p] = a, b, next_c[i], (held[p] or 0) + n, (live[p] or 0) + 1, true
   end
-  local length = #text - 16 + 17
-  bucket = pack('>I4I2c8I7c0c0', unpack_struct('>I4', bucket) + length, length, digest, expires, sub(text, 17), sub(bucket, 5))
+  local length = #text + 17
+  bucket = pack('>I4I2c8I7c0c0', unpack_struct('>I4', bucket) + length, length, digest, expires, text, sub(bucket, 5))
   keep_bucket(name, bucket, expires + remembered - now)
   tell(count, expires, 0, asked)
   return true
@@ -198,7 +220,7 @@ local function finds(cancels, count, digest, from, bucket)
       return false
     end
     local n, _
-    _, _, n, _, froms[i], tos[i], behind[i] = unpack_struct(PIECE, lists[p], piece)
+    n, _, froms[i], tos[i], behind[i] = unpack_struct('>I6BI7I7', lists[p], piece + 15)
     if n ~= ns[i] then
       return false
     end
@@ -208,16 +230,16 @@ local function finds(cancels, count, digest, from, bucket)
   return true
 end
 
--- finish ends a hold in time: text is its digest, that of its claims, and what is asked for.
-local function finish(cancels, count, text, name, state, asked)
-  local digest, claims, actual = unpack_struct('>c8c8c4', text)
+-- finish ends a hold in time: claims and more_claims are the digest of its claims, and actual what is asked for.
+local function finish(cancels, count, digest, claims, more_claims, actual, name, state, asked)
   local bucket = ids.buckets[name]
   local place, is_live = find_id(bucket, digest)
   if not is_live or left_ids[digest] then
     return false
   end
-  local length, _, expires, remembered, its_claims, keep, _, amounts = unpack_struct(LIVE, bucket, place)
-  if its_claims ~= claims or keep ~= 0 or now >= expires or expires + remembered - now >= ids.longest
+  local length, expires, remembered, its_claims, its_more, keep, _, amounts =
+    unpack_struct('>I2xxxxxxxxI7I5I4I4BI2', bucket, place) -- LIVE, without strings
+  if its_claims ~= claims or its_more ~= more_claims or keep ~= 0 or now >= expires or expires + remembered - now >= ids.longest
     or not finds(cancels, count, digest, amounts, bucket) then
     return false
   end
@@ -234,6 +256,7 @@ local function finish(cancels, count, text, name, state, asked)
       lists[p] = nil
     else
       lists[p] = sub(list, 1, pieces[i] - 1) .. sub(list, behind[i])
+      note_expiries(p, lists[p])
     end
     if kind.twin == token_bucket then
       local ended = as_bucket(p)
@@ -257,7 +280,7 @@ local function finish(cancels, count, text, name, state, asked)
   least = -(least or 0)
   remembered = expires + remembered - now
   bucket = pack(
-    '>I4c0c0c8BI7I5c4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, place - 1), sub(bucket, place + length), digest,
+    '>I4c0c0c8BI7I5I4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, place - 1), sub(bucket, place + length), digest,
     cancels and CANCELLED or COMMITTED, now, remembered, actual, least
   )
   keep_bucket(name, bucket, remembered)
@@ -267,22 +290,24 @@ end
 
 local list, from, scratch = argument(), 1, {}
 while from <= #list do
-  local verb, asked, count, number
-  verb, asked, count, number, from = unpack_struct('>BBI2I2', list, from)
+  local verb, asked, count, number, digest, x, y, z
+  verb, asked, count, number, digest, x, y, z, at_place[1], permits[1], keeps[1], from =
+    unpack_struct('>BBI2I2c8I4I4I5I2i8I4', list, from)
   asked = asked == 1
   verb = verbs[verb]
-  for i = 1, count do
+  for i = 2, count do
     at_place[i], permits[i], keeps[i], from = unpack_struct('>I2i8I4', list, from)
   end
-  local text, name, done = ARGV[ids.first + number - 1], ARGV[ids.first - ids.count + number - 1], nil
+  local name, text, done = ARGV[ids.names + number], nil, nil
   if verb == 'reserve' then
-    done = reserve(count, text, name, asked)
+    text, from = unpack_struct('>I2c0', list, from)
+    done = reserve(count, digest, x * 2 ^ 32 + y, z, text, name, asked)
   else
-    done = finish(verb == 'cancel', count, text, name, scratch, asked)
+    done = finish(verb == 'cancel', count, digest, x, y, z, name, scratch, asked)
   end
   if not done then
     answer(LEFT)
-    left_ids[sub(text, 1, 8)] = true
+    left_ids[digest] = true
     for i = 1, count do
       left[at_place[i]] = true
     end
@@ -296,12 +321,11 @@ for _, hash in ipairs(groups) do
       local limit = of[p]
       local matters = limit.kind.twin == token_bucket and bs[p] + 1 or 0
       if lists[p] then
-        write_held(hash, limit, clients[p], as[p], bs[p], cs[p], matters, held[p], live[p], lists[p])
+        write_held(hash, limit, clients[p], as[p], bs[p], cs[p], matters, held[p], live[p], lists[p], lasts[p])
       else
         write_numbers(hash, limit, clients[p], as[p], bs[p], cs[p])
-        local life = matters + margin(matters)
-        if matters > limit.span and life > hash.now.life then
-          hash.now.life, hash.renewed = life, true
+        if matters > limit.span and matters + margin(matters) > hash.now.life then
+          hash.now.life, hash.renewed = matters + margin(matters), true
         end
       end
     end

@@ -192,44 +192,47 @@ func (b *Batch) encodeHolds() {
 	b.keys = append(b.keys, cur, prev)
 	at := len(b.args)
 	b.arg("")
-	count := int64(0)
 	for i := range b.entries {
 		if h := b.entries[i].hold; h != nil && b.sent(&b.entries[i]) {
 			b.arg(h.bucket)
-			count++
 		}
 	}
-	for i := range b.entries {
-		e := &b.entries[i]
-		switch h := e.hold; {
-		case h == nil || !b.sent(e):
-		case b.usual && e.Verb == stint.VerbReserve:
-			b.arg(h.record(b.Limits(e), b.suffix(e)))
-		default:
-			b.arg(h.args + b.suffix(e))
-		}
-	}
-	b.args[at] = text(count)
+	b.args[at] = text(int64(len(b.args) - at - 1))
 	b.argNumber(b.target.Config.MaxHolds)
+	for i := range b.entries {
+		if e := &b.entries[i]; e.hold != nil && b.sent(e) && !b.usual {
+			b.arg(e.hold.args + b.suffix(e))
+		}
+	}
 }
 
-// record is what first_part_holds.lua has to know of a Reserve: the digest, the TTL, and the hold's
-// record behind its expiry as hold_ids.lua has it. It is written by Go, since putting bytes
-// together is dear in Lua.
-func (h *holdEntry) record(limits []OpLimit, suffix string) string {
-	told := &h.told.Hold
-	text := make([]byte, 0, 32+12*len(limits)+len(told.ID)+len(suffix))
-	text = append(text, h.args[:digestBytes]...)
-	text = binary.BigEndian.AppendUint64(text, uint64(told.Lives().Microseconds()))
-	text = appendNumber(text, told.Remembered().Microseconds(), 5)
-	text = append(text, h.args[digestBytes:2*digestBytes]...)
-	text = append(text, 0)
-	text = binary.BigEndian.AppendUint16(text, uint16(len(limits)))
-	for _, p := range limits {
-		text = appendNumber(text, max(p.permits, -p.permits), 6)
-		text = appendNumber(text, 0, 6)
+// appendUsual appends what first_part_holds.lua has to know of a hold: the digest, and in two numbers of 4 bytes and one of 5
+// of a Reserve the TTL and how long its end is remembered, of a Commit and a Cancel the digest of the claims and what is
+// asked for.
+func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
+	list = append(list, h.args[:digestBytes]...)
+	if verb == stint.VerbReserve {
+		list = binary.BigEndian.AppendUint64(list, uint64(h.told.Hold.Lives().Microseconds()))
+		return appendNumber(list, h.told.Hold.Remembered().Microseconds(), 5)
 	}
-	return string(append(append(text, told.ID...), suffix...))
+	list = append(list, h.args[digestBytes:2*digestBytes]...)
+	return append(append(list, 0), h.args[2*digestBytes:2*digestBytes+answerBytes]...)
+}
+
+// appendRecord appends a Reserve's record behind its expiry as hold_ids.lua has it, behind its length. It is written by Go,
+// since putting bytes together is dear in Lua.
+func (b *Batch) appendRecord(list []byte, e *Entry) []byte {
+	h, limits, begin := e.hold, b.Limits(e), len(list)
+	list = appendNumber(append(list, 0, 0), h.told.Hold.Remembered().Microseconds(), 5)
+	list = append(append(list, h.args[digestBytes:2*digestBytes]...), 0)
+	list = binary.BigEndian.AppendUint16(list, uint16(len(limits)))
+	for _, p := range limits {
+		list = appendNumber(list, max(p.permits, -p.permits), 6)
+		list = appendNumber(list, 0, 6)
+	}
+	list = append(append(list, h.told.Hold.ID...), b.suffix(e)...)
+	binary.BigEndian.PutUint16(list[begin:], uint16(len(list)-begin-2))
+	return list
 }
 
 // appendNumber appends a number of so many bytes.
@@ -408,10 +411,4 @@ func (h *holdEntry) tell(op *stint.HoldOp) {
 	*op = h.told
 	op.Hold = asked
 	op.ExpiresAt = h.told.ExpiresAt
-}
-
-// appendHold writes an operation's hold into the list of operations: its number.
-func appendHold(list []byte, number *int) []byte {
-	*number++
-	return binary.BigEndian.AppendUint16(list, uint16(*number))
 }

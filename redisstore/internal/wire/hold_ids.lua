@@ -90,21 +90,25 @@ local function with_live(bucket, record)
 end
 
 local function keep_bucket(name, bucket, life)
-  local _, before = math.frexp(#ids.buckets[name])
-  local _, after = math.frexp(#bucket)
-  if after > before and after > 8 then
-    bucket = recent(bucket)
+  if #bucket >= 256 then
+    local _, before = math.frexp(#ids.buckets[name])
+    local _, after = math.frexp(#bucket)
+    if after > before then
+      bucket = recent(bucket)
+    end
   end
   ids.buckets[name], ids.changed[name], ids.any = bucket, true, true
-  ids.life = max(ids.life, life)
+  if life > ids.life then
+    ids.life = life
+  end
 end
 
--- load_ids reads the ids' arguments: their number, the bucket of each, what is asked of each, and how many holds a client may
--- have. Those that begin at ids.first say what is asked.
+-- load_ids reads the ids' arguments: their number, the bucket of each, behind ids.names, and how many holds a client may have.
 local function load_ids()
   ids.cur, ids.prev = KEYS[next_key], KEYS[next_key + 1]
   next_key = next_key + 2
   local count = tonumber(argument())
+  ids.names = at - 1
   if count > 0 then
     local hash = fetch(ids.kind, ids.cur, ids.prev, at, at + count - 1)
     ids.hash = hash
@@ -116,8 +120,8 @@ local function load_ids()
       ids.buckets[argument()] = bucket
     end
   end
-  ids.first, ids.count, at = at, count, at + count
   ids.max = tonumber(argument())
+  return count
 end
 
 -- bucket_of is where an id's bucket is.

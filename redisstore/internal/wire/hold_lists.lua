@@ -48,17 +48,17 @@ local function insert(list, expires, pieces)
   return sub(list, 1, low) .. pieces .. sub(list, low + 1)
 end
 
--- write_held writes a client's state of which permits are held; without holds it would matter for so long.
-local function write_held(hash, limit, client, a, b, c, matters, held, live, list)
+-- write_held writes a client's state of which permits are held, the last until an instant; without holds it would matter
+-- for so long.
+local function write_held(hash, limit, client, a, b, c, matters, held, live, list, last)
   if not hash.list then
     open(hash, limit)
   end
   local n = hash.count + 2
   hash.count, hash.list[n - 1] = n, client
   hash.list[n] = pack(HELD_VALUE, HELD, limit.set.text, a, b, c, limit.debt, held or 0, live, list)
-  local life = max(matters, limit.span) + last_expiry(list) - now
-  life = life + margin(life)
-  if life > hash.now.life then
-    hash.now.life, hash.renewed = life, true
+  local life = (matters > limit.span and matters or limit.span) + last - now
+  if life * 1.1 + 1000000 > hash.now.life and life + margin(life) > hash.now.life then -- margin is less
+    hash.now.life, hash.renewed = life + margin(life), true
   end
 end

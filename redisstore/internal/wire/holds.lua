@@ -177,7 +177,7 @@ function holds.write(hash, state)
     mark_merged(hash, state.client)
   end
   local a, b, c, matters = kind.write(state, limit)
-  write_held(hash, limit, state.client, a, b, c, matters, state.held, state.live, state.list)
+  write_held(hash, limit, state.client, a, b, c, matters, state.held, state.live, state.list, last_expiry(state.list))
 end
 
 -- read_log and write_log do so for a log, whose list has the key that follows its own.
