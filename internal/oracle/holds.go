@@ -285,8 +285,8 @@ func (t *transaction) hold(op stint.Op, p *place, paid int64) *held {
 	return h
 }
 
-// notice writes that a hold has expired where it was on a way that it is on no more. It answers an open question: whether
-// it does if another version of the limit wrote the state.
+// notice writes that a hold has expired where it was on a way that it is on no more. It answers an open question:
+// whether it does if another version of the limit wrote the state.
 func (t *transaction) notice(id string, places []*place) {
 	for i, p := range places {
 		isCharged := func(other *place) bool { return other.charged && other.name == p.name }

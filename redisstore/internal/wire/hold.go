@@ -206,9 +206,9 @@ func (b *Batch) encodeHolds() {
 	}
 }
 
-// appendUsual appends what first_part_holds.lua has to know of a hold: the digest, and in two numbers of 4 bytes and one of 5
-// of a Reserve the TTL and how long its end is remembered, of a Commit and a Cancel the digest of the claims and what is
-// asked for.
+// appendUsual appends what first_part_holds.lua has to know of a hold: the digest, and in two numbers of 4 bytes and
+// one of 5 of a Reserve the TTL and how long its end is remembered, of a Commit and a Cancel the digest of the claims
+// and what is asked for.
 func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
 	list = append(list, h.args[:digestBytes]...)
 	if verb == stint.VerbReserve {
@@ -219,8 +219,8 @@ func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
 	return append(append(list, 0), h.args[2*digestBytes:2*digestBytes+answerBytes]...)
 }
 
-// appendRecord appends a Reserve's record behind its expiry as hold_ids.lua has it, behind its length. It is written by Go,
-// since putting bytes together is dear in Lua.
+// appendRecord appends a Reserve's record behind its expiry as hold_ids.lua has it, behind its length. It is written
+// by Go, since putting bytes together is dear in Lua.
 func (b *Batch) appendRecord(list []byte, e *Entry) []byte {
 	h, limits, begin := e.hold, b.Limits(e), len(list)
 	list = appendNumber(append(list, 0, 0), h.told.Hold.Remembered().Microseconds(), 5)
@@ -230,7 +230,7 @@ func (b *Batch) appendRecord(list []byte, e *Entry) []byte {
 		list = appendNumber(list, max(p.permits, -p.permits), 6)
 		list = appendNumber(list, 0, 6)
 	}
-	list = append(append(list, h.told.Hold.ID...), b.suffix(e)...)
+	list = append(append(list, h.told.ID...), b.suffix(e)...)
 	binary.BigEndian.PutUint16(list[begin:], uint16(len(list)-begin-2))
 	return list
 }
