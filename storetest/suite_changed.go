@@ -188,20 +188,3 @@ func testRenewedExpiresLast(t *testing.T, newStore newStoreFunc) {
 		t.Errorf("%+v, %v, want more to remain when both have expired", op.Each[0], err)
 	}
 }
-
-// testHeldUnderLessDebt: what is held of a bucket is owed once another version of the limit has written it, also to one
-// that lets less of it stand as debt.
-func testHeldUnderLessDebt(t *testing.T, newStore newStoreFunc) {
-	h := newHeld(t, newStore, stint.TokenBucket(16, stint.PerSecond(4)))
-	h.another()
-	h.reserve(3, time.Minute)
-	lowered := stint.TokenBucket(1, stint.PerSecond(1))
-	h.policy = policyOf(t, "held", lowered.WithMaxDebt(2))
-	h.clock.Advance(time.Second)
-	h.reserve(3, time.Minute) // renews, and takes nothing
-	h.policy = policyOf(t, "held", lowered)
-	op := operation(stint.VerbPeek, h.key, h.policy, 1)
-	if d, err := h.store.Decide(h.ctx, op); err != nil || d.Allowed || d.ResetAfter != 3*time.Second {
-		t.Errorf("%+v, %v, want all that is held to be owed for 3s", d, err)
-	}
-}

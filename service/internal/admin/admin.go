@@ -165,14 +165,14 @@ func (a *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 func (a *Handler) register(recent *activity.Recorder) {
 	a.rules.Register(&a.mux)
 	a.mux.Handle(pathSession, a.serveSession)
-	a.handle("GET "+api.PathOpenAPI, config.RoleRead, func(w http.ResponseWriter, _ *http.Request, _ rulesapi.Caller) error {
+	openAPI := func(w http.ResponseWriter, _ *http.Request, _ rulesapi.Caller) error {
 		problem.AnswerYAML(w, adminOpenAPI)
 		return nil
-	})
+	}
+	a.handle("GET "+api.PathOpenAPI, config.RoleRead, openAPI)
 	a.handle(pathProfiles, config.RoleWrite, profile) // a profile shows memory
-	a.handle("POST "+pathSimulate, config.RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
-		return a.simulator.serve(w, r)
-	})
+	simulate := func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error { return a.simulator.serve(w, r) }
+	a.handle("POST "+pathSimulate, config.RoleWrite, simulate)
 	a.handle("GET "+pathDomains, config.RoleRead, a.listDomains)
 	a.handle("POST "+pathExplainDomain, config.RoleRead, a.explainDomain)
 	if recent == nil {

@@ -139,8 +139,8 @@ func (l *Listeners) addPublic(ln net.Listener, handler http.Handler) *openListen
 		newIdleTracker(bounds.ReadHeaderTimeout, bounds.IdleTimeout, bounds.WriteTimeout, l.limiter(HTTP)))
 }
 
-// Admin opens the admin listener, and returns its address. It lets the handler bound each request, as a profile takes as
-// long as it was asked to. No proxy is trusted on this listener. handle makes the handler for its address, which has
+// Admin opens the admin listener, and returns its address. It lets the handler bound each request, as a profile takes
+// as long as it was asked to. No proxy is trusted on this listener. handle makes the handler for its address, which has
 // connections on which it has answered one who may ask known by [Authorise].
 func (l *Listeners) Admin(
 	ctx context.Context, handle func(net.Addr) (http.Handler, error),
@@ -167,8 +167,8 @@ func (l *Listeners) Admin(
 	return ln.Addr(), l.secure(f, "admin_tls", l.config.AdminTLS, 0)
 }
 
-// RESP opens the listener of the Redis protocol, which has bounds of its own, so that the clients of one protocol do not
-// take the other's connections. serve makes its server, which tells the states of connections.
+// RESP opens the listener of the Redis protocol, which has bounds of its own, so that the clients of one protocol do
+// not take the other's connections. serve makes its server, which tells the states of connections.
 func (l *Listeners) RESP(
 	ctx context.Context, serve func(addr net.Addr, state func(net.Conn, http.ConnState)) Server,
 ) (net.Addr, error) {

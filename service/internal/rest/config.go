@@ -63,8 +63,8 @@ type Config struct {
 	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
 	// half of it if that is more. Default: nil, none.
 	Rules *rules.Set
-	// Manager edits rules for the admin listener; its revision in force is what activity names. The service does not follow
-	// it: the program has Manager.Follow hand each set to [Service.SwapRules]. Default: nil, rules are read-only.
+	// Manager edits rules for the admin listener; its revision in force is what activity names. The service does not
+	// follow it: the program has Manager.Follow hand each set to [Service.SwapRules]. Default: nil, rules are read-only.
 	Manager *rulestore.Manager
 	// RulesState says how the rules in force are known, which may be kept in a server that is
 	// unreachable. The server is not ready while they are [follow.Unknown]. Default: nil, they are

@@ -161,8 +161,10 @@ func hostOf(r *http.Request, uriField string) (string, error) {
 	case host == "":
 		return "", problem.BadRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
 	case len(r.Header[originalURI]) > 0 && host != r.Host: // one of the two ways is the client's, and which is not known
-		return "", problem.BadRequest("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
-			forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host))
+		return "", problem.BadRequest(
+			"%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
+			forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host),
+		)
 	default:
 		return host, nil
 	}

@@ -204,15 +204,17 @@ func (s *Service) noteForwarded(r *http.Request) {
 
 // noteUnknownAlgorithm logs that TOKEN_BUCKET decides for an algorithm that does not exist.
 func (s *Service) noteUnknownAlgorithm(r *http.Request, name string) {
-	s.events.algorithmLines.Warn(s.logger, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm",
-		problem.Short(name), "peer", r.RemoteAddr,
+	s.events.algorithmLines.Warn(s.logger,
+		"TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback",
+		"algorithm", problem.Short(name), "peer", r.RemoteAddr,
 	)
 }
 
 // noteOverload counts a request for which there was no time, and logs it.
 func (s *Service) noteOverload(asked string, err error) {
 	s.metrics.Overloaded()
-	s.events.overloadLines.Warn(s.logger, "this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
+	s.events.overloadLines.Warn(s.logger,
+		"this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
 		"err", err, "path", asked,
 	)
 }

@@ -207,7 +207,9 @@ func detailsOf(query string, allowed member) (details bool, err error) {
 		if allowed != 0 {
 			only = "details=true"
 		}
-		return false, problem.BadRequest("the query is %q; allowed: %s, as the parameters are members of the body", problem.Short(query), only)
+		return false, problem.BadRequest(
+			"the query is %q; allowed: %s, as the parameters are members of the body", problem.Short(query), only,
+		)
 	}
 	return q.details, nil
 }

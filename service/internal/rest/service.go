@@ -1,5 +1,5 @@
-// Package rest is the REST API: checks by a key and a limit, evaluation by rules, holds, resets, settlements, health and
-// metrics, and the same decisions for the Redis protocol and Envoy's rate limit service.
+// Package rest is the REST API: checks by a key and a limit, evaluation by rules, holds, resets, settlements, health
+// and metrics, and the same decisions for the Redis protocol and Envoy's rate limit service.
 //
 // [Service] routes requests (service.go) to endpoints: check.go and hold.go (a key and a limit), evaluate.go and
 // forward.go (rules), state.go (reset, settle, remaining), health.go, scrapes.go. request.go reads queries and bodies,

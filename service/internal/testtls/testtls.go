@@ -72,7 +72,8 @@ func (i *Issuer) Issue(name string, when time.Time) (cert, key []byte) {
 	cert, private := i.sign(&x509.Certificate{
 		SerialNumber: big.NewInt(when.UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: when.Add(-time.Hour), NotAfter: when.Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {

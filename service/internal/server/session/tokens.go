@@ -11,7 +11,7 @@ import (
 )
 
 // ChallengeInvalid answers a token that is not known (RFC 6750, section 3.1).
-const ChallengeInvalid = `Bearer error="invalid_token"` //nolint:gosec // G101: it is the name of an error
+const ChallengeInvalid = `Bearer error="invalid_token"`
 
 // Tokens are bearer tokens by their hashes, so that comparing takes as long
 // whatever came, and however long it was.
