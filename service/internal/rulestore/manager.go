@@ -139,6 +139,8 @@ type Edited struct {
 	// Info is of the revision that was made, or of the newest if nothing was changed.
 	Info
 	rules.Changes
+	// Texts are the rules that were added or changed, by ID, as file.JSON writes them.
+	Texts map[string][]byte
 }
 
 // maxAttempts bounds the attempts of an edit when others come first.
@@ -236,15 +238,18 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	if err != nil {
 		return Edited{}, err
 	}
-	if err := check(changes, author); err != nil {
+	texts, err := check(changes, author)
+	if err != nil {
 		return Edited{}, err
 	}
+	next.Texts = texts
 	if err := m.store.Put(ctx, m.current.ID, &next); err != nil {
 		return Edited{}, err
 	}
+	next.Texts = nil
 	m.current = next
 	m.enforce(set)
-	return Edited{Info: next.Info, Changes: rules.Summarize(changes)}, nil
+	return Edited{Info: next.Info, Changes: rules.Summarize(changes), Texts: texts}, nil
 }
 
 // nextID is that of the revision after the current one. Its time is later, whatever the clock says.
@@ -253,11 +258,12 @@ func (m *Manager) nextID() ID {
 }
 
 // check reports text of the author or of a changed rule that a store would not return unchanged, and rules that are too
-// large.
-func check(changes []rules.Change, author Author) error {
+// large. It returns the rules as they are written, by ID.
+func check(changes []rules.Change, author Author) (texts map[string][]byte, err error) {
 	if !utf8.ValidString(author.By + author.Action + author.Comment) {
-		return stint.Invalid("the author", author, "text in UTF-8")
+		return nil, stint.Invalid("the author", author, "text in UTF-8")
 	}
+	texts = make(map[string][]byte, len(changes))
 	for _, change := range changes {
 		if change.After == nil {
 			continue
@@ -265,20 +271,21 @@ func check(changes []rules.Change, author Author) error {
 		name := fmt.Sprintf("rule %q", change.ID)
 		text, err := file.JSON(*change.After)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if len(text) > MaxRuleBytes {
-			return stint.Invalid(
+			return nil, stint.Invalid(
 				name, document.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))),
 				fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes),
 			)
 		}
 		if read, err := Decode("the edit", slices.Concat([]byte("["), text, []byte("]"))); err != nil || len(read) != 1 ||
 			!read[0].Equal(change.After) {
-			return stint.Invalid(name, "a rule that would be read as another", "text in UTF-8")
+			return nil, stint.Invalid(name, "a rule that would be read as another", "text in UTF-8")
 		}
+		texts[change.ID] = text
 	}
-	return nil
+	return texts, nil
 }
 
 // notBegun is the error of an edit whose first read failed.

@@ -223,6 +223,37 @@ func sized(t *testing.T, id string, bytes int) rules.Rule {
 	return r
 }
 
+// A store that records the texts of rules that it is given.
+type texts struct {
+	rulestore.Store
+	given map[string][]byte
+}
+
+func (s *texts) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
+	s.given = next.Texts
+	return s.Store.Put(ctx, expected, next)
+}
+
+// A rule that is put is written once: the store and the author are given what the manager wrote.
+func TestRuleIsWrittenOnce(t *testing.T) {
+	store := &texts{Store: rulestore.NewMemory()}
+	r := manage(t, store)
+	edit(t, r, put(rule("kept", 1)))
+	made := edit(t, r, put(rule("new", 2)))
+	text, err := file.JSON(rule("new", 2))
+	if err != nil || len(made.Texts) != 1 || string(made.Texts["new"]) != string(text) || !reflect.DeepEqual(store.given, made.Texts) {
+		t.Errorf("the author is given %q and the store %q, want %q; %v", made.Texts, store.given, text, err)
+	}
+	var codec rulestore.Codec
+	next := rulestore.Revision{Rules: []rules.Rule{rule("new", 2)}, Texts: map[string][]byte{"new": []byte(`{"id":"as given"}`)}}
+	if text, err := codec.Next(&next); err != nil || string(text) != "[\n{\"id\":\"as given\"}\n]\n" || next.Count != 1 || next.Bytes != int64(len(text)) {
+		t.Errorf("%q, %v; %d rules of %d bytes", text, err, next.Count, next.Bytes)
+	}
+	if kept, err := r.Revision(t.Context(), 2); err != nil || kept.Texts != nil {
+		t.Errorf("the texts are kept: %v, %v", kept.Texts, err)
+	}
+}
+
 // The largest rule that is allowed can be edited, and one byte more can't be made.
 func TestLargestRule(t *testing.T) {
 	r := manage(t, rulestore.NewMemory())

@@ -65,6 +65,9 @@ type Revision struct {
 	Info
 	// Rules are sorted by ID. They must not be changed.
 	Rules []rules.Rule
+	// Texts are those rules that a revision changes, by ID, as file.JSON writes them, while it is put. Default: nil, none
+	// was written yet.
+	Texts map[string][]byte
 }
 
 var (
@@ -161,18 +164,19 @@ func (m *Memory) Put(ctx context.Context, expected ID, next *Revision) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	text, err := m.codec.Encode(next.Rules)
+	text, err := m.codec.Next(next)
 	if err != nil {
 		return err
 	}
-	next.Count, next.Bytes = len(next.Rules), int64(len(text))
+	kept := *next
+	kept.Texts = nil
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if expected != m.head().ID || next.Number != expected.Number+1 {
 		return ErrConflict
 	}
 	m.codec.Known(text, next.Rules)
-	m.revisions, m.bytes = append(m.revisions, *next), m.bytes+next.Bytes
+	m.revisions, m.bytes = append(m.revisions, kept), m.bytes+next.Bytes
 	for len(m.revisions) > 1 && (len(m.revisions) > KeptRevisions || m.bytes > KeptBytes) {
 		m.bytes -= m.revisions[0].Bytes
 		m.revisions[0] = Revision{}

@@ -57,7 +57,18 @@ func (c *Codec) known() map[string]written {
 
 // Encode is the package's Encode. A rule that equals the one remembered by its ID has that one's
 // line.
-func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
+func (c *Codec) Encode(list []rules.Rule) ([]byte, error) { return c.encode(list, nil) }
+
+// Next encodes the rules of a revision that is put, and notes how many and how long they are.
+func (c *Codec) Next(next *Revision) (text []byte, err error) {
+	if text, err = c.encode(next.Rules, next.Texts); err == nil {
+		next.Count, next.Bytes = len(next.Rules), int64(len(text))
+	}
+	return text, err
+}
+
+// encode is Encode, with the texts of rules that were written already.
+func (c *Codec) encode(list []rules.Rule, texts map[string][]byte) ([]byte, error) {
 	known := c.known()
 	var text bytes.Buffer
 	text.WriteString("[")
@@ -68,6 +79,8 @@ func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
 		text.WriteByte('\n')
 		if was, is := known[list[i].ID]; is && was.rule.Equal(&list[i]) {
 			text.WriteString(was.line)
+		} else if changed := texts[list[i].ID]; changed != nil {
+			text.Write(changed)
 		} else {
 			written, err := file.JSON(list[i])
 			if err != nil {

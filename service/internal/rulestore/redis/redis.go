@@ -129,11 +129,10 @@ func (s *Store) Put(ctx context.Context, expected rulestore.ID, next *rulestore.
 	if next.Number != expected.Number+1 {
 		return rulestore.ErrConflict
 	}
-	text, err := s.codec.Encode(next.Rules)
+	text, err := s.codec.Next(next)
 	if err != nil {
 		return err
 	}
-	next.Count, next.Bytes = len(next.Rules), int64(len(text))
 	about, err := json.Marshal(next.Info)
 	if err != nil {
 		return err

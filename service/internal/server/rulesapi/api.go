@@ -128,18 +128,18 @@ type route struct {
 
 // routes are all routes. Their patterns are net/http's, below /api/v1/.
 var routes = []route{
-	{"POST rules/validate", "validate", (*call).validate, false, []string{"partial"}},
-	{"POST rules/explain", "explain", (*call).explain, false, nil},
-	{"GET clients/{client}", "explain_client", (*call).explainClient, false, nil},
+	{"POST rules/validate", "validate", answers((*call).validate), false, []string{"partial"}},
+	{"POST rules/explain", "explain", answers((*call).explain), false, nil},
+	{"GET clients/{client}", "explain_client", answers((*call).explainClient), false, nil},
 	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},
-	{"PUT rules", "replace_all", (*call).replaceAll, true, []string{"comment"}},
+	{"PUT rules", "replace_all", answers((*call).replaceAll), true, []string{"comment"}},
 	{"POST rules", "create", (*call).create, true, []string{"comment"}},
 	{
-		"PATCH rules", "patch_selected", (*call).patchSelected, true,
+		"PATCH rules", "patch_selected", answers((*call).patchSelected), true,
 		[]string{"comment", "enabled", "set", "label", "prefix"},
 	},
 	{
-		"DELETE rules", "delete_selected", (*call).removeSelected, true,
+		"DELETE rules", "delete_selected", answers((*call).removeSelected), true,
 		[]string{"comment", "enabled", "set", "label", "prefix"},
 	},
 	{"GET rules/{rule}", "get", (*call).get, false, nil},
@@ -150,12 +150,23 @@ var routes = []route{
 	{"GET rules/{rule}/overrides/{client}", "get_override", (*call).get, false, nil},
 	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment", "reset"}},
 	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).remove, true, []string{"comment"}},
-	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
-	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
-	{"DELETE holds/{id}", "drop_hold", (*call).dropHold, true, []string{"client", "key"}},
-	{"GET rule-revisions", "list_revisions", (*call).listRevisions, false, []string{"before", "limit", "rule"}},
+	{"POST rules/{rule}/reset", "reset", answers((*call).reset), true, nil},
+	{"POST reset", "reset_all", answers((*call).resetEverything), true, nil},
+	{"DELETE holds/{id}", "drop_hold", answers((*call).dropHold), true, []string{"client", "key"}},
+	{"GET rule-revisions", "list_revisions", answers((*call).listRevisions), false, []string{"before", "limit", "rule"}},
 	{"GET rule-revisions/{number}", "get_revision", (*call).getRevision, false, []string{"since"}},
-	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment", "rule"}},
+	{"POST rule-revisions/{number}/rollback", "rollback", answers((*call).rollback), true, []string{"comment", "rule"}},
+}
+
+// answers has a call answered with what do returns, as JSON.
+func answers[A any](do func(*call) (A, error)) func(*call) error {
+	return func(c *call) error {
+		answer, err := do(c)
+		if err != nil {
+			return err
+		}
+		return problem.Answer(c.w, c.r, http.StatusOK, answer)
+	}
 }
 
 // Register has the API answer its paths on a listener. Calls that change something and refused calls are recorded in
@@ -208,7 +219,9 @@ type call struct {
 	// hold is the ID of one.
 	hold     string
 	revision int64
-	outcome  string
+	// texts are the rules that the call has changed, by ID, as file.JSON writes them.
+	texts   map[string][]byte
+	outcome string
 	// release gives back the body's memory; nil is nothing.
 	release func()
 }

@@ -61,7 +61,7 @@ func (c *call) commit(
 	if err != nil {
 		return rulestore.Edited{}, editFault(err)
 	}
-	c.revision = e.Number
+	c.revision, c.texts = e.Number, e.Texts
 	if e.None() {
 		c.outcome = outcomeUnchanged
 	} else if c.api.config.Forgotten {
@@ -102,15 +102,13 @@ func editFault(err error) error {
 
 // edited answers an edit of several rules. The tag is that of the list of all rules, so that the
 // caller can make the next edit depend on it.
-func (c *call) edited(e *rulestore.Edited) error {
+func (c *call) edited(e *rulestore.Edited) (answer adminapi.Edited, err error) {
 	tag, err := listTag(e.ID, nil) // before the first revision there are no rules
 	if err != nil {
-		return err
+		return answer, err
 	}
 	c.w.Header().Set("Etag", tag)
-	return problem.Answer(
-		c.w, c.r, http.StatusOK, adminapi.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)},
-	)
+	return adminapi.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)}, nil
 }
 
 // changesOf converts changes to their wire type.
@@ -295,11 +293,11 @@ func (c *call) changeOne(
 }
 
 // replaceAll replaces all rules by those of a document.
-func (c *call) replaceAll() error {
+func (c *call) replaceAll() (answer adminapi.Edited, err error) {
 	// The manager would find the same faults, but knows no lines and columns.
 	_, list, err := c.document(false)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	return c.editMany("replace all rules", func(d *rulestore.Draft) error {
 		d.Replace(list)
@@ -308,10 +306,10 @@ func (c *call) replaceAll() error {
 }
 
 // patchSelected patches all rules that the query selects.
-func (c *call) patchSelected() error {
+func (c *call) patchSelected() (answer adminapi.Edited, err error) {
 	change, err := c.readPatch()
 	if err != nil {
-		return err
+		return answer, err
 	}
 	return c.editSelected("patch rules", func(d *rulestore.Draft, rule rules.Rule) error {
 		rule, err := patched(rule, change)
@@ -323,7 +321,7 @@ func (c *call) patchSelected() error {
 }
 
 // removeSelected removes all rules that the query selects.
-func (c *call) removeSelected() error {
+func (c *call) removeSelected() (answer adminapi.Edited, err error) {
 	return c.editSelected("delete rules", func(d *rulestore.Draft, rule rules.Rule) error {
 		d.Delete(rule.ID)
 		return nil
@@ -332,13 +330,15 @@ func (c *call) removeSelected() error {
 
 // editSelected edits all rules that the query selects, by their label or the prefix of their ID. At
 // least one condition is needed, so that a forgotten query does not empty the rules.
-func (c *call) editSelected(what string, change func(*rulestore.Draft, rules.Rule) error) error {
+func (c *call) editSelected(
+	what string, change func(*rulestore.Draft, rules.Rule) error,
+) (answer adminapi.Edited, err error) {
 	f, err := c.filter()
 	if err != nil {
-		return err
+		return answer, err
 	}
 	if f.set == "" && len(f.labels) == 0 && f.prefix == "" {
-		return stint.Invalid(
+		return answer, stint.Invalid(
 			"the query", document.Verbatim("without set, label and prefix"),
 			"set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules",
 		)
@@ -358,7 +358,7 @@ func (c *call) editSelected(what string, change func(*rulestore.Draft, rules.Rul
 
 // editMany edits several rules, under conditions about the list of all. All of it is one revision:
 // either every rule is changed or none.
-func (c *call) editMany(what string, change func(*rulestore.Draft) error) error {
+func (c *call) editMany(what string, change func(*rulestore.Draft) error) (answer adminapi.Edited, err error) {
 	e, err := c.edit(what, func(d *rulestore.Draft) error {
 		if err := c.checkList(d); err != nil {
 			return err
@@ -366,7 +366,7 @@ func (c *call) editMany(what string, change func(*rulestore.Draft) error) error 
 		return change(d)
 	})
 	if err != nil {
-		return err
+		return answer, err
 	}
 	return c.edited(&e)
 }
@@ -374,28 +374,28 @@ func (c *call) editMany(what string, change func(*rulestore.Draft) error) error 
 // validate says whether a document's rules could be enforced, alone or as a part of those in force.
 // Of a partial document the rules in force stay beside it; warnings of those are left out unless
 // the document causes them. Faults are part of a good answer, 200, as the question was answered.
-func (c *call) validate() error {
+func (c *call) validate() (validation adminapi.Validation, err error) {
 	inForce := c.api.config.Limiter.Set()
 	partial, err := c.query.Flag("partial")
 	if err != nil {
-		return err
+		return validation, err
 	}
 	set, list, err := c.document(partial)
 	var faults document.Faults
 	if errors.As(err, &faults) {
-		validation := adminapi.Validation{Rules: len(list)}
+		validation.Rules = len(list)
 		for _, fault := range faults[:min(len(faults), document.MaxFaults)] {
 			validation.Faults = append(validation.Faults, adminapi.RuleFault{
 				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
 			})
 		}
-		return problem.Answer(c.w, c.r, http.StatusOK, validation)
+		return validation, nil
 	}
 	if err != nil {
-		return err
+		return validation, err
 	}
 	changes := changesOf(set.ChangesFrom(inForce))
-	validation := adminapi.Validation{Valid: true, Rules: len(list), RuleChanges: &changes}
+	validation = adminapi.Validation{Valid: true, Rules: len(list), RuleChanges: &changes}
 	given := make(map[string]bool, len(list))
 	for i := range list {
 		given[list[i].ID] = true
@@ -411,7 +411,7 @@ func (c *call) validate() error {
 		}
 	}
 	validation.Warnings = validation.Warnings[:min(len(validation.Warnings), document.MaxFaults)]
-	return problem.Answer(c.w, c.r, http.StatusOK, validation)
+	return validation, nil
 }
 
 // checkList checks the conditions against the list of all rules of the draft. The tag is the

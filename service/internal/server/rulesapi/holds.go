@@ -13,16 +13,15 @@ import (
 
 // dropHold ends what a hold has of a client, whose holder is stuck: of a client of the rules, or of a key that callers
 // name.
-func (c *call) dropHold() error {
+func (c *call) dropHold() (answer adminapi.DroppedHold, err error) {
 	id, client, key := c.r.PathValue("id"), c.query.Get("client"), c.query.Get("key")
 	if (client == "") == (key == "") {
-		return stint.Invalid("client", problem.Short(client),
+		return answer, stint.Invalid("client", problem.Short(client),
 			"the client of rules that has the hold, as an override names it, or in its place key, that of a reserve by a policy")
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
-	answer := adminapi.DroppedHold{ID: id}
-	var err error
+	answer.ID = id
 	if c.hold = id; client != "" {
 		answer.Rules, err = c.api.config.Limiter.DropHold(ctx, client, id)
 		for _, of := range answer.Rules {
@@ -36,11 +35,11 @@ func (c *call) dropHold() error {
 	}
 	switch {
 	case errors.Is(err, stint.ErrUnknownReservation): // without the client, which may be an API key
-		return problem.New(http.StatusNotFound, "the client has no hold %q", problem.Short(id))
+		return answer, problem.New(http.StatusNotFound, "the client has no hold %q", problem.Short(id))
 	case err != nil:
-		return stateUnreachable(err, "the store did not confirm that the hold has ended; repeat it")
+		return answer, stateUnreachable(err, "the store did not confirm that the hold has ended; repeat it")
 	}
-	return problem.Answer(c.w, c.r, http.StatusOK, answer)
+	return answer, nil
 }
 
 // dropHoldOfKey ends a hold of a key under every configured policy that has it, and returns their

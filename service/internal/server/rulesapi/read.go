@@ -86,7 +86,9 @@ func (c *call) missing(rule *rules.Rule) error {
 // written is the rule or the override that the path names, as JSON. It is nil if there is no such
 // override.
 func (c *call) written(rule *rules.Rule) ([]byte, error) {
-	if c.client == "" {
+	if text := c.texts[rule.ID]; c.client == "" && text != nil {
+		return text, nil
+	} else if c.client == "" {
 		return file.JSON(*rule)
 	}
 	if at := overrideIndex(rule, c.client); at >= 0 {
@@ -173,38 +175,38 @@ func (f *filter) String() string {
 const explainTimeout = 10 * time.Second
 
 // explain shows how the rules in force would decide a request, and consumes nothing.
-func (c *call) explain() error {
+func (c *call) explain() (answer adminapi.Explanation, err error) {
 	text, _, err := c.body(c.api.config.MaxBodyBytes, jsonBody)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	request, err := c.api.config.ReadRequest(text)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
 	defer cancel()
 	x, err := c.api.config.Limiter.ExplainEach(ctx, request)
 	if err != nil {
-		return stateUnreachable(err, "the store could not answer; nothing was consumed")
+		return answer, stateUnreachable(err, "the store could not answer; nothing was consumed")
 	}
-	return problem.Answer(c.w, c.r, http.StatusOK, Explanation(x))
+	return Explanation(x), nil
 }
 
 // explainClient shows what a client has left under each rule that can count it. The client is named
 // as in overrides.
-func (c *call) explainClient() error {
+func (c *call) explainClient() (shown adminapi.ClientExplanation, err error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
 	defer cancel()
 	list, err := c.api.config.Limiter.ExplainClient(ctx, c.client)
 	if err != nil {
-		return stateUnreachable(err, "the store could not answer; nothing was consumed")
+		return shown, stateUnreachable(err, "the store could not answer; nothing was consumed")
 	}
-	shown := adminapi.ClientExplanation{Client: c.client, Rules: []adminapi.ExplainedRule{}}
+	shown = adminapi.ClientExplanation{Client: c.client, Rules: []adminapi.ExplainedRule{}}
 	for i := range list {
 		shown.Rules = append(shown.Rules, explained(&list[i]))
 	}
-	return problem.Answer(c.w, c.r, http.StatusOK, shown)
+	return shown, nil
 }
 
 // ClientKeys are the keys under which decisions about a client may be recorded that a caller names: the name itself,

@@ -59,14 +59,14 @@ func (c *call) readStruct(into any, allowed string) (body document.Value, err er
 }
 
 // reset clears the state of one client of a rule, or of all.
-func (c *call) reset() error {
+func (c *call) reset() (any, error) {
 	client, err := c.readReset()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rule, found := c.api.config.Limiter.Set().Rule(c.rule)
 	if !found {
-		return problem.New(http.StatusNotFound, "there is no rule %q in force", problem.Short(c.rule))
+		return nil, problem.New(http.StatusNotFound, "there is no rule %q in force", problem.Short(c.rule))
 	}
 	if client == "" {
 		c.action = "reset_rule"
@@ -75,45 +75,45 @@ func (c *call) reset() error {
 	c.action = "reset_client"
 	key, err := rule.ClientKey(client)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.shown = key
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
 	if err := c.api.config.Limiter.ResetClient(ctx, rule.ID, client); err != nil {
-		return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
+		return nil, stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
 	}
-	return problem.Answer(c.w, c.r, http.StatusOK, adminapi.ClientReset{Rule: rule.ID, Key: key, Reset: true})
+	return adminapi.ClientReset{Rule: rule.ID, Key: key, Reset: true}, nil
 }
 
 // resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs
 // that keep state under the store's prefix.
-func (c *call) resetEverything() error {
+func (c *call) resetEverything() (any, error) {
 	const allowed = `{"all": true}, to clear the state of all clients of everything`
 	var asked struct {
 		All bool `doc:"all"`
 	}
 	if _, err := c.readStruct(&asked, allowed); err != nil {
-		return err
+		return nil, err
 	}
 	if !asked.All {
-		return stint.Invalid("the body", document.Verbatim("without all"), allowed)
+		return nil, stint.Invalid("the body", document.Verbatim("without all"), allowed)
 	}
 	return c.resetMany("everything", stint.Scope{All: true})
 }
 
 // resetMany lets the store reset many clients, counts the outcome and answers.
-func (c *call) resetMany(what string, scope stint.Scope) error {
+func (c *call) resetMany(what string, scope stint.Scope) (any, error) {
 	start := time.Now()
 	err := c.resetStore("the store can't reset "+what, scope)
 	if err != nil {
 		c.api.metrics.resets.WithLabelValues(outcomeOf(err)).Inc()
-		return err
+		return nil, err
 	}
 	c.api.metrics.resets.WithLabelValues(outcomeDone).Inc()
-	return problem.Answer(c.w, c.r, http.StatusOK, adminapi.RuleReset{
+	return adminapi.RuleReset{
 		Rule: c.rule, By: c.caller.Name, State: adminapi.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC(),
-	})
+	}, nil
 }
 
 // resetStore resets everything in a scope. A store that can't do that at all, which is its

@@ -32,20 +32,16 @@ func (c *call) manager() (*rulestore.Manager, error) {
 }
 
 // listRevisions shows who edited rules, the newest first.
-func (c *call) listRevisions() error {
+func (c *call) listRevisions() (list adminapi.RuleRevisionList, err error) {
 	before, err := c.query.Integer("before", 0, 1, math.MaxInt64)
 	if err != nil {
-		return err
+		return list, err
 	}
 	limit, err := c.query.Integer("limit", defaultRevisions, 1, maxRevisions)
 	if err != nil {
-		return err
+		return list, err
 	}
-	list, err := c.revisions(before, int(limit), c.query.Get("rule"))
-	if err != nil {
-		return err
-	}
-	return problem.Answer(c.w, c.r, http.StatusOK, list)
+	return c.revisions(before, int(limit), c.query.Get("rule"))
 }
 
 // revisions lists at most limit revisions before one, with a rule only those that changed it. It searches for about
@@ -169,13 +165,13 @@ func (c *call) getRevision() error {
 }
 
 // rollback makes all rules, or one of them, what they were at a revision.
-func (c *call) rollback() error {
+func (c *call) rollback() (answer adminapi.Edited, err error) {
 	if c.r.ContentLength != 0 {
-		return problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
+		return answer, problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
 	}
 	id := c.query.Get("rule")
 	if c.query.Has("rule") && id == "" {
-		return invalid("rule", id, "the ID of a rule, or none")
+		return answer, invalid("rule", id, "the ID of a rule, or none")
 	}
 	what := fmt.Sprintf("roll back to revision %d", c.number)
 	if id != "" {
@@ -192,7 +188,7 @@ func (c *call) rollback() error {
 		return e, c.notKept(ctx, err, 0) // 0 is before the first
 	})
 	if err != nil {
-		return err
+		return answer, err
 	}
 	return c.edited(&e)
 }
