@@ -120,7 +120,6 @@ func (r *ruleRow) scopeText() string {
 // listRulesCommand is `stint rules list`; the service does the filtering.
 func listRulesCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "list", "List a service's rules", "List the rules, sorted by ID.")
-	query := url.Values{}
 	flags := command.Flags()
 	set := flags.String("set", "", "only rules of the set `NAME`")
 	labels := flags.StringArray("label", nil, "only rules with the label `NAME:VALUE`; may be given several times")
@@ -128,11 +127,7 @@ func listRulesCommand(p process) *cobra.Command {
 	enabled := flags.Bool("enabled", true, "only rules that are enabled, or with =false only those that are not")
 	flags.Lookup("enabled").DefValue = "" // without it, all are listed
 	command.RunE = func(*cobra.Command, []string) error {
-		for name, text := range map[string]string{"set": *set, "prefix": *prefix} {
-			if text != "" {
-				query.Set(name, text)
-			}
-		}
+		query := queryOf(map[string]string{"set": *set, "prefix": *prefix})
 		query["label"] = *labels
 		if flags.Changed("enabled") {
 			query.Set("enabled", strconv.FormatBool(*enabled))
@@ -179,10 +174,7 @@ func revisionsCommand(p process) *cobra.Command {
 			}
 			return say(p.Out, "%s\n", bytes.TrimSpace(body))
 		}
-		query := url.Values{"limit": {fmt.Sprint(*limit)}}
-		if *rule != "" {
-			query.Set("rule", *rule)
-		}
+		query := queryOf(map[string]string{"limit": fmt.Sprint(*limit), "rule": *rule})
 		var answer adminapi.RuleRevisionList
 		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-revisions", query: query}, &answer)
 		if err != nil {
@@ -250,30 +242,17 @@ func resetAllCommand(p process) *cobra.Command {
 		if *rule != "" {
 			path, what = "/api/v1/rules/"+url.PathEscape(*rule)+"/reset", "rule "+*rule
 		}
-		var answer adminapi.RuleReset
-		body, _, err := a.do(call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)}, &answer)
-		if err != nil {
-			return err
-		}
-		return a.show(body, []string{"reset of " + what + ": " + answer.State})
+		return ask(a, call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)},
+			func(answer *adminapi.RuleReset) [][]string {
+				return [][]string{{"reset of " + what + ": " + answer.State}}
+			})
 	}
 	return command
 }
 
-// commentQuery is the comment that is kept with a revision, if there is one.
-func commentQuery(comment string) url.Values {
-	if comment == "" {
-		return nil
-	}
-	return url.Values{"comment": {comment}}
-}
-
 // edit makes a call that edits rules, and prints what it did.
 func (a *apiCommand) edit(c call) error {
-	var answer adminapi.Edited
-	body, _, err := a.do(c, &answer)
-	if err != nil {
-		return err
-	}
-	return a.show(body, []string{fmt.Sprintf("revision %d: %s", answer.Revision, changesText(&answer.RuleChanges))})
+	return ask(a, c, func(answer *adminapi.Edited) [][]string {
+		return [][]string{{fmt.Sprintf("revision %d: %s", answer.Revision, changesText(&answer.RuleChanges))}}
+	})
 }

@@ -40,7 +40,7 @@ func applyCommand(p process) *cobra.Command {
 		return a.edit(call{
 			method:   http.MethodPut,
 			path:     "/api/v1/rules",
-			query:    commentQuery(*comment),
+			query:    queryOf(map[string]string{"comment": *comment}),
 			document: c.document,
 			header:   map[string]string{"If-Match": c.tag},
 		})

@@ -168,6 +168,28 @@ func (a *apiCommand) do(c call, answer any) (body []byte, tag string, err error)
 	return a.callOn(s, c, answer)
 }
 
+// ask makes a call of the service that the flags name, and shows its answer: as it came if JSON is asked for, else as
+// rows.
+func ask[A any](a *apiCommand, c call, rows func(answer *A) [][]string) error {
+	var answer A
+	body, _, err := a.do(c, &answer)
+	if err != nil {
+		return err
+	}
+	return a.show(body, rows(&answer)...)
+}
+
+// queryOf has the parameters that are not "".
+func queryOf(texts map[string]string) url.Values {
+	query := url.Values{}
+	for name, text := range texts {
+		if text != "" {
+			query.Set(name, text)
+		}
+	}
+	return query
+}
+
 // read reads an answer and decodes it.
 //
 // Three kinds of answers are told apart: what was asked for (200, or the 429 and 401 of a denial),

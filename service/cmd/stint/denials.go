@@ -27,12 +27,9 @@ func denialsCommand(p process) *cobra.Command {
 	client := flags.String("client", "", "only those of the client `NAME`; needs a token")
 	limit := flags.Int("limit", 20, "at most `N` denials")
 	command.RunE = func(*cobra.Command, []string) error {
-		query := url.Values{"limit": {strconv.Itoa(*limit)}, "shadow": {strconv.FormatBool(*shadow)}}
-		for name, text := range map[string]string{"rule": *rule, "client": *client} {
-			if text != "" {
-				query.Set(name, text)
-			}
-		}
+		query := queryOf(map[string]string{
+			"limit": strconv.Itoa(*limit), "shadow": strconv.FormatBool(*shadow), "rule": *rule, "client": *client,
+		})
 		var answer activity.Denials
 		body, _, err := a.do(call{method: http.MethodGet, path: activity.PathDenials, query: query}, &answer)
 		if err != nil {
@@ -74,15 +71,12 @@ func patchRuleCommand(p process) *cobra.Command {
 	}
 	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		var rule ruleRow
-		body, _, err := a.do(call{
+		return ask(a, call{
 			method: http.MethodPatch, path: "/api/v1/rules/" + url.PathEscape(args[0]),
-			query: commentQuery(*comment), document: []byte(args[1]),
-		}, &rule)
-		if err != nil {
-			return err
-		}
-		return a.show(body, []string{rule.ID + ": " + rule.state(), rule.matches(), rule.allows()})
+			query: queryOf(map[string]string{"comment": *comment}), document: []byte(args[1]),
+		}, func(rule *ruleRow) [][]string {
+			return [][]string{{rule.ID + ": " + rule.state(), rule.matches(), rule.allows()}}
+		})
 	}
 	return command
 }

@@ -177,16 +177,11 @@ func (f *domainFollower) put(list []*domains.Domain) error {
 	if err := f.service.Swap(list); err != nil {
 		return err
 	}
-	skipped, ok := f.taken.Admit()
-	if !ok {
+	names, limits, _ := f.service.Loaded()
+	if !f.taken.Log(f.logger, slog.LevelInfo, "domains are in force",
+		"from", cmp.Or(f.config.XDS.Server, f.config.Config), "domains", names, "limits", limits) {
 		return nil
 	}
-	names, limits, _ := f.service.Loaded()
-	attributes := []any{"from", cmp.Or(f.config.XDS.Server, f.config.Config), "domains", names, "limits", limits}
-	if skipped > 0 {
-		attributes = append(attributes, "skipped", skipped)
-	}
-	f.logger.Info("domains are in force", attributes...)
 	for _, warning := range f.service.Warnings(list) {
 		f.logger.Warn("a key of the domains counts more than it says", "at", warning)
 	}

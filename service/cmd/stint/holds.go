@@ -43,13 +43,10 @@ func dropHold(a *apiCommand, id, client string, key bool) error {
 	if key {
 		query = url.Values{"key": {client}}
 	}
-	var answer adminapi.DroppedHold
-	body, _, err := a.do(call{method: http.MethodDelete, path: "/api/v1/holds/" + url.PathEscape(id), query: query},
-		&answer)
-	if err != nil {
-		return err
-	}
-	return a.show(body, []string{"ended", id, "of " + strings.Join(append(answer.Rules, answer.Policies...), ", ")})
+	return ask(a, call{method: http.MethodDelete, path: "/api/v1/holds/" + url.PathEscape(id), query: query},
+		func(answer *adminapi.DroppedHold) [][]string {
+			return [][]string{{"ended", id, "of " + strings.Join(append(answer.Rules, answer.Policies...), ", ")}}
+		})
 }
 
 // listHolds shows what is held of a client, a row for each hold and limit. Limits without a name

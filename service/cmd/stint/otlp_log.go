@@ -54,17 +54,11 @@ func (l *telemetryLines) warn(kind, message string, attributes ...slog.Attr) {
 		l.samplers[kind] = sampler
 	}
 	l.mu.Unlock()
-	skipped, ok := sampler.Admit()
-	if !ok {
-		return
+	var redacted []any
+	for _, a := range attributes {
+		redacted = append(redacted, a.Key, document.Redact(a.Value.String()))
 	}
-	for i := range attributes {
-		attributes[i].Value = slog.StringValue(document.Redact(attributes[i].Value.String()))
-	}
-	if skipped > 0 {
-		attributes = append(attributes, slog.Int64("skipped", skipped))
-	}
-	l.logger.LogAttrs(context.Background(), slog.LevelWarn, message, attributes...)
+	sampler.Warn(l.logger, message, redacted...)
 }
 
 // Enabled implements [slog.Handler]: for errors and, at logr's level 1, the SDK's warnings.

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
 // rulesCommand is `stint rules`, which has commands alone.
@@ -175,17 +176,12 @@ func validateDomains(path string, texts []file.Text, merge bool) (v validation, 
 
 // ruleFaults are everything that is wrong with rules. Faults that have no place in a text are of
 // the document as a whole.
-func ruleFaults(err error) (list []adminapi.RuleFault) {
+func ruleFaults(err error) []adminapi.RuleFault {
 	var faults document.Faults
 	if !errors.As(err, &faults) {
 		return []adminapi.RuleFault{{Detail: prefix.Trim(err.Error())}}
 	}
-	for _, fault := range faults {
-		list = append(list, adminapi.RuleFault{
-			Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
-		})
-	}
-	return list
+	return rulesapi.RuleFaults(faults)
 }
 
 // importCommand is `stint rules import`. It reads another program's documents and changes nothing,

@@ -182,17 +182,11 @@ func (f *Follower[T]) refuse(reason error) {
 	if f.told == text && now-f.at < again {
 		return
 	}
-	skipped, ok := f.lines.Admit()
-	if !ok {
-		return
-	}
-	f.told, f.at = text, now
 	message, attributes := f.options.Text(reason, f.State() != Unknown)
 	attributes = append(append(append([]any{}, f.options.Attributes...), "err", Told(reason)), attributes...)
-	if skipped > 0 {
-		attributes = append(attributes, "skipped", skipped)
+	if f.lines.Log(f.options.Logger, f.options.Level, message, attributes...) {
+		f.told, f.at = text, now
 	}
-	f.options.Logger.Log(context.Background(), f.options.Level, message, attributes...)
 }
 
 // Value is what is in force; the zero value while nothing is.

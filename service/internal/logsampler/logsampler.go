@@ -7,6 +7,7 @@
 package logsampler
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -49,16 +50,22 @@ func (s *Sampler) Admit() (skipped int64, ok bool) {
 	return skipped, true
 }
 
-// Warn writes a line if it is to be written, with the number of lines that were skipped before it.
+// Warn is Log of a warning.
 func (s *Sampler) Warn(logger *slog.Logger, message string, attributes ...any) {
+	s.Log(logger, slog.LevelWarn, message, attributes...)
+}
+
+// Log writes a line if it is to be written, with the number of lines that were skipped before it, and reports whether it
+// was.
+func (s *Sampler) Log(logger *slog.Logger, level slog.Level, message string, attributes ...any) bool {
 	skipped, ok := s.Admit()
-	if !ok {
-		return
-	}
-	if skipped > 0 {
+	if ok && skipped > 0 {
 		attributes = append(attributes, "skipped", skipped)
 	}
-	logger.Warn(message, attributes...)
+	if ok {
+		logger.Log(context.Background(), level, message, attributes...)
+	}
+	return ok
 }
 
 func clock() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }

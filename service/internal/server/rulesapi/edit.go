@@ -384,11 +384,7 @@ func (c *call) validate() (validation adminapi.Validation, err error) {
 	var faults document.Faults
 	if errors.As(err, &faults) {
 		validation.Rules = len(list)
-		for _, fault := range faults[:min(len(faults), document.MaxFaults)] {
-			validation.Faults = append(validation.Faults, adminapi.RuleFault{
-				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
-			})
-		}
+		validation.Faults = RuleFaults(faults[:min(len(faults), document.MaxFaults)])
 		return validation, nil
 	}
 	if err != nil {
@@ -412,6 +408,16 @@ func (c *call) validate() (validation adminapi.Validation, err error) {
 	}
 	validation.Warnings = validation.Warnings[:min(len(validation.Warnings), document.MaxFaults)]
 	return validation, nil
+}
+
+// RuleFaults converts faults to their wire type.
+func RuleFaults(faults document.Faults) (list []adminapi.RuleFault) {
+	for _, fault := range faults {
+		list = append(list, adminapi.RuleFault{
+			Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
+		})
+	}
+	return list
 }
 
 // checkList checks the conditions against the list of all rules of the draft. The tag is the
