@@ -1,5 +1,5 @@
-// Package spell spells the names of fields as documents do. The library's errors name fields as Go does; who wrote a
-// document would not find them there.
+// Package spell spells names as their readers do: those of fields as documents have them, since the library's errors
+// name fields as Go does, and those that were mistyped.
 package spell
 
 import "strings"

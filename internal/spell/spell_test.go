@@ -22,3 +22,19 @@ func TestDocument(t *testing.T) {
 		}
 	}
 }
+
+func TestNearest(t *testing.T) {
+	names := []string{"url", "username", "timeout", "tls", "key_prefix"}
+	for text, want := range map[string]string{
+		"urll": "url", "ulr": "url", "usrname": "username", "keyprefix": "key_prefix", "timeuot": "timeout",
+		"t": "", "xx": "", "password": "", "": "", "tsl": "tls", "Timeout": "timeout", "timout": "timeout",
+		strings.Repeat("u", 65): "",
+	} {
+		if got := spell.Nearest(text, names); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := spell.Nearest("url", nil); got != "" {
+		t.Errorf("of no names: %q", got)
+	}
+}

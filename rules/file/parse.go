@@ -128,7 +128,7 @@ func (d *reading) find(whole document.Value) (list document.Value, found bool) {
 		if name := configured(whole); name != "" {
 			d.faults.Add(whole.At, "the document has %q, as a configuration of the service has; allowed: "+
 				"a list of rules, or a mapping with one under rules: those of a configuration are under its rules, "+
-				"or where its rules_from says", name)
+				"or where its rules_from says. A configuration is checked by stint doctor --config", name)
 			return list, false
 		}
 		list = document.Value{At: whole.At}

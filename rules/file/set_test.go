@@ -85,7 +85,7 @@ rules:
 - scope: global
 `
 	const want = `r.yaml:1:1: "colour" is not a name in the document; allowed: rules
-r.yaml:3:3: rule "a": missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for
+r.yaml:3:3: rule "a": missing is not given; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for
 r.yaml:6:3: rule "b": limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place
 r.yaml:7:10: rule "b": scope is "per_moon"; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE
 r.yaml:8:13: rule "b": max_wait is 1s; allowed: only with on_exceed wait
@@ -113,7 +113,7 @@ func TestParseSetTellsAllFaultsOfARule(t *testing.T) {
 		// Faults of both kinds.
 		"- {id: a, scope: per_moon, match: {path: no-slash}}":       `1:18: scope is "per_moon"; 1:42: match.path is "no-slash"; 1:3: limits is missing`,
 		"- {id: a/b, scope: global, on_exceed: never, timeout: 2h}": `1:8: id is "a/b"; 1:39: on_exceed is "never"; 1:55: timeout is "2h"; 1:3: limits is missing`,
-		"- {id: a, scope: per_user, match: {methods: [5], path: /a, except: [b], hosts: [a b]}, banned: true}": "1:46: match.methods is 5; 1:3: missing is \"\"; " +
+		"- {id: a, scope: per_user, match: {methods: [5], path: /a, except: [b], hosts: [a b]}, banned: true}": "1:46: match.methods is 5; 1:3: missing is not given; " +
 			"1:69: match.except[0] is \"b\"; 1:81: match.host is \"a b\"",
 		"- {id: a, scope: per_ip, banned: true, overrides: [{key: nobody, banned: true}, {key: 192.0.2.1, banned: 1}]}": `1:58: overrides[0].key is "nobody"; 1:106: overrides[1].banned is 1`,
 		"- {id: a, scope: per_ip, limits: [{algorithm: fixed_window, limit: 0}], missing: ip, cost: {heather: x}}": `1:68: limits[0].limit is 0; 1:35: limits[0].window is missing; 1:92: cost has no source; ` +
@@ -150,7 +150,7 @@ func TestReadSetTellsAllFaults(t *testing.T) {
 		"b.yaml": "- {id: b, scope: per_user, banned: true}\n- {id: 5}\n",
 		"c.json": `[{"id":"c","scope":"global"}]`,
 	})
-	const missing = `missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for`
+	const missing = `missing is not given; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for`
 	want := `F/a.yaml:1:3: rule "a": ` + missing + `
 F/b.yaml:1:3: rule "b" is given twice, first at F/a.yaml:2:3
 F/b.yaml:1:3: rule "b": ` + missing + `

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/spell"
 )
 
 // A Kind is what a value is by how it is written.
@@ -311,7 +312,8 @@ func (f *Faults) Mapping(path string, v Value, take func(Field) bool, names []st
 
 // Unknown records a field that the mapping at path can't have.
 func (f *Faults) Unknown(path string, field Field, names []string) {
-	f.Add(field.At, "%q is not a name in %s; allowed: %s", clip.To(maxName, field.Name), path, strings.Join(names, ", "))
+	f.Add(field.At, "%q is not a name in %s%s; allowed: %s",
+		clip.To(maxName, field.Name), path, spell.DidYouMean(field.Name, names), strings.Join(names, ", "))
 }
 
 // Write is the counterpart of [Kinds.Read] for a struct or a part of one that of points to: a value

@@ -385,13 +385,29 @@ func Integer[T int | int64](field *T, least, most T) Setter {
 	}, KindInteger)
 }
 
-// Between reads a duration within bounds.
+// Between reads a duration within bounds. Of a number without a unit it says which may be meant.
 func Between(field *time.Duration, least, most time.Duration) Setter {
-	return Scalar(fmt.Sprintf("%s to %s", brief(least), brief(most)), func(text string) bool {
+	read := Scalar(fmt.Sprintf("%s to %s", brief(least), brief(most)), func(text string) bool {
 		d, err := stint.ParseDuration(text)
 		*field = d
 		return err == nil && d >= least && d <= most
 	}, KindText, KindInteger)
+	return func(v Value, fault func(Value, string)) {
+		read(v, func(v Value, allowed string) { fault(v, allowed+withUnit(v.Text, least, most)) })
+	}
+}
+
+// withUnit asks whether a number was meant in the first unit by which it is within bounds; "" if it is no number.
+func withUnit(text string, least, most time.Duration) string {
+	if _, number := ParseInteger(text); !number {
+		return ""
+	}
+	for _, unit := range []string{"ms", "s", "m", "h", "d"} {
+		if d, err := stint.ParseDuration(text + unit); err == nil && d >= least && d <= most {
+			return fmt.Sprintf(" (%s has no unit; did you mean %s%s?)", text, text, unit)
+		}
+	}
+	return ""
 }
 
 // Parsed reads what a function parses, whose error says what is allowed.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
@@ -102,8 +103,13 @@ func serveCommand(p process) *cobra.Command {
 }
 
 // flagFault says of a flag that can't be read what came and what is allowed. Faults of flags are
-// worded as those of all other inputs are: the flag, what came, what is allowed.
-func flagFault(err error) error {
+// worded as those of all other inputs are: the flag, what came, what is allowed. An unknown one may be mistyped.
+func flagFault(command *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		command.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, "--"+flag.Name) })
+		return fmt.Errorf("%w%s", err, spell.DidYouMean("--"+unknown.GetSpecifiedName(), names))
+	}
 	fault, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err

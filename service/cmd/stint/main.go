@@ -150,7 +150,7 @@ func rootCommand(p process) *cobra.Command {
 	}
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
+	root.SetFlagErrorFunc(flagFault)
 	root.Version = versionText()
 	root.AddCommand(
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p),

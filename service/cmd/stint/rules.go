@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
@@ -27,11 +28,15 @@ func rulesCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rules COMMAND",
 		Short: "Check, explain and change rules",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(command *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("missing subcommand: see stint rules --help")
 			}
-			return fmt.Errorf("unknown command %q for \"stint rules\"", args[0])
+			names := []string{}
+			for _, of := range command.Commands() {
+				names = append(names, of.Name())
+			}
+			return fmt.Errorf("unknown command %q for \"stint rules\"%s", args[0], spell.DidYouMean(args[0], names))
 		},
 	}
 	command.AddCommand(

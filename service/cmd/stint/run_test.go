@@ -153,6 +153,8 @@ func TestUsage(t *testing.T) {
 	}{
 		{[]string{"sing"}, `stint: unknown command "sing" for "stint"`},
 		{[]string{"serve", "--loud"}, "stint: unknown flag: --loud\nstint: see 'stint serve --help'\n"},
+		{[]string{"serve", "--sore", "memory://"}, "stint: unknown flag: --sore (did you mean --store?)\n"},
+		{[]string{"rules", "validat"}, `stint: unknown command "validat" for "stint rules" (did you mean validate?)`},
 		{[]string{"serve", "now"}, `stint: unknown command "now" for "stint serve"`},
 		{[]string{"check"}, "stint: there are 0 keys; allowed: one, and a command only after --, or none with a request such as --path /login\nstint: see 'stint check --help'\n"},
 		{[]string{"check", "k", "--permits", "few"}, `stint: --permits is "few"; allowed: an integer of 64 bits`},

@@ -568,3 +568,17 @@ func TestClustered(t *testing.T) {
 		}
 	}
 }
+
+// A number where a duration is meant is answered by one in the first unit by which it is allowed.
+func TestNumberWithoutUnit(t *testing.T) {
+	for text, want := range map[string]string{
+		"store: {timeout: 100}":        "1:18: store.timeout is 100; allowed: 1ms to 1m (100 has no unit; did you mean 100ms?)",
+		"drain: {timeout: 3600000}":    "1:18: drain.timeout is 3600000; allowed: 1ms to 1h (3600000 has no unit; did you mean 3600000ms?)",
+		"store: {timeout: 3600000000}": "1:18: store.timeout is 3600000000; allowed: 1ms to 1m",
+		"store: {timeout: 5h}":         `1:18: store.timeout is "5h"; allowed: 1ms to 1m`,
+	} {
+		if got := faults(t, text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -226,7 +226,7 @@ func TestUnreadable(t *testing.T) {
 		},
 		"sense": {
 			bson.D{{Key: "rules", Value: bson.A{good, good, bson.D{{Key: "id", Value: "b"}, {Key: "scope", Value: "per_user"}}}}},
-			[]string{`rule "a": id is given twice`, `rule "b": missing is ""`, `rule "b": limits is missing`},
+			[]string{`rule "a": id is given twice`, `rule "b": missing is not given`, `rule "b": limits is missing`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
