@@ -165,14 +165,9 @@ func (a *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 func (a *Handler) register(recent *activity.Recorder) {
 	a.rules.Register(&a.mux)
 	a.mux.Handle(pathSession, a.serveSession)
-	openAPI := func(w http.ResponseWriter, _ *http.Request, _ rulesapi.Caller) error {
-		problem.AnswerYAML(w, adminOpenAPI)
-		return nil
-	}
-	a.handle("GET "+api.PathOpenAPI, config.RoleRead, openAPI)
+	a.handle("GET "+api.PathOpenAPI, config.RoleRead, describe)
 	a.handle(pathProfiles, config.RoleWrite, profile) // a profile shows memory
-	simulate := func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error { return a.simulator.serve(w, r) }
-	a.handle("POST "+pathSimulate, config.RoleWrite, simulate)
+	a.handle("POST "+pathSimulate, config.RoleWrite, a.simulator.serve)
 	a.handle("GET "+pathDomains, config.RoleRead, a.listDomains)
 	a.handle("POST "+pathExplainDomain, config.RoleRead, a.explainDomain)
 	if recent == nil {
@@ -312,7 +307,13 @@ func profile(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 }
 
 //go:embed openapi.yaml
-var adminOpenAPI []byte
+var openAPI []byte
+
+// describe answers with the description of the API.
+func describe(w http.ResponseWriter, _ *http.Request, _ rulesapi.Caller) error {
+	problem.AnswerYAML(w, openAPI)
+	return nil
+}
 
 // pathSession is where the dashboard signs in and out.
 const pathSession = "/session"

@@ -25,6 +25,7 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -125,7 +126,7 @@ type simulationAnswer struct {
 // suggestions need it several times. A second request is refused rather than queued: it would find
 // a browser that has given up. The deadlines of the connection are set by hand, since the
 // listener's are for short requests.
-func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
+func (s *simulator) serve(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
 	select {
 	case s.busy <- struct{}{}:

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
 // simulated sends a simulation, with a log if it is not empty.
@@ -43,7 +44,7 @@ func simulated(t *testing.T, s *simulator, request string, log []byte) (status i
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathSimulate, &body)
 	r.Header.Set("Content-Type", form.FormDataContentType())
 	w := httptest.NewRecorder()
-	if err := s.serve(w, r); err != nil {
+	if err := s.serve(w, r, rulesapi.Caller{}); err != nil {
 		p := problem.Of(err)
 		return p.Status, answer, p.Detail
 	}
@@ -144,7 +145,7 @@ func TestSimulationEnds(t *testing.T) {
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, pathSimulate, &body)
 	r.Header.Set("Content-Type", form.FormDataContentType())
-	if err := s.serve(httptest.NewRecorder(), r); !errors.Is(err, context.Canceled) {
+	if err := s.serve(httptest.NewRecorder(), r, rulesapi.Caller{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	heap := uint64(0)

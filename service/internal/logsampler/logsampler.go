@@ -55,8 +55,8 @@ func (s *Sampler) Warn(logger *slog.Logger, message string, attributes ...any) {
 	s.Log(logger, slog.LevelWarn, message, attributes...)
 }
 
-// Log writes a line if it is to be written, with the number of lines that were skipped before it, and reports whether it
-// was.
+// Log writes a line if it is to be written, with the number of lines that were skipped before it, and reports whether
+// it was.
 func (s *Sampler) Log(logger *slog.Logger, level slog.Level, message string, attributes ...any) bool {
 	skipped, ok := s.Admit()
 	if ok && skipped > 0 {

@@ -167,7 +167,7 @@ func (c *call) getRevision() error {
 // rollback makes all rules, or one of them, what they were at a revision.
 func (c *call) rollback() (answer adminapi.Edited, err error) {
 	if c.r.ContentLength != 0 {
-		return answer, problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
+		return answer, problem.BadRequest("there is a body; allowed: none, as the parameters are in the query")
 	}
 	id := c.query.Get("rule")
 	if c.query.Has("rule") && id == "" {
