@@ -24,25 +24,7 @@ import (
 // Describing a request is as much as naming a key: the caller says who the client is. So it needs a
 // token on listeners that others can reach.
 func (s *Service) evaluate(w http.ResponseWriter, r *http.Request) error {
-	if err := s.authority.mayManage(r); err != nil {
-		return err
-	}
-	details, err := detailsOf(r.URL.RawQuery, detailsMember)
-	if err != nil {
-		return err
-	}
-	text, err := s.readText(w, r)
-	if err != nil {
-		return err
-	}
-	defer text.Release()
-	return s.withEvaluation(r, listen.CostOf(1, len(text.Text)), func(r *http.Request, e *evaluation) error {
-		if _, err := e.read(text.Text, evaluationMembers, s.clients); err != nil {
-			return err
-		}
-		if err := s.authority.mayNameSet(&e.request); err != nil {
-			return err
-		}
+	return s.manage(w, r, detailsMember, evaluationMembers, func(r *http.Request, e *evaluation, q *request) error {
 		if err := s.enforce(r.Context(), requestID(w), e); err != nil {
 			return err
 		}
@@ -50,7 +32,7 @@ func (s *Service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		w.Header()["Content-Type"] = jsonType
 		e.answer()
 		e.response.Vias = e.vias()
-		if v := &e.verdict; details && v.Claim.Policy != nil && !v.Decision.Degraded {
+		if v := &e.verdict; q.details && v.Claim.Policy != nil && !v.Decision.Degraded {
 			e.response.Details = limitDetails(&v.Claim, v.Each, v.Decision.At)
 		}
 		e.body = e.response.AppendJSON(e.body[:0])
@@ -233,6 +215,7 @@ func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == ru
 // saves its allocations.
 type evaluation struct {
 	request rules.Request
+	asked   request // what is said besides
 	verdict enforce.Verdict
 	event   stint.Event
 	// header and attributes are the request's; lines has the values of header, so that one slice
@@ -261,7 +244,7 @@ const fewRules = 256
 // clear forgets the request. It reports whether the evaluation is worth keeping.
 func (e *evaluation) clear() bool {
 	few := len(e.header)+len(e.attributes)+len(e.verdict.Matched) <= fewRules
-	e.request, e.response, e.now = rules.Request{}, api.EvaluateResponse{}, false
+	e.request, e.asked, e.response, e.now = rules.Request{}, request{}, api.EvaluateResponse{}, false
 	clear(e.header)
 	clear(e.attributes)
 	clear(e.lines)

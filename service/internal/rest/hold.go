@@ -32,7 +32,7 @@ func (s *Service) cancelHold(w http.ResponseWriter, r *http.Request) error {
 // reserve or end, by a key or by the rules. A reserve may name a TTL, and a commit the expiresAt
 // that the reserve answered: with it a hold that the store has lost is charged nevertheless.
 func (s *Service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
-	return s.manage(w, r, allowed, func(r *http.Request, e *evaluation, q *request) error {
+	return s.manage(w, r, 0, allowed, func(r *http.Request, e *evaluation, q *request) error {
 		h, err := q.holdOf()
 		if err != nil {
 			return err

@@ -91,7 +91,7 @@ func (s *Service) reset(w http.ResponseWriter, r *http.Request) error {
 
 // settle charges or refunds after the fact.
 func (s *Service) settle(w http.ResponseWriter, r *http.Request) error {
-	return s.manage(w, r, claimMembers|permitsMember|evaluationMembers|viaMembers, func(
+	return s.manage(w, r, 0, claimMembers|permitsMember|evaluationMembers|viaMembers, func(
 		r *http.Request, e *evaluation, q *request,
 	) error {
 		permits, err := parseInteger(q.permits)
@@ -139,18 +139,19 @@ func (s *scanner) viaOf(q *request, m member, name string) error {
 	})
 }
 
-// manage reads a body about a key or a request that is described, of whoever may manage, and has do
-// answer it.
+// manage reads a body about a key or a request that is described, of whoever may manage, and has do answer it. asked are
+// the parameters that the query may have.
 func (s *Service) manage(
 	w http.ResponseWriter,
 	r *http.Request,
-	allowed member,
+	asked, allowed member,
 	do func(*http.Request, *evaluation, *request) error,
 ) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
-	if _, err := detailsOf(r.URL.RawQuery, 0); err != nil {
+	details, err := detailsOf(r.URL.RawQuery, asked)
+	if err != nil {
 		return err
 	}
 	text, err := s.readText(w, r)
@@ -159,14 +160,15 @@ func (s *Service) manage(
 	}
 	defer text.Release()
 	return s.withEvaluation(r, listen.CostOf(1, len(text.Text)), func(r *http.Request, e *evaluation) error {
-		q, err := e.read(text.Text, allowed, s.clients)
+		e.asked, err = e.read(text.Text, allowed, s.clients)
 		if err == nil {
 			err = s.authority.mayNameSet(&e.request)
 		}
 		if err != nil {
 			return err
 		}
-		return do(r, e, &q)
+		e.asked.details = details
+		return do(r, e, &e.asked)
 	})
 }
 
