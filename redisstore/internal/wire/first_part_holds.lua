@@ -25,41 +25,49 @@ local function note_expiries(p, list)
   lasts[p] = #list == PIECE_BYTES and firsts[p] or last_expiry(list)
 end
 
--- read reads a value into place. It reports false when there is more to do: something has expired, or another limit wrote it.
-local function read(place, hash, j, limit, state)
+-- read reads a value into place; mine is the tag of the limit's own states. It reports false when there is more to do:
+-- something has expired, or another limit wrote it. A window that goes on, and a bucket, are as they were written.
+local function read(place, hash, j, limit, mine, state)
   local value, kind, set = hash.values[j + 1], limit.kind, limit.set
+  local a, b, c
   if value and byte(value) == HELD then
-    local from = 2 + kind.bytes
-    local a, b, c, debt, n, count, at_list = unpack_struct(HELD_NUMBERS, value, from)
+    local from, debt, n, count, at_list = 2 + kind.bytes, nil, nil, nil, nil
+    a, b, c, debt, n, count, at_list = unpack_struct(HELD_NUMBERS, value, from)
     local list = sub(value, at_list)
     held[place], live[place], lists[place] = n > 0 and n or nil, count, list
     note_expiries(place, list)
     if sub(value, 2, from - 1) ~= set.text or debt ~= limit.debt or firsts[place] <= now then
       return false
-    elseif not kind.moves then
-      as[place], bs[place], cs[place] = a, b, c
-      return true
     end
-    kind.read(state, set, a, b, c)
+  elseif value and byte(value) == mine and #value == set.length and not (hash.aged and hash.aged[j + 1]) then
+    a, b, c = unpack_struct(set.body, value, 2)
+    a = a + hash.loaded.start
   elseif (read_state(hash, j, state) or set) ~= set then
     return false
   end
-  kind.twin.adopt(state, limit, now)
-  as[place], bs[place], cs[place] = kind.write(state, limit)
+  if not a or kind.moves and not (a <= now and now < a + (limit.window or limit.length) and (kind.merges or b == 0)) then
+    if a then
+      kind.read(state, set, a, b, c)
+    end
+    kind.twin.adopt(state, limit, now)
+    a, b, c = kind.write(state, limit)
+  end
+  as[place], bs[place], cs[place] = a, b, c
   return true
 end
 
 for i = 1, tonumber(argument()) do
   local hash, numbers = load_group()
-  local limit, same, state = nil, #numbers == 2, {}
+  local limit, mine, same, state = nil, nil, #numbers == 2, {}
   groups[i], hash.places = hash, places
   for j = 1, hash.size do
     if j == 1 or not same then
       limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
+      mine = hash.loaded and tag_of(hash.loaded, limit.set)
     end
     places = places + 1
     of[places], clients[places] = limit, ARGV[hash.first + j - 1]
-    left[places] = not read(places, hash, j, limit, state)
+    left[places] = not read(places, hash, j, limit, mine, state)
   end
 end
 load_ids()
