@@ -20,7 +20,7 @@ type sliding [topMinutes]minute
 
 type minute struct {
 	number uint32
-	sketch *topk.Sketch[uint64]
+	sketch *topk.Sketch
 	names  []name // of the sketch's counters
 }
 
@@ -33,7 +33,7 @@ type name struct {
 
 func (s *sliding) init() {
 	for i := range s {
-		s[i].sketch, s[i].names = topk.New[uint64](topCounters), make([]name, topCounters)
+		s[i].sketch, s[i].names = topk.New(topCounters), make([]name, topCounters)
 	}
 }
 
@@ -54,7 +54,7 @@ func (s *sliding) count(number uint32, key uint64, rule, client string) {
 // top are the n heaviest of the minutes until one; a client that is not among them has at most
 // least requests.
 func (s *sliding) top(until uint32, n int) (items []TopItem, least int64) {
-	merged := topk.New[uint64](topMinutes * topCounters) // so that no minute's flood drops what another one counted
+	merged := topk.New(topMinutes * topCounters) // so that no minute's flood drops what another one counted
 	live := make([]*minute, 0, topMinutes)
 	for i := range s {
 		if m := &s[i]; m.number <= until && m.number+topMinutes > until {

@@ -6,7 +6,6 @@ package topk
 
 import (
 	"cmp"
-	"hash/maphash"
 	"math/bits"
 	"slices"
 )
@@ -19,14 +18,15 @@ import (
 //   - if w > N/k the key is among those that are counted,
 //   - w <= Count <= w + Error, and Error <= N/k, if it is counted.
 //
+// Keys are hashes, by a seed that no sender knows: their lowest bits alone place them.
+//
 // A Sketch is not safe for concurrent use. Make it with [New].
-type Sketch[K comparable] struct {
+type Sketch struct {
 	most  int
 	total int64
-	seed  maphash.Seed
 	// where counters are found by their keys: a hash table of linear probing, at most a quarter full
 	index    []entry
-	counters []counter[K]
+	counters []counter
 	// of the counters, apart from them so that a least one is found fast
 	counts []int64
 
@@ -41,9 +41,8 @@ type Sketch[K comparable] struct {
 }
 
 // A counter has the key that it counts.
-type counter[K comparable] struct {
-	key   K
-	hash  uint32
+type counter struct {
+	key   uint64
 	error int64
 }
 
@@ -54,18 +53,18 @@ type entry struct {
 }
 
 // An Item is a counted key.
-type Item[K comparable] struct {
-	Key K
+type Item struct {
+	Key uint64
 	// Count is at least the key's weight in the stream, and at most Error more.
 	Count, Error int64
 }
 
 // New makes a sketch with k counters, at least one.
-func New[K comparable](k int) *Sketch[K] {
+func New(k int) *Sketch {
 	k = max(1, k)
-	return &Sketch[K]{
-		most: k, seed: maphash.MakeSeed(), index: make([]entry, 4<<bits.Len(uint(k-1))),
-		counters: make([]counter[K], 0, k), counts: make([]int64, 0, k),
+	return &Sketch{
+		most: k, index: make([]entry, 4<<bits.Len(uint(k-1))),
+		counters: make([]counter, 0, k), counts: make([]int64, 0, k),
 	}
 }
 
@@ -73,32 +72,31 @@ func New[K comparable](k int) *Sketch[K] {
 // caller can keep something beside each counter, and whether the key has just got it, from another
 // key or none. A weight below 1 is ignored: the index is -1. It does not allocate once all counters
 // are in use.
-func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
+func (s *Sketch) Add(key uint64, weight int64) (index int, fresh bool) {
 	if weight < 1 {
 		return -1, false
 	}
 	s.total += weight
-	hash := s.hash(key)
-	at, known := s.find(hash, key)
+	at, known := s.find(key)
 	if known {
 		index = int(s.index[at].number - 1)
 		s.counts[index] += weight
 		return index, false
 	}
 	if len(s.counters) < s.most {
-		return s.insert(Item[K]{Key: key, Count: weight + s.lost, Error: s.lost}), true
+		return s.insert(Item{Key: key, Count: weight + s.lost, Error: s.lost}), true
 	}
 	index = s.leastCounter()
 	s.unlink(index)
-	s.counters[index] = counter[K]{key, hash, s.counts[index]}
+	s.counters[index] = counter{key, s.counts[index]}
 	s.counts[index] += weight
 	s.link(index)
 	return index, true
 }
 
 // insert puts a key into a counter that is not in use.
-func (s *Sketch[K]) insert(item Item[K]) (index int) {
-	s.counters = append(s.counters, counter[K]{item.Key, s.hash(item.Key), item.Error})
+func (s *Sketch) insert(item Item) (index int) {
+	s.counters = append(s.counters, counter{item.Key, item.Error})
 	s.counts = append(s.counts, item.Count)
 	s.link(len(s.counters) - 1)
 	return len(s.counters) - 1
@@ -106,7 +104,7 @@ func (s *Sketch[K]) insert(item Item[K]) (index int) {
 
 // leastCounter finds one with the least count; all are in use. Counts only grow, so that a counter
 // that was above the floor stays above it: the search never has to go back until it has passed all.
-func (s *Sketch[K]) leastCounter() int {
+func (s *Sketch) leastCounter() int {
 	for {
 		for ; s.next < len(s.counts); s.next++ {
 			if s.counts[s.next] == s.floor {
@@ -119,18 +117,16 @@ func (s *Sketch[K]) leastCounter() int {
 
 // least is the most that a key without a counter may weigh. In sketches that were merged a key may
 // have weighed lost without being counted.
-func (s *Sketch[K]) least() int64 {
+func (s *Sketch) least() int64 {
 	if len(s.counters) < s.most {
 		return s.lost
 	}
 	return slices.Min(s.counts) // each is as much as lost, and more
 }
 
-func (s *Sketch[K]) hash(key K) uint32 { return uint32(maphash.Comparable(s.seed, key)) }
-
 // find returns the place of a key in the index, or else the free place where the search ended.
-func (s *Sketch[K]) find(hash uint32, key K) (at uint32, known bool) {
-	mask := uint32(len(s.index) - 1)
+func (s *Sketch) find(key uint64) (at uint32, known bool) {
+	hash, mask := uint32(key), uint32(len(s.index)-1)
 	for at = hash & mask; ; at = (at + 1) & mask {
 		e := s.index[at]
 		if e.number == 0 {
@@ -143,8 +139,8 @@ func (s *Sketch[K]) find(hash uint32, key K) (at uint32, known bool) {
 }
 
 // link puts a counter into the index.
-func (s *Sketch[K]) link(index int) {
-	mask, hash := uint32(len(s.index)-1), s.counters[index].hash
+func (s *Sketch) link(index int) {
+	mask, hash := uint32(len(s.index)-1), uint32(s.counters[index].key)
 	at := hash & mask
 	for s.index[at].number != 0 {
 		at = (at + 1) & mask
@@ -155,9 +151,9 @@ func (s *Sketch[K]) link(index int) {
 // unlink takes a counter out of the index, and closes the gap, so that each search still meets no
 // free place before its key. It is the deletion of linear probing without tombstones (Knuth, The
 // Art of Computer Programming, volume 3, section 6.4, algorithm R).
-func (s *Sketch[K]) unlink(index int) {
+func (s *Sketch) unlink(index int) {
 	mask := uint32(len(s.index) - 1)
-	gap := s.counters[index].hash & mask
+	gap := uint32(s.counters[index].key) & mask
 	for s.index[gap].number != uint32(index+1) {
 		gap = (gap + 1) & mask
 	}
@@ -171,24 +167,24 @@ func (s *Sketch[K]) unlink(index int) {
 }
 
 // item is what a counter counts.
-func (s *Sketch[K]) item(index int) Item[K] {
+func (s *Sketch) item(index int) Item {
 	c := &s.counters[index]
-	return Item[K]{Key: c.key, Count: s.counts[index], Error: c.error}
+	return Item{Key: c.key, Count: s.counts[index], Error: c.error}
 }
 
 // Total is the weight of the whole stream.
-func (s *Sketch[K]) Total() int64 { return s.total }
+func (s *Sketch) Total() int64 { return s.total }
 
 // Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first:
 // by what they weigh at least, Count - Error. A flood of keys that come once each drives up all
 // counts alike, but not that. The order is stable, and equal keys stand in the order of their
 // counters.
-func (s *Sketch[K]) Top(n int) []Item[K] {
-	items := make([]Item[K], len(s.counters))
+func (s *Sketch) Top(n int) []Item {
+	items := make([]Item, len(s.counters))
 	for i := range s.counters {
 		items[i] = s.item(i)
 	}
-	slices.SortStableFunc(items, func(a, b Item[K]) int {
+	slices.SortStableFunc(items, func(a, b Item) int {
 		return cmp.Or(cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(b.Count, a.Count))
 	})
 	return items[:max(0, min(n, len(items)))]
@@ -199,12 +195,12 @@ func (s *Sketch[K]) Top(n int) []Item[K] {
 // 2N/k is counted. A sketch with a counter for each of the merged ones loses no key. A key that
 // only one of the two counts may have weighed up to the other's least there, which is added to its
 // Count and to its Error. The k items with the highest counts stay.
-func (s *Sketch[K]) Merge(other *Sketch[K]) {
+func (s *Sketch) Merge(other *Sketch) {
 	mine, theirs := s.least(), other.least()
-	items := make([]Item[K], 0, len(s.counters)+len(other.counters))
+	items := make([]Item, 0, len(s.counters)+len(other.counters))
 	for i := range s.counters {
 		item := s.item(i)
-		if at, both := other.find(other.hash(item.Key), item.Key); both {
+		if at, both := other.find(item.Key); both {
 			same := other.item(int(other.index[at].number - 1))
 			item.Count, item.Error = item.Count+same.Count, item.Error+same.Error
 		} else {
@@ -214,12 +210,12 @@ func (s *Sketch[K]) Merge(other *Sketch[K]) {
 	}
 	for i := range other.counters {
 		item := other.item(i)
-		if _, both := s.find(s.hash(item.Key), item.Key); !both {
+		if _, both := s.find(item.Key); !both {
 			item.Count, item.Error = item.Count+mine, item.Error+mine
 			items = append(items, item)
 		}
 	}
-	slices.SortStableFunc(items, func(a, b Item[K]) int { // by Count, which keeps Error below N/k
+	slices.SortStableFunc(items, func(a, b Item) int { // by Count, which keeps Error below N/k
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error))
 	})
 	total := s.total + other.total
@@ -231,7 +227,7 @@ func (s *Sketch[K]) Merge(other *Sketch[K]) {
 }
 
 // Reset forgets everything.
-func (s *Sketch[K]) Reset() {
+func (s *Sketch) Reset() {
 	clear(s.index)
 	clear(s.counters)
 	s.counters, s.counts = s.counters[:0], s.counts[:0]
