@@ -336,7 +336,7 @@ var emptyViews = []view{
 	{"client", "client-none", "Look up a client"},
 	{"client/nobody", "client-empty", "No state; all rules would admit."},
 	{"rules", "rules-empty", "Start from a template"},
-	{"denials", "denials-empty", "Nothing was denied."},
+	{"denials", "denials-empty", "None among the last 0 clients of rules since"},
 	{"explain", "explain-empty", "It takes nothing."},
 	{"revisions", "revisions-empty", "No revision yet."},
 	{"domains", "domains-empty", "There are no domains."},

@@ -69,10 +69,15 @@ func TestQuestions(t *testing.T) {
 	p.shows("are never denied")
 
 	p.visit("denials")
-	p.fill("input[type=search]", `() => "demo-ban"`)
-	p.until("the search is not in the address", `location.hash.includes("q=demo-ban")`)
+	const ruleField = "form label:nth-of-type(2) input"
+	p.fill(ruleField, `() => "demo-ban"`)
+	p.press("Search")
+	p.until("the search is not in the address", `location.hash.includes("rule=demo-ban")`)
 	p.do(chromedp.Reload())
-	p.until("the search is lost", `document.querySelector("input[type=search]").value === "demo-ban"`)
+	p.until("the search is lost", fmt.Sprintf("document.querySelector(%q).value === 'demo-ban'", ruleField))
+	p.until("others are found", `document.querySelector("main").innerText.includes("None among the last") || [...document.querySelectorAll("[aria-label=Denials] tbody tr")].every((r) => r.innerText.includes("demo-ban"))`)
+	p.visit("denials/client=" + guesser)
+	p.until("the client's denials are not shown with their request", `[...document.querySelectorAll("[aria-label=Denials] tbody tr")].some((r) => r.innerText.includes("POST /login"))`)
 }
 
 // Ten tabs of a browser stay live at once, though it makes no more than six connections to one service: they share a stream of events. They

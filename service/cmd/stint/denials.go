@@ -6,53 +6,119 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
-// denialsCommand is `stint denials`. The service gathers the denials of all processes that share
-// its Redis; the filters are the service's, too, so that a limit counts what is shown.
+// denialsCommand is `stint denials`. The service asks all processes that share its Redis; the
+// filters are the service's, too, so that a limit counts what is shown.
 func denialsCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "denials", "List the last denials, or what rules in shadow would have denied",
-		"List the last denials of a service and of the processes that share its Redis, the newest first:\n"+
-			"when, by which rule, of which class, whom and why. With --shadow it lists what rules in shadow would have "+
+	command, a := administerCommand(p, "denials", "List who was denied last, or whom rules in shadow would have denied",
+		"List who was denied last by a service and the processes that share its Redis: each client of each\n"+
+			"rule once, with its first and last denial, how often it was denied, and the last request. The\n"+
+			"processes have up to 4 seconds to answer. With --shadow it lists whom rules in shadow would have "+
 			"denied.\n\n"+
-			"Clients are shown by name to holders of a token only.")
+			"Clients are shown by name to holders of a token only. Programs that use the library record no denials.")
 	flags := command.Flags()
-	shadow := flags.Bool("shadow", false, "what rules in shadow would have denied, and no denials")
+	shadow := flags.Bool("shadow", false, "whom rules in shadow would have denied, and no denials")
 	rule := flags.String("rule", "", "only those of the rule `ID`")
 	client := flags.String("client", "", "only those of the client `NAME`; needs a token")
-	limit := flags.Int("limit", 20, "at most `N` denials")
+	since := flags.String("since", "", "only those denied since `TIME`, such as 2026-11-23T10:04:11Z, or for the last 15m")
+	limit := flags.Int("limit", 20, "at most `N` clients of rules")
 	command.RunE = func(*cobra.Command, []string) error {
+		begin, err := sinceTime(*since, time.Now())
+		if err != nil {
+			return err
+		}
 		query := queryOf(map[string]string{
 			"limit": strconv.Itoa(*limit), "shadow": strconv.FormatBool(*shadow), "rule": *rule, "client": *client,
+			"since": begin,
 		})
 		var answer activity.Denials
 		body, _, err := a.do(call{method: http.MethodGet, path: activity.PathDenials, query: query}, &answer)
 		if err != nil {
 			return err
 		}
-		rows := [][]string{{"TIME", "RULE", "CLASS", "CLIENT", "REASON", "PROCESS", "REQUEST"}}
-		for i := range answer.Denials {
-			d := &answer.Denials[i]
-			row := []string{d.At.Time().UTC().Format(time.RFC3339), d.Rule, d.Class, d.Client, d.Reason, d.Process, d.RequestID}
-			for j := range row {
-				row[j] = cmp.Or(row[j], "-")
-			}
-			rows = append(rows, row)
+		if a.json {
+			return a.show(body)
 		}
-		if len(answer.Denials) == 0 && !a.json {
-			return say(p.Out, "%s\n", map[bool]string{
+		if len(answer.Denials) == 0 {
+			return say(p.Out, "%s %s\n", map[bool]string{
 				false: "no denials",
 				true:  "nothing would have been denied in shadow",
-			}[*shadow])
+			}[*shadow], searched(&answer, begin))
 		}
-		return a.show(body, rows...)
+		if err := a.show(body, denialRows(&answer)...); err != nil || len(answer.Silent) == 0 {
+			return err
+		}
+		return say(p.Out, "%s", silentText(&answer)+"\n")
 	}
 	return command
+}
+
+// sinceTime is a time that was given as such, or as a span before now; "" is none.
+func sinceTime(text string, now time.Time) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.Format(time.RFC3339Nano), nil
+	}
+	span, err := stint.ParseDuration(text)
+	if err != nil || span <= 0 {
+		return "", stint.Invalid("--since", text, "a time such as 2026-11-23T10:04:11Z, or a span such as 15m")
+	}
+	return now.Add(-span).UTC().Format(time.RFC3339Nano), nil
+}
+
+// denialRows are the lines of a table.
+func denialRows(answer *activity.Denials) [][]string {
+	rows := [][]string{{
+		"LAST", "FIRST", "COUNT", "RULE", "CLASS", "CLIENT", "REASON", "LIMIT", "REQUEST", "PROCESS", "ID",
+	}}
+	for i := range answer.Denials {
+		d := &answer.Denials[i]
+		limit := ""
+		if d.Limit > 0 {
+			limit = fmt.Sprint(d.Limit, " ", cmp.Or(d.LimitName, strings.ToLower(d.Algorithm)))
+		}
+		row := []string{
+			shortTime(d.At), shortTime(d.First), strconv.FormatInt(d.Count, 10), d.Rule, d.Class, d.Client, d.Reason, limit,
+			strings.TrimSpace(d.Method + " " + d.Path), d.Process, d.RequestID,
+		}
+		for j := range row {
+			row[j] = cmp.Or(row[j], "-")
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// shortTime is a time to the second.
+func shortTime(at stint.Instant) string { return at.Time().UTC().Format(time.RFC3339) }
+
+// searched says among what an answer found nothing.
+func searched(answer *activity.Denials, since string) string {
+	from := answer.From
+	if begin, err := time.Parse(time.RFC3339, since); err == nil {
+		from = max(from, stint.Instant(begin.UnixMicro()))
+	}
+	return fmt.Sprintf("among the last %s since %s; %s", counted(int(answer.Kept), "client")+" of rules", shortTime(from),
+		silentText(answer))
+}
+
+// silentText says how many processes answered, and which did not.
+func silentText(answer *activity.Denials) string {
+	text := fmt.Sprintf("%d of %d processes answered", answer.Processes-len(answer.Silent), answer.Processes)
+	if len(answer.Silent) > 0 {
+		text += ", and not " + strings.Join(answer.Silent, ", ")
+	}
+	return text + "; programs that use the library record none"
 }
 
 // patchRuleCommand is `stint rules patch`. The patch is sent as it was given: the service applies

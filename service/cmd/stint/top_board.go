@@ -132,9 +132,9 @@ func (b *board) apply(e sentEvent) (err error) {
 	return nil
 }
 
-// tick adds a second's figures. Denials of the snapshot may come again in the tick that follows it;
-// their sequence numbers tell. Denials are listed by when they were, rules in shadow and others up
-// to a number each, so that a flood of the one does not push out the other.
+// tick adds a second's figures. A denial of a rule and a client replaces what was told of them
+// before. Denials are listed by when they were last, rules in shadow and others up to a number each,
+// so that a flood of the one does not push out the other.
 func (b *board) tick(tick *activity.Tick) {
 	b.at, b.store = tick.At, tick.Store
 	clear(tick.Totals.ShadowDenied) // these are admitted
@@ -154,16 +154,20 @@ func (b *board) tick(tick *activity.Tick) {
 			delete(b.rules, id)
 		}
 	}
-	newest := uint64(0)
-	for i := range b.denials {
-		newest = max(newest, b.denials[i].Seq)
-	}
-	fresh := slices.DeleteFunc(tick.Denials, func(d activity.Denial) bool { return d.Seq <= newest })
 	const most = 100 // of rules in shadow, and of the others
-	b.denials = append(fresh, b.denials...)
-	slices.SortStableFunc(b.denials, func(x, y activity.Denial) int { return cmp.Compare(y.At, x.At) })
-	kept := map[bool]int{}
+	type pair struct {
+		rule, client string
+		shadow       bool
+	}
+	b.denials = append(tick.Denials, b.denials...)
+	slices.SortStableFunc(b.denials, func(x, y activity.Denial) int { return cmp.Compare(y.Seq, x.Seq) })
+	told, kept := map[pair]bool{}, map[bool]int{}
 	b.denials = slices.DeleteFunc(b.denials, func(d activity.Denial) bool {
+		p := pair{d.Rule, d.Client, d.Shadow}
+		if told[p] {
+			return true
+		}
+		told[p] = true
 		kept[d.Shadow]++
 		return kept[d.Shadow] > most
 	})
@@ -237,7 +241,7 @@ func (b *board) draw(width, height int) string {
 	lines := append(b.head(), b.table(max(3, height-26))...)
 	lines = append(lines, b.topClients(5)...)
 	lines = append(
-		lines, "", fmt.Sprintf("%-15s %-24s %-30s %-12s %s", "LAST DENIALS", "RULE", "CLIENT", "REASON", "(this process)"),
+		lines, "", fmt.Sprintf("%-15s %9s %-24s %-30s %-12s %s", "LAST DENIALS", "COUNT", "RULE", "CLIENT", "REASON", "(this process)"),
 	)
 	shadowRoom := 4 // so that those of rules in shadow leave room for the others
 	for _, d := range b.denials {
@@ -249,8 +253,9 @@ func (b *board) draw(width, height int) string {
 					continue
 				}
 			}
-			lines = append(lines, fmt.Sprintf("%-15s %-24s %-30s %-12s %s",
-				d.At.Time().Local().Format("15:04:05.000"), rule, clipText(d.Client, 30), d.Reason, clipText(d.RequestID, 40)))
+			lines = append(lines, fmt.Sprintf("%-15s %9d %-24s %-30s %-12s %s",
+				d.At.Time().Local().Format("15:04:05.000"), d.Count, rule, clipText(d.Client, 30), d.Reason,
+				clipText(d.Method+" "+d.Path, 40)))
 		}
 	}
 	foot := fmt.Sprintf("q quit  s sort: %s  / filter: %s  ↑ ↓ select  e explain", boardOrders[b.order], b.filter)

@@ -48,7 +48,7 @@ func boardOf(t *testing.T) *board {
 				{Rule: "login", Seconds: series(1_790_000_000, 10, 20, 0)},
 				{Rule: "trial", Seconds: series(1_790_000_000, 30, 0, 5)},
 			},
-			Denials: []activity.Denial{{Seq: 2, At: 1_790_000_000_500_000, Rule: "api", Client: "bob", Reason: "banned"}, {Seq: 3, Rule: "trial", Client: "dave", Shadow: true}, {Seq: 1, Client: "mallory"}},
+			Denials: []activity.Denial{{Seq: 2, At: 1_790_000_000_500_000, Rule: "api", Client: "bob", Reason: "banned"}, {Seq: 3, Rule: "trial", Client: "dave", Shadow: true}, {Seq: 1, Rule: "login", Client: "mallory", Reason: "limit", Count: 7, Method: "POST", Path: "/login"}},
 			Changes: []activity.Change{{Seq: 1, Kind: "store", State: "unreachable", Detail: "no connection"}},
 		}),
 	} {
@@ -75,6 +75,7 @@ func TestBoard(t *testing.T) {
 		"this process (a): 10/s admitted, 5/s denied (33.3 %), 4/s degraded", "all 2 processes: 70/s admitted", "store unreachable since ", "1.5 ms",
 		"no connection", "trial (shadow)", "TOP CLIENTS of 5 minutes (all 2 processes)", "77 api", "33 login            mall?[2Jory", "sort: denied", "█",
 		"21 trial (shadow)   carol", "trial (shadow)           dave",
+		"7 login                    mallory                        limit        POST /login",
 	} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("it does not say %q:\n%s", want, screen)

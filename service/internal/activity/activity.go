@@ -1,7 +1,7 @@
 // Package activity is what a service knows of its recent traffic, in bounded memory: totals and
-// rules over time, the heaviest and the most denied clients, the last denials, a sample of recent
-// decisions, and changes of the store and of rules; and the admin API that shows it. Processes
-// share summaries of it through Redis.
+// rules over time, the heaviest and the most denied clients, who was denied by which rule, a sample of
+// recent decisions, and changes of the store and of rules; and the admin API that shows it. Processes
+// share summaries of it through Redis, and ask each other there for denials.
 //
 //	recorder := activity.New(activity.Config{})
 //	go recorder.Run(ctx)
@@ -15,17 +15,20 @@
 //
 //   - totals and rules by the second and minute (series.go), maxRules rules at most
 //   - the heaviest and the most denied clients of the last minutes (top.go, by package topk)
-//   - the last denials and changes in rings (denials.go)
+//   - the last pairs of rule and client that were denied, each with its last request, and the last
+//     changes (denials.go)
 //   - recent decisions in a ring of segments, of a sample of clients if there are too many
 //     (recent.go)
 //
 // Observe is on the way of every decision, so it takes one lock for a moment, allocates next to
 // nothing, and formats nothing. Everything that is shown is made by those who ask: the admin API
-// (handler.go), streams of events (events.go) and the summary that processes share (share.go).
+// (handler.go), streams of events (events.go), the summary that processes share (share.go) and what
+// they ask each other (questions.go).
 package activity
 
 import (
 	"context"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -103,7 +106,7 @@ const (
 )
 
 // A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It
-// uses at most 16 MiB, and 32 MiB more for recent decisions. The lock order is hub.mu, then mu.
+// uses at most 19 MiB, and 32 MiB more for recent decisions. The lock order is hub.mu, then mu.
 type Recorder struct {
 	config Config
 	seed   keyhash.Seed
@@ -144,11 +147,11 @@ func New(config Config) *Recorder {
 }
 
 // Observe counts a decision, as a [stint.Observer]. It allocates once in some thousand calls. Of the event it keeps the
-// texts of Rule, Class and Reason, and copies of the others.
+// texts of Rule, Class, Reason and the limit's name, and copies of the others.
 func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
 	client := e.Claim.Key[:min(len(e.Claim.Key), maxClient)]
 	hash := keyhash.String(r.seed, client)
-	key := hash ^ keyhash.String(r.seed, e.Rule)
+	key := bits.RotateLeft64(hash, 32) ^ keyhash.String(r.seed, e.Rule) // turned, so that a rule may be named as a client
 	second, outcome := uint32(e.At/1e6), outcomeOf(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +160,7 @@ func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
 		r.rules.find(e.Rule, second).count(second, outcome, !e.Shadow && promlimit.Near(&e.Decision))
 	}
 	if outcome == Denied || outcome == ShadowDenied {
-		r.denials.add(e, client)
+		r.denials.add(e, key, client)
 	}
 	if outcome == ShadowDenied && client != "" {
 		r.shadowDenied.count(second/60, key, e.Rule, client)

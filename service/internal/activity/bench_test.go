@@ -11,15 +11,18 @@ import (
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
-// stream makes the names of a stream of clients.
-func stream(zipf bool) []string {
+// stream makes the names of a stream of clients: of one, of some more than of others, or of all alike.
+func stream(keys string) []string {
 	const clients, length = 1 << 20, 1 << 18
 	random := rand.New(rand.NewPCG(1, 2))
 	heavy := rand.NewZipf(random, 1.1, 1, clients-1)
 	names := make([]string, length)
 	for i := range names {
 		n := random.Uint64N(clients)
-		if zipf {
+		switch keys {
+		case "one":
+			n = 1
+		case "zipf":
 			n = heavy.Uint64()
 		}
 		names[i] = fmt.Sprintf("user:%d", n)
@@ -38,8 +41,8 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	for _, keys := range []string{"zipf", "uniform"} {
-		names := stream(keys == "zipf")
+	for _, keys := range []string{"one", "zipf", "uniform"} {
+		names := stream(keys)
 		for _, denied := range []int{0, 2, 100} {
 			b.Run(fmt.Sprintf("keys=%s/denied=%d%%", keys, denied), func(b *testing.B) {
 				r := activity.New(activity.Config{})

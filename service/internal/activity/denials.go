@@ -1,128 +1,333 @@
 package activity
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"math/bits"
 	"slices"
 	"strings"
 
 	"github.com/stint-go/stint"
 )
 
-// How many of each are kept: a denial takes some 400 bytes of a place of its own, so the rings take
-// 4 MB.
+// How many of each are kept: a pair takes some 600 bytes, so both tables take 7 MB.
 const (
 	maxDenials = 10_000
 	// maxShadowDenials bounds those of rules in shadow, which have places of their own and push out no
 	// other.
 	maxShadowDenials = 1_000
 	maxChanges       = 1_000
+	// maxDeniedPath is what is kept of a path, without its query.
+	maxDeniedPath = 128
+	// searchChunk is how many pairs are looked at before decisions may go on.
+	searchChunk = 128
 )
 
-// A denial is one of the last, in a place of its own.
+// A pair is what is counted of a rule and a client that it denied, since they have a place. It takes one line of a
+// processor's cache, apart from the last request, which is only written.
+type pair struct {
+	key                uint64 // of the rule and the client
+	seq                uint64 // of the last denial
+	first, last, count int64
+	// Numbers of other pairs: the neighbours in the order of last denials, of which number 0 is the beginning and the
+	// end, and the next of those whose keys are alike.
+	older, newer, chained int32
+	// ends are where the texts of the request end.
+	ends      [4]uint16
+	algorithm stint.Algorithm
+}
+
+// A denial is the last request of a pair.
 type denial struct {
-	// number is its place in the order of all denials, which clients of the API name.
-	number       uint64
-	at           int64
-	rule, reason string
-	class        string
-	// The texts stand one after the other: text[:client] is the client, text[client:extent] the
-	// request ID.
-	client, extent uint16
-	text           [maxClient + maxRequestID]byte
+	rule, class, reason, limitName string
+	// limit is how many permits the limit has that denied; 0 if it was none.
+	limit int64
+	// The texts of strangers stand one after the other: client, method, path, request ID.
+	text [maxClient + maxMethod + maxDeniedPath + maxRequestID]byte
 }
 
-// A denialRing has the last ones, in their order.
-type denialRing struct {
-	slots []denial
-	made  uint64
+// A denialTable has the pairs of rule and client that were denied last, each once, however often it was. The one whose
+// last denial is the oldest makes room for another.
+type denialTable struct {
+	pairs   []pair
+	denials []denial // of the pairs
+	// chains are the first pairs of the keys with the same lowest bits; 0 is none.
+	chains []int32
+	used   int32
+	// forgotten is when a pair that made room was denied last: what was denied later is known.
+	forgotten int64
 }
 
-// denials are the last ones, and those of rules in shadow, numbered together.
+// init makes room for so many.
+func (t *denialTable) init(most int) {
+	t.pairs, t.denials = make([]pair, most+1), make([]denial, most+1)
+	t.chains = make([]int32, 2<<bits.Len(uint(most)))
+}
+
+// chain is where the chain of a key begins.
+func (t *denialTable) chain(key uint64) *int32 { return &t.chains[key&uint64(len(t.chains)-1)] }
+
+// place finds the place of a pair, or makes one whose count is 0, and puts it before all others.
+func (t *denialTable) place(key uint64) (at int32) {
+	first := t.chain(key)
+	at = *first
+	for at != 0 && t.pairs[at].key != key {
+		at = t.pairs[at].chained
+	}
+	if at != 0 {
+		t.unlink(at)
+	} else {
+		at = t.room()
+		t.pairs[at] = pair{key: key, chained: *first}
+		*first = at
+	}
+	p, ends := &t.pairs[at], &t.pairs[0]
+	p.newer, p.older = 0, ends.older
+	t.pairs[ends.older].newer, ends.older = at, at
+	return at
+}
+
+// unlink takes a pair out of the order.
+func (t *denialTable) unlink(at int32) {
+	p := &t.pairs[at]
+	t.pairs[p.older].newer, t.pairs[p.newer].older = p.newer, p.older
+}
+
+// room is a place that is free, or that of the oldest.
+func (t *denialTable) room() int32 {
+	if int(t.used) < len(t.pairs)-1 {
+		t.used++
+		return t.used
+	}
+	at := t.pairs[0].newer
+	p := &t.pairs[at]
+	t.unlink(at)
+	t.forgotten = max(t.forgotten, p.last)
+	link := t.chain(p.key)
+	for *link != at {
+		link = &t.pairs[*link].chained
+	}
+	*link = p.chained
+	return at
+}
+
+// denials are the pairs, and those of rules in shadow; their last denials are numbered together.
 type denials struct {
-	real, shadow denialRing
+	real, shadow denialTable
 	made         uint64
 }
 
 // init makes the places.
 func (d *denials) init() {
-	d.real.slots, d.shadow.slots = make([]denial, maxDenials), make([]denial, maxShadowDenials)
+	d.real.init(maxDenials)
+	d.shadow.init(maxShadowDenials)
 }
 
-// add overwrites the oldest.
-func (d *denials) add(e *stint.Event, client string) {
-	ring := &d.real
+// add counts a denial, and keeps the request in place of the one before.
+func (d *denials) add(e *stint.Event, key uint64, client string) {
+	table := &d.real
 	if e.Shadow {
-		ring = &d.shadow
+		table = &d.shadow
 	}
-	s := &ring.slots[ring.made%uint64(len(ring.slots))]
-	ring.made++
+	at := table.place(key)
+	p, s := &table.pairs[at], &table.denials[at]
+	if p.count == 0 {
+		p.first, p.ends[0] = int64(e.At), uint16(copy(s.text[:], client))
+		s.rule = e.Rule
+	}
 	d.made++
-	s.number, s.at, s.rule, s.class, s.reason = d.made, int64(e.At), e.Rule, e.Class, string(e.Reason)
-	s.client = uint16(copy(s.text[:], client))
-	s.extent = s.client + uint16(copy(s.text[s.client:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
+	p.seq, p.last, p.count = d.made, max(p.last, int64(e.At)), p.count+1
+	s.class, s.reason = e.Class, string(e.Reason)
+	p.algorithm, s.limit, s.limitName = 0, 0, ""
+	if e.Claim.Policy != nil {
+		limit := e.Limit()
+		p.algorithm, s.limit, s.limitName = limit.Algorithm, e.Decision.Limit, limit.Name
+	}
+	path := e.Path[:min(len(e.Path), maxDeniedPath)]
+	if query := strings.IndexByte(path, '?'); query >= 0 {
+		path = path[:query]
+	}
+	end := p.ends[0]
+	end += uint16(copy(s.text[end:], e.Method[:min(len(e.Method), maxMethod)]))
+	p.ends[1] = end
+	end += uint16(copy(s.text[end:], path))
+	p.ends[2] = end
+	end += uint16(copy(s.text[end:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
+	p.ends[3] = end
+}
+
+// A found is a pair with its last request.
+type found struct {
+	*pair
+	*denial
+}
+
+// textAt is one of the texts of strangers: the client, the method, the path or the request ID.
+func (f found) textAt(i int) []byte {
+	begin := uint16(0)
+	if i > 0 {
+		begin = f.ends[i-1]
+	}
+	return f.text[begin:f.ends[i]]
 }
 
 // show is the denial as the API has it; its texts are copies.
-func (s *denial) show() Denial {
-	return Denial{
-		Seq: s.number, At: stint.Instant(s.at), Rule: s.rule, Class: s.class, Reason: s.reason,
-		Client: textOf(s.text[:s.client]), RequestID: textOf(s.text[s.client:s.extent]),
+func (f found) show() Denial {
+	shown := Denial{
+		Seq: f.seq, First: stint.Instant(f.first), At: stint.Instant(f.last), Count: f.count,
+		Rule: f.rule, Class: f.class, Reason: f.reason, Limit: f.limit, LimitName: f.limitName,
+		Client: textOf(f.textAt(0)), Method: textOf(f.textAt(1)), Path: textOf(f.textAt(2)), RequestID: textOf(f.textAt(3)),
+	}
+	if f.algorithm != 0 {
+		shown.Algorithm = f.algorithm.String()
+	}
+	return shown
+}
+
+// A denialQuery says which denials are wanted; the zero value of a field is any. It is what processes ask each other.
+type denialQuery struct {
+	Rule   string `json:"rule,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Clients are keys of which one is the client's, each as [hashClient] has it, so that no API key goes from process to
+	// process; nil is any.
+	Clients []string `json:"clients,omitempty"`
+	Salt    string   `json:"salt,omitempty"`
+	// "true" for those of rules in shadow only, "false" for the others
+	Shadow string `json:"shadow,omitempty"`
+	// that the rule, the client, the reason, the path or the request ID contains
+	Text string `json:"text,omitempty"`
+	// the time at or after which the last denial has to be
+	Since stint.Instant `json:"since,omitempty"`
+	// Masked says that the text is not looked for in clients.
+	Masked bool `json:"masked,omitempty"`
+
+	before uint64 // the number below which the last denial has to be
+	after  uint64 // and above
+}
+
+// of sets the keys of which one is the client's.
+func (q *denialQuery) of(keys []string) {
+	q.Salt, q.Clients = rand.Text(), []string{}
+	for _, key := range keys {
+		q.Clients = append(q.Clients, hashClient(q.Salt, []byte(key)))
 	}
 }
 
-// A denialQuery says which denials are wanted; the zero value of a field is any.
-type denialQuery struct {
-	rule, reason string
-	// keys of which one is the client's; nil is any
-	clients []string
-	// "true" for those of rules in shadow only, "false" for the others
-	shadow string
-	// that the rule, the client or the request ID contains
-	text   string
-	before uint64 // the number below which they have to be
-	after  uint64 // and above
-	masked bool   // the text is not looked for in clients
+// hashClient is the SHA-256 of a salt and a key, as far as keys are kept, as base64.
+func hashClient(salt string, key []byte) string {
+	var text [64 + maxClient]byte
+	sum := sha256.Sum256(append(append(text[:0], salt...), key[:min(len(key), maxClient)]...))
+	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
 // matches reports whether a denial is wanted.
-func (q *denialQuery) matches(d *Denial) bool {
-	return (q.shadow == "" || (q.shadow == "true") == d.Shadow) && (q.rule == "" || d.Rule == q.rule) &&
-		(q.clients == nil || slices.Contains(q.clients, d.Client)) &&
-		(q.reason == "" || d.Reason == q.reason) &&
-		(q.text == "" || strings.Contains(d.Rule, q.text) || strings.Contains(d.RequestID, q.text) ||
-			!q.masked && strings.Contains(d.Client, q.text))
+func (q *denialQuery) matches(f found) bool {
+	return (q.Rule == "" || f.rule == q.Rule) && (q.Reason == "" || f.reason == q.Reason) && f.last >= int64(q.Since) &&
+		(q.Text == "" || q.contained(f)) &&
+		(q.Clients == nil || slices.Contains(q.Clients, hashClient(q.Salt, f.textAt(0))))
 }
 
-// find returns up to n denials and up to n of rules in shadow, the newest first, and whether there
+// contained reports whether the denial contains the text.
+func (q *denialQuery) contained(f found) bool {
+	text := []byte(q.Text)
+	return strings.Contains(f.rule, q.Text) || strings.Contains(f.reason, q.Text) ||
+		!q.Masked && bytes.Contains(f.textAt(0), text) ||
+		bytes.Contains(f.textAt(2), text) || bytes.Contains(f.textAt(3), text)
+}
+
+// all reports whether the query has no condition but a number.
+func (q *denialQuery) all() bool {
+	return q.Rule == "" && q.Reason == "" && q.Clients == nil && q.Text == "" && q.Since == 0
+}
+
+// A place of a pair is its number, with the key that it had.
+type place struct {
+	at  int32
+	key uint64
+}
+
+// places are those of the pairs whose numbers are wanted, the newest first; up to most.
+func (t *denialTable) places(q *denialQuery, most int) (list []place) {
+	for at := t.pairs[0].older; at != 0 && len(list) < most; at = t.pairs[at].older {
+		p := &t.pairs[at]
+		if p.seq <= q.after {
+			break
+		}
+		if q.before == 0 || p.seq < q.before {
+			list = append(list, place{at, p.key})
+		}
+	}
+	return list
+}
+
+// findIn finds up to n denials of a table, the newest first, and whether there are more. It lets decisions go on in
+// between: a pair that is denied meanwhile is found as it is then, and one that has lost its place is not.
+func (r *Recorder) findIn(t *denialTable, q *denialQuery, n int) (list []Denial, more bool) {
+	most := len(t.pairs)
+	if q.all() {
+		most = n + 1
+	}
+	r.mu.Lock()
+	places := t.places(q, most)
+	r.mu.Unlock()
+	for chunk := range slices.Chunk(places, searchChunk) {
+		r.mu.Lock()
+		for _, p := range chunk {
+			f := found{&t.pairs[p.at], &t.denials[p.at]}
+			if f.key == p.key && len(list) <= n && q.matches(f) {
+				list = append(list, f.show())
+			}
+		}
+		r.mu.Unlock()
+	}
+	if len(list) > n {
+		return list[:n], true
+	}
+	return list, false
+}
+
+// denialsOf finds up to n denials of this process, and up to n of rules in shadow, the newest first, and whether there
 // are more of either.
-func (d *denials) find(q denialQuery, n int) (found []Denial, more bool) {
-	found, more = d.real.find(nil, q, n, false)
-	found, moreInShadow := d.shadow.find(found, q, n, true)
+func (r *Recorder) denialsOf(q *denialQuery, n int) ([]Denial, bool) {
+	found, more, moreInShadow := []Denial{}, false, false
+	if q.Shadow != "true" {
+		var some []Denial
+		some, more = r.findIn(&r.denials.real, q, n)
+		found = append(found, some...)
+	}
+	if q.Shadow != "false" {
+		var some []Denial
+		some, moreInShadow = r.findIn(&r.denials.shadow, q, n)
+		for i := range some {
+			some[i].Shadow = true
+		}
+		found = append(found, some...)
+	}
+	for i := range found {
+		found[i].Process = r.config.Process.Name
+	}
 	slices.SortFunc(found, func(a, b Denial) int { return cmp.Compare(b.Seq, a.Seq) })
 	return found, more || moreInShadow
 }
 
-// find appends up to n.
-func (r *denialRing) find(found []Denial, q denialQuery, n int, shadow bool) (_ []Denial, more bool) {
-	size, most := uint64(len(r.slots)), len(found)+n
-	for back := range min(r.made, size) {
-		s := &r.slots[(r.made-1-back)%size]
-		if s.number <= q.after {
-			break
+// known says how many pairs a query looks at, and since when none is missing.
+func (r *Recorder) known(q *denialQuery) (kept int64, from stint.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	from = r.config.Process.StartedAt
+	for _, of := range []struct {
+		table *denialTable
+		none  string // the filter that leaves it out
+	}{{&r.denials.real, "true"}, {&r.denials.shadow, "false"}} {
+		if q.Shadow != of.none {
+			kept += int64(of.table.used)
+			from = max(from, stint.Instant(of.table.forgotten))
 		}
-		if q.before > 0 && s.number >= q.before {
-			continue
-		}
-		shown := s.show()
-		if shown.Shadow = shadow; !q.matches(&shown) {
-			continue
-		}
-		if len(found) == most {
-			return found, true
-		}
-		found = append(found, shown)
 	}
-	return found, false
+	return kept, from
 }
 
 // changes are the last ones, and what they led to.

@@ -193,16 +193,14 @@ func (r *Recorder) takeSnapshot() func(names bool) any {
 func (r *Recorder) sharedOf(v *view, names bool) Shared {
 	const few = 20
 	clientOf := r.mask(names)
-	return Shared{Processes: v.processes(), Top: v.top(few, clientOf), Denials: v.denials(denialQuery{}, few, clientOf)}
+	return Shared{Processes: v.processes(), Top: v.top(few, clientOf), Denials: v.denials(few, clientOf)}
 }
 
 // lastDenials are up to n after a number, and up to n of rules in shadow, and whether there are
 // more.
 func (r *Recorder) lastDenials(names bool, after uint64, n int) ([]Denial, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	clientOf := r.mask(names)
-	found, more := r.denialsOf(denialQuery{after: after}, n)
+	found, more := r.denialsOf(&denialQuery{after: after}, n)
 	for i := range found {
 		found[i].Client = clientOf(found[i].Client)
 	}

@@ -3,9 +3,11 @@ package activity
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -32,7 +34,7 @@ var endpoints = map[string]endpoint{
 	PathStats: {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
 	PathTop:   {[]string{"limit"}, (*Recorder).serveTop},
 	PathDenials: {
-		[]string{"scope", "rule", "client", "reason", "shadow", "q", "before", "limit"},
+		[]string{"scope", "rule", "client", "reason", "shadow", "since", "q", "before", "limit"},
 		(*Recorder).serveDenials,
 	},
 	PathTimeline:  {[]string{"client", "rule", "limit"}, (*Recorder).serveTimeline},
@@ -138,62 +140,82 @@ func errNames() error {
 	)
 }
 
-// serveDenials answers with the last denials: of all processes, or page by page of this one. Of all
-// processes there is one page, as each keeps its own; pages go by sequence numbers, which stay
-// right while denials come.
-func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience) (any, error) {
-	wanted := denialQuery{
-		rule:   q.Get("rule"),
-		reason: q.Get("reason"),
-		shadow: q.Get("shadow"),
-		text:   q.Get("q"),
-		masked: !a.names,
+// denialQueryOf reads which denials are wanted.
+func denialQueryOf(q problem.Query, a audience) (wanted denialQuery, err error) {
+	wanted = denialQuery{
+		Rule: q.Get("rule"), Reason: q.Get("reason"), Shadow: q.Get("shadow"), Text: q.Get("q"), Masked: !a.names,
+	}
+	for _, name := range []string{"rule", "reason", "q"} {
+		if text := q.Get(name); len(text) > maxClient { // which other processes are asked for
+			return wanted, stint.Invalid(name, problem.Short(text), fmt.Sprintf("at most %d bytes", maxClient))
+		}
 	}
 	if client := q.Get("client"); client != "" {
 		if !a.names {
-			return nil, errNames()
+			return wanted, errNames()
 		}
-		wanted.clients = a.keysOf(client)
+		wanted.of(a.keysOf(client))
 	}
-	if q.Has("shadow") && wanted.shadow != "true" && wanted.shadow != "false" {
-		return nil, stint.Invalid("shadow", problem.Short(wanted.shadow), "true or false")
+	if q.Has("shadow") && wanted.Shadow != "true" && wanted.Shadow != "false" {
+		return wanted, stint.Invalid("shadow", problem.Short(wanted.Shadow), "true or false")
 	}
-	n, err := q.Integer("limit", topItems, 1, 1000)
-	if err != nil {
-		return nil, err
+	if text := q.Get("since"); q.Has("since") {
+		since, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return wanted, stint.Invalid("since", problem.Short(text), "a time as 2026-11-23T10:04:11Z")
+		}
+		wanted.Since = stint.Instant(since.UnixMicro())
 	}
 	before, err := q.Integer("before", 0, 1, math.MaxInt64)
+	wanted.before = uint64(before)
+	return wanted, err
+}
+
+// serveDenials answers with what was denied: by all processes, or page by page of this one. Of all processes there is
+// one page, as each keeps its own; pages go by numbers of denials, which stay right while denials come.
+func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience) (any, error) {
+	wanted, err := denialQueryOf(q, a)
 	if err != nil {
 		return nil, err
 	}
+	most, err := q.Integer("limit", topItems, 1, 1000)
+	if err != nil {
+		return nil, err
+	}
+	n, d := int(most), Denials{}
 	switch scope := q.Get("scope"); {
 	case q.Has("scope") && scope != ScopeAll && scope != ScopeProcess:
 		return nil, stint.Invalid("scope", problem.Short(scope), "all or process")
-	case before > 0 && scope != ScopeProcess:
-		return nil, stint.Invalid("before", before, "with scope=process only, as each process counts its own")
-	case scope != ScopeProcess:
-		return r.view(ctx).denials(wanted, int(n), r.mask(a.names)), nil
-	}
-	wanted.before = uint64(before)
-	r.mu.Lock()
-	found, more := r.denialsOf(wanted, int(n))
-	r.mu.Unlock()
-	if len(found) > int(n) {
-		found, more = found[:n], true
-	}
-	d := Denials{Scope: ScopeProcess, Processes: 1, Denials: found}
-	if more {
-		d.Next = found[len(found)-1].Seq
+	case wanted.before > 0 && scope != ScopeProcess:
+		return nil, stint.Invalid("before", wanted.before, "with scope=process only, as each process counts its own")
+	case scope == ScopeProcess:
+		d = r.pageOf(&wanted, n)
+	default:
+		if d, err = r.askDenials(ctx, wanted, n); err != nil {
+			return nil, err
+		}
 	}
 	clientOf := r.mask(a.names)
-	for i := range found {
-		found[i].Client = clientOf(found[i].Client)
+	for i := range d.Denials {
+		d.Denials[i].Client = clientOf(d.Denials[i].Client)
 	}
 	return d, nil
 }
 
-// serveTimeline answers with what one client did lately, if it is in the sample, and with its
-// denials. A client outside the sample has denials alone.
+// pageOf is a page of this process's denials.
+func (r *Recorder) pageOf(q *denialQuery, n int) Denials {
+	d := Denials{Scope: ScopeProcess, Processes: 1}
+	d.Kept, d.From = r.known(q)
+	if d.Denials, d.More = r.denialsOf(q, n); len(d.Denials) > n {
+		d.Denials, d.More = d.Denials[:n], true
+	}
+	if d.More {
+		d.Next = d.Denials[len(d.Denials)-1].Seq
+	}
+	return d
+}
+
+// serveTimeline answers with what one client did lately, if it is in the sample.
 func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, a audience) (any, error) {
 	if !a.names {
 		return nil, errNames()
@@ -209,8 +231,7 @@ func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, a audience)
 	t := Timeline{Scope: ScopeProcess, Client: client, Decisions: []Decision{}}
 	held := r.Hold()
 	t.Sample = held.Sample
-	keys := a.keysOf(client)
-	t.Sampled = held.of(keys, func(d Decision) bool {
+	t.Sampled = held.of(a.keysOf(client), func(d Decision) bool {
 		if rule := q.Get("rule"); rule != "" && d.Rule != rule {
 			return true
 		}
@@ -222,9 +243,6 @@ func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, a audience)
 	})
 	slices.SortStableFunc(t.Decisions, func(a, b Decision) int { return cmp.Compare(b.At, a.At) })
 	t.Decisions = t.Decisions[:min(len(t.Decisions), int(n))]
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t.Denials, _ = r.denialsOf(denialQuery{clients: keys, rule: q.Get("rule")}, int(n))
 	return t, nil
 }
 

@@ -32,8 +32,10 @@ const (
 	freshFor = time.Second
 	// rateSeconds is what rates are an average of.
 	rateSeconds = 10
-	// topItems is how many clients, and denials, a summary has.
+	// topItems is how many clients a summary has.
 	topItems = 100
+	// fewDenials is how many denials it has: those that pages show as the last ones.
+	fewDenials = 20
 )
 
 //go:embed share.lua
@@ -51,7 +53,7 @@ type summary struct {
 	ShadowDenied      []TopItem
 	ShadowDeniedLeast int64
 
-	// the newest first, topItems of rules in shadow and as many others
+	// the newest first, fewDenials of rules in shadow and as many others
 	Denials []Denial
 }
 
@@ -62,10 +64,11 @@ type view struct {
 	at        time.Time
 }
 
-// shared is the last view.
+// shared is the last view, and which questions of others were answered.
 type shared struct {
-	asking sync.Mutex // held while Redis is asked
-	last   atomic.Pointer[view]
+	asking   sync.Mutex // held while Redis is asked
+	last     atomic.Pointer[view]
+	answered answered
 }
 
 // identify gives the process a name by which others know it, unless it is configured, and the
@@ -99,6 +102,7 @@ func (r *Recorder) mask(names bool) func(client string) string {
 func (r *Recorder) summarize() summary {
 	now := r.now()
 	s := summary{ProcessStatus: ProcessStatus{Process: r.config.Process, At: now}}
+	s.Denials, _ = r.denialsOf(&denialQuery{}, fewDenials)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	second := uint32(now / 1e6)
@@ -106,17 +110,7 @@ func (r *Recorder) summarize() summary {
 	s.Top, s.TopLeast = r.heaviest.top(second/60, topItems)
 	s.Denied, s.DeniedLeast = r.denied.top(second/60, topItems)
 	s.ShadowDenied, s.ShadowDeniedLeast = r.shadowDenied.top(second/60, topItems)
-	s.Denials, _ = r.denialsOf(denialQuery{}, topItems)
 	return s
-}
-
-// denialsOf finds up to n denials of this process, and up to n of rules in shadow; mu is held.
-func (r *Recorder) denialsOf(q denialQuery, n int) ([]Denial, bool) {
-	found, more := r.denials.find(q, n)
-	for i := range found {
-		found[i].Process = r.config.Process.Name
-	}
-	return append([]Denial{}, found...), more
 }
 
 // rates are this process's; mu is held.
@@ -167,28 +161,35 @@ func (r *Recorder) eval(ctx context.Context, summary, wanted string) (string, er
 	)
 }
 
-// ask tells the others what this process does, and returns what all do if that is wanted. When Redis does not answer,
+// ask tells the others what this process does, answers their questions, and returns what all do if that is wanted. When Redis does not answer,
 // the view is of this process.
 func (r *Recorder) ask(ctx context.Context, wanted bool) *view {
 	v := r.ownView()
 	if r.config.Eval == nil {
 		return v
 	}
-	text, err := json.Marshal(&v.summaries[0])
+	own, err := json.Marshal(&v.summaries[0])
 	if err != nil {
 		return v // which a summary always can
 	}
-	ctx, cancel := context.WithTimeout(ctx, shareTime)
+	asking, cancel := context.WithTimeout(ctx, shareTime)
 	defer cancel()
-	reply, err := r.eval(ctx, string(text), strconv.Itoa(map[bool]int{true: 1}[wanted]))
-	var all []summary
-	if err != nil || !wanted || json.Unmarshal([]byte(reply), &all) != nil {
+	text, err := r.eval(asking, string(own), strconv.Itoa(map[bool]int{true: 1}[wanted]))
+	var reply struct {
+		All  []summary
+		Open map[string]question
+	}
+	if err != nil || json.Unmarshal([]byte(text), &reply) != nil {
+		return v
+	}
+	r.answerAll(ctx, reply.Open)
+	if !wanted {
 		return v
 	}
 	v.scope = ScopeAll
-	for i := range all {
-		if all[i].Name != r.config.Process.Name {
-			v.summaries = append(v.summaries, all[i])
+	for i := range reply.All {
+		if reply.All[i].Name != r.config.Process.Name {
+			v.summaries = append(v.summaries, reply.All[i])
 		}
 	}
 	return v
@@ -288,17 +289,14 @@ func (v *view) merge(n int, clientOf func(string) string, of func(*summary) ([]T
 }
 
 // denials are the last of all processes, the newest first.
-func (v *view) denials(q denialQuery, n int, clientOf func(string) string) Denials {
-	d := Denials{Scope: v.scope, Processes: len(v.summaries), Denials: []Denial{}}
+func (v *view) denials(n int, clientOf func(string) string) SharedDenials {
+	d := SharedDenials{Scope: v.scope, Processes: len(v.summaries)}
+	all := []Denial{}
 	for i := range v.summaries {
-		for _, denial := range v.summaries[i].Denials {
-			if q.matches(&denial) {
-				d.Denials = append(d.Denials, denial)
-			}
-		}
+		all = append(all, v.summaries[i].Denials...)
 	}
-	slices.SortStableFunc(d.Denials, func(a, b Denial) int { return cmp.Compare(b.At, a.At) })
-	d.Denials = d.Denials[:min(n, len(d.Denials))]
+	all = mergeDenials(all)
+	d.Denials = all[:min(n, len(all))]
 	for i := range d.Denials {
 		d.Denials[i].Client = clientOf(d.Denials[i].Client)
 	}

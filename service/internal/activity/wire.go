@@ -127,26 +127,45 @@ type Top struct {
 	ShadowDenied []TopItem `json:"shadowDenied"`
 }
 
-// A Denial is one of the last. Seq counts those of its process, with those of rules in shadow.
+// A Denial is what a rule denied a client, and the last request that it denied. Seq numbers that one among those of its
+// process, with those of rules in shadow.
 type Denial struct {
-	Process string        `json:"process"`
+	Process string        `json:"process"` // of the last
 	Seq     uint64        `json:"seq"`
-	At      stint.Instant `json:"at"`
+	First   stint.Instant `json:"first"`
+	At      stint.Instant `json:"at"` // of the last
+	Count   int64         `json:"count"`
 	Rule    string        `json:"rule,omitempty"`
-	// of the request, if the rule has classes
-	Class     string `json:"class,omitempty"`
-	Client    string `json:"client,omitempty"`
-	Reason    string `json:"reason,omitempty"`
+	Client  string        `json:"client,omitempty"`
+	// of the last request, if the rule has classes
+	Class  string `json:"class,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Limit is how many permits the limit has that denied the last request; 0 if it was none.
+	Limit     int64  `json:"limit,omitempty"`
+	LimitName string `json:"limitName,omitempty"`
+	Algorithm string `json:"algorithm,omitempty"`
+	// Method, Path and RequestID are those of the last request, the path without its query.
+	Method    string `json:"method,omitempty"`
+	Path      string `json:"path,omitempty"`
 	RequestID string `json:"requestId,omitempty"`
 	// a rule in shadow would have denied
 	Shadow bool `json:"shadow,omitempty"`
 }
 
-// Denials answer PathDenials, the newest first.
+// Denials answer PathDenials: the pairs of rule and client that were denied, the last denial first.
 type Denials struct {
-	Scope     string   `json:"scope"`
-	Processes int      `json:"processes"`
-	Denials   []Denial `json:"denials"`
+	Scope     string `json:"scope"`
+	Processes int    `json:"processes"` // that were asked
+	// Silent are the names of those among them that did not answer in time.
+	Silent []string `json:"silent,omitempty"`
+	// Kept is how many pairs the processes that answered have, whether or not they were wanted. Of what was denied after
+	// From none is missing.
+	Kept int64         `json:"kept"`
+	From stint.Instant `json:"from"`
+
+	Denials []Denial `json:"denials"`
+	// More says that there are older ones. Counts of several processes may then be too low.
+	More bool `json:"more"`
 	// Next is what before has to be for those that follow; of one process only.
 	Next uint64 `json:"next,omitempty"`
 }
@@ -160,9 +179,6 @@ type Timeline struct {
 	Sample  Sample `json:"sample"`
 	// Decisions are the last ones, the newest first.
 	Decisions []Decision `json:"decisions"`
-	// Denials are the last ones of this process, whether or not the client is sampled, the newest
-	// first.
-	Denials []Denial `json:"denials"`
 }
 
 // Processes answer PathProcesses.
@@ -190,7 +206,8 @@ type Tick struct {
 	Totals Totals        `json:"totals"`
 	Rules  []RuleSeries  `json:"rules"` // that decided something
 	Store  Store         `json:"store"`
-	// Denials are the newest, and MoreDenials says that there were more.
+	// Denials are the pairs of rule and client that were denied meanwhile, as they are then, the newest; MoreDenials says
+	// that there were more.
 	Denials     []Denial `json:"denials"`
 	MoreDenials bool     `json:"moreDenials"`
 	Changes     []Change `json:"changes"`
@@ -198,9 +215,16 @@ type Tick struct {
 
 // A Shared is the event "shared": what all processes know, each 2 seconds.
 type Shared struct {
-	Processes Processes `json:"processes"`
-	Top       Top       `json:"top"`
-	Denials   Denials   `json:"denials"`
+	Processes Processes     `json:"processes"`
+	Top       Top           `json:"top"`
+	Denials   SharedDenials `json:"denials"`
+}
+
+// SharedDenials are the last ones of all processes, the newest first.
+type SharedDenials struct {
+	Scope     string   `json:"scope"`
+	Processes int      `json:"processes"`
+	Denials   []Denial `json:"denials"`
 }
 
 // A Snapshot is the first event, "snapshot": all that the later ones add to.

@@ -63,14 +63,32 @@ export interface Top {
 }
 export interface Denial {
   process: string;
-  seq: number;
-  at: number; // Unix microseconds
+  seq: number; // of the last
+  first: number; // Unix microseconds
+  at: number; // of the last
+  count: number;
   rule?: string;
-  class?: string; // the request's, if the rule has classes
   client?: string;
+  // of the last request:
+  class?: string; // if the rule has classes
   reason?: string;
+  limit?: number; // permits of the limit that denied
+  limitName?: string;
+  algorithm?: string;
+  method?: string;
+  path?: string; // without its query
   requestId?: string;
   shadow?: boolean; // a rule in shadow would have denied
+}
+export interface Denials {
+  scope: string;
+  processes: number;
+  silent?: string[]; // those that did not answer
+  kept: number; // how many pairs of rule and client were searched
+  from: number; // of what was denied later none is missing
+  denials: Denial[];
+  more: boolean;
+  next?: number; // the number of the last one, if there are older ones
 }
 export interface Stats {
   scope: string;
@@ -118,7 +136,6 @@ export interface Timeline {
   sampled: boolean;
   sample: { from: number; oneIn: number };
   decisions: Decision[];
-  denials: Denial[];
 }
 export interface Limit {
   algorithm: string;

@@ -164,14 +164,21 @@ function addStore(store: Store, at: number) {
   live.figures = [...live.figures.filter((f) => f.second >= second - 60), { second, of: store.figures }];
 }
 
-function newest<T extends { seq: number; process?: string }>(known: T[], more: T[], most: number): T[] {
-  const seen = new Set(known.map((d) => `${d.process ?? ""}/${d.seq}`));
-  const added = more.filter((d) => !seen.has(`${d.process ?? ""}/${d.seq}`));
-  return added.length ? [...added, ...known].sort((a, b) => b.seq - a.seq).slice(0, most) : known;
+/** newest has each item once, by its key, as it was told last. */
+function newest<T extends { seq: number }>(known: T[], more: T[], most: number, key: (item: T) => string): T[] {
+  if (more.length === 0) return known;
+  const all = new Map<string, T>();
+  for (const item of [...known, ...more]) if ((all.get(key(item))?.seq ?? 0) <= item.seq) all.set(key(item), item);
+  return [...all.values()].sort((a, b) => b.seq - a.seq).slice(0, most);
 }
 
+/** pairOf tells a rule and a client from others. */
+export const pairOf = (d: Denial) => `${d.shadow ? "shadow" : ""}/${d.rule ?? ""}/${d.client ?? ""}`;
+
+const newestChanges = (more: Change[]) => newest(live.changes, more, 1000, (c) => String(c.seq));
+
 function addDenials(more: Denial[]) {
-  live.denials = newest(live.denials, more.filter((d) => !d.shadow), DENIALS);
+  live.denials = newest(live.denials, more.filter((d) => !d.shadow), DENIALS, pairOf);
 }
 
 function addStats(s: Stats) {
@@ -182,7 +189,7 @@ function addStats(s: Stats) {
   live.process = s.process;
   addTotals(s.totals);
   s.rules.forEach(addRule);
-  live.changes = newest(live.changes, s.changes, 1000);
+  live.changes = newestChanges(s.changes);
   addStore(s.store, s.at);
 }
 
@@ -222,7 +229,7 @@ function receive(m: Message) {
       tick.rules.forEach(addRule);
       addStore(tick.store, tick.at);
       addDenials(tick.denials);
-      live.changes = newest(live.changes, tick.changes, 1000);
+      live.changes = newestChanges(tick.changes);
       break;
     }
     case "shared":
@@ -233,16 +240,16 @@ function receive(m: Message) {
 
 /** read asks for what was before this tab was there. */
 async function read() {
-  const [stats, denials, shared, top, processes] = await Promise.all([
+  const [stats, denials, top, processes] = await Promise.all([
     ask<Stats>("/api/v1/stats"),
     ask<{ denials: Denial[] }>("/api/v1/denials?limit=1000&scope=process&shadow=false"),
-    ask<{ denials: Denial[] }>("/api/v1/denials?limit=20&shadow=false"),
     ask<Top>("/api/v1/top"),
     ask<Processes>("/api/v1/processes"),
   ]);
   addStats(stats.body);
   addDenials(denials.body.denials);
-  addShared({ processes: processes.body, top: top.body, denials: shared.body });
+  live.processes = processes.body; // those of all processes come with the next event
+  live.top = top.body;
   announce();
 }
 

@@ -2,12 +2,13 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Decision, Limit, LimitState, Rule, Timeline } from "../api";
+import type { Decision, Denials, Limit, LimitState, Rule, Timeline } from "../api";
 import { compact, duration, integer } from "../format";
 import { Plot } from "../plot";
-import { Act, at, messageOf, Panel, RuleLink, Time, useAsk, useEvery, Window } from "../ui";
+import { Act, at, messageOf, Panel, RuleLink, scopeText, Time, useAsk, useEvery, Window } from "../ui";
 import { yaml } from "../yaml";
-import { reasonText, Why } from "./overview";
+import { DenialTable, Searched, Silent } from "./denials";
+import { reasonText } from "./overview";
 import { what } from "./rules";
 
 interface Hold {
@@ -75,17 +76,19 @@ function Found({ name, writes, edits }: { name: string; writes: boolean; edits: 
     timeline.again();
   };
   useEvery(2, again);
+  const denied = useAsk<Denials>(`/api/v1/denials?limit=100&client=${encodeURIComponent(name)}`);
+  useEvery(10, denied.again); // all processes are asked, which takes seconds
   const rules = state.body?.rules ?? [];
   const used = rules.filter((r) => !r.allowed || r.outcome === "banned" || r.limits?.some((l) => l.remaining < most(l) || l.via));
   // A rule within another one has no overrides.
   const own = rules.filter((r) => r.outcome !== "included" && !r.limits?.some((l) => l.via)).map((r) => r.rule);
   const decisions = timeline.body?.decisions ?? [];
-  const denials = timeline.body?.denials ?? [];
+  const denials = denied.body?.denials ?? [];
   const plot = useMemo(() => requestsOf(decisions), [decisions[0]?.at, decisions.length]);
   const last = denials.find((d) => !d.shadow);
   return (
     <>
-      <h1 class="lead"><span class="mono">{name}</span>{last ? <>: last denied at <Time micros={last.at} /> by <RuleLink id={last.rule} />, {reasonText(last.reason)}</> : ": no denial is known"}.</h1>
+      <h1 class="lead"><span class="mono">{name}</span>{last ? <>: last denied at <Time micros={last.at} /> by <RuleLink id={last.rule} />, {reasonText(last.reason)}</> : denied.body ? ": no denial is known" : ""}.</h1>
       <div class="panels">
         <div>
           <Panel title="What it has left" scope="the store's state, all processes">
@@ -133,7 +136,7 @@ function Found({ name, writes, edits }: { name: string; writes: boolean; edits: 
           )}
           <Panel title="Its requests" scope="this process">
             {timeline.fault && <p class="fault" role="alert">{messageOf(timeline.fault)}</p>}
-            {timeline.body && !timeline.body.sampled && <p class="empty">The requests of one in {integer(timeline.body.sample.oneIn)} clients are recorded. This client is not among them; its denials are.</p>}
+            {timeline.body && !timeline.body.sampled && <p class="empty">The requests of one in {integer(timeline.body.sample.oneIn)} clients are recorded. This client is not among them.</p>}
             {timeline.body?.sampled && decisions.length === 0 && <p class="empty">None{timeline.body.sample.from > 0 && <> since <Time micros={timeline.body.sample.from} /></>}.</p>}
             {decisions.length > 1 && <Plot {...plot} height={120} label={`Requests per second of ${name}: admitted, and denied as the gap above`} />}
             {decisions.length > 0 && (
@@ -157,15 +160,11 @@ function Found({ name, writes, edits }: { name: string; writes: boolean; edits: 
         </div>
         <div>
           {edits && own.length > 0 && <Override name={name} rules={own} first={last?.rule ?? used[0]?.rule} done={again} />}
-          <Panel title="Its last denials" scope="this process">
-            <Window
-              low
-              label="Its last denials"
-              rows={denials}
-              empty="None."
-              head={<tr><th class="t">time</th><th>rule</th><th>reason</th><th class="hide-narrow" style={{ width: "34%" }}>request</th></tr>}
-              row={(d) => <tr key={d.seq}><td><Time micros={d.at} /></td><td><RuleLink id={d.rule} /></td><td><Why of={d} /></td><td class="mono hide-narrow">{d.requestId}</td></tr>}
-            />
+          <Panel title="Its last denials" scope={denied.body ? scopeText(denied.body.scope, denied.body.processes) : ""}>
+            {denied.fault && <p class="fault" role="alert">{messageOf(denied.fault)}</p>}
+            {!denied.body && !denied.fault && <p class="empty">Asking all processes…</p>}
+            {denied.body && <Silent of={denied.body} />}
+            {denied.body && <DenialTable low label="Its last denials" rows={denials} empty={<Searched of={denied.body} />} />}
           </Panel>
         </div>
       </div>

@@ -1,65 +1,113 @@
-// The last denials, searched.
+// Who was denied, by which rule, how often and with which last request: of all processes, filtered.
 
-import { useEffect, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Denial } from "../api";
-import { integer } from "../format";
-import { useLive } from "../live";
+import type { Denial, Denials as Found } from "../api";
+import { compact, integer, timeOfDay } from "../format";
+import { pairOf, useLive } from "../live";
 import { Act, ClientLink, messageOf, RuleLink, scopeText, Time, useAsk, useKept, Window } from "../ui";
-import { Why } from "./overview";
+import { reasons, Why } from "./overview";
 
-interface Found {
-  scope: string;
-  processes: number;
-  denials: Denial[];
-  next?: number; // the number of the last one, if there are older ones
-}
+const none = { client: "", rule: "", reason: "", minutes: "", q: "", scope: "" };
+
+const spans: [string, string][] = [["", "any time"], ["15", "the last 15 min"], ["60", "the last hour"], ["1440", "the last day"]];
 
 export function Denials({ state }: { state?: string }) {
-  const [{ q, scope: chosen }, keep] = useKept("denials", { q: "", scope: "" }, state);
+  const [kept, keep] = useKept("denials", none, state);
+  const [typed, type] = useState(kept);
+  useEffect(() => type(kept), [kept]);
+  const [turn, again] = useState(0);
   const several = useLive().processes?.scope === "all";
-  const scope = several && chosen !== "process" ? "all" : "process";
-  const query = new URLSearchParams({ limit: "1000", scope });
-  if (q.trim()) query.set("q", q.trim());
-  const path = `/api/v1/denials?${query.toString()}`;
-  const { body, fault, again } = useAsk<Found>(path);
+  const scope = several && kept.scope !== "process" ? "all" : "process";
+  const path = useMemo(() => {
+    const query = new URLSearchParams({ limit: "1000", scope });
+    for (const name of ["client", "rule", "reason", "q"] as const) if (kept[name].trim()) query.set(name, kept[name].trim());
+    if (Number(kept.minutes) > 0) query.set("since", new Date(Date.now() - Number(kept.minutes) * 60_000).toISOString());
+    return `/api/v1/denials?${query.toString()}`;
+  }, [kept, scope, turn]);
+  const { body, fault, again: askAgain } = useAsk<Found>(path);
   const [older, setOlder] = useState<Found[]>([]);
   useEffect(() => setOlder([]), [body]);
-  const rows = [...(body?.denials ?? []), ...older.flatMap((page) => page.denials)];
+  const rows = useMemo(() => {
+    const found = new Map<string, Denial>(); // one that was denied again may be on two pages
+    for (const d of [body, ...older].flatMap((page) => page?.denials ?? [])) if (!found.has(pairOf(d))) found.set(pairOf(d), d);
+    return [...found.values()];
+  }, [body, older]);
   const next = (older.at(-1) ?? body)?.next;
+  const text = (name: "client" | "rule" | "q", label: string, size: number) => (
+    <label class="field"><span>{label}</span><input type="search" size={size} maxLength={256} value={typed[name]} onInput={(e) => type({ ...typed, [name]: e.currentTarget.value })} /></label>
+  );
+  const choice = (name: "reason" | "minutes" | "scope", label: string, options: [string, string][]) => (
+    <label class="field"><span>{label}</span>
+      <select value={typed[name]} onChange={(e) => keep({ ...typed, [name]: e.currentTarget.value })}>
+        {options.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
+      </select>
+    </label>
+  );
   return (
     <>
       <h1 class="lead">Last denials</h1>
-      <div class="row">
-        <label class="field"><span>Search rule, client, reason, request ID</span><input type="search" size={32} value={q} onInput={(e) => keep({ q: e.currentTarget.value })} /></label>
-        {several && <label class="field"><span>Of</span>
-          <select value={scope} onChange={(e) => keep({ scope: e.currentTarget.value === "all" ? "" : e.currentTarget.value })}>
-            <option value="all">all processes</option>
-            <option value="process">this process, further back</option>
-          </select>
-        </label>}
-        <button onClick={again}>Refresh</button>
-        {body && <span class="faint beside">{integer(rows.length)} denials, {scopeText(body.scope, body.processes)}</span>}
-      </div>
+      <form
+        class="row"
+        onSubmit={(e) => {
+          e.preventDefault();
+          keep(typed);
+          again(turn + 1);
+          askAgain();
+        }}
+      >
+        {text("client", "Client: address, user or API key", 28)}
+        {text("rule", "Rule", 16)}
+        {choice("reason", "Reason", [["", "any"], ...Object.entries(reasons)])}
+        {choice("minutes", "Denied in", spans)}
+        {text("q", "Rule, client, reason, path or request ID contains", 28)}
+        {several && choice("scope", "Of", [["", "all processes"], ["process", "this process"]])}
+        <button class="main" type="submit">Search</button>
+        {body && <span class="faint beside">{integer(rows.length)} clients of rules{body.more && ", and older ones"}, {scopeText(body.scope, body.processes)}</span>}
+      </form>
       {fault && <p class="fault" role="alert">{messageOf(fault)}</p>}
-      {body && (
-        <Window
-          label="Denials"
-          rows={rows}
-          empty={q ? "No denial matches." : "Nothing was denied."}
-          head={<tr><th class="t">time</th><th class="c">client</th><th>rule</th><th>reason</th><th class="hide-narrow">request</th></tr>}
-          row={(d) => (
-            <tr key={d.process + "/" + d.seq}>
-              <td><Time micros={d.at} /></td>
-              <td><ClientLink name={d.client} /></td>
-              <td><RuleLink id={d.rule} /></td>
-              <td><Why of={d} /></td>
-              <td class="mono hide-narrow">{d.requestId}</td>
-            </tr>
-          )}
-        />
-      )}
+      {!body && !fault && <p class="empty">Asking {scope === "all" ? "all processes" : "this process"}…</p>}
+      {body && <Silent of={body} />}
+      {body && <DenialTable label="Denials" rows={rows} empty={<Searched of={body} />} clients />}
       {next && <div class="row"><Act run={() => ask<Found>(`${path}&before=${next}`).then((answer) => setOlder((pages) => [...pages, answer.body]))}>Older ones</Act></div>}
     </>
+  );
+}
+
+/** Silent names the processes that did not answer. */
+export const Silent = ({ of }: { of: Found }) =>
+  of.silent?.length ? <p class="degraded" role="status">{of.silent.length === 1 ? "A process" : `${of.silent.length} processes`} did not answer: {of.silent.join(", ")}.</p> : null;
+
+/** Searched says among what nothing was found. */
+export const Searched = ({ of }: { of: Found }) => (
+  <p>None among the last {integer(of.kept)} clients of rules since {timeOfDay(of.from)}, in {of.processes - (of.silent?.length ?? 0)} of {of.processes} {of.processes === 1 ? "process" : "processes"}. Programs that use the library record no denials.</p>
+);
+
+/** limitOf is the limit that denied. */
+const limitOf = (d: Denial) => (d.limit ? `${compact(d.limit)} ${d.limitName || d.algorithm?.toLowerCase().replaceAll("_", " ") || ""}` : "");
+
+export function DenialTable({ label, rows, empty, clients, low }: { label: string; rows: Denial[]; empty: ComponentChildren; clients?: boolean; low?: boolean }) {
+  return (
+    <Window
+      label={label}
+      low={low}
+      rows={rows}
+      empty={empty}
+      head={<tr><th class="t">last</th><th class="t hide-narrow">first</th><th class="n">denied</th>{clients && <th class="c">client</th>}<th>rule</th><th class="hide-narrow">limit</th><th>reason</th><th class="hide-narrow">last request</th><th class="hide-narrow">its ID</th></tr>}
+      row={(d) => (
+        <tr key={pairOf(d)}>
+          <td><Time micros={d.at} /></td>
+          <td class="hide-narrow"><Time micros={d.first} /></td>
+          <td class="n" title={`by process ${d.process} last`}>{compact(d.count)}</td>
+          {clients && <td><ClientLink name={d.client} /></td>}
+          <td><RuleLink id={d.rule} /></td>
+          <td class="hide-narrow">{limitOf(d)}</td>
+          <td><Why of={d} /></td>
+          <td class="mono hide-narrow" title={`${d.method ?? ""} ${d.path ?? ""}`}>{d.method} {d.path}</td>
+          <td class="mono hide-narrow">{d.requestId}</td>
+        </tr>
+      )}
+    />
   );
 }

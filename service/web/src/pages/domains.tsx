@@ -59,7 +59,7 @@ function Limit({ limit, activity, now }: { limit: DomainLimit; activity?: RuleAc
   const denied = (activity?.denied.sum(60, now) ?? 0) + (activity?.shadow.sum(60, now) ?? 0);
   return (
     <tr>
-      <td class="mono"><a href={address("denials", { q: limit.rule })} title="shows the last denials by this limit">{limit.id}</a></td>
+      <td class="mono"><a href={address("denials", { rule: limit.rule })} title="shows the last denials by this limit">{limit.id}</a></td>
       <td>{what(limit)}{limit.shadow && <span class="shadow"> in shadow</span>}{limit.quota && <span class="faint"> quota</span>}</td>
       <td class="hide-narrow">{limit.accounting === "reference" ? "all requests" : "admitted ones"}</td>
       <td class="n" title="in the last minute, this process">{integer(admitted + denied)}</td>

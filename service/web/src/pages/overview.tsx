@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
 import type { Denial } from "../api";
-import { RULE_SECONDS, useLive } from "../live";
+import { pairOf, RULE_SECONDS, useLive } from "../live";
 import type { Live, RuleActivity } from "../live";
 import { Plot, Spark } from "../plot";
 import type { Mark } from "../plot";
@@ -97,7 +97,9 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
   }, [range, known]);
   const denials = useMemo(() => {
     const last = live.denials.at(-1)?.seq ?? 0;
-    return range ? [...live.denials, ...[...known, ...older].filter((d) => d.seq < last)] : live.denials;
+    if (!range) return live.denials;
+    const told = new Set(live.denials.map(pairOf));
+    return [...live.denials, ...[...known, ...older].filter((d) => d.seq < last && !told.has(pairOf(d)))];
   }, [live.denials, known, older, range]);
   const step = stepOf(span);
   const until = live.now - (live.now % step);
@@ -161,16 +163,15 @@ function sumOver(ring: Live["admitted"], [from, to]: Range) {
   return ring.sum(Math.max(1, Math.floor(to) - Math.ceil(from) + 1), Math.floor(to));
 }
 
-/** deniedBy are the clients that each rule has denied within a time, of the denials that are known. */
+/** deniedBy are the clients that each rule denied for the first time before the end of a time and for the last time after its beginning, with how often it denied them in all. */
 function deniedBy(denials: Denial[], from: number, to: number) {
   const found = new Map<string, Map<string, { count: number; reason?: string }>>();
   for (const d of denials) {
-    if (d.at / 1e6 < from || d.at / 1e6 > to) continue;
+    if (d.at / 1e6 < from || d.first / 1e6 > to) continue;
     const rule = d.rule ?? "";
     const clients = found.get(rule) ?? new Map<string, { count: number; reason?: string }>();
     found.set(rule, clients);
-    const client = clients.get(d.client ?? "") ?? { count: 0, reason: d.reason };
-    clients.set(d.client ?? "", { ...client, count: client.count + 1 });
+    clients.set(d.client ?? "", { count: d.count, reason: d.reason });
   }
   return found;
 }
@@ -238,7 +239,7 @@ function Tops({ live, range, denials, processes }: { live: Live; range?: Range; 
     >
       {list.length === 0 ? <p class="empty">{{ denied: "Nobody was denied.", clients: "Nobody has asked.", shadowDenied: "Rules in shadow would have denied nobody." }[by]}</p> : (
         <table>
-          <thead><tr><th>client</th><th>rule</th>{denied && <th>why</th>}<th class="n">{{ denied: "denied", clients: "requests", shadowDenied: <span class="shadow">denied in shadow</span> }[by]}</th><th class="hide-narrow" /></tr></thead>
+          <thead><tr><th>client</th><th>rule</th>{denied && <th>why</th>}<th class="n">{{ denied: range ? "denied in all" : "denied", clients: "requests", shadowDenied: <span class="shadow">denied in shadow</span> }[by]}</th><th class="hide-narrow" /></tr></thead>
           <tbody>
             {list.slice(0, 12).map((t) => (
               <tr key={t.rule + "/" + t.client}>
@@ -258,7 +259,7 @@ function Tops({ live, range, denials, processes }: { live: Live; range?: Range; 
 
 function Denials({ live, range, denials, processes }: { live: Live; range?: Range; denials: Denial[]; processes: number }) {
   const shared = processes > 1 && !range;
-  const rows = (shared ? live.allDenials : denials).filter((d) => within(range, d.at)).slice(0, range ? 500 : 12);
+  const rows = (shared ? live.allDenials : denials).filter((d) => !range || (d.at / 1e6 >= range[0] && d.first / 1e6 <= range[1])).slice(0, range ? 500 : 12);
   return (
     <Panel title={range ? "Denials then" : "Last denials"} scope={scopeText(shared ? "all" : "process", processes)} more={<a href="#/denials">search</a>}>
       <Window
@@ -266,13 +267,14 @@ function Denials({ live, range, denials, processes }: { live: Live; range?: Rang
         label="Denials"
         rows={rows}
         empty={<p>{range && denials.length >= 1000 && oldest(denials) > range[1] ? `The denials that are known go back to ${timeOfDay(oldest(denials) * 1e6)}.` : "Nothing was denied."}</p>}
-        head={<tr><th class="t">time</th><th class="c">client</th><th>rule</th><th>reason</th></tr>}
+        head={<tr><th class="t">last</th><th class="c">client</th><th>rule</th><th>reason</th><th class="n">denied</th></tr>}
         row={(d) => (
-          <tr key={d.process + "/" + d.seq}>
+          <tr key={pairOf(d)}>
             <td><Time micros={d.at} /></td>
             <td><ClientLink name={d.client} /></td>
             <td><RuleLink id={d.rule} /></td>
             <td><Why of={d} /></td>
+            <td class="n">{compact(d.count)}</td>
           </tr>
         )}
       />
@@ -280,7 +282,7 @@ function Denials({ live, range, denials, processes }: { live: Live; range?: Rang
   );
 }
 
-const reasons: Record<string, string> = {
+export const reasons: Record<string, string> = {
   limit: "over the limit",
   min_interval: "too soon",
   never: "cost above the limit",

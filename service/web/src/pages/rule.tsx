@@ -2,9 +2,9 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem } from "../api";
-import type { Denial, Rule, RuleList, RuleRevision, Validation } from "../api";
+import type { Denials, Rule, RuleList, RuleRevision, Validation } from "../api";
 import { compact, duration, share, spanOf, timeOfDay } from "../format";
-import { RULE_SECONDS, useLive } from "../live";
+import { pairOf, RULE_SECONDS, useLive } from "../live";
 import type { Live, RuleActivity } from "../live";
 import { Plot } from "../plot";
 import { Act, address, at, ClientLink, CopyYAML, lastSeconds, messageOf, Panel, Time, useAsk, useEvery } from "../ui";
@@ -55,24 +55,13 @@ export function RulePage({ id, template, writes, edits }: { id?: string; templat
   );
 }
 
-/** Denied are the clients that the rule denies, or would deny if it is in shadow, those with most denials first. */
+/** Denied are the clients that the rule denies, or would deny if it is in shadow, those with most denials first. A rule may have been in shadow for a time: apart. */
 function Denied({ id, shadow }: { id: string; shadow?: boolean }) {
-  const { body, fault, again } = useAsk<{ denials: Denial[] }>(`/api/v1/denials?scope=process&limit=1000&rule=${encodeURIComponent(id)}`);
+  const { body, fault, again } = useAsk<Denials>(`/api/v1/denials?scope=process&limit=1000&rule=${encodeURIComponent(id)}`);
   useEvery(5, again);
-  const clients = useMemo(() => {
-    const found = new Map<string, { client: string; shadow: boolean; count: number; last: Denial }>();
-    for (const d of body?.denials ?? []) {
-      const shadow = !!d.shadow; // a rule may have been in shadow for a time: apart
-      const key = `${shadow}/${d.client ?? ""}`;
-      const known = found.get(key);
-      if (known) known.count++;
-      else found.set(key, { client: d.client ?? "", shadow, count: 1, last: d });
-    }
-    return [...found.values()].sort((a, b) => b.count - a.count);
-  }, [body]);
-  const first = body?.denials.at(-1);
+  const clients = useMemo(() => [...(body?.denials ?? [])].sort((a, b) => b.count - a.count), [body]);
   return (
-    <Panel title={shadow ? `Clients that ${id} would deny` : "Clients that it denies"} scope={first ? `since ${timeOfDay(first.at)}, this process` : "this process"} more={<a href={address("denials", { q: id })}>denials</a>}>
+    <Panel title={shadow ? `Clients that ${id} would deny` : "Clients that it denies"} scope={body ? `since ${timeOfDay(body.from)}, this process` : "this process"} more={<a href={address("denials", { rule: id })}>denials</a>}>
       {fault && <p class="fault">{messageOf(fault)}</p>}
       {body && clients.length === 0 && <p class="empty">{shadow ? "It would have denied nobody lately." : "It has denied nobody lately."}</p>}
       {clients.length > 0 && (
@@ -80,7 +69,7 @@ function Denied({ id, shadow }: { id: string; shadow?: boolean }) {
           <thead><tr><th>client</th><th>why</th><th>last</th><th class="n">{shadow ? "would deny" : "denied"}</th></tr></thead>
           <tbody>
             {clients.slice(0, 10).map((c) => (
-              <tr key={`${c.shadow}/${c.client}`}><td><ClientLink name={c.client} /></td><td><Why of={c.last} /></td><td><Time micros={c.last.at} /></td><td class={c.shadow ? "n shadow" : "n denied"}>{compact(c.count)}</td></tr>
+              <tr key={pairOf(c)}><td><ClientLink name={c.client} /></td><td><Why of={c} /></td><td><Time micros={c.at} /></td><td class={c.shadow ? "n shadow" : "n denied"}>{compact(c.count)}</td></tr>
             ))}
           </tbody>
         </table>

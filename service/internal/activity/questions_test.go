@@ -1,0 +1,110 @@
+package activity_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/service/internal/activity"
+)
+
+// Each process answers for what it alone knows: pairs are added up, and a client of the one is found through the other. What a client is
+// called goes from process to process as a hash, and nothing of a question stays.
+func TestQuestions(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	b.see(2, "login", "victim", activity.Denied)
+	for i := range 5_000 {
+		b.see(1, "api", fmt.Sprint("one of many ", i), activity.Denied)
+	}
+	a.advance(time.Minute)
+	a.see(3, "login", "victim", activity.Denied)
+	_ = get[activity.Processes](b, "/api/v1/processes") // which tells a
+
+	var asked string
+	spying := func(ctx context.Context, script, key string, args []string) (string, error) {
+		if len(args) > 2 && args[0] == "ask" {
+			asked = args[2]
+		}
+		return eval(ctx, script, key, args)
+	}
+	c := newService(t, activity.Config{Process: activity.Process{Name: "c"}, Eval: spying})
+	_ = get[activity.Processes](a, "/api/v1/processes")
+	d := askAll(c, eval, "/api/v1/denials?client=victim", a, b)
+	if d.Processes != 3 || len(d.Silent) != 0 || d.Kept != 5_002 || len(d.Denials) != 1 {
+		t.Fatalf("the answer is %+v", d)
+	}
+	if v := d.Denials[0]; v.Count != 5 || v.First != b.At()-1e6 || v.At != a.At()-1e6 || v.Process != "a" {
+		t.Errorf("the victim has %+v", v)
+	}
+	if asked == "" || strings.Contains(asked, "victim") {
+		t.Errorf("the question is %s", asked)
+	}
+	d = askAll(c, eval, "/api/v1/denials?limit=1000", a, b)
+	if !d.More || len(d.Denials) < 100 || len(d.Denials) > 999 || d.Denials[0].Client != "victim" {
+		t.Errorf("%d denials, more: %v", len(d.Denials), d.More) // an answer has 64 KiB
+	}
+	fields, err := eval(t.Context(), "return table.concat(redis.call('HKEYS', KEYS[1]), ' ')", activityKey, nil)
+	if left := strings.Fields(fields); err != nil || len(left) != 3 || slices.ContainsFunc(left, func(f string) bool { return len(f) > 1 }) {
+		t.Errorf("fields that stay: %s, %v", fields, err)
+	}
+}
+
+// A process that does not answer within 4 seconds is named.
+func TestSilentProcess(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	a.see(1, "login", "victim", activity.Denied)
+	_ = get[activity.Processes](b, "/api/v1/processes")
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		awaitField(t, eval, "?")
+		a.advance(4 * time.Second)
+	})
+	d := get[activity.Denials](a, "/api/v1/denials")
+	waiting.Wait()
+	if d.Scope != activity.ScopeAll || d.Processes != 2 || !slices.Equal(d.Silent, []string{"b"}) || len(d.Denials) != 1 {
+		t.Errorf("the answer is %+v", d)
+	}
+}
+
+// Questions of a process that died are gone after 8 seconds, with their answers. Until then no more than 32 are asked.
+func TestAbandonedQuestions(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	const put = `local time = redis.call('TIME')
+		local at = string.format('%.0f', time[1] * 1000000 + time[2] - ARGV[1])
+		local open = ''
+		for i = 1, 32 do
+			open = open .. '\n' .. 'Q' .. i .. ' ' .. at .. ' {"asker":"dead"}'
+			redis.call('HSET', KEYS[1], '!Q' .. i, '\n{}')
+		end
+		redis.call('HSET', KEYS[1], '?', open)
+		return ''`
+	for _, age := range []string{"0", "9000000"} {
+		if _, err := eval(t.Context(), put, activityKey, []string{age}); err != nil {
+			t.Fatal(err)
+		}
+		b.advance(time.Second)
+		_ = get[activity.Processes](b, "/api/v1/processes")
+		if age == "0" {
+			answers := awaitField(t, eval, "!Q7")
+			if !strings.Contains(answers, `"process":"b"`) {
+				t.Errorf("the answers are %q", answers)
+			}
+			a.refused(http.MethodGet, "/api/v1/denials", http.StatusServiceUnavailable, "32 questions", "scope=process")
+		}
+	}
+	left, err := eval(t.Context(), "return table.concat(redis.call('HKEYS', KEYS[1]), ' ')", activityKey, nil)
+	if err != nil || strings.ContainsAny(left, "?!") {
+		t.Errorf("left are %s, %v", left, err)
+	}
+}
