@@ -83,6 +83,8 @@ func TestAudit(t *testing.T) {
 	d.ask("PUT", "/api/v1/rules/a/overrides/%2A", `{"banned":true}`).is(201)
 	d.ask("POST", "/api/v1/rules/a/reset", `{"key":"*"}`).is(200)
 	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").is(200)
+	d.ask("POST", "/api/v1/rule-revisions/2/rollback?rule=a", "").is(200)
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback?rule=b", "").is(404)
 	d.ask("GET", "/api/v1/rules", "").is(200)
 	d.token = "the-token-of-a-reader"
 	d.ask("DELETE", "/api/v1/rules/a", "").is(403)
@@ -101,7 +103,9 @@ func TestAudit(t *testing.T) {
 		ben + ` action=delete outcome=not_found rule=b detail="there is no rule \"b\""`,
 		ben + " action=put_override outcome=done rule=a client=* revision=2",
 		ben + " action=reset_client outcome=done rule=a client=*",
-		ben + " action=rollback outcome=done revision=3",
+		ben + " action=rollback outcome=done revision=3 target=1",
+		ben + " action=rollback outcome=done rule=a revision=4 target=2",
+		ben + ` action=rollback outcome=not_found rule=b detail="there is no rule b, neither now nor in revision 1" target=1`,
 		`who=ann action=delete outcome=forbidden rule=a detail="the token has role read; allowed: role write"`,
 		`who="" action=delete outcome=unauthenticated rule=a detail="Authorization holds an unknown token; allowed: Bearer with one of the configured tokens"`,
 		`who="" action=list outcome=unauthenticated detail="Authorization holds an unknown token; allowed: Bearer with one of the configured tokens"`,

@@ -219,6 +219,8 @@ type call struct {
 	// hold is the ID of one.
 	hold     string
 	revision int64
+	// target is the number of the revision that the call goes back to; "" is none.
+	target string
 	// texts are the rules that the call has changed, by ID, as file.JSON writes them.
 	texts   map[string][]byte
 	outcome string

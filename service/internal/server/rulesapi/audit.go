@@ -128,7 +128,7 @@ func (c *call) note(err error) {
 	c.api.audit(
 		c.r.Context(), c.caller, c.action, outcome, slog.String("rule", c.rule), slog.String("client", c.shown),
 		slog.String("hold", c.hold), slog.String("detail", detail), errorAttr(hidden(err)),
-		slog.Int64("revision", c.revision),
+		slog.Int64("revision", c.revision), slog.String("target", c.target),
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/stint-go/stint/rules"
@@ -173,6 +174,7 @@ func (c *call) rollback() (answer adminapi.Edited, err error) {
 	if c.query.Has("rule") && id == "" {
 		return answer, invalid("rule", id, "the ID of a rule, or none")
 	}
+	c.rule, c.target = id, strconv.FormatInt(c.number, 10)
 	what := fmt.Sprintf("roll back to revision %d", c.number)
 	if id != "" {
 		what = fmt.Sprintf("roll back %s to revision %d", id, c.number)
