@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -160,7 +159,7 @@ func revisionsCommand(p process) *cobra.Command {
 	limit := flags.Int("limit", 20, "at most `N` revisions")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			var answer json.RawMessage
+			var answer adminapi.RuleRevisionDiff
 			body, _, err := a.do(
 				call{method: http.MethodGet, path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])},
 				&answer,
@@ -168,11 +167,10 @@ func revisionsCommand(p process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var pretty bytes.Buffer
-			if !a.json && json.Indent(&pretty, body, "", "  ") == nil {
-				body = pretty.Bytes()
+			if a.json {
+				return a.show(body)
 			}
-			return say(p.Out, "%s\n", bytes.TrimSpace(body))
+			return sayRevision(p, &answer)
 		}
 		query := queryOf(map[string]string{"limit": fmt.Sprint(*limit), "rule": *rule})
 		var answer adminapi.RuleRevisionList
@@ -193,6 +191,28 @@ func revisionsCommand(p process) *cobra.Command {
 		return a.show(body, rows...)
 	}
 	return command
+}
+
+// sayRevision prints a revision, and how its rules differ from those before.
+func sayRevision(p process, d *adminapi.RuleRevisionDiff) error {
+	line := fmt.Sprintf("revision %d of %s", d.Revision, d.At.UTC().Format(time.RFC3339))
+	if d.By != "" {
+		line += " by " + d.By
+	}
+	for _, text := range []string{d.Action, d.Comment} {
+		if text != "" {
+			line += "; " + text
+		}
+	}
+	if err := say(p.Out, "%s; compared with revision %d\n", oneLine.Replace(line), d.Since); err != nil {
+		return err
+	}
+	c := comparison{parts: map[string][]string{}}
+	for i := range d.Changes {
+		change := &d.Changes[i]
+		c.add(change.ID, pair{change.Before, change.After})
+	}
+	return c.print(p)
 }
 
 // rollbackCommand is `stint rules rollback`. It makes a new revision with old rules, so that it can

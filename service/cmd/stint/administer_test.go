@@ -76,6 +76,12 @@ rules:
 			"revision 2: added all; removed bad, day, tokens; changed login",
 		}},
 		{"rollback 1", exitOK, []string{"revision 3: added bad, day, tokens; removed all; changed login"}},
+		{"revisions 2", exitOK, []string{
+			"revision 2 of 2…", "+ all", "- bad", "- day", "- tokens", "~ login",
+			`limits: [{"algorithm":"sliding_window_counter","limit":2,"window":"1h"}] -> [{"algorithm":"sliding_window_counter","limit":1,"window":"1h"}]`,
+			"priority: (default) -> 3",
+		}},
+		{"revisions 9", exitFailed, nil},
 		{"revisions --limit 2", exitOK, []string{"REVISION TIME BY ACTION RULES COMMENT", "3 2…", "2 2…"}},
 		{"revisions --rule all", exitOK, []string{"REVISION TIME BY ACTION RULES COMMENT", "3 2…", "2 2…"}},
 		{"rollback 9", exitFailed, nil},

@@ -136,19 +136,24 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 	}
 	c.document = slices.Concat([]byte("["), bytes.Join(texts, []byte(",\n")), []byte("]"))
 	for id, rule := range pairs(before, after) {
-		switch {
-		case rule.was == nil:
-			c.changes.Added = append(c.changes.Added, id)
-		case rule.is == nil:
-			c.changes.Removed = append(c.changes.Removed, id)
-		default:
-			if lines := differences(rule.was, rule.is); len(lines) > 0 {
-				c.changes.Changed = append(c.changes.Changed, id)
-				c.parts[id] = lines
-			}
-		}
+		c.add(id, rule)
 	}
 	return c, nil
+}
+
+// add adds a rule that may differ.
+func (c *comparison) add(id string, rule pair) {
+	switch {
+	case rule.was == nil:
+		c.changes.Added = append(c.changes.Added, id)
+	case rule.is == nil:
+		c.changes.Removed = append(c.changes.Removed, id)
+	default:
+		if lines := differences(rule.was, rule.is); len(lines) > 0 {
+			c.changes.Changed = append(c.changes.Changed, id)
+			c.parts[id] = lines
+		}
+	}
 }
 
 // A pair is a value as it was and as it is, nil if it was not, or is not any more.
