@@ -276,7 +276,8 @@ func (r *Rule) validateScope(f *faults) {
 	case r.Missing > MissingIP:
 		f.invalid("missing", uint8(r.Missing), "skip, deny or ip")
 	case r.Missing == MissingUnset && mayLack:
-		f.invalid("missing", plain("not given"), "skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for")
+		f.invalid("missing", plain("not given"),
+			"skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for")
 	case r.Missing == MissingIP && slices.Contains(r.Scope, PerIP) && len(r.Scope) == 1 && r.PartitionBy == "":
 		f.invalid("missing", "ip", "skip or deny, since the scope is the address already")
 	case r.MissingStatus != 0 && r.MissingStatus != 401:
