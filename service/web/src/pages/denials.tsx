@@ -87,6 +87,7 @@ export const Searched = ({ of }: { of: Found }) => (
 /** limitOf is the limit that denied. */
 const limitOf = (d: Denial) => (d.limit ? `${compact(d.limit)} ${d.limitName || d.algorithm?.toLowerCase().replaceAll("_", " ") || ""}` : "");
 
+/** DenialTable lists denials; beside their client on a page of their own, else in a panel, which has less room. */
 export function DenialTable({ label, rows, empty, clients, low }: { label: string; rows: Denial[]; empty: ComponentChildren; clients?: boolean; low?: boolean }) {
   return (
     <Window
@@ -94,7 +95,7 @@ export function DenialTable({ label, rows, empty, clients, low }: { label: strin
       low={low}
       rows={rows}
       empty={empty}
-      head={<tr><th class="t">last</th><th class="t hide-narrow">first</th><th class="n">denied</th>{clients && <th class="c">client</th>}<th>rule</th><th class="hide-narrow">limit</th><th>reason</th><th class="hide-narrow">last request</th><th class="hide-narrow">its ID</th></tr>}
+      head={<tr><th class="t">last</th><th class="t hide-narrow">first</th><th class="n" style={{ width: "70px" }}>denied</th>{clients && <th class="c">client</th>}<th>rule</th>{clients && <th class="hide-narrow" style={{ width: "15%" }}>limit</th>}<th style={{ width: clients ? "15%" : undefined }}>reason</th><th class="hide-narrow">last request</th>{clients && <th class="hide-narrow">its ID</th>}</tr>}
       row={(d) => (
         <tr key={pairOf(d)}>
           <td><Time micros={d.at} /></td>
@@ -102,10 +103,10 @@ export function DenialTable({ label, rows, empty, clients, low }: { label: strin
           <td class="n" title={`by process ${d.process} last`}>{compact(d.count)}</td>
           {clients && <td><ClientLink name={d.client} /></td>}
           <td><RuleLink id={d.rule} /></td>
-          <td class="hide-narrow">{limitOf(d)}</td>
-          <td><Why of={d} /></td>
-          <td class="mono hide-narrow" title={`${d.method ?? ""} ${d.path ?? ""}`}>{d.method} {d.path}</td>
-          <td class="mono hide-narrow">{d.requestId}</td>
+          {clients && <td class="hide-narrow" title={limitOf(d)}>{limitOf(d)}</td>}
+          <td title={limitOf(d)}><Why of={d} /></td>
+          <td class="mono hide-narrow" title={`${d.method ?? ""} ${d.path ?? ""}, ID ${d.requestId ?? "not known"}`}>{d.method} {d.path}</td>
+          {clients && <td class="mono hide-narrow">{d.requestId}</td>}
         </tr>
       )}
     />
