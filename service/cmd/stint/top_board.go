@@ -241,7 +241,9 @@ func (b *board) draw(width, height int) string {
 	lines := append(b.head(), b.table(max(3, height-26))...)
 	lines = append(lines, b.topClients(5)...)
 	lines = append(
-		lines, "", fmt.Sprintf("%-15s %9s %-24s %-30s %-12s %s", "LAST DENIALS", "COUNT", "RULE", "CLIENT", "REASON", "(this process)"),
+		lines, "", fmt.Sprintf(
+			"%-15s %9s %-24s %-30s %-12s %s", "LAST DENIALS", "COUNT", "RULE", "CLIENT", "REASON", "(this process)",
+		),
 	)
 	shadowRoom := 4 // so that those of rules in shadow leave room for the others
 	for _, d := range b.denials {

@@ -116,7 +116,7 @@ func TestPairsAgainstAList(t *testing.T) {
 	counts := map[pair]int64{}
 	names := []string{"a", "b", "c"}
 	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 40_000 {
+	for i := range 25_000 {
 		p := pair{"a", fmt.Sprint(random.IntN(12_000))}
 		if i%10 == 0 {
 			p = pair{names[random.IntN(3)], names[random.IntN(3)]}

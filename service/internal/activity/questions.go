@@ -153,7 +153,8 @@ func (r *Recorder) put(ctx context.Context, q *question, silent map[string]bool)
 		answers = answers[:0]
 		for line := range strings.Lines(strings.TrimPrefix(reply, "\n")) {
 			var a answer
-			if json.Unmarshal([]byte(line), &a) == nil && !slices.ContainsFunc(answers, func(b answer) bool { return a.Process == b.Process }) {
+			twice := func(b answer) bool { return a.Process == b.Process }
+			if json.Unmarshal([]byte(line), &a) == nil && !slices.ContainsFunc(answers, twice) {
 				answers = append(answers, a)
 				delete(silent, a.Process)
 			}

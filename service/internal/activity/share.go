@@ -161,8 +161,8 @@ func (r *Recorder) eval(ctx context.Context, summary, wanted string) (string, er
 	)
 }
 
-// ask tells the others what this process does, answers their questions, and returns what all do if that is wanted. When Redis does not answer,
-// the view is of this process.
+// ask tells the others what this process does, answers their questions, and returns what all do if that is wanted.
+// When Redis does not answer, the view is of this process.
 func (r *Recorder) ask(ctx context.Context, wanted bool) *view {
 	v := r.ownView()
 	if r.config.Eval == nil {
