@@ -77,7 +77,8 @@ func (a *authority) mayManage(r *http.Request) error {
 var (
 	errNoKeys   = problem.Forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
 	errNoTokens = problem.Forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that " +
-		"other machines can reach, and none is configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
+		"other machines can reach, and none is configured; allowed: requests about the caller's own address. " +
+		"Set api.tokens_file, or api.open to allow all")
 )
 
 // mayNameSet reports why a request that may be evaluated may not choose the rules by which it is, nil

@@ -139,8 +139,8 @@ func (s *scanner) viaOf(q *request, m member, name string) error {
 	})
 }
 
-// manage reads a body about a key or a request that is described, of whoever may manage, and has do answer it. asked are
-// the parameters that the query may have.
+// manage reads a body about a key or a request that is described, of whoever may manage, and has do answer it. asked
+// are the parameters that the query may have.
 func (s *Service) manage(
 	w http.ResponseWriter,
 	r *http.Request,
