@@ -147,7 +147,7 @@ func (w *world) String() string {
 }
 
 // mostQuestions is how many open questions of one operation are answered in all manners: each doubles the time.
-const mostQuestions = 10
+const mostQuestions = 12
 
 // versions are the versions of each limit that operations have had, with the number of the first operation of
 // each. While there are several a store keeps token buckets for longer.
