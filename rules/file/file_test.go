@@ -69,7 +69,7 @@ func TestParseFaults(t *testing.T) {
 		"":           "r.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
 		"rules:\n":   "r.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
 		"{}":         "r.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
-		"rule: []\n": "r.yaml:1:1: \"rule\" is not a name in the document; allowed: rules\nr.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
+		"rule: []\n": "r.yaml:1:1: \"rule\" is not a name in the document (did you mean rules?); allowed: rules\nr.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
 		"rules: 5":   "r.yaml:1:8: rules is 5; allowed: a list of rules",
 		"- id: [":    "r.yaml:2:1: not YAML: did not find expected node content while parsing a flow node",
 		"\xff":       "r.yaml:1:1: not YAML: the text is not UTF-8",

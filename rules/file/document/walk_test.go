@@ -160,7 +160,7 @@ Ignored: a
 8:9: reject is "yes"; allowed: match or reject
 9:9: colour is 5; allowed: red or blue
 10:7: pair is a mapping; allowed: a text, or two
-11:10: "nam" is not a name in parts[0]; allowed: name, size
+11:10: "nam" is not a name in parts[0] (did you mean name?); allowed: name, size
 11:24: parts[0].size is "2MiB"; allowed: a number of bytes such as 64KiB or 1GiB, 1KiB to 1MiB, or none
 11:31: parts[1] is 5; allowed: a mapping with name, size
 12:8: pairs is "a"; allowed: a list
