@@ -55,6 +55,8 @@ type Config struct {
 	// Default: false, they are admitted. True finds requests that no rule was made for, at the price
 	// that a rule which is forgotten denies.
 	DenyByDefault bool
+	// Now tells the time by which overrides end. Default: time.Now.
+	Now func() time.Time
 }
 
 // A Decider decides requests by rules: a [Limiter] by those of this process, or client.Rules by
@@ -76,6 +78,8 @@ type Limiter struct {
 	// begun is from when the queues' time counts, so that a step of the wall clock moves nothing.
 	begun time.Time
 
+	wall func() time.Time // by which overrides end
+
 	rejectAmbiguous bool // whether ambiguous paths are refused
 	denyByDefault   bool // whether requests without a rule are denied
 }
@@ -92,8 +96,12 @@ func New(config Config) (*Limiter, error) {
 		store:           config.Store,
 		maxWait:         config.MaxWait,
 		rejectAmbiguous: config.RejectAmbiguousPaths,
+		wall:            config.Now,
 		denyByDefault:   config.DenyByDefault,
 		begun:           time.Now(),
+	}
+	if l.wall == nil {
+		l.wall = time.Now
 	}
 	if config.Set == nil {
 		config.Set = new(rules.Set)

@@ -70,7 +70,7 @@ func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained
 	set := l.set.Load()
 	var list []Explained
 	for _, rule := range set.Rules() {
-		if matched, err := set.ClientMatch(rule.ID, client); err == nil {
+		if matched, err := set.ClientMatch(rule.ID, client, l.wall); err == nil {
 			list = append(list, Explained{Matched: matched})
 		}
 	}

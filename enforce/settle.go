@@ -36,7 +36,7 @@ func (l *Limiter) SettleVia(
 // SettleClient is Settle for a client of one rule, as overrides name it.
 func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits int64, v *Verdict) error {
 	v.reset()
-	matched, err := l.set.Load().ClientMatch(rule, client)
+	matched, err := l.set.Load().ClientMatch(rule, client, l.wall)
 	if err == nil && matched.Outcome == rules.Limited {
 		v.Matched = append(v.Matched, rule)
 		v.claims = appendClaims(v.claims, &matched)

@@ -57,6 +57,7 @@ type Step struct {
 // request, of which the error tells and the verdict has the Rule, if it is one; then DenyByDefault.
 func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
+	v.matches.Now = l.wall
 	at := (*rules.Matches).At
 	switch {
 	case verb > stint.VerbReserve:

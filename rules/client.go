@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -156,7 +157,7 @@ func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome O
 	lacks := m.appendClient(c) || c.PartitionBy != "" && m.partition(c) == ""
 	switch {
 	case !lacks:
-		if o := c.overrideOf(m.key, m.address, address, &m.network); o != nil && (!ending || !o.bans()) {
+		if o := c.overrideOf(m.key, m.address, address, &m.network, m.Now); o != nil && (!ending || !o.bans()) {
 			t = o
 		}
 	case c.Missing == MissingSkip:
@@ -348,9 +349,9 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 // ClientClaims are the key and the policies under which a rule may have counted a client: its own
 // and that of the client's override. They carry no cost. The error wraps stint.ErrInvalid: there is
 // no such rule, or it can have no such client. All of them are listed, since a client whom an
-// override was given or taken from has left state under the other policy.
+// override was given or taken from, or whose override has ended, has left state under the other policy.
 func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) {
-	c, err := s.client(id, client)
+	c, err := s.client(id, client, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -372,8 +373,9 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 // ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of
 // 1. Errors are those of ClientClaims. It is what administrators are shown: nothing is known of a
 // request, so that costs are 1 and classes are left out.
-func (s *Set) ClientMatch(id, client string) (Matched, error) {
-	c, err := s.client(id, client)
+// now is as [Matches.Now].
+func (s *Set) ClientMatch(id, client string, now func() time.Time) (Matched, error) {
+	c, err := s.client(id, client, now)
 	if err != nil {
 		return Matched{}, err
 	}
@@ -402,7 +404,7 @@ type known struct {
 }
 
 // client finds what a rule has of a client.
-func (s *Set) client(id, client string) (k known, err error) {
+func (s *Set) client(id, client string, now func() time.Time) (k known, err error) {
 	c := s.byID[id]
 	if c == nil {
 		return known{}, stint.Invalid("rule", id, "the ID of a rule in force")
@@ -418,20 +420,25 @@ func (s *Set) client(id, client string) (k known, err error) {
 		if at := slices.Index(c.Scope, PerIP); at >= 0 {
 			address = parts[at].text
 		}
-		k.override, k.floor = c.overrideOf(text, start, address, &buffer), c.floorOf(text)
+		k.override, k.floor = c.overrideOf(text, start, address, &buffer, now), c.floorOf(text)
 	}
 	return k, nil
 }
 
-// overrideOf is the override of a client: its own, else that of the longest network that has its
+// overrideOf is the override of a client that has not ended: its own, else that of the longest network that has its
 // address; nil if there is none. The address is a part of the client's key, from start on. Networks
 // are tried from the longest prefix on: each one makes the key that an override of that network
 // has, and looks it up, which takes as many lookups as there are different lengths.
-func (c *compiled) overrideOf(key []byte, start int, address string, buffer *[]byte) *terms {
+func (c *compiled) overrideOf(
+	key []byte, start int, address string, buffer *[]byte, now func() time.Time,
+) *terms {
 	if len(c.overrides) == 0 {
 		return nil
 	}
 	o := c.overrides[string(bounded(key))]
+	if o != nil && !o.holds(now) {
+		o = nil
+	}
 	if o != nil || len(c.networks[0])+len(c.networks[1]) == 0 || address == noAddress {
 		return o
 	}
@@ -443,7 +450,7 @@ func (c *compiled) overrideOf(key []byte, start int, address string, buffer *[]b
 	for _, length := range c.networks[ip.BitLen()/128] {
 		network, _ := ip.Prefix(length) // as long as the address at most
 		*buffer = append(network.AppendTo(append((*buffer)[:0], key[:start]...)), key[start+len(address):]...)
-		if o := c.overrides[string(bounded(*buffer))]; o != nil {
+		if o := c.overrides[string(bounded(*buffer))]; o != nil && o.holds(now) {
 			return o
 		}
 	}

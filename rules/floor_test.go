@@ -47,7 +47,7 @@ func TestFloorsOfEachOuterClient(t *testing.T) {
 			if err != nil || len(claims) != 1 || claims[0].Key != client {
 				t.Errorf("named as %s, %.9s: %v, %v", apiKey, name, claims, err)
 			}
-			if h, err := set.ClientMatch("team", rules.JoinKey(apiKey, name)); err != nil || !slices.Equal(h.Vias, []string{rules.ViaGuaranteed}) {
+			if h, err := set.ClientMatch("team", rules.JoinKey(apiKey, name), nil); err != nil || !slices.Equal(h.Vias, []string{rules.ViaGuaranteed}) {
 				t.Errorf("of %s, %.9s: %+v, %v", apiKey, name, h, err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -14,6 +15,10 @@ import (
 // before are then used again. It is not safe for concurrent use. All lists are kept from request to
 // request, so that matching does not allocate once they are as long as they get.
 type Matches struct {
+	// Now tells the time, by which overrides end. It is asked only about clients of overrides that do. Default: nil, none
+	// has ended.
+	Now func() time.Time
+
 	request *Request
 	decoded decoded
 	path    variant  // canonical

@@ -49,7 +49,7 @@ func TestPartitionBy(t *testing.T) {
 			t.Errorf("%s is no client, and has %+v", client, claims)
 		}
 	}
-	if matched, err := set.ClientMatch("user", "{acme}bob"); err != nil || matched.Outcome != rules.Banned {
+	if matched, err := set.ClientMatch("user", "{acme}bob", nil); err != nil || matched.Outcome != rules.Banned {
 		t.Errorf("an override: %+v %v", matched, err)
 	}
 	long := rules.Request{Path: "/", User: strings.Repeat("u", 250), Attributes: map[string]string{"tenant": "acme"}}

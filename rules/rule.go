@@ -265,6 +265,9 @@ type Override struct {
 	Unlimited bool `doc:"unlimited"`
 	// Banned clients are denied.
 	Banned bool `doc:"banned"`
+	// Until is when it ends: from then on its client has what it would have without it, and its state goes over as that
+	// of a changed limit. [Matches.Now] tells the time. A time of the years 1970 to 2254. Default: the zero time, never.
+	Until time.Time `doc:"until" is:"time"`
 }
 
 // The names are those of documents; a name's place is the value.
@@ -339,7 +342,7 @@ func (r *Rule) Equal(o *Rule) bool {
 		maps.Equal(r.Classes.Keep, o.Classes.Keep) &&
 		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
 			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) &&
-				slices.Equal(a.Costs, b.Costs)
+				slices.Equal(a.Costs, b.Costs) && a.Until.Equal(b.Until)
 		})
 }
 

@@ -126,6 +126,13 @@ type terms struct {
 	groups    []group
 	unlimited bool
 	within    bool // what the client has is in floors, and borrowed
+	// until is when an override ends, in microseconds; 0 is never.
+	until int64
+}
+
+// holds reports whether an override has not ended. now is as [Matches.Now].
+func (t *terms) holds(now func() time.Time) bool {
+	return t.until == 0 || now == nil || now().UnixMicro() < t.until
 }
 
 // A group is limits of one cost. All groups of a rule have the rule's policy name, so that a limit's state is the same
@@ -327,6 +334,9 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 		known, err := c.newTerms(o.Limits, o.Costs, o.Unlimited, old.overrides[key])
 		if err != nil {
 			return nil, err
+		}
+		if !o.Until.IsZero() {
+			known.until = o.Until.UnixMicro()
 		}
 		c.overrides[key] = &known
 	}

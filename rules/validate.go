@@ -418,6 +418,12 @@ func (r *Rule) validateOutcome(f *faults) {
 	}
 }
 
+// An override ends within the times that stores know.
+var (
+	firstUntil = time.Date(1970, time.January, 1, 0, 0, 0, 0, time.UTC)
+	lastUntil  = time.Date(2255, time.January, 1, 0, 0, 0, 0, time.UTC).Add(-time.Microsecond)
+)
+
 // validateOverrides looks at the clients with limits of their own. Clients are compared by their
 // keys, so that two spellings of one are found.
 func (r *Rule) validateOverrides(f *faults) {
@@ -446,6 +452,9 @@ func (r *Rule) validateOverrides(f *faults) {
 			f.invalid(param+".key", r.shownKey(o.Key), "each client once")
 		}
 		seen[client] = true
+		if !o.Until.IsZero() && (o.Until.Before(firstUntil) || o.Until.After(lastUntil)) {
+			f.invalid(param+".until", o.Until.Format(time.RFC3339), "a time of the years 1970 to 2254")
+		}
 		if choices != 1 {
 			f.invalid(param, fmt.Sprintf("%d of limits, unlimited and banned", choices), "exactly one of them")
 		} else if len(o.Limits) > 0 {

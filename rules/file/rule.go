@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
@@ -178,6 +179,8 @@ func write(of any) document.Value {
 			return writeNames(*of, func(n int64) document.Value {
 				return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(n)}
 			}), true
+		case *time.Time:
+			return document.Value{Kind: document.KindText, Text: of.Format(time.RFC3339Nano)}, true
 		case *map[string]rules.Floor:
 			return writeNames(*of, func(f rules.Floor) document.Value { return write(&f) }), true
 		case *rules.Borrow:
@@ -233,12 +236,22 @@ var kinds = document.Kinds{
 	},
 	"percents": func(field any, _ []string) document.Reader { return percents(field.(*map[string]rules.Percent)) },
 	"weights":  func(field any, _ []string) document.Reader { return weights(field.(*map[string]int64)) },
+	"time":     func(field any, _ []string) document.Reader { return instant(field.(*time.Time)) },
 	"borrow":   func(field any, _ []string) document.Reader { return borrow(field.(*rules.Borrow)) },
 	"limits": func(field any, _ []string) document.Reader {
 		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
 			*field.(*[]stint.Limit), _ = readLimits(path.String(), v, "cost", faults)
 		})
 	},
+}
+
+// instant reads a time of day and date, in UTC.
+func instant(field *time.Time) document.Reader {
+	return document.Scalar("a time such as 2026-12-24T18:00:00Z, with its time zone", func(text string) bool {
+		at, err := time.Parse(time.RFC3339, text)
+		*field = at.UTC()
+		return err == nil
+	}, document.KindText)
 }
 
 // percents reads a mapping of names to parts such as 15%. Names are classes; 100% would leave

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -36,13 +37,17 @@ func TestQuestions(t *testing.T) {
 	p.press("Twice the limit")
 	p.press("Put in force")
 	p.shows("In force for this client: the override below.")
+	p.press("For 2 hours")
+	p.press("Put in force")
+	p.shows("In force for this client until 2")
 	var rule struct {
 		Overrides []struct {
 			Key    string
 			Limits []struct{ Limit int }
+			Until  time.Time
 		}
 	}
-	if s.ask(http.MethodGet, "/api/v1/rules/demo-login", nil, &rule); len(rule.Overrides) != 1 || rule.Overrides[0].Key != guesser || rule.Overrides[0].Limits[0].Limit != 10 {
+	if s.ask(http.MethodGet, "/api/v1/rules/demo-login", nil, &rule); len(rule.Overrides) != 1 || rule.Overrides[0].Key != guesser || rule.Overrides[0].Limits[0].Limit != 10 || rule.Overrides[0].Until.IsZero() {
 		t.Errorf("the rule has the overrides %+v", rule.Overrides)
 	}
 

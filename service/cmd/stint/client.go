@@ -192,8 +192,8 @@ func queryOf(texts map[string]string) url.Values {
 
 // read reads an answer and decodes it.
 //
-// Three kinds of answers are told apart: what was asked for (200, or the 429 and 401 of a denial),
-// a problem document, whose text is shown, and anything else, which is no answer of stint.
+// Three kinds of answers are told apart: what was asked for (200, 201, 204 without a body, or the 429 and 401 of a
+// denial), a problem document, whose text is shown, and anything else, which is no answer of stint.
 func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
@@ -217,7 +217,11 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 	}
 	// 401 is the denial of a rule with `missing_status: 401`.
 	denied := response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusUnauthorized
-	if media != "application/json" || response.StatusCode != http.StatusOK && !denied ||
+	made := response.StatusCode == http.StatusOK || response.StatusCode == http.StatusCreated
+	if response.StatusCode == http.StatusNoContent && len(body) == 0 {
+		return nil, nil
+	}
+	if media != "application/json" || !made && !denied ||
 		json.Unmarshal(body, answer) != nil {
 		return nil, failed(fmt.Errorf("%s does not answer like stint: %s, %q", s.base.Redacted(), response.Status, media))
 	}

@@ -41,7 +41,7 @@ func rulesCommand(p process) *cobra.Command {
 	}
 	command.AddCommand(
 		validateCommand(p), explainCommand(p),
-		listRulesCommand(p), patchRuleCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p),
+		listRulesCommand(p), patchRuleCommand(p), overrideCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p),
 		rollbackCommand(p), importCommand(p),
 	)
 	return command

@@ -3,9 +3,11 @@ package server_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
@@ -281,4 +283,39 @@ func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 	if got := d.ask("GET", "/api/v1/rules/two", "").is(200); !strings.Contains(got.body, `"ann"`) {
 		t.Errorf("a user is not shown: %s", got.body)
 	}
+}
+
+// An override holds until its end, which a PUT may name by how long it is from now. It is listed as a time.
+func TestOverrideThatEnds(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
+	d.ask("PUT", "/api/v1/rules/quota", `{"scope":"per_user","missing":"deny","match":{"path":"/quota"},"limits":[{"algorithm":"fixed_window","limit":1,"window":"365d"}]}`).is(201)
+	ask := func(want ...int) {
+		t.Helper()
+		for _, status := range want {
+			d.postPublic(evaluate, `{"path":"/quota","attributes":{"userId":"ann"}}`).evaluated(status)
+		}
+	}
+	const path = "/api/v1/rules/quota/overrides/ann"
+	d.ask("PUT", path, `{"banned":true,"until":"2001-01-01T00:00:00Z"}`).is(201)
+	ask(200, 429) // it has ended: the rule's own limit
+	before := time.Now()
+	d.ask("PUT", path, `{"unlimited":true,"for":"2h"}`).is(200)
+	after := time.Now()
+	ask(200, 200, 200)
+	var list adminapi.OverrideList
+	var shown struct {
+		Until time.Time `json:"until"`
+		For   string    `json:"for"`
+	}
+	d.ask("GET", "/api/v1/rules/quota/overrides", "").is(200).into(&list)
+	if err := json.Unmarshal(list.Overrides[0], &shown); err != nil || shown.For != "" ||
+		shown.Until.Before(before.Add(2*time.Hour)) || shown.Until.After(after.Add(2*time.Hour+time.Second)) {
+		t.Errorf("%s, %v, want 2 hours from %v on", list.Overrides[0], err, before)
+	}
+	d.ask("PUT", path, `{"unlimited":true,"for":"2h","until":"2027-01-01T00:00:00Z"}`).problem(400, "for is given as well as until")
+	d.ask("PUT", path, `{"unlimited":true,"for":"0s"}`).problem(400, "for is", "1s to 8784h")
+	d.ask("PUT", path, `{"unlimited":true,"for":2}`).problem(400, "2 has no unit; did you mean 2s?")
+	d.ask("PUT", path, `{"unlimited":true,"until":"tomorrow"}`).problem(400, "until is", "a time such as 2026-12-24T18:00:00Z")
+	d.ask("PATCH", "/api/v1/rules/quota", `{"overrides":[{"key":"ann","banned":true,"for":"2h"}]}`).problem(400, `"for" is not a name`)
+	ask(200)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
@@ -39,6 +40,7 @@ type candidate struct {
 	// on is the request that is decided, at now, and verb what was asked last; answer is what the limits said, if known.
 	on      *request
 	now     stint.Instant
+	matched stint.Instant // when the request came that was matched last
 	verb    stint.Verb
 	answer  stint.Decision
 	known   bool
@@ -116,6 +118,7 @@ func newCandidate(c Candidate, config *Config, memory *memory) (*candidate, erro
 	var err error
 	made.limiter, err = enforce.New(enforce.Config{
 		Store: made, Set: c.Set, DenyByDefault: config.DenyByDefault && !c.Logged,
+		Now: func() time.Time { return made.matched.Time() },
 	})
 	return made, err
 }
@@ -169,6 +172,7 @@ func (c *candidate) prepare(events []Event) {
 
 // match finds what is to be decided about an event, or why and by which rule it is denied without.
 func (c *candidate) match(r *request, ev *Event) {
+	c.matched = ev.Time
 	r.time, r.line, r.hold, r.charges, r.claims = ev.Time, ev.Line, ev.Hold, false, r.claims[:0]
 	r.reason, r.denier, r.part = "", nil, c.parts.of(ev)
 	c.total.Requests++

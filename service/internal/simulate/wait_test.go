@@ -3,6 +3,7 @@ package simulate_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -114,4 +115,28 @@ func inOrder(times []time.Duration) []int {
 		}
 	}
 	return order
+}
+
+// An override ends by the time of the log.
+func TestOverrideEndsInTheLog(t *testing.T) {
+	rule := rules.Rule{
+		ID: "a", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.FixedWindow(1, 24*time.Hour)},
+		Overrides: []rules.Override{{Key: "ann", Unlimited: true, Until: (year2000 + 2_000_000).Time()}},
+	}
+	var got []bool
+	s := simulation(t, func(v *simulate.Verdict) error {
+		got = append(got, v.Allowed)
+		return nil
+	}, rule)
+	for i := range stint.Instant(6) {
+		ev := event(year2000+i*500_000, "x")
+		ev.Request.User = "ann"
+		if err := s.Add(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish(t, s)
+	if want := []bool{true, true, true, true, true, false}; !slices.Equal(got, want) {
+		t.Errorf("admitted %v, want %v", got, want)
+	}
 }

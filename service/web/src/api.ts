@@ -155,7 +155,7 @@ export interface Rule {
   unlimited?: boolean;
   banned?: boolean;
   on_exceed?: string;
-  overrides?: { key: string; limits?: Limit[]; unlimited?: boolean; banned?: boolean }[];
+  overrides?: { key: string; limits?: Limit[]; unlimited?: boolean; banned?: boolean; until?: string }[];
   [member: string]: unknown;
 }
 export interface RuleList {

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
@@ -97,9 +99,13 @@ func (c *call) readOverride() (rules.Override, error) {
 		return rules.Override{}, err
 	}
 	var faults document.Faults
+	end := endOf(&written, time.Now(), &faults)
 	override := file.Override(written, "the override", &faults)
 	if err := faults.Err(); err != nil {
 		return override, err
+	}
+	if !end.IsZero() {
+		override.Until = end
 	}
 	if override.Key == "" {
 		override.Key = c.client
@@ -111,6 +117,26 @@ func (c *call) readOverride() (rules.Override, error) {
 		)
 	}
 	return override, nil
+}
+
+// endOf takes out of an override how long it holds (for), and returns its end then, in whole seconds: a span that was
+// kept would begin anew whenever it is read. The zero time is that none is given.
+func endOf(written *document.Value, now time.Time, faults *document.Faults) (end time.Time) {
+	at := slices.IndexFunc(written.Fields, func(f document.Field) bool { return f.Name == "for" })
+	if at < 0 {
+		return end
+	}
+	given := written.Fields[at]
+	written.Fields = slices.Delete(slices.Clone(written.Fields), at, at+1)
+	if _, also := written.Find("until"); also {
+		faults.Add(given.At, "the override.for is given as well as until; allowed: one of them")
+		return end
+	}
+	var span time.Duration
+	document.Between(&span, time.Second, stint.MaxPeriod)(given.Value, func(v document.Value, allowed string) {
+		faults.Invalid("the override.for", v, allowed)
+	})
+	return now.Add(span + time.Second - 1).UTC().Truncate(time.Second)
 }
 
 // shownClient is the name of a client that readers see: an API key is replaced by its SHA-256.

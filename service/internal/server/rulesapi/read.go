@@ -215,7 +215,7 @@ func (a *API) ClientKeys(client string) []string {
 	keys := []string{client, rules.HashedClient(client)}
 	set := a.config.Limiter.Set()
 	for _, rule := range set.Rules() {
-		if matched, err := set.ClientMatch(rule.ID, client); err == nil && !slices.Contains(keys, matched.Client) {
+		if matched, err := set.ClientMatch(rule.ID, client, nil); err == nil && !slices.Contains(keys, matched.Client) {
 			keys = append(keys, matched.Client)
 		}
 	}

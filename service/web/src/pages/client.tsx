@@ -180,6 +180,15 @@ const wider = (limits: Limit[]): Limit[] =>
     return [name, pace ? 2 * Number(pace[1]) + (pace[2] ?? "") : value];
   })) as Limit);
 
+/** lasting is the text of an override that ends after a span. */
+const lasting = (text: string, span: string) => text.replace(/^(for|until):.*\n?/gm, "").trimEnd() + `\nfor: ${span}\n`;
+
+/** standing says whether an override holds, and until when. */
+const standing = (until?: string) => {
+  if (!until) return "In force for this client: the override below.";
+  return Date.parse(until) > Date.now() ? `In force for this client until ${until}: the override below.` : `The override below ended at ${until}; the rule's own limits are in force.`;
+};
+
 function Override({ name, rules, first, done }: { name: string; rules: string[]; first?: string; done: () => void }) {
   const [rule, setRule] = useState("");
   const [typed, setTyped] = useState<string>();
@@ -204,8 +213,10 @@ function Override({ name, rules, first, done }: { name: string; rules: string[];
         {limits && <button onClick={() => setTyped(yaml({ limits: wider(limits) }))}>Twice the limit</button>}
         <button onClick={() => setTyped("unlimited: true\n")}>Unlimited</button>
         <button onClick={() => setTyped("banned: true\n")}>Banned</button>
+        <button onClick={() => setTyped(lasting(text, "2h"))}>For 2 hours</button>
+        <button onClick={() => setTyped(lasting(text, "24h"))}>For a day</button>
       </div>
-      <p class="faint tight">{present ? "In force for this client: the override below." : known.body ? `In force, as for every client: ${what(known.body)}.` : ""}</p>
+      <p class="faint tight">{present ? standing(present.until) : known.body ? `In force, as for every client: ${what(known.body)}.` : ""}</p>
       <textarea rows={5} aria-label="The override, as YAML" value={text} onInput={(e) => setTyped(e.currentTarget.value)} />
       <div class="row">
         <Act main done="in force" disabled={!chosen} run={() => ask(path, { method: "PUT", text }).then(put)}>Put in force</Act>

@@ -1,0 +1,105 @@
+package rules_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+var ends = time.Date(2026, time.December, 24, 18, 0, 0, 0, time.UTC)
+
+// ending is a set of one rule, that bans a client until the end, and admits more of its network for ever.
+func ending(t *testing.T) *rules.Set {
+	t.Helper()
+	set, err := rules.Compile([]rules.Rule{{
+		ID: "a", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)},
+		Overrides: []rules.Override{
+			{Key: "192.0.2.1", Banned: true, Until: ends},
+			{Key: "192.0.2.0/24", Limits: []stint.Limit{stint.FixedWindow(50, time.Hour)}},
+			{Key: "198.51.100.0/24", Unlimited: true, Until: ends},
+		},
+	}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// An override holds until its end, and not at it; then that of a longer network does, or the rule's limits.
+func TestOverrideEnds(t *testing.T) {
+	set := ending(t)
+	for _, c := range []struct {
+		address       string
+		before, after rules.Outcome
+		limit         int64 // after
+	}{
+		{"192.0.2.1", rules.Banned, rules.Limited, 50},
+		{"198.51.100.7", rules.Unlimited, rules.Limited, 1},
+		{"192.0.2.9", rules.Limited, rules.Limited, 50},
+		{"203.0.113.1", rules.Limited, rules.Limited, 1},
+	} {
+		for now, want := range map[time.Time]rules.Outcome{
+			ends.Add(-time.Microsecond): c.before, ends: c.after, ends.Add(time.Hour): c.after, {}: c.before,
+		} {
+			m := rules.Matches{Now: func() time.Time { return now }}
+			if now.IsZero() { // nobody tells the time: none has ended
+				m.Now = nil
+			}
+			if err := set.Match(&rules.Request{Path: "/", Address: c.address}, &m); err != nil {
+				t.Fatal(err)
+			}
+			got, err := m.At(0)
+			shown, errShown := set.ClientMatch("a", c.address, m.Now)
+			if err != nil || errShown != nil || got.Outcome != want || shown.Outcome != want {
+				t.Errorf("%s at %v: %v and %v, want %v", c.address, now, got.Outcome, shown.Outcome, want)
+			}
+			if want == rules.Limited && !now.Before(ends) && got.Claim.Policy.Limit(0).Capacity != c.limit {
+				t.Errorf("%s at %v: limit %d, want %d", c.address, now, got.Claim.Policy.Limit(0).Capacity, c.limit)
+			}
+		}
+	}
+	// What it may have counted is found by a reset, ended or not.
+	claims, err := set.ClientClaims("a", "192.0.2.1")
+	if err != nil || len(claims) != 1 {
+		t.Errorf("%v, %v", claims, err)
+	}
+}
+
+// The time is asked for only about clients of overrides that end.
+func TestTimeOfOverrides(t *testing.T) {
+	set, asked := ending(t), 0
+	m := rules.Matches{Now: func() time.Time { asked++; return ends }}
+	for address, want := range map[string]int{"192.0.2.1": 1, "192.0.2.9": 0, "203.0.113.1": 0} {
+		asked = 0
+		if err := set.Match(&rules.Request{Path: "/", Address: address}, &m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.At(0); err != nil || asked != want {
+			t.Errorf("%s: the time was asked for %d times, want %d (%v)", address, asked, want, err)
+		}
+	}
+}
+
+// Rules differ by when their overrides end; a time that no store knows is a fault.
+func TestUntilOfRules(t *testing.T) {
+	with := func(until time.Time) rules.Rule {
+		return rules.Rule{
+			ID: "a", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)},
+			Overrides: []rules.Override{{Key: "192.0.2.1", Banned: true, Until: until}},
+		}
+	}
+	one, same, other := with(ends), with(ends.In(time.FixedZone("", 3600))), with(ends.Add(1))
+	if !one.Equal(&same) || one.Equal(&other) {
+		t.Error("rules are compared by when overrides end")
+	}
+	for _, until := range []time.Time{time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC), time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		rule := with(until)
+		var fault *rules.Fault
+		if err := rule.Validate(); !errors.As(err, &fault) || fault.Param != "overrides[0].until" {
+			t.Errorf("%v: %v", until, err)
+		}
+	}
+}
