@@ -277,8 +277,10 @@ func (s *Store) agree() bool {
 }
 
 // started waits until the layout is known, or returns why it is not.
-func (s *Store) started(ctx context.Context) error {
-	attempt := s.agreement.Load()
+func (s *Store) started(ctx context.Context) error { return s.await(ctx, s.agreement.Load()) }
+
+// await waits for an attempt to agree on the layout, nil for none, or returns why it has failed.
+func (s *Store) await(ctx context.Context, attempt *agreement) error {
 	if attempt == nil {
 		return nil
 	}

@@ -185,19 +185,22 @@ func (s *Store) unlink(dead *layout.GenerationKeys) {
 
 // Decide implements [stint.Store]. On a cluster each partition decides atomically.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
-	spans := s.spansPartitions(&op)
-	if spans || s.agreement.Load() != nil { // which wait for more than one call
+	if err := check(ctx, &op); err != nil {
+		return d, err
+	}
+	attempt := s.agreement.Load()
+	if attempt != nil || s.spansPartitions(&op) { // which wait for more than one call
 		var cancel context.CancelFunc
 		ctx, cancel = queue.Within(ctx, op.Timeout)
 		defer cancel()
 	}
-	if err := s.check(ctx, &op); err != nil {
+	if err := s.await(ctx, attempt); err != nil {
 		return d, err
 	}
 	switch {
 	case op.Verb == stint.VerbList:
 		return s.list(ctx, &op)
-	case spans:
+	case s.spansPartitions(&op): // in the layout that is known now
 		d, err = s.decideSpanning(ctx, &op)
 	default:
 		d, err = s.decide(ctx, &op, s.leasable(&op))
@@ -211,7 +214,7 @@ func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n in
 	if s.agreement.Load() != nil {
 		return s.Decide(ctx, op) // which waits for more than one call
 	}
-	if err := s.check(ctx, &op); err != nil {
+	if err := check(ctx, &op); err != nil {
 		return d, err
 	}
 	plan := s.plan(policy)
@@ -243,24 +246,26 @@ func (s *Store) decide(ctx context.Context, op *stint.Op, leased *layout.Limit) 
 
 // DecideAll implements [stint.Store]. It decides in the order of the operations.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	if s.agreement.Load() != nil || s.anySpansPartitions(ops) {
+	attempt := s.agreement.Load()
+	if attempt != nil || s.anySpansPartitions(ops) {
 		var cancel context.CancelFunc
 		ctx, cancel = queue.Within(ctx, decide.LeastTimeout(ops))
 		defer cancel()
 	}
+	fault := s.await(ctx, attempt)
 	from := 0
 	for i := range ops {
 		if s.spansPartitions(&ops[i]) || ops[i].Verb == stint.VerbList {
-			s.decideTogether(ctx, ops[from:i], results[from:i])
+			s.decideTogether(ctx, fault, ops[from:i], results[from:i])
 			results[i].Decision, results[i].Err = s.Decide(ctx, ops[i])
 			from = i + 1
 		}
 	}
-	s.decideTogether(ctx, ops[from:], results[from:])
+	s.decideTogether(ctx, fault, ops[from:], results[from:])
 }
 
-// decideTogether carries out operations of one partition each.
-func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []stint.Result) {
+// decideTogether carries out operations of one partition each, or answers them with the fault if they are valid.
+func (s *Store) decideTogether(ctx context.Context, fault error, ops []stint.Op, results []stint.Result) {
 	type load struct { // of one batcher
 		ops     []stint.Op
 		results []stint.Result
@@ -269,7 +274,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 	routes := s.routes.Load()
 	loads := make([]load, len(routes.batchers))
 	for i := range ops {
-		results[i] = stint.Result{Err: s.check(ctx, &ops[i])}
+		results[i] = stint.Result{Err: cmp.Or(check(ctx, &ops[i]), fault)}
 		if results[i].Err != nil {
 			continue
 		}
@@ -345,14 +350,14 @@ func (s *Store) batcherOf(op *stint.Op) *queue.Batcher {
 }
 
 // check reports what forbids an operation before anything is sent.
-func (s *Store) check(ctx context.Context, op *stint.Op) error {
+func check(ctx context.Context, op *stint.Op) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return queue.EndOf(ctx)
 	}
-	return s.started(ctx)
+	return nil
 }
 
 // Wake implements [stint.Waker]: it tells of holds that end, and of resets, here and in other processes, unless the

@@ -1,0 +1,163 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/internal/layout"
+)
+
+// asCluster is a connection to a cluster, as far as a store can tell. Its answers to questions for the layout wait until
+// they may come, and the keys of a script call must have one tag.
+type asCluster struct {
+	redisstore.Conn
+	t       *testing.T
+	answers <-chan struct{} // closed when answers may come
+}
+
+func (asCluster) Cluster() bool { return true }
+
+func (c asCluster) Do(ctx context.Context, args ...string) (string, error) {
+	if args[0] == "HGET" {
+		<-c.answers
+	}
+	return c.Conn.Do(ctx, args...)
+}
+
+func (c asCluster) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	tags := map[string]bool{}
+	for _, key := range keys {
+		_, tag, _ := strings.Cut(key, "{")
+		tag, _, _ = strings.Cut(tag, "}")
+		tags[tag] = true
+	}
+	if len(tags) > 1 {
+		c.t.Errorf("a script call of several slots: %q", keys)
+	}
+	return c.Conn.Eval(ctx, script, keys, args)
+}
+
+// waited is a context that tells when somebody first waits for it.
+type waited struct {
+	context.Context
+	tell func()
+}
+
+func (w waited) Done() <-chan struct{} {
+	w.tell()
+	return w.Context.Done()
+}
+
+// What is asked before the number of partitions is known is decided in those that the servers remember.
+func TestAskedBeforeTheLayoutIsKnown(t *testing.T) {
+	conn := newConn(t)
+	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	// Two clients in one partition of 16, and in two of 256.
+	pair := []string{"0"}
+	for i := 1; len(pair) < 2; i++ {
+		key := strconv.Itoa(i)
+		if h := layout.HashOf(key) ^ layout.HashOf("0"); h%16 == 0 && h%256 != 0 {
+			pair = append(pair, key)
+		}
+	}
+	both := op(stint.VerbTake, pair[0], policy, 1)
+	both.And = []stint.Claim{{Key: pair[1], Policy: policy, Permits: 1}}
+	for _, partitions := range []int{1, 4, 256} {
+		for name, decide := range map[string]func(context.Context, *redisstore.Store) error{
+			"one": func(ctx context.Context, s *redisstore.Store) error {
+				_, err := s.Decide(ctx, both)
+				return err
+			},
+			"several": func(ctx context.Context, s *redisstore.Store) error {
+				results := make([]stint.Result, 2)
+				s.DecideAll(ctx, []stint.Op{both, op(stint.VerbTake, "k", policy, 1)}, results)
+				for _, r := range results {
+					if r.Err != nil {
+						return r.Err
+					}
+				}
+				return nil
+			},
+			"Take": func(ctx context.Context, s *redisstore.Store) error {
+				_, err := s.Take(ctx, policy, "k", 1)
+				return err
+			},
+		} {
+			prefix := fmt.Sprint("asked", name, partitions)
+			redis(t, "HSET", prefix+":settings", "layout", fmt.Sprint(partitions, " packed"))
+			answers := make(chan struct{})
+			s := another(t, asCluster{conn, t, answers}, redisstore.Options{KeyPrefix: prefix})
+			ctx := waited{t.Context(), sync.OnceFunc(func() { close(answers) })}
+			if err := decide(ctx, s); err != nil {
+				t.Errorf("%s of %d partitions: %v", name, partitions, err)
+			}
+		}
+	}
+}
+
+// ending is a context that does something when it is first asked whether it has ended.
+type ending struct {
+	context.Context
+	asked func()
+}
+
+func (e ending) Err() error {
+	e.asked()
+	return e.Context.Err()
+}
+
+// An operation's timeout also bounds a wait for a layout that is lost when the operation has just begun.
+func TestLayoutIsLostAtTheBeginning(t *testing.T) {
+	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	take := op(stint.VerbTake, "k", policy, 1)
+	take.Timeout = time.Millisecond
+	for name, decide := range map[string]func(context.Context, *redisstore.Store) error{
+		"one": func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Decide(ctx, take)
+			return err
+		},
+		"several": func(ctx context.Context, s *redisstore.Store) error {
+			results := make([]stint.Result, 2)
+			s.DecideAll(ctx, []stint.Op{take, take}, results)
+			return results[1].Err
+		},
+	} {
+		answers := make(chan struct{})
+		s, prefix := storeOn(t, &askedAgain{Conn: newConn(t), answers: answers}, redisstore.Options{})
+		lose := sync.OnceFunc(func() {
+			redis(t, "HSET", prefix+":settings", "layout", "4 packed")
+			if _, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
+				t.Errorf("in another layout: %v", err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := decide(ending{ctx, lose}, s); !errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("%s: %v, want %v", name, err, stint.ErrUnavailable)
+		}
+		cancel()
+		close(answers)
+	}
+}
+
+// askedAgain is a connection whose answers to all questions for the layout but the first wait until they may come.
+type askedAgain struct {
+	redisstore.Conn
+	asked   atomic.Bool
+	answers <-chan struct{} // closed when they may come
+}
+
+func (c *askedAgain) Do(ctx context.Context, args ...string) (string, error) {
+	if args[0] == "HGET" && c.asked.Swap(true) {
+		<-c.answers
+	}
+	return c.Conn.Do(ctx, args...)
+}
