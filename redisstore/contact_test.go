@@ -161,3 +161,43 @@ func (c *askedAgain) Do(ctx context.Context, args ...string) (string, error) {
 	}
 	return c.Conn.Do(ctx, args...)
 }
+
+// lingering is a connection to a cluster whose first answer about the layout arrives while the store closes.
+type lingering struct {
+	redisstore.Conn
+	asked, closed chan struct{}
+	once          *sync.Once
+}
+
+func (lingering) Cluster() bool { return true }
+
+func (c lingering) Do(ctx context.Context, args ...string) (string, error) {
+	if args[0] == "HGET" {
+		c.once.Do(func() { close(c.asked) })
+		<-c.closed
+		ctx = context.WithoutCancel(ctx)
+	}
+	return c.Conn.Do(ctx, args...)
+}
+
+func (c lingering) Close() { close(c.closed) }
+
+// A store that is closed before it knows the layout does not begin anew with another one.
+func TestCloseBeforeTheLayoutIsKnown(t *testing.T) {
+	const prefix = "closed-early"
+	redis(t, "HSET", prefix+":settings", "layout", "4 packed")
+	conn := lingering{newConn(t), make(chan struct{}), make(chan struct{}), new(sync.Once)}
+	s, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-conn.asked
+	s.Close()
+	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	for range 2 { // in one partition and another
+		_, err = s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
+		if !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), "closed") {
+			t.Errorf("of a closed store: %v", err)
+		}
+	}
+}

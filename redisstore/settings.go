@@ -106,6 +106,9 @@ func (s *Store) adopt(text string) error {
 	}
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
+	if s.closed { // its batchers would be closed by nobody
+		return queue.ErrClosed
+	}
 	s.setLayout(partitions, LogEncoding(encoding))
 	s.leases.forgetAll()
 	if s.denials != nil {
@@ -250,7 +253,7 @@ func (s *Store) start() {
 // process came first. Nothing more is decided until it has been read again.
 func (s *Store) lostLayout() {
 	if s.agreement.CompareAndSwap(nil, newAgreement()) {
-		s.work.Go(func() { s.agree() })
+		s.background(func() { s.agree() })
 	}
 }
 

@@ -41,7 +41,8 @@ type Store struct {
 	wire      wire.Config
 	queue     queue.Config
 	routes    atomic.Pointer[routes]
-	adopting  sync.Mutex // of another layout, and of timeout
+	adopting  sync.Mutex // of another layout, and of timeout and closed
+	closed    bool
 	timeout   time.Duration
 	takeWaits time.Duration             // how long a Take waits: Watch's timeout; 0: as long as its context allows
 	agreement atomic.Pointer[agreement] // nil when the layout is known
@@ -163,6 +164,9 @@ func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause e
 // Close returns leases, within a second, and closes the connection.
 func (s *Store) Close() {
 	s.leases.close()
+	s.adopting.Lock()
+	s.closed = true
+	s.adopting.Unlock()
 	for _, br := range s.routes.Load().batchers {
 		br.Close()
 	}
@@ -174,9 +178,18 @@ func (s *Store) Close() {
 	s.work.Wait()
 }
 
+// background carries something out in the background, unless the store is closed.
+func (s *Store) background(do func()) {
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
+	if !s.closed {
+		s.work.Go(do)
+	}
+}
+
 // unlink frees hashes that nobody reads any more, in the background. If that fails they expire.
 func (s *Store) unlink(dead *layout.GenerationKeys) {
-	s.work.Go(func() {
+	s.background(func() {
 		ctx, cancel := context.WithTimeout(s.life, queue.MaxSendTime)
 		defer cancel()
 		_, _ = s.conn.Do(ctx, "UNLINK", dead.Cur, dead.Prev)
