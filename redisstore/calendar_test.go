@@ -80,3 +80,41 @@ func TestCalendarsFarApart(t *testing.T) {
 		}
 	}
 }
+
+// A day of another time zone from which all permits have come back is over for a limit of 24 hours, whose own window begins
+// with the next hold: also one that comes together with the cancel that empties it.
+func TestHoldsInAnEmptyDay(t *testing.T) {
+	day := policyOf(t, "p", stint.CalendarWindow(50, stint.CalendarDay, "Asia/Seoul"))
+	hours := policyOf(t, "p", stint.FixedWindow(50, 24*time.Hour))
+	hold := func(verb stint.Verb, id string) stint.Op {
+		o := op(verb, "k", hours, 3)
+		o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}
+		return o
+	}
+	for _, together := range []bool{false, true} {
+		clock := storetest.NewClock(dawn.Add(time.Hour)) // the day ends in 14 hours
+		store, _ := storeOn(t, newConn(t), redisstore.Options{Now: clock.Now})
+		take(t, store, "k", day, 5)
+		decide(t, store, hold(stint.VerbReserve, "a"))
+		if d := decide(t, store, op(stint.VerbSettle, "k", hours, -5)); d.Remaining != 47 || d.ResetAfter != 14*time.Hour {
+			t.Errorf("with one hold: %+v", d)
+		}
+		ops := []stint.Op{hold(stint.VerbCancel, "a"), hold(stint.VerbReserve, "b")}
+		results := make([]stint.Result, len(ops))
+		if together {
+			store.DecideAll(t.Context(), ops, results)
+		} else {
+			for i := range ops {
+				results[i].Decision, results[i].Err = store.Decide(t.Context(), ops[i])
+			}
+		}
+		for i, r := range results {
+			if r.Err != nil {
+				t.Errorf("%s: %v", ops[i].Verb, r.Err)
+			}
+		}
+		if d := results[1].Decision; d.Remaining != 47 || d.ResetAfter != 23*time.Hour {
+			t.Errorf("together is %t: %+v, want the next hold in a window that ends in 23 h", together, d)
+		}
+	}
+}

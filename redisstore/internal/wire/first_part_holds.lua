@@ -26,7 +26,8 @@ local function note_expiries(p, list)
 end
 
 -- read reads a value into place; mine is the tag of the limit's own states. It reports false when there is more to do:
--- something has expired, or another limit wrote it. A window that goes on, and a bucket, are as they were written.
+-- something has expired, or another limit wrote it. A window that goes on and is not empty, and a bucket, are as they
+-- were written.
 local function read(place, hash, j, limit, mine, state)
   local value, kind, set = hash.values[j + 1], limit.kind, limit.set
   local a, b, c
@@ -45,7 +46,8 @@ local function read(place, hash, j, limit, mine, state)
   elseif (read_state(hash, j, state) or set) ~= set then
     return false
   end
-  if not a or kind.moves and not (a <= now and now < a + (limit.window or limit.length) and (kind.merges or b == 0)) then
+  if not a or kind.moves
+    and not (a <= now and now < a + (limit.window or limit.length) and (kind.merges or b == 0 and c > 0)) then
     if a then
       kind.read(state, set, a, b, c)
     end
@@ -275,6 +277,7 @@ local function finish(cancels, count, digest, claims, more_claims, actual, name,
     elseif back > 0 then
       kind.read(state, of[p].set, as[p], bs[p], cs[p])
       back = kind.twin.give_back(state, of[p], now, back, froms[i], tos[i])
+      kind.twin.adopt(state, of[p], now) -- a window that is empty now is over
       as[p], bs[p], cs[p] = kind.write(state, of[p])
     end
     held[p], live[p], changed[p] = held[p] > n and held[p] - n or nil, live[p] - 1, true
