@@ -81,8 +81,8 @@ func TestCalendarsFarApart(t *testing.T) {
 	}
 }
 
-// A day of another time zone from which all permits have come back is over for a limit of 24 hours, whose own window begins
-// with the next hold: also one that comes together with the cancel that empties it.
+// A day of another time zone from which all permits have come back is over for a limit of 24 hours, whose own window
+// begins with the next hold: also one that comes together with the cancel that empties it.
 func TestHoldsInAnEmptyDay(t *testing.T) {
 	day := policyOf(t, "p", stint.CalendarWindow(50, stint.CalendarDay, "Asia/Seoul"))
 	hours := policyOf(t, "p", stint.FixedWindow(50, 24*time.Hour))

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
-// asCluster is a connection to a cluster, as far as a store can tell. Its answers to questions for the layout wait until
-// they may come, and the keys of a script call must have one tag.
+// asCluster is a connection to a cluster, as far as a store can tell. Its answers to questions for the layout wait
+// until they may come, and the keys of a script call must have one tag.
 type asCluster struct {
 	redisstore.Conn
 	t       *testing.T
@@ -199,5 +199,31 @@ func TestCloseBeforeTheLayoutIsKnown(t *testing.T) {
 		if !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), "closed") {
 			t.Errorf("of a closed store: %v", err)
 		}
+	}
+}
+
+// Partitions of a cluster that remember another encoding than the key without a tag are told: after a primary with that
+// key came back empty, or when it was deleted to change the encoding.
+func TestPartitionsFollowTheLayout(t *testing.T) {
+	const prefix = "follow"
+	for _, tag := range layout.New(prefix, 16, layout.Packed).Tags {
+		redis(t, "HSET", prefix+":{"+tag+"}:settings", "layout", "16 packed")
+	}
+	known := make(chan struct{})
+	close(known)
+	options := redisstore.Options{KeyPrefix: prefix, LogEncoding: redisstore.LogStream}
+	s := another(t, asCluster{newConn(t), t, known}, options)
+	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	for key := range 20 {
+		until(t, "the partition decides", func() bool {
+			_, err := s.Decide(t.Context(), op(stint.VerbTake, strconv.Itoa(key), policy, 1))
+			if err != nil && !errors.Is(err, stint.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	if got := layoutOf(t, prefix); got != "16 stream" {
+		t.Errorf("the layout is %q", got)
 	}
 }

@@ -239,8 +239,9 @@ func (s *Store) start() {
 		s.loadScripts(s.life)
 		close(s.loaded)
 		for s.conn.Cluster() && sleep.Jittered(s.life, checkGap) == nil {
-			if text, err := s.readLayout(s.life); err == nil && text != s.routes.Load().Text {
-				s.lostLayout()
+			own := s.routes.Load()
+			if text, err := s.readLayout(s.life); err == nil && text != own.Text {
+				s.lostLayout(own.SettingsKey())
 			}
 		}
 	})
@@ -249,12 +250,21 @@ func (s *Store) start() {
 	}
 }
 
-// lostLayout is called when the servers remember another layout than was agreed on: they had lost it, and another
-// process came first. Nothing more is decided until it has been read again.
-func (s *Store) lostLayout() {
-	if s.agreement.CompareAndSwap(nil, newAgreement()) {
-		s.background(func() { s.agree() })
+// lostLayout is called when the servers remember another layout under a key than was agreed on: they had lost it, and
+// another process came first. Nothing more is decided until it has been read again. If it is the same, it is a
+// partition of a cluster that remembers the encoding of before, and is told.
+func (s *Store) lostLayout(key string) {
+	if !s.agreement.CompareAndSwap(nil, newAgreement()) {
+		return
 	}
+	s.background(func() {
+		own := s.routes.Load()
+		if s.agree() && s.routes.Load() == own && key != own.SettingsKey() {
+			ctx, cancel := context.WithTimeout(s.life, queue.MaxSendTime)
+			defer cancel()
+			_, _ = s.conn.Do(ctx, "HSET", key, "layout", own.Text) // else the next batch is here again
+		}
+	})
 }
 
 // agree agrees with the servers on the layout, again and again until they answer with one that the options allow. It

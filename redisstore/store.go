@@ -115,7 +115,7 @@ func (s *Store) send(ctx context.Context, b *wire.Batch) error {
 	mark := s.denials.mark()
 	if err := b.Execute(ctx); err != nil {
 		if errors.Is(err, wire.ErrLayout) {
-			s.lostLayout()
+			s.lostLayout(b.SettingsKey())
 		}
 		return queue.Unavailable(err)
 	}

@@ -181,6 +181,9 @@ func (b *Batch) End() {
 	b.asked, b.target, b.layout, b.fullScript, b.holds, b.usualLeft = nil, nil, nil, false, false, false
 }
 
+// SettingsKey is where the batch's target remembers the layout.
+func (b *Batch) SettingsKey() string { return b.target.SettingsKey() }
+
 // Entries are the operations that were added, in order.
 func (b *Batch) Entries() []Entry { return b.entries }
 
