@@ -178,7 +178,7 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience
 	if err != nil {
 		return nil, err
 	}
-	most, err := q.Integer("limit", topItems, 1, 1000)
+	most, err := q.Integer("limit", topItems, 1, maxAsked)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,10 @@ const (
 	maxQuestions = 32
 	// maxAnswer bounds the denials in an answer, in bytes of JSON.
 	maxAnswer = 64 << 10
+	// maxAsked bounds the denials that are wanted, and so the work of an answer.
+	maxAsked = 1000
+	// maxHashes bounds the keys by which a client is sought, which are a few forms of one name.
+	maxHashes = 100
 )
 
 //go:embed question.lua
@@ -36,6 +40,15 @@ type question struct {
 	Asker string      `json:"asker"` // the process's name
 	Query denialQuery `json:"query"`
 	Limit int         `json:"limit"` // how many denials are wanted
+}
+
+// bounded reports whether a process of this version may have asked it. Others may write into Redis, too, and a question
+// must not cost more than one of ours.
+func (q *question) bounded() bool {
+	texts := []string{q.Query.Rule, q.Query.Reason, q.Query.Text, q.Query.Salt}
+	long := func(text string) bool { return len(text) > maxClient }
+	return 1 <= q.Limit && q.Limit <= maxAsked && len(q.Query.Clients) <= maxHashes &&
+		!slices.ContainsFunc(texts, long) && !slices.ContainsFunc(q.Query.Clients, long)
 }
 
 // An answer is what one process knows.
@@ -87,7 +100,7 @@ func (r *Recorder) answerAll(ctx context.Context, open map[string]question) {
 		return
 	}
 	for id, q := range r.shared.answered.fresh(open) {
-		if q.Asker == r.config.Process.Name {
+		if q.Asker == r.config.Process.Name || !q.bounded() {
 			continue
 		}
 		if text, err := json.Marshal(r.answerTo(&q, maxAnswer)); err == nil {

@@ -84,7 +84,7 @@ func TestAbandonedQuestions(t *testing.T) {
 		local at = string.format('%.0f', time[1] * 1000000 + time[2] - ARGV[1])
 		local open = ''
 		for i = 1, 32 do
-			open = open .. '\n' .. 'Q' .. i .. ' ' .. at .. ' {"asker":"dead"}'
+			open = open .. '\n' .. 'Q' .. i .. ' ' .. at .. ' {"asker":"dead","limit":1}'
 			redis.call('HSET', KEYS[1], '!Q' .. i, '\n{}')
 		end
 		redis.call('HSET', KEYS[1], '?', open)
@@ -106,5 +106,38 @@ func TestAbandonedQuestions(t *testing.T) {
 	left, err := eval(t.Context(), "return table.concat(redis.call('HKEYS', KEYS[1]), ' ')", activityKey, nil)
 	if err != nil || strings.ContainsAny(left, "?!") {
 		t.Errorf("left are %s, %v", left, err)
+	}
+}
+
+// A question that no process of ours asks, as it would cost too much, is not answered; the others are.
+func TestHostileQuestions(t *testing.T) {
+	eval := evaluator(t)
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	b.see(3, "login", "victim", activity.Denied)
+	long := strings.Repeat("x", 4000)
+	open := ""
+	for i, text := range []string{
+		`{"asker":"m","limit":-1}`, `{"asker":"m","limit":9223372036854775807}`, `{"asker":"m","limit":0}`,
+		`{"asker":"m","limit":1,"query":{"clients":["` + long + `"]}}`,
+		`{"asker":"m","limit":1,"query":{"salt":"` + long + `","clients":["x"]}}`,
+		`{"asker":"m","limit":1,"query":{"text":"` + long + `"}}`,
+		`{"asker":"m","limit":1,"query":{"clients":[` + strings.Repeat(`"",`, 100) + `""]}}`, `{"asker":"m","limit":1}`,
+	} {
+		open += fmt.Sprintf("\nQ%d NOW %s", i, text)
+	}
+	const put = `local time = redis.call('TIME')
+		local at = string.format('%.0f', time[1] * 1000000 + time[2])
+		redis.call('HSET', KEYS[1], '?', (string.gsub(ARGV[1], 'NOW', at)))
+		return ''`
+	if _, err := eval(t.Context(), put, activityKey, []string{open}); err != nil {
+		t.Fatal(err)
+	}
+	_ = get[activity.Processes](b, "/api/v1/processes")
+	_ = awaitField(t, eval, "!Q7")
+	for i := range 7 {
+		got, err := eval(t.Context(), "return redis.call('HGET', KEYS[1], ARGV[1]) or ''", activityKey, []string{fmt.Sprintf("!Q%d", i)})
+		if err != nil || got != "" {
+			t.Errorf("question %d is answered by %s, %v", i, got, err)
+		}
 	}
 }
