@@ -94,12 +94,17 @@ func (r *Recorder) answerTo(q *question, most int) answer {
 	return a
 }
 
-// answerAll answers the open questions of other processes, each once.
+// answerAll answers the open questions of other processes, each once, within shareTime.
 func (r *Recorder) answerAll(ctx context.Context, open map[string]question) {
 	if len(open) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, shareTime)
+	defer cancel()
 	for id, q := range r.shared.answered.fresh(open) {
+		if ctx.Err() != nil {
+			return // their askers find this process silent
+		}
 		if q.Asker == r.config.Process.Name || !q.bounded() {
 			continue
 		}

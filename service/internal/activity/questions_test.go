@@ -2,12 +2,14 @@ package activity_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint/service/internal/activity"
@@ -140,4 +142,30 @@ func TestHostileQuestions(t *testing.T) {
 			t.Errorf("question %d is answered by %s, %v", i, got, err)
 		}
 	}
+}
+
+// If Redis goes away between a question and its answers, all of them together take a second: pages of this process wait for it.
+func TestAnswersOnSilentRedis(t *testing.T) {
+	open := map[string]any{}
+	for i := range 32 {
+		open[fmt.Sprint("Q", i)] = map[string]any{"asker": "m", "limit": 1}
+	}
+	reply, err := json.Marshal(map[string]any{"all": []any{}, "open": open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eval := func(ctx context.Context, _, _ string, args []string) (string, error) {
+		if args[0] != "answer" {
+			return string(reply), nil
+		}
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newService(t, activity.Config{Eval: eval}), time.Now()
+		_ = get[activity.Processes](s, "/api/v1/processes")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it takes %v", took)
+		}
+	})
 }
