@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/logsampler"
@@ -74,6 +75,7 @@ type Config struct {
 // An API answers the administrators' requests. It is safe for concurrent use; make it with [New].
 type API struct {
 	config  Config
+	clients *clientip.Resolver // says by which keys addresses are counted
 	metrics *metrics
 	// tellForgotten logs, once, that edits are lost when the process ends.
 	tellForgotten sync.Once
@@ -85,17 +87,21 @@ type API struct {
 	parsing chan struct{}
 }
 
-// New makes an API, or reports that its metrics can't be registered.
+// New makes an API, or reports that IPv6Prefix is none, or that its metrics can't be registered.
 func New(config Config) (*API, error) {
 	if config.RulesFrom == "" {
 		config.RulesFrom = "the configuration"
+	}
+	clients, err := clientip.New(clientip.Config{IPv6Prefix: config.IPv6Prefix})
+	if err != nil {
+		return nil, err
 	}
 	m, err := newMetrics(config.Registerer)
 	if err != nil {
 		return nil, err
 	}
 	return &API{
-		config: config, metrics: m, parsing: make(chan struct{}, 1),
+		config: config, clients: clients, metrics: m, parsing: make(chan struct{}, 1),
 		unknownCallers: logsampler.New(10, time.Second, nil), unreachableLines: logsampler.New(10, 10*time.Second, nil),
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/prefix"
@@ -210,9 +211,14 @@ func (c *call) explainClient() (shown adminapi.ClientExplanation, err error) {
 }
 
 // ClientKeys are the keys under which decisions about a client may be recorded that a caller names: the name itself,
-// the SHA-256 of an API key, and the key by which each rule in force counts the client.
+// the SHA-256 of an API key, of an address the key by which it is counted, also by rules that count by address only
+// requests that lack something, and the key by which each rule in force counts the client.
 func (a *API) ClientKeys(client string) []string {
 	keys := []string{client, rules.HashedClient(client)}
+	if address, ok := clientip.Parse(client); ok {
+		network := a.clients.KeyOf(address)
+		keys = append(keys, network, `\ip:`+network)
+	}
 	set := a.config.Limiter.Set()
 	for _, rule := range set.Rules() {
 		if matched, err := set.ClientMatch(rule.ID, client, nil); err == nil && !slices.Contains(keys, matched.Client) {
