@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
@@ -153,12 +154,20 @@ func listRulesCommand(p process) *cobra.Command {
 func revisionsCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "revisions [NUMBER]", "List the revisions of a service's rules, or show one",
 		"List who changed which rules and when, the newest revision first. With a number, show what that revision changed.")
-	command.Args = cobra.MaximumNArgs(1)
+	command.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return oneRevision(args)
+	}
 	flags := command.Flags()
 	rule := flags.String("rule", "", "only revisions that changed the rule `ID`")
 	limit := flags.Int("limit", 20, "at most `N` revisions")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
+			if flags.Changed("rule") || flags.Changed("limit") {
+				return misused("--rule or --limit is given with a number; allowed: in the list of revisions only")
+			}
 			var answer adminapi.RuleRevisionDiff
 			body, _, err := a.do(
 				call{method: http.MethodGet, path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])},
@@ -193,6 +202,18 @@ func revisionsCommand(p process) *cobra.Command {
 	return command
 }
 
+// oneRevision reports arguments that are not the number of one revision.
+func oneRevision(args []string) error {
+	const allowed = "the number of one, as `stint rules revisions` lists them"
+	if len(args) != 1 {
+		return fmt.Errorf("there are %d revisions; allowed: %s", len(args), allowed)
+	}
+	if n, err := strconv.ParseInt(args[0], 10, 64); err != nil || n < 0 {
+		return stint.Invalid("revision", args[0], allowed)
+	}
+	return nil
+}
+
 // sayRevision prints a revision, and how its rules differ from those before.
 func sayRevision(p process, d *adminapi.RuleRevisionDiff) error {
 	line := fmt.Sprintf("revision %d of %s", d.Revision, d.At.UTC().Format(time.RFC3339))
@@ -223,13 +244,7 @@ func rollbackCommand(p process) *cobra.Command {
 		"Make the rules what they were at a revision, or with --rule one of them, which is removed if it was not there. "+
 			"This is a\n"+
 			"new revision; 0 is before the first.")
-	command.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("there are %d revisions; allowed: the number of one, as `stint rules revisions` lists them",
-				len(args))
-		}
-		return nil
-	}
+	command.Args = func(_ *cobra.Command, args []string) error { return oneRevision(args) }
 	rule := command.Flags().String("rule", "", "only the rule `ID`")
 	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {

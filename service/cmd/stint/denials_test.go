@@ -53,6 +53,11 @@ rules:
 		{"rules patch login []", exitFailed, "400"},
 		{"rules patch nobody {}", exitFailed, `there is no rule "nobody"`},
 		{"rules rollback --rule login", exitUsage, "there are 0 revisions; allowed: the number of one, as `stint rules revisions` lists"},
+		{"rules revisions 1", exitOK, "compared with revision 0\n+ day\n+ login\n"},
+		{"rules revisions newest", exitUsage, `revision is "newest"; allowed: the number of one`},
+		{"rules revisions 1 2", exitUsage, "there are 2 revisions; allowed: the number of one"},
+		{"rules revisions 1 --rule login", exitUsage, "--rule or --limit is given with a number; allowed: in the list"},
+		{"rules rollback -- -1", exitUsage, `revision is "-1"; allowed: the number of one`},
 		// The service of the environment is asked, unless flags name rules of their own.
 		{"rules explain " + request, exitOK, "login"},
 		{"rules explain --admin " + base + " " + request, exitFailed, "another listener: --admin takes the URL of the admin listener"},
