@@ -6,9 +6,9 @@
 -- ARGV     what to do; the question's ID, of letters and digits; and
 --          ask     the question, and how many may be open
 --          answer  an answer, which is dropped when the question is not open
---          read    nothing
+--          read    nothing: the answers go
 --          end     nothing: the question and its answers go
--- reply    of ask busy if too many are open, of read the answers, else nothing
+-- reply    of ask busy if too many are open, of read the answers since the read before, else nothing
 local verb, id = ARGV[1], ARGV[2]
 local open = redis.call('HGET', KEYS[1], '?') or ''
 if verb == 'ask' then
@@ -24,7 +24,9 @@ elseif verb == 'answer' then
 		redis.call('HSET', KEYS[1], '!' .. id, (redis.call('HGET', KEYS[1], '!' .. id) or '') .. '\n' .. ARGV[3])
 	end
 elseif verb == 'read' then
-	return redis.call('HGET', KEYS[1], '!' .. id) or ''
+	local answers = redis.call('HGET', KEYS[1], '!' .. id) or ''
+	redis.call('HDEL', KEYS[1], '!' .. id)
+	return answers
 else
 	open = string.gsub(open, '\n' .. id .. ' [^\n]*', '')
 	redis.call('HDEL', KEYS[1], '!' .. id)

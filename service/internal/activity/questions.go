@@ -168,7 +168,6 @@ func (r *Recorder) put(ctx context.Context, q *question, silent map[string]bool)
 		if err != nil {
 			continue
 		}
-		answers = answers[:0]
 		for line := range strings.Lines(strings.TrimPrefix(reply, "\n")) {
 			var a answer
 			twice := func(b answer) bool { return a.Process == b.Process }

@@ -169,3 +169,39 @@ func TestAnswersOnSilentRedis(t *testing.T) {
 		}
 	})
 }
+
+// Answers are read once, however long another process is awaited.
+func TestAnswersAreReadOnce(t *testing.T) {
+	eval := evaluator(t)
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	silent := newService(t, activity.Config{Process: activity.Process{Name: "silent"}, Eval: eval})
+	for i := range 500 {
+		b.see(1, "api", fmt.Sprint("one of many ", i), activity.Denied)
+	}
+	_ = get[activity.Processes](b, "/api/v1/processes")
+	_ = get[activity.Processes](silent, "/api/v1/processes")
+	var a *service
+	full, reads := 0, 0
+	a = newService(t, activity.Config{
+		Process: activity.Process{Name: "a"},
+		Eval: func(ctx context.Context, script, key string, args []string) (string, error) {
+			reply, err := eval(ctx, script, key, args)
+			if args[0] == "read" {
+				if reply != "" {
+					full++
+				}
+				if full > 0 {
+					reads++
+				}
+				if reads == 3 {
+					a.advance(4 * time.Second)
+				}
+			}
+			return reply, err
+		},
+	})
+	d := askAll(a, eval, "/api/v1/denials?limit=100", b)
+	if full != 1 || len(d.Denials) != 100 || !slices.Equal(d.Silent, []string{"silent"}) {
+		t.Errorf("%d of %d reads have answers; %d denials, silent: %v", full, reads, len(d.Denials), d.Silent)
+	}
+}
