@@ -67,7 +67,7 @@ type answered struct {
 }
 
 // fresh returns the questions that were not there before.
-func (a *answered) fresh(open map[string]question) map[string]question {
+func (a *answered) fresh(open map[string]string) map[string]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := a.ids
@@ -95,17 +95,18 @@ func (r *Recorder) answerTo(q *question, most int) answer {
 }
 
 // answerAll answers the open questions of other processes, each once, within shareTime.
-func (r *Recorder) answerAll(ctx context.Context, open map[string]question) {
+func (r *Recorder) answerAll(ctx context.Context, open map[string]string) {
 	if len(open) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, shareTime)
 	defer cancel()
-	for id, q := range r.shared.answered.fresh(open) {
+	for id, text := range r.shared.answered.fresh(open) {
 		if ctx.Err() != nil {
 			return // their askers find this process silent
 		}
-		if q.Asker == r.config.Process.Name || !q.bounded() {
+		var q question
+		if json.Unmarshal([]byte(text), &q) != nil || q.Asker == r.config.Process.Name || !q.bounded() {
 			continue
 		}
 		if text, err := json.Marshal(r.answerTo(&q, maxAnswer)); err == nil {

@@ -177,7 +177,7 @@ func (r *Recorder) ask(ctx context.Context, wanted bool) *view {
 	text, err := r.eval(asking, string(own), strconv.Itoa(map[bool]int{true: 1}[wanted]))
 	var reply struct {
 		All  []summary
-		Open map[string]question
+		Open map[string]string // questions
 	}
 	if err != nil || json.Unmarshal([]byte(text), &reply) != nil {
 		return v

@@ -4,7 +4,8 @@
 --          summary, which is JSON; and the fields of question.lua, which no name of a process begins like
 -- ARGV     the process's name; its summary, or "" to leave; for how long a summary and a question hold, microseconds; 1 if
 --          the summaries of all are wanted
--- reply    a JSON object: all, the summaries that hold, or none; open, the questions by their IDs
+-- reply    a JSON object: all, the summaries that hold, or none; open, the questions by their IDs, each as a
+--          string: one that is no JSON spoils no other
 local time = redis.call('TIME')
 local now, life = time[1] * 1000000 + time[2], tonumber(ARGV[3])
 -- One that was written in the future is from before the clock was set back.
@@ -21,7 +22,7 @@ local lines, open, left = redis.call('HGET', KEYS[1], '?'), {}, ''
 if lines then
 	for line, id, written, question in string.gmatch(lines, '(\n(%w+) (%d+) ([^\n]*))') do
 		if holds(written) then
-			open[#open + 1], left = '"' .. id .. '":' .. question, left .. line
+			open[#open + 1], left = '"' .. id .. '":' .. cjson.encode(question), left .. line
 		else
 			redis.call('HDEL', KEYS[1], '!' .. id) -- the process that asked has ended
 		end
