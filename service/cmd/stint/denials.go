@@ -23,7 +23,8 @@ func denialsCommand(p process) *cobra.Command {
 			"rule once, with its first and last denial, how often it was denied, and the last request. The\n"+
 			"processes have up to 4 seconds to answer. With --shadow it lists whom rules in shadow would have "+
 			"denied.\n\n"+
-			"Clients are shown by name to holders of a token only. Programs that use the library record no denials.")
+			"Clients are shown by name to holders of a token only. Programs that use the library record no denials,\n"+
+			"and a process that ends takes its own with it.")
 	flags := command.Flags()
 	shadow := flags.Bool("shadow", false, "whom rules in shadow would have denied, and no denials")
 	rule := flags.String("rule", "", "only those of the rule `ID`")
@@ -118,7 +119,7 @@ func silentText(answer *activity.Denials) string {
 	if len(answer.Silent) > 0 {
 		text += ", and not " + strings.Join(answer.Silent, ", ")
 	}
-	return text + "; programs that use the library record none"
+	return text + "; what processes that have ended denied is lost; programs that use the library record none"
 }
 
 // patchRuleCommand is `stint rules patch`. The patch is sent as it was given: the service applies

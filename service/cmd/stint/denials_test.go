@@ -37,7 +37,7 @@ rules:
 		{"denials --shadow --json", exitOK, `"shadow":true`},
 		{"denials --client x", exitFailed, "with a token only"},
 		{"denials --shadow --since 1h", exitOK, " login "},
-		{"denials --since 2999-01-01T00:00:00Z", exitOK, "since 2999-01-01T00:00:00Z; 1 of 1 processes answered; programs that use the library record none"},
+		{"denials --since 2999-01-01T00:00:00Z", exitOK, "since 2999-01-01T00:00:00Z; 1 of 1 processes answered; what processes that have ended denied is lost; programs that use the library record none"},
 		{"denials --since yesterday", exitUsage, `--since is "yesterday"; allowed: a time such as`},
 		{"denials --limit 0", exitFailed, "limit is \"0\"; allowed: 1 to"},
 		{`rules patch login {"on_exceed":null}`, exitOK, "login: enforced"},

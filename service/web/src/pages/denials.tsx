@@ -81,7 +81,7 @@ export const Silent = ({ of }: { of: Found }) =>
 
 /** Searched says among what nothing was found. */
 export const Searched = ({ of }: { of: Found }) => (
-  <p>None among the last {integer(of.kept)} clients of rules since {timeOfDay(of.from)}, in {of.processes - (of.silent?.length ?? 0)} of {of.processes} {of.processes === 1 ? "process" : "processes"}. Programs that use the library record no denials.</p>
+  <p>None among the last {integer(of.kept)} clients of rules since {timeOfDay(of.from)}, in {of.processes - (of.silent?.length ?? 0)} of {of.processes} {of.processes === 1 ? "process" : "processes"}. Programs that use the library record no denials, and a process that ends takes its own with it.</p>
 );
 
 /** limitOf is the limit that denied. */
