@@ -48,6 +48,7 @@ func TestRulesFromFiles(t *testing.T) {
 		p.until("the buttons of "+page, fmt.Sprintf("%s === %q", all, want))
 	}
 	buttons("rules", "1 rule", "Copy as YAML")
+	p.shows("last loaded")
 	buttons("rules/login", "Reset all clients", "Copy as YAML,Reset all clients of this rule")
 	p.shows("None is kept, as rules come from the files of")
 	p.until("the rule can't be typed over",

@@ -208,11 +208,28 @@ func TestTransferOfRules(t *testing.T) {
 	p := open(t, s, 1280)
 	p.signIn(writer)
 	p.visit("rules")
-	p.shows("1 off")
-	p.click("shadow is not counted", `[...document.querySelectorAll("main a")].find((a) => a.textContent === "1 in shadow")`)
+	var counts struct {
+		Total, Enabled, Disabled, Shadow int
+	}
+	s.ask(http.MethodGet, "/api/v1/rule-statistics", nil, &counts)
+	if counts.Disabled != 1 || counts.Shadow != 1 {
+		t.Fatalf("the statistics are %+v", counts)
+	}
+	card := func(text string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("main .cards li")].find((c) => c.innerText.replace(/\s+/g, " ") === %q)`, text)
+	}
+	p.until("all are not counted", there(card(fmt.Sprint(counts.Total, " in all"))))
+	p.until("the last change is not told", `document.querySelector("main .cards").innerText.includes("last change")`)
+	p.click("enabled rules are not counted", card(fmt.Sprint(counts.Enabled, " enabled"))+`?.querySelector("a")`)
+	p.until("other rules are shown", fmt.Sprintf(`document.querySelectorAll("main tbody tr").length === %d`, counts.Enabled))
+	p.click("shadow is not counted", card("1 in shadow")+`?.querySelector("a")`)
 	p.until("other rules are shown", `document.querySelectorAll("main tbody tr").length === 1 && document.querySelector("main tbody").innerText.includes("demo-stricter")`)
-
 	p.visit("rules")
+	for _, disabled := range []int{0, 1} { // the rule is enabled, and disabled again
+		p.click("the rule is not shown", `[...document.querySelectorAll("main tbody tr")].find((r) => r.innerText.includes("demo-export"))?.querySelector("button:enabled")`)
+		p.until("the cards are not of now", there(card(fmt.Sprint(disabled, " disabled"))))
+	}
+
 	p.click("there is no export", `[...document.querySelectorAll("summary")].find((s) => s.textContent === "Export and import")`)
 	p.act("there is no export", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Export all rules")`, `(button) => {
 		const make = URL.createObjectURL;

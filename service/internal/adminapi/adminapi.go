@@ -33,6 +33,31 @@ type RuleList struct {
 	Next string `json:"next,omitempty"`
 }
 
+// RuleStatistics counts the rules of a revision.
+type RuleStatistics struct {
+	// Revision is as in RuleList.
+	Revision int64 `json:"revision"`
+	// Total is Enabled and Disabled together.
+	Total    int `json:"total"`
+	Enabled  int `json:"enabled"`
+	Disabled int `json:"disabled"`
+	// Shadow is how many of the enabled rules are in shadow by their on_exceed.
+	Shadow int `json:"shadow"`
+	// Sets is how many different sets rules name.
+	Sets int `json:"sets"`
+	// LastChange is left out if there was none: before the first revision, and before rules were read.
+	LastChange *RuleChangeTime `json:"lastChange,omitempty"`
+}
+
+// A RuleChangeTime says when rules changed.
+type RuleChangeTime struct {
+	// At is the time of the newest revision. Of rules that are not kept in a store, it is the time when this process
+	// last loaded them, whether or not they differed.
+	At time.Time `json:"at"`
+	// By is the author of the revision. Default: "", unknown, or there are no revisions.
+	By string `json:"by,omitempty"`
+}
+
 // An OverrideList is the overrides of a rule, in the rule's order.
 type OverrideList struct {
 	Revision  int64             `json:"revision"`

@@ -159,11 +159,13 @@ func (e *evaluation) vias() map[string]string {
 // SwapRules puts rules in the place of those in force, and tells in which they differ; nil is none. Swaps are
 // serialised; requests are not kept waiting, as the limiter's set is swapped atomically.
 func (s *Service) SwapRules(set *rules.Set) rules.Changes {
-	if set == nil {
-		set = new(rules.Set)
-	}
 	s.swapping.Lock()
 	defer s.swapping.Unlock()
+	if set == nil {
+		set = new(rules.Set)
+	} else {
+		s.rulesLoaded = time.Now()
+	}
 	// The metrics know a rule before it decides, and forget one after.
 	s.ruleMetrics.Set(set, s.rules.Set())
 	old := s.rules.Swap(set)
@@ -173,6 +175,13 @@ func (s *Service) SwapRules(set *rules.Set) rules.Changes {
 	changes := set.ChangesFrom(old)
 	s.observeRules(set, changes)
 	return changes
+}
+
+// RulesLoaded is when rules were last put in force, also unchanged ones; the zero time before the first.
+func (s *Service) RulesLoaded() time.Time {
+	s.swapping.Lock()
+	defer s.swapping.Unlock()
+	return s.rulesLoaded
 }
 
 // warnOfWaits says which rules that have come into force hold no request as long as they may, as it

@@ -59,7 +59,9 @@ type Service struct {
 	// swapping is held while rules are swapped, so that metrics, warnings and the limiter see the same
 	// order.
 	swapping sync.Mutex
-	metrics  *promlimit.Metrics
+	// rulesLoaded is when rules were last put in force; guarded by swapping.
+	rulesLoaded time.Time
+	metrics     *promlimit.Metrics
 	// observers are those of the configuration, and the service's own: metrics first.
 	observers []stint.Observer
 	scrapes   *scrapes

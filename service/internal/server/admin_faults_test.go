@@ -78,6 +78,7 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 			{"GET", "/api/v1/rules"},
 			{"GET", "/api/v1/rules/a"},
 			{"GET", "/api/v1/rules/a/overrides"},
+			{"GET", "/api/v1/rule-statistics"},
 			{"GET", "/api/v1/rule-revisions"},
 			{"GET", "/api/v1/rule-revisions/1"},
 			{"DELETE", "/api/v1/rules/a"},

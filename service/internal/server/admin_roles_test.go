@@ -29,6 +29,7 @@ func TestAdminRoles(t *testing.T) {
 		{"HEAD", "/api/v1/rules"},
 		{"POST", "/api/v1/rules/validate", `[]`},
 		{"POST", "/api/v1/rules/explain", `{"path":"/"}`},
+		{"GET", "/api/v1/rule-statistics"},
 		{"GET", "/openapi.yaml"},
 	}
 	writes := [][3]string{

@@ -98,8 +98,8 @@ func New(config Config) (*Server, error) {
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager: c.Manager, RulesFrom: c.RulesPlace, Forgotten: c.RulesForgotten,
-		Limiter: s.rest.Limiter(), Store: c.Store, Policies: s.rest.Policies, ReadRequest: s.rest.ReadRequest,
-		IPv6Prefix: c.ClientIP.IPv6Prefix, Clustered: c.Settings.Store.Clustered(),
+		Limiter: s.rest.Limiter(), Loaded: s.rest.RulesLoaded, Store: c.Store, Policies: s.rest.Policies,
+		ReadRequest: s.rest.ReadRequest, IPv6Prefix: c.ClientIP.IPv6Prefix, Clustered: c.Settings.Store.Clustered(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, ReadBody: adminBodies.Text, Logger: c.Logger, Registerer: registerer,
 	})
 	return s, err

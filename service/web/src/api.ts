@@ -173,6 +173,15 @@ export interface RuleRevision {
   rules: number;
   bytes: number;
 }
+export interface RuleStatistics {
+  revision: number;
+  total: number;
+  enabled: number;
+  disabled: number;
+  shadow: number; // of those that are enabled
+  sets: number;
+  lastChange?: { at: string; by?: string };
+}
 export interface RuleRevisionDiff extends RuleRevision {
   since: number;
   changes: { id: string; before?: Rule; after?: Rule }[];

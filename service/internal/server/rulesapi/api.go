@@ -48,6 +48,9 @@ type Config struct {
 	Forgotten bool
 	// Limiter has the rules in force.
 	Limiter *enforce.Limiter
+	// Loaded is when the rules of Limiter were put in force; the zero time before any were read. It is asked only
+	// without a Manager.
+	Loaded func() time.Time
 	// Store has the state of the rules' clients.
 	Store stint.Store
 	// Policies are those by which the service decides about keys that its callers name, with their names; those of
@@ -138,6 +141,7 @@ var routes = []route{
 	{"POST rules/explain", "explain", answers((*call).explain), false, nil},
 	{"GET clients/{client}", "explain_client", answers((*call).explainClient), false, nil},
 	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},
+	{"GET rule-statistics", "statistics", answers((*call).statistics), false, nil},
 	{"PUT rules", "replace_all", answers((*call).replaceAll), true, []string{"comment"}},
 	{"POST rules", "create", (*call).create, true, []string{"comment"}},
 	{

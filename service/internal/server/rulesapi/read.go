@@ -72,6 +72,37 @@ func (c *call) list() error {
 	})
 }
 
+// statistics counts the rules that there are.
+func (c *call) statistics() (counts adminapi.RuleStatistics, err error) {
+	now, err := c.current()
+	if err != nil {
+		return counts, err
+	}
+	counts.Revision, counts.Total = now.Number, len(now.Rules)
+	sets := map[string]bool{}
+	for i := range now.Rules {
+		rule := &now.Rules[i]
+		if rule.Set != "" {
+			sets[rule.Set] = true
+		}
+		switch {
+		case rule.Disabled:
+			counts.Disabled++
+		case rule.OnExceed == rules.Shadow:
+			counts.Shadow++
+		}
+	}
+	counts.Enabled, counts.Sets = counts.Total-counts.Disabled, len(sets)
+	at := timeOf(now.ID)
+	if c.api.config.Manager == nil {
+		at = c.api.config.Loaded().UTC()
+	}
+	if !at.IsZero() {
+		counts.LastChange = &adminapi.RuleChangeTime{At: at, By: now.By}
+	}
+	return counts, nil
+}
+
 // missing is the error of a rule or an override that does not exist, or of an override that can't
 // exist.
 func (c *call) missing(rule *rules.Rule) error {

@@ -2,12 +2,12 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Rule, RuleList, Validation } from "../api";
+import type { Rule, RuleList, RuleStatistics, Validation } from "../api";
 import { integer, limitText, share } from "../format";
 import { useLive } from "../live";
 import type { RuleActivity } from "../live";
 import { Spark } from "../plot";
-import { Act, address, at, CopyYAML, lastSeconds, messageOf, useAsk, useKept, Window } from "../ui";
+import { Act, address, at, CopyYAML, lastSeconds, messageOf, Time, useAsk, useKept, Window } from "../ui";
 import { yaml } from "../yaml";
 
 const scopes: Record<string, string> = { global: "all together", per_ip: "address", per_user: "user", per_api_key: "API key" };
@@ -33,17 +33,26 @@ export function matchText(rule: Rule): string {
 
 export const stateOf = (rule: Rule) => (rule.enabled === false ? "off" : rule.on_exceed === "shadow" ? "shadow" : (rule.on_exceed ?? "reject"));
 
-/** stateNames are what rules are counted by, in this order. */
-const stateNames: Record<string, string> = { reject: "in force", wait: "that wait", shadow: "in shadow", off: "off" };
+/** states are what rules can be looked for by; on is all but off. */
+const states = ["on", "reject", "wait", "shadow", "off"];
 
-/** counts are how many rules there are of each state that any has. */
-function Counts({ rules }: { rules: Rule[] }) {
-  const of = (state: string) => rules.filter((r) => stateOf(r) === state).length;
-  const states = Object.keys(stateNames).filter((state) => of(state) > 0);
+const isIn = (rule: Rule, state: string) => (state === "on" ? rule.enabled !== false : stateOf(rule) === state);
+
+/** Cards are how many rules there are of each kind, which lead to them, and when rules changed. */
+function Cards({ of }: { of: RuleStatistics }) {
+  const card = (count: number, text: string, state?: string) => (
+    <li><strong>{integer(count)}</strong> {state === undefined || count === 0 ? text : <a href={address("rules", { state })} title="shows these rules">{text}</a>}</li>
+  );
+  const change = of.lastChange;
   return (
-    <p class="links">
-      {states.map((state) => <a key={state} href={address("rules", { state })} title="shows these rules">{integer(of(state))} {stateNames[state]}</a>)}
-    </p>
+    <ul class="cards" aria-label="Statistics">
+      {card(of.total, "in all", "")}
+      {card(of.enabled, "enabled", "on")}
+      {card(of.disabled, "disabled", "off")}
+      {card(of.shadow, "in shadow", "shadow")}
+      {card(of.sets, of.sets === 1 ? "set" : "sets")}
+      {change && <li><strong><Time micros={Date.parse(change.at) * 1000} /></strong> {of.revision ? <a href={at("revisions", String(of.revision))}>last change</a> : "last loaded"}{change.by && ` by ${change.by}`}</li>}
+    </ul>
   );
 }
 
@@ -56,19 +65,24 @@ const matches = (rule: Rule, words: string[]) => {
 
 export function Rules({ state, writes, edits }: { state?: string; writes: boolean; edits: boolean }) {
   const live = useLive();
-  const { body, fault, again, etag } = useAsk<RuleList>("/api/v1/rules");
+  const { body, fault, again: read, etag } = useAsk<RuleList>("/api/v1/rules");
+  const counts = useAsk<RuleStatistics>("/api/v1/rule-statistics");
+  const again = () => {
+    read();
+    counts.again();
+  };
   const [{ q: search, set, state: only }, keep] = useKept("rules", { q: "", set: "", state: "" }, state);
   const sets = useMemo(() => [...new Set((body?.rules ?? []).map((r) => r.set).filter((s): s is string => !!s))].sort(), [body]);
   const rows = useMemo(() => {
     const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-    return (body?.rules ?? []).filter((r) => (!set || r.set === set) && (!only || stateOf(r) === only) && matches(r, words));
+    return (body?.rules ?? []).filter((r) => (!set || r.set === set) && (!only || isIn(r, only)) && matches(r, words));
   }, [body, search, set, only]);
   const change = (rule: Rule, patch: Partial<Rule>) =>
     ask(`/api/v1/rules/${encodeURIComponent(rule.id)}`, { method: "PATCH", body: patch, type: "application/merge-patch+json" }).then(again);
   return (
     <>
       <h1 class="lead">{body ? !body.rules.length ? "No rules" : `${integer(body.rules.length)} ${body.rules.length === 1 ? "rule" : "rules"}, revision ${body.revision}` : "Rules"}</h1>
-      {body && body.rules.length > 0 && <Counts rules={body.rules} />}
+      {body && body.rules.length > 0 && counts.body && <Cards of={counts.body} />}
       <div class="row">
         {body?.rules.length !== 0 && <label class="field"><span>Search ID, path, limit, label</span><input type="search" value={search} size={26} onInput={(e) => keep({ q: e.currentTarget.value })} /></label>}
         {sets.length > 0 && (
@@ -76,8 +90,8 @@ export function Rules({ state, writes, edits }: { state?: string; writes: boolea
             <select value={set} onChange={(e) => keep({ set: e.currentTarget.value })}><option value="">all</option>{sets.map((s) => <option key={s}>{s}</option>)}</select>
           </label>
         )}
-        {only && <label class="field"><span>State</span>
-          <select value={only} onChange={(e) => keep({ state: e.currentTarget.value })}><option value="">all</option>{Object.keys(stateNames).map((s) => <option key={s}>{s}</option>)}</select>
+        {body?.rules.length !== 0 && <label class="field"><span>State</span>
+          <select value={only} onChange={(e) => keep({ state: e.currentTarget.value })}><option value="">all</option>{states.map((s) => <option key={s}>{s}</option>)}</select>
         </label>}
         <span style={{ flex: 1 }} />
         <span class="links beside">
