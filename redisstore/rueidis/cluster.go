@@ -236,6 +236,9 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 	return servers, nil
 }
 
+// Primary implements sender. There are several.
+func (*clusterConn) Primary() string { return "" }
+
 // Cluster implements [redisstore.Conn].
 func (*clusterConn) Cluster() bool { return true }
 

@@ -39,6 +39,8 @@ type sender interface {
 	Reads() uint64
 	Behind() bool
 	Close()
+	// Primary is the address of the server that sentinels have named; "" without Sentinel or a connection. It asks nobody.
+	Primary() string
 	// send sends a command that build puts together, anew for each time that it is sent:
 	// again only after a reply, or a failure, which says that it was not executed.
 	send(ctx context.Context, build builder) rueidis.RedisResult

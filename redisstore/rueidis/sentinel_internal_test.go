@@ -132,7 +132,7 @@ func TestOldPrimaryIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Follow(t)
-	eventually(t, "the new one decides", func() bool { return c.isUp() && c.up.Load().address == s.Primary.Addr() })
+	eventually(t, "the new one decides", func() bool { return c.isUp() && c.Primary() == s.Primary.Addr() })
 	// Cut off for the client, and the sentinels name no other, however long it takes.
 	for _, sentinel := range s.Sentinels {
 		if _, err := sentinel.Do("SENTINEL", "SET", testredis.MasterName, "down-after-milliseconds", 3_600_000); err != nil {

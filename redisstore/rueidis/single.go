@@ -224,6 +224,14 @@ func (c *singleConn) Servers(context.Context) ([]redisstore.Server, error) {
 	return []redisstore.Server{serverBy("primary", c.send)}, nil
 }
 
+// Primary implements sender.
+func (c *singleConn) Primary() string {
+	if conn := c.up.Load(); conn != nil && c.primary {
+		return conn.address
+	}
+	return ""
+}
+
 // Cluster implements [redisstore.Conn].
 func (c *singleConn) Cluster() bool { return false }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -34,7 +35,14 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 	if c.Instances > 0 {
 		settings.Instances = func() int { return c.Instances }
 	}
-	changes := &changeLog{logger: h.logger}
+	var protected atomic.Pointer[failover.Store] // nil while Protect makes it, when it has answered nobody
+	changes := &changeLog{logger: h.logger, primary: b.primary, answers: func() uint64 {
+		if store := protected.Load(); store != nil {
+			stats := store.Stats()
+			return stats.Open + stats.Closed + stats.Local
+		}
+		return 0
+	}}
 	settings.StateChanged = func(change failover.Change) {
 		if h.changed != nil {
 			h.changed(change)
@@ -47,6 +55,7 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 	if err != nil {
 		return nil, misconfigured(err)
 	}
+	protected.Store(made)
 	return made, nil
 }
 
@@ -97,9 +106,15 @@ func failureRules(standard failover.Mode) func(*stint.Policy) (failover.PolicyOp
 // is logged at debug.
 type changeLog struct {
 	logger *slog.Logger
+	// answers is how many decisions modes have made until now, those that they refused included.
+	answers func() uint64
+	// primary is the address of the server that decides; "" or nil: it is not told.
+	primary func() string
 
 	mu          sync.Mutex
 	unreachable int
+	since       time.Time // when the first part became unreachable
+	before      uint64    // the answers of modes until then
 }
 
 // note logs a change, and reports whether all of the store is back.
@@ -109,7 +124,11 @@ func (l *changeLog) note(change failover.Change) (back bool) {
 	if change.Up {
 		l.unreachable--
 		if l.unreachable == 0 {
-			l.logger.Info("the store can be reached again")
+			attributes := []any{"after", time.Since(l.since).Round(time.Millisecond), "decided_without", l.answers() - l.before}
+			if l.primary != nil && l.primary() != "" {
+				attributes = append(attributes, "primary", l.primary())
+			}
+			l.logger.Info("the store can be reached again", attributes...)
 		} else {
 			l.logger.Debug("a part of the store can be reached again", "shard", change.Shard)
 		}
@@ -118,6 +137,7 @@ func (l *changeLog) note(change failover.Change) (back bool) {
 	l.unreachable++
 	cause := document.Redact(change.Cause.Error())
 	if l.unreachable == 1 {
+		l.since, l.before = time.Now(), l.answers()
 		l.logger.Warn("the store is unreachable", "err", cause)
 	} else {
 		l.logger.Debug("a part of the store is unreachable", "shard", change.Shard, "err", cause)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,9 @@ func TestServerIsKilled(t *testing.T) {
 			}
 			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store can be reached again") })
 			text := log.String()
+			if !regexp.MustCompile(`the store can be reached again" after=[0-9]\S*s decided_without=[1-9][0-9]*\n`).MatchString(text) {
+				t.Errorf("the log does not say after how long, and how many decisions were made:\n%s", text)
+			}
 			if strings.Count(text, "the store is unreachable") != 1 || strings.Count(text, "the store can be reached again") != 1 || strings.Contains(text, "shard=") {
 				t.Errorf("the log, want a line for each change:\n%s", text)
 			}

@@ -36,6 +36,8 @@ type backend struct {
 	advise func(context.Context) []string
 	// servers are the single servers, for the doctor and for figures of each.
 	servers func(context.Context) []redisstore.Server
+	// primary is the address of the server that sentinels have named; "" without Sentinel. It asks nobody.
+	primary func() string
 	// instances is how many processes share the store; each counts with its heartbeats.
 	instances func() int
 	// health is nil too when the server is not asked for its health.
@@ -94,6 +96,9 @@ func openBackend(loaded config.Config) (*backend, error) {
 	opened := &backend{
 		Store: store, close: store.Close, ping: store.Ping, ready: store.Ready, advise: store.Advise, servers: store.Servers,
 		instances: store.Instances, collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats), registry},
+	}
+	if named, is := conn.(interface{ Primary() string }); is {
+		opened.primary = named.Primary
 	}
 	if loaded.Metrics.StoreHealth > 0 {
 		opened.health = promlimit.NewRedisCollector(promlimit.RedisConfig{
