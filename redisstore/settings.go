@@ -36,14 +36,13 @@ func (s *Store) plan(policy *stint.Policy) layout.Plan { return s.routes.Load().
 
 // setLayout takes a layout, with the batchers of the one before where their number is the same.
 // Batchers survive a change of the encoding; one of the number of partitions makes new ones, and
-// those of before finish what they have.
-func (s *Store) setLayout(partitions int, encoding LogEncoding) {
+// those of before, which are returned to be closed, finish what they have.
+func (s *Store) setLayout(partitions int, encoding LogEncoding) (unused []*queue.Batcher) {
 	y := &routes{Layout: layout.New(s.options.KeyPrefix, partitions, string(encoding))}
 	count := 1
 	if s.conn.Cluster() {
 		count = partitions
 	}
-	var unused []*queue.Batcher
 	if old := s.routes.Load(); old != nil && len(old.batchers) == count {
 		y.batchers = old.batchers
 	} else {
@@ -58,9 +57,7 @@ func (s *Store) setLayout(partitions int, encoding LogEncoding) {
 		br.Target.Layout.Store(y.Layout)
 	}
 	s.routes.Store(y)
-	for _, br := range unused {
-		br.Close()
-	}
+	return unused
 }
 
 // newBatcher makes a batcher. When its server is silent it tells the store's shards, of which a partition may have
@@ -105,14 +102,18 @@ func (s *Store) adopt(text string) error {
 		return conflict("log_encoding", string(s.options.LogEncoding))
 	}
 	s.adopting.Lock()
-	defer s.adopting.Unlock()
 	if s.closed { // its batchers would be closed by nobody
+		s.adopting.Unlock()
 		return queue.ErrClosed
 	}
-	s.setLayout(partitions, LogEncoding(encoding))
+	unused := s.setLayout(partitions, LogEncoding(encoding))
 	s.leases.forgetAll()
 	if s.denials != nil {
 		s.denials.wipe()
+	}
+	s.adopting.Unlock()
+	for _, br := range unused {
+		br.Close() // which waits for calls whose ends may need the lock
 	}
 	return nil
 }
