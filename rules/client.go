@@ -435,10 +435,7 @@ func (c *compiled) overrideOf(
 	if len(c.overrides) == 0 {
 		return nil
 	}
-	o := c.overrides[string(bounded(key))]
-	if o != nil && !o.holds(now) {
-		o = nil
-	}
+	o := c.overrideAt(key, now)
 	if o != nil || len(c.networks[0])+len(c.networks[1]) == 0 || address == noAddress {
 		return o
 	}
@@ -450,9 +447,17 @@ func (c *compiled) overrideOf(
 	for _, length := range c.networks[ip.BitLen()/128] {
 		network, _ := ip.Prefix(length) // as long as the address at most
 		*buffer = append(network.AppendTo(append((*buffer)[:0], key[:start]...)), key[start+len(address):]...)
-		if o := c.overrides[string(bounded(*buffer))]; o != nil && o.holds(now) {
+		if o := c.overrideAt(*buffer, now); o != nil {
 			return o
 		}
+	}
+	return nil
+}
+
+// overrideAt is the override of a key, nil if there is none or it has ended.
+func (c *compiled) overrideAt(key []byte, now func() time.Time) *terms {
+	if o := c.overrides[string(bounded(key))]; o != nil && o.holds(now) {
+		return o
 	}
 	return nil
 }
