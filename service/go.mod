@@ -13,10 +13,10 @@ require (
 	github.com/spf13/pflag v1.0.9
 	github.com/stint-go/stint v0.1.0
 	github.com/stint-go/stint/grpclimit v0.1.0
+	github.com/stint-go/stint/internal/document v0.1.0
 	github.com/stint-go/stint/otellimit v0.1.0
 	github.com/stint-go/stint/promlimit v0.1.0
 	github.com/stint-go/stint/redisstore/rueidis v0.1.0
-	github.com/stint-go/stint/rules/file v0.1.0
 	go.mongodb.org/mongo-driver/v2 v2.9.3
 	go.opentelemetry.io/contrib/bridges/prometheus v0.72.0
 	go.opentelemetry.io/otel v1.47.0

@@ -49,11 +49,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // serve puts the rules of a file before the translator, by interceptors: streams are limited where
 // they start, and message by message.
 func serve(ctx context.Context, address, path string, out io.Writer) error {
-	list, positions, err := file.Read(path)
-	if err != nil {
-		return err
-	}
-	set, err := file.Compile(list, positions, rules.Options{})
+	set, err := file.ReadSet(path, rules.Options{})
 	if err != nil {
 		return err
 	}

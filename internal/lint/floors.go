@@ -41,8 +41,12 @@ var folders = []folder{
 	{path: "internal/algorithm", floor: 1},
 	{path: "clientip", floor: 1},
 	{path: "rules", floor: 1},
-	{path: "rules/file", floor: 1, also: []string{"rules/file/document"}, uses: []string{"github.com/fsnotify/fsnotify"}},
-	{path: "rules/file/document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
+	{path: "rules/file", floor: 1, also: []string{"internal/document/rulefile"}},
+	{path: "internal/document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
+	{
+		path: "internal/document/rulefile", floor: 1, also: []string{"rules"},
+		uses: []string{"github.com/fsnotify/fsnotify"},
+	},
 
 	{path: "memstore", floor: 2},
 	{path: "redisstore", floor: 2, also: []string{

@@ -225,7 +225,7 @@ func TestDefaultsOfRules(t *testing.T) {
 		"{id: a, scope: global, on_exceed: wait, max_wait: 1s, " + limits + "}":   true,
 		"{id: a, scope: global, on_exceed: shadow, max_wait: 1s, " + limits + "}": false,
 	} {
-		if _, _, err := file.ParseSet("a.yaml", []byte("rules:\n  - "+text+"\n"), rules.Options{}); (err == nil) != valid {
+		if _, err := file.ParseSet("a.yaml", []byte("rules:\n  - "+text+"\n"), rules.Options{}); (err == nil) != valid {
 			t.Errorf("%s: %v, want it valid: %t", text, err, valid)
 		}
 	}

@@ -33,7 +33,7 @@ func shownRules(t *testing.T, page string, n int) *rules.Set {
 	if len(blocks) <= n {
 		t.Fatalf("%s has %d documents of rules", page, len(blocks))
 	}
-	set, _, err := file.ParseSet(page, blocks[n][1], rules.Options{})
+	set, err := file.ParseSet(page, blocks[n][1], rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

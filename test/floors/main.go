@@ -201,6 +201,6 @@ func rulesOf(page string) (*rules.Set, error) {
 	}
 	_, block, _ := strings.Cut(string(text), "```yaml\n")
 	block, _, _ = strings.Cut(block, "```")
-	set, _, err := file.ParseSet(page, []byte(block), rules.Options{})
+	set, err := file.ParseSet(page, []byte(block), rules.Options{})
 	return set, err
 }

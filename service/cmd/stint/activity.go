@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/component"
 )

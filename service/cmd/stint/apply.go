@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
@@ -99,7 +99,7 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 		if err != nil {
 			return nil, err
 		}
-		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix, Review: true})
+		set, err := rulefile.ReadSet(path, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix, Review: true})
 		if err != nil {
 			return nil, misused("%v", err)
 		}
@@ -112,7 +112,7 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 	}
 }
 
-// newComparison compares rules by their JSON as the service writes it, which file.JSON does, too:
+// newComparison compares rules by their JSON as the service writes it, which rulefile.JSON does, too:
 // the same rule has the same bytes. Rules that this program does not know everything about, of a
 // newer service, are compared byte by byte, too.
 func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*comparison, error) {
@@ -127,7 +127,7 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 	}
 	texts := make([][]byte, 0, len(next))
 	for _, rule := range next {
-		text, err := file.JSON(rule)
+		text, err := rulefile.JSON(rule)
 		if err != nil {
 			return nil, failed(err)
 		}

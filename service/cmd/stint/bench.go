@@ -19,8 +19,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/bench"
 	"github.com/stint-go/stint/service/internal/config"
 )

@@ -19,10 +19,10 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
@@ -227,7 +227,7 @@ func parseLimit(text string) (limit stint.Limit, err error) {
 	var faults document.Faults
 	value := document.Parse("--limit", []byte(text), maxLimitBytes, &faults)
 	if faults.Err() == nil {
-		limit, _ = file.Limit("the limit", value, stint.Limit{}, &faults)
+		limit, _ = rulefile.Limit("the limit", value, stint.Limit{}, &faults)
 	}
 	if err := faults.Err(); err != nil {
 		return limit, misused("%v", err)

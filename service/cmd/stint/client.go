@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/internal/document"
 )
 
 // maxAnswerBytes bounds what is read of an answer. The longest is a list of rules: 100,000 of 600

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
 )
 

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/dropin"
@@ -74,7 +74,7 @@ func (s *serving) followDomains(ctx context.Context) (end func(), err error) {
 	if s.config.Envoy.XDS.Server != "" {
 		return s.domains.followPlane(ctx, d.XDS, rateLimit)
 	}
-	from := file.Texts{Path: s.config.Envoy.Config, All: s.dropIn != nil, Hidden: d.Hidden}
+	from := rulefile.Texts{Path: s.config.Envoy.Config, All: s.dropIn != nil, Hidden: d.Hidden}
 	return s.domains.followFiles(ctx, from, rateLimit, s.dropIn == nil)
 }
 
@@ -82,7 +82,7 @@ func (s *serving) followDomains(ctx context.Context) (end func(), err error) {
 // called. With strict one of the first domains has to be good; else there may be none until they are mended.
 func (f *domainFollower) followFiles(
 	ctx context.Context,
-	from file.Texts,
+	from rulefile.Texts,
 	service *rls.Service,
 	strict bool,
 ) (stop func(), err error) {
@@ -125,7 +125,7 @@ func (f *domainFollower) followPlane(
 }
 
 // take puts the domains of files in force: all, or those of the good files if that takes away none that is in force.
-func (f *domainFollower) take(texts []file.Text) error {
+func (f *domainFollower) take(texts []rulefile.Text) error {
 	list, warnings, err := readDomains(texts)
 	if clashes := domains.Validate(list, f.config.Merge); len(clashes) > 0 {
 		const most = 100 // for a log
@@ -223,7 +223,7 @@ func (f *domainFollower) details() map[string]any {
 
 // readDomains reads the domains of documents, with what in them has no effect. With an error, which has the faults of
 // all, the list is the domains of the good ones.
-func readDomains(texts []file.Text) (list []*domains.Domain, warnings []string, err error) {
+func readDomains(texts []rulefile.Text) (list []*domains.Domain, warnings []string, err error) {
 	var faults document.Faults
 	for _, text := range texts {
 		if text.Err != nil {
@@ -231,7 +231,7 @@ func readDomains(texts []file.Text) (list []*domains.Domain, warnings []string, 
 			continue
 		}
 		domain, noted, err := domains.Parse(text.Name, text.Data)
-		for _, fault := range file.Unjoin[document.Faults](err) {
+		for _, fault := range rulefile.Unjoin[document.Faults](err) {
 			faults.Join(fault)
 		}
 		warnings = append(warnings, noted...)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -61,7 +61,7 @@ func (f *followedFolder) write(texts map[string]string) {
 func (f *followedFolder) start(strict bool) error {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	cancel() // so that nothing is read later
-	stop, err := f.followFiles(ctx, file.Texts{Path: f.path, All: !strict}, f.service, strict)
+	stop, err := f.followFiles(ctx, rulefile.Texts{Path: f.path, All: !strict}, f.service, strict)
 	if err == nil {
 		stop()
 	}
@@ -164,7 +164,7 @@ func TestRefusedFileOfSeveral(t *testing.T) {
 // is good of it is taken.
 func TestChangedFilesWithFaults(t *testing.T) {
 	f := newFollowedFolder(t, config.Envoy{Merge: true})
-	watch, err := file.Texts{Path: f.path, All: true}.Watch(nil, f.take)
+	watch, err := rulefile.Texts{Path: f.path, All: true}.Watch(nil, f.take)
 	if err != nil {
 		t.Fatal(err)
 	}

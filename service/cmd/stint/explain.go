@@ -17,9 +17,9 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/rls"

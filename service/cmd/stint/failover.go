@@ -9,9 +9,9 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 )

@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/rest"
@@ -83,7 +83,7 @@ func (s *serving) followLimits(ctx context.Context) {
 	if s.config.File == "" {
 		return
 	}
-	file.Follow(ctx, s.config.File, s.logger, func() error {
+	rulefile.Follow(ctx, s.config.File, s.logger, func() error {
 		loaded, err := s.reload()
 		if err == nil {
 			err = s.limits.Take(loaded, nil)
@@ -105,7 +105,7 @@ func (c configuredRules) Follow(ctx context.Context, take func(*rules.Set), refu
 	var current *rules.Set
 	compile := func(loaded config.Config) error {
 		options := rules.Options{Previous: current, IPv6Prefix: loaded.ClientIP.IPv6Prefix}
-		set, err := file.Compile(loaded.Rules, loaded.RulesAt, options)
+		set, err := rulefile.Compile(loaded.Rules, loaded.RulesAt, options)
 		if err == nil {
 			current = set
 			take(set)
@@ -119,7 +119,7 @@ func (c configuredRules) Follow(ctx context.Context, take func(*rules.Set), refu
 		<-ctx.Done()
 		return nil
 	}
-	file.Follow(ctx, c.config.File, c.logger, func() error {
+	rulefile.Follow(ctx, c.config.File, c.logger, func() error {
 		loaded, err := c.reload()
 		if err == nil {
 			err = compile(loaded)

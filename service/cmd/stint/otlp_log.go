@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 
-	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/service/internal/logsampler"
 )
 

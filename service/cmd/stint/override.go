@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
@@ -118,7 +118,7 @@ func (f *overrideFlags) document() ([]byte, error) {
 		}
 		override.Limits = append(override.Limits, limit)
 	}
-	text, err := file.OverrideJSON(override)
+	text, err := rulefile.OverrideJSON(override)
 	if err != nil {
 		return nil, err
 	}

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
@@ -69,7 +69,7 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 		return source, err
 	default:
 		return &ruleSource{
-			Source: file.Source{Path: from, IPv6Prefix: bits, Logger: logger},
+			Source: rulefile.Source{Path: from, IPv6Prefix: bits, Logger: logger},
 			place:  "the files of " + from,
 			close:  func() {},
 		}, nil

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -85,7 +85,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 	var faults []string
 	all := []validation{}
 	for _, path := range paths {
-		if texts, err := (file.Texts{Path: path}).Read(); err == nil && slices.ContainsFunc(texts, isDomain) {
+		if texts, err := (rulefile.Texts{Path: path}).Read(); err == nil && slices.ContainsFunc(texts, isDomain) {
 			v, said, err := validateDomains(path, texts, loaded.Envoy.Merge)
 			if all = append(all, v); err != nil {
 				faults = append(faults, err.Error())
@@ -96,7 +96,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 			}
 			continue
 		}
-		set, err := file.ReadSet(path, options)
+		set, err := rulefile.ReadSet(path, options)
 		if err != nil {
 			all = append(all, validation{Path: path, Validation: adminapi.Validation{Faults: ruleFaults(err)}})
 			faults = append(faults, err.Error())
@@ -149,11 +149,11 @@ func ruleWarnings(set *rules.Set, clustered bool) (warnings []string) {
 
 // isDomain reports whether a file has domains of Envoy's rate limit service rather than rules.
 // Rules and domains have different top levels, which tells them apart whatever the file's name.
-func isDomain(text file.Text) bool { return domains.Recognize(text.Data) }
+func isDomain(text rulefile.Text) bool { return domains.Recognize(text.Data) }
 
 // validateDomains says of the domains of Envoy's rate limit service how many limits they have, and what
 // has no effect, or what is wrong with them.
-func validateDomains(path string, texts []file.Text, merge bool) (v validation, said string, err error) {
+func validateDomains(path string, texts []rulefile.Text, merge bool) (v validation, said string, err error) {
 	v.Path = path
 	list, warnings, err := readDomains(texts)
 	if err == nil {

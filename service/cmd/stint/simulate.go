@@ -16,8 +16,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -233,7 +233,7 @@ func (s *simulation) prepare() error {
 		}
 	}
 	for _, path := range s.files {
-		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: s.reader.ClientIP.IPv6Prefix})
+		set, err := rulefile.ReadSet(path, rules.Options{IPv6Prefix: s.reader.ClientIP.IPv6Prefix})
 		if err != nil {
 			return misconfigured(err)
 		}
@@ -289,7 +289,7 @@ func (s *simulation) addLimit(text string) error {
 	if !strings.HasPrefix(strings.TrimSpace(text), "[") {
 		list = "[" + text + "]"
 	}
-	parsed, _, err := file.Parse("--limit", []byte("[{id: limit, scope: per_ip, limits: "+list+"}]"))
+	parsed, _, err := rulefile.Parse("--limit", []byte("[{id: limit, scope: per_ip, limits: "+list+"}]"))
 	if err == nil {
 		rule := simulate.LimitRule("limit", parsed[0].Limits...)
 		rule.Costs = parsed[0].Costs

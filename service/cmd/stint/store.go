@@ -12,12 +12,12 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/config"
 )

@@ -19,10 +19,10 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
@@ -242,7 +242,7 @@ func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate
 		candidates = append(candidates, simulate.Candidate{Name: "in force", Set: s.rules()})
 	}
 	for _, candidate := range request.Candidates {
-		set, _, err := file.ParseSet(candidate.Name, []byte(candidate.Rules), s.options)
+		set, _, err := rulefile.ParseSet(candidate.Name, []byte(candidate.Rules), s.options)
 		if err != nil {
 			return nil, err
 		}

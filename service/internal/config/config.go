@@ -27,8 +27,8 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file/document"
 )
 
 // A Config is everything that `stint serve` can be told, checked. [Default] makes one with the built-in values, [Load]

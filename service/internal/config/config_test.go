@@ -16,8 +16,8 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )

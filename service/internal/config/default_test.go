@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/clientip"
-	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/internal/document"
 )
 
 func TestDefaultsSatisfyTheirSetters(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/rules/file/document"
 )
 
 // kinds are what settings may be besides what package document knows.

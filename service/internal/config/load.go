@@ -11,11 +11,11 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 )
 
 // A Setting is one scalar or list of the configuration, which a flag, the
@@ -116,7 +116,7 @@ func Load(sources Sources) (Config, error) {
 	var faults document.Faults
 	l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]document.Position{}}
 	if sources.File != "" {
-		data, err := file.Bytes(sources.File, maxFileBytes)
+		data, err := rulefile.Bytes(sources.File, maxFileBytes)
 		if err != nil {
 			faults.Add(document.Position{Source: sources.FileFrom}, "%s: %v", sources.File, err)
 		} else {
@@ -138,7 +138,7 @@ func Load(sources Sources) (Config, error) {
 		}
 	}
 	l.together()
-	file.Check(l.whole, config.Rules, rules.Options{IPv6Prefix: config.ClientIP.IPv6Prefix}, &faults)
+	rulefile.Check(l.whole, config.Rules, rules.Options{IPv6Prefix: config.ClientIP.IPv6Prefix}, &faults)
 	return config, faults.Err()
 }
 
@@ -246,7 +246,7 @@ func (l *loader) together() {
 // identity checks the headers of attributes. Those of the user and the key are checked where they
 // are read.
 func (l *loader) identity() {
-	for _, fault := range file.Unjoin[*stint.InvalidError](l.config.Identity.Validate()) {
+	for _, fault := range rulefile.Unjoin[*stint.InvalidError](l.config.Identity.Validate()) {
 		if setting := "identity.attributes"; strings.HasPrefix(fault.Param, setting) {
 			at := l.from[setting]
 			if at == l.whole.Place(setting) {
@@ -296,7 +296,7 @@ func (l *loader) key(setting, name string) []byte {
 	if name == "" {
 		return nil
 	}
-	text, err := file.Bytes(name, maxFileBytes)
+	text, err := rulefile.Bytes(name, maxFileBytes)
 	text = bytes.TrimRight(text, "\r\n")
 	switch {
 	case err != nil:
@@ -369,7 +369,7 @@ func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *do
 			return false
 		}
 		algorithm := stint.Algorithms()[place]
-		if limit, ok := file.Limit(path.Field(f.Name).String(), f.Value, (*d)[algorithm], faults); ok {
+		if limit, ok := rulefile.Limit(path.Field(f.Name).String(), f.Value, (*d)[algorithm], faults); ok {
 			(*d)[algorithm] = limit
 		}
 		return true
@@ -384,12 +384,12 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 			return true
 		}
 		name := path.Field(f.Name).String()
-		limits, ok := file.Limits(name, f.Value, faults)
+		limits, ok := rulefile.Limits(name, f.Value, faults)
 		if !ok {
 			return true
 		}
 		_, err := stint.NewPolicy(f.Name, limits...)
-		for _, invalid := range file.Unjoin[*stint.InvalidError](err) {
+		for _, invalid := range rulefile.Unjoin[*stint.InvalidError](err) {
 			at, place := f.At, 0
 			if _, err := fmt.Sscanf(invalid.Param, "limit %d:", &place); err == nil {
 				at = f.Value.Items[place].At
@@ -414,7 +414,7 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 
 // ReadDocument takes over the list of rules.
 func (l *ruleList) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
-	if list := file.Rules(v, path.String(), faults); len(list) > 0 {
+	if list := rulefile.Rules(v, path.String(), faults); len(list) > 0 {
 		*l = list
 	}
 }

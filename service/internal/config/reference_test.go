@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/service/internal/config"
 )
 

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 )
 
 // IsBearerToken reports whether the text can stand in an Authorization field (RFC 6750, section
@@ -136,7 +136,7 @@ const minTokenBytes = 16
 // With roles, a token may be followed by read or write, and that by the holder's name. Without a
 // role it may write.
 func readTokens(name string, roles bool) ([]AdminToken, []error) {
-	data, err := file.Bytes(name, maxFileBytes)
+	data, err := rulefile.Bytes(name, maxFileBytes)
 	if err != nil {
 		return nil, []error{fmt.Errorf("%s: %w", name, err)}
 	}

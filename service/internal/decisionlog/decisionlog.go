@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/logsampler"
 )
 

@@ -21,6 +21,8 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/otellimit"
@@ -28,8 +30,6 @@ import (
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/alerts"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
@@ -140,18 +140,18 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"rules.ClientKey":    of(rule.ClientKey(`\`)),
 		"rules.Missing":      new(rules.Missing).UnmarshalText([]byte("ask")),
 
-		"file.Parse":        second(file.Parse("f.yaml", []byte("rules: 1\nlimits: 2\n"))),
-		"file.ParseSet":     second(file.ParseSet("f.yaml", []byte("[{id: a, scope: moon, limits: [{algorithm: token_bucket, capacity: -1}]}, {id: a}]"), rules.Options{})),
-		"file.Compile":      of(file.Compile([]rules.Rule{unsound, unsound}, nil, rules.Options{})),
-		"file.Read":         second(file.Read("none")),
-		"file.ReadSet":      of(file.ReadSet(t.TempDir(), rules.Options{})),
-		"file.Bytes":        of(file.Bytes("none", 1)),
-		"file.Bytes folder": of(file.Bytes(t.TempDir(), 1)),
-		"file.JSON":         of(file.JSON(unsound)),
-		"file.OverrideJSON": of(file.OverrideJSON(unsound.Overrides[0])),
-		"file.Source":       file.Source{Interval: -1, Quiet: -1}.Follow(ctx, nil, nil),
-		"document.Faults":   faults().Err(),
-		"document.Fault":    faults()[0],
+		"rulefile.Parse":        second(rulefile.Parse("f.yaml", []byte("rules: 1\nlimits: 2\n"))),
+		"rulefile.ParseSet":     second(rulefile.ParseSet("f.yaml", []byte("[{id: a, scope: moon, limits: [{algorithm: token_bucket, capacity: -1}]}, {id: a}]"), rules.Options{})),
+		"rulefile.Compile":      of(rulefile.Compile([]rules.Rule{unsound, unsound}, nil, rules.Options{})),
+		"rulefile.Read":         second(rulefile.Read("none")),
+		"rulefile.ReadSet":      of(rulefile.ReadSet(t.TempDir(), rules.Options{})),
+		"rulefile.Bytes":        of(rulefile.Bytes("none", 1)),
+		"rulefile.Bytes folder": of(rulefile.Bytes(t.TempDir(), 1)),
+		"rulefile.JSON":         of(rulefile.JSON(unsound)),
+		"rulefile.OverrideJSON": of(rulefile.OverrideJSON(unsound.Overrides[0])),
+		"rulefile.Source":       rulefile.Source{Interval: -1, Quiet: -1}.Follow(ctx, nil, nil),
+		"document.Faults":       faults().Err(),
+		"document.Fault":        faults()[0],
 
 		"store.NewManager":  of(rulestore.NewManager(nil, rulestore.Options{Interval: -1, IPv6Prefix: 300})),
 		"store.Revision":    of(manager.Revision(ctx, 7)),

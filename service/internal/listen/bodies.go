@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/keyhash"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -28,7 +28,7 @@ const (
 	// adminBodyMemory is what bodies of the admin listener may use besides, all of which are of
 	// callers who were authorised: room to read one document of rules of the greatest length at a
 	// time, or many short ones.
-	adminBodyMemory = 2 * file.MaxBytes
+	adminBodyMemory = 2 * rulefile.MaxBytes
 	// bodyAccounts is how many accounts clients share, by a hash of this process's own. Two clients of
 	// one account count as one.
 	bodyAccounts = 1 << 12

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
 )
@@ -133,7 +133,7 @@ func (c *certificates) read() (p pemFiles, err error) {
 		if f.name == "" {
 			continue
 		}
-		if *f.text, err = file.Bytes(f.name, maxCertificateBytes); err != nil {
+		if *f.text, err = rulefile.Bytes(f.name, maxCertificateBytes); err != nil {
 			return p, c.invalid(f.param, f.name, "a file in PEM that can be read", err)
 		}
 	}

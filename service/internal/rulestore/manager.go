@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 )
 
 // MaxRuleBytes bounds a rule as JSON.
@@ -139,7 +139,7 @@ type Edited struct {
 	// Info is of the revision that was made, or of the newest if nothing was changed.
 	Info
 	rules.Changes
-	// Texts are the rules that were added or changed, by ID, as file.JSON writes them.
+	// Texts are the rules that were added or changed, by ID, as rulefile.JSON writes them.
 	Texts map[string][]byte
 }
 
@@ -269,7 +269,7 @@ func check(changes []rules.Change, author Author) (texts map[string][]byte, err 
 			continue
 		}
 		name := fmt.Sprintf("rule %q", change.ID)
-		text, err := file.JSON(*change.After)
+		text, err := rulefile.JSON(*change.After)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -215,7 +215,7 @@ func sized(t *testing.T, id string, bytes int) rules.Rule {
 	t.Helper()
 	r := rule(id, 1)
 	r.Labels = map[string]string{"text": ""}
-	text, err := file.JSON(r)
+	text, err := rulefile.JSON(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestRuleIsWrittenOnce(t *testing.T) {
 	r := manage(t, store)
 	edit(t, r, put(rule("kept", 1)))
 	made := edit(t, r, put(rule("new", 2)))
-	text, err := file.JSON(rule("new", 2))
+	text, err := rulefile.JSON(rule("new", 2))
 	if err != nil || len(made.Texts) != 1 || string(made.Texts["new"]) != string(text) || !reflect.DeepEqual(store.given, made.Texts) {
 		t.Errorf("the author is given %q and the store %q, want %q; %v", made.Texts, store.given, text, err)
 	}

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 )
 
 // MaxBytes bounds the rules of a revision, as Encode writes them. 100,000 rules of 200 bytes use a
@@ -26,7 +26,7 @@ func Encode(list []rules.Rule) ([]byte, error) { return new(Codec).Encode(list) 
 // [document.Faults], and so stint.ErrInvalid.
 func Decode(source string, text []byte) ([]rules.Rule, error) {
 	var faults document.Faults
-	list := file.Rules(document.JSON(source, text, &faults), "rules", &faults)
+	list := rulefile.Rules(document.JSON(source, text, &faults), "rules", &faults)
 	if err := faults.Err(); err != nil {
 		return nil, prefix.Errorf("%w: %w", ErrUnreadable, err)
 	}
@@ -82,7 +82,7 @@ func (c *Codec) encode(list []rules.Rule, texts map[string][]byte) ([]byte, erro
 		} else if changed := texts[list[i].ID]; changed != nil {
 			text.Write(changed)
 		} else {
-			written, err := file.JSON(list[i])
+			written, err := rulefile.JSON(list[i])
 			if err != nil {
 				return nil, prefix.Errorf("rule %q: %w", list[i].ID, err)
 			}

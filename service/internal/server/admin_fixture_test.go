@@ -16,8 +16,8 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -167,7 +167,7 @@ func (d *adminFixture) fill() *adminFixture {
 	d.t.Helper()
 	var all bytes.Buffer
 	for i, rule := range ruleList() {
-		text, err := file.JSON(rule)
+		text, err := rulefile.JSON(rule)
 		if err != nil {
 			d.t.Fatal(err)
 		}

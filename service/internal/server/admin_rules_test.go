@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -224,7 +224,7 @@ func TestBadEdits(t *testing.T) {
 		{"PATCH", "/api/v1/rules/user", `{"limits":[]}`, nil, 400, "limits"},
 		{"PATCH", "/api/v1/rules/user", `{}`, []string{"Content-Type: application/yaml"}, 415, "merge-patch"},
 		{"PUT", "/api/v1/rules/user", `{"labels":{"a":"` + strings.Repeat("x", 1000) + `"}}`, nil, 413, "1000 bytes"},
-		{"PUT", "/api/v1/rules", `[] ` + strings.Repeat(" ", file.MaxBytes), nil, 413, "33554432 bytes"},
+		{"PUT", "/api/v1/rules", `[] ` + strings.Repeat(" ", rulefile.MaxBytes), nil, 413, "33554432 bytes"},
 		{"PUT", "/api/v1/rules/user?colour=red", `{}`, nil, 400, "parameter"},
 		{"PUT", "/api/v1/rules/user", `{}`, []string{"If-Match: user"}, 400, "If-Match"},
 		{"DELETE", "/api/v1/rules/user?comment=%01", "", nil, 400, "comment"},

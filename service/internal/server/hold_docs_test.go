@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -74,7 +74,7 @@ func TestSettleDocs(t *testing.T) {
 		}
 		return found
 	}
-	set, _, err := file.ParseSet("rules.yaml", []byte(read("organisations.md", "(?s)```yaml\n(rules:.*?)```")[1]), rules.Options{})
+	set, _, err := rulefile.ParseSet("rules.yaml", []byte(read("organisations.md", "(?s)```yaml\n(rules:.*?)```")[1]), rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

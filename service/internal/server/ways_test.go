@@ -11,8 +11,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/alerts"
@@ -348,7 +348,7 @@ func TestEditWithin(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	text := func(r rules.Rule) string {
 		t.Helper()
-		written, err := file.JSON(r)
+		written, err := rulefile.JSON(r)
 		if err != nil {
 			t.Fatal(err)
 		}

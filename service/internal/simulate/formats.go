@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/internal/document"
 )
 
 // knownFormats has a line for each format that is known by name: its name, and a text as

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 )
 
 // A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads.
@@ -206,7 +206,7 @@ func (r *Recorder) claim(c stint.Claim, way uint16) recordClaim {
 func (r *Recorder) define(policy *stint.Policy) int64 {
 	number := r.known.Add(1)
 	line := recordLine{Policy: number, Name: policy.Name()}
-	text, err := file.JSON(rules.Rule{ID: "r", Scope: []string{rules.Global}, Limits: policy.Limits()})
+	text, err := rulefile.JSON(rules.Rule{ID: "r", Scope: []string{rules.Global}, Limits: policy.Limits()})
 	if err == nil {
 		var rule struct {
 			Limits json.RawMessage `json:"limits"`

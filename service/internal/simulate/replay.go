@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/rules/file"
 )
 
 // A Comparison is what a replay of a record says.
@@ -191,7 +191,7 @@ func (r *replay) line(line recordLine, number int64) error {
 func (r *replay) define(line recordLine, number int64) error {
 	id := line.Name + "\n" + string(line.Limits)
 	if r.made[id] == nil {
-		parsed, _, err := file.Parse(
+		parsed, _, err := rulefile.Parse(
 			fmt.Sprintf("line %d", number),
 			[]byte(`[{"id":"r","scope":"global","limits":`+string(line.Limits)+`}]`),
 		)

@@ -13,10 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -128,7 +128,7 @@ func encode(next *rulestore.Revision, attempt string) (chunks []any, err error) 
 
 // encodeRule writes a rule in the form of its JSON, with integers in the smallest type that fits.
 func encodeRule(rule rules.Rule) (bson.Raw, error) {
-	written, err := file.Written(rule)
+	written, err := rulefile.Written(rule)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (s *Store) at(number int64) document.Position {
 func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
 	var faults document.Faults
 	list, _ := toValue(document.Position{Source: source}, chunk).Find(rulesField)
-	read := file.Rules(list, rulesField, &faults)
+	read := rulefile.Rules(list, rulesField, &faults)
 	if err := faults.Err(); err != nil {
 		return nil, unreadable(err)
 	}
@@ -201,7 +201,7 @@ type inline []rules.Rule
 
 // ReadDocument reads the rules.
 func (l *inline) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
-	*l = file.Rules(v, path.String(), faults)
+	*l = rulefile.Rules(v, path.String(), faults)
 }
 
 // readByHand reads a handmade head, and reports everything that is wrong with it.
@@ -241,7 +241,7 @@ func check(list []rules.Rule, at document.Position, faults *document.Faults) {
 	}
 	slices.SortStableFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
 	for i := range list {
-		for _, fault := range file.Unjoin[*rules.Fault](list[i].Validate()) {
+		for _, fault := range rulefile.Unjoin[*rules.Fault](list[i].Validate()) {
 			faults.AddOf(list[i].ID, at, "%v", fault)
 		}
 		if i > 0 && list[i].ID == list[i-1].ID {

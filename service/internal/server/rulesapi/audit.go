@@ -10,9 +10,9 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -138,7 +138,7 @@ func (c *call) create() error {
 			return err
 		}
 		if was, exists := d.Rule(rule.ID); exists {
-			text, err := file.JSON(was)
+			text, err := rulefile.JSON(was)
 			if err != nil {
 				return err
 			}
@@ -195,12 +195,12 @@ func (c *call) patch() error {
 // clients' states. The patch works on the rule as it is written in documents, where what is as by
 // default is left out; null makes a parameter the default again.
 func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
-	written, err := file.Written(rule)
+	written, err := rulefile.Written(rule)
 	if err != nil {
 		return rule, err
 	}
 	var faults document.Faults
-	changed := file.Rule(merge(written, patch), "the rule", &faults)
+	changed := rulefile.Rule(merge(written, patch), "the rule", &faults)
 	if err := faults.Err(); err != nil {
 		return rule, err
 	}

@@ -14,9 +14,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -86,7 +86,7 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 		return rule, err
 	}
 	var faults document.Faults
-	if rule = file.Rule(written, "the rule", &faults); rule.ID == "" {
+	if rule = rulefile.Rule(written, "the rule", &faults); rule.ID == "" {
 		rule.ID = c.rule
 	}
 	list := document.Value{Kind: document.KindList, Items: []document.Value{written}, At: written.At}
@@ -95,7 +95,7 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 		Fields: []document.Field{{Name: "rules", Value: list, At: written.At}},
 		At:     written.At,
 	}
-	file.Check(whole, []rules.Rule{rule}, rules.Options{
+	rulefile.Check(whole, []rules.Rule{rule}, rules.Options{
 		IPv6Prefix: c.api.config.IPv6Prefix, Alone: true, Review: true, Previous: c.api.config.Limiter.Set(),
 	}, &faults)
 	if err := faults.Err(); err != nil {
@@ -110,12 +110,12 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 // document reads a document of rules, in the format of rule files, and compiles them: a whole set, or a
 // part of the one in force.
 func (c *call) document(partial bool) (set *rules.Set, list []rules.Rule, err error) {
-	parse, options, beside := file.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix, Review: true}, 0
+	parse, options, beside := rulefile.ParseSet, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix, Review: true}, 0
 	if partial {
-		parse, options.Previous = file.ParsePart, c.api.config.Limiter.Set()
+		parse, options.Previous = rulefile.ParsePart, c.api.config.Limiter.Set()
 		beside = options.Previous.Len() * ruleBytes
 	}
-	err = c.parse(file.MaxBytes, ruleBody, beside, func(source string, text []byte) (fault error) {
+	err = c.parse(rulefile.MaxBytes, ruleBody, beside, func(source string, text []byte) (fault error) {
 		set, list, fault = parse(source, text, options)
 		return fault
 	})
@@ -207,7 +207,7 @@ func listTag(head rulestore.ID, list []rules.Rule) (string, error) {
 	}
 	var all []byte
 	for i := range list {
-		text, err := file.JSON(list[i])
+		text, err := rulefile.JSON(list[i])
 		if err != nil {
 			return "", err
 		}

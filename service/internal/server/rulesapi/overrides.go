@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -29,12 +29,12 @@ func (c *call) listOverrides() error {
 	shown := c.masked(rule)
 	var all []byte
 	for i := range rule.Overrides {
-		text, err := file.OverrideJSON(rule.Overrides[i])
+		text, err := rulefile.OverrideJSON(rule.Overrides[i])
 		if err != nil {
 			return err
 		}
 		all = append(append(all, text...), '\n')
-		if text, err = file.OverrideJSON(shown.Overrides[i]); err != nil {
+		if text, err = rulefile.OverrideJSON(shown.Overrides[i]); err != nil {
 			return err
 		}
 		list.Overrides = append(list.Overrides, text)
@@ -100,7 +100,7 @@ func (c *call) readOverride() (rules.Override, error) {
 	}
 	var faults document.Faults
 	end := endOf(&written, time.Now(), &faults)
-	override := file.Override(written, "the override", &faults)
+	override := rulefile.Override(written, "the override", &faults)
 	if err := faults.Err(); err != nil {
 		return override, err
 	}
@@ -248,7 +248,7 @@ func (c *call) shownChange(change rules.Change) (shown adminapi.RuleChange, err 
 			masked = renamed(*rule, rules.HashedClient)
 		}
 		var text []byte
-		text, err = file.JSON(masked)
+		text, err = rulefile.JSON(masked)
 		return text
 	}
 	shown = adminapi.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}

@@ -14,9 +14,9 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -62,7 +62,7 @@ func (c *call) list() error {
 				page.Next = last
 				break
 			}
-			text, err := file.JSON(c.masked(*rule))
+			text, err := rulefile.JSON(c.masked(*rule))
 			if err != nil {
 				return nil, err
 			}
@@ -121,10 +121,10 @@ func (c *call) written(rule *rules.Rule) ([]byte, error) {
 	if text := c.texts[rule.ID]; c.client == "" && text != nil {
 		return text, nil
 	} else if c.client == "" {
-		return file.JSON(*rule)
+		return rulefile.JSON(*rule)
 	}
 	if at := overrideIndex(rule, c.client); at >= 0 {
-		return file.OverrideJSON(rule.Overrides[at])
+		return rulefile.OverrideJSON(rule.Overrides[at])
 	}
 	return nil, nil
 }

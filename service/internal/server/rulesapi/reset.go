@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/internal/document"
 )
 
 // The bounds on one document.

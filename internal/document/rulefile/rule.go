@@ -1,0 +1,380 @@
+package rulefile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
+)
+
+// Rules reads the list of rules at path, such as rules. It returns one rule for each item, in
+// order, also for those with faults, up to where there are more than [document.MaxFaults]. A fault
+// names the rule by its ID, or by its place in the list. What depends on several parameters is left
+// to [rules.Compile]. A list that is too long is refused as a whole, before anything in it is read.
+func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule {
+	if v.Kind != document.KindList && v.Kind != document.KindNull {
+		faults.Invalid(path, v, "a list of rules")
+		return nil
+	}
+	if len(v.Items) > rules.MaxRules {
+		faults.Invalid(path, v, fmt.Sprintf("at most %d rules", rules.MaxRules))
+		return nil
+	}
+	var list []rules.Rule
+	if len(*faults) <= document.MaxFaults {
+		list = make([]rules.Rule, 0, len(v.Items))
+	}
+	for i, item := range v.Items {
+		sound := len(*faults)
+		if sound > document.MaxFaults {
+			break
+		}
+		list = append(list, Rule(item, fmt.Sprintf("%s[%d]", path, i), faults))
+		faults.Blame(list[i].ID, sound)
+	}
+	return list
+}
+
+// Rule reads one rule, called by its ID in messages, or path if it has none. Most parameters are
+// read by the tags of package rules' fields; costs of limits are not, since stint.Limit has no
+// place for them.
+func Rule(v document.Value, path string, faults *document.Faults) (rule rules.Rule) {
+	if v.Kind != document.KindMapping {
+		faults.Invalid(path, v, "a mapping with the parameters of a rule")
+		return rule
+	}
+	if id, _ := v.Find("id"); id.Kind == document.KindText && id.Text != "" {
+		path = "rule " + id.String()
+	}
+	whole := document.Root(path, path+": ")
+	kinds.Read(whole, v, &rule, faults)
+	rule.Costs = readCosts(whole, v, faults)
+	overrides, _ := v.Find("overrides")
+	for i := range min(len(overrides.Items), len(rule.Overrides)) {
+		rule.Overrides[i].Costs = readCosts(whole.Field("overrides").Item(i), overrides.Items[i], faults)
+	}
+	return rule
+}
+
+// Override reads what holds for a single client. path is what it is called in messages.
+func Override(v document.Value, path string, faults *document.Faults) (override rules.Override) {
+	whole := document.Root(path, path+".")
+	kinds.Read(whole, v, &override, faults)
+	override.Costs = readCosts(whole, v, faults)
+	return override
+}
+
+// readCosts reads the costs of a rule's or an override's limits, nil if none has its own. Limits
+// are read without them. If any limit has a cost of its own, all get an entry, of which the zero
+// Cost is the default.
+func readCosts(path document.Path, of document.Value, faults *document.Faults) (list []rules.Cost) {
+	limits, _ := of.Find("limits")
+	for i, item := range limits.Items {
+		if v, given := item.Find("cost"); given {
+			if list == nil {
+				list = make([]rules.Cost, len(limits.Items))
+			}
+			cost(&list[i]).ReadDocument(path.Field("limits").Item(i).Field("cost"), v, faults)
+		}
+	}
+	return list
+}
+
+// Written is a rule as a value that [Rule] reads as the same rule. Equal rules are written alike:
+// names in one order, and none for what is as by default. A rule with an unsound limit, or a choice
+// that has no name, is an error; what else [rules.Compile] refuses is written as it is. What is
+// written depends on the rule alone, so that tags and hashes of texts can stand for rules.
+func Written(rule rules.Rule) (document.Value, error) {
+	switch failure := rule.OnStoreFailure; {
+	case rule.Missing > rules.MissingIP:
+		return document.Value{}, stint.Invalid("missing", uint8(rule.Missing), "skip, deny or ip")
+	case rule.OnExceed > rules.Shadow:
+		return document.Value{}, stint.Invalid("on_exceed", uint8(rule.OnExceed), "reject, wait or shadow")
+	case failure != "" && failure != rules.FailOpen && failure != rules.FailClosed && failure != rules.FailLocal:
+		return document.Value{}, stint.Invalid("on_store_failure", string(failure), "open, closed or local")
+	}
+	for i := range rule.Overrides {
+		if err := sound(fmt.Sprintf("overrides[%d].", i), rule.Overrides[i].Limits); err != nil {
+			return document.Value{}, err
+		}
+	}
+	if err := sound("", rule.Limits); err != nil {
+		return document.Value{}, err
+	}
+	v := write(&rule)
+	v.Kind = document.KindMapping // of the zero rule too
+	addCosts(v, rule.Costs)
+	overrides, _ := v.Find("overrides")
+	for i := range rule.Overrides {
+		addCosts(overrides.Items[i], rule.Overrides[i].Costs)
+	}
+	return v, nil
+}
+
+// JSON is [Written] as one line of JSON.
+func JSON(rule rules.Rule) ([]byte, error) {
+	v, err := Written(rule)
+	return v.JSON(), err
+}
+
+// OverrideJSON writes what holds for one client, as [JSON] does among the rule's overrides.
+func OverrideJSON(override rules.Override) ([]byte, error) {
+	if err := sound("", override.Limits); err != nil {
+		return nil, err
+	}
+	v := write(&override)
+	addCosts(v, override.Costs)
+	return v.JSON(), nil
+}
+
+// addCosts writes the costs of a rule's or an override's limits into these.
+func addCosts(of document.Value, costs []rules.Cost) {
+	limits, _ := of.Find("limits")
+	for i := range min(len(costs), len(limits.Items)) {
+		if v := write(&costs[i]); v.Kind != document.KindNull {
+			limits.Items[i].Fields = append(limits.Items[i].Fields, document.Field{Name: "cost", Value: v})
+		}
+	}
+}
+
+// sound reports a limit that can't be written.
+func sound(of string, limits []stint.Limit) error {
+	for i, limit := range limits {
+		if err := limit.Validate(); err != nil {
+			return prefix.Errorf("%slimits[%d]: %w", of, i, err)
+		}
+	}
+	return nil
+}
+
+// write writes a rule, an override or a part of them.
+func write(of any) document.Value {
+	return document.Write(of, func(of any) (v document.Value, is bool) {
+		switch of := of.(type) {
+		case *[]stint.Limit:
+			v.Kind = document.KindList
+			for i := range *of {
+				v.Items = append(v.Items, writeLimit(&(*of)[i]))
+			}
+			return v, true
+		case *map[string][]string:
+			for _, name := range slices.Sorted(maps.Keys(*of)) {
+				v.Kind, v.Fields = document.KindMapping, append(v.Fields,
+					document.Field{Name: name, Value: writeTexts((*of)[name])})
+			}
+			return v, true
+		case *map[string]rules.Percent:
+			return writeNames(*of, func(p rules.Percent) document.Value {
+				return document.Value{Kind: document.KindText, Text: fmt.Sprintf("%d%%", p)}
+			}), true
+		case *map[string]int64:
+			return writeNames(*of, func(n int64) document.Value {
+				return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(n)}
+			}), true
+		case *time.Time:
+			return document.Value{Kind: document.KindText, Text: of.Format(time.RFC3339Nano)}, true
+		case *map[string]rules.Floor:
+			return writeNames(*of, func(f rules.Floor) document.Value { return write(&f) }), true
+		case *rules.Borrow:
+			if of.Rate.Permits == 0 {
+				return document.Value{Kind: document.KindBoolean, Text: strconv.FormatBool(of.Any)}, true
+			}
+			return document.Value{Kind: document.KindText, Text: of.Rate.String()}, true
+		case *rules.Cost:
+			v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
+			return v, of.Header == "" && of.Attribute == ""
+		default:
+			return v, false
+		}
+	})
+}
+
+// writeNames writes a mapping, in the order of its names.
+func writeNames[V any](of map[string]V, write func(V) document.Value) (v document.Value) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		v.Kind, v.Fields = document.KindMapping, append(v.Fields, document.Field{Name: name, Value: write(of[name])})
+	}
+	return v
+}
+
+// writeTexts writes a list of texts, or the one that there is by itself. A single text needs no
+// list, as authors mostly write it.
+func writeTexts(texts []string) document.Value {
+	list := document.Value{Kind: document.KindList}
+	for _, text := range texts {
+		list.Items = append(list.Items, document.Value{Kind: document.KindText, Text: text})
+	}
+	if len(texts) == 1 {
+		return list.Items[0]
+	}
+	return list
+}
+
+// kinds are the kinds that the tags of package rules name. A tag such as is:"percents" on a field
+// leads to the reader of that name here.
+var kinds = document.Kinds{
+	"texts": func(field any, allowed []string) document.Reader {
+		return texts(field.(*[]string), strings.Join(allowed, " "), func(string) bool { return true })
+	},
+	"scope": func(field any, _ []string) document.Reader { return scope(field.(*[]string)) },
+	"attributes": func(field any, _ []string) document.Reader {
+		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
+			readAttributes(field.(*map[string][]string), path, v, faults)
+		})
+	},
+	"cost": func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
+	"rate": func(field any, _ []string) document.Reader {
+		return document.Parsed(field.(*stint.Rate), stint.ParseRate, document.KindText)
+	},
+	"percents": func(field any, _ []string) document.Reader { return percents(field.(*map[string]rules.Percent)) },
+	"weights":  func(field any, _ []string) document.Reader { return weights(field.(*map[string]int64)) },
+	"time":     func(field any, _ []string) document.Reader { return instant(field.(*time.Time)) },
+	"borrow":   func(field any, _ []string) document.Reader { return borrow(field.(*rules.Borrow)) },
+	"limits": func(field any, _ []string) document.Reader {
+		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
+			*field.(*[]stint.Limit), _ = readLimits(path.String(), v, "cost", faults)
+		})
+	},
+}
+
+// instant reads a time of day and date, in UTC.
+func instant(field *time.Time) document.Reader {
+	return document.Scalar("a time such as 2026-12-24T18:00:00Z, with its time zone", func(text string) bool {
+		at, err := time.Parse(time.RFC3339, text)
+		*field = at.UTC()
+		return err == nil
+	}, document.KindText)
+}
+
+// percents reads a mapping of names to parts such as 15%. Names are classes; 100% would leave
+// nothing to anybody.
+func percents(field *map[string]rules.Percent) document.ReaderFunc {
+	return byName(field, "a mapping of classes to what each leaves, such as batch: 40%", func(
+		part *rules.Percent,
+	) document.Reader {
+		return document.Scalar("0% to 99%", func(text string) bool {
+			digits, found := strings.CutSuffix(text, "%")
+			n, ok := document.ParseInteger(digits)
+			*part = rules.Percent(n)
+			return found && ok && n >= 0 && n <= 99
+		}, document.KindText)
+	})
+}
+
+// weights reads a mapping of clients to their weights. A weight is a share of what there is, in
+// proportion to the others' weights.
+func weights(field *map[string]int64) document.ReaderFunc {
+	return byName(field, "a mapping of clients to weights, such as search: 3", func(weight *int64) document.Reader {
+		return document.Integer(weight, 1, stint.MaxPermits)
+	})
+}
+
+// byName reads a mapping, of which allowed says what it is. Of an empty one it makes none.
+func byName[V any](field *map[string]V, allowed string, reader func(*V) document.Reader) document.ReaderFunc {
+	return func(path document.Path, v document.Value, faults *document.Faults) {
+		switch {
+		case v.Kind != document.KindMapping && v.Kind != document.KindNull:
+			faults.Invalid(path.String(), v, allowed)
+		case len(v.Fields) > 0:
+			*field = make(map[string]V, len(v.Fields))
+		}
+		for _, named := range v.Fields {
+			var value V
+			reader(&value).ReadDocument(path.Field(named.Name), named.Value, faults)
+			(*field)[named.Name] = value
+		}
+	}
+}
+
+// borrow reads whether clients may borrow, and at most how much. true borrows whatever the parent
+// has; a rate bounds it.
+func borrow(field *rules.Borrow) document.Setter {
+	return document.Scalar("true, false or a rate such as 50/s", func(text string) bool {
+		switch text {
+		case "true":
+			*field = rules.Borrow{Any: true}
+		case "false":
+			*field = rules.Borrow{}
+		default:
+			rate, err := stint.ParseRate(text)
+			*field = rules.Borrow{Rate: rate}
+			return err == nil && rate.Permits > 0
+		}
+		return true
+	}, document.KindText, document.KindBoolean)
+}
+
+// readAttributes reads a mapping of names to a text or a list of texts. Of an empty mapping it
+// makes none.
+func readAttributes(field *map[string][]string, path document.Path, v document.Value, faults *document.Faults) {
+	if v.Kind != document.KindMapping && v.Kind != document.KindNull {
+		faults.Invalid(path.String(), v, "a mapping of attributes to a value or a list of values")
+		return
+	}
+	if len(v.Fields) == 0 {
+		return
+	}
+	*field = make(map[string][]string, len(v.Fields))
+	for _, named := range v.Fields {
+		value := named.Value
+		if value.Kind != document.KindList {
+			value = document.Value{Kind: document.KindList, Items: []document.Value{value}, At: value.At}
+		}
+		var values []string
+		read := document.List(&values, "texts", func(text string) (string, bool) { return text, utf8.ValidString(text) })
+		read.ReadDocument(path.Field(named.Name), value, faults)
+		(*field)[named.Name] = values
+	}
+}
+
+// texts reads a list of texts that are allowed and not empty. Of an empty list it makes none.
+func texts(field *[]string, allowed string, is func(text string) bool) document.Setter {
+	read := document.List(
+		field, allowed, func(text string) (string, bool) { return text, text != "" && utf8.ValidString(text) && is(text) },
+	)
+	return func(v document.Value, fault func(document.Value, string)) {
+		read(v, fault)
+		if len(*field) == 0 {
+			*field = nil
+		}
+	}
+}
+
+// scope reads one scope, or a list of those that make a composite key.
+func scope(field *[]string) document.Setter {
+	const allowed = "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE"
+	list := texts(field, allowed, rules.IsScope)
+	return func(v document.Value, fault func(document.Value, string)) {
+		switch {
+		case v.Kind == document.KindText:
+			list(document.Value{At: v.At, Kind: document.KindList, Items: []document.Value{v}}, fault)
+		case v.Kind == document.KindList && len(v.Items) > 0:
+			list(v, fault)
+		default:
+			fault(v, allowed+", or a list of them")
+		}
+	}
+}
+
+// cost reads what a request takes: a number, or where to find it. A mapping has header or
+// attribute, and perhaps default for requests without it.
+func cost(field *rules.Cost) document.ReaderFunc {
+	return func(path document.Path, v document.Value, faults *document.Faults) {
+		if v.Kind != document.KindMapping {
+			document.Integer(&field.Permits, 1, stint.MaxPermits).ReadDocument(path, v, faults)
+			return
+		}
+		document.Kinds(nil).Read(path, v, field, faults)
+		if field.Header == "" && field.Attribute == "" {
+			faults.Add(v.At, "%s has no source; allowed: a number, or a mapping with header or attribute", path)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package rulefile_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/rules"
+)
+
+// Each field of rules that are within others is read from YAML, and read back from what is written of it.
+func TestWithinIsReadAndWritten(t *testing.T) {
+	for text, want := range map[string]rules.Rule{
+		`within: org`: {Within: "org"},
+		`guaranteed: {search: {capacity: 30, refill: 3/s}, "a|b": {refill: 1/7ms, capacity: 1}}`: {Guaranteed: map[string]rules.Floor{
+			"search": {Capacity: 30, Refill: stint.PerSecond(3)}, "a|b": {Capacity: 1, Refill: stint.Per(1, 7*time.Millisecond)},
+		}},
+		`weights: {search: 3, ads: 1000000000}`: {Weights: map[string]int64{"search": 3, "ads": 1_000_000_000}},
+		`borrow: true`:                          {Borrow: rules.Borrow{Any: true}},
+		`borrow: "true"`:                        {Borrow: rules.Borrow{Any: true}},
+		`borrow: false`:                         {},
+		`borrow: 50/s`:                          {Borrow: rules.Borrow{Rate: stint.PerSecond(50)}},
+		`borrow: 1/2h`:                          {Borrow: rules.Borrow{Rate: stint.Per(1, 2*time.Hour)}},
+		`max_cost: 500`:                         {MaxCost: 500},
+		`otherwise: extra`:                      {Otherwise: "extra"},
+		`classes: {by: {attribute: class}, keep: {critical: 0%, normal: 15%, "a b": "99%"}, default: normal}`: {Classes: rules.Classes{
+			By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "normal": 15, "a b": 99}, Default: "normal",
+		}},
+	} {
+		list, _, err := rulefile.Parse("r.yaml", []byte("- {id: a, "+text+"}\n"))
+		want.ID = "a"
+		if err != nil || len(list) != 1 || !list[0].Equal(&want) {
+			t.Errorf("%s: %+v, %v; want %+v", text, list, err, want)
+			continue
+		}
+		written, err := rulefile.JSON(list[0])
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		again, err := read("[" + string(written) + "]")
+		if err != nil || len(again) != 1 || !reflect.DeepEqual(again[0], list[0]) {
+			t.Errorf("%s is written as %s and read as %+v, %v", text, written, again, err)
+		}
+		clone := list[0].Clone()
+		if !clone.Equal(&list[0]) {
+			t.Errorf("%s: a clone is %+v", text, clone)
+		}
+	}
+}
+
+// A ceiling on what is borrowed is written, also where a program says that clients may borrow at all.
+func TestBorrowOfBothIsWritten(t *testing.T) {
+	written, err := rulefile.JSON(rules.Rule{ID: "a", Borrow: rules.Borrow{Any: true, Rate: stint.PerSecond(50)}})
+	if err != nil || string(written) != `{"id":"a","borrow":"50/s"}` {
+		t.Errorf("%s, %v", written, err)
+	}
+}
+
+// What is not written as it should be is a fault with its place.
+func TestFaultsOfWithinAsWritten(t *testing.T) {
+	for text, want := range map[string]string{
+		`within: 5`:                                          "r.yaml:1:19: rule \"a\": within is 5; allowed: a text",
+		`within: [org]`:                                      "within is a list",
+		`guaranteed: [search]`:                               "guaranteed is a list; allowed: a mapping of names, of which each has a mapping",
+		`guaranteed: {search: 30}`:                           "guaranteed.search is 30; allowed: a mapping",
+		`guaranteed: {search: {limit: 5}}`:                   "\"limit\" is not a name in rule \"a\": guaranteed.search; allowed: capacity, refill",
+		`guaranteed: {search: {capacity: 0, refill: 3/s}}`:   "guaranteed.search.capacity is 0; allowed: 1 to 1000000000",
+		`guaranteed: {search: {capacity: 30, refill: fast}}`: "guaranteed.search.refill is \"fast\"",
+		`guaranteed: {search: {capacity: 30, refill: 3}}`:    "guaranteed.search.refill is 3",
+		`guaranteed: {a: {capacity: 1, refill: 1/s}, a: {capacity: 2, refill: 1/s}}`: "\"a\" is given twice",
+		`weights: {search: 1.5}`:           "weights.search is 1.5; allowed: 1 to 1000000000",
+		`weights: {search: many}`:          "weights.search is \"many\"",
+		`weights: 5`:                       "weights is 5; allowed: a mapping of clients to weights, such as search: 3",
+		`borrow: 50`:                       "borrow is 50; allowed: true, false or a rate such as 50/s",
+		`borrow: yes`:                      "borrow is \"yes\"; allowed: true, false or a rate",
+		`borrow: 0/s`:                      "borrow is \"0/s\"",
+		`borrow: -1/s`:                     "borrow is \"-1/s\"",
+		`borrow: {rate: 50/s}`:             "borrow is a mapping; allowed: true, false or a rate",
+		`max_cost: 0`:                      "max_cost is 0; allowed: 1 to 1000000000",
+		`max_cost: all`:                    "max_cost is \"all\"",
+		`otherwise: []`:                    "otherwise is an empty list",
+		`classes: [batch]`:                 "classes is a list",
+		`classes: {by: class}`:             "classes.by is \"class\"; allowed: a mapping",
+		`classes: {by: {header: X-Class}}`: "\"header\" is not a name in rule \"a\": classes.by; allowed: attribute",
+		`classes: {keep: [batch]}`:         "classes.keep is a list; allowed: a mapping of classes to what each leaves, such as batch: 40%",
+		`classes: {keep: {batch: 40}}`:     "classes.keep.batch is 40; allowed: 0% to 99%",
+		`classes: {keep: {batch: 0.4}}`:    "classes.keep.batch is 0.4; allowed: 0% to 99%",
+		`classes: {keep: {batch: 100%}}`:   "classes.keep.batch is \"100%\"; allowed: 0% to 99%",
+		`classes: {keep: {batch: -1%}}`:    "classes.keep.batch is \"-1%\"; allowed: 0% to 99%",
+		`classes: {keep: {batch: 12.5%}}`:  "classes.keep.batch is \"12.5%\"; allowed: 0% to 99%",
+		`classes: {keep: {batch: "%"}}`:    "classes.keep.batch is \"%\"; allowed: 0% to 99%",
+		`classes: {keep: {batch: 40 %}}`:   "classes.keep.batch is \"40 %\"; allowed: 0% to 99%",
+		`classes: {keep: {a: 1%, a: 2%}}`:  "\"a\" is given twice",
+	} {
+		_, _, err := rulefile.Parse("r.yaml", []byte("- {id: a, "+text+"}\n"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", text, err, want)
+		}
+	}
+}
+
+// What does not make sense is told where it stands in the document.
+func TestPlacesOfFaultsOfWithin(t *testing.T) {
+	const text = `
+- {id: org, scope: global, limits: [{algorithm: token_bucket, capacity: 100, refill: 10/s}]}
+- id: team
+  within: org
+  scope: custom:team
+  missing: skip
+  guaranteed:
+    search: {capacity: 90, refill: 3/s}
+    a.b: {capacity: 30, refill: 3/s}
+  borrow: true
+  classes:
+    by: {attribute: class}
+    keep: {critical: 0%}
+    default: batch
+`
+	for _, test := range []struct{ replace, by, want string }{
+		{"", "", `14:14: rule "team": classes.default is "batch"; allowed: one of the classes of keep`},
+		{"default: batch", "default: critical", `8:5: rule "team": guaranteed is capacities of 120 together; allowed: at most 100, what rule org has`},
+		{"a.b", "a|b", `9:10: rule "team": guaranteed.a|b is "a|b"; allowed: 1 parts joined by |`},
+		{"within: org", "within: nobody", `classes.default is`},
+	} {
+		document := strings.Replace(text, test.replace, test.by, 1)
+		_, _, err := rulefile.ParseSet("r.yaml", []byte(document), rules.Options{})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v; want %s", test.by, err, test.want)
+		}
+	}
+}
+
+// An odd document of such rules is read or refused, and never more.
+func FuzzWithin(f *testing.F) {
+	f.Add("search", int64(30), "3/s", "true", "15%", "batch")
+	f.Add(`a|\b`, int64(-1), "1/366d", "50/s", "%", "")
+	f.Fuzz(func(t *testing.T, key string, n int64, rate, borrow, percent, class string) {
+		quote := func(text string) string {
+			return string(document.Value{Kind: document.KindText, Text: text}.JSON())
+		}
+		text := fmt.Sprintf(`[{"id":"org","scope":"global","limits":[{"algorithm":"token_bucket","capacity":100,"refill":"10/s"}]},
+			{"id":"a","within":"org","scope":"custom:k","missing":"skip","guaranteed":{%s:{"capacity":%d,"refill":%s}},"borrow":%s},
+			{"id":"b","within":"a","scope":"per_user","missing":"ip","weights":{%s:%d},"borrow":%s,
+			 "classes":{"by":{"attribute":%s},"keep":{%s:%s},"default":%s}}]`,
+			quote(key), n, quote(rate), quote(borrow), quote(key), n, quote(borrow), quote(class), quote(class), quote(percent), quote(class))
+		_, list, err := rulefile.ParseSet("r.json", []byte(text), rules.Options{})
+		if err != nil {
+			return
+		}
+		for _, rule := range list {
+			written, err := rulefile.JSON(rule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := read("[" + string(written) + "]"); err != nil || !again[0].Equal(&rule) {
+				t.Errorf("%s is read as %+v, %v", written, again, err)
+			}
+		}
+	})
+}
