@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -22,7 +23,7 @@ func TestFaultOfALongValue(t *testing.T) {
 			t.Errorf("%d bytes: %q", len(value), text)
 		}
 	}
-	longest := strings.Repeat("k", stint.MaxKeyBytes)
+	longest := strings.Repeat("k", bounds.MaxKeyBytes)
 	if text := stint.Invalid("key", longest, "another").Error(); text != `stint: key is "`+longest+`"; allowed: another` {
 		t.Errorf("the longest key: %q", text)
 	}

@@ -4,32 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
-)
 
-// The bounds on holds.
-const (
-	// MaxHoldIDBytes bounds the id of a hold.
-	MaxHoldIDBytes = 128
-	// MinHoldTTL and MaxHoldTTL bound how long a hold lives that nobody renews.
-	MinHoldTTL = time.Second
-	MaxHoldTTL = time.Hour
-	// DefaultHoldTTL is how long it lives unless it says otherwise.
-	DefaultHoldTTL = time.Minute
-	// MaxHolds bounds the live holds of one client under one limit; DefaultMaxHolds is how many a store allows unless it
-	// is set otherwise.
-	MaxHolds        = 10_000
-	DefaultMaxHolds = 1000
-	// MaxListed bounds how many holds of a limit a List tells of.
-	MaxListed = 100
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A Hold says how permits are reserved, and of one that is listed what it has. Every field has a default.
 type Hold struct {
-	// ID identifies the hold in the whole store: 1 to MaxHoldIDBytes printable characters of ASCII. Whoever asks the
+	// ID identifies the hold in the whole store: 1 to 128 printable characters of ASCII. Whoever asks the
 	// limiter makes it, never the client that is limited: one id for a thousand requests would be charged once.
 	ID string
 	// TTL is for how long the permits are held if nobody renews, commits or cancels, by the store's clock, in whole
-	// microseconds; with a leaky bucket from the request's turn on. MinHoldTTL to MaxHoldTTL. Default: 0, DefaultHoldTTL.
+	// microseconds; with a leaky bucket from the request's turn on. 1s to 1h. Default: 0, 1m.
 	TTL time.Duration
 	// OnExpiry is what becomes of what is held when it expires: ChargeOnExpiry charges it, as for money, but for places,
 	// which are free then, too. Default: ReleaseOnExpiry, it goes back.
@@ -59,7 +44,7 @@ const (
 // Lives is the TTL with the default filled in.
 func (h *Hold) Lives() time.Duration {
 	if h.TTL == 0 {
-		return DefaultHoldTTL
+		return bounds.DefaultHoldTTL
 	}
 	return h.TTL
 }
@@ -135,9 +120,9 @@ func (op *Op) validateHold() error {
 		return Invalid("hold", "a hold", "none with "+op.Verb.String())
 	case h == nil:
 		return Invalid("hold", "nil", "a hold with an id")
-	case len(h.ID) == 0 || len(h.ID) > MaxHoldIDBytes || !printable(h.ID):
-		return Invalid("id", h.ID, fmt.Sprintf("1 to %d printable characters of ASCII", MaxHoldIDBytes))
-	case h.TTL != 0 && (h.TTL < MinHoldTTL || h.TTL > MaxHoldTTL || h.TTL%time.Microsecond != 0):
+	case len(h.ID) == 0 || len(h.ID) > bounds.MaxHoldIDBytes || !printable(h.ID):
+		return Invalid("id", h.ID, fmt.Sprintf("1 to %d printable characters of ASCII", bounds.MaxHoldIDBytes))
+	case h.TTL != 0 && (h.TTL < bounds.MinHoldTTL || h.TTL > bounds.MaxHoldTTL || h.TTL%time.Microsecond != 0):
 		return Invalid("ttl", h.TTL, "1s to 1h in whole microseconds")
 	case h.ExpiresAt < 0 || h.ExpiresAt > latestExpiry:
 		return Invalid("expiresAt", int64(h.ExpiresAt), "microseconds since the Unix epoch, as the Reserve said")

@@ -8,25 +8,8 @@ import (
 	"time"
 	_ "time/tzdata" // the zones, where the machine has none
 
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
-)
-
-// The ranges that limits accept. Inside them every intermediate value of every
-// algorithm stays exact, in Go and in a Lua number (an integer up to 2^53).
-const (
-	// MaxPermits bounds a capacity, a limit, a rate's permits and a debt.
-	MaxPermits = 1_000_000_000
-	// MinPeriod is the shortest period of a rate and the shortest window.
-	MinPeriod = time.Millisecond
-	// MaxPeriod is the longest period of a rate and the longest window.
-	MaxPeriod = 366 * 24 * time.Hour
-	// MaxDrain bounds how long a bucket may take to recover from its deepest debt:
-	// (capacity + debt) x period / permits must be shorter.
-	MaxDrain = 3650 * 24 * time.Hour
-	// MaxNameBytes bounds the name of a limit or policy.
-	MaxNameBytes = 128
-	// MaxConcurrency bounds the capacity of a concurrency limit.
-	MaxConcurrency = 10_000
 )
 
 // NoDebt as a [Limit.MaxDebt] says that a charge never goes into debt.
@@ -158,8 +141,8 @@ func (c Calendar) Length() (nominal, longest time.Duration) {
 //
 // Equal fractions, such as 10/s and 600/m, mean the same to a bucket; as values they differ.
 type Rate struct {
-	Permits int64         // 1 to MaxPermits
-	Period  time.Duration // MinPeriod to MaxPeriod, whole microseconds
+	Permits int64         // 1 to 1,000,000,000
+	Period  time.Duration // 1ms to 366 days, whole microseconds
 }
 
 // Per is n permits per period.
@@ -196,16 +179,16 @@ func (r Rate) String() string {
 type Limit struct {
 	// Name tells apart limits of one algorithm under one key; it also names the
 	// limit in the RateLimit header fields. "" is a name like any other. At most
-	// MaxNameBytes of printable ASCII.
+	// 128 bytes of printable ASCII.
 	Name string
 	// Algorithm decides which of the fields below apply. It has no default.
 	Algorithm Algorithm
 	// Capacity is the bucket's capacity or the window's limit, in permits, 1 to
-	// MaxPermits. It has no default.
+	// 1,000,000,000. It has no default.
 	Capacity int64
 	// Rate is a token bucket's refill or a leaky bucket's leak. Buckets only.
 	Rate Rate
-	// Window is the window's length, MinPeriod to MaxPeriod in whole microseconds.
+	// Window is the window's length, 1ms to 366 days in whole microseconds.
 	// Windows only; not with Calendar.
 	Window time.Duration
 	// Calendar lets a fixed window follow the calendar. Default: CalendarNone.
@@ -215,13 +198,13 @@ type Limit struct {
 	// which is UTC. "Local" is not a name. Only with Calendar.
 	TimeZone string
 	// MinInterval is the least time between two admitted requests, whatever their
-	// cost. Default: 0, none. At most MaxPeriod, whole microseconds. Sliding window
+	// cost. Default: 0, none. At most 366 days, whole microseconds. Sliding window
 	// log only.
 	MinInterval time.Duration
 	// CountDenied records denied requests as well, so that a client that keeps
 	// hammering stays blocked until it pauses. Default: false. Sliding window log only.
 	CountDenied bool
-	// MaxDebt is how far Settle may charge below zero, in permits, up to MaxPermits.
+	// MaxDebt is how far Settle may charge below zero, in permits, up to 1,000,000,000.
 	// Default: 0, which is the capacity; NoDebt allows none.
 	MaxDebt int64
 	// Lease lets each process take so many permits at a time in advance, and spend
@@ -275,7 +258,7 @@ func SlidingWindowCounter(limit int64, window time.Duration) Limit {
 	return Limit{Algorithm: AlgorithmSlidingWindowCounter, Capacity: limit, Window: window}
 }
 
-// Concurrency lets at most capacity permits be held at once, 1 to MaxConcurrency. Only
+// Concurrency lets at most capacity permits be held at once, 1 to 10,000. Only
 // [Limiter.Reserve] takes of it, and what is held comes back when the hold ends. Beside limits of other costs give it
 // a cost of its own, by WithCost(1): else a request of a thousand tokens asks for a thousand places.
 func Concurrency(capacity int64) Limit {
@@ -372,14 +355,14 @@ func (l Limit) Validate() error {
 	switch {
 	case l.Algorithm != AlgorithmConcurrency:
 		faults.permits(capacity, l.Capacity)
-	case l.Capacity < 1 || l.Capacity > MaxConcurrency:
-		faults.add(capacity, l.Capacity, fmt.Sprintf("1 to %d", MaxConcurrency))
+	case l.Capacity < 1 || l.Capacity > bounds.MaxConcurrency:
+		faults.add(capacity, l.Capacity, fmt.Sprintf("1 to %d", bounds.MaxConcurrency))
 	}
 	if l.Cost < 0 || l.Cost > max(1, l.Capacity) {
 		faults.add("cost", l.Cost, "0, or 1 to the "+capacity)
 	}
-	if l.MaxDebt < NoDebt || l.MaxDebt > MaxPermits {
-		faults.add("MaxDebt", l.MaxDebt, fmt.Sprintf("0 to %d", MaxPermits))
+	if l.MaxDebt < NoDebt || l.MaxDebt > bounds.MaxPermits {
+		faults.add("MaxDebt", l.MaxDebt, fmt.Sprintf("0 to %d", bounds.MaxPermits))
 	}
 	switch {
 	case l.IsBucket():
@@ -395,7 +378,7 @@ func (l Limit) Validate() error {
 }
 
 // validateBucket looks at capacity, rate and debt together: the time in which all of it drains,
-// (capacity + debt) x period / permits, has to stay below MaxDrain.
+// (capacity + debt) x period / permits, has to stay below 3,650 days.
 func (l Limit) validateBucket(faults *faults) {
 	rate := "refill"
 	if l.Algorithm == AlgorithmLeakyBucket {
@@ -404,10 +387,10 @@ func (l Limit) validateBucket(faults *faults) {
 	sound := len(*faults)
 	faults.permits(rate+" permits", l.Rate.Permits)
 	faults.period(rate+" period", l.Rate.Period)
-	if len(*faults) == sound && l.Capacity >= 1 && l.Capacity <= MaxPermits {
+	if len(*faults) == sound && l.Capacity >= 1 && l.Capacity <= bounds.MaxPermits {
 		// The product needs up to 95 bits; the quotient is compared without dividing.
 		hi, lo := bits.Mul64(uint64(l.Capacity+l.Debt()), uint64(l.Rate.Period.Microseconds()))
-		maxHi, maxLo := bits.Mul64(uint64(MaxDrain.Microseconds()), uint64(l.Rate.Permits))
+		maxHi, maxLo := bits.Mul64(uint64(bounds.MaxDrain.Microseconds()), uint64(l.Rate.Permits))
 		if hi > maxHi || hi == maxHi && lo >= maxLo {
 			faults.add("(capacity + MaxDebt) x period / permits",
 				fmt.Sprintf("(%d + %d) x %s / %d", l.Capacity, l.Debt(), FormatDuration(l.Rate.Period), l.Rate.Permits),
@@ -471,7 +454,7 @@ func (l Limit) validateOptions(faults *faults) {
 		}
 		return
 	}
-	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > MaxPeriod ||
+	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > bounds.MaxPeriod ||
 		l.MinInterval%time.Microsecond != 0) {
 		faults.add("MinInterval", l.MinInterval, "0, or 1us to 366d in whole microseconds")
 	}
@@ -500,22 +483,22 @@ func (f *faults) add(param string, value any, allowed string) {
 
 // permits adds a fault unless n is a number of permits.
 func (f *faults) permits(param string, n int64) {
-	if n < 1 || n > MaxPermits {
-		f.add(param, n, fmt.Sprintf("1 to %d", MaxPermits))
+	if n < 1 || n > bounds.MaxPermits {
+		f.add(param, n, fmt.Sprintf("1 to %d", bounds.MaxPermits))
 	}
 }
 
 // period adds a fault unless d is a period or a window. States count microseconds.
 func (f *faults) period(param string, d time.Duration) {
-	if d < MinPeriod || d > MaxPeriod || d%time.Microsecond != 0 {
+	if d < bounds.MinPeriod || d > bounds.MaxPeriod || d%time.Microsecond != 0 {
 		f.add(param, d, "1ms to 366d in whole microseconds")
 	}
 }
 
 // name adds a fault unless a name is short and printable: it is part of keys and of header fields.
 func (f *faults) name(param, name string) {
-	if len(name) > MaxNameBytes {
-		f.add(param, name, fmt.Sprintf("at most %d bytes", MaxNameBytes))
+	if len(name) > bounds.MaxNameBytes {
+		f.add(param, name, fmt.Sprintf("at most %d bytes", bounds.MaxNameBytes))
 	}
 	if !printable(name) {
 		f.add(param, name, "printable ASCII")

@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // The ranges that ALGORITHMS demands ("Time and arithmetic") are accepted.
 func TestLimitAcceptsItsRanges(t *testing.T) {
-	const most = stint.MaxPermits
+	const most = bounds.MaxPermits
 	limits := map[string]stint.Limit{
 		"least bucket":          stint.TokenBucket(1, stint.Per(1, time.Millisecond)),
-		"largest bucket":        stint.TokenBucket(most, stint.Per(most, stint.MaxPeriod)),
+		"largest bucket":        stint.TokenBucket(most, stint.Per(most, bounds.MaxPeriod)),
 		"fastest bucket":        stint.LeakyBucket(most, stint.Per(most, time.Millisecond)),
-		"slowest bucket":        stint.LeakyBucket(4, stint.Per(1, stint.MaxPeriod)),
+		"slowest bucket":        stint.LeakyBucket(4, stint.Per(1, bounds.MaxPeriod)),
 		"just under ten years":  stint.TokenBucket(3649, stint.PerDay(1)).WithMaxDebt(stint.NoDebt),
 		"least window":          stint.FixedWindow(1, time.Millisecond),
-		"largest window":        stint.SlidingWindowCounter(most, stint.MaxPeriod),
-		"log with all options":  stint.SlidingWindowLog(most, stint.MaxPeriod).WithMinInterval(time.Second).CountingDenied(),
+		"largest window":        stint.SlidingWindowCounter(most, bounds.MaxPeriod),
+		"log with all options":  stint.SlidingWindowLog(most, bounds.MaxPeriod).WithMinInterval(time.Second).CountingDenied(),
 		"calendar":              stint.CalendarWindow(most, stint.CalendarYear, "America/New_York"),
 		"calendar in UTC":       stint.CalendarWindow(1, stint.CalendarMinute, ""),
 		"least lease":           stint.TokenBucket(1, stint.PerSecond(1)).WithLease(1),
@@ -46,12 +47,12 @@ func TestLimitRefuses(t *testing.T) {
 	}{
 		{"no algorithm", stint.Limit{}, []string{"algorithm is 0", "one of the five"}},
 		{"no capacity", stint.TokenBucket(0, stint.PerSecond(1)), []string{"capacity is 0", "1 to 1000000000"}},
-		{"too large a limit", stint.FixedWindow(stint.MaxPermits+1, time.Second), []string{"limit is 1000000001"}},
+		{"too large a limit", stint.FixedWindow(bounds.MaxPermits+1, time.Second), []string{"limit is 1000000001"}},
 		{"no refill", stint.TokenBucket(1, stint.Rate{}), []string{"refill permits is 0", "refill period is 0s"}},
 		{"no leak", stint.LeakyBucket(1, stint.PerSecond(0)), []string{"leak permits is 0"}},
 		{"a number for a duration", stint.SlidingWindowLog(1, 60), []string{"window is 60ns", "1ms to 366d"}},
 		{"part of a microsecond", stint.FixedWindow(1, time.Second+1), []string{"window is 1.000000001s", "whole microseconds"}},
-		{"too long a window", stint.SlidingWindowCounter(1, stint.MaxPeriod+time.Hour), []string{"window is"}},
+		{"too long a window", stint.SlidingWindowCounter(1, bounds.MaxPeriod+time.Hour), []string{"window is"}},
 		{"ten years to fill", stint.TokenBucket(3650, stint.PerDay(1)).WithMaxDebt(stint.NoDebt), []string{"(3650 + 0) x 1d / 1", "10 years", "2^53"}},
 		{"ten years with debt", stint.TokenBucket(1825, stint.PerDay(1)), []string{"(1825 + 1825) x 1d / 1"}},
 		{"negative debt", bucket.WithMaxDebt(-2), []string{"MaxDebt is -2"}},

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -42,7 +43,7 @@ type Limiter struct {
 type listOfFew [4]Limit
 
 // New makes a limiter of one or more limits, all of which must admit. What clients have used is kept in the store
-// under the limiter's name, 1 to MaxNameBytes characters of printable ASCII without a slash: limiters of one
+// under the limiter's name, 1 to 128 characters of printable ASCII without a slash: limiters of one
 // name count a client together, in other processes too, and limiters of different names
 // never do. Two limiters of one name with different limits are one limiter whose limits change with
 // each call: give limiters that should count apart different names. [Limiter.With] is for limits that
@@ -50,7 +51,8 @@ type listOfFew [4]Limit
 func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 	var nameless error
 	if name == "" || strings.Contains(name, "/") {
-		nameless = Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes))
+		nameless = Invalid("name", name,
+			fmt.Sprintf("1 to %d characters of printable ASCII without a slash", bounds.MaxNameBytes))
 	}
 	policy, err := NewPolicy(name, limits...)
 	if policy == nil { // else it would be a fault, too

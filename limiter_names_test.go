@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -42,7 +43,7 @@ func TestNames(t *testing.T) {
 	for what, name := range map[string]string{
 		"no name":  "",
 		"slash":    "rule/api",
-		"too long": strings.Repeat("n", stint.MaxNameBytes+1),
+		"too long": strings.Repeat("n", bounds.MaxNameBytes+1),
 	} {
 		_, err := stint.New(store, name, stint.FixedWindow(5, time.Hour))
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "name is") {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 func TestParseDuration(t *testing.T) {
 	good := map[string]time.Duration{
 		"500ms": 500 * time.Millisecond, "90s": 90 * time.Second, "1m30s": 90 * time.Second, "1d": 24 * time.Hour,
-		"1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour, "366d": stint.MaxPeriod, "-1d1h": -25 * time.Hour, "0d": 0, "7us": 7 * time.Microsecond,
+		"1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour, "366d": bounds.MaxPeriod, "-1d1h": -25 * time.Hour, "0d": 0, "7us": 7 * time.Microsecond,
 	}
 	for text, want := range good {
 		if got, err := stint.ParseDuration(text); got != want || err != nil {

@@ -5,11 +5,9 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
-
-// MaxLimits bounds the limits of one policy.
-const MaxLimits = 64
 
 // A Policy is several limits decided together: all of them admit, or none
 // consumes anything. It is immutable and safe for concurrent use; make it with
@@ -41,8 +39,8 @@ type preparation struct {
 func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 	var faults faults
 	faults.name("policy name", name)
-	if len(limits) == 0 || len(limits) > MaxLimits {
-		faults.add("limits", len(limits), fmt.Sprintf("1 to %d limits", MaxLimits))
+	if len(limits) == 0 || len(limits) > bounds.MaxLimits {
+		faults.add("limits", len(limits), fmt.Sprintf("1 to %d limits", bounds.MaxLimits))
 	}
 	p := &Policy{name: name, limits: slices.Clone(limits)}
 	for i, limit := range limits {

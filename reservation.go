@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
@@ -149,7 +150,7 @@ func timedOut(err error) bool {
 
 // abandon cancels a hold that may have been made though its Reserve failed. What can't be cancelled expires.
 func (r *Reservation) abandon(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), MinHoldTTL)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bounds.MinHoldTTL)
 	defer cancel()
 	_, _ = r.Cancel(ctx)
 }
@@ -234,7 +235,7 @@ func (l *Limiter) reserveWait(
 }
 
 // Holds lists the live holds of a key under the limiter's limits, each once, the next to expire first: of each limit
-// MaxListed.
+// 100.
 func (l *Limiter) Holds(ctx context.Context, key string) (live []Hold, err error) {
 	_, err = l.untold(ctx, Op{Verb: VerbList, Claim: Claim{Key: key, Policy: l.policy}, Extra: &Extra{Live: &live}})
 	return live, err

@@ -6,14 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
-
-// MaxKeyBytes bounds a key.
-const MaxKeyBytes = 256
-
-// MaxOpLimits bounds the limits of one operation, of all its claims together.
-const MaxOpLimits = 1000
 
 // A Verb is what an operation does. The zero value is VerbTake.
 type Verb uint8
@@ -41,7 +36,7 @@ const (
 	// VerbDrop lets expire now what a hold has of the operation's claims, whatever else it has: for a client whose
 	// holder is stuck. The hold can't be renewed; its Commit is late.
 	VerbDrop
-	// VerbList lists what is held under the limits of the operation's claim: of each limit the next MaxListed to expire.
+	// VerbList lists what is held under the limits of the operation's claim: of each limit the next 100 to expire.
 	VerbList
 )
 
@@ -57,7 +52,7 @@ func (v Verb) String() string {
 
 // A Claim asks for permits of a policy on behalf of one client.
 type Claim struct {
-	// Key is whom the policy applies to: 1 to MaxKeyBytes bytes of any value. Stores copy
+	// Key is whom the policy applies to: 1 to 256 bytes of any value. Stores copy
 	// what they need of it after a call has returned, for whatever reason, so that its
 	// memory may then be used again.
 	Key string
@@ -66,7 +61,7 @@ type Claim struct {
 	// Permits is the cost, at least 1; for Settle the amount, of either sign, not 0; for Reserve what is to be held in
 	// all; for Commit what it cost in the end, 0 or more; for the other verbs it is not used.
 	Permits int64
-	// Keep is how many permits of each limit are left to others, 0 to MaxPermits: the claim is admitted as if the
+	// Keep is how many permits of each limit are left to others, 0 to 1,000,000,000: the claim is admitted as if the
 	// capacity were so much less, and Remaining, RetryAfter and GrowsAfter say what there is above that. Permits alone are
 	// consumed, and Settle ignores it. A cost above what the limit has beyond Keep is never admitted. Default: 0.
 	Keep int64
@@ -78,7 +73,7 @@ type Op struct {
 	Claim
 	// And holds further claims that are decided together with the first, each with
 	// its own key, policy and cost. No state may be named twice. All together, those of groups too, have at most
-	// MaxOpLimits limits. Default: none.
+	// 1,000 limits. Default: none.
 	And []Claim
 	// Timeout is for how long the caller waits for a store on another machine. When it passes, the
 	// error wraps ErrUnavailable, or ErrOverloaded where this process was too busy to ask in time, and
@@ -232,10 +227,10 @@ func (op *Op) validateTogether() error {
 				return prefix.Errorf("claim %d: %w", n, err)
 			}
 		}
-		if limits += claim.Policy.Len(); limits > MaxOpLimits {
+		if limits += claim.Policy.Len(); limits > bounds.MaxOpLimits {
 			return Invalid(
 				"claims", fmt.Sprintf("%d or more limits", limits),
-				fmt.Sprintf("at most %d limits in one operation", MaxOpLimits),
+				fmt.Sprintf("at most %d limits in one operation", bounds.MaxOpLimits),
 			)
 		}
 		if op.Verb != VerbReset && op.isNamedBefore(claim, way) { // resetting a state twice is resetting it
@@ -309,11 +304,11 @@ func (c *Claim) validate(verb Verb) error {
 	if c.Policy == nil {
 		return Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
-	if len(c.Key) == 0 || len(c.Key) > MaxKeyBytes {
-		return Invalid("key", c.Key, fmt.Sprintf("1 to %d bytes", MaxKeyBytes))
+	if len(c.Key) == 0 || len(c.Key) > bounds.MaxKeyBytes {
+		return Invalid("key", c.Key, fmt.Sprintf("1 to %d bytes", bounds.MaxKeyBytes))
 	}
-	if c.Keep < 0 || c.Keep > MaxPermits {
-		return Invalid("keep", c.Keep, fmt.Sprintf("0 to %d", MaxPermits))
+	if c.Keep < 0 || c.Keep > bounds.MaxPermits {
+		return Invalid("keep", c.Keep, fmt.Sprintf("0 to %d", bounds.MaxPermits))
 	}
 	if verb <= VerbTry && c.Policy.concurrent {
 		return Invalid("the operation", verb.String(),

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // An operation decides a bounded number of limits, whatever its verb is.
@@ -25,9 +26,9 @@ func TestOpLimits(t *testing.T) {
 		return stint.Claim{Key: "k", Policy: policy, Permits: 1}
 	}
 	for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {
-		op := stint.Op{Verb: verb, Claim: claim(0, stint.MaxLimits)}
-		for op.Limits() < stint.MaxOpLimits {
-			op.And = append(op.And, claim(1+len(op.And), min(stint.MaxLimits, stint.MaxOpLimits-op.Limits())))
+		op := stint.Op{Verb: verb, Claim: claim(0, bounds.MaxLimits)}
+		for op.Limits() < bounds.MaxOpLimits {
+			op.And = append(op.And, claim(1+len(op.And), min(bounds.MaxLimits, bounds.MaxOpLimits-op.Limits())))
 		}
 		if err := op.Validate(); err != nil {
 			t.Errorf("%v of %d limits: %v", verb, op.Limits(), err)

@@ -1,6 +1,10 @@
 package stint
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/stint-go/stint/internal/bounds"
+)
 
 // A Way is one of several alternatives: claims that are charged together.
 //
@@ -14,9 +18,6 @@ import "fmt"
 // denied requests, leaky buckets or limits with leases.
 type Way []Claim
 
-// MaxWays bounds the ways of a group.
-const MaxWays = 8
-
 // wayBits are how many bits of a way's number tell the ways of a group apart; one more tells whether the group is
 // optional.
 const wayBits = 4
@@ -24,9 +25,9 @@ const wayBits = 4
 // WayNumber is the number of way w of an operation's group g, both counted from 0: (g+1) x 16 + w, and 8 more in a
 // group whose last way is empty. It is for stores.
 func WayNumber(group []Way, g, w int) uint16 {
-	number := uint16(g+1)<<wayBits + uint16(w) // #nosec G115 -- MaxWays and MaxOpLimits bound them
+	number := uint16(g+1)<<wayBits + uint16(w) // #nosec G115 -- 8 and 1,000 bound them
 	if len(group[len(group)-1]) == 0 {
-		number += MaxWays
+		number += bounds.MaxWays
 	}
 	return number
 }
@@ -55,12 +56,12 @@ func (op *Op) validateGroups() error {
 	if groups != nil && op.Verb == VerbSettle {
 		return Invalid("groups", len(groups), "the claims of the way that was charged alone (see Decision.Via)")
 	}
-	if len(groups) > MaxOpLimits {
-		return Invalid("groups", len(groups), fmt.Sprintf("at most %d", MaxOpLimits))
+	if len(groups) > bounds.MaxOpLimits {
+		return Invalid("groups", len(groups), fmt.Sprintf("at most %d", bounds.MaxOpLimits))
 	}
 	for g, group := range groups {
-		if len(group) == 0 || len(group) > MaxWays {
-			return Invalid(fmt.Sprintf("groups[%d]", g), len(group), fmt.Sprintf("1 to %d ways", MaxWays))
+		if len(group) == 0 || len(group) > bounds.MaxWays {
+			return Invalid(fmt.Sprintf("groups[%d]", g), len(group), fmt.Sprintf("1 to %d ways", bounds.MaxWays))
 		}
 		for w, way := range group {
 			if len(way) == 0 && (w == 0 || w < len(group)-1) {

@@ -46,9 +46,6 @@ const (
 	PathOpenAPI      = "/openapi.yaml"
 )
 
-// MaxBatch is the largest number of checks in one request.
-const MaxBatch = 1000
-
 // The values of [CheckResponse.Message].
 const (
 	MessageAllowed = "Request allowed"

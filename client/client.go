@@ -53,6 +53,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -124,13 +125,13 @@ func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckRespo
 	return answer, err
 }
 
-// CheckAll is Check for any number of requests, decided in order, each alone, up to [api.MaxBatch]
+// CheckAll is Check for any number of requests, decided in order, each alone, up to 1,000
 // of them in one request. If one of a batch is at fault, nothing of that batch is consumed, and its
 // error names the place within the batch. With an error come the answers of the batches before.
 func (c *Client) CheckAll(ctx context.Context, requests []api.Request) ([]api.CheckResponse, error) {
 	answers := make([]api.CheckResponse, 0, len(requests))
 	for len(requests) > 0 {
-		n := min(len(requests), api.MaxBatch)
+		n := min(len(requests), bounds.MaxBatch)
 		batch, err := c.checkBatch(ctx, requests[:n])
 		if err != nil {
 			return answers, err

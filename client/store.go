@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 )
 
@@ -134,7 +135,7 @@ func (c *Client) Take(ctx context.Context, policy *stint.Policy, key string, n i
 }
 
 // DecideAll implements [stint.Store]. Neighbouring takes and tries travel together, up to
-// [api.MaxBatch] in one request; the other verbs one by one. When the service finds fault with a
+// 1,000 in one request; the other verbs one by one. When the service finds fault with a
 // batch, it is sent in halves until the fault is found, which nothing was consumed for. When no
 // answer comes, the rest is not asked any more and gets the same error. Halving finds one fault
 // among n in 2 log2(n) requests. What the service said against one operation is that operation's
@@ -150,7 +151,7 @@ func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 			continue
 		}
 		takes := ops[i].Verb == stint.VerbTake || ops[i].Verb == stint.VerbTry
-		if !takes || len(b.indexes) == api.MaxBatch {
+		if !takes || len(b.indexes) == bounds.MaxBatch {
 			b.flush(ctx)
 		}
 		b.indexes, b.requests = append(b.indexes, i), append(b.requests, request)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -64,7 +65,7 @@ func newCrowd(t *testing.T, chance *rand.Rand) *crowd {
 	}
 	addresses := 1 + chance.IntN(4)
 	for i := range 60 {
-		v := &visit{at: ms(chance.IntN(500)) + time.Duration(i+1)*time.Microsecond, bound: rules.MaxWaitLimit}
+		v := &visit{at: ms(chance.IntN(500)) + time.Duration(i+1)*time.Microsecond, bound: bounds.MaxWaitLimit}
 		v.request = rules.Request{Path: []string{"/x", "/y"}[chance.IntN(2)], Address: fmt.Sprint(chance.IntN(addresses))}
 		if chance.IntN(5) == 0 {
 			v.leaves = ms(chance.IntN(100)) + 300*time.Microsecond

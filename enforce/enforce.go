@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/rules"
 )
@@ -263,7 +264,7 @@ func (v *Verdict) reset() {
 // deadline nor without a leaky bucket. When others take turns between that look and the taking, a
 // request may be denied for a turn that it has taken, and that stays taken.
 func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
-	longest := rules.MaxWaitLimit
+	longest := bounds.MaxWaitLimit
 	if l.maxWait > 0 {
 		longest = min(longest, l.maxWait)
 	}

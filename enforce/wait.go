@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waitqueue"
@@ -62,7 +63,7 @@ func undecided(err error) bool {
 // patience is how long the least patient of the rules that wait does. The request can't be held
 // longer than any of its rules allows.
 func (v *Verdict) patience() time.Duration {
-	longest := rules.MaxWaitLimit
+	longest := bounds.MaxWaitLimit
 	for i := range v.claims {
 		if rule := v.claims[i].Rule; rule.OnExceed == rules.Wait {
 			longest = min(longest, rule.MaxWait)

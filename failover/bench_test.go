@@ -12,12 +12,13 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 )
 
 // BenchmarkHealthy is what a failover store costs on top of the store it wraps.
 func BenchmarkHealthy(b *testing.B) {
-	p := policy(b, "", stint.TokenBucket(stint.MaxPermits, stint.PerSecond(stint.MaxPermits)))
+	p := policy(b, "", stint.TokenBucket(bounds.MaxPermits, stint.PerSecond(bounds.MaxPermits)))
 	inner := memstore.New(memstore.Config{})
 	wrapped, err := failover.New(inner, failover.Config{})
 	if err != nil {

@@ -70,6 +70,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/watchdog"
 )
@@ -203,7 +204,7 @@ func New(store stint.Store, config Config) (*Store, error) {
 	}
 	counted := config.Instances != nil
 	config.ensureDefaults()
-	probing, err := stint.NewPolicy("failover.probe", stint.FixedWindow(stint.MaxPermits, time.Second))
+	probing, err := stint.NewPolicy("failover.probe", stint.FixedWindow(bounds.MaxPermits, time.Second))
 	if err != nil {
 		return nil, err
 	}

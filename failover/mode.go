@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A Mode says what is done with a decision that the store can't make. The zero value
@@ -93,7 +94,7 @@ func (s *Store) plan(policy *stint.Policy) *plan {
 // limit with the least capacity, whose figures such an answer has, and for how long a state can
 // matter.
 func (s *Store) newPlan(policy *stint.Policy) *plan {
-	p := &plan{policy: policy, mode: s.config.Mode, timeout: s.config.Timeout, capacity: stint.MaxPermits + 1}
+	p := &plan{policy: policy, mode: s.config.Mode, timeout: s.config.Timeout, capacity: bounds.MaxPermits + 1}
 	for i := range policy.Len() {
 		limit := policy.Limit(i)
 		if limit.Capacity < p.capacity {

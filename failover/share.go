@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A share is what one of n processes may admit by itself of a policy's limits. The
@@ -30,7 +31,7 @@ func (p *plan) shareOf(n int) (*share, error) {
 
 // newShare divides each limit by the number of processes, of which each decides its part alone.
 func newShare(policy *stint.Policy, n int) (*share, error) {
-	s := &share{n: n, least: stint.MaxPermits}
+	s := &share{n: n, least: bounds.MaxPermits}
 	limits := policy.Limits()
 	for i, undivided := range limits {
 		limits[i] = divide(undivided, int64(n))
@@ -70,7 +71,7 @@ func divide(limit stint.Limit, n int64) stint.Limit {
 
 // divideRate is the n-th part of a rate.
 func divideRate(rate stint.Rate, n int64) stint.Rate {
-	longest := big.NewInt(stint.MaxPeriod.Microseconds())
+	longest := big.NewInt(bounds.MaxPeriod.Microseconds())
 	permits, period := big.NewInt(rate.Permits), big.NewInt(rate.Period.Microseconds())
 	if period.Mul(period, big.NewInt(n)).Cmp(longest) > 0 {
 		exact := new(big.Rat).SetFrac(permits, period)
@@ -80,7 +81,7 @@ func divideRate(rate stint.Rate, n int64) stint.Rate {
 		// As many permits as the longest period has whole ones, in the time that they take.
 		whole := new(big.Int).Mul(permits, longest)
 		if whole.Quo(whole, period); whole.Sign() == 0 {
-			return stint.Per(1, stint.MaxPeriod)
+			return stint.Per(1, bounds.MaxPeriod)
 		}
 		takes := new(big.Int).Mul(whole, period)
 		takes.Add(takes, permits).Sub(takes, big.NewInt(1))

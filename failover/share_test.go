@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 func TestDivide(t *testing.T) {
@@ -45,9 +46,9 @@ func TestDivide(t *testing.T) {
 // or less by under a millionth, or the slowest there is.
 func TestDivideRandomly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rate := stint.Per(rapid.Int64Range(1, stint.MaxPermits).Draw(t, "permits"),
-			time.Duration(rapid.Int64Range(1000, stint.MaxPeriod.Microseconds()).Draw(t, "period"))*time.Microsecond)
-		limit := stint.TokenBucket(rapid.Int64Range(1, stint.MaxPermits).Draw(t, "capacity"), rate)
+		rate := stint.Per(rapid.Int64Range(1, bounds.MaxPermits).Draw(t, "permits"),
+			time.Duration(rapid.Int64Range(1000, bounds.MaxPeriod.Microseconds()).Draw(t, "period"))*time.Microsecond)
+		limit := stint.TokenBucket(rapid.Int64Range(1, bounds.MaxPermits).Draw(t, "capacity"), rate)
 		limit.MaxDebt = rapid.Int64Range(-1, 1000).Draw(t, "debt")
 		if limit.Validate() != nil {
 			return
@@ -63,7 +64,7 @@ func TestDivideRandomly(t *testing.T) {
 		exact := big.NewRat(limit.Rate.Permits, 1)
 		exact.Quo(exact, big.NewRat(limit.Rate.Period.Microseconds(), 1)).Quo(exact, big.NewRat(n, 1))
 		is := big.NewRat(got.Rate.Permits, got.Rate.Period.Microseconds())
-		slowest := big.NewRat(1, stint.MaxPeriod.Microseconds())
+		slowest := big.NewRat(1, bounds.MaxPeriod.Microseconds())
 		switch {
 		case is.Cmp(exact) == 0:
 		case exact.Cmp(slowest) < 0 && is.Cmp(slowest) == 0:

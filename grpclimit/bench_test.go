@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -19,7 +20,7 @@ import (
 func BenchmarkUnary(b *testing.B) {
 	config := func(permits int64) grpclimit.Config {
 		return grpclimit.Config{
-			Limiter: limiterOn(b, memstore.New(memstore.Config{}), stint.TokenBucket(permits, stint.Per(permits, stint.MaxPeriod))),
+			Limiter: limiterOn(b, memstore.New(memstore.Config{}), stint.TokenBucket(permits, stint.Per(permits, bounds.MaxPeriod))),
 		}
 	}
 	limits := func(permits int64) *grpclimit.Server { return newServer(b, config(permits)) }
@@ -29,10 +30,10 @@ func BenchmarkUnary(b *testing.B) {
 		return newServer(b, silent)
 	}
 	ruled := func(permits int64) *grpclimit.Server {
-		rule := rules.Rule{ID: "r", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.TokenBucket(permits, stint.Per(permits, stint.MaxPeriod))}}
+		rule := rules.Rule{ID: "r", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.TokenBucket(permits, stint.Per(permits, bounds.MaxPeriod))}}
 		return newRules(b, grpclimit.Config{Rules: enforced(b, memstore.New(memstore.Config{}), rule)})
 	}
-	const plenty, few = stint.MaxPermits, 1
+	const plenty, few = bounds.MaxPermits, 1
 	for _, c := range []struct {
 		name    string
 		options []grpc.ServerOption

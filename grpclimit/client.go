@@ -198,7 +198,7 @@ type ClientConfig struct {
 	// and the attribute "target", which is the connection's; there is no client address. A call that they
 	// deny fails, and waits only where a rule says so (rules.Wait), whatever Refuse says. Default: nil.
 	Rules enforce.Decider
-	// Key is whom a call counts for with Limiter, 1 to stint.MaxKeyBytes bytes; what a server asks of one call the
+	// Key is whom a call counts for with Limiter, 1 to 256 bytes; what a server asks of one call the
 	// other calls of its key to the same target heed as well. Default: nil, the connection's target.
 	Key func(ctx context.Context, target, fullMethod string) (string, error)
 	// Cost is how many permits of Limiter a call takes; a stream is charged where it starts, with no request.

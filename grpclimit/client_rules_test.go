@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -23,7 +24,7 @@ import (
 func TestClientRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waits, rejects := bursts("waits", "/a", rules.Global), bursts("rejects", "/b", rules.PerUser)
-		waits.OnExceed, waits.MaxWait = rules.Wait, rules.MaxWaitLimit
+		waits.OnExceed, waits.MaxWait = rules.Wait, bounds.MaxWaitLimit
 		rejects.Match.Methods, rejects.Match.Headers = []string{"POST"}, map[string]string{"X-Plan": "free"}
 		client := newClient(t, grpclimit.ClientConfig{
 			Rules: enforced(t, memstore.New(memstore.Config{}), waits, rejects),
@@ -104,7 +105,7 @@ func TestClientRulesKeepTheTarget(t *testing.T) {
 func TestClientRulesMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		minute := stint.TokenBucket(1, stint.Every(time.Minute))
-		waits := rules.Rule{ID: "waits", Match: rules.Match{Paths: []string{"/a"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{minute}, OnExceed: rules.Wait, MaxWait: rules.MaxWaitLimit}
+		waits := rules.Rule{ID: "waits", Match: rules.Match{Paths: []string{"/a"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{minute}, OnExceed: rules.Wait, MaxWait: bounds.MaxWaitLimit}
 		turns := rules.Rule{ID: "turns", Match: rules.Match{Paths: []string{"/b"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(9, stint.Every(time.Minute))}}
 		limiter := enforced(t, memstore.New(memstore.Config{}), waits, turns)
 		client := newClient(t, grpclimit.ClientConfig{Rules: limiter, MaxWait: time.Second})

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -217,7 +218,7 @@ func TestRulesTapAndInterceptors(t *testing.T) {
 // interceptors hold.
 func TestRulesThatWait(t *testing.T) {
 	waits := bursts("waits", "", rules.Global)
-	waits.OnExceed, waits.MaxWait = rules.Wait, rules.MaxWaitLimit
+	waits.OnExceed, waits.MaxWait = rules.Wait, bounds.MaxWaitLimit
 	limits := newRules(t, grpclimit.Config{Rules: standing(t, waits)})
 	conn := serve(t, grpc.InTapHandle(limits.TapHandle()))
 	for range 2 {

@@ -217,7 +217,7 @@ type Config struct {
 	// metadata. Default: nil, plain limits do.
 	Rules enforce.Decider
 
-	// Key is whom a call counts for by plain limits, 1 to stint.MaxKeyBytes bytes. A stream is asked for once. Default:
+	// Key is whom a call counts for by plain limits, 1 to 256 bytes. A stream is asked for once. Default:
 	// nil, the client's address as Clients finds it.
 	Key func(ctx context.Context, fullMethod string) (string, error)
 	// Cost is how many permits a call takes by plain limits. request is the request of a unary call and the

@@ -284,7 +284,7 @@ type Config struct {
 	// or client.Rules, which are those of a service. Default: nil, plain limits do.
 	Rules enforce.Decider
 
-	// Key is whom a request counts for by plain limits, 1 to stint.MaxKeyBytes bytes. Default: nil, the
+	// Key is whom a request counts for by plain limits, 1 to 256 bytes. Default: nil, the
 	// client's address as Clients finds it.
 	Key func(*http.Request) (string, error)
 	// Cost is how many permits a request takes by plain limits. At 0, such as for health checks, it is admitted without

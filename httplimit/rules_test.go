@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -223,7 +224,7 @@ func TestRulesUnfit(t *testing.T) {
 		}
 	}
 	odd := asks(t, http.MethodGet, "/")
-	odd.URL.Path = strings.Repeat("/", rules.MaxOddPathBytes+1)
+	odd.URL.Path = strings.Repeat("/", bounds.MaxOddPathBytes+1)
 	expectProblem(t, send(h, odd), http.StatusBadRequest, "path is")
 	if w := send(h, asks(t, http.MethodGet, "/", "X-Cost: 10")); w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Remaining") != "0" {
 		t.Errorf("after requests that were no good: %d %v", w.Code, w.Header())

@@ -24,7 +24,7 @@ type TransportConfig struct {
 	// A call has the attribute "host", which is what Key is by default, and no client
 	// address: a rule that counts addresses denies it. Default: nil.
 	Rules enforce.Decider
-	// Key is whom a call counts for with Limiter, 1 to stint.MaxKeyBytes bytes; what a server asks of one call the
+	// Key is whom a call counts for with Limiter, 1 to 256 bytes; what a server asks of one call the
 	// other calls of its key to the same host heed as well. Default: nil, the host, with its port when that is not
 	// the scheme's own.
 	Key func(*http.Request) (string, error)

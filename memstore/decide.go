@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 )
 
@@ -124,7 +125,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 // lock, and without an operation. Where the slot can't be held at once, decideOne does it with the
 // lock.
 func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (d stint.Decision, err error) {
-	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || policy == nil {
+	if uint(len(key)-1) >= bounds.MaxKeyBytes || n < 1 || policy == nil {
 		// Decide says what is wrong.
 		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
 	}

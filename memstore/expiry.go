@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A worthless state equals an untouched one, or was reset with its policy. It is removed in small
@@ -86,7 +87,7 @@ func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life 
 	if e.isHeld {
 		// Until its last hold has expired nothing of it has gone, and then it may take as long again.
 		last := t.held[slot.hash.Load()].LastExpiry()
-		ends, life = max(ends, last)+stint.Instant(life), life+int64(stint.MaxHoldTTL/time.Microsecond)
+		ends, life = max(ends, last)+stint.Instant(life), life+int64(bounds.MaxHoldTTL/time.Microsecond)
 	}
 	return ends, life
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -38,7 +39,7 @@ func compareHolds(t *testing.T, seed uint64, operations int) {
 		concurrent = concurrent || l.Algorithm == stint.AlgorithmConcurrency
 	}
 	now := int64(1_700_000_000_000_000)
-	store := memstore.New(memstore.Config{Now: func() time.Time { return time.UnixMicro(now) }, MaxHolds: stint.MaxHolds})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return time.UnixMicro(now) }, MaxHolds: bounds.MaxHolds})
 	model := newHoldModel(limits)
 	model.reset(now)
 	each := make([]stint.Outcome, len(limits))

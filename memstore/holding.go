@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 )
 
@@ -77,7 +78,7 @@ func (s *Store) list(op *stint.Op) (stint.Decision, error) {
 	s.loadAll(o)
 	var list []stint.Hold
 	for i := range o.places {
-		list = o.States[i].List(list, i, len(o.places), stint.MaxListed)
+		list = o.States[i].List(list, i, len(o.places), bounds.MaxListed)
 		s.save(s.shard(o.places[i].hash), &o.places[i], &o.States[i])
 	}
 	slices.SortStableFunc(list, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) })

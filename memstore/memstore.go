@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/waiters"
 )
@@ -66,8 +67,8 @@ type Config struct {
 	// call the store, which reads it while it holds locks. Default: nil, the process's monotonic clock, anchored to the
 	// wall clock, and anchored anew when the two are more than a second apart.
 	Now func() time.Time
-	// MaxHolds bounds the live holds of one client under one limit, 1 to stint.MaxHolds; a Reserve beyond it is denied.
-	// Default: 0, which is stint.DefaultMaxHolds.
+	// MaxHolds bounds the live holds of one client under one limit, 1 to 10,000; a Reserve beyond it is denied.
+	// Default: 0, which is 1,000.
 	MaxHolds int
 }
 
@@ -133,8 +134,8 @@ func New(config Config) *Store {
 		s.maxBytes = DefaultMaxBytes
 	}
 	s.maxBytes = max(s.maxBytes, MinMaxBytes)
-	if s.maxHolds = min(config.MaxHolds, stint.MaxHolds); s.maxHolds <= 0 {
-		s.maxHolds = stint.DefaultMaxHolds
+	if s.maxHolds = min(config.MaxHolds, bounds.MaxHolds); s.maxHolds <= 0 {
+		s.maxHolds = bounds.DefaultMaxHolds
 	}
 	s.anchor.Store(newAnchor(time.Now()))
 	s.epochs.Store(new([]*epoch))

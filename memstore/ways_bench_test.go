@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -49,7 +50,7 @@ func BenchmarkWays(b *testing.B) {
 
 func plenty(b *testing.B, name string) *stint.Policy {
 	b.Helper()
-	policy, err := stint.NewPolicy(name, stint.TokenBucket(stint.MaxPermits, stint.PerSecond(1_000_000)))
+	policy, err := stint.NewPolicy(name, stint.TokenBucket(bounds.MaxPermits, stint.PerSecond(1_000_000)))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
@@ -60,7 +61,7 @@ func (w waited) Done() <-chan struct{} {
 // What is asked before the number of partitions is known is decided in those that the servers remember.
 func TestAskedBeforeTheLayoutIsKnown(t *testing.T) {
 	conn := newConn(t)
-	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
 	// Two clients in one partition of 16, and in two of 256.
 	pair := []string{"0"}
 	for i := 1; len(pair) < 2; i++ {
@@ -117,7 +118,7 @@ func (e ending) Err() error {
 
 // An operation's timeout also bounds a wait for a layout that is lost when the operation has just begun.
 func TestLayoutIsLostAtTheBeginning(t *testing.T) {
-	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
 	take := op(stint.VerbTake, "k", policy, 1)
 	take.Timeout = time.Millisecond
 	for name, decide := range map[string]func(context.Context, *redisstore.Store) error{
@@ -193,7 +194,7 @@ func TestCloseBeforeTheLayoutIsKnown(t *testing.T) {
 	}
 	<-conn.asked
 	s.Close()
-	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
 	for range 2 { // in one partition and another
 		_, err = s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 		if !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), "closed") {
@@ -213,7 +214,7 @@ func TestPartitionsFollowTheLayout(t *testing.T) {
 	close(known)
 	options := redisstore.Options{KeyPrefix: prefix, LogEncoding: redisstore.LogStream}
 	s := another(t, asCluster{newConn(t), t, known}, options)
-	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
 	for key := range 20 {
 		until(t, "the partition decides", func() bool {
 			_, err := s.Decide(t.Context(), op(stint.VerbTake, strconv.Itoa(key), policy, 1))

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -106,14 +107,14 @@ func limitOf(algorithm stint.Algorithm) *rapid.Generator[stint.Limit] {
 	return rapid.Custom(func(rt *rapid.T) stint.Limit {
 		l := stint.Limit{
 			Algorithm: algorithm,
-			Capacity:  rapid.SampledFrom([]int64{1, 2, 5, 1000, stint.MaxPermits}).Draw(rt, "capacity"),
+			Capacity:  rapid.SampledFrom([]int64{1, 2, 5, 1000, bounds.MaxPermits}).Draw(rt, "capacity"),
 			MaxDebt:   rapid.SampledFrom([]int64{0, stint.NoDebt, 1, 3000}).Draw(rt, "debt"),
 		}
 		switch {
 		case l.IsBucket():
 			l.Rate = rapid.SampledFrom([]stint.Rate{
 				stint.Per(1, 100*time.Millisecond), stint.PerSecond(1), stint.Per(2, 3*time.Second), stint.PerMinute(7), stint.Per(1, time.Hour),
-				stint.PerSecond(stint.MaxPermits),
+				stint.PerSecond(bounds.MaxPermits),
 			}).Draw(rt, "rate")
 		case algorithm == stint.AlgorithmFixedWindow && rapid.IntRange(0, 3).Draw(rt, "calendar") == 0:
 			l.Calendar = rapid.SampledFrom([]stint.Calendar{stint.CalendarMinute, stint.CalendarHour, stint.CalendarDay}).Draw(rt, "unit")
@@ -233,7 +234,7 @@ func (h *history) permits(verb stint.Verb, limit stint.Limit) int64 {
 	case stint.VerbReset:
 		return 0
 	case stint.VerbSettle:
-		n := rapid.SampledFrom([]int64{1, 2, limit.Capacity, limit.Capacity + limit.Debt(), stint.MaxPermits}).Draw(h.T, "amount")
+		n := rapid.SampledFrom([]int64{1, 2, limit.Capacity, limit.Capacity + limit.Debt(), bounds.MaxPermits}).Draw(h.T, "amount")
 		if limit.Algorithm != stint.AlgorithmLeakyBucket && rapid.Bool().Draw(h.T, "refund") {
 			n = -n
 		}

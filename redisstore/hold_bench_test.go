@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -25,7 +26,7 @@ func BenchmarkHold(b *testing.B) {
 			"place": stint.Concurrency(10_000),
 		} {
 			b.Run(fmt.Sprintf("clients=%d/%s", clients, name), func(b *testing.B) {
-				store, _ := storeOn(b, newConn(b), redisstore.Options{MaxHolds: stint.MaxHolds})
+				store, _ := storeOn(b, newConn(b), redisstore.Options{MaxHolds: bounds.MaxHolds})
 				policy := policyOf(b, "p", limit)
 				var done atomic.Int64
 				var group sync.WaitGroup

@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/redisstore"
 )
 
 // BenchmarkLease takes of limits so large that nearly all is spent in the process.
 func BenchmarkLease(b *testing.B) {
-	const most = stint.MaxPermits
+	const most = bounds.MaxPermits
 	limits := map[string]stint.Limit{
 		"token_bucket": stint.TokenBucket(most, stint.PerSecond(most)),
-		"fixed_window": stint.FixedWindow(most, 366*24*stint.MinPeriod*1000),
+		"fixed_window": stint.FixedWindow(most, 366*24*bounds.MinPeriod*1000),
 	}
 	for name, limit := range limits {
 		for _, keys := range []int{1, 64} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -123,7 +124,7 @@ func TestLongLogsAgree(t *testing.T) {
 		ops    int
 	}{
 		{"L=1000", []stint.Limit{log(1000, time.Second)}, 2500},
-		{"L=7000", []stint.Limit{log(7000, 7*24*time.Hour).WithMaxDebt(stint.MaxPermits)}, 4500}, // more than 32 KB, read in pages
+		{"L=7000", []stint.Limit{log(7000, 7*24*time.Hour).WithMaxDebt(bounds.MaxPermits)}, 4500}, // more than 32 KB, read in pages
 		{"widened", []stint.Limit{log(900, time.Second), log(5000, time.Hour), log(1_000_000, 24*time.Hour)}, 2500},
 		{"narrowed", []stint.Limit{log(2000, time.Minute), log(1000, time.Second), log(20, time.Minute)}, 2500},
 		{"wider and lower", []stint.Limit{log(3000, time.Second), log(2, time.Hour), log(3, 24*time.Hour).CountingDenied()}, 2500},
@@ -133,7 +134,7 @@ func TestLongLogsAgree(t *testing.T) {
 			log(1000, time.Second).WithMinInterval(50 * time.Microsecond),
 			log(1000, time.Second).WithMinInterval(time.Minute).CountingDenied(),
 		}, 2500},
-		{"no debt", []stint.Limit{log(1200, time.Second).WithMaxDebt(stint.NoDebt), log(1200, time.Second).WithMaxDebt(stint.MaxPermits)}, 2500},
+		{"no debt", []stint.Limit{log(1200, time.Second).WithMaxDebt(stint.NoDebt), log(1200, time.Second).WithMaxDebt(bounds.MaxPermits)}, 2500},
 	}
 	if testing.Short() {
 		cases = cases[:1] // one caller has no races, whatever the limits are
@@ -157,7 +158,7 @@ func TestShortLogsAgree(t *testing.T) {
 		var limits []stint.Limit
 		for range 3 {
 			window := time.Duration(1000<<rng.IntN(34)) * time.Microsecond
-			l := stint.SlidingWindowLog(1<<rng.IntN(11), min(window, stint.MaxPeriod))
+			l := stint.SlidingWindowLog(1<<rng.IntN(11), min(window, bounds.MaxPeriod))
 			if rng.IntN(3) == 0 {
 				l = l.CountingDenied()
 			}

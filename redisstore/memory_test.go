@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -35,7 +36,7 @@ func TestLogMemory(t *testing.T) {
 	conn := newConn(t)
 	const slack = 128
 	for _, entries := range []int{100, 300} { // a sorted set of more than 128 is no list any more
-		for _, window := range []time.Duration{time.Second, time.Minute, time.Hour, stint.MaxPeriod} {
+		for _, window := range []time.Duration{time.Second, time.Minute, time.Hour, bounds.MaxPeriod} {
 			bytes := map[redisstore.LogEncoding]int64{}
 			for _, encoding := range encodings {
 				clock := storetest.NewClock(dawn)

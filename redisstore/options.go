@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 	"github.com/stint-go/stint/redisstore/internal/queue"
@@ -65,8 +66,8 @@ type Options struct {
 	// DenialCache is how many denials are remembered at most; below 0 none. Default: 65,536, with Now
 	// none. A denial takes about 200 bytes, and what its limits say.
 	DenialCache int
-	// MaxHolds is how many holds a client may have under one limit, 1 to stint.MaxHolds; a Reserve more is denied.
-	// Default: stint.DefaultMaxHolds.
+	// MaxHolds is how many holds a client may have under one limit, 1 to 10,000; a Reserve more is denied.
+	// Default: 1,000.
 	MaxHolds int
 	// LeaseTime is how long leased permits may be spent: 1 ms to 10 s. Default: DefaultLeaseTime.
 	// Longer leases save more calls, and let a bucket admit more in a row: C + R x (b - a + V) / P in
@@ -94,7 +95,7 @@ func (o *Options) ensureDefaults() {
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, DefaultKeyPrefix)
 	o.LeaseTime = cmp.Or(o.LeaseTime, DefaultLeaseTime)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.MaxHolds = cmp.Or(o.MaxHolds, stint.DefaultMaxHolds)
+	o.MaxHolds = cmp.Or(o.MaxHolds, bounds.DefaultMaxHolds)
 	o.MaxQueue = cmp.Or(o.MaxQueue, defaultMaxQueue)
 }
 
@@ -116,7 +117,7 @@ func (o *Options) validate() error {
 	}{
 		{"MaxBatch", o.MaxBatch, maxMaxBatch},
 		{"InFlight", cmp.Or(o.InFlight, queue.DefaultInFlight), queue.MaxInFlight},
-		{"MaxHolds", o.MaxHolds, stint.MaxHolds},
+		{"MaxHolds", o.MaxHolds, bounds.MaxHolds},
 		{"MaxQueue", o.MaxQueue, math.MaxInt},
 	} {
 		switch {

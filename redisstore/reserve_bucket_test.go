@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -24,8 +25,8 @@ func bucketsKeepTheirBound(t *testing.T, cluster *testredis.Cluster) {
 	store := open(t, cluster.URL(), redisstore.Options{KeyPrefix: "bound", DenialCache: -1})
 	keys := keysApart(store, "bound")
 	bucket := policyOf(t, "bucket", stint.TokenBucket(capacity, stint.PerSecond(perSecond)))
-	window := policyOf(t, "window", aLimit(stint.AlgorithmFixedWindow, stint.MaxPermits))
-	start := take(t, store, keys[1], window, stint.MaxPermits).At // from now on it denies
+	window := policyOf(t, "window", aLimit(stint.AlgorithmFixedWindow, bounds.MaxPermits))
+	start := take(t, store, keys[1], window, bounds.MaxPermits).At // from now on it denies
 
 	var mu sync.Mutex
 	type admission struct {

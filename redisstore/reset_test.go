@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -429,7 +430,7 @@ func (m meeting) Do(ctx context.Context, args ...string) (string, error) {
 // decided.
 func TestNewProcessesAgree(t *testing.T) {
 	conn := newConn(t)
-	policy := policyOf(t, "p", stint.FixedWindow(10, stint.MaxPeriod))
+	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
 	for i := range 20 {
 		prefix := fmt.Sprint("agree", i)
 		var others sync.WaitGroup
@@ -461,7 +462,7 @@ func TestNewProcessesAgree(t *testing.T) {
 // A server that loses all it has while processes decide, and agree, costs no decision.
 func TestFlushInMidFlight(t *testing.T) {
 	own := testredis.Start(t)
-	policy := policyOf(t, "p", stint.FixedWindow(1000, stint.MaxPeriod))
+	policy := policyOf(t, "p", stint.FixedWindow(1000, bounds.MaxPeriod))
 	var stores []*redisstore.Store
 	for _, partitions := range []int{4, 0} {
 		s := open(t, own.URL(), redisstore.Options{Partitions: partitions, DenialCache: -1})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -36,11 +37,11 @@ func TestSharesAgree(t *testing.T) {
 	const batches = 400
 	for name, limit := range map[string]stint.Limit{
 		"bucket":        stint.TokenBucket(50, stint.Per(7, 300*time.Millisecond)),
-		"fast bucket":   stint.TokenBucket(1_000_000, stint.Per(stint.MaxPermits, time.Second)),
+		"fast bucket":   stint.TokenBucket(1_000_000, stint.Per(bounds.MaxPermits, time.Second)),
 		"slow bucket":   stint.TokenBucket(1_000_000, stint.PerDay(1000)),
 		"window":        stint.FixedWindow(50, time.Second),
 		"calendar":      stint.CalendarWindow(50, stint.CalendarMinute, ""),
-		"large windows": stint.FixedWindow(stint.MaxPermits, time.Second),
+		"large windows": stint.FixedWindow(bounds.MaxPermits, time.Second),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

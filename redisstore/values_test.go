@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -142,7 +143,7 @@ func TestManyWriters(t *testing.T) {
 // A number that does not fit the width that its limit gives it is written wide, by
 // limits that the head tells apart and by others.
 func TestWideValues(t *testing.T) {
-	const most = stint.MaxPermits
+	const most = bounds.MaxPermits
 	conn := newConn(t)
 	for _, c := range []struct {
 		name          string

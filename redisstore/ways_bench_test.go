@@ -7,19 +7,20 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/redisstore"
 )
 
 // BenchmarkWays is what a take costs that leaves permits to others, and one with two ways, beside plain takes of the same
 // states, at 256 callers of one client each.
 func BenchmarkWays(b *testing.B) {
-	bucket := stint.TokenBucket(stint.MaxPermits, stint.PerSecond(1_000_000))
+	bucket := stint.TokenBucket(bounds.MaxPermits, stint.PerSecond(1_000_000))
 	keeps := map[string][]int64{ // of each claim; the third is the second way
 		"one/plain":  {0},
 		"one/keep":   {1000},
 		"two/plain":  {0, 0},
 		"two/ways":   {0, 0, 1000},
-		"two/second": {stint.MaxPermits, 0, 1000},
+		"two/second": {bounds.MaxPermits, 0, 1000},
 	}
 	for _, name := range []string{"one/plain", "one/keep", "two/plain", "two/ways", "two/second"} {
 		b.Run(name, func(b *testing.B) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -77,9 +78,9 @@ func BenchmarkOddPath(b *testing.B) {
 		{"features=params,authority", `///./%2e;/%2f\%5c#`, "/y;"},
 	} {
 		longest := ""
-		for n := range rules.MaxOddPathCuts {
+		for n := range bounds.MaxOddPathCuts {
 			path := of.lead + strings.Repeat(of.cut, n)
-			path += strings.Repeat("z", rules.MaxOddPathBytes-len(path))
+			path += strings.Repeat("z", bounds.MaxOddPathBytes-len(path))
 			if set.Match(&rules.Request{Path: path}, new(rules.Matches)) != nil {
 				break
 			}

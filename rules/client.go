@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // An Outcome is what a rule that matches does with a request. The zero value is Limited.
@@ -235,9 +236,9 @@ func (m *Matches) cost(c *Cost) (int64, error) {
 		return c.Permits, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 || n > stint.MaxPermits {
+	if err != nil || n < 1 || n > bounds.MaxPermits {
 		const most = 64
-		return 0, stint.Invalid(named, text[:min(len(text), most)], fmt.Sprintf("a cost, 1 to %d", stint.MaxPermits))
+		return 0, stint.Invalid(named, text[:min(len(text), most)], fmt.Sprintf("a cost, 1 to %d", bounds.MaxPermits))
 	}
 	return n, nil
 }

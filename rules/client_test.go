@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -25,7 +26,7 @@ func TestWhomARuleCounts(t *testing.T) {
 		Attributes: map[string]string{"plan": "free", "odd": `a|b\`, "bytes": "a\x00b"},
 	}
 	long := full
-	long.User = strings.Repeat("x", stint.MaxKeyBytes+1)
+	long.User = strings.Repeat("x", bounds.MaxKeyBytes+1)
 	for _, test := range []struct {
 		name    string
 		scope   string
@@ -154,7 +155,7 @@ func TestDistinctClientsHaveDistinctKeys(t *testing.T) {
 				counted = [4]string{client[0], "-", "-", "-"}
 			}
 			key := h.Claim.Key
-			if len(key) == 0 || len(key) > stint.MaxKeyBytes || strings.ContainsRune(key, 0) {
+			if len(key) == 0 || len(key) > bounds.MaxKeyBytes || strings.ContainsRune(key, 0) {
 				t.Fatalf("%q has the key %q", counted, key)
 			}
 			if other, known := seen[key]; known && other != counted {

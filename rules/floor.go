@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -15,7 +16,7 @@ import (
 // Its client may use it whatever others use; what it does not use others may borrow, as the rule's
 // Borrow says.
 type Floor struct {
-	// Capacity is the burst, 1 to stint.MaxPermits.
+	// Capacity is the burst, 1 to 1,000,000,000.
 	Capacity int64 `doc:"capacity" is:"integer 1 1000000000"`
 	// Refill is the rate. It has no default.
 	Refill stint.Rate `doc:"refill" is:"rate"`
@@ -85,8 +86,8 @@ func (r *Rule) validateFloors(f *faults) {
 	for _, key := range slices.Sorted(maps.Keys(r.Weights)) {
 		param, w := r.floorParam("weights", key), r.Weights[key]
 		r.validateFloorKey(f, names, param, key, seen)
-		if w < 1 || w > stint.MaxPermits {
-			f.invalid(param, w, fmt.Sprintf("1 to %d", stint.MaxPermits))
+		if w < 1 || w > bounds.MaxPermits {
+			f.invalid(param, w, fmt.Sprintf("1 to %d", bounds.MaxPermits))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -23,7 +24,7 @@ func models() (key, model rules.Rule) {
 // Floors that leave out the scope of the rule they are within are those of each of its clients.
 func TestFloorsOfEachOuterClient(t *testing.T) {
 	key, model := models()
-	long := strings.Repeat("x", stint.MaxKeyBytes)
+	long := strings.Repeat("x", bounds.MaxKeyBytes)
 	model.Guaranteed[long] = rules.Floor{Capacity: 1, Refill: stint.PerSecond(1)}
 	set := compile(t, key, model)
 	if warnings := set.Warnings("team", false); warnings != nil {

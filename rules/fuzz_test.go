@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -120,7 +121,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		var m rules.Matches
 		if err := set.Match(&request, &m); err != nil {
-			if !errors.Is(err, stint.ErrInvalid) || host == "" && len(asked) <= rules.MaxOddPathCuts/16 {
+			if !errors.Is(err, stint.ErrInvalid) || host == "" && len(asked) <= bounds.MaxOddPathCuts/16 {
 				t.Fatal(err)
 			}
 			return

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // partsOf takes a client of the rule apart, or reports why the rule can have no such client. With
@@ -169,7 +170,7 @@ func appendPart(key []byte, scope string, p keyPart) []byte {
 // for a key that is too long: different clients still have different keys, for all practical
 // purposes.
 func bounded(text []byte) []byte {
-	if len(text) <= stint.MaxKeyBytes {
+	if len(text) <= bounds.MaxKeyBytes {
 		return text
 	}
 	return []byte(hashed(text))

@@ -93,7 +93,7 @@ type match struct {
 
 // Match finds the rules that match the request, which must not change until the matches are used no
 // more. The error wraps stint.ErrInvalid: the path has several variants, and more than
-// MaxOddPathBytes or MaxOddPathCuts; or a rule asks for a host, and Host has a byte that a program
+// 8 KiB or 512 separators; or a rule asks for a host, and Host has a byte that a program
 // may take for another one, or for the end of the name: percent-encoded ones, those that are not
 // ASCII, and signs that no name has, such as @. There are no matches then, though there are rules:
 // whoever goes on lets the request pass them by.

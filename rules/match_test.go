@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -364,28 +365,28 @@ func TestOddPathBound(t *testing.T) {
 		}
 	}
 	for _, odd := range []string{"//", "/./", "/../x/", "/%2e/", "/%2F", `/\`, "/%5c", "#"} {
-		for n, fits := range map[int]bool{rules.MaxOddPathBytes: true, rules.MaxOddPathBytes + 1: false, 1 << 20: false} {
+		for n, fits := range map[int]bool{bounds.MaxOddPathBytes: true, bounds.MaxOddPathBytes + 1: false, 1 << 20: false} {
 			check(long(n, odd), fits)
-			check(long(n, odd)+"?"+strings.Repeat("q", rules.MaxOddPathBytes), fits)
+			check(long(n, odd)+"?"+strings.Repeat("q", bounds.MaxOddPathBytes), fits)
 		}
 	}
 	for _, cut := range []string{"/", `\`, "%2f", "%5C", "/y", "%2Fy", "/.", "/.."} {
-		check("/x%2F"+strings.Repeat(cut, rules.MaxOddPathCuts-1), true)
-		check("/x%2F"+strings.Repeat(cut, rules.MaxOddPathCuts), false)
-		check("/x"+strings.Repeat(cut, rules.MaxOddPathCuts-1)+"#", true)
-		check("/x"+strings.Repeat(cut, rules.MaxOddPathCuts)+"#", false)
+		check("/x%2F"+strings.Repeat(cut, bounds.MaxOddPathCuts-1), true)
+		check("/x%2F"+strings.Repeat(cut, bounds.MaxOddPathCuts), false)
+		check("/x"+strings.Repeat(cut, bounds.MaxOddPathCuts-1)+"#", true)
+		check("/x"+strings.Repeat(cut, bounds.MaxOddPathCuts)+"#", false)
 	}
 	for _, lead := range []string{"//y", `/\y`, "/%2Fy"} {
-		check(lead+strings.Repeat("/y", rules.MaxOddPathCuts/2-1), true)
-		check(lead+strings.Repeat("/y", rules.MaxOddPathCuts/2), false)
-		check(lead+strings.Repeat("/;", rules.MaxOddPathCuts/16-1), true)
-		check(lead+strings.Repeat("/;", rules.MaxOddPathCuts/16), false)
+		check(lead+strings.Repeat("/y", bounds.MaxOddPathCuts/2-1), true)
+		check(lead+strings.Repeat("/y", bounds.MaxOddPathCuts/2), false)
+		check(lead+strings.Repeat("/;", bounds.MaxOddPathCuts/16-1), true)
+		check(lead+strings.Repeat("/;", bounds.MaxOddPathCuts/16), false)
 	}
 	for _, params := range []string{";", "%3b", ";a;b", "..;"} {
-		check("/x"+strings.Repeat("/y", rules.MaxOddPathCuts/8)+params, true)
-		check("/x"+strings.Repeat("/y", rules.MaxOddPathCuts/8+1)+params, false)
+		check("/x"+strings.Repeat("/y", bounds.MaxOddPathCuts/8)+params, true)
+		check("/x"+strings.Repeat("/y", bounds.MaxOddPathCuts/8+1)+params, false)
 	}
-	check(strings.Repeat("/y", rules.MaxOddPathBytes), true)
+	check(strings.Repeat("/y", bounds.MaxOddPathBytes), true)
 	for _, one := range []string{"/", "/%41", "/%C3%A4/"} {
 		if err := set.Match(&rules.Request{Path: long(1<<20, one)}, &m); err != nil || m.Len() != 1 {
 			t.Errorf("%q: %d rules, %v", one, m.Len(), err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A limitCounter computes an upper bound of the limits that one request meets, over all rules together. For a node n of
@@ -36,10 +37,10 @@ type route struct {
 const triedMethods = 32
 
 // checkLimitCount returns the fault of rules of which one request may meet more limits than
-// stint.MaxOpLimits, or nil. index is a rule's index in the list, by ID. First all methods
+// 1,000, or nil. index is a rule's index in the list, by ID. First all methods
 // together, in one visit of each tree; only hosts that exceed the bound so are looked at by method.
 func (s *Set) checkLimitCount(index map[string]int) error {
-	const most = stint.MaxOpLimits
+	const most = bounds.MaxOpLimits
 	hosts := append(slices.Sorted(maps.Keys(s.hosts)), "")
 	for _, name := range slices.Sorted(maps.Keys(s.below)) {
 		hosts = append(hosts, "*."+name)
@@ -201,5 +202,5 @@ func (lc *limitCounter) fault(host string, roots []*node, limits int, index map[
 	return &Fault{Index: index[last.ID], ID: last.ID, Param: "limits", Err: stint.Invalid("limits",
 		plain(fmt.Sprintf("up to %d together, for a request such as %s: of %s and others", limits, request,
 			strings.Join(ids, ", "))),
-		fmt.Sprintf("at most %d limits that hold for one request", stint.MaxOpLimits))}
+		fmt.Sprintf("at most %d limits that hold for one request", bounds.MaxOpLimits))}
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -32,12 +33,12 @@ func heavy(id, path string, limits int) rules.Rule {
 // several are n rules alike, and one with what limits remain of a number.
 func several(path string, limits int, change func(*rules.Rule)) (list []rules.Rule) {
 	for i := 0; limits > 0; i++ {
-		r := heavy(fmt.Sprintf("%s-%d", strings.NewReplacer("/", ".", "*", "any").Replace(path), i), path, min(limits, stint.MaxLimits))
+		r := heavy(fmt.Sprintf("%s-%d", strings.NewReplacer("/", ".", "*", "any").Replace(path), i), path, min(limits, bounds.MaxLimits))
 		if change != nil {
 			change(&r)
 		}
 		list = append(list, r)
-		limits -= min(limits, stint.MaxLimits)
+		limits -= min(limits, bounds.MaxLimits)
 	}
 	return list
 }
@@ -45,7 +46,7 @@ func several(path string, limits int, change func(*rules.Rule)) (list []rules.Ru
 // Rules are refused when one request would meet more limits than a store decides at once. So are some that only seem
 // to: the bound ignores exceptions, paths of one rule that meet, and the client.
 func TestTooManyLimitsTogether(t *testing.T) {
-	const most = stint.MaxOpLimits
+	const most = bounds.MaxOpLimits
 	method := func(names ...string) func(*rules.Rule) {
 		return func(r *rules.Rule) { r.ID, r.Match.Methods = r.ID+names[0], names }
 	}
@@ -99,9 +100,9 @@ func TestTooManyLimitsTogether(t *testing.T) {
 		"all excepted":          {slices.Concat(several("/**", most, except("/*")), several("/*", 1, nil)), "such as /*:"},
 		"in shadow":             {slices.Concat(several("/", most, nil), several("/x/..", 100, shadow)), ""},
 		"disabled":              {slices.Concat(several("/", most, nil), several("/x/..", 100, off)), ""},
-		"one client":            {slices.Concat(several("/", 16*stint.MaxLimits, client("192.0.2.1", stint.MaxLimits))), "limits is up to 1024 together, "},
-		"different clients": {slices.Concat(several("/", 8*stint.MaxLimits, client("192.0.2.1", stint.MaxLimits)),
-			several("/", 8*stint.MaxLimits, client("192.0.2.2", stint.MaxLimits))), "limits is up to 1024 together, "},
+		"one client":            {slices.Concat(several("/", 16*bounds.MaxLimits, client("192.0.2.1", bounds.MaxLimits))), "limits is up to 1024 together, "},
+		"different clients": {slices.Concat(several("/", 8*bounds.MaxLimits, client("192.0.2.1", bounds.MaxLimits)),
+			several("/", 8*bounds.MaxLimits, client("192.0.2.2", bounds.MaxLimits))), "limits is up to 1024 together, "},
 	} {
 		set, err := rules.Compile(test.list, rules.Options{})
 		if test.want == "" {
@@ -149,7 +150,7 @@ func TestTooManyLimitsAsOneByOne(t *testing.T) {
 		}
 		var list []rules.Rule
 		for i := range rapid.IntRange(16, 150).Draw(t, "rules") {
-			r := heavy(fmt.Sprint(i), "", rapid.IntRange(40, stint.MaxLimits).Draw(t, "limits"))
+			r := heavy(fmt.Sprint(i), "", rapid.IntRange(40, bounds.MaxLimits).Draw(t, "limits"))
 			patterns := rapid.Custom(func(t *rapid.T) (path string) {
 				for range rapid.IntRange(0, 3).Draw(t, "segments") {
 					path += "/" + some("a", "b", wild, wild).Draw(t, "segment")
@@ -190,7 +191,7 @@ func TestTooManyLimitsAsOneByOne(t *testing.T) {
 			}
 		}
 		_, err := rules.Compile(list, rules.Options{StrictSlash: strict})
-		if err == nil && met > stint.MaxOpLimits || exact && err != nil && met <= stint.MaxOpLimits {
+		if err == nil && met > bounds.MaxOpLimits || exact && err != nil && met <= bounds.MaxOpLimits {
 			t.Fatalf("a request meets %d limits: %v", met, err)
 		}
 		if all++; err != nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // kindNever is the kind of limits that have less than a request costs.
@@ -40,7 +41,7 @@ func (r *Rule) neverAdmit(list []mistake, override int, limits []stint.Limit, co
 			cost, own = costs[i], true
 		}
 		permits, capacity := max(cost.Permits, 1), limits[i].Capacity
-		if permits <= capacity && !r.Classes.Has() || permits > stint.MaxPermits || limits[i].Validate() != nil {
+		if permits <= capacity && !r.Classes.Has() || permits > bounds.MaxPermits || limits[i].Validate() != nil {
 			continue // as it should be, or a fault of its own
 		}
 		at, param := fmt.Sprintf("limits[%d]", i), "cost"

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
 // A cost above a limit is never admitted.
 func TestNeverAdmitted(t *testing.T) {
-	window := func(limit int64) stint.Limit { return stint.FixedWindow(limit, stint.MaxPeriod) }
+	window := func(limit int64) stint.Limit { return stint.FixedWindow(limit, bounds.MaxPeriod) }
 	classes := func(keep map[string]rules.Percent) rules.Classes {
 		return rules.Classes{By: rules.ClassBy{Attribute: "class"}, Keep: keep, Default: "batch"}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // maxPartition bounds an attribute's value that is a partition's tag as it is.
@@ -23,7 +24,7 @@ func partitionTag(value string) string {
 
 // inPartition is a client's key behind the tag of its partition.
 func inPartition(tag, key string) string {
-	if len(tag)+len(key) > stint.MaxKeyBytes {
+	if len(tag)+len(key) > bounds.MaxKeyBytes {
 		key = hashed([]byte(key))
 	}
 	return tag + key

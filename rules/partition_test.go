@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -58,7 +59,7 @@ func TestPartitionBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range m.Len() {
-		if matched, err := m.At(i); err != nil || len(matched.Claim.Key) > stint.MaxKeyBytes || !strings.HasPrefix(matched.Claim.Key, "{acme}") {
+		if matched, err := m.At(i); err != nil || len(matched.Claim.Key) > bounds.MaxKeyBytes || !strings.HasPrefix(matched.Claim.Key, "{acme}") {
 			t.Errorf("%d: %+v %v", i, matched.Claim, err)
 		}
 	}

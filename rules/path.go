@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // AppendPath appends the canonical form of a path, which is what patterns are brought into, and returns the extended
@@ -22,18 +23,6 @@ func AppendPath(to []byte, path string) []byte {
 	r.read(&p, canonical)
 	return r.appendTo(to)
 }
-
-// A path of which there are several variants is bounded, as each of them costs what there is to cut. A path
-// of one variant may be of any length.
-const (
-	// MaxOddPathBytes is how long such a path may be, without its query.
-	MaxOddPathBytes = 8 << 10
-	// MaxOddPathCuts is how many of its bytes may separate segments: slashes, backslashes,
-	// percent-encoded ones as well, and #. A path that may begin with an authority has twice the
-	// variants, and may have half as many; one with parameters has six times the variants, and may
-	// have an eighth.
-	MaxOddPathCuts = 512
-)
 
 // A decoded path is what all of its variants have in common: its text, and where it may be cut.
 type decoded struct {
@@ -141,21 +130,21 @@ func (p *decoded) decode(path string, bounded bool) error {
 // of variants grows with the features: twice with an authority, six times with parameters, for
 // which an eighth of the cuts are allowed.
 func (p *decoded) exceeds(path string) bool {
-	cuts := MaxOddPathCuts
+	cuts := bounds.MaxOddPathCuts
 	if p.features&anyAuthority != 0 {
 		cuts /= 2
 	}
 	if p.features&anyParams != 0 {
 		cuts /= 8
 	}
-	return p.features != canonical && (len(path) > MaxOddPathBytes || len(p.pieces)-1 > cuts)
+	return p.features != canonical && (len(path) > bounds.MaxOddPathBytes || len(p.pieces)-1 > cuts)
 }
 
 // errTooAmbiguous says by what a path could be shorter; it is the client's to change.
 func errTooAmbiguous(path string) error {
 	return stint.Invalid("path", fmt.Sprintf("%d bytes that can be read in several ways", len(path)),
 		fmt.Sprintf("up to %d bytes, and %d slashes of any kind, half of them where two are first, an eighth with ;, "+
-			"with //, \\, #, ;, %%2F, or segments . or .. in them", MaxOddPathBytes, MaxOddPathCuts))
+			"with //, \\, #, ;, %%2F, or segments . or .. in them", bounds.MaxOddPathBytes, bounds.MaxOddPathCuts))
 }
 
 // markOf is what a byte, which was percent-encoded or not, may mean for the segments; 0: nothing.

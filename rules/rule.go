@@ -14,12 +14,12 @@ import (
 // plain data; [Compile] checks it. The zero value lacks an ID and limits. The tags say how a document
 // gives it, as package document reads them.
 type Rule struct {
-	// ID is the rule's name, 1 to MaxIDBytes letters, digits or any of - _ . : and not . or .. alone,
+	// ID is the rule's name, 1 to 96 letters, digits or any of - _ . : and not . or .. alone,
 	// unique in its set. The states of the rule's clients belong to it.
 	ID string `doc:"id"`
-	// Name is what people call the rule, up to MaxTextBytes. Default: "", none.
+	// Name is what people call the rule, up to 128 bytes. Default: "", none.
 	Name string `doc:"name"`
-	// Set is a group of rules that people and their tools select by, up to MaxTextBytes. Default: "",
+	// Set is a group of rules that people and their tools select by, up to 128 bytes. Default: "",
 	// none.
 	Set string `doc:"set"`
 	// Disabled rules are checked like others, and hold for no request.
@@ -57,7 +57,7 @@ type Rule struct {
 	Banned bool `doc:"banned"`
 	// OnExceed is how a request that the limits deny is treated. Default: Reject.
 	OnExceed OnExceed `doc:"on_exceed" is:"one-of reject wait shadow"`
-	// MaxWait bounds how long a request is held: 1ms to MaxWaitLimit. With Wait only, where it
+	// MaxWait bounds how long a request is held: 1ms to 5m. With Wait only, where it
 	// has no default.
 	MaxWait time.Duration `doc:"max_wait" is:"duration 1ms 5m"`
 	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next one is
@@ -97,7 +97,7 @@ type Rule struct {
 	// Borrow is what clients may use beyond their floors, as long as no floor needs it. With Within only.
 	// Default: nothing.
 	Borrow Borrow `doc:"borrow" is:"borrow"`
-	// MaxCost is the largest cost that requests may name, 1 to stint.MaxPermits; a larger one is an error.
+	// MaxCost is the largest cost that requests may name, 1 to 1,000,000,000; a larger one is an error.
 	// With Borrow it has to fit beside the floors. It is for a Cost that requests name. Default: 0, which
 	// is no bound, and not allowed with Borrow.
 	MaxCost int64 `doc:"max_cost" is:"integer 1 1000000000"`
@@ -116,7 +116,7 @@ type Rule struct {
 // for a request, the longest TTL counts, and Keep if any has it.
 type Reserve struct {
 	// TTL is for how long, if nobody renews, commits or cancels: 1s to 1h. Default: 0,
-	// stint.DefaultHoldTTL.
+	// 1m.
 	TTL time.Duration `doc:"ttl" is:"duration 1s 1h"`
 	// OnExpiry is what becomes of them then. Default: "", Release.
 	OnExpiry OnExpiry `doc:"on_expiry" is:"one-of release keep"`
@@ -131,15 +131,6 @@ const (
 	Release OnExpiry = "release"
 	// Keep charges it.
 	Keep OnExpiry = "keep"
-)
-
-const (
-	// MaxIDBytes bounds a rule's ID.
-	MaxIDBytes = 96
-	// MaxTextBytes bounds a rule's name and its set.
-	MaxTextBytes = 128
-	// MaxWaitLimit is the longest that a rule may hold a request.
-	MaxWaitLimit = 5 * time.Minute
 )
 
 // A Match says which requests a rule holds for; all that is given has to apply. The zero
@@ -240,7 +231,7 @@ type Cost struct {
 	Header string `doc:"header"`
 	// Attribute names an attribute that holds it, in place of Header. Default: "", none.
 	Attribute string `doc:"attribute"`
-	// Permits is the cost, 1 to stint.MaxPermits; with Header or Attribute the cost of a
+	// Permits is the cost, 1 to 1,000,000,000; with Header or Attribute the cost of a
 	// request that has none. Default: 0, which is 1.
 	Permits int64 `doc:"default" is:"integer 1 1000000000"`
 }

@@ -29,7 +29,8 @@
 // variants, 252 at most and 1,524 with parameters, and a rule holds if its
 // pattern matches any of them: whichever variant a program uses, all rules of the route that it
 // finds hold. A parameter's value comes from the first variant that matches, the canonical one
-// first. [MaxOddPathBytes] and [MaxOddPathCuts] bound a path with several variants.
+// first. Such a path may have 8 KiB, and 512 bytes that separate segments: half as many if it may begin with an
+// authority, an eighth with parameters.
 //
 // The patterns are kept in a tree of the segments of hosts and paths: matching costs as much as the
 // path is long, however many rules there are.
@@ -47,11 +48,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
-
-// MaxRules bounds the rules of a set.
-const MaxRules = 100_000
 
 // Options say how a set is compiled. The zero value is a first set.
 type Options struct {
@@ -160,7 +159,7 @@ func (t *terms) limits() (n int) {
 
 // Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
 // joined; each is a [*Fault], except faults of all rules together. Rules of which one request may
-// meet more than stint.MaxOpLimits limits are a fault as well. Rules that Previous has unchanged
+// meet more than 1,000 limits are a fault as well. Rules that Previous has unchanged
 // are taken over with everything that was computed for them, so that one edit of a set of 100,000
 // rules costs what comparing them does.
 //
@@ -168,8 +167,8 @@ func (t *terms) limits() (n int) {
 // of limits that one request can meet. Each step reports all of its faults, and a later one is not
 // begun with faults of an earlier one.
 func Compile(list []Rule, options Options) (*Set, error) {
-	if len(list) > MaxRules {
-		return nil, stint.Invalid("rules", len(list), fmt.Sprintf("at most %d rules", MaxRules))
+	if len(list) > bounds.MaxRules {
+		return nil, stint.Invalid("rules", len(list), fmt.Sprintf("at most %d rules", bounds.MaxRules))
 	}
 	bits := cmp.Or(options.IPv6Prefix, defaultIPv6Prefix)
 	if bits < 1 || bits > 128 {
@@ -233,7 +232,7 @@ func Compile(list []Rule, options Options) (*Set, error) {
 				plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
 		}
 	}
-	if limits > stint.MaxOpLimits {
+	if limits > bounds.MaxOpLimits {
 		if err := s.checkLimitCount(first); err != nil {
 			return nil, err
 		}

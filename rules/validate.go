@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
@@ -32,7 +33,7 @@ type Fault struct {
 }
 
 // maxShownID bounds, in bytes, what is repeated of an ID that is too long.
-const maxShownID = MaxIDBytes
+const maxShownID = bounds.MaxIDBytes
 
 // Error reads: stint: rule "login": scope is "per_moon"; allowed: …
 func (f *Fault) Error() string {
@@ -95,11 +96,12 @@ func (r *Rule) Validate() error {
 // looked at when they are compiled.
 func (r *Rule) validate(f *faults) {
 	if !isID(r.ID) {
-		f.invalid("id", r.ID, fmt.Sprintf("1 to %d letters, digits or any of - _ . : and not . or .. alone", MaxIDBytes))
+		f.invalid("id", r.ID,
+			fmt.Sprintf("1 to %d letters, digits or any of - _ . : and not . or .. alone", bounds.MaxIDBytes))
 	}
 	for _, text := range [][2]string{{"name", r.Name}, {"set", r.Set}} {
-		if len(text[1]) > MaxTextBytes || !isPrintable(text[1]) {
-			f.invalid(text[0], text[1], fmt.Sprintf("up to %d bytes of UTF-8 without control characters", MaxTextBytes))
+		if len(text[1]) > bounds.MaxTextBytes || !isPrintable(text[1]) {
+			f.invalid(text[0], text[1], fmt.Sprintf("up to %d bytes of UTF-8 without control characters", bounds.MaxTextBytes))
 		}
 	}
 	if len(r.Labels) > maxLabels {
@@ -118,9 +120,8 @@ func (r *Rule) validate(f *faults) {
 // reach . and .. in the API. The IDs stand in paths of the API, in names of policies, and in labels
 // of metrics.
 func isID(id string) bool {
-	return id != "" && id != "." && id != ".." && len(id) <= MaxIDBytes && !strings.ContainsFunc(id, func(c rune) bool {
-		return !isAlphanumeric(c) && !strings.ContainsRune("-_.:", c)
-	})
+	odd := func(c rune) bool { return !isAlphanumeric(c) && !strings.ContainsRune("-_.:", c) }
+	return id != "" && id != "." && id != ".." && len(id) <= bounds.MaxIDBytes && !strings.ContainsFunc(id, odd)
 }
 
 func isAlphanumeric(c rune) bool {
@@ -322,8 +323,8 @@ func IsScope(scope string) bool {
 
 // validate looks at a cost; 0 permits mean the default of 1.
 func (c *Cost) validate(f *faults, param string) {
-	if c.Permits < 0 || c.Permits > stint.MaxPermits {
-		f.invalid(param, c.Permits, fmt.Sprintf("1 to %d", stint.MaxPermits))
+	if c.Permits < 0 || c.Permits > bounds.MaxPermits {
+		f.invalid(param, c.Permits, fmt.Sprintf("1 to %d", bounds.MaxPermits))
 	}
 	if c.Header != "" && !isToken(c.Header) {
 		f.invalid(param+".header", c.Header, "the name of a header field")
@@ -344,7 +345,7 @@ func (r *Rule) validateLimits(f *faults) {
 	case len(r.Limits) == 0 && r.Within != "":
 	case len(r.Limits) == 0:
 		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited, banned or within in their place",
-			stint.MaxLimits))
+			bounds.MaxLimits))
 	default:
 		r.validateLimitsAt(f, "limits", r.Limits, r.Costs)
 	}
@@ -384,8 +385,9 @@ func (r *Rule) validateOutcome(f *faults) {
 		f.invalid("on_exceed", uint8(r.OnExceed), "reject, wait or shadow")
 	}
 	if r.OnExceed == Wait {
-		if r.MaxWait < time.Millisecond || r.MaxWait > MaxWaitLimit {
-			f.invalid("max_wait", r.MaxWait, fmt.Sprintf("1ms to %s with on_exceed wait", stint.FormatDuration(MaxWaitLimit)))
+		if r.MaxWait < time.Millisecond || r.MaxWait > bounds.MaxWaitLimit {
+			most := stint.FormatDuration(bounds.MaxWaitLimit)
+			f.invalid("max_wait", r.MaxWait, fmt.Sprintf("1ms to %s with on_exceed wait", most))
 		}
 		if r.MaxWaiters < 0 || r.MaxWaiters > maxWaiters {
 			f.invalid("max_waiters", r.MaxWaiters, fmt.Sprintf("1 to %d", maxWaiters))
@@ -410,7 +412,8 @@ func (r *Rule) validateOutcome(f *faults) {
 		f.invalid("partition_by", r.PartitionBy,
 			fmt.Sprintf("the name of an attribute, up to %d bytes without control characters", maxText))
 	}
-	if ttl := r.Reserve.TTL; ttl != 0 && (ttl < stint.MinHoldTTL || ttl > stint.MaxHoldTTL || ttl%time.Microsecond != 0) {
+	ttl := r.Reserve.TTL
+	if ttl != 0 && (ttl < bounds.MinHoldTTL || ttl > bounds.MaxHoldTTL || ttl%time.Microsecond != 0) {
 		f.invalid("reserve.ttl", ttl, "1s to 1h in whole microseconds")
 	}
 	if e := r.Reserve.OnExpiry; e != "" && e != Release && e != Keep {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -46,8 +47,8 @@ func TestValidate(t *testing.T) {
 		{"no id", func(r *rules.Rule) { r.ID = "" }, "id", `id is ""; allowed: 1 to 96`},
 		{"id with space", func(r *rules.Rule) { r.ID = "a b" }, "id", `id is "a b"; allowed`},
 		{"id of all letters", func(r *rules.Rule) { r.ID = "aZ0-_.:" }, "", ""},
-		{"longest id", func(r *rules.Rule) { r.ID = strings.Repeat("x", rules.MaxIDBytes) }, "", ""},
-		{"longer id", func(r *rules.Rule) { r.ID = strings.Repeat("x", rules.MaxIDBytes+1) }, "id", "1 to 96"},
+		{"longest id", func(r *rules.Rule) { r.ID = strings.Repeat("x", bounds.MaxIDBytes) }, "", ""},
+		{"longer id", func(r *rules.Rule) { r.ID = strings.Repeat("x", bounds.MaxIDBytes+1) }, "id", "1 to 96"},
 		{"id of a dot", func(r *rules.Rule) { r.ID = "." }, "id", `id is "."; allowed: 1 to 96 letters, digits or any of - _ . : and not . or .. alone`},
 		{"id of dots", func(r *rules.Rule) { r.ID = ".." }, "id", "not . or .. alone"},
 		{"id of more dots", func(r *rules.Rule) { r.ID = "..." }, "", ""},
@@ -103,7 +104,7 @@ func TestValidate(t *testing.T) {
 		{"missing of global", func(r *rules.Rule) { r.Scope, r.Missing = []string{rules.Global}, rules.MissingDeny }, "missing", `"deny"`},
 
 		{"cost", func(r *rules.Rule) { r.Cost.Permits = -1 }, "cost", "cost is -1; allowed: 1 to 1000000000"},
-		{"cost above", func(r *rules.Rule) { r.Cost.Permits = stint.MaxPermits + 1 }, "cost", "1000000001"},
+		{"cost above", func(r *rules.Rule) { r.Cost.Permits = bounds.MaxPermits + 1 }, "cost", "1000000001"},
 		{"cost header", func(r *rules.Rule) { r.Cost.Header = "a b" }, "cost.header", `"a b"`},
 		{"cost of both", func(r *rules.Rule) { r.Cost = rules.Cost{Header: "a", Attribute: "b"} }, "cost", "one of them"},
 
@@ -194,7 +195,7 @@ func TestEveryFaultAtOnce(t *testing.T) {
 	if got := all[5].Error(); got != `stint: rule "a": id is "a"; allowed: an ID that no other rule has; rule 0 has it` {
 		t.Error(got)
 	}
-	if _, err := rules.Compile(make([]rules.Rule, rules.MaxRules+1), rules.Options{}); !errors.Is(err, stint.ErrInvalid) || strings.Count(err.Error(), "\n") > 0 {
+	if _, err := rules.Compile(make([]rules.Rule, bounds.MaxRules+1), rules.Options{}); !errors.Is(err, stint.ErrInvalid) || strings.Count(err.Error(), "\n") > 0 {
 		t.Errorf("too many rules: %v", err)
 	}
 }

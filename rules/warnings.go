@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A Warning is something in a rule that is allowed, and may be other than was meant. Warnings are
@@ -94,7 +95,7 @@ func (c *compiled) warnOfHolds(list []Warning) []Warning {
 	if !c.NeedsReserve() && c.Reserve == (Reserve{}) {
 		return list
 	}
-	ttl := cmp.Or(c.Reserve.TTL, stint.DefaultHoldTTL)
+	ttl := cmp.Or(c.Reserve.TTL, bounds.DefaultHoldTTL)
 	for i, l := range c.Limits {
 		if l.Algorithm == stint.AlgorithmTokenBucket &&
 			float64(l.Capacity)*float64(l.Rate.Period) < float64(l.Rate.Permits)*float64(ttl) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -116,8 +117,8 @@ func (r *Rule) validateWithin(f *faults) {
 			f.add("borrow", prefix.Errorf("borrow: %w", err))
 		}
 	}
-	if r.MaxCost < 0 || r.MaxCost > stint.MaxPermits {
-		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("1 to %d", stint.MaxPermits))
+	if r.MaxCost < 0 || r.MaxCost > bounds.MaxPermits {
+		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("1 to %d", bounds.MaxPermits))
 	}
 	named := r.Cost.Header != "" || r.Cost.Attribute != ""
 	switch {
@@ -292,7 +293,7 @@ func hasPlaces(limits []stint.Limit) bool {
 // makeFloors makes the floors of a rule that is within another, whose own floors are there. Sums
 // are exact: capacities in integers, rates scaled to fractions of a permit.
 func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *family) error {
-	capacity, rate := int64(stint.MaxPermits), stint.Rate{}
+	capacity, rate := int64(bounds.MaxPermits), stint.Rate{}
 	if c.parent.parent == nil {
 		if len(c.parent.Limits) != 1 || c.parent.Limits[0].Algorithm != stint.AlgorithmTokenBucket ||
 			c.parent.Limits[0].Lease != 0 {
@@ -402,7 +403,7 @@ func (c *compiled) shareOut(
 		part, ok := partOf(rate, w, total)
 		if least := max(1, c.Cost.Permits); !ok {
 			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s",
-				rate, stint.FormatDuration(stint.MaxPeriod)))
+				rate, stint.FormatDuration(bounds.MaxPeriod)))
 			return nil
 		} else if share.Int64() < least && least > 1 {
 			fault(c, c.floorParam("weights", name), w,
@@ -420,8 +421,8 @@ func (c *compiled) shareOut(
 func partOf(rate stint.Rate, w, total int64) (part stint.Rate, ok bool) {
 	exact := new(big.Rat).Mul(ratio(rate), big.NewRat(w, total)) // permits a microsecond
 	permits, period := new(big.Int).Set(exact.Num()), new(big.Int).Set(exact.Denom())
-	shortest, longest, most := big.NewInt(stint.MinPeriod.Microseconds()), big.NewInt(stint.MaxPeriod.Microseconds()),
-		big.NewInt(stint.MaxPermits)
+	shortest, longest, most := big.NewInt(bounds.MinPeriod.Microseconds()), big.NewInt(bounds.MaxPeriod.Microseconds()),
+		big.NewInt(bounds.MaxPermits)
 	for period.Cmp(shortest) < 0 {
 		permits.Mul(permits, big.NewInt(10))
 		period.Mul(period, big.NewInt(10))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -315,11 +316,11 @@ func TestFloorsOfAPIKeys(t *testing.T) {
 func TestWeights(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
-	numbers := []int64{1, 2, 3, 10, 100, 1000, 12345, 999_999_937, stint.MaxPermits}
+	numbers := []int64{1, 2, 3, 10, 100, 1000, 12345, 999_999_937, bounds.MaxPermits}
 	sound := 0
 	for range 20_000 {
 		org, team := organisation()
-		period := time.Duration(pick(1000, 7000, 1_000_003, 1_000_000, 3_600_000_000, stint.MaxPeriod.Microseconds())) * time.Microsecond
+		period := time.Duration(pick(1000, 7000, 1_000_003, 1_000_000, 3_600_000_000, bounds.MaxPeriod.Microseconds())) * time.Microsecond
 		limit := stint.TokenBucket(pick(numbers...), stint.Per(pick(numbers...), period))
 		if limit.Validate() != nil {
 			continue
@@ -410,7 +411,7 @@ func claimsOf(t *testing.T, set *rules.Set, id string, r rules.Request) (list []
 func TestWithinOfPartitions(t *testing.T) {
 	org, team := organisation()
 	org.PartitionBy, org.Missing, team.PartitionBy = "tenant", rules.MissingSkip, "tenant"
-	long := strings.Repeat("x", stint.MaxKeyBytes)
+	long := strings.Repeat("x", bounds.MaxKeyBytes)
 	team.Guaranteed[long] = rules.Floor{Capacity: 1, Refill: stint.PerSecond(1)}
 	set := compile(t, org, team)
 	for _, name := range []string{"search", long} {
@@ -501,7 +502,7 @@ func TestWithinOfTheNextSet(t *testing.T) {
 // As many floors as there may be are added up at once, however odd their rates are, and thirds make a whole.
 func TestSumsOfRefills(t *testing.T) {
 	org, team := organisation()
-	org.Limits[0] = stint.TokenBucket(stint.MaxPermits, stint.PerSecond(1_000_000))
+	org.Limits[0] = stint.TokenBucket(bounds.MaxPermits, stint.PerSecond(1_000_000))
 	team.Guaranteed = map[string]rules.Floor{}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_000 { // an exact sum takes minutes
@@ -516,7 +517,7 @@ func TestSumsOfRefills(t *testing.T) {
 		team.Guaranteed[fmt.Sprint(i)] = rules.Floor{Capacity: 1, Refill: stint.Per(1, 3*time.Second)}
 	}
 	compile(t, org, team)
-	team.Guaranteed["3"] = rules.Floor{Capacity: 1, Refill: stint.Per(1, stint.MaxPeriod)}
+	team.Guaranteed["3"] = rules.Floor{Capacity: 1, Refill: stint.Per(1, bounds.MaxPeriod)}
 	_, err := rules.Compile([]rules.Rule{org, team}, rules.Options{})
 	checkFaults(t, err, "team:guaranteed", "allowed: at most 1/s, what rule org has")
 }

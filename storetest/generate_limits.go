@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A chooser makes the random choices. 0 stands for the simplest choice, so that what is shrunk
@@ -90,13 +91,13 @@ func (c chooser) limit(algorithm stint.Algorithm) stint.Limit {
 			l.Rate = pick(c, awkwardRates[:]...)
 			l.Window = pick(c, 7*time.Second, 1_000_003*us, 1009*us, 86_399_999_999*us)
 		case kind < 18:
-			l.Capacity = c.near(stint.MaxPermits)
-			l.Rate = stint.Per(c.near(stint.MaxPermits), time.Duration(c.near(stint.MaxPeriod.Microseconds()))*us)
-			l.Window = stint.MaxPeriod - time.Duration(c.intn(3))*us
+			l.Capacity = c.near(bounds.MaxPermits)
+			l.Rate = stint.Per(c.near(bounds.MaxPermits), time.Duration(c.near(bounds.MaxPeriod.Microseconds()))*us)
+			l.Window = bounds.MaxPeriod - time.Duration(c.intn(3))*us
 		default:
 			l.Capacity = 1 + c.int64n(2)
-			l.Rate = stint.Per(1, stint.MinPeriod+time.Duration(c.intn(2))*us)
-			l.Window = stint.MinPeriod + time.Duration(c.intn(2))*us
+			l.Rate = stint.Per(1, bounds.MinPeriod+time.Duration(c.intn(2))*us)
+			l.Window = bounds.MinPeriod + time.Duration(c.intn(2))*us
 		}
 		switch algorithm {
 		case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
@@ -121,7 +122,7 @@ func (c chooser) options(l *stint.Limit) {
 	case 6:
 		l.MaxDebt = 1 + c.int64n(l.Capacity)
 	case 7:
-		l.MaxDebt = c.near(stint.MaxPermits)
+		l.MaxDebt = c.near(bounds.MaxPermits)
 	}
 	if l.Algorithm == stint.AlgorithmFixedWindow && c.intn(5) > 2 {
 		l.Window = 0
@@ -131,7 +132,7 @@ func (c chooser) options(l *stint.Limit) {
 	if l.Algorithm == stint.AlgorithmSlidingWindowLog {
 		l.CountDenied = c.oneIn(4)
 		if c.oneIn(3) {
-			l.MinInterval = pick(c, time.Microsecond, time.Second, l.Window/3, l.Window, stint.MaxPeriod,
+			l.MinInterval = pick(c, time.Microsecond, time.Second, l.Window/3, l.Window, bounds.MaxPeriod,
 				time.Duration(1+c.int64n(2*l.Window.Microseconds()))*time.Microsecond).Truncate(time.Microsecond)
 		}
 	}

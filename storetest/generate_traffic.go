@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // The times that sequences keep to: what a state may need beyond latest still is
@@ -279,7 +280,7 @@ func (g *traffic) claim(verb stint.Verb) stint.Claim {
 // keep draws how many permits a claim leaves to others: mostly none, else a few, nearly all that there are or that are
 // left beside the claim's own, or more than there are.
 func (g *traffic) keep(l stint.Limit, permits int64) int64 {
-	beside := min(max(permits, 0), stint.MaxPermits)
+	beside := min(max(permits, 0), bounds.MaxPermits)
 	keep := int64(0)
 	switch n := g.intn(24); {
 	case n < 16:
@@ -294,9 +295,9 @@ func (g *traffic) keep(l stint.Limit, permits int64) int64 {
 	case n < 23:
 		keep = l.Capacity + int64(g.intn(3)-1)
 	default:
-		keep = pick(g.chooser, g.near(l.Capacity), stint.MaxPermits)
+		keep = pick(g.chooser, g.near(l.Capacity), bounds.MaxPermits)
 	}
-	return min(max(keep, 0), stint.MaxPermits)
+	return min(max(keep, 0), bounds.MaxPermits)
 }
 
 // cost draws the permits of a request.
@@ -314,7 +315,7 @@ func (g *traffic) cost(l stint.Limit) int64 {
 	case n < 36:
 		return l.Capacity + int64(g.intn(4)/3)
 	case n < 37:
-		return pick[int64](g.chooser, stint.MaxPermits+1, math.MaxInt64, math.MaxInt64-1, 1<<53)
+		return pick[int64](g.chooser, bounds.MaxPermits+1, math.MaxInt64, math.MaxInt64-1, 1<<53)
 	}
 	return g.near(l.Capacity)
 }
@@ -330,7 +331,7 @@ func (g *traffic) amount(l stint.Limit) int64 {
 	case 3:
 		n = l.Debt() + int64(g.intn(2))
 	case 4:
-		n = pick[int64](g.chooser, math.MaxInt64, 2*stint.MaxPermits, 2*stint.MaxPermits+1, 1<<53)
+		n = pick[int64](g.chooser, math.MaxInt64, 2*bounds.MaxPermits, 2*bounds.MaxPermits+1, 1<<53)
 		if g.oneIn(4) {
 			return math.MinInt64
 		}

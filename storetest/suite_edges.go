@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -34,10 +35,10 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 	b := newFixture(t, newStore)
 	var takes []stint.Op
 	for _, policyName := range policyNames {
-		for _, limitName := range append([]string{"}", "0", strings.Repeat("n", stint.MaxNameBytes)}, limitNames[:]...) {
+		for _, limitName := range append([]string{"}", "0", strings.Repeat("n", bounds.MaxNameBytes)}, limitNames[:]...) {
 			for _, algorithm := range stint.Algorithms() {
 				policy := policyOf(t, policyName, simpleLimit(algorithm, 1).Named(limitName))
-				for _, key := range append([]string{":x", "x", strings.Repeat("\xff", stint.MaxKeyBytes)}, suffixes[:]...) {
+				for _, key := range append([]string{":x", "x", strings.Repeat("\xff", bounds.MaxKeyBytes)}, suffixes[:]...) {
 					if key != "" {
 						takes = append(takes, operation(stint.VerbTake, key, policy, 1))
 					}
@@ -97,7 +98,7 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 		return stint.Op{Verb: verb, Extra: &stint.Extra{Groups: groups}}
 	}
 	k, l := claim("k", window, 0), claim("l", window, 0)
-	one, many := stint.Way{k}, make([]stint.Way, stint.MaxWays+1)
+	one, many := stint.Way{k}, make([]stint.Way, bounds.MaxWays+1)
 	for i := range many {
 		many[i] = one
 	}
@@ -110,7 +111,7 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 	for name, op := range map[string]stint.Op{
 		"unknown verb":      operation(stint.VerbList+1, "k", window, 1),
 		"empty key":         operation(stint.VerbTake, "", window, 1),
-		"long key":          operation(stint.VerbTake, strings.Repeat("k", stint.MaxKeyBytes+1), window, 1),
+		"long key":          operation(stint.VerbTake, strings.Repeat("k", bounds.MaxKeyBytes+1), window, 1),
 		"no policy":         operation(stint.VerbTake, "k", nil, 1),
 		"take of 0":         operation(stint.VerbTake, "k", window, 0),
 		"try of -1":         operation(stint.VerbTry, "k", window, -1),
@@ -123,7 +124,7 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 			stint.Claim{Key: "k", Policy: window, Permits: 1}),
 		"too short for Each":              short,
 		"keep of -1":                      {Claim: claim("k", window, -1)},
-		"keep too much":                   {Verb: stint.VerbPeek, Claim: claim("k", window, stint.MaxPermits+1)},
+		"keep too much":                   {Verb: stint.VerbPeek, Claim: claim("k", window, bounds.MaxPermits+1)},
 		"nothing":                         groups(stint.VerbTake),
 		"no way":                          groups(stint.VerbTake, []stint.Way{}),
 		"too many ways":                   groups(stint.VerbTake, many),

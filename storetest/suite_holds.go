@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // held is a client of a policy with a hold, whose id is the client's key, and the store's clock.
@@ -54,7 +55,7 @@ func (h *held) reserve(n int64, ttl time.Duration) stint.HoldOp {
 // again is answered as replayed, or, when it is forgotten, as not known.
 func testHoldEnds(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.SlidingWindowLog(100, 24*time.Hour))
-	for _, ttl := range []time.Duration{stint.MinHoldTTL, stint.DefaultHoldTTL, stint.MaxHoldTTL} {
+	for _, ttl := range []time.Duration{bounds.MinHoldTTL, bounds.DefaultHoldTTL, bounds.MaxHoldTTL} {
 		for _, end := range []stint.Verb{stint.VerbCommit, stint.VerbCancel} {
 			for _, after := range []time.Duration{0, ttl / 2, ttl - time.Microsecond} {
 				h.another()
@@ -250,7 +251,7 @@ func testLongQueue(t *testing.T, newStore newStoreFunc) {
 	const day = 24 * time.Hour
 	for _, queue := range []stint.Limit{
 		stint.LeakyBucket(4, stint.Per(1, 10*day)),
-		stint.LeakyBucket(9, stint.Per(1, stint.MaxPeriod)).WithMaxDebt(stint.NoDebt), // nearly ten years
+		stint.LeakyBucket(9, stint.Per(1, bounds.MaxPeriod)).WithMaxDebt(stint.NoDebt), // nearly ten years
 	} {
 		h := newHeld(t, newStore, queue.WithCost(1))
 		h.another()

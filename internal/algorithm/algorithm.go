@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // An Action is what a transition does. Everything that a store does with a state but holds is one
@@ -55,11 +56,11 @@ func ActionOf(verb stint.Verb) Action {
 
 // horizon is the furthest a bucket's schedule may reach past now, in
 // microseconds: what a changed limit takes over from another is cut to it.
-const horizon = int64(stint.MaxDrain / time.Microsecond)
+const horizon = int64(bounds.MaxDrain / time.Microsecond)
 
 // maxSettle bounds the amount of a Settle: no state holds or owes more, so a
 // larger amount has the same effect.
-const maxSettle = 2 * stint.MaxPermits
+const maxSettle = 2 * bounds.MaxPermits
 
 // Amount bounds what a Settle asks for to what any state could hold or owe.
 func Amount(n int64) int64 { return max(-maxSettle, min(n, maxSettle)) }

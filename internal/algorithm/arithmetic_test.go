@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // muldiv's operands: 0 <= a < 2^53, 0 <= b < 2^35, 0 < c < 2^45, and a quotient
@@ -116,11 +117,11 @@ func TestTwinsAtTheHorizon(t *testing.T) {
 	rate := stint.Per(172_915, 29_659_443_389*time.Microsecond)
 	for _, limits := range [][]stint.Limit{
 		{
-			stint.LeakyBucket(stint.MaxPermits, stint.PerSecond(1_000_000)),
+			stint.LeakyBucket(bounds.MaxPermits, stint.PerSecond(1_000_000)),
 			stint.LeakyBucket(1, rate).WithMaxDebt(stint.NoDebt),
 		},
 		{
-			stint.TokenBucket(stint.MaxPermits, stint.PerSecond(1_000_000)),
+			stint.TokenBucket(bounds.MaxPermits, stint.PerSecond(1_000_000)),
 			stint.TokenBucket(900_000_000, rate).WithMaxDebt(stint.NoDebt),
 		},
 	} {
@@ -134,7 +135,7 @@ func TestTwinsAtTheHorizon(t *testing.T) {
 				{limit: 0, action: algorithm.Settle, now: year2000, n: permits - shift},
 				{limit: 1, action: algorithm.Peek, now: year2000, n: 1},
 				{limit: 1, action: algorithm.Settle, now: year2000, n: -3},
-				{limit: 1, action: algorithm.Settle, now: year2000 + 1, n: -2 * stint.MaxPermits},
+				{limit: 1, action: algorithm.Settle, now: year2000 + 1, n: -2 * bounds.MaxPermits},
 			}
 			twin := newTwin(limits)
 			results := make([]result, len(steps))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A generator draws limits and steps, with a liking for the places where
@@ -72,7 +73,7 @@ func (g generator) variant(l stint.Limit) stint.Limit {
 	changed, other := l, g.limit()
 	switch g.IntN(4) {
 	case 0:
-		changed.Capacity = max(1, min(l.Capacity+g.Int64N(7)-3, stint.MaxPermits))
+		changed.Capacity = max(1, min(l.Capacity+g.Int64N(7)-3, bounds.MaxPermits))
 	case 1:
 		changed.Capacity = other.Capacity
 	case 2:
@@ -96,24 +97,24 @@ func (g generator) permits() int64 {
 	case 2:
 		return 1 + g.Int64N(200)
 	case 3:
-		return 1 + g.Int64N(stint.MaxPermits)
+		return 1 + g.Int64N(bounds.MaxPermits)
 	default:
-		return stint.MaxPermits - []int64{0, 1, 7, 63}[g.IntN(4)]
+		return bounds.MaxPermits - []int64{0, 1, 7, 63}[g.IntN(4)]
 	}
 }
 
 func (g generator) period() time.Duration {
 	switch g.IntN(6) {
 	case 0:
-		return []time.Duration{stint.MinPeriod, time.Second, time.Minute, time.Hour, 24 * time.Hour}[g.IntN(5)]
+		return []time.Duration{bounds.MinPeriod, time.Second, time.Minute, time.Hour, 24 * time.Hour}[g.IntN(5)]
 	case 1:
 		return time.Duration(1+g.Int64N(100)) * time.Second / 4
 	case 2:
-		return stint.MinPeriod + time.Duration(g.Int64N(1e6))*time.Microsecond
+		return bounds.MinPeriod + time.Duration(g.Int64N(1e6))*time.Microsecond
 	case 3:
-		return stint.MinPeriod + time.Duration(g.Int64N((stint.MaxPeriod-stint.MinPeriod).Microseconds()))*time.Microsecond
+		return bounds.MinPeriod + time.Duration(g.Int64N((bounds.MaxPeriod-bounds.MinPeriod).Microseconds()))*time.Microsecond
 	case 4:
-		return stint.MaxPeriod - []time.Duration{0, time.Microsecond, 53 * time.Microsecond}[g.IntN(3)]
+		return bounds.MaxPeriod - []time.Duration{0, time.Microsecond, 53 * time.Microsecond}[g.IntN(3)]
 	default:
 		return 3 * time.Second // with 2 permits, 2/3s
 	}
@@ -125,7 +126,7 @@ func (g generator) interval(window time.Duration) time.Duration {
 	case 0:
 		return time.Microsecond
 	case 1:
-		return stint.MaxPeriod
+		return bounds.MaxPeriod
 	default:
 		return time.Duration(1+g.Int64N(us)) * time.Microsecond
 	}
@@ -250,7 +251,7 @@ func (g generator) cost(limit stint.Limit, last result) int64 {
 	case 4:
 		return 1 + g.Int64N(limit.Capacity)
 	case 5:
-		return []int64{math.MaxInt64, 1 << 53, 2 * stint.MaxPermits}[g.IntN(3)]
+		return []int64{math.MaxInt64, 1 << 53, 2 * bounds.MaxPermits}[g.IntN(3)]
 	case 6:
 		return 1 + g.Int64N(1+limit.Capacity/8)
 	default:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // Aside stands in the place of a way's number at a limit that an operation on a hold passes over, since the hold is on
@@ -18,13 +19,13 @@ const PerGroup = 16
 
 // groupOf is a way's group, from 1; 0 of a limit of none. placeOf is the way's place in it, from 0.
 func groupOf(way uint16) uint16 { return way / PerGroup }
-func placeOf(way uint16) uint8  { return uint8(way % stint.MaxWays) }
+func placeOf(way uint16) uint8  { return uint8(way % bounds.MaxWays) }
 
 // SameGroup reports whether two ways are of one group.
 func SameGroup(a, b uint16) bool { return groupOf(a) == groupOf(b) }
 
 // isOptional reports whether a way's group has a last way that is empty.
-func isOptional(way uint16) bool { return way%PerGroup >= stint.MaxWays }
+func isOptional(way uint16) bool { return way%PerGroup >= bounds.MaxWays }
 
 // isChoice reports whether a limit is of a group that is to be chosen among.
 func isChoice(way uint16) bool { return way != 0 && way != Aside }

@@ -192,6 +192,7 @@ var folders = []folder{
 		"github.com/moby/buildkit", "helm.sh/helm/v3",
 	}},
 
+	{path: "internal/bounds", floor: -1},
 	{path: "internal/clip", floor: 0},
 	{path: "internal/keyhash", floor: -1},
 	{path: "internal/sleep", floor: -1},

@@ -4,6 +4,7 @@ import (
 	"math/big"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // Of a token bucket or a leaky one, permits are outstanding, which become fewer at a constant rate. None is left
@@ -122,8 +123,8 @@ func (s *state) takeOverBucket(old *state, now stint.Instant) {
 	if s.limit.Algorithm == stint.AlgorithmTokenBucket {
 		outstanding = s.limit.Capacity - min(old.limit.Capacity-outstanding, s.limit.Capacity)
 	}
-	if s.due = s.worth(outstanding); s.due.Cmp(s.ticks(micros(stint.MaxDrain))) > 0 {
-		s.due = s.ticks(micros(stint.MaxDrain)) // no bucket takes longer to recover
+	if s.due = s.worth(outstanding); s.due.Cmp(s.ticks(micros(bounds.MaxDrain))) > 0 {
+		s.due = s.ticks(micros(bounds.MaxDrain)) // no bucket takes longer to recover
 	}
 	s.due = plus(s.due, s.ticks(now))
 }

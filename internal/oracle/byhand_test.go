@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // An exampleStep is a step of a hand-computed example: an operation so long after noon, and what it
@@ -166,7 +167,7 @@ func TestOracleKeepByHand(t *testing.T) {
 			{2, exampleStep{0, take, 2, false, 1, never, 0, 0, 0, 0}}, // nothing is used: it can't grow
 			{3, exampleStep{0, take, 1, false, 0, never, 0, 0, 0, 0}},
 			{0, exampleStep{0, take, 2, true, 1, 0, 666_667, 0, 333_334, 0}},
-			{stint.MaxPermits, exampleStep{0, peek, 1, false, 0, never, 666_667, 0, 0, 0}},
+			{bounds.MaxPermits, exampleStep{0, peek, 1, false, 0, never, 666_667, 0, 0, 0}},
 			{2, exampleStep{0, reset, 0, true, 1, 0, 0, 0, 0, 0}},
 		}},
 		{"leaky bucket", stint.LeakyBucket(3, stint.PerSecond(3)), []keptStep{

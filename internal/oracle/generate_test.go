@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -361,7 +362,7 @@ func (g *generator) ttl(h *stint.HoldOp) {
 	case 0:
 		h.TTL = 0
 	case 1:
-		h.TTL = stint.MinHoldTTL
+		h.TTL = bounds.MinHoldTTL
 	case 2:
 		h.TTL = time.Duration(20_000_000+g.rng.Int64N(100_000_000)) * time.Microsecond
 	default:

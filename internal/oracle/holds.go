@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A holdEnd is how a hold ended.
@@ -243,7 +244,7 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 		}
 		p.write = true
 	}
-	ttl := cmp.Or(op.Hold().TTL, stint.DefaultHoldTTL)
+	ttl := cmp.Or(op.Hold().TTL, bounds.DefaultHoldTTL)
 	expires := t.now.Add(ttl + longest) // of a leaky bucket it counts from the turn
 	if live {
 		expires = max(expires, r.expires)

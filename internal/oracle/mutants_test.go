@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A Mutant is a model that is wrong in one point: before changes what is asked, after what is answered, or what
@@ -131,7 +132,7 @@ var Mutants = []Mutant{
 	{"doubles for the rate", algorithms{tokens, leaky}, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
 		alter(op, func(l *stint.Limit) {
 			if l.IsBucket() {
-				l.Rate = stint.Per(1, max(stint.MinPeriod, (l.Rate.Period/time.Duration(l.Rate.Permits)).Truncate(time.Microsecond)))
+				l.Rate = stint.Per(1, max(bounds.MinPeriod, (l.Rate.Period/time.Duration(l.Rate.Permits)).Truncate(time.Microsecond)))
 			}
 		})
 	}, nil},

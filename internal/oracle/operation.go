@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A transaction is one operation on a world, of which it changes nothing.
@@ -302,7 +303,7 @@ func (t *transaction) finish(p *place, applied int64, write bool) {
 	t.look(p)
 }
 
-// list is what is held, the next to expire first; of each limit the first stint.MaxListed.
+// list is what is held, the next to expire first; of each limit the first 100.
 func list(places []*place) (all []stint.Hold) {
 	byID := map[string]stint.Hold{}
 	for i, p := range places {
@@ -315,7 +316,7 @@ func list(places []*place) (all []stint.Hold) {
 		slices.SortFunc(mine, func(a, b *held) int {
 			return cmp.Or(cmp.Compare(a.expires, b.expires), cmp.Compare(a.id, b.id))
 		})
-		for _, h := range mine[:min(len(mine), stint.MaxListed)] {
+		for _, h := range mine[:min(len(mine), bounds.MaxListed)] {
 			if byID[h.id].Permits == nil {
 				byID[h.id] = stint.Hold{ID: h.id, Permits: make([]int64, len(places)), ExpiresAt: h.expires}
 			}

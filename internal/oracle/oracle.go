@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // An Oracle is the model of a store. It knows instants from 1970 on. It is not safe for concurrent use.
@@ -49,7 +50,7 @@ type name struct {
 // New returns the model of an empty store that allows so many holds of one client under one limit; 0 is the default.
 func New(maxHolds int) *Oracle {
 	if maxHolds == 0 {
-		maxHolds = stint.DefaultMaxHolds
+		maxHolds = bounds.DefaultMaxHolds
 	}
 	return &Oracle{
 		worlds:   []*world{{map[name]*state{}, map[string]*record{}}},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A state is what is recorded of one limit under one key, as the limit that wrote it last left it. Big integers
@@ -240,7 +241,7 @@ func (s *state) charge(n int64, at stint.Instant, admitted bool) (part entry) {
 }
 
 // settleBound is the largest amount that a charge or a refund counts with: what exceeds it has the same effect.
-const settleBound = 2 * stint.MaxPermits
+const settleBound = 2 * bounds.MaxPermits
 
 // debit charges what is not asked whether it is admitted, down to the limit's debt, and tells how much.
 func (s *state) debit(n int64, at stint.Instant) (applied int64) {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -69,7 +70,7 @@ func randomRule(t *rapid.T) rules.Rule {
 		Unlimited:     rapid.Bool().Draw(t, "unlimited"),
 		Banned:        rapid.Bool().Draw(t, "banned"),
 		OnExceed:      rapid.SampledFrom([]rules.OnExceed{rules.Reject, rules.Wait, rules.Shadow}).Draw(t, "on exceed"),
-		MaxWait:       between("max wait", rules.MaxWaitLimit),
+		MaxWait:       between("max wait", bounds.MaxWaitLimit),
 		MaxWaiters:    rapid.IntRange(0, 10_000).Draw(t, "max waiters"),
 		OnStoreFailure: rapid.SampledFrom([]rules.OnStoreFailure{
 			"", rules.FailOpen, rules.FailClosed, rules.FailLocal,
@@ -102,7 +103,7 @@ func orNone(texts []string) []string {
 // randomCost draws a fixed cost, or one that a header field or an attribute names, with the cost of
 // requests that lack it.
 func randomCost(t *rapid.T) rules.Cost {
-	cost := rules.Cost{Permits: rapid.Int64Range(0, stint.MaxPermits).Draw(t, "permits")}
+	cost := rules.Cost{Permits: rapid.Int64Range(0, bounds.MaxPermits).Draw(t, "permits")}
 	switch rapid.IntRange(0, 2).Draw(t, "source") {
 	case 0:
 		cost.Header = rapid.StringN(1, 9, -1).Draw(t, "cost header")
@@ -125,12 +126,12 @@ func randomLimits(t *rapid.T) []stint.Limit {
 			l := stint.Limit{
 				Name:      rapid.StringMatching(`[ -~]{0,9}`).Draw(t, "name"),
 				Algorithm: rapid.SampledFrom(stint.Algorithms()).Draw(t, "algorithm"),
-				Capacity:  rapid.Int64Range(1, stint.MaxPermits).Draw(t, "capacity"),
-				MaxDebt:   rapid.Int64Range(stint.NoDebt, stint.MaxPermits).Draw(t, "debt"),
+				Capacity:  rapid.Int64Range(1, bounds.MaxPermits).Draw(t, "capacity"),
+				MaxDebt:   rapid.Int64Range(stint.NoDebt, bounds.MaxPermits).Draw(t, "debt"),
 			}
 			switch l.Algorithm {
 			case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
-				l.Rate = stint.Per(rapid.Int64Range(1, stint.MaxPermits).Draw(t, "rate"), period.Draw(t, "period"))
+				l.Rate = stint.Per(rapid.Int64Range(1, bounds.MaxPermits).Draw(t, "rate"), period.Draw(t, "period"))
 			case stint.AlgorithmSlidingWindowLog:
 				l.Window, l.MinInterval, l.CountDenied = period.Draw(t, "window"), period.Draw(t, "interval"),
 					rapid.Bool().Draw(t, "denied")

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // each runs a test with both proxies.
@@ -268,8 +268,8 @@ func TestLongHeads(t *testing.T) {
 // A rule with as many limits as there may be holds, though what is said of them is long.
 func TestManyLimits(t *testing.T) {
 	var limits []string
-	for i := range stint.MaxLimits {
-		name := fmt.Sprintf("%0*d", stint.MaxNameBytes, i)
+	for i := range bounds.MaxLimits {
+		name := fmt.Sprintf("%0*d", bounds.MaxNameBytes, i)
 		limits = append(limits, fmt.Sprintf(`{"algorithm": "fixed_window", "name": %q, "limit": %d, "window": "1h"}`, name, 2+i))
 	}
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -281,7 +281,7 @@ func TestManyLimits(t *testing.T) {
 		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example)
 		for _, status := range []int{200, 200, 429, 429} {
 			r := s.answered(status, call{})
-			if n := strings.Count(r.header.Get("RateLimit-Policy"), ";q="); n != stint.MaxLimits {
+			if n := strings.Count(r.header.Get("RateLimit-Policy"), ";q="); n != bounds.MaxLimits {
 				t.Errorf("the client is told of %d limits", n)
 			}
 		}

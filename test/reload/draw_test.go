@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -23,7 +24,7 @@ const sharedPrefix = "shared-"
 // sharedRule is one whose limit lasts: it admits so many in all, as nothing comes back of it while a test
 // runs, for up to 20 hours.
 func sharedRule(i int, capacity int64) rules.Rule {
-	const long = stint.MaxPeriod
+	const long = bounds.MaxPeriod
 	slowly := stint.Every(20 * time.Hour)
 	limits := []stint.Limit{
 		stint.TokenBucket(capacity, slowly), stint.LeakyBucket(capacity, slowly),

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/internal/testseed"
 	"github.com/stint-go/stint/memstore"
@@ -150,7 +151,7 @@ func (c *clock) expire(t *testing.T, memory *memstore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.ahead.Add(int64(5 * stint.MaxPeriod))
+	c.ahead.Add(int64(5 * bounds.MaxPeriod))
 	const batch, most = 10_000, 1000
 	for range most {
 		for range batch {

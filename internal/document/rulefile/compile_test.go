@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
 )
@@ -46,9 +47,9 @@ func TestCompileTellsWhere(t *testing.T) {
 // Rules of which one request would meet too many limits are a fault of the last of them.
 func TestCompileTellsWhereLimitsAreTooMany(t *testing.T) {
 	var text strings.Builder
-	for i := range stint.MaxOpLimits/stint.MaxLimits + 1 {
+	for i := range bounds.MaxOpLimits/bounds.MaxLimits + 1 {
 		fmt.Fprintf(&text, "- {id: r%d, scope: global, limits: [", i)
-		for j := range stint.MaxLimits {
+		for j := range bounds.MaxLimits {
 			fmt.Fprintf(&text, "{algorithm: fixed_window, name: n%d, limit: 1, window: 1s}, ", j)
 		}
 		fmt.Fprintln(&text, "]}")

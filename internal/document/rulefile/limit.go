@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
@@ -67,7 +68,7 @@ func setter(field any) document.Setter {
 	case *bool:
 		return document.Boolean(field)
 	case *int64:
-		return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) (ok bool) {
+		return document.Scalar(fmt.Sprintf("1 to %d", bounds.MaxPermits), func(text string) (ok bool) {
 			*field, ok = document.ParseInteger(text)
 			return ok
 		}, document.KindInteger)
@@ -124,7 +125,7 @@ type limitReader struct {
 	bad    map[string]bool              // fields that have a fault already
 }
 
-// Limits reads the limits that are decided together, 1 to [stint.MaxLimits] of them. It
+// Limits reads the limits that are decided together, 1 to 64 of them. It
 // reports whether each alone is sound.
 func Limits(path string, v document.Value, faults *document.Faults) ([]stint.Limit, bool) {
 	return readLimits(path, v, "", faults)
@@ -132,8 +133,8 @@ func Limits(path string, v document.Value, faults *document.Faults) ([]stint.Lim
 
 // readLimits is Limits for mappings that may have one more name, which is read elsewhere.
 func readLimits(path string, v document.Value, besides string, faults *document.Faults) ([]stint.Limit, bool) {
-	if v.Kind != document.KindList || len(v.Items) == 0 || len(v.Items) > stint.MaxLimits {
-		faults.Invalid(path, v, fmt.Sprintf("a list of 1 to %d limits", stint.MaxLimits))
+	if v.Kind != document.KindList || len(v.Items) == 0 || len(v.Items) > bounds.MaxLimits {
+		faults.Invalid(path, v, fmt.Sprintf("a list of 1 to %d limits", bounds.MaxLimits))
 		return nil, false
 	}
 	limits := make([]stint.Limit, 0, len(v.Items))
@@ -325,13 +326,13 @@ func writeLimit(l *stint.Limit) document.Value {
 // readDebt reads the bound on debt, of which 0 is none. 0 says that there may be no debt; a
 // parameter that is left out means the algorithm's default.
 func readDebt(field *debt) document.Setter {
-	return document.Scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
+	return document.Scalar(fmt.Sprintf("0 to %d", bounds.MaxPermits), func(text string) bool {
 		n, ok := document.ParseInteger(text)
 		*field = debt(n)
 		if n == 0 {
 			*field = stint.NoDebt
 		}
-		return ok && n >= 0 && n <= stint.MaxPermits
+		return ok && n >= 0 && n <= bounds.MaxPermits
 	}, document.KindInteger)
 }
 

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
@@ -24,8 +25,8 @@ func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule 
 		faults.Invalid(path, v, "a list of rules")
 		return nil
 	}
-	if len(v.Items) > rules.MaxRules {
-		faults.Invalid(path, v, fmt.Sprintf("at most %d rules", rules.MaxRules))
+	if len(v.Items) > bounds.MaxRules {
+		faults.Invalid(path, v, fmt.Sprintf("at most %d rules", bounds.MaxRules))
 		return nil
 	}
 	var list []rules.Rule
@@ -273,7 +274,7 @@ func percents(field *map[string]rules.Percent) document.ReaderFunc {
 // proportion to the others' weights.
 func weights(field *map[string]int64) document.ReaderFunc {
 	return byName(field, "a mapping of clients to weights, such as search: 3", func(weight *int64) document.Reader {
-		return document.Integer(weight, 1, stint.MaxPermits)
+		return document.Integer(weight, 1, bounds.MaxPermits)
 	})
 }
 
@@ -369,7 +370,7 @@ func scope(field *[]string) document.Setter {
 func cost(field *rules.Cost) document.ReaderFunc {
 	return func(path document.Path, v document.Value, faults *document.Faults) {
 		if v.Kind != document.KindMapping {
-			document.Integer(&field.Permits, 1, stint.MaxPermits).ReadDocument(path, v, faults)
+			document.Integer(&field.Permits, 1, bounds.MaxPermits).ReadDocument(path, v, faults)
 			return
 		}
 		document.Kinds(nil).Read(path, v, field, faults)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // identity is all that tells apart one state from another.
@@ -38,9 +39,9 @@ func (id identity) place(generation string) place {
 
 // valid reports whether options and policies accept the parts.
 func (id identity) valid() bool {
-	limit := stint.FixedWindow(1, stint.MinPeriod).Named(id.name)
+	limit := stint.FixedWindow(1, bounds.MinPeriod).Named(id.name)
 	_, err := stint.NewPolicy(id.policy, limit)
-	return err == nil && ValidPrefix(id.prefix) && ValidEncoding(id.encoding) && id.key != "" && len(id.key) <= stint.MaxKeyBytes
+	return err == nil && ValidPrefix(id.prefix) && ValidEncoding(id.encoding) && id.key != "" && len(id.key) <= bounds.MaxKeyBytes
 }
 
 // ruleTag is what a cluster hashes of a key: what stands between the first '{' and
@@ -87,7 +88,7 @@ func TestKeysDistinct(t *testing.T) {
 	var ids []identity
 	names := append([]string{""}, awkward...)
 	keys := append([]string{
-		"a\nb", "a\r\nb", "\x00", "\xff\xfe", "naïve", "日本", strings.Repeat("{", stint.MaxKeyBytes), "cur", "prev", "a:cur", "{a}b", "b{a}",
+		"a\nb", "a\r\nb", "\x00", "\xff\xfe", "naïve", "日本", strings.Repeat("{", bounds.MaxKeyBytes), "cur", "prev", "a:cur", "{a}b", "b{a}",
 	}, awkward...)
 	for _, algorithm := range []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmSlidingWindowLog} {
 		for _, key := range keys {

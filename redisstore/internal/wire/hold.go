@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
@@ -130,7 +131,7 @@ func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
 			way = "with"
 		case c.way%decide.PerGroup == 0:
 			way = "either"
-		case c.way%decide.PerGroup == stint.MaxWays:
+		case c.way%decide.PerGroup == bounds.MaxWays:
 			way = "maybe" // of a group that may charge nothing
 		default:
 			way = "else"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 )
 
@@ -81,7 +82,7 @@ func luaProtocol() string {
 	}
 	fmt.Fprintf(&lua, "local INLINE = %d\nlocal WIDE = %d\nlocal HEAD_BYTES = %d\nlocal HELD = %d\n", tagInline, tagWide,
 		headBytes, tagHeld)
-	fmt.Fprintf(&lua, "local PER_GROUP = %d\nlocal MAX_WAYS = %d\nlocal ASIDE = %d\n", decide.PerGroup, stint.MaxWays,
+	fmt.Fprintf(&lua, "local PER_GROUP = %d\nlocal MAX_WAYS = %d\nlocal ASIDE = %d\n", decide.PerGroup, bounds.MaxWays,
 		decide.Aside)
 	fmt.Fprintf(&lua, "local verbs = { [0] = '%s' }\n", strings.Join(verbNames, "', '"))
 	var formats []string

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/bench"
@@ -149,8 +150,8 @@ func (b *benchmark) prepare() (err error) {
 	if fault := b.load.Validate(); fault != nil {
 		return misused("--%s is %s; allowed: %s", fault.Param, fault.Value, fault.Allowed)
 	}
-	if b.permits < 1 || b.permits > stint.MaxPermits {
-		return misused("--permits is %d; allowed: 1 to %d", b.permits, int64(stint.MaxPermits))
+	if b.permits < 1 || b.permits > bounds.MaxPermits {
+		return misused("--permits is %d; allowed: 1 to %d", b.permits, int64(bounds.MaxPermits))
 	}
 	return b.prepareLimits()
 }

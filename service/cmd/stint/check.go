@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
@@ -205,7 +206,7 @@ func (k *keyCommand) readLimit() (limit stint.Limit, err error) {
 		}
 	}
 	if _, err := stint.NewPolicy(limitSpace+k.name, stint.FixedWindow(1, time.Second)); err != nil || k.name == "" {
-		most := stint.MaxNameBytes - len(limitSpace)
+		most := bounds.MaxNameBytes - len(limitSpace)
 		return limit, misused("--name is %q; allowed: 1 to %d characters of printable ASCII", k.name, most)
 	}
 	return parseLimit(k.limit)

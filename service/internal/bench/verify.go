@@ -126,8 +126,8 @@ const late = 30e6
 // vagueWindow is by how much a window of the calendar may be shorter or longer than it is nominally.
 const vagueWindow = 0.1
 
-// bounds says what a limit admits at most, in whatever span, and what it surely admits before it denies.
-func bounds(l stint.Limit) (most, least span) {
+// extent says what a limit admits at most, in whatever span, and what it surely admits before it denies.
+func extent(l stint.Limit) (most, least span) {
 	capacity := float64(l.Capacity)
 	if l.IsBucket() {
 		slope := float64(l.Rate.Permits) / float64(l.Rate.Period.Microseconds())
@@ -186,7 +186,7 @@ func (f *Findings) bound(limits []stint.Limit, r *Run, records []record, n int64
 	var admits, takes meters
 	judged := true // whether denials are, which these limits have for other reasons, too
 	for _, l := range limits {
-		most, least := bounds(l)
+		most, least := extent(l)
 		admits = append(admits, &meter{span: most, permits: float64(l.Takes(n))})
 		takes = append(takes, &meter{span: least, permits: float64(l.Takes(n))})
 		judged = judged && l.MinInterval == 0 && !l.CountDenied

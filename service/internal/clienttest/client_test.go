@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
@@ -56,7 +57,7 @@ func TestVerbs(t *testing.T) {
 // answers before a fault come with it.
 func TestCheckAllInBatches(t *testing.T) {
 	c := open(t, serve(t, storetest.NewClock(start), nil), client.Options{})
-	requests := make([]api.Request, 2*api.MaxBatch+1)
+	requests := make([]api.Request, 2*bounds.MaxBatch+1)
 	for i := range requests {
 		requests[i] = api.Request{Key: "k", Algorithm: "fixed_window"}
 	}
@@ -64,9 +65,9 @@ func TestCheckAllInBatches(t *testing.T) {
 	if err != nil || len(answers) != len(requests) || !answers[99].Allowed || answers[100].Allowed {
 		t.Errorf("%d answers, %v", len(answers), err)
 	}
-	requests[api.MaxBatch+3].Permits = 101
+	requests[bounds.MaxBatch+3].Permits = 101
 	answers, err = c.CheckAll(t.Context(), requests)
-	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "element 3: permits") || len(answers) != api.MaxBatch {
+	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "element 3: permits") || len(answers) != bounds.MaxBatch {
 		t.Errorf("%d answers, %v", len(answers), err)
 	}
 	if answers, err = c.CheckAll(t.Context(), nil); err != nil || len(answers) != 0 {

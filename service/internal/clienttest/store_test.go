@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/storetest"
 )
@@ -119,12 +120,12 @@ func TestBatches(t *testing.T) {
 // TestLongestBatch: a batch of the longest keys fits what the service reads, and its
 // answer what the client reads.
 func TestLongestBatch(t *testing.T) {
-	name := strings.Repeat(`"`, stint.MaxNameBytes-len("policy/"))
+	name := strings.Repeat(`"`, bounds.MaxNameBytes-len("policy/"))
 	policy := policyOf(t, name, stint.FixedWindow(5, time.Hour))
 	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{Timeout: time.Minute})
-	requests := make([]api.Request, api.MaxBatch)
+	requests := make([]api.Request, bounds.MaxBatch)
 	for _, char := range []string{`"`, "<", "\u2028"} {
-		key := strings.Repeat(char, stint.MaxKeyBytes/len(char))
+		key := strings.Repeat(char, bounds.MaxKeyBytes/len(char))
 		for i := range requests {
 			requests[i] = api.Request{Key: key, Policy: name}
 		}

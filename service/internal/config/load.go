@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
@@ -380,7 +381,7 @@ func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *do
 func (p *policies) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
 	faults.Mapping(path.String(), v, func(f document.Field) bool {
 		if f.Name == "" {
-			faults.Add(f.At, "a policy's name is empty; allowed: 1 to %d printable ASCII characters", stint.MaxNameBytes)
+			faults.Add(f.At, "a policy's name is empty; allowed: 1 to %d printable ASCII characters", bounds.MaxNameBytes)
 			return true
 		}
 		name := path.Field(f.Name).String()

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -413,8 +414,8 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 		rule:     cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()),
 		policy:   policy,
 		headers:  httplimit.HeadersOf(policy, fields),
-		capacity: stint.MaxPermits + 1,
-		keepable: stint.MaxPermits,
+		capacity: bounds.MaxPermits + 1,
+		keepable: bounds.MaxPermits,
 	}
 	for i, limit := range limits {
 		t.keepable = min(t.keepable, limit.Capacity)
@@ -423,7 +424,7 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 		}
 		t.algorithms = append(t.algorithms, limit.Algorithm)
 	}
-	t.capacity = min(t.capacity, stint.MaxPermits)
+	t.capacity = min(t.capacity, bounds.MaxPermits)
 	return t, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/follow"
@@ -167,7 +168,7 @@ func (s *Service) reserveByRules(
 		return stint.Invalid("parameter", named.String(), "none beside a request, of which the rules say what it costs")
 	}
 	if h.ID == "" { // which would stand for a random one, and nobody could end that hold
-		return stint.Invalid("id", "", fmt.Sprintf("1 to %d printable characters of ASCII", stint.MaxHoldIDBytes))
+		return stint.Invalid("id", "", fmt.Sprintf("1 to %d printable characters of ASCII", bounds.MaxHoldIDBytes))
 	}
 	v := &e.verdict
 	start := time.Now()

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -173,7 +174,7 @@ func TestLiveHoldsFlood(t *testing.T) {
 		if got, want := gauge(t, s), "99999 live, 0 expired"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		time.Sleep(stint.DefaultHoldTTL) //nolint:forbidigo // the bubble's time
+		time.Sleep(bounds.DefaultHoldTTL) //nolint:forbidigo // the bubble's time
 		if got, want := gauge(t, s), "0 live, 99999 expired"; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

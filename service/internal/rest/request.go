@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -133,8 +133,8 @@ func (q *request) set(m member, value string) {
 // checkKey reports what is wrong with a key that a caller named.
 func checkKey(key string) error {
 	switch {
-	case key == "" || len(key) > stint.MaxKeyBytes:
-		return stint.Invalid("key", problem.Short(key), fmt.Sprintf("1 to %d bytes; it has %d", stint.MaxKeyBytes, len(key)))
+	case key == "" || len(key) > bounds.MaxKeyBytes:
+		return stint.Invalid("key", problem.Short(key), fmt.Sprintf("1 to %d bytes; it has %d", bounds.MaxKeyBytes, len(key)))
 	case !utf8.ValidString(key):
 		return stint.Invalid("key", problem.Short(key), "UTF-8")
 	case strings.ContainsFunc(key, unicode.IsControl):
@@ -156,7 +156,7 @@ func parseInteger(text string) (int64, error) {
 
 // A batch's size is bounded by what one store call should carry.
 func errBatchSize(came string) error {
-	return problem.BadRequest("the array has %s; allowed: 1 to %d elements", came, api.MaxBatch)
+	return problem.BadRequest("the array has %s; allowed: 1 to %d elements", came, bounds.MaxBatch)
 }
 
 // parseQuery reads a query of which every parameter must be allowed and stand
@@ -225,7 +225,7 @@ type scanner struct {
 	clients    *clientip.Resolver // as above
 }
 
-// parseBody reads a body that may be an array of 1 to api.MaxBatch objects in the place of one. batch says that it was
+// parseBody reads a body that may be an array of 1 to 1,000 objects in the place of one. batch says that it was
 // an array.
 func parseBody(text string, allowed member) (requests []request, batch bool, err error) {
 	s := &scanner{text: text, allowed: allowed}
@@ -296,8 +296,8 @@ func (s *scanner) array() ([]request, error) {
 	}
 	var requests []request
 	for {
-		if len(requests) == api.MaxBatch {
-			return nil, errBatchSize(fmt.Sprintf("more than %d elements", api.MaxBatch))
+		if len(requests) == bounds.MaxBatch {
+			return nil, errBatchSize(fmt.Sprintf("more than %d elements", bounds.MaxBatch))
 		}
 		q, err := s.object()
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -97,7 +98,7 @@ func TestLeakyBucketDelays(t *testing.T) {
 
 func TestKeysAreDecoded(t *testing.T) {
 	f := newFixture(t, nil)
-	longest := strings.Repeat("k", stint.MaxKeyBytes)
+	longest := strings.Repeat("k", bounds.MaxKeyBytes)
 	for query, want := range map[string]string{
 		"a%20b": "a b", "a+b": "a b", "a%2Bb": "a+b", "%C3%A9": "é", "é": "é", "a=b": "a=b", "%22%5C%3C": `"\<`,
 		"a;b": "a;b", "%26": "&", longest: longest, "%F0%9F%98%80": "\U0001f600",
@@ -210,7 +211,7 @@ func TestBatch(t *testing.T) {
 
 func TestLargestBatch(t *testing.T) {
 	f := newFixture(t, nil)
-	body := "[" + strings.Repeat(`{"key":"k","algorithm":"FIXED_WINDOW"},`, api.MaxBatch-1) + `{"key":"k","algorithm":"FIXED_WINDOW"}]`
+	body := "[" + strings.Repeat(`{"key":"k","algorithm":"FIXED_WINDOW"},`, bounds.MaxBatch-1) + `{"key":"k","algorithm":"FIXED_WINDOW"}]`
 	var all []api.CheckResponse
 	f.post(check, body).into(&all)
 	admitted := 0
@@ -219,8 +220,8 @@ func TestLargestBatch(t *testing.T) {
 			admitted++
 		}
 	}
-	if len(all) != api.MaxBatch || admitted != 100 {
-		t.Errorf("%d answers, %d admitted; want %d and 100", len(all), admitted, api.MaxBatch)
+	if len(all) != bounds.MaxBatch || admitted != 100 {
+		t.Errorf("%d answers, %d admitted; want %d and 100", len(all), admitted, bounds.MaxBatch)
 	}
 }
 

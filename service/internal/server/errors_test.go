@@ -13,13 +13,14 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
 func TestBadQueries(t *testing.T) {
 	f := newFixture(t, nil)
-	long := strings.Repeat("k", stint.MaxKeyBytes+1)
+	long := strings.Repeat("k", bounds.MaxKeyBytes+1)
 	for query, want := range map[string]string{
 		"key=k&algorithm=TOKEN":                    `algorithm is "TOKEN"; allowed: one of TOKEN_BUCKET, LEAKY_BUCKET`,
 		"key=k&algorithm=":                         `algorithm is ""`,

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -216,7 +217,7 @@ func TestTooManyHoldsByRules(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) {
 		c.Rules = compile(t, []rules.Rule{{ID: "many", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.Concurrency(5000)}}})
 	})
-	for i := range stint.DefaultMaxHolds {
+	for i := range bounds.DefaultMaxHolds {
 		f.hold(api.PathReserve, fmt.Sprintf(`{"id":"%d","path":"/"}`, i), http.StatusOK)
 	}
 	if got, _ := f.hold(api.PathReserve, `{"id":"one-more","path":"/"}`, http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -38,7 +38,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for sent := 0; sent < n; {
 		body.Reset()
 		separator := byte('[')
-		for range min(api.MaxBatch, n-sent) {
+		for range min(bounds.MaxBatch, n-sent) {
 			body.WriteByte(separator)
 			body.WriteString(`{"key":"client:`)
 			body.WriteString(strconv.Itoa(sent))

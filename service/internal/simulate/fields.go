@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -173,13 +174,13 @@ func (r *Reader) set(kept *string, field, value string, ev *Event) error {
 		return parseHold(value, ev)
 	case "actual":
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < 0 || n > stint.MaxPermits {
-			return faultf("actual %.20q; expected 0 to %d", value, stint.MaxPermits)
+		if err != nil || n < 0 || n > bounds.MaxPermits {
+			return faultf("actual %.20q; expected 0 to %d", value, bounds.MaxPermits)
 		}
 		ev.held().Actual = n
 	case CostAttribute:
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 1 || n > stint.MaxPermits {
-			return faultf("cost %.20q; expected 1 to %d", value, stint.MaxPermits)
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 1 || n > bounds.MaxPermits {
+			return faultf("cost %.20q; expected 1 to %d", value, bounds.MaxPermits)
 		}
 		if value != "1" {
 			q.SetDefault(field, value)
@@ -362,7 +363,7 @@ func parseHold(text string, ev *Event) error {
 		unit = "s"
 	}
 	d, err := stint.ParseDuration(text + unit)
-	if err != nil || d < 0 || d > stint.MaxPeriod {
+	if err != nil || d < 0 || d > bounds.MaxPeriod {
 		return faultf("hold %.20q; expected 0s to 366d, such as 2.5s, or a number of seconds", text)
 	}
 	ev.held().For = d

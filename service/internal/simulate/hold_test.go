@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -136,7 +137,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	now, ctx := at2026, context.Background()
-	store := memstore.New(memstore.Config{Now: func() time.Time { return now.Time() }, MaxHolds: stint.MaxHolds})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return now.Time() }, MaxHolds: bounds.MaxHolds})
 	policy, err := stint.NewPolicy("p", limits...)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -57,7 +58,7 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 	for _, step := range steps {
 		now = max(now, step.At)
 		op := stint.Op{Claim: stint.Claim{Key: step.Op.First().Key + "!", Policy: policy, Permits: max(step.Op.First().Permits, -step.Op.First().Permits, 1)}}
-		if op.Permits > stint.MaxPermits {
+		if op.Permits > bounds.MaxPermits {
 			continue // which no rule takes
 		}
 		want := model.Decide(op, now).Decision
@@ -156,7 +157,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 		now := first[0].At
 		for i, step := range first {
 			now = max(now, step.At)
-			key, permits := fmt.Sprint(i%3), min(max(step.Op.First().Permits, 1), stint.MaxPermits)
+			key, permits := fmt.Sprint(i%3), min(max(step.Op.First().Permits, 1), bounds.MaxPermits)
 			want := model.Decide(stint.Op{
 				Claim: stint.Claim{Key: key, Policy: policies[0], Permits: permits},
 				And:   []stint.Claim{{Key: "*", Policy: policies[1], Permits: permits}},

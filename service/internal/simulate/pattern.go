@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -71,11 +72,11 @@ func (p Pattern) Validate() error {
 		return stint.Invalid("clients", p.Clients, fmt.Sprintf("1 to %d", MaxPatternClients))
 	case p.Burst < 0 || p.Burst > MaxBurst:
 		return stint.Invalid("burst", p.Burst, fmt.Sprintf("0 to %d", MaxBurst))
-	case p.Hold < 0 || p.Hold > stint.MaxPeriod:
+	case p.Hold < 0 || p.Hold > bounds.MaxPeriod:
 		return stint.Invalid("hold", p.Hold, "0s to 366d")
 	case p.Path != "" && !strings.HasPrefix(p.Path, "/"):
 		return stint.Invalid("path", p.Path, "a path that begins with /")
-	case p.Length < time.Millisecond || p.Length > stint.MaxPeriod:
+	case p.Length < time.Millisecond || p.Length > bounds.MaxPeriod:
 		return stint.Invalid("length", p.Length, "1ms to 366d")
 	case p.Name == "boundary-burst" && (p.Window < 2*time.Millisecond || p.Window > p.Length/2):
 		return stint.Invalid("window", p.Window, "2ms to half the length")

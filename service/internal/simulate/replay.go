@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 )
@@ -169,8 +170,8 @@ func (r *replay) line(line recordLine, number int64) error {
 	case line.Verb != "":
 		op := recordedOp{recordLine: line, number: number, record: r.record}
 		for _, c := range line.Claims {
-			if len(c.Key) > stint.MaxKeyBytes {
-				r.unfit("line %d: a key has %d bytes, more than %d", number, len(c.Key), stint.MaxKeyBytes)
+			if len(c.Key) > bounds.MaxKeyBytes {
+				r.unfit("line %d: a key has %d bytes, more than %d", number, len(c.Key), bounds.MaxKeyBytes)
 				return nil
 			}
 			if r.policies[c.Policy] == nil {

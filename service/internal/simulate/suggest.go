@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -200,9 +201,9 @@ func (s *suggestor) measure() error {
 	}
 	s.split, s.lows = first+(last-first)/4*3+1, map[int]int64{}
 	for _, l := range s.rule.Limits {
-		s.most = append(s.most, int64(sort.Search(stint.MaxPermits, func(n int) bool { return !s.valid(l, int64(n)+1) })))
+		s.most = append(s.most, int64(sort.Search(bounds.MaxPermits, func(n int) bool { return !s.valid(l, int64(n)+1) })))
 		if s.goal.Rate {
-			s.most[0] = stint.MaxPermits
+			s.most[0] = bounds.MaxPermits
 		}
 	}
 	set, err := rules.Compile([]rules.Rule{s.with(s.most)}, s.options)
@@ -318,7 +319,7 @@ func (s *suggestor) untouched(values []int64, least bool) (n int64) {
 func (s *suggestor) search() (values []int64, err error) {
 	values = slices.Clone(s.most)
 	if s.goal.Rate {
-		least := int64(1 + sort.Search(stint.MaxPermits, func(n int) bool { return s.valid(s.rule.Limits[0], int64(n)+1) }))
+		least := int64(1 + sort.Search(bounds.MaxPermits, func(n int) bool { return s.valid(s.rule.Limits[0], int64(n)+1) }))
 		values[0], err = s.bisect(values, 0, least, s.most[0])
 		return values, err
 	}

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
@@ -167,7 +168,7 @@ func (i *importer) id(from string) string {
 		}
 		return '-'
 	}, from)
-	clean = clean[:min(len(clean), rules.MaxIDBytes-4)]
+	clean = clean[:min(len(clean), bounds.MaxIDBytes-4)]
 	id := clean
 	for n := 2; i.ids[id] || id == "." || id == ".." || id == ""; n++ {
 		id = fmt.Sprintf("%s-%d", clean, n)
@@ -266,10 +267,10 @@ func (i *importer) limits(rule *rules.Rule, from *fluxRule) error {
 // name.
 func (i *importer) limitName(id string, band fluxBand, several bool) string {
 	name := strings.TrimSpace(band.Label)
-	if len(name) > stint.MaxNameBytes || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
+	if len(name) > bounds.MaxNameBytes || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
 		i.note(
 			"rule %q: the label %q is not kept, because a limit's name is up to %d bytes of ASCII", id, name,
-			stint.MaxNameBytes,
+			bounds.MaxNameBytes,
 		)
 		name = ""
 	}

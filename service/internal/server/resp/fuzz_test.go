@@ -18,6 +18,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/resp"
 )
@@ -318,7 +319,7 @@ func fakeConfig(t *testing.T, log io.Writer, tokens, bound bool) resp.Config {
 			return fakeTarget{policy}, nil
 		},
 		CheckKey: func(key string) error {
-			if key == "" || len(key) > stint.MaxKeyBytes {
+			if key == "" || len(key) > bounds.MaxKeyBytes {
 				return stint.Invalid("key", key, "1 to so many bytes")
 			}
 			return nil

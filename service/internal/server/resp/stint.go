@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // check is STINT.CHECK policy key [permits]. The permits have no effect beyond what the target
@@ -120,7 +121,7 @@ type held struct {
 const (
 	mostHolds = 1 << 15 // of a generation
 	// keptHolds is how long a generation lasts at least: as long as a hold without renewals.
-	keptHolds = stint.MaxHoldTTL
+	keptHolds = bounds.MaxHoldTTL
 )
 
 // put remembers a hold. A generation that is full, or old, becomes the previous one.
@@ -186,7 +187,7 @@ func answerReserved(c *conn, p *pending, d *stint.Decision) {
 // lets the store charge a hold that it has lost.
 func (c *conn) commitHold(args [][]byte) {
 	n := int64(0)
-	if err := integer(&n, "n", args[2], 0, stint.MaxPermits); err != nil {
+	if err := integer(&n, "n", args[2], 0, bounds.MaxPermits); err != nil {
 		c.wrong(err)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/prefix"
 )
@@ -125,28 +126,28 @@ func (t *throttle) Policy() *stint.Policy { return t.policy }
 func (t *throttle) Rule() string { return throttlePolicy }
 
 // Most implements [Target].
-func (t *throttle) Most() int64 { return stint.MaxPermits }
+func (t *throttle) Most() int64 { return bounds.MaxPermits }
 
 // Fill implements [Target].
 func (t *throttle) Fill(*api.CheckResponse, *stint.Claim, *stint.Decision) {}
 
-// bounds are those of the numbers of CL.THROTTLE, in their order.
-var bounds = [...]struct {
+// ranges are those of the numbers of CL.THROTTLE, in their order.
+var ranges = [...]struct {
 	name        string
 	least, most int64
 }{
-	{"max_burst", 0, stint.MaxPermits - 1},
-	{"count", 1, stint.MaxPermits},
-	{"period", 1, int64(stint.MaxPeriod / time.Second)},
-	{"quantity", 0, stint.MaxPermits},
+	{"max_burst", 0, bounds.MaxPermits - 1},
+	{"count", 1, bounds.MaxPermits},
+	{"period", 1, int64(bounds.MaxPeriod / time.Second)},
+	{"quantity", 0, bounds.MaxPermits},
 }
 
 // throttled is CL.THROTTLE key max_burst count period [quantity], as redis-cell 0.5 has it.
 func (c *conn) throttled(args [][]byte) {
-	numbers, ok := [len(bounds)]int64{3: 1}, true
+	numbers, ok := [len(ranges)]int64{3: 1}, true
 	for i, argument := range args[2:] {
 		n := digits(argument)
-		numbers[i], ok = n, ok && bounds[i].least <= n && n <= bounds[i].most
+		numbers[i], ok = n, ok && ranges[i].least <= n && n <= ranges[i].most
 	}
 	if !ok {
 		c.wrong(notParameters(args[2:]))
@@ -175,7 +176,7 @@ func (c *conn) throttled(args [][]byte) {
 func notParameters(numbers [][]byte) error {
 	var faults []error
 	for i, number := range numbers {
-		faults = append(faults, integer(new(int64), bounds[i].name, number, bounds[i].least, bounds[i].most))
+		faults = append(faults, integer(new(int64), ranges[i].name, number, ranges[i].least, ranges[i].most))
 	}
 	return prefix.Join(faults...)
 }
@@ -242,7 +243,7 @@ func digits(text []byte) (n int64) {
 // is larger, and none of its size is slower. It reads a bucket that is full as not full until that could have been
 // filled from empty (docs/internals/changed-limits.md).
 var anyThrottle = func() *stint.Policy {
-	limit := stint.TokenBucket(stint.MaxPermits, stint.Per(stint.MaxPermits/9, 366*24*time.Hour))
+	limit := stint.TokenBucket(bounds.MaxPermits, stint.Per(bounds.MaxPermits/9, 366*24*time.Hour))
 	limit.MaxDebt = stint.NoDebt
 	policy, err := stint.NewPolicy(throttlePolicy, limit)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A check is one descriptor of a request, with its limit, what the store said of it, and what
@@ -157,9 +158,9 @@ func hitsOf(r *pb.RateLimitRequest, given *common.RateLimitDescriptor) int64 {
 		hits = int64(min(given.HitsAddend.Value, math.MaxInt64))
 	}
 	if given.IsNegativeHits {
-		return -min(hits, 2*stint.MaxPermits) // as many as a counter may have, with those that were charged
+		return -min(hits, 2*bounds.MaxPermits) // as many as a counter may have, with those that were charged
 	}
-	return min(hits, stint.MaxPermits)
+	return min(hits, bounds.MaxPermits)
 }
 
 // matchOne finds the limit of a descriptor, and its state.
@@ -375,7 +376,7 @@ func (d *decision) mayDenyAlone() bool {
 }
 
 // manyHits at once may be more than a counter has room for. They are charged, which fills it;
-// taking would leave it. A counter of the reference accounting has room for stint.MaxPermits.
+// taking would leave it. A counter of the reference accounting has room for 1,000,000,000.
 const manyHits = 1_000_000
 
 // queueAlone queues the checks that are decided by themselves.
@@ -504,7 +505,7 @@ func (d *decision) flush(ctx context.Context) error {
 }
 
 // note takes over what the store said. What is only looked for counts as if it were taken. Of the
-// reference accounting a counter of stint.MaxPermits counts whatever the limit is:
+// reference accounting a counter of 1,000,000,000 counts whatever the limit is:
 //
 //	after     = MaxPermits - remaining of the counter
 //	over      = after > limit
@@ -522,11 +523,11 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	switch {
 	case k.limit.counter == nil:
 		k.over, k.remaining = !o.Allowed && k.hits >= 0, o.Remaining
-		k.after = max(0, min(most, stint.MaxPermits)-o.Remaining)
-	case decided.Degraded && decided.Source == stint.SourceFailurePolicy && o.Remaining == stint.MaxPermits:
+		k.after = max(0, min(most, bounds.MaxPermits)-o.Remaining)
+	case decided.Degraded && decided.Source == stint.SourceFailurePolicy && o.Remaining == bounds.MaxPermits:
 		k.over, k.remaining, k.after = !o.Allowed, most, 0
 	default:
-		k.after = stint.MaxPermits - o.Remaining
+		k.after = bounds.MaxPermits - o.Remaining
 		if looks {
 			k.after += max(k.hits, 0)
 		}

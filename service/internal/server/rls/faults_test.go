@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -155,7 +156,7 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 1}
     descriptors: [{key: a, rate_limit: {unit: year, requests_per_unit: 1}}]
 `)
-	long := strings.Repeat("v", stint.MaxKeyBytes)
+	long := strings.Repeat("v", bounds.MaxKeyBytes)
 	entry := func(value string) *common.RateLimitDescriptor_Entry {
 		return &common.RateLimitDescriptor_Entry{Key: "a", Value: value}
 	}

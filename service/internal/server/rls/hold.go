@@ -14,6 +14,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/ends"
 )
 
@@ -77,7 +78,7 @@ func (d *decision) holdEntries(
 			d.hold.verb, d.hold.id, k.held = verb, e.Value, true
 		case ttlEntry:
 			ttl, err := stint.ParseDuration(e.Value)
-			if err != nil || ttl < stint.MinHoldTTL || ttl > stint.MaxHoldTTL {
+			if err != nil || ttl < bounds.MinHoldTTL || ttl > bounds.MaxHoldTTL {
 				return nil, stint.Invalid(param, e.Value, "1s to 1h")
 			}
 			d.hold.ttl = ttl
@@ -177,7 +178,7 @@ func (d *decision) addPart(places []int, suffix string) {
 
 // holdID is an id as a store takes it.
 func holdID(id string) string {
-	if len(id) > stint.MaxHoldIDBytes || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if len(id) > bounds.MaxHoldIDBytes || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		sum := sha256.Sum256([]byte(id))
 		return PolicyPrefix + "sha256-" + hex.EncodeToString(sum[:])
 	}

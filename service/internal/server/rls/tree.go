@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
@@ -246,7 +247,7 @@ func (d *domain) prepare(l *limit, multiplier int64, name string) error {
 		return err
 	}
 	if counted := nominal; nominal.Algorithm == stint.AlgorithmFixedWindow {
-		counted.Capacity = stint.MaxPermits
+		counted.Capacity = bounds.MaxPermits
 		window := algorithm.NewMachine(counted)
 		l.window = &window
 		if l.reference() {
@@ -266,7 +267,7 @@ func (d *domain) prepare(l *limit, multiplier int64, name string) error {
 // for a policy stands as its SHA-256.
 func policyName(domain string) string {
 	name := PolicyPrefix + domain
-	if _, err := stint.NewPolicy(name, stint.FixedWindow(1, stint.MaxPeriod)); err != nil {
+	if _, err := stint.NewPolicy(name, stint.FixedWindow(1, bounds.MaxPeriod)); err != nil {
 		sum := sha256.Sum256([]byte(domain))
 		return PolicyPrefix + "sha256-" + hex.EncodeToString(sum[:16])
 	}
@@ -382,7 +383,7 @@ func (f *lookup) appendKey(key []byte, entries []*common.RateLimitDescriptor_Ent
 		key = appendEscaped(key, e.Key, '=')
 		key = appendEscaped(append(key, '='), value, 0)
 	}
-	if len(key) > stint.MaxKeyBytes {
+	if len(key) > bounds.MaxKeyBytes {
 		sum := sha256.Sum256(key)
 		key = hex.AppendEncode(append(key[:0], `\sha256:`...), sum[:])
 	}

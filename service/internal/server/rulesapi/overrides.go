@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
@@ -133,7 +133,7 @@ func endOf(written *document.Value, now time.Time, faults *document.Faults) (end
 		return end
 	}
 	var span time.Duration
-	document.Between(&span, time.Second, stint.MaxPeriod)(given.Value, func(v document.Value, allowed string) {
+	document.Between(&span, time.Second, bounds.MaxPeriod)(given.Value, func(v document.Value, allowed string) {
 		faults.Invalid("the override.for", v, allowed)
 	})
 	return now.Add(span + time.Second - 1).UTC().Truncate(time.Second)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A Domain is the limits of requests that name it. Requests choose among them by descriptors.
@@ -163,16 +164,16 @@ func (u Unit) Length() time.Duration {
 }
 
 // Limit is what a store decides by: the limit in several units, 1 for most. A limit of 0 has none. One above
-// stint.MaxPermits is that.
+// 1,000,000,000 is that.
 func (r *RateLimit) Limit(multiplier int64) (stint.Limit, error) {
-	permits := min(int64(r.RequestsPerUnit), stint.MaxPermits)
+	permits := min(int64(r.RequestsPerUnit), bounds.MaxPermits)
 	if r.Algorithm == stint.AlgorithmConcurrency {
 		return stint.Concurrency(permits).WithCost(1).Named("concurrent"), nil
 	}
 	length := r.Unit.Length() * time.Duration(multiplier)
 	if !r.Unit.Known() || length/time.Duration(multiplier) != r.Unit.Length() {
 		return stint.Limit{}, stint.Invalid("unit", r.Unit,
-			"a unit, times a number that makes no more than "+stint.MaxPeriod.String())
+			"a unit, times a number that makes no more than "+bounds.MaxPeriod.String())
 	}
 	var limit stint.Limit
 	switch {
