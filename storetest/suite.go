@@ -62,6 +62,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Concurrency", testConcurrency)
 	check("Changed", testChanged)
 	check("RenewedExpiresLast", testRenewedExpiresLast)
+	check("ForgottenIsNotNoticed", testForgottenIsNotNoticed)
 	check("PlansInTurn", testPlansInTurn)
 	check("BucketsAreKept", testBucketsAreKept)
 	if !opts.NoWays {

@@ -188,3 +188,30 @@ func testRenewedExpiresLast(t *testing.T, newStore newStoreFunc) {
 		t.Errorf("%+v, %v, want more to remain when both have expired", op.Each[0], err)
 	}
 }
+
+// testForgottenIsNotNoticed: an id that is forgotten begins anew. Where nothing is taken for it nothing is written, even
+// if what it held long ago has expired there: a write would bring the window to now, and a clock that is set back
+// would count in that.
+func testForgottenIsNotNoticed(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.SlidingWindowCounter(3, time.Second))
+	reserve := func(id string, n int64, ttl time.Duration, via uint8) {
+		t.Helper()
+		hold := stint.HoldOp{Hold: stint.Hold{ID: id, TTL: ttl}}
+		op := stint.Op{Verb: stint.VerbReserve, Extra: &stint.Extra{
+			Groups: [][]stint.Way{{{{Key: "k", Policy: h.policy, Permits: n}}, nil}}, Hold: &hold,
+		}}
+		if d, err := h.store.Decide(h.ctx, op); err != nil || !d.Allowed || d.Via != via {
+			t.Fatal(d, d.Via, err)
+		}
+	}
+	reserve("held", 1, time.Hour, 0)
+	reserve("forgotten", 1, time.Second, 0)
+	h.clock.Advance(10 * time.Minute)
+	reserve("forgotten", 4, time.Second, 1)
+	h.clock.Advance(-500 * time.Millisecond)
+	op := operation(stint.VerbSettle, "k", h.policy, 1)
+	op.Each = make([]stint.Outcome, 1)
+	if _, err := h.store.Decide(h.ctx, op); err != nil || op.Each[0].ResetAfter != 1500*time.Millisecond {
+		t.Errorf("%+v, %v, want a charge in the window of its time", op.Each[0].ResetAfter, err)
+	}
+}

@@ -206,7 +206,7 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
     local state = parts[i]
     local charged = not chosen or chosen[i]
     -- What has expired of a way that the hold is not on any more is left to the version that wrote it.
-    local expired = state.expired and state.expired[given.digest] and not holds.is_others(state)
+    local expired = ended == EXPIRED and state.expired and state.expired[given.digest] and not holds.is_others(state)
     local others = (charged or expired) and holds.own(state)
     -- Of a state that several ways name, what is held is the chosen way's.
     local part = charged and part_of(state, given.digest)
