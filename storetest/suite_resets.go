@@ -21,20 +21,21 @@ func testResetBeforeExpiry(t *testing.T, newStore newStoreFunc) {
 	}
 	for _, limit := range limits {
 		h := newHeld(t, newStore, limit)
-		resets := map[string]func(){
-			"the client": func() { h.all([]stint.Op{operation(stint.VerbReset, h.key, h.policy, 1)}) },
-		}
-		if resetsAll(h.store) {
-			resets["the policy"] = func() {
-				if err := h.store.ResetAll(h.ctx, stint.Scope{Policy: h.policy.Name()}); err != nil {
-					t.Fatal(err)
-				}
+		client, none := func() { h.all([]stint.Op{operation(stint.VerbReset, h.key, h.policy, 1)}) }, func() {}
+		policy := func() {
+			if err := h.store.ResetAll(h.ctx, stint.Scope{Policy: h.policy.Name()}); err != nil {
+				t.Fatal(err)
 			}
+		}
+		resets := map[string][2]func(){"the client": {client, none}}
+		if resetsAll(h.store) {
+			resets["the policy"] = [2]func(){policy, none}
+			resets["the client, and later the policy"] = [2]func(){client, policy}
 		}
 		for name, reset := range resets {
 			for _, keep := range []bool{false, true} {
 				for _, noticed := range []bool{false, true} { // by a write of the state after the expiry
-					r := &resetting{h, limit, name, reset, keep, noticed}
+					r := &resetting{h, limit, name, reset[0], reset[1], keep, noticed}
 					r.beforeTheExpiry(t)
 					r.afterTheExpiry(t)
 				}
@@ -48,7 +49,7 @@ type resetting struct {
 	*held
 	limit         stint.Limit
 	what          string
-	reset         func()
+	reset, later  func()
 	keep, noticed bool
 }
 
@@ -65,9 +66,10 @@ func (r *resetting) hold(t *testing.T) (kept stint.HoldOp) {
 	return stint.HoldOp{Hold: told.Hold}
 }
 
-// notice writes the state by another hold, which it takes back.
+// notice resets what is to be reset later, and writes the state by another hold, which it takes back.
 func (r *resetting) notice(t *testing.T) {
 	t.Helper()
+	r.later()
 	if !r.noticed {
 		return
 	}
