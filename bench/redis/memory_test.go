@@ -115,8 +115,8 @@ func (d *deployment) memory(tb testing.TB) int64 {
 	tb.Helper()
 	const tries = 10_000
 	for range tries {
-		if d.info("clients", "connected_clients") == int64(len(d.nodes)) {
-			return d.info("memory", "used_memory")
+		if d.info("clients", "connected_clients") == float64(len(d.nodes)) {
+			return int64(d.info("memory", "used_memory"))
 		}
 	}
 	tb.Fatalf("others stay connected to %s", d.addrs)

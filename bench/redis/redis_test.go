@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -125,13 +126,20 @@ func (d *deployment) flush(tb testing.TB) {
 
 // commands is how many commands the servers have carried out, those of scripts among
 // them.
-func (d *deployment) commands() int64 { return d.info("stats", "total_commands_processed") }
+func (d *deployment) commands() int64 { return int64(d.info("stats", "total_commands_processed")) }
+
+// cpuTime is for how long the servers have had a processor, which the system tells in steps of 10 ms, and they to the
+// microsecond.
+func (d *deployment) cpuTime() time.Duration {
+	seconds := d.info("cpu", "used_cpu_user") + d.info("cpu", "used_cpu_sys")
+	return time.Duration(seconds * float64(time.Second))
+}
 
 // info adds up a number of INFO over all servers.
-func (d *deployment) info(section, field string) (sum int64) {
+func (d *deployment) info(section, field string) (sum float64) {
 	for _, node := range d.nodes {
 		fields, _ := node.Info(section) // nothing of a server that ended, which the callers notice
-		n, _ := strconv.ParseInt(fields[field], 10, 64)
+		n, _ := strconv.ParseFloat(fields[field], 64)
 		sum += n
 	}
 	return sum

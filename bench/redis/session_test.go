@@ -165,18 +165,18 @@ func (s *session) measure(ctx context.Context, t *traffic, n int) (m measurement
 		_ = m.latency.RecordValue(latency) // every value in the range is recorded
 	}}
 	_, before := s.sum(0)
-	commands := s.deployment.commands()
-	busy, all, redis := proc.Busy(s.deployment.cpus...), proc.CPUTime(s.deployment.all...), proc.CPUTime(s.deployment.redis...)
+	redis, commands := s.deployment.cpuTime(), s.deployment.commands()
+	busy, all := proc.Busy(s.deployment.cpus...), proc.CPUTime(s.deployment.all...)
 	start := time.Now()
 	plan.Run(ctx)
 	m.elapsed = time.Since(start)
 	busy, all = proc.Busy(s.deployment.cpus...)-busy, proc.CPUTime(s.deployment.all...)-all
-	m.cpu = proc.CPUTime(s.deployment.redis...) - redis
 	if len(s.deployment.cpus) > 0 {
 		m.others = max(100*(busy-all).Seconds()/m.elapsed.Seconds(), 0)
 	}
 	// The first look at their number is a command of each server.
 	m.commands = s.deployment.commands() - commands - int64(len(s.deployment.nodes))
+	m.cpu = s.deployment.cpuTime() - redis
 	_, after := s.sum(0)
 	m.admitted, m.failed = after-before, s.failed.Load()-failed
 	m.faults = s.faults(ctx, n, m.elapsed)

@@ -132,11 +132,12 @@ func behindNetworks(set *results.Set) (all []row) {
 }
 
 // everyLimiter prints what all implementations reached in the cells of a benchmark, at
-// each place if it has several, and by which check what they admitted was right.
+// each place if it has several, how long the processors of the Redis servers worked for a decision, and
+// by which check what they admitted was right.
 func everyLimiter(w io.Writer, set *results.Set, benchmark, place string) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "\nload\tcallers\tlimiter\tdecisions/s\tx redis_rate\tp50 ms\tp99 ms\t"+
-		"Redis commands/s\tdecisions per CPU s\terrors\tothers\tcheck\t")
+	fmt.Fprintln(out, "\nload\tcallers\tlimiter\tdecisions/s\tx redis_rate\tRedis us\tp50 ms\tp99 ms\t"+
+		"Redis commands/s\terrors\tothers\tcheck\t")
 	numerically := func(a, b string) int { return number(a) - number(b) }
 	places := slices.SortedFunc(slices.Values(set.Each(benchmark, place)), numerically)
 	if place == "" {
@@ -182,8 +183,8 @@ func printCell(out io.Writer, set *results.Set, name, title, callers, impl strin
 	}
 	ratio := row{unit: "x"}.value(rate / set.Median(name+"/impl=redis_rate", "decisions/s"))
 	fmt.Fprintf(
-		out, "%s\t%s\t%s\t%.0f\t%s\t%.3f\t%.3f\t%.0f\t%.0f\t%.0f\t%.0f%%\t%s\t%s\n", title, callers, impl, rate, ratio,
-		of("p50-sec")*1e3, of("p99-sec")*1e3, of("commands/s"), of("decisions/cpu-s"), set.Max(own, "errors"),
+		out, "%s\t%s\t%s\t%.0f\t%s\t%.3g\t%.3f\t%.3f\t%.0f\t%.0f\t%.0f%%\t%s\t%s\n", title, callers, impl, rate, ratio,
+		1e6/of("decisions/cpu-s"), of("p50-sec")*1e3, of("p99-sec")*1e3, of("commands/s"), set.Max(own, "errors"),
 		of("others-%"), strings.Join(checks, ", "), verdict,
 	)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-const redisSample = `BenchmarkRedis/load=hot/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 400000 decisions/s 	 0 wrong 	 0 errors
-BenchmarkRedis/load=hot/callers=512/impl=redis_rate/check=books 	 1 	 1 ns/op 	 10000 decisions/s 	 0 wrong 	 2 errors
+const redisSample = `BenchmarkRedis/load=hot/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 400000 decisions/s 	 3200000 decisions/cpu-s 	 0 wrong 	 0 errors
+BenchmarkRedis/load=hot/callers=512/impl=redis_rate/check=books 	 1 	 1 ns/op 	 10000 decisions/s 	 12000 decisions/cpu-s 	 0 wrong 	 2 errors
 BenchmarkRedis/load=zipf/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 200000 decisions/s 	 0 wrong 	 0 errors
 BenchmarkRedis/load=zipf/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 200000 decisions/s 	 3 wrong 	 0 errors
 BenchmarkRedis/load=zipf/callers=512/impl=redis_rate/check=books 	 1 	 1 ns/op 	 10000 decisions/s 	 0 wrong 	 0 errors
@@ -45,7 +45,8 @@ func TestRedisIsComparedWithRedisRate(t *testing.T) {
 		"Redis bytes per client, token bucket, across a turn":       {"not measured"},
 		"Redis bytes per entry of a sliding log":                    {" 13 B", "MISSED"},
 		"zipf     512      stint":                                   {"20x", "books", "WRONG"},
-		"hot      512      redis_rate":                              {" 1x ", " 2 ", "books", "ok"},
+		"hot      512      stint ":                                  {" 40x ", " 0.312 ", "books", "ok"},
+		"hot      512      redis_rate":                              {" 1x ", " 83.3 ", " 2 ", "books", "ok"},
 	} {
 		line := lineThat(out.String(), start)
 		for _, part := range want {
@@ -69,8 +70,8 @@ func TestClustersAndNetworksAreComparedWithRedisRate(t *testing.T) {
 			"Redis CPU per decision, 3 primaries, of that with 1":               {"<= 1.25x", " 1.50x", "MISSED", "40000 per CPU second, with 1 60000"},
 			"Redis CPU per decision, 2 primaries, of that with 1":               {"not measured"},
 			"x redis_rate: per second of Redis's CPU, 3 primaries, 64 callers":  {">= 1x", " 2x", " ok ", "40000/s, redis_rate 20000/s"},
-			"uniform, primaries=3  64       stint       9000         1.50x":     {" 40000 ", "books", "ok"},
-			"uniform, primaries=3  64       redis_rate  6000         1x       ": {" 20000 "},
+			"uniform, primaries=3  64       stint       9000         1.50x":     {" 25 ", "books", "ok"},
+			"uniform, primaries=3  64       redis_rate  6000         1x       ": {" 50 "},
 		},
 		"network": {
 			"x redis_rate: 5 ms of network delay, 64 callers":       {">= 0.90x", " 0.50x", "MISSED", "6000/s, redis_rate 12000/s"},
