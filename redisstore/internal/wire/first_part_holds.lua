@@ -3,8 +3,6 @@
 -- commit or a cancel in time that charges nothing beyond the hold. It leaves the others to first_part.lua, and with them
 -- what follows on their ids and states: of such a batch the client asks again.
 --
--- States are kept in three numbers, by their place, as in first_part_takes.lua; with what is held of them (holds.lua).
---
 -- The arguments are those of batch.lua, but an operation is
 --   >B verb, >B growth, >I2 states, >I2 number of its id, >c8 digest of its id
 --   >i8 TTL, >I5 how long it is remembered      of a reserve
@@ -12,69 +10,9 @@
 --   >I2i8I4 for each state                      as in batch.lua
 --   >I2 length and record                       of a reserve, from remembered on as hold_ids.lua has it
 
-holds = {}
-
-local as, bs, cs, of, clients, changed = {}, {}, {}, {}, {}, {}
-local held, live, lists, firsts, lasts = {}, {}, {}, {}, {} -- firsts and lasts: when a list's first and last piece expire
-local left, left_ids = {}, {}
-local groups, places = {}, 0
-
--- note_expiries notes when a list's first and last piece expire.
-local function note_expiries(p, list)
-  firsts[p] = unpack_struct('>I7', list, 9)
-  lasts[p] = #list == PIECE_BYTES and firsts[p] or last_expiry(list)
-end
-
--- read reads a value into place; mine is the tag of the limit's own states. It reports false when there is more to do:
--- something has expired, or another limit wrote it. A window that goes on and is not empty, and a bucket, are as they
--- were written.
-local function read(place, hash, j, limit, mine, state)
-  local value, kind, set = hash.values[j + 1], limit.kind, limit.set
-  local a, b, c
-  if value and byte(value) == HELD then
-    local from, debt, n, count, at_list = 2 + kind.bytes, nil, nil, nil, nil
-    a, b, c, debt, n, count, at_list = unpack_struct(HELD_NUMBERS, value, from)
-    local list = sub(value, at_list)
-    held[place], live[place], lists[place] = n > 0 and n or nil, count, list
-    note_expiries(place, list)
-    if sub(value, 2, from - 1) ~= set.text or debt ~= limit.debt or firsts[place] <= now then
-      return false
-    end
-  elseif value and byte(value) == mine and #value == set.length and not (hash.aged and hash.aged[j + 1]) then
-    a, b, c = unpack_struct(set.body, value, 2)
-    a = a + hash.loaded.start
-  elseif (read_state(hash, j, state) or set) ~= set then
-    return false
-  end
-  if not a or kind.moves
-    and not (a <= now and now < a + (limit.window or limit.length) and (kind.merges or b == 0 and c > 0)) then
-    if a then
-      kind.read(state, set, a, b, c)
-    end
-    kind.twin.adopt(state, limit, now)
-    a, b, c = kind.write(state, limit)
-  end
-  as[place], bs[place], cs[place] = a, b, c
-  return true
-end
-
-for i = 1, tonumber(argument()) do
-  local hash, numbers = load_group()
-  local limit, mine, same, state = nil, nil, #numbers == 2, {}
-  groups[i], hash.places = hash, places
-  for j = 1, hash.size do
-    if j == 1 or not same then
-      limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
-      mine = hash.loaded and tag_of(hash.loaded, limit.set)
-    end
-    places = places + 1
-    of[places], clients[places] = limit, ARGV[hash.first + j - 1]
-    left[places] = not read(places, hash, j, limit, mine, state)
-  end
-end
 load_ids()
 
-local LEFT = pack('>BBi8i8', 4, 0, 0, 0)
+local left_ids, LEFT = {}, pack('>BBi8i8', 4, 0, 0, 0)
 
 -- The operation at hand: the places of its states, its permits of each, what becomes of each state in three numbers, and
 -- how many permits a hold that ends has and keeps, and its piece in the list.
@@ -266,7 +204,7 @@ local function finish(cancels, count, digest, claims, more_claims, actual, name,
       lists[p] = nil
     else
       lists[p] = sub(list, 1, pieces[i] - 1) .. sub(list, behind[i])
-      note_expiries(p, lists[p])
+      firsts[p], lasts[p] = holds.expiries(lists[p])
     end
     if kind.twin == token_bucket then
       local ended = as_bucket(p)
@@ -282,7 +220,7 @@ local function finish(cancels, count, digest, claims, more_claims, actual, name,
     end
     held[p], live[p], changed[p] = held[p] > n and held[p] - n or nil, live[p] - 1, true
     if back > 0 then
-      announce(clients[p])
+      news[p] = 1
     end
     if permits[i] >= 0 and (cancels or permits[i] ~= n) and (not least or back < least) then
       least = back
@@ -325,22 +263,4 @@ while from <= #list do
   end
 end
 
-for _, hash in ipairs(groups) do
-  for j = 1, hash.size do
-    local p = hash.places + j
-    if changed[p] then
-      local limit = of[p]
-      local matters = limit.kind.twin == token_bucket and bs[p] + 1 or 0
-      if lists[p] then
-        write_held(hash, limit, clients[p], as[p], bs[p], cs[p], matters, held[p], live[p], lists[p], lasts[p])
-      else
-        write_numbers(hash, limit, clients[p], as[p], bs[p], cs[p])
-        if matters > limit.span and matters + margin(matters) > hash.now.life then
-          hash.now.life, hash.renewed = matters + margin(matters), true
-        end
-      end
-    end
-  end
-  flush(hash)
-end
 save_ids()

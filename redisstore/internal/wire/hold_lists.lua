@@ -10,6 +10,8 @@
 -- Its value is HELD, its writer's parameters, its three numbers, the writer's debt, held (8 bytes each),
 -- live (4) and list; a log's list has a key of its own, as live (4) and list.
 
+holds = {}
+
 local HELD_NUMBERS, HELD_VALUE = '>i8i8i8i8i8I4', '>Bc0i8i8i8i8i8I4c0'
 local PIECE, PIECE_BYTES, FLAGS = '>c8I7I6BI7I7', 36, 22
 
@@ -26,6 +28,12 @@ end
 local function last_expiry(list)
   local expires = unpack_struct('>I7', list, #list - PIECE_BYTES + 9)
   return expires
+end
+
+-- expiries are when the first and the last piece of a list expire.
+function holds.expiries(list)
+  local first = unpack_struct('>I7', list, 9)
+  return first, #list == PIECE_BYTES and first or last_expiry(list)
 end
 
 -- insert puts the pieces of a hold where it expires.
@@ -46,6 +54,13 @@ local function insert(list, expires, pieces)
   end
   low = low * PIECE_BYTES
   return sub(list, 1, low) .. pieces .. sub(list, low + 1)
+end
+
+-- read_value reads a value of which permits are held: its writer's parameters in text, its numbers, and what is held of it.
+function holds.read_value(kind, value)
+  local from = 2 + kind.bytes
+  local a, b, c, debt, n, count, at = unpack_struct(HELD_NUMBERS, value, from)
+  return sub(value, 2, from - 1), a, b, c, debt, n > 0 and n or nil, count, sub(value, at)
 end
 
 -- write_held writes a client's state of which permits are held, the last until an instant; without holds it would matter

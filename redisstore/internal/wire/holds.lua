@@ -1,8 +1,6 @@
 -- Holds: what reservations take of states until they end (hold.go of memstore is the same in Go). A script with
 -- this part answers every operation itself. States are tables, with what hold_lists.lua says.
 
-holds = {}
-
 do -- a block, since a script has 200 names at most; it ends with hold_verbs.lua
 
 local FOREVER = math.huge
@@ -157,11 +155,10 @@ function holds.read(hash, i, state)
     return read_state(hash, i, state)
   end
   local kind = hash.kind
-  local set = parameters(kind, sub(value, 2, 1 + kind.bytes))
-  local a, b, c, debt, held, count, at = unpack_struct(HELD_NUMBERS, value, 2 + kind.bytes)
+  local writer, a, b, c, debt, held, live, list = holds.read_value(kind, value)
+  local set = parameters(kind, writer)
   kind.read(state, set, a, b, c)
-  state.debt, state.live, state.list = debt, count, sub(value, at)
-  hold_more(state, held)
+  state.debt, state.held, state.live, state.list = debt, held, live, list
   start(state)
   return set
 end

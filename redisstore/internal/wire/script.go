@@ -1,7 +1,7 @@
 package wire
 
 import (
-	_ "embed" // the script's parts
+	"embed"
 	"regexp"
 	"strings"
 	"unicode"
@@ -11,46 +11,14 @@ import (
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
-var (
-	//go:embed clock.lua
-	clockLua string
-	//go:embed generations.lua
-	generationsLua string
-	//go:embed logs.lua
-	logsLua string
-	//go:embed single_take.lua
-	singleTakeLua string
-	//go:embed decide.lua
-	decideLua string
-	//go:embed batch.lua
-	batchLua string
-	//go:embed first_part_takes.lua
-	firstPartTakesLua string
-	//go:embed first_part.lua
-	firstPartLua string
-	//go:embed second_part.lua
-	secondPartLua string
-	//go:embed concurrency.lua
-	concurrencyLua string
-	//go:embed first_part_holds.lua
-	firstPartHoldsLua string
-	//go:embed hold_lists.lua
-	holdListsLua string
-	//go:embed holds.lua
-	holdsLua string
-	//go:embed hold_ids.lua
-	holdIDsLua string
-	//go:embed hold_verbs.lua
-	holdVerbsLua string
-	//go:embed reply.lua
-	replyLua string
-	//go:embed settings.lua
-	settingsLua string
-	//go:embed reset.lua
-	resetLua string
-	//go:embed instances.lua
-	instancesLua string
-)
+//go:embed *.lua
+var files embed.FS
+
+// part is a part of scripts, by the name of its file.
+func part(name string) string {
+	text, _ := files.ReadFile(name + ".lua") // all names stand below
+	return string(text)
+}
 
 // A Mix is what a batch needs of a script: whether it is one take, whether it has a first part, and
 // the algorithms, a bit for each. A server defines all of a script's functions each time that it
@@ -104,55 +72,56 @@ return layout or ARGV[1]`
 }
 
 // ResetScript is a script that resets all clients of a policy: reset.lua.
-func ResetScript() string { return stripUnused(resetLua) }
+func ResetScript() string { return stripUnused(part("reset")) }
 
 // InstancesScript is a script that counts processes: instances.lua.
-func InstancesScript() string { return stripUnused(instancesLua) }
+func InstancesScript() string { return stripUnused(part("instances")) }
 
 // source puts the parts together. Their order is that of what they use: Lua knows a local function
 // only behind its definition.
 func (m Mix) source() string {
-	needed := func(a stint.Algorithm) bool { return m&mixOf(a) != 0 }
-	names := []string{"holds", "schedule"}
+	names := []string{"holds", "schedule"} // a twin that is left out is nil
 	var twins []stint.Algorithm
 	for _, a := range stint.Algorithms() {
 		names = append(names, layout.AlgorithmKeys[a])
-		if needed(a) {
+		if m&mixOf(a) != 0 {
 			twins = append(twins, a)
 		}
 	}
 	if m&single != 0 {
-		return luaProtocol() + algorithm.Lua(
-			twins[0],
-		) + "local take_stored = " + layout.AlgorithmKeys[twins[0]] + ".take_stored\n" + singleTakeLua
+		take := "local take_stored = " + layout.AlgorithmKeys[twins[0]] + ".take_stored\n"
+		return luaProtocol() + algorithm.Lua(twins[0]) + take + part("single_take")
 	}
-	// Twins that are left out are nil.
-	limits := []string{
-		luaProtocol(), "local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua,
-		generationsLua,
+	source := luaProtocol() + "local " + strings.Join(names, ", ") + "\n" + algorithm.Lua(twins...)
+	const always = ^Mix(0)
+	for _, p := range []struct {
+		of   Mix // that need it
+		name string
+	}{
+		{always, "settings"},
+		{always, "clock"},
+		{always, "generations"},
+		{mixOf(stint.AlgorithmSlidingWindowLog), "logs"},
+		{firstHolds | withHolds, "concurrency"},
+		{always, "decide"},
+		{always, "batch"},
+		{firstHolds | withHolds, "hold_lists"},
+		{firstHolds | withHolds, "hold_ids"},
+		{firstTakes | firstHolds, "numbers"},
+		{firstTakes, "first_part_takes"},
+		{firstHolds, "first_part_holds"},
+		{firstTakes | firstHolds, "numbers_save"},
+		{withHolds, "holds"},
+		{withHolds, "hold_verbs"},
+		{firstAny, "first_part"},
+		{always, "second_part"},
+		{always, "reply"},
+	} {
+		if m&p.of != 0 {
+			source += part(p.name)
+		}
 	}
-	if needed(stint.AlgorithmSlidingWindowLog) {
-		limits = append(limits, logsLua)
-	}
-	if m&(withHolds|firstHolds) != 0 {
-		limits = append(limits, concurrencyLua, decideLua, batchLua, holdListsLua, holdIDsLua)
-	} else {
-		limits = append(limits, decideLua, batchLua)
-	}
-	if m&firstHolds != 0 {
-		limits = append(limits, firstPartHoldsLua)
-	}
-	if m&withHolds != 0 {
-		limits = append(limits, holdsLua, holdVerbsLua)
-	}
-	if m&firstTakes != 0 {
-		limits = append(limits, firstPartTakesLua)
-	}
-	if m&firstAny != 0 {
-		limits = append(limits, firstPartLua)
-	}
-	limits = append(limits, secondPartLua, replyLua)
-	return strings.Join(limits, "")
+	return source
 }
 
 // definition matches a line at a script's top level that defines a function, or names a value
