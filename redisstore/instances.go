@@ -68,7 +68,7 @@ func (i *instances) beat(ctx context.Context, stays bool) error {
 	}
 	key := i.store.options.KeyPrefix + ":instances"
 	life := strconv.FormatInt(instanceLife.Microseconds(), 10)
-	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.name, life, i.store.wire.NowText(), here})
+	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.store.wire.NowText(), i.name, life, here})
 	if err != nil {
 		return queue.Unavailable(err)
 	}

@@ -1,13 +1,4 @@
--- The time of the batch, and how long things are kept.
-
-local pinned = ARGV[1] ~= ''
-local now
-if pinned then
-  now = tonumber(ARGV[1])
-else
-  local time = redis.call('TIME')
-  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
+-- How long things are kept.
 
 -- margin: a state is kept a tenth longer than it matters, and at least a second.
 local function margin(us)
@@ -17,7 +8,7 @@ end
 -- milliseconds is a span as an expiry, in text.
 local function milliseconds(us)
   local ms = ceil(us / 1000)
-  if pinned then
+  if ARGV[1] ~= '' then
     ms = ms + 86400000 -- the server's time runs on while the test's stands still
   end
   return string.format('%.0f', ms)

@@ -139,29 +139,6 @@ local function head(g)
   return table.concat(text)
 end
 
--- decode reads a stored value into a state and returns its writer's parameters.
-local function decode(kind, g, value, state)
-  local tag, at = byte(value), 2
-  local set = g.sets[tag]
-  if set then
-    local a, b, c = unpack_struct(set.body, value, 2)
-    kind.read(state, set, g.start + a, b, c)
-    return set
-  end
-  local wide = tag >= WIDE
-  if wide then
-    tag = tag - WIDE
-  end
-  set = g.sets[tag]
-  if tag == INLINE then
-    set = parameters(kind, sub(value, 2, 1 + kind.bytes))
-    at = 2 + kind.bytes
-  end
-  local a, b, c = unpack_struct(wide and WIDE_BODY or set.body, value, at)
-  kind.read(state, set, g.start + a, b, c)
-  return set
-end
-
 -- fetch reads the values of clients, whose keys are ARGV[first] to ARGV[last]: of the
 -- hash it returns, values[i + 1] is client i's and aged[i + 1] says that it is of
 -- prev. loaded and before are the generations as they were read, now is the one to
@@ -243,12 +220,27 @@ end
 -- read_state makes a client's state of what fetch read. It returns the parameters of the
 -- limit that wrote it, or nil for an untouched one.
 local function read_state(hash, i, state)
-  local value = hash.values[i + 1]
+  local value, kind = hash.values[i + 1], hash.kind
   if not value then
-    hash.kind.blank(state)
+    kind.blank(state)
     return nil
   end
-  return decode(hash.kind, hash.aged and hash.aged[i + 1] and hash.before or hash.loaded, value, state)
+  local g = hash.aged and hash.aged[i + 1] and hash.before or hash.loaded
+  local tag, at, body = byte(value), 2, nil
+  local set = g.sets[tag]
+  if not set then
+    if tag >= WIDE then
+      tag, body = tag - WIDE, WIDE_BODY
+    end
+    set = g.sets[tag]
+    if tag == INLINE then
+      set = parameters(kind, sub(value, 2, 1 + kind.bytes))
+      at = 2 + kind.bytes
+    end
+  end
+  local a, b, c = unpack_struct(body or set.body, value, at)
+  kind.read(state, set, g.start + a, b, c)
+  return set
 end
 
 -- write_numbers writes a client's state in numbers, the first an instant.

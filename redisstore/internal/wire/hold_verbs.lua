@@ -98,61 +98,33 @@ end
 
 -- What follows is of package decide, too: an operation on a hold with groups of alternatives.
 
--- each_group calls a function with the first and the last limit of each group that is to be chosen among, and its number.
-local function each_group(ways, call)
-  local i = 1
-  while i <= #ways do
-    local from, group = i, floor(ways[i] / PER_GROUP)
+-- bind binds an operation on a hold to one way of each group that is still open: that of the first limit for which on says
+-- that the hold is on it; else the way of number first of the first group, and of number rest of the others, PASSED for
+-- none of them. Without such a number the group stays open. It returns the number of the first group's way, or 0.
+local PASSED = -1
+
+local function bind(ways, on, first, rest)
+  local via, to = 0, 0
+  while to < #ways do
+    local from, group = to + 1, floor(ways[to + 1] / PER_GROUP)
     repeat
-      i = i + 1
-    until not is_in(group, ways[i])
+      to = to + 1
+    until not is_in(group, ways[to + 1])
     if ways[from] ~= 0 and ways[from] ~= ASIDE then
-      call(from, i - 1, group)
-    end
-  end
-end
-
--- bind_group binds an operation to the way of a number, to none if no limit has it.
-local function bind_group(ways, from, to, number)
-  for i = from, to do
-    ways[i] = ways[i] % MAX_WAYS == number and 0 or ASIDE
-  end
-end
-
--- bind binds an operation on a hold to the ways that it is on, and returns the number of the first group's way.
-local function bind(ways, on)
-  local via = 0
-  each_group(ways, function(from, to, group)
-    for i = from, to do
-      if on(i) then
-        local number = ways[i] % MAX_WAYS
-        bind_group(ways, from, to, number)
-        via = group == 1 and number or via
-        break
+      local number = rest
+      if group == 1 then
+        number = first
       end
+      number = number == PASSED and ways[to] % MAX_WAYS + 1 or number -- which no limit has
+      for i = on and to or 0, from, -1 do
+        number = on(i) and ways[i] % MAX_WAYS or number
+      end
+      for i = from, number and to or 0 do
+        ways[i] = ways[i] % MAX_WAYS == number and 0 or ASIDE
+      end
+      via = group == 1 and number or via
     end
-  end)
-  return via
-end
-
--- bind_to binds an operation to the way of a number of its first group, and, if that is all that is known of it, to the
--- first ways of the others.
-local function bind_to(ways, via, others)
-  each_group(ways, function(from, to, group)
-    if group == 1 or others then
-      bind_group(ways, from, to, group == 1 and via or 0)
-    end
-  end)
-end
-
--- pass_over binds an operation to none of the ways of the groups that are still open, and returns what is the first one's
--- empty way then.
-local function pass_over(ways)
-  local via = 0
-  each_group(ways, function(from, to, group)
-    via = group == 1 and ways[to] % MAX_WAYS + 1 or via
-    bind_group(ways, from, to, MAX_WAYS)
-  end)
+  end
   return via
 end
 
@@ -341,7 +313,7 @@ local function finish(verb, parts, permits, ways, given, hold, ended)
   local least, gone = nil, false
   hold.via = hold.via or 0
   if ways then
-    hold.via = max(hold.via, bind(ways, function(i) return hold.n[i] + hold.kept[i] > 0 end), pass_over(ways))
+    hold.via = max(hold.via, bind(ways, function(i) return hold.n[i] + hold.kept[i] > 0 end, PASSED, PASSED))
   end
   for i = 1, #parts do
     local state = parts[i]
@@ -449,7 +421,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
       n = {}, kept = {}, reset = {}, drops = {}, expires = given.expires, remembered = given.remembered, via = given.via,
     }
     if ways then
-      bind_to(ways, given.via, true)
+      bind(ways, nil, given.via, 0)
     end
     finish(verb, parts, permits, ways, given, lost, EXPIRED)
   else
@@ -464,7 +436,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
     elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
       and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
       if ways then
-        bind_to(ways, hold.via, false)
+        bind(ways, nil, hold.via)
       end
       tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.was_reset and RESET or 0) + hold.via * VIA, now, hold.applied)
     elseif over or (ended == EXPIRED and verb == 'cancel') then

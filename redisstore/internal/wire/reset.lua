@@ -1,8 +1,7 @@
 -- Resets all clients of a policy, or of all policies, by a later epoch: see settings.lua.
 --
 -- KEYS[1]  the settings
--- ARGV[1]  the time in microseconds since the epoch, or '' for the server's own;
---          it is given in tests only
+-- ARGV[1]  the time: see now.lua
 -- ARGV[2]  the channel, and
 -- ARGV[3]  the announcement
 -- ARGV[4]  the field: all or :NAME
@@ -10,12 +9,7 @@
 -- Replies the new epoch, in text. It is above all before it that count for the policy, and
 -- after the time of everything that was decided before it.
 
-local epoch = tonumber(ARGV[1])
-if not epoch then
-  local time = redis.call('TIME')
-  epoch = time[1] * 1000000 + time[2]
-end
-local earlier = redis.call('HMGET', KEYS[1], 'all', ARGV[4])
+local epoch, earlier = now, redis.call('HMGET', KEYS[1], 'all', ARGV[4])
 if ARGV[4] == 'all' then
   local settings = redis.call('HGETALL', KEYS[1])
   for i = 2, #settings, 2 do

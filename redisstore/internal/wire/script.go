@@ -72,10 +72,10 @@ return layout or ARGV[1]`
 }
 
 // ResetScript is a script that resets all clients of a policy: reset.lua.
-func ResetScript() string { return stripUnused(part("reset")) }
+func ResetScript() string { return stripUnused(part("now") + part("reset")) }
 
 // InstancesScript is a script that counts processes: instances.lua.
-func InstancesScript() string { return stripUnused(part("instances")) }
+func InstancesScript() string { return stripUnused(part("now") + part("instances")) }
 
 // source puts the parts together. Their order is that of what they use: Lua knows a local function
 // only behind its definition.
@@ -90,7 +90,7 @@ func (m Mix) source() string {
 	}
 	if m&single != 0 {
 		take := "local take_stored = " + layout.AlgorithmKeys[twins[0]] + ".take_stored\n"
-		return luaProtocol() + algorithm.Lua(twins[0]) + take + part("single_take")
+		return luaProtocol() + algorithm.Lua(twins[0]) + take + part("now") + part("single_take")
 	}
 	source := luaProtocol() + "local " + strings.Join(names, ", ") + "\n" + algorithm.Lua(twins...)
 	const always = ^Mix(0)
@@ -99,6 +99,7 @@ func (m Mix) source() string {
 		name string
 	}{
 		{always, "settings"},
+		{always, "now"},
 		{always, "clock"},
 		{always, "generations"},
 		{mixOf(stint.AlgorithmSlidingWindowLog), "logs"},

@@ -34,14 +34,6 @@ elseif not layout then
   call('HSET', KEYS[1], 'layout', ARGV[2])
 end
 
-local now = ARGV[1]
-if now == '' then
-  now = call('TIME')
-  now = now[1] * 1000000 + now[2]
-else
-  now = tonumber(now)
-end
-
 local found = call('HMGET', KEYS[2], '', client)
 local head, value, older = found[1], found[2], nil
 local life, most_a, most_b, most_c, p, q, r, s, t = read('>i8i8i8i8i8i8i8i8i8', ARGV[7])
