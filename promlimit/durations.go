@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,9 @@ type durationHistogram struct {
 	desc    *prometheus.Desc
 	created time.Time
 	bounds  []float64 // of the classic buckets, seconds
-	series  []*durations
+
+	adding sync.Mutex
+	series []*durations // guarded by adding
 
 	// The bounds of both kinds of buckets divide durations into cells, so that one count serves both.
 	// A cell holds the durations up to its bound, in nanoseconds, that are beyond the cell before it.
@@ -42,6 +45,8 @@ type durations struct {
 	labels []string
 	counts []atomic.Uint64 // of the cells
 	sum    atomic.Int64    // ns
+	// the last durations of traces, by classic bucket; the last one is beyond all bounds. nil is none
+	exemplars []atomic.Pointer[prometheus.Exemplar]
 }
 
 // newDurationHistogram makes a histogram without series. The bounds of its classic buckets are
@@ -81,11 +86,23 @@ func nativeBound(i int) int64 {
 
 func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
 
-// with makes a series. All are made before the histogram is collected.
+// with makes a series.
 func (h *durationHistogram) with(labels ...string) *durations {
-	d := &durations{of: h, labels: labels, counts: make([]atomic.Uint64, len(h.cells))}
+	d := &durations{
+		of: h, labels: labels, counts: make([]atomic.Uint64, len(h.cells)),
+		exemplars: make([]atomic.Pointer[prometheus.Exemplar], len(h.bounds)+1),
+	}
+	h.adding.Lock()
+	defer h.adding.Unlock()
 	h.series = append(h.series, d)
 	return d
+}
+
+// all are the series that there are.
+func (h *durationHistogram) all() []*durations {
+	h.adding.Lock()
+	defer h.adding.Unlock()
+	return slices.Clone(h.series)
 }
 
 // observe counts a duration. Its cost is one lookup by the number of bits, a few comparisons, and
@@ -100,22 +117,32 @@ func (d *durations) observe(elapsed time.Duration) {
 	d.sum.Add(n)
 }
 
+// exemplify keeps a duration that was observed as the exemplar of its bucket, with the ID of its trace.
+func (d *durations) exemplify(elapsed time.Duration, trace string) {
+	seconds := elapsed.Seconds()
+	bucket, _ := slices.BinarySearch(d.of.bounds, seconds)
+	d.exemplars[bucket].Store(&prometheus.Exemplar{
+		Value: seconds, Labels: prometheus.Labels{"trace_id": trace}, Timestamp: time.Now(),
+	})
+}
+
 // Describe implements [prometheus.Collector].
 func (h *durationHistogram) Describe(descs chan<- *prometheus.Desc) { descs <- h.desc }
 
 // Collect implements [prometheus.Collector].
 func (h *durationHistogram) Collect(metrics chan<- prometheus.Metric) {
-	for _, d := range h.series {
-		metrics <- d.metric()
+	for _, d := range h.all() {
+		metric, _ := d.metric()
+		metrics <- metric
 	}
 }
 
-// metric is what was counted until now. Cells are read one after another while others count; a cell
+// metric is what was counted until now, and how much that is. Cells are read one after another while others count; a cell
 // that is counted meanwhile is in this metric or in the next, and the total is the sum of what was
 // read.
-func (d *durations) metric() prometheus.Metric {
+func (d *durations) metric() (_ prometheus.Metric, total uint64) {
 	h, sum := d.of, time.Duration(d.sum.Load()).Seconds()
-	var total, zero uint64
+	var zero uint64
 	classic, native := make(map[float64]uint64, len(h.bounds)), make(map[int]int64)
 	inClassic, inNative := 0, firstNative // the buckets that the next cell is in
 	for i, bound := range h.cells {
@@ -134,11 +161,21 @@ func (d *durations) metric() prometheus.Metric {
 			native[inNative] += int64(n)
 		}
 	}
-	return bothKinds{
+	var metric prometheus.Metric = bothKinds{
 		prometheus.MustNewConstNativeHistogram(h.desc, total, sum, native, nil, zero, nativeSchema,
 			prometheus.DefNativeHistogramZeroThreshold, h.created, d.labels...),
 		prometheus.MustNewConstHistogram(h.desc, total, sum, classic, d.labels...),
 	}
+	var exemplars []prometheus.Exemplar
+	for i := range d.exemplars {
+		if exemplar := d.exemplars[i].Load(); exemplar != nil {
+			exemplars = append(exemplars, *exemplar)
+		}
+	}
+	if len(exemplars) > 0 {
+		metric = prometheus.MustNewMetricWithExemplars(metric, exemplars...)
+	}
+	return metric, total
 }
 
 // bothKinds is a histogram with native buckets, and the same one with classic buckets, as one

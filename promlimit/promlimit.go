@@ -149,7 +149,7 @@ var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 // see.
 var ownLabels = []string{
 	"action", "algorithm", "allowed", "cause", "class", "direction", "kind", "le", "mode", "node", "outcome", "quantile",
-	"rule", "service", "set", "state", "version", "via",
+	"route", "rule", "service", "set", "state", "status", "version", "via",
 }
 
 // WithLabels returns a registerer that gives every metric these labels, such as {"application": "shop"}. The values are

@@ -136,7 +136,7 @@ func TestCompose(t *testing.T) {
 
 	// Prometheus takes its configuration, with the rules and the alerts.
 	monitored := t.TempDir()
-	for _, name := range []string{"prometheus.yml", "rules.yaml", "alerts.yaml"} {
+	for _, name := range []string{"prometheus.yml", "rules.yaml", "alerts.yaml", "slo.yaml"} {
 		text, err := os.ReadFile(mounted(t, project, "prometheus", "/etc/prometheus/"+name))
 		if err != nil {
 			t.Fatal(err)

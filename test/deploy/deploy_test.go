@@ -95,9 +95,18 @@ func TestPage(t *testing.T) {
 type expressions struct{ rules, alerts, dashboard, page []string }
 
 type ruleFile struct {
-	Groups []struct {
-		Rules []struct{ Record, Alert, Expr string }
-	}
+	Groups []struct{ Rules []rule }
+}
+
+type rule struct {
+	Record, Alert, Expr string
+	Labels, Annotations map[string]string
+}
+
+// alertRules are all alerts.
+func alertRules(t *testing.T) []rule {
+	t.Helper()
+	return slices.Concat(readRules(t, "prometheus/alerts.yaml").Groups[0].Rules, readRules(t, "prometheus/slo.yaml").Groups[1].Rules)
 }
 
 func readRules(t *testing.T, name string) (file ruleFile) {
@@ -113,7 +122,10 @@ func readExpressions(t *testing.T) (e expressions, records []string) {
 	for _, rule := range readRules(t, "prometheus/rules.yaml").Groups[0].Rules {
 		e.rules, records = append(e.rules, rule.Expr), append(records, rule.Record)
 	}
-	for _, rule := range readRules(t, "prometheus/alerts.yaml").Groups[0].Rules {
+	for _, rule := range readRules(t, "prometheus/slo.yaml").Groups[0].Rules {
+		e.rules, records = append(e.rules, rule.Expr), append(records, rule.Record)
+	}
+	for _, rule := range alertRules(t) {
 		e.alerts = append(e.alerts, rule.Expr)
 	}
 	var dashboard struct {
@@ -178,35 +190,37 @@ func TestNames(t *testing.T) {
 
 // TestAlerts: promtool's unit tests pass, and make each alert fire.
 func TestAlerts(t *testing.T) {
-	for _, args := range [][]string{{"check", "rules", "rules.yaml", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "rules.yaml", "alerts.yaml", "slo.yaml"}, {"test", "rules", "alerts_test.yaml", "slo_test.yaml"}} {
 		command := exec.CommandContext(t.Context(), "promtool", args...)
 		command.Dir = "prometheus"
 		if text, err := command.CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v (`make test` installs it)\n%s", args, err, text)
 		}
 	}
-	var file struct {
-		Tests []struct {
-			AlertRuleTest []struct {
-				Alertname string
-				ExpAlerts []any `yaml:"exp_alerts"`
-			} `yaml:"alert_rule_test"`
-		}
-	}
-	if err := yaml.Unmarshal([]byte(read(t, "prometheus/alerts_test.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
 	fires, rests := map[string]bool{}, map[string]bool{}
-	for _, test := range file.Tests {
-		for _, alert := range test.AlertRuleTest {
-			if len(alert.ExpAlerts) > 0 {
-				fires[alert.Alertname] = true
-			} else {
-				rests[alert.Alertname] = true
+	for _, name := range []string{"prometheus/alerts_test.yaml", "prometheus/slo_test.yaml"} {
+		var file struct {
+			Tests []struct {
+				AlertRuleTest []struct {
+					Alertname string
+					ExpAlerts []any `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		if err := yaml.Unmarshal([]byte(read(t, name)), &file); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range file.Tests {
+			for _, alert := range test.AlertRuleTest {
+				if len(alert.ExpAlerts) > 0 {
+					fires[alert.Alertname] = true
+				} else {
+					rests[alert.Alertname] = true
+				}
 			}
 		}
 	}
-	for _, rule := range readRules(t, "prometheus/alerts.yaml").Groups[0].Rules {
+	for _, rule := range alertRules(t) {
 		if !fires[rule.Alert] || !rests[rule.Alert] {
 			t.Errorf("%s is tested to fire: %t, and not to fire: %t", rule.Alert, fires[rule.Alert], rests[rule.Alert])
 		}
@@ -234,15 +248,26 @@ func TestPrometheus(t *testing.T) {
 	answered(t, address, []string{`ALERTS{alertname="StintStoreUnreachable",alertstate="firing"}`, `rate_limiter_redis_up == 0`})
 }
 
-// TestNativeHistograms: a Prometheus that scrapes native histograms gets quantiles from these.
+// TestNativeHistograms: a Prometheus that scrapes native histograms, and so has no classic buckets, answers every query of the
+// dashboard and of the pages, and keeps the traces of answers.
 func TestNativeHistograms(t *testing.T) {
 	_, services := startAll(t)
-	address := startPrometheus(t, services, "--enable-feature=native-histograms")
+	address := startPrometheus(t, services, "--enable-feature=native-histograms,exemplar-storage")
 	keepLoading(t, services)
+	e, _ := readExpressions(t)
+	answered(t, address, slices.Concat(e.page, e.dashboard))
 	answered(t, address, []string{
 		`histogram_count(rate_limiter_check_seconds) > 0`, `histogram_count(rate_limiter_store_round_trip_seconds{outcome="answered"}) > 0`,
 		`job:rate_limiter_check_seconds:p99_5m > 0`, `job:rate_limiter_store_round_trip_seconds:p99_5m > 0`,
 	})
+	traces := func() string {
+		return send(t, http.MethodGet, "http://"+address+"/api/v1/query_exemplars?query=rate_limiter_answer_seconds&start=0&end=4102444800", "", "")
+	}
+	for deadline := time.Now().Add(patience); !strings.Contains(traces(), `"trace_id":"`+loadTrace+`"`); <-time.After(250 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no trace of an answer: %s", traces())
+		}
+	}
 	if series, _ := query(t, address, `rate_limiter_check_seconds_bucket`); series != 0 {
 		t.Error("there are classic buckets: the records' quantiles are not known to come from native ones")
 	}

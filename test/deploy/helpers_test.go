@@ -136,6 +136,9 @@ func load(t *testing.T, service, admin string) {
 	}
 }
 
+// loadTrace is the trace of the requests of keepLoading.
+const loadTrace = "0af7651916cd43dd8448eb211c80319c"
+
 // keepLoading asks services again and again until the test ends, so that rates are not 0.
 func keepLoading(t *testing.T, services []string) {
 	ended := make(chan struct{})
@@ -147,6 +150,7 @@ func keepLoading(t *testing.T, services []string) {
 				if err != nil {
 					return
 				}
+				request.Header.Set("Traceparent", "00-"+loadTrace+"-b7ad6b7169203331-01")
 				if response, err := http.DefaultClient.Do(request); err == nil {
 					_ = response.Body.Close()
 				}
@@ -186,7 +190,7 @@ func startPrometheus(t *testing.T, services []string, flags ...string) (address 
 	t.Helper()
 	return runPrometheus(t, fmt.Sprintf(`
 global: {scrape_interval: 1s, evaluation_interval: 1s}
-rule_files: [rules.yaml, alerts.yaml]
+rule_files: [rules.yaml, alerts.yaml, slo.yaml]
 scrape_configs: [{job_name: stint, static_configs: [{targets: ["%s"]}]}]
 `, strings.Join(services, `", "`)), flags...)
 }
@@ -196,8 +200,8 @@ func runPrometheus(t *testing.T, config string, flags ...string) (address string
 	t.Helper()
 	dir := t.TempDir()
 	files := map[string]string{"prometheus.yml": config}
-	for _, name := range []string{"rules.yaml", "alerts.yaml"} {
-		text := strings.ReplaceAll(read(t, "prometheus/"+name), "interval: 15s", "interval: 1s")
+	for _, name := range []string{"rules.yaml", "alerts.yaml", "slo.yaml"} {
+		text := regexp.MustCompile(`interval: \d+s`).ReplaceAllString(read(t, "prometheus/"+name), "interval: 1s")
 		files[name] = regexp.MustCompile(`for: \d+m`).ReplaceAllString(text, "for: 0s")
 	}
 	for name, content := range files {

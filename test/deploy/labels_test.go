@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v4"
 )
 
 var (
@@ -77,23 +75,14 @@ func TestLabels(t *testing.T) {
 		known[name] = words(m.labels)
 	}
 	var queries []labelled
-	for _, name := range []string{"prometheus/rules.yaml", "prometheus/alerts.yaml"} {
-		var file struct {
-			Groups []struct {
-				Rules []struct {
-					Record, Expr string
-					Annotations  map[string]string
+	for _, name := range []string{"prometheus/rules.yaml", "prometheus/alerts.yaml", "prometheus/slo.yaml"} {
+		for _, group := range readRules(t, name).Groups {
+			for _, rule := range group.Rules {
+				if by := grouping.FindStringSubmatch(rule.Expr); rule.Record != "" {
+					known[rule.Record] = words(by[1])
 				}
+				queries = append(queries, labelled{rule.Expr, slices.Collect(maps.Values(rule.Annotations))})
 			}
-		}
-		if err := yaml.Unmarshal([]byte(read(t, name)), &file); err != nil {
-			t.Fatal(err)
-		}
-		for _, rule := range file.Groups[0].Rules {
-			if by := grouping.FindStringSubmatch(rule.Expr); rule.Record != "" {
-				known[rule.Record] = words(by[1])
-			}
-			queries = append(queries, labelled{rule.Expr, slices.Collect(maps.Values(rule.Annotations))})
 		}
 	}
 	var dashboard struct {

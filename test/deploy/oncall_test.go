@@ -6,40 +6,39 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/stint-go/stint/internal/testredis"
 )
 
-const onCallPage = "../docs/on-call.md"
+const (
+	onCallPage = "../docs/on-call.md"
+	sloPage    = "../docs/slo.md"
+)
 
 // TestOnCallSections: every alert has a section, under its severity, to which its runbook_url leads; and every section is an alert's.
 func TestOnCallSections(t *testing.T) {
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert               string
-				Labels, Annotations map[string]string
-			}
-		}
+	for name, alerts := range map[string][]rule{
+		"on-call.md": readRules(t, "prometheus/alerts.yaml").Groups[0].Rules, "slo.md": readRules(t, "prometheus/slo.yaml").Groups[1].Rules,
+	} {
+		sectionsOf(t, name, alerts)
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "prometheus/alerts.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// sectionsOf holds the sections of a page to alerts.
+func sectionsOf(t *testing.T, name string, alerts []rule) {
+	t.Helper()
 	sections, under := map[string]string{}, ""
-	for _, heading := range regexp.MustCompile(`(?m)^(##|###) (.*)$`).FindAllStringSubmatch(read(t, onCallPage), -1) {
+	for _, heading := range regexp.MustCompile(`(?m)^(##|###) (.*)$`).FindAllStringSubmatch(read(t, "../docs/"+name), -1) {
 		if heading[1] == "##" {
 			under = heading[2]
 		} else {
 			sections[heading[2]] = under
 		}
 	}
-	const address = "https://github.com/stint-go/stint/blob/main/docs/on-call.md#"
-	for _, alert := range file.Groups[0].Rules {
+	address := "https://github.com/stint-go/stint/blob/main/docs/" + name + "#"
+	for _, alert := range alerts {
 		want := map[string]string{"page": "Pages", "ticket": "Tickets"}[alert.Labels["severity"]]
 		if under, is := sections[alert.Alert]; !is || under != want {
 			t.Errorf("%s has a section: %t, under %q, want %q", alert.Alert, is, under, want)
@@ -88,9 +87,13 @@ func TestOnCallCommands(t *testing.T) {
 // shownQueries are the queries of operators' pages, one a line.
 func shownQueries(t *testing.T) (queries []string) {
 	t.Helper()
-	for _, page := range []string{onCallPage, capacityPage} {
+	for _, page := range []string{onCallPage, capacityPage, sloPage} {
 		for _, text := range blocks(t, page, "promql") {
-			queries = slices.Concat(queries, strings.Split(strings.TrimSpace(text), "\n"))
+			for line := range strings.Lines(text) {
+				if !strings.HasPrefix(line, "#") {
+					queries = append(queries, strings.TrimSpace(line))
+				}
+			}
 		}
 	}
 	return queries

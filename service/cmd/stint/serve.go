@@ -162,7 +162,8 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 			InProcess: inProcess, Manager: s.source.manager, HealthDetails: s.details,
 			Observers: s.told.observers(), Activity: s.recent.Recorder,
 		},
-		RulesPlace: s.source.place, RulesForgotten: s.source.forgotten, Middleware: s.traced.middleware(),
+		RulesPlace: s.source.place, RulesForgotten: s.source.forgotten,
+		Middleware: s.traced.middleware(), Trace: recordedTrace,
 	}
 	if s.config.Envoy.XDS.Server != "" {
 		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later

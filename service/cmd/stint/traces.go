@@ -115,6 +115,14 @@ func (t *traces) decisions(store stint.Store) stint.Store {
 	return otellimit.Decisions(store, t.provider)
 }
 
+// recordedTrace is the ID of the trace in which a request's span is recorded; "" if it is not.
+func recordedTrace(ctx context.Context) string {
+	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
+		return span.TraceID().String()
+	}
+	return ""
+}
+
 // middleware makes spans of requests, in the trace that they name; nil without traces. Most
 // requests that name no trace are not recorded. This is decided before the SDK does any work, by
 // the number that becomes the end of the trace's ID. A request that names a trace is left to the

@@ -31,6 +31,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/config"
@@ -65,6 +66,7 @@ type Handler struct {
 	rateLimit    *rls.Service // nil without a gRPC listener
 	ended        *endedSessions
 	streams      callerStreams
+	routes       map[string]*promlimit.AnswerRoute // by pattern
 	// stopping ends with Stop, and streams of events with it.
 	stopping context.Context
 	stop     context.CancelFunc
@@ -86,6 +88,8 @@ type Config struct {
 	// Addr is where the listener is.
 	Addr   net.Addr
 	Logger *slog.Logger
+	// Answers count what is answered.
+	Answers *promlimit.Answers
 }
 
 // New makes a handler, or reports why others than this machine must not reach it.
@@ -93,7 +97,8 @@ func New(c Config) (*Handler, error) {
 	a := &Handler{
 		guarded: listen.IsLoopback(c.Addr), tokens: newAdminTokens(c.Admin.Tokens),
 		bodyTimeout: c.HTTP.BodyTimeout, writeTimeout: c.HTTP.WriteTimeout,
-		rules: c.Rules, rateLimit: c.RateLimit, origin: http.NewCrossOriginProtection(),
+		routes: map[string]*promlimit.AnswerRoute{},
+		rules:  c.Rules, rateLimit: c.RateLimit, origin: http.NewCrossOriginProtection(),
 	}
 	if !a.guarded && len(c.Admin.Tokens) == 0 {
 		return nil, prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
@@ -116,14 +121,34 @@ func New(c Config) (*Handler, error) {
 		clientIP: clientip.Config(c.ClientIP),
 	}
 	a.register(c.Activity)
+	a.mux.Found = a.found
+	for _, pattern := range append(a.mux.Patterns(), routePages, routeOther) {
+		a.routes[pattern] = c.Answers.Route(listen.Admin, pattern)
+	}
 	return a, nil
 }
 
 // Stop ends simulations and streams of events.
 func (a *Handler) Stop() { a.stop() }
 
+// The routes that no pattern is for, as metrics name them.
+const (
+	routePages = "/"
+	routeOther = "other"
+)
+
+// found says by which pattern an answer is counted.
+func (a *Handler) found(w http.ResponseWriter, pattern string) {
+	if counted, ok := w.(*problem.CountedAnswer); ok {
+		counted.Route = a.routes[pattern]
+	}
+}
+
 // ServeHTTP answers a request of the admin listener.
-func (a *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *Handler) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
+	w := new(problem.CountedAnswer)
+	w.Begin(plain, a.routes[routeOther], "")
+	defer w.End()
 	listen.BoundBody(w, r, a.bodyTimeout)
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
@@ -135,6 +160,7 @@ func (a *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers, unless it returns an error. Refused requests are recorded in the audit.
 func (a *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if a.pages.Serves(r.URL.Path) {
+		a.found(w, routePages)
 		// A page holds no secret, and may be linked to from anywhere.
 		if a.guarded {
 			if err := session.CheckHost(r); err != nil {
@@ -406,7 +432,7 @@ func (a *Handler) readSignIn(w http.ResponseWriter, r *http.Request) (index int,
 	var body struct {
 		Token string `json:"token"`
 	}
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignInBytes))
+	decoder := json.NewDecoder(problem.BoundedBody(w, r, maxSignInBytes))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
 		return 0, stint.Invalid("the body", "no such JSON", `{"token": TOKEN}`)

@@ -36,7 +36,7 @@ func (a *Handler) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesa
 	if a.rateLimit == nil {
 		return problem.New(http.StatusNotFound, "there are no domains: the service has no grpc_listen")
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, listen.MessageBytes))
+	text, err := io.ReadAll(problem.BoundedBody(w, r, listen.MessageBytes))
 	if err != nil {
 		return problem.New(http.StatusRequestEntityTooLarge, "the body is too long; allowed: %d bytes", listen.MessageBytes)
 	}

@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -178,13 +179,19 @@ func RequestID(header http.Header) string {
 	if id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return id
 	}
-	parent := header.Get("Traceparent")
+	trace, _ := TraceOf(header.Get("Traceparent"))
+	return trace
+}
+
+// TraceOf is the trace of a value of traceparent, and whether its sender records it; "" if there is none.
+func TraceOf(parent string) (id string, recorded bool) {
 	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
-		return ""
+		return "", false
 	}
 	trace := parent[3:35]
 	if strings.Trim(trace, "0") == "" || strings.Trim(trace, "0123456789abcdef") != "" {
-		return ""
+		return "", false
 	}
-	return trace
+	flags, err := strconv.ParseUint(parent[53:55], 16, 8)
+	return trace, err == nil && flags&1 == 1
 }

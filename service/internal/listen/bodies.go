@@ -230,7 +230,7 @@ func (b *Bodies) Read(
 	if b.fair {
 		head = headOf(r)
 	}
-	text, err := b.read(client, head, http.MaxBytesReader(w, r.Body, most))
+	text, err := b.read(client, head, problem.BoundedBody(w, r, most))
 	switch {
 	case err == nil:
 		return text, nil

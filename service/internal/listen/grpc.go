@@ -20,11 +20,15 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/service/internal/decisionlog"
 )
 
 // MessageBytes bounds a message of a request of the rate limit service.
@@ -62,6 +66,8 @@ type RateLimit struct {
 	// MaxAge is how long a connection is kept before its client is asked to make another one. Default: 0, as long as the
 	// client likes.
 	MaxAge time.Duration
+	// Answers count what the service answers; not what health and reflection do.
+	Answers *promlimit.Answers
 }
 
 // GRPC opens the gRPC listener, and returns its address.
@@ -97,7 +103,7 @@ func (l *Listeners) GRPC(ctx context.Context, limit RateLimit) (net.Addr, error)
 	server := guardedServer{
 		grpc.NewServer(append(options, grpc.Creds(framedCredentials{shake, bounds}))...), limit.Enter,
 	}
-	server.RegisterService(&rateLimitDesc, limit.Service)
+	server.RegisterService(rateLimitDesc(limit.Answers), limit.Service)
 	told := newHealth(limit.Ready)
 	healthpb.RegisterHealthServer(server, told)
 	reflection.Register(server)
@@ -139,28 +145,45 @@ func (s grpcServer) Shutdown(ctx context.Context) error {
 }
 
 // rateLimitDesc describes the rate limit service as the generated code does, but for messages that
-// are none.
-var rateLimitDesc = grpc.ServiceDesc{
-	ServiceName: pb.RateLimitService_ServiceDesc.ServiceName,
-	HandlerType: pb.RateLimitService_ServiceDesc.HandlerType,
-	Metadata:    pb.RateLimitService_ServiceDesc.Metadata,
-	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
+// are none, and for answers, which are counted from the message's arrival on.
+func rateLimitDesc(answers *promlimit.Answers) *grpc.ServiceDesc {
+	const method = "ShouldRateLimit"
+	desc := pb.RateLimitService_ServiceDesc
+	route := answers.Route(GRPC, "/"+desc.ServiceName+"/"+method)
+	answer := func(
+		to any, ctx context.Context, decode func(any) error, //nolint:revive // as grpc.MethodDesc has it
+		_ grpc.UnaryServerInterceptor,
+	) (any, error) {
+		m := &message{}
+		err := decode(m)
+		start := time.Now()
+		ctx = arrived(ctx)
+		if err != nil {
+			return nil, err
+		}
+		service, _ := to.(RateLimitService)
+		reply, err := shouldRateLimit(ctx, service, m)
+		route.Answered(status.Code(err).String(), time.Since(start), traceOf(ctx))
+		return reply, err
+	}
+	desc.Methods = []grpc.MethodDesc{{MethodName: method, Handler: answer}}
+	return &desc
+}
+
+// traceOf is the ID of the trace that the client records a call in; "" without one.
+func traceOf(ctx context.Context) string {
+	if lines := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(lines) > 0 {
+		if id, recorded := decisionlog.TraceOf(lines[0]); recorded {
+			return id
+		}
+	}
+	return ""
 }
 
 // shouldRateLimit answers a call whose message has arrived. A message that is none is answered as
 // the reference service answers it, INVALID_ARGUMENT, and counted.
-func shouldRateLimit(
-	to any, ctx context.Context, decode func(any) error, //nolint:revive // as grpc.MethodDesc has it
-	_ grpc.UnaryServerInterceptor,
-) (any, error) {
-	service, _ := to.(RateLimitService)
-	m := &message{}
-	err := decode(m)
-	ctx = arrived(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case m.err != nil:
+func shouldRateLimit(ctx context.Context, service RateLimitService, m *message) (any, error) {
+	if m.err != nil {
 		return nil, service.Malformed(m.err)
 	}
 	return service.ShouldRateLimit(ctx, &m.request)

@@ -32,6 +32,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/decisionlog"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -74,6 +75,13 @@ type Service struct {
 
 	requestIDs *requestIDs
 
+	routes     map[string]*route
+	noRoute    *route // of the requests to other paths
+	answers    *promlimit.Answers
+	answerPool sync.Pool // of *problem.CountedAnswer
+	// recordedIn is the trace in which this process records a request; nil: none is
+	recordedIn func(context.Context) string
+
 	evaluations sync.Pool // of *evaluation
 	ruleMetrics *promlimit.Rules
 
@@ -106,6 +114,9 @@ type Parts struct {
 	Bodies *listen.Bodies
 	// Draining says that the service is about to stop.
 	Draining func() bool
+	// Trace is the ID of the trace in which this process records a request, "" if it does not. Default: nil, it records
+	// none.
+	Trace func(context.Context) string
 	// Gatherer has the metrics that are served, which are registered at Registerer.
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer
@@ -145,6 +156,7 @@ func New(config *Config, parts Parts) (*Service, error) {
 		authority:  newAuthority(config.API),
 		admission:  listen.NewAdmission(config.HTTP.MaxOperations),
 		clients:    parts.Clients,
+		recordedIn: parts.Trace,
 		bodies:     parts.Bodies,
 		draining:   parts.Draining,
 		rules:      limiter,
@@ -159,11 +171,15 @@ func New(config *Config, parts Parts) (*Service, error) {
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
 		events:      events,
+		answerPool:  sync.Pool{New: func() any { return new(problem.CountedAnswer) }},
 	}
 	if config.Activity != nil {
 		s.observers = append(s.observers, config.Activity.Observe)
 	}
 	if err := s.addRateLimit(parts.Registerer); err != nil {
+		return nil, err
+	}
+	if err := s.addRoutes(parts.Registerer); err != nil {
 		return nil, err
 	}
 	s.targets.Store(ts)
@@ -254,15 +270,27 @@ func (s *Service) enterBodyRead(r *http.Request) (done func(), err error) {
 	}, nil
 }
 
-// ServeHTTP routes by the path, and answers a panic as a mistake of the server. An endpoint returns
-// an error as long as it has written nothing; the error becomes a problem document here, in one
-// place.
+// ServeHTTP routes by the path, and counts the answer.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	to := s.routes[r.URL.Path]
+	if to == nil {
+		to = s.noRoute
+	}
+	counted, _ := s.answerPool.Get().(*problem.CountedAnswer)
+	counted.Begin(w, to.answers, s.traceOf(r))
+	s.answer(counted, r, to)
+	counted.End()
+	s.answerPool.Put(counted)
+}
+
+// answer answers a panic as a mistake of the server. An endpoint returns an error as long as it has written nothing; the
+// error becomes a problem document here, in one place.
+func (s *Service) answer(w http.ResponseWriter, r *http.Request, to *route) {
 	defer s.recover(w, r)
 	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
 	listen.BoundBody(w, r, s.config.HTTP.BodyTimeout)
 	s.noteForwarded(r)
-	if err := s.route(w, r); err != nil {
+	if err := s.serve(w, r, to); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {
 			s.noteOverload(r.URL.Path, err)
 		}
@@ -327,18 +355,57 @@ var endpoints = map[string]endpoint{
 	api.PathOpenAPI:      {readMethods, (*Service).describeAPI},
 }
 
-// route finds the endpoint of the path. Those of the rate limit service are there with its listener
-// only.
-func (s *Service) route(w http.ResponseWriter, r *http.Request) error {
-	e, known := endpoints[r.URL.Path]
-	if !known && s.rateLimit != nil {
-		e, known = rateLimitEndpoints[r.URL.Path]
-	}
-	if !known {
-		return problem.NoPath(r.URL.Path)
-	}
-	if err := problem.CheckMethod(r, e.methods...); err != nil {
+// A route is an endpoint with its answers.
+type route struct {
+	endpoint
+	answers *promlimit.AnswerRoute
+}
+
+// addRoutes makes the routes. Those of the rate limit service are there with its listener only.
+func (s *Service) addRoutes(registerer prometheus.Registerer) error {
+	answers, err := promlimit.NewAnswers(registerer)
+	if err != nil {
 		return err
 	}
-	return e.serve(s, w, r)
+	s.answers, s.routes = answers, map[string]*route{}
+	s.noRoute = &route{answers: answers.Route(listen.HTTP, "other")}
+	add := func(endpoints map[string]endpoint) {
+		for path, e := range endpoints {
+			s.routes[path] = &route{e, answers.Route(listen.HTTP, path)}
+		}
+	}
+	if add(endpoints); s.rateLimit != nil {
+		add(rateLimitEndpoints)
+	}
+	return nil
+}
+
+// Answers count what is answered, on other listeners too.
+func (s *Service) Answers() *promlimit.Answers { return s.answers }
+
+// serve has the route's endpoint answer.
+func (s *Service) serve(w http.ResponseWriter, r *http.Request, to *route) error {
+	if to == s.noRoute {
+		return problem.NoPath(r.URL.Path)
+	}
+	if err := problem.CheckMethod(r, to.methods...); err != nil {
+		return err
+	}
+	return to.endpoint.serve(s, w, r)
+}
+
+// traceOf is the ID of the trace that the request is recorded in: the one that this service records, or else the one
+// that the sender does; "" without one.
+func (s *Service) traceOf(r *http.Request) string {
+	if s.recordedIn != nil {
+		if id := s.recordedIn(r.Context()); id != "" {
+			return id
+		}
+	}
+	if lines := r.Header["Traceparent"]; len(lines) > 0 {
+		if id, recorded := decisionlog.TraceOf(lines[0]); recorded {
+			return id
+		}
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -33,6 +34,8 @@ type Config struct {
 	// Middleware stands before the handler of Listen, such as one that traces requests. Default: nil,
 	// none.
 	Middleware func(http.Handler) http.Handler
+	// Trace is the ID of the trace in which Middleware records a request, "" if it does not. Default: nil, it records none.
+	Trace func(context.Context) string
 }
 
 // Names of package config that a Config and its makers use.

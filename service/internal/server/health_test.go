@@ -149,6 +149,7 @@ func TestMetrics(t *testing.T) {
 		names = append(names, match[1])
 	}
 	want := []string{
+		"rate_limiter_answer_seconds", "rate_limiter_answers_total",
 		"rate_limiter_api_refused_total", "rate_limiter_bodies_refused_total", "rate_limiter_body_bytes", "rate_limiter_check_seconds", "rate_limiter_connections", "rate_limiter_connections_closed_total", "rate_limiter_default_denials_total", "rate_limiter_degraded_total", "rate_limiter_holds_live", "rate_limiter_holds_total", "rate_limiter_overloaded_total", "rate_limiter_requests_total",
 		"rate_limiter_rule_decisions_total", "rate_limiter_rules", "rate_limiter_store_bytes",
 		"rate_limiter_store_errors_total", "rate_limiter_store_evictions_total", "rate_limiter_store_holds_refused_total", "rate_limiter_store_max_bytes", "rate_limiter_store_reclaimed_total", "rate_limiter_store_states",

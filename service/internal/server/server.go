@@ -92,7 +92,8 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	if s.rest, err = rest.New(&c.Config, rest.Parts{
-		Clients: clients, Bodies: bodies, Draining: s.listeners.Draining, Gatherer: s.registry, Registerer: registerer,
+		Clients: clients, Bodies: bodies, Draining: s.listeners.Draining, Trace: c.Trace,
+		Gatherer: s.registry, Registerer: registerer,
 	}); err != nil {
 		return nil, err
 	}
@@ -193,6 +194,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.config.GRPCListen != "" {
 		s.grpcAddr, err = s.listeners.GRPC(ctx, listen.RateLimit{
 			Service: s.rest.RateLimit(), Enter: s.rest.EnterRPC, Ready: s.rest.Ready, MaxAge: s.config.GRPCMaxAge,
+			Answers: s.rest.Answers(),
 		})
 	}
 	if s.config.RESPListen != "" && err == nil {
@@ -207,6 +209,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		s.admin, err = admin.New(admin.Config{
 			Config: &s.config.Settings, Rules: s.administration, InForce: s.rest.Limiter().Set, Store: s.config.Store,
 			RateLimit: s.rest.RateLimit(), Activity: s.config.Activity, Addr: addr, Logger: s.config.Logger,
+			Answers: s.rest.Answers(),
 		})
 		return s.admin, err
 	})

@@ -1,0 +1,81 @@
+package problem
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint/promlimit"
+)
+
+// A CountedAnswer is the answer to one request, which is counted when it begins: what a slow client takes to read it, and
+// how long a stream of events lasts, is not the service's doing. The zero value is not usable; [CountedAnswer.Begin] is
+// called first. It is for one goroutine.
+type CountedAnswer struct {
+	http.ResponseWriter
+
+	// Route is where the answer is counted.
+	Route   *promlimit.AnswerRoute
+	trace   string
+	start   time.Time
+	counted bool
+}
+
+// Begin takes the place of an answer to a request that has just come, of a trace or of none (""). Another route may be
+// set until the answer begins.
+func (a *CountedAnswer) Begin(w http.ResponseWriter, route *promlimit.AnswerRoute, trace string) {
+	*a = CountedAnswer{ResponseWriter: w, Route: route, trace: trace, start: time.Now()}
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *CountedAnswer) WriteHeader(status int) {
+	if status >= http.StatusOK { // and not 100 (Continue), after which the answer comes
+		a.count(status)
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (a *CountedAnswer) Write(text []byte) (int, error) {
+	a.count(http.StatusOK)
+	return a.ResponseWriter.Write(text)
+}
+
+// End counts an answer of which nothing was written, which net/http sends when the handler ends. The answer must not be
+// used afterwards.
+func (a *CountedAnswer) End() {
+	a.count(http.StatusOK)
+	a.ResponseWriter = nil
+}
+
+// Unwrap lets [http.ResponseController] find the response below.
+func (a *CountedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *CountedAnswer) count(status int) {
+	if !a.counted {
+		a.counted = true
+		a.Route.Answered(statusText(status), time.Since(a.start), a.trace)
+	}
+}
+
+// statusText is the number of a status. Those of nearly all requests are texts already.
+func statusText(status int) string {
+	switch status {
+	case http.StatusOK:
+		return "200"
+	case http.StatusTooManyRequests:
+		return "429"
+	default:
+		return strconv.Itoa(status)
+	}
+}
+
+// BoundedBody is the body of a request, of which reading more than so many bytes fails with [http.MaxBytesError] and
+// ends the connection: by net/http's own response, which knows how to.
+func BoundedBody(w http.ResponseWriter, r *http.Request, most int64) io.ReadCloser {
+	if counted, ok := w.(*CountedAnswer); ok {
+		w = counted.ResponseWriter
+	}
+	return http.MaxBytesReader(w, r.Body, most)
+}
