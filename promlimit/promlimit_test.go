@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/storetest"
 )
 
 func metrics(t *testing.T) (*promlimit.Metrics, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	m, err := promlimit.New(registry)
+	m, err := promlimit.NewUnnamed(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +122,7 @@ func TestRegistersAllOrNone(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	taken := prometheus.NewCounter(prometheus.CounterOpts{Name: "rate_limiter_store_errors_total", Help: "Taken."})
 	registry.MustRegister(taken)
-	if _, err := promlimit.New(registry); err == nil {
+	if _, err := promlimit.NewUnnamed(registry); err == nil {
 		t.Fatal("New registered a name that was taken")
 	}
 	if n := testutil.CollectAndCount(registry); n != 1 {
@@ -170,6 +174,85 @@ rate_limiter_store_errors_total 2
 	}
 }
 
+// A program's limiters are counted apart, by the name that New was given; those beyond a bound together.
+func TestLimiters(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m, err := promlimit.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(name, rule string) {
+		policy, err := stint.NewPolicy(name, stint.TokenBucket(1, stint.PerSecond(1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Observe(t.Context(), &stint.Event{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}, Rule: rule, Decision: decision(true)})
+	}
+	take("api", "")
+	take("api", "")
+	take("login", "")
+	take("counted-by-its-rule", "a-rule")
+	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiter_requests_total Checks answered, by the deciding limit's algorithm and by whether they were admitted.
+# TYPE rate_limiter_requests_total counter
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false",limiter=""} 0
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false",limiter="api"} 0
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false",limiter="login"} 0
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true",limiter=""} 1
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true",limiter="api"} 2
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true",limiter="login"} 1
+`), "rate_limiter_requests_total")
+	if err != nil {
+		t.Error(err)
+	}
+	for i := range 1000 {
+		take("made-up-"+strconv.Itoa(i), "")
+	}
+	if n, err := testutil.GatherAndCount(registry, "rate_limiter_check_seconds"); err != nil || n != 2*101 {
+		t.Errorf("%d series of 100 limiters and the others, %v", n, err)
+	}
+}
+
+// What a store that can't be reached does not decide under closed counts in a program as in the service: as a check that is
+// denied and degraded, by the limit that admits least.
+func TestClosed(t *testing.T) {
+	m, registry := metrics(t)
+	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("gone")} })
+	closed, err := failover.New(store, failover.Config{Timeout: time.Second, Mode: failover.Closed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closed.Close)
+	policy, err := stint.NewPolicy("api", stint.TokenBucket(9, stint.PerSecond(1)), stint.FixedWindow(3, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := stint.NewLimiter(stint.Config{Store: closed, Policy: policy, Observe: m.Observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limiter.Allow(t.Context(), "k"); !errors.Is(err, stint.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	if _, err := limiter.Peek(t.Context(), "k"); err == nil {
+		t.Error("a look is answered")
+	}
+	m.Observe(t.Context(), &stint.Event{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}, Err: stint.ErrOverloaded})
+	if _, count := histogram(t, registry, "FIXED_WINDOW", "false"); count != 2 {
+		t.Errorf("%d denials, want one of the store and one of a busy process", count)
+	}
+	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiter_degraded_total Checks that a failure policy answered instead of the store.
+# TYPE rate_limiter_degraded_total counter
+rate_limiter_degraded_total{allowed="false"} 1
+rate_limiter_degraded_total{allowed="true"} 0
+`), "rate_limiter_degraded_total")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func decision(allowed bool) stint.Decision { return stint.Decision{Allowed: allowed} }
 
 func TestCheckedDoesNotAllocate(t *testing.T) {
@@ -182,7 +265,7 @@ func TestCheckedDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkChecked(b *testing.B) {
-	m, err := promlimit.New(prometheus.NewRegistry())
+	m, err := promlimit.NewUnnamed(prometheus.NewRegistry())
 	if err != nil {
 		b.Fatal(err)
 	}

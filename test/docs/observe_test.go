@@ -64,8 +64,8 @@ func Example_metrics() {
 		}
 	}
 	// Output:
-	// rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 1
-	// rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2
+	// rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false",limiter="api"} 1
+	// rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true",limiter="api"} 2
 }
 
 func TestMetricsOfRedis(t *testing.T) {

@@ -129,7 +129,7 @@ func New(config *Config, parts Parts) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := promlimit.New(parts.Registerer)
+	metrics, err := promlimit.NewUnnamed(parts.Registerer)
 	if err != nil {
 		return nil, err
 	}
