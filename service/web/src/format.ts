@@ -1,14 +1,20 @@
-// How figures and times are written. Times are the viewer's, with the zone.
+// How figures and times are written. Times are UTC, as in logs, with 24 hours; a page says so once.
 
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const compactForm = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-const minute = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const utc = { timeZone: "UTC", hourCycle: "h23" } as const;
+const clock = new Intl.DateTimeFormat(undefined, { ...utc, hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const full = new Intl.DateTimeFormat(undefined, { ...utc, dateStyle: "medium", timeStyle: "medium" });
+const local = new Intl.DateTimeFormat(undefined, { hourCycle: "h23", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+const minute = new Intl.DateTimeFormat(undefined, { ...utc, hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { timeZone: "UTC", month: "short", day: "numeric" });
+const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 
 export const integer = (n: number) => whole.format(n);
 export const compact = (n: number) => (Math.abs(n) < 10_000 ? whole.format(n) : compactForm.format(n));
+
+/** amount is a number that may be a fraction, of which one digit is shown. */
+export const amount = (n: number) => (n < 10_000 ? tenths.format(n) : compact(n));
 
 /** rate is a number per second. */
 export function rate(n: number): string {
@@ -67,6 +73,7 @@ export function bytes(n: number): string {
 }
 
 export const minuteOf = (seconds: number) => minute.format(seconds * 1000);
+export const secondOf = (seconds: number) => clock.format(seconds * 1000);
 
 /** timeOfDay has the day too, if it is long ago. */
 export function timeOfDay(micros: number): string {
@@ -74,14 +81,27 @@ export function timeOfDay(micros: number): string {
   return (Math.abs(Date.now() - at) > 43_200_000 ? day.format(at) + ", " : "") + clock.format(at);
 }
 
-/** elapsed is a time since a start: "1:05", "2:00:00". */
+/** elapsed is a time since a start: "1:05", "2:00:00", and "1:05.25" if it is no whole second. */
 export function elapsed(seconds: number): string {
   const two = (n: number) => String(Math.floor(n)).padStart(2, "0");
-  return (seconds >= 3600 ? `${Math.floor(seconds / 3600)}:${two((seconds % 3600) / 60)}` : String(Math.floor(seconds / 60))) + ":" + two(seconds % 60);
+  const part = Math.round((seconds % 1) * 1000) / 1000;
+  return (seconds >= 3600 ? `${Math.floor(seconds / 3600)}:${two((seconds % 3600) / 60)}` : String(Math.floor(seconds / 60))) + ":" + two(seconds % 60) + (part > 0 && part < 1 ? String(part).slice(1) : "");
 }
 
-export const fullTime = (micros: number) => full.format(micros / 1000);
-export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+/** fullTime has the day, and what the viewer's clock says. */
+export const fullTime = (micros: number) => `${full.format(micros / 1000)} UTC, ${local.format(micros / 1000)}`;
+
+/** timeOf reads a time as people write it, in microseconds: a span such as 15m before now or, with the sign 1, after it; a time of day, the last or the next one; or a day with a time. It is undefined if the text is none. */
+export function timeOf(text: string, now: number, sign: 1 | -1): number | undefined {
+  text = text.trim();
+  if (/^(\d+(\.\d+)?[smhd])+$/.test(text)) return now + sign * secondsOf(text) * 1e6;
+  const clockTime = /^([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?$/.test(text);
+  const today = new Date(now / 1000).toISOString().slice(0, 11);
+  const full = clockTime ? today + text.padStart(text.length + (text.indexOf(":") === 1 ? 1 : 0), "0") + "Z" : text.replace(/^(\d{4}-\d\d-\d\d)[ T]/, "$1T").replace(/Z?$/, "Z");
+  const at = /^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(full) ? Date.parse(full) * 1000 : NaN;
+  if (Number.isNaN(at)) return undefined;
+  return clockTime && (at - now) * sign < 0 ? at + sign * 86_400e6 : at;
+}
 
 const units: Record<string, string> = { s: "second", m: "minute", min: "minute", h: "hour", d: "day", "1s": "second", "1m": "minute", "1h": "hour", "1d": "day" };
 

@@ -61,6 +61,7 @@ export interface Live {
   state: "connecting" | "live" | "lost" | "refused";
   process: string;
   now: number; // the last second that was told, in Unix seconds
+  started: number; // when the process started, in Unix seconds; 0 is not known
   admitted: Ring;
   denied: Ring;
   shadow: Ring;
@@ -80,6 +81,7 @@ const fresh = (): Live => ({
   state: "connecting",
   process: "",
   now: 0,
+  started: 0,
   admitted: new Ring(HOUR),
   denied: new Ring(HOUR),
   shadow: new Ring(HOUR),
@@ -199,8 +201,13 @@ interface Shared {
   denials: { denials: Denial[] };
 }
 
+function addProcesses(p: Processes) {
+  live.processes = p;
+  live.started = Math.floor((p.processes.find((one) => one.self)?.startedAt ?? 0) / 1e6);
+}
+
 function addShared(s: Shared) {
-  live.processes = s.processes;
+  addProcesses(s.processes);
   live.top = s.top;
   live.allDenials = s.denials.denials.filter((d) => !d.shadow);
 }
@@ -248,7 +255,7 @@ async function read() {
   ]);
   addStats(stats.body);
   addDenials(denials.body.denials);
-  live.processes = processes.body; // those of all processes come with the next event
+  addProcesses(processes.body); // those of all processes come with the next event
   live.top = top.body;
   announce();
 }

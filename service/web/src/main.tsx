@@ -7,7 +7,6 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask, whenSignedOut } from "./api";
 import type { Session } from "./api";
-import { zone } from "./format";
 import { start, useLive } from "./live";
 import { messageOf } from "./ui";
 import { Client } from "./pages/client";
@@ -123,7 +122,7 @@ function Shell({ session, signOut }: { session: Session; signOut: () => void }) 
           {pages.map((p) => <a key={p.path} href={"#/" + p.path} aria-current={(place[0] === "revisions" || place[0] === "domains" ? "rules" : place[0]) === p.path ? "page" : undefined}>{p.name}</a>)}
         </nav>
         <span class="spring" />
-        <span class="faint" title="All times are in this time zone.">{zone()}</span>
+        <span class="faint" title="All times are UTC. That of your clock is shown where you point at one.">UTC</span>
         <span class="faint">{session.name ?? ""}{session.writes ? "" : " (read only)"}</span>
         <Themes />
         {session.required && <button onClick={signOut}>Sign out</button>}

@@ -1,9 +1,9 @@
 // The wide plot: what was offered, and the part that was admitted; what was denied is the gap between.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { elapsed, minuteOf } from "./format";
+import { amount, elapsed, minuteOf, secondOf } from "./format";
 
 const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -13,16 +13,20 @@ export interface Mark {
   bad: boolean;
 }
 
+/** Counts are of one step of time each; null is not known, and stays blank. */
+export type Counts = (number | null)[];
+
 interface Props {
   times: number[]; // Unix seconds
-  admitted: number[];
-  denied: number[];
-  degraded?: number[];
-  shadow?: number[];
+  admitted: Counts;
+  denied: Counts;
+  degraded?: Counts;
+  shadow?: Counts;
   marks?: Mark[];
   height?: number;
   label: string;
   since?: boolean; // whether times are shown as what has passed since midnight, as those of made-up traffic are
+  sync?: string; // plots of one name show the values of one time together
   range?: [number, number]; // what is brushed
   onBrush?: (range: [number, number] | undefined) => void;
 }
@@ -83,7 +87,14 @@ function nice(n: number): number {
   return size * Math.max(...[1, 2, 3, 5].filter((m) => m * size <= n));
 }
 
+/** labels are those of an axis, none of which is the one before it. */
+const labels = (texts: string[]) => texts.map((text, i) => (text === texts[i - 1] ? "" : text));
+
+/** clockOf is a time of a plot. */
+const clockOf = (p: Props, t: number) => (p.since ? elapsed(t % 86_400) : secondOf(t));
+
 export function Plot(p: Props) {
+  const [shown, show] = useState<number>(); // the point under the cursor
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const latest = useRef(p);
@@ -96,16 +107,17 @@ export function Plot(p: Props) {
     if (!element) return;
     const make = () => {
       plot.current?.destroy();
-      const clock = (u: uPlot, ticks: number[]) => ticks.map((t) => (u.valToPos(t, "x") > u.bbox.width / devicePixelRatio - 20 ? "" : latest.current.since ? elapsed(t % 86_400) : t % 60 ? ":" + String(t % 60).padStart(2, "0") : minuteOf(t)));
+      const clock = (u: uPlot, ticks: number[]) => labels(ticks.map((t) => (u.valToPos(t, "x") > u.bbox.width / devicePixelRatio - 20 ? "" : latest.current.since ? elapsed(t % 86_400) : t % 60 ? ":" + String(+(t % 60).toFixed(3)).padStart(2, "0") : minuteOf(t))));
       const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: '11px "IBM Plex Sans", sans-serif' };
       const options: uPlot.Options = {
         width: element.clientWidth,
         height,
         legend: { show: false },
         padding: [8, 8, 0, 0],
-        cursor: { y: false, x: !!latest.current.onBrush, points: { show: false }, drag: { x: !!latest.current.onBrush, y: false, setScale: false } },
+        tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
+        cursor: { y: false, points: { show: false }, drag: { x: !!latest.current.onBrush, y: false, setScale: false }, ...(latest.current.sync && { sync: { key: latest.current.sync } }) },
         scales: { y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] } },
-        axes: [{ ...axis, size: 28, values: clock }, { ...axis, size: 44, splits: latest.current.height && latest.current.height < 160 ? (_u, _i, _min, max) => [0, nice(max / 1.08)] : undefined, values: (_u, ticks) => ticks.map((v) => (v >= 1000 ? `${v / 1000}k` : String(v))) }],
+        axes: [{ ...axis, size: 28, values: clock }, { ...axis, size: 44, splits: latest.current.height && latest.current.height < 160 ? (_u, _i, _min, max) => [0, nice(max / 1.08)] : undefined, values: (_u, ticks) => labels(ticks.map((v) => (v >= 1000 ? `${v / 1000}k` : String(v)))) }],
         series: [
           {},
           { label: "offered", stroke: color("--ink"), width: 1.25 },
@@ -115,6 +127,7 @@ export function Plot(p: Props) {
         ],
         bands: [{ series: [1, 2], fill: color("--denied-fill") }],
         hooks: {
+          setCursor: [(u) => show(u.cursor.idx ?? undefined)],
           draw: [
             (u) => {
               drawMarks(u, latest.current.marks ?? []);
@@ -152,29 +165,71 @@ export function Plot(p: Props) {
 
   useEffect(() => plot.current?.setData(dataOf(p)), [p.times, p.admitted, p.denied, p.degraded, p.shadow, p.marks, p.range]);
 
-  return <div class="plot" ref={box} role="img" aria-label={p.label} />;
+  /** move puts the cursor on a point, or takes it away, as the mouse does. */
+  const move = (i?: number) => {
+    const u = plot.current;
+    const time = i === undefined ? undefined : p.times[Math.min(p.times.length - 1, Math.max(0, i))];
+    const { left = 0, top = 0 } = u?.over.getBoundingClientRect() ?? {};
+    const place = u && time !== undefined ? { clientX: left + u.valToPos(time, "x"), clientY: top } : undefined;
+    u?.over.dispatchEvent(new MouseEvent(place ? "mousemove" : "mouseleave", place));
+  };
+  const press = (e: KeyboardEvent) => {
+    const last = p.times.length - 1;
+    const from = shown ?? last;
+    const to: Record<string, number | undefined> = { ArrowLeft: from - 1, ArrowRight: from + 1, PageUp: from - 10, PageDown: from + 10, Home: 0, End: last, Escape: undefined };
+    if (!(e.key in to)) return;
+    e.preventDefault();
+    move(to[e.key]);
+  };
+  return (
+    <div class="plot" role="group" tabIndex={0} aria-label={`${p.label}. Arrow keys show values.`} onKeyDown={press} onBlur={() => move()}>
+      <div ref={box} aria-hidden="true" />
+      <output class="values" style={shown === undefined ? undefined : shown * 2 < p.times.length ? { right: "8px" } : { left: "52px" }}>{shown !== undefined && p.times[shown] !== undefined && <Values of={p} at={shown} />}</output>
+    </div>
+  );
+}
+
+/** Values are those of a point. */
+function Values({ of: p, at }: { of: Props; at: number }) {
+  const admitted = p.admitted[at] ?? null;
+  const value = (swatch: string, name: string, n?: number | null) => <span><span class={"swatch " + swatch} />{name} {amount(n ?? 0)}</span>;
+  return (
+    <>
+      <strong>{clockOf(p, p.times[at] ?? 0)}</strong>
+      {admitted === null ? <span>not known: before the start</span> : (
+        <>
+          {value("offered", "offered", admitted + (p.denied[at] ?? 0))}
+          {value("admitted", "admitted", admitted)}
+          {value("denied", "denied", p.denied[at])}
+          {p.degraded && value("degraded", "degraded", p.degraded[at])}
+          {p.shadow?.some((n) => n) && value("shadow", "in shadow", p.shadow[at])}
+        </>
+      )}
+    </>
+  );
 }
 
 function dataOf(p: Props): uPlot.AlignedData {
-  const offered = p.times.map((_, i) => (p.admitted[i] ?? 0) + (p.denied[i] ?? 0));
-  const some = (list?: number[]) => (list?.some((n) => n > 0) ? list.map((n) => n || null) : p.times.map(() => null));
+  const offered = p.admitted.map((n, i) => (n === null ? null : n + (p.denied[i] ?? 0)));
+  const some = (list?: Counts) => list?.map((n) => n || null) ?? p.times.map(() => null);
   return [p.times, offered, p.admitted, some(p.degraded), some(p.shadow)] as uPlot.AlignedData;
 }
 
 /** Spark is a small plot of the same: admitted below, denied on top. */
-export function Spark({ admitted, denied, shadow, width = 96, height = 20 }: { admitted: number[]; denied: number[]; shadow?: number[]; width?: number; height?: number }) {
-  const most = Math.max(1, ...admitted.map((n, i) => n + (denied[i] ?? 0)), ...(shadow ?? []));
+export function Spark({ admitted, denied, shadow, width = 96, height = 20 }: { admitted: Counts; denied: Counts; shadow?: Counts; width?: number; height?: number }) {
+  const first = Math.max(0, admitted.findIndex((n) => n !== null)); // what is before is not known
+  const sum = (i: number) => (admitted[i] ?? 0) + (denied[i] ?? 0);
+  const most = Math.max(1, ...admitted.map((_, i) => sum(i)), ...(shadow ?? []).map((n) => n ?? 0));
   const x = (i: number) => ((i / Math.max(1, admitted.length - 1)) * width).toFixed(1);
-  const y = (n: number) => (height - 1 - (n / most) * (height - 2)).toFixed(1);
-  const line = (of: (i: number) => number) => admitted.map((_, i) => `${x(i)},${y(of(i))}`).join(" ");
-  const lower = line((i) => admitted[i] ?? 0);
-  const upper = admitted.map((_, i) => `${x(i)},${y((admitted[i] ?? 0) + (denied[i] ?? 0))}`).reverse().join(" ");
+  const line = (of: (i: number) => number) => admitted.map((_, i) => `${x(i)},${(height - 1 - (of(i) / most) * (height - 2)).toFixed(1)}`).slice(first);
+  const lower = line((i) => admitted[i] ?? 0).join(" ");
+  const upper = line(sum).reverse().join(" ");
   return (
     <svg class="spark" width={width} height={height} aria-hidden="true">
-      <polygon points={`0,${height} ${lower} ${width},${height}`} fill="var(--admitted-fill)" />
+      <polygon points={`${x(first)},${height} ${lower} ${width},${height}`} fill="var(--admitted-fill)" />
       <polygon points={`${lower} ${upper}`} fill="var(--denied-fill)" />
       <polyline points={lower} fill="none" stroke="var(--admitted)" />
-      {shadow?.some((n) => n > 0) && <polyline points={line((i) => shadow[i] ?? 0)} fill="none" stroke="var(--shadow)" stroke-dasharray="3 2" />}
+      {shadow?.some((n) => n) && <polyline points={line((i) => shadow[i] ?? 0).join(" ")} fill="none" stroke="var(--shadow)" stroke-dasharray="3 2" />}
     </svg>
   );
 }

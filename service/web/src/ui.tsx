@@ -3,7 +3,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem } from "./api";
+import { live } from "./live";
 import type { Ring } from "./live";
+import type { Counts } from "./plot";
 import { fullTime, timeOfDay } from "./format";
 import { yaml } from "./yaml";
 
@@ -88,12 +90,15 @@ export function ClientLink({ name }: { name?: string }) {
   return name ? <a class="mono" href={at("client", name)}>{name}</a> : <span class="faint">none</span>;
 }
 
-/** lastSeconds is a ring's last seconds in steps, as a list of sums. */
-export function lastSeconds(ring: Ring, now: number, seconds: number, step: number): number[] {
-  const sums: number[] = [];
-  for (let end = now - seconds + step; end <= now; end += step) sums.push(ring.sum(step, end));
+/** lastSeconds is a ring's last seconds in steps, as a list of sums: null where the process had not started. */
+export function lastSeconds(ring: Ring | undefined, now: number, seconds: number, step: number): Counts {
+  const sums: Counts = [];
+  for (let end = now - seconds + step; end <= now; end += step) sums.push(end < live.started ? null : (ring?.sum(step, end) ?? 0));
   return sums;
 }
+
+/** perSecond is the same as rates. */
+export const perSecond = (ring: Ring | undefined, now: number, seconds: number, step: number): Counts => lastSeconds(ring, now, seconds, step).map((n) => n && n / step);
 
 /** useAsk asks when the path changes, and again when asked to. */
 export function useAsk<T>(path: string | undefined) {

@@ -8,7 +8,7 @@ import type { Live, RuleActivity } from "../live";
 import { Plot, Spark } from "../plot";
 import type { Mark } from "../plot";
 import { bytes, compact, duration, integer, rate, share, timeOfDay } from "../format";
-import { at, ClientLink, lastSeconds, Panel, RuleLink, scopeText, Time, useKept, Window } from "../ui";
+import { at, ClientLink, lastSeconds, Panel, perSecond, RuleLink, scopeText, Time, useKept, Window } from "../ui";
 
 const spans = [
   { name: "5 min", seconds: 300 },
@@ -61,7 +61,7 @@ function within(range: Range | undefined, micros: number) {
 function around(time: string): Range | undefined {
   const [hours, minutes] = time.split(":").map(Number);
   if (hours === undefined || minutes === undefined) return undefined;
-  const middle = new Date().setHours(hours, minutes, 0, 0) / 1000;
+  const middle = new Date().setUTCHours(hours, minutes, 0, 0) / 1000;
   const from = middle - 150;
   return from * 1000 > Date.now() ? [from - 86_400, from - 86_100] : [from, from + 300];
 }
@@ -106,11 +106,11 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
   const plot = useMemo(() => {
     const times: number[] = [];
     for (let t = until - span + step; t <= until; t += step) times.push(t);
-    const per = (ring: Live["admitted"]) => lastSeconds(ring, until, span, step).map((n) => n / step);
+    const per = (ring: Live["admitted"]) => perSecond(ring, until, span, step);
     return { times, admitted: per(live.admitted), denied: per(live.denied), degraded: per(live.degraded), shadow: per(live.shadow), marks: marksOf(live) };
-  }, [until, span, live.changes]);
+  }, [until, span, live.changes, live.started]);
   const processes = live.processes?.processes.length ?? 1;
-  const started = (live.processes?.processes.find((p) => p.self)?.startedAt ?? 0) / 1e6;
+  const { started } = live;
   if (live.now === 0) return <p class="empty">{live.state === "connecting" ? "Reading what happened…" : "Nothing is known yet."}</p>;
   if (live.admitted.sum(3600) + live.denied.sum(3600) === 0 && live.rules.size === 0) return <>{sentence(live)}<Empty /></>;
   return (

@@ -5,9 +5,9 @@ import { ask, Problem } from "../api";
 import type { Denials, Rule, RuleList, RuleRevision, Validation } from "../api";
 import { compact, duration, share, spanOf, timeOfDay } from "../format";
 import { pairOf, RULE_SECONDS, useLive } from "../live";
-import type { Live, RuleActivity } from "../live";
+import type { Live, Ring, RuleActivity } from "../live";
 import { Plot } from "../plot";
-import { Act, address, at, ClientLink, CopyYAML, lastSeconds, messageOf, Panel, Time, useAsk, useEvery } from "../ui";
+import { Act, address, at, ClientLink, CopyYAML, messageOf, Panel, perSecond, Time, useAsk, useEvery } from "../ui";
 import { diff, yaml } from "../yaml";
 import { Why } from "./overview";
 import { matchText, stateOf, templates, what } from "./rules";
@@ -88,9 +88,9 @@ function Activity({ id, candidate }: { id: string; candidate?: string }) {
   const data = useMemo(() => {
     const times: number[] = [];
     for (let t = until - 300 + 2; t <= until; t += 2) times.push(t);
-    const per = (ring?: Parameters<typeof lastSeconds>[0]) => (ring ? lastSeconds(ring, until, 300, 2).map((n) => n / 2) : times.map(() => 0));
+    const per = (ring?: Ring) => perSecond(ring, until, 300, 2);
     return { times, admitted: per(activity?.admitted), denied: per(activity?.denied), shadow: per(tried) };
-  }, [until, activity, tried]);
+  }, [until, activity, tried, live.started]);
   if (!activity) return <p class="empty">This rule has decided nothing lately in this process.</p>;
   return <Plot {...data} height={140} label={`Requests per second that ${id} decided in the last five minutes`} />;
 }

@@ -131,14 +131,14 @@ export function Playground({ state: given }: { state?: string }) {
       </div>
       {fault && <p class="fault" role="alert">{fault}</p>}
       <div class="two">
-        <div>{report?.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={algorithmNames[c.name] ?? c.name} height={112} since />)}</div>
+        <div>{report?.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={algorithmNames[c.name] ?? c.name} height={112} since sync="playground" />)}</div>
         <Guide />
       </div>
     </>
   );
 }
 
-function CandidatePlot({ candidate: c, title, height, since }: { candidate: CandidateReport; title: string; height: number; since?: boolean }) {
+function CandidatePlot({ candidate: c, title, height, since, sync }: { candidate: CandidateReport; title: string; height: number; since?: boolean; sync: string }) {
   const data = useMemo(() => {
     const steps = c.steps ?? [];
     return {
@@ -152,7 +152,7 @@ function CandidatePlot({ candidate: c, title, height, since }: { candidate: Cand
   return (
     <section>
       <h2>{title} <span class="faint">{share(c.total.denied, c.total.requests)} denied{limit && `; at most ${limit.atLeast ? "≥ " : ""}${compact(limit.clientPeak)} of one client in ${duration(limit.span)}`}{c.total.longestDelay > 0 && `; held up to ${duration(c.total.longestDelay)}`}</span></h2>
-      <Plot {...data} since={since} height={height} label={`${title}: offered and admitted requests per ${duration(c.step)}`} />
+      <Plot {...data} since={since} sync={sync} height={height} label={`${title}: offered and admitted requests per ${duration(c.step)}`} />
     </section>
   );
 }
@@ -269,7 +269,7 @@ function Result({ report }: { report: Report }) {
   return (
     <>
       <p>{integer(report.events)} requests in {duration(report.last - report.first)}{report.leftOut ? `; ${compact(report.leftOut)} left out` : ""}{report.input ? `; ${report.input.format}, ${compact(report.input.lines)} lines, ${compact(report.input.malformed)} malformed` : ""}.</p>
-      {report.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={c.name === "in force" ? "In force" : "Candidate"} height={130} />)}
+      {report.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={c.name === "in force" ? "In force" : "Candidate"} height={130} sync="simulation" />)}
       <table>
         <thead><tr><th>rule</th><th>with</th><th class="n">denied</th><th class="n hide-narrow">share</th><th class="n">clients</th><th class="n" title="the longest time that a client was denied without a break">shut out</th></tr></thead>
         <tbody>

@@ -1,0 +1,57 @@
+package browser
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A plot shows the values under the cursor, by the mouse and by the keyboard, and nothing of the time before the process started.
+func TestValuesOfPlots(t *testing.T) {
+	t.Parallel()
+	s := ruled(t)
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	const plot, values = `document.querySelector(".plot")`, `document.querySelector(".plot .values").innerText`
+	p.provoke("no plot is shown", there(plot), func() { s.guess("192.0.2.1") })
+	press := func(key string) {
+		p.act("there is no plot", plot, fmt.Sprintf(`(e) => { e.focus(); e.dispatchEvent(new KeyboardEvent("keydown", {key: %q, bubbles: true})); }`, key))
+	}
+	press("Home")
+	p.until("what is not known is shown", fmt.Sprintf(`/^\d\d:\d\d:\d\d\s+not known: before the start$/.test(%s)`, values))
+	press("End")
+	p.until("no value is shown", fmt.Sprintf(`/^\d\d:\d\d:\d\d\s+offered [0-9.]+\s+admitted [0-9.]+\s+denied [0-9.]+/.test(%s)`, values))
+	press("Escape")
+	p.until("the values stay", values+` === ""`)
+	p.act("there is no plot", `document.querySelector(".plot .u-over")`, `(e) => {
+		const box = e.getBoundingClientRect();
+		for (const kind of ["mouseenter", "mousemove"]) e.dispatchEvent(new MouseEvent(kind, {clientX: box.right - 2, clientY: box.top + 9, bubbles: true}));
+	}`)
+	p.until("the mouse shows no value", values+`.includes("offered")`)
+
+	p.visit("playground")
+	p.until("the algorithms are not shown", `document.querySelectorAll(".plot").length === 5`)
+	press("Home")
+	p.until("not all plots show the values of the time", `new Set([...document.querySelectorAll(".plot .values strong")].map((e) => e.innerText)).size === 1 && document.querySelectorAll(".plot .values strong").length === 5`)
+	press("Escape")
+	p.until("the values stay", `document.querySelectorAll(".plot .values strong").length === 0`)
+}
+
+// Times have 24 hours and are UTC, which a page says once.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	s := ruled(t)
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.provoke("no denial is shown", shown("Last denials"), func() { s.guess("192.0.2.1") })
+	for _, place := range []string{"", "denials", "client/192.0.2.1", "rules", "revisions"} {
+		p.visit(place)
+		p.until("no time is shown", `[...document.querySelectorAll("main time")].some((e) => /^(\w+ \d+, )?\d\d:\d\d:\d\d$/.test(e.innerText))`)
+		if n := strings.Count(p.text(), "UTC"); n != 1 {
+			t.Errorf("%q says UTC %d times", place, n)
+		}
+		if text := p.text(); strings.Contains(text, " AM") || strings.Contains(text, " PM") {
+			t.Errorf("%q has times of 12 hours:\n%s", place, text)
+		}
+	}
+}
