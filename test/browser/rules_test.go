@@ -272,3 +272,57 @@ func TestTransferOfRules(t *testing.T) {
 		t.Errorf("the rules are %+v", now.Rules)
 	}
 }
+
+// Each fault of a rule stands beside its own field in the form, by the path that it names: in the group around it if it has no field, above the
+// form if it has no group.
+func TestFaultsBesideFields(t *testing.T) {
+	t.Parallel()
+	p := open(t, ruled(t), 1280)
+	p.signIn(writer)
+	p.visit("rules/new")
+	p.until("there is no form", there(formField("ID")))
+	p.write(`() => ` + fmt.Sprintf("%q", `id: "a b"
+name: 3
+priority: high
+labels: {team: 1}
+enabled: perhaps
+colour: red
+match:
+  methods: ["GE T"]
+  path: api
+  host: "ex ample"
+  except: [x]
+  headers: {"": y}
+  attributes: {plan: []}
+scope: per_moon
+missing: no
+on_exceed: what
+max_wait: 5
+limits:
+  - {algorithm: tokn, capacity: 5, refill: 1/s}
+  - {algorithm: token_bucket, capacity: -1, refill: x}
+  - {algorithm: fixed_window, limit: 5, window: 1, name: w}
+  - {algorithm: token_bucket, capacity: 5, refill: 1/s, window: 1m}
+`))
+	field := func(label, member string, nth int) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("form.rule label")].filter((l) => l.firstChild.textContent === %q)[%d]?.querySelector(".fault")?.textContent.startsWith(%q)`, label, nth, member+" is ")
+	}
+	for label, member := range map[string]string{
+		"ID": "id", "Name": "name", "Priority": "priority", "Labels, name: value": "labels.team", "Methods": "match.methods", "Hosts": "match.host",
+		"Paths, one a line; none: all": "match.path", "Except, one a line": "match.except[0]", "Headers, name: value": "match.headers",
+		"A request without it": "missing", "A request over the limit": "on_exceed", "Algorithm": "limits[0].algorithm",
+	} {
+		p.until(label+" has not its fault", field(label, member, 0))
+	}
+	p.until("capacity has not its fault", field("At once", "limits[1].capacity", 0))
+	p.until("refill has not its fault", field("Refills", "limits[1].refill", 0))
+	p.until("window has not its fault", field("per", "limits[2].window", 1))
+	for group, fault := range map[string]string{
+		"Rule": "enabled is", "Requests that it holds for": "match.attributes.plan is", "Who is one client": "scope is", "What each client may do": "limits[3]: window does not belong",
+	} {
+		p.until(group+" has not its fault", fmt.Sprintf(`[...document.querySelectorAll("form.rule fieldset fieldset")].some((f) => f.firstChild.textContent === %q && f.innerText.includes(%q))`, group, fault))
+	}
+	for _, fault := range []string{`"colour" is not a name`, "max_wait is"} { // it has no field as nothing waits
+		p.until("a fault is lost", fmt.Sprintf(`[...document.querySelectorAll("form.rule > fieldset > .fault")].some((f) => f.textContent.startsWith(%q))`, fault))
+	}
+}

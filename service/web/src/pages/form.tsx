@@ -74,6 +74,31 @@ function Choose({ label, value, options, set, fault }: { label: string; value: s
   );
 }
 
+/** aliases are names of the same field. */
+const aliases: Record<string, string> = { "match.path": "match.paths", "match.host": "match.hosts", unlimited: "banned" };
+
+/** placesOf are the parameters that have a field, or a group of fields, by their paths. */
+function placesOf(rule: RuleText, limits: number, more: string[]): Set<string> {
+  const places = new Set(["name", "set", "priority", "labels", "enabled", "on_exceed", "match", "scope", "missing", "banned", "limits", ...more]);
+  for (const member of ["methods", "hosts", "paths", "except", "headers"]) places.add("match." + member);
+  for (let i = 0; i < limits; i++) {
+    const at = `limits[${i}]`;
+    const algorithm = textOf(rule.at(["limits", i, "algorithm"])).toLowerCase();
+    const pace = rule.at(["limits", i, "calendar"]) !== undefined ? "calendar" : "window";
+    const members = bucket(algorithm) ? ["capacity", algorithm === "leaky_bucket" ? "leak" : "refill"] : ["limit", pace];
+    if (limits > 1 || rule.at(["limits", i, "name"]) !== undefined) members.push("name");
+    for (const place of [at, `${at}.algorithm`, ...members.map((m) => `${at}.${m}`)]) places.add(place);
+  }
+  return places;
+}
+
+/** placeOf is where a fault stands: by the path of the parameter that it begins with, such as limits[0].window, or the next part around it that has a place. */
+function placeOf(detail: string, places: Set<string>): string {
+  let path = /^[a-z_]+(\[\d+\]|\.[\w-]+)*/.exec(detail)?.[0] ?? "";
+  while (path && !places.has(aliases[path] ?? path)) path = path.replace(/(^|\.|\[)[^.[]*$/, "");
+  return aliases[path] ?? path;
+}
+
 function Group({ title, children }: { title: string; children: ComponentChildren }) {
   return <fieldset><legend>{title}</legend>{children}</fieldset>;
 }
@@ -84,12 +109,17 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
   const at = (...path: Path) => rule.at(path);
   const put = (path: Path, value: unknown) => set(rule.set(path, value));
   const name = (path: Path) => path.map((p, i) => (typeof p === "number" ? `[${p}]` : i ? "." + p : p)).join("");
-  // A fault names the parameter that it is of, such as limits[0].window.
-  const faultOf = (...path: Path) => {
-    const at = name(path);
-    const detail = faults.find((f) => new RegExp(`(^|[ .])${at.replace(/[[\].]/g, "\\$&")}(\\[\\d+\\])?[ :]`).test(f.detail))?.detail;
-    return detail?.slice(detail.indexOf(at));
-  };
+  const onExceed = textOf(at("on_exceed")) || "reject";
+  const limits = rule.at(["limits"]);
+  const count = Array.isArray(limits) ? limits.length : 0;
+  const places = placesOf(rule, count, [...(fresh ? ["id"] : []), ...(onExceed === "wait" ? ["max_wait", "max_waiters"] : [])]);
+  const told = new Map<string, string[]>(); // by the field that they stand beside; "" is none
+  for (const { detail } of faults) {
+    const text = detail.replace(/^rule "(\\.|[^"\\])*": /, "");
+    const place = placeOf(text, places);
+    told.set(place, [...(told.get(place) ?? []), text]);
+  }
+  const faultOf = (...path: Path) => told.get(aliases[name(path)] ?? name(path))?.join("; ");
   const box = (label: string, path: Path, read: (text: string) => unknown = (t) => t.trim() || undefined, more: { rows?: number; size?: number; placeholder?: string } = {}) => (
     <Box label={label} value={textOf(rule.at(path))} set={(t) => put(path, read(t))} fault={faultOf(...path)} {...more} />
   );
@@ -106,8 +136,6 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
   const matchList = (label: string, member: string, by: string, read: (text: string) => unknown, rows?: number) => (
     <Box label={label} rows={rows} size={20} value={member === "headers" ? pairsText(at("match", member)) : listText(at("match", member), by)} set={(t) => put(["match", member], read(t))} fault={faultOf("match", member)} />
   );
-  const limits = rule.at(["limits"]);
-  const count = Array.isArray(limits) ? limits.length : 0;
   const kind = at("banned") === true ? "banned" : at("unlimited") === true ? "unlimited" : "limits";
   const setKind = (to: string) => {
     rule.set(["banned"], to === "banned" ? true : undefined);
@@ -120,10 +148,10 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
     ...rule.names(["match"]).filter((n) => !shownMatch.has(n)).map((n) => "match." + n),
     ...Array.from({ length: count }, (_, i) => rule.names(["limits", i]).filter((n) => !shownLimit.has(n)).map((n) => `limits[${i}].${n}`)).flat(),
   ];
-  const onExceed = textOf(at("on_exceed")) || "reject";
   return (
     <form class="rule" aria-label="The rule, as a form" onSubmit={(e) => e.preventDefault()}>
       <fieldset disabled={!writes}>
+        {told.get("")?.map((fault) => <p key={fault} class="fault">{fault}</p>)}
         <Group title="Rule">
           <div class="row">
             {fresh && box("ID", ["id"], undefined, { size: 20 })}
@@ -133,7 +161,7 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
           </div>
           <div class="row">
             <Box label="Labels, name: value" rows={1} value={pairsText(at("labels"))} set={(t) => put(["labels"], pairs(t))} fault={faultOf("labels")} />
-            <label class="check"><input type="checkbox" checked={at("enabled") !== false} onChange={(e) => put(["enabled"], e.currentTarget.checked ? undefined : false)} /> enabled</label>
+            <label class="check"><input type="checkbox" checked={at("enabled") !== false} onChange={(e) => put(["enabled"], e.currentTarget.checked ? undefined : false)} /> enabled{faultOf("enabled") && <span class="fault"> {faultOf("enabled")}</span>}</label>
             <Choose label="A request over the limit" value={onExceed} options={{ reject: "is rejected", wait: "waits", shadow: "is admitted (shadow)" }} set={(v) => put(["on_exceed"], v === "reject" ? undefined : v)} fault={faultOf("on_exceed")} />
             {onExceed === "wait" && box("for at most", ["max_wait"], undefined, { size: 6, placeholder: "2s" })}
             {onExceed === "wait" && box("so many at once", ["max_waiters"], numeral, { size: 6, placeholder: "100" })}
@@ -149,13 +177,14 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
             {matchList("Except, one a line", "except", "\n", lines, 2)}
             {matchList("Headers, name: value", "headers", "\n", pairs, 2)}
           </div>
+          {faultOf("match") && <p class="fault">{faultOf("match")}</p>}
         </Group>
         <Scope rule={rule} put={put} set={set} fault={faultOf("scope")} missing={faultOf("missing")} />
         <Group title="What each client may do">
           <div class="row">
-            <Choose label="Clients" value={kind} options={{ limits: "have limits", unlimited: "are unlimited", banned: "are banned" }} set={setKind} />
+            <Choose label="Clients" value={kind} options={{ limits: "have limits", unlimited: "are unlimited", banned: "are banned" }} set={setKind} fault={faultOf("banned")} />
           </div>
-          {Array.from({ length: count }, (_, i) => <LimitRow key={i} i={i} rule={rule} box={box} set={set} fault={faultOf("limits", i, "algorithm")} alone={count === 1} />)}
+          {Array.from({ length: count }, (_, i) => <LimitRow key={i} i={i} rule={rule} box={box} set={set} fault={faultOf("limits", i, "algorithm")} whole={faultOf("limits", i)} alone={count === 1} />)}
           {faultOf("limits") && <p class="fault">{faultOf("limits")}</p>}
           {kind === "limits" && writes && (
             <button type="button" onClick={() => put(["limits", count], { algorithm: "fixed_window", ...(count > 0 && { name: `limit-${count + 1}` }), limit: 1000, window: "1h" })}>Add a limit</button>
@@ -194,7 +223,7 @@ function Scope({ rule, put, set, fault, missing }: { rule: RuleText; put: (path:
 
 type BoxOf = (label: string, path: Path, read?: (text: string) => unknown, more?: { rows?: number; size?: number; placeholder?: string }) => ComponentChildren;
 
-function LimitRow({ i, rule, box, set, fault, alone }: { i: number; rule: RuleText; box: BoxOf; set: (text: string) => void; fault?: string; alone: boolean }) {
+function LimitRow({ i, rule, box, set, fault, whole, alone }: { i: number; rule: RuleText; box: BoxOf; set: (text: string) => void; fault?: string; whole?: string; alone: boolean }) {
   const algorithm = textOf(rule.at(["limits", i, "algorithm"])).toLowerCase();
   const path: Path = ["limits", i];
   const choose = (to: string) => {
@@ -234,6 +263,7 @@ function LimitRow({ i, rule, box, set, fault, alone }: { i: number; rule: RuleTe
       )}
       {(!alone || rule.at([...path, "name"]) !== undefined) && box("Name", [...path, "name"], undefined, { size: 10 })}
       {!alone && <button type="button" class="plain" onClick={() => set(rule.set(path, undefined))}>remove</button>}
+      {whole && <span class="fault">{whole}</span>}
     </div>
   );
 }
