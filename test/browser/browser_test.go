@@ -101,8 +101,7 @@ func TestSimulation(t *testing.T) {
 		return denied("candidate").includes(9) && !denied("in force").includes(9);
 	})()`)
 	p.visit("playground")
-	p.shows("at most 200 of one client")
-	p.shows("at most 100 of one client")
+	p.shows("Of 200 requests at a window's edge, fixed window admits 200, token bucket 109, leaky bucket 109, sliding window counter 104, sliding window log 100.")
 }
 
 // Of two people who edit one rule, the second is told, and keeps the draft.
@@ -309,6 +308,20 @@ func TestOtherOrigins(t *testing.T) {
 	}
 }
 
+// On a phone the pages stand in a menu, which closes when one is chosen.
+func TestMenu(t *testing.T) {
+	t.Parallel()
+	p := open(t, serve(t), 390)
+	p.signIn(writer)
+	const link = `[...document.querySelectorAll("nav a")].find((a) => a.textContent === "Denials")`
+	p.until("the menu is open", link+`?.checkVisibility() === false`)
+	p.press("Menu")
+	p.until("the menu is closed", link+`.checkVisibility() && document.querySelector("[aria-controls=menu]").ariaExpanded === "true"`)
+	p.click("the page is not there", link)
+	p.shows("Last denials")
+	p.until("the menu is still open", link+`.checkVisibility() === false`)
+}
+
 // A view is a page in one state.
 type view struct{ place, name, shows string }
 
@@ -379,10 +392,15 @@ func (p *page) inspect(requests func(), views ...view) {
 		p.visit(v.place)
 		p.provoke(fmt.Sprintf("%s does not show %q", v.name, v.shows), shown(v.shows), requests)
 		p.until(v.name+" has no heading", there("document.querySelector('main h1')"))
-		for _, width := range []int64{1280, 400} {
+		for _, width := range []int64{1440, 390} {
 			p.do(chromedp.EmulateViewport(width, 900))
 			// Plots are drawn as wide as the page.
 			eval[bool](p, "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))")
+			if width < 640 {
+				for _, small := range eval[[]string](p, smallTargets) {
+					p.t.Errorf("%s, %d wide: too small to touch: %s", v.name, width, small)
+				}
+			}
 			// A theme changes colours and nothing else, so that the second one is tested for those.
 			for _, theme := range []string{"light", "dark"} {
 				only := ""
@@ -404,6 +422,12 @@ func (p *page) inspect(requests func(), views ...view) {
 		}
 	}
 }
+
+// smallTargets are what can be touched on a page and has less than 44 px, but for links in the words of a sentence and
+// what a larger label has.
+const smallTargets = `[...document.querySelectorAll("a, button, input, select, textarea, summary")].filter((e) => e.checkVisibility() && !e.closest("p, h1, .notice"))
+	.map((e) => [e, (e.type === "checkbox" ? e.closest("label") : e).getBoundingClientRect()])
+	.filter(([, box]) => box.height < 43.5 || box.width < 43.5).map(([e, box]) => e.tagName + " " + (e.textContent || e.name || e.type).slice(0, 30) + " " + box.width + "x" + box.height)`
 
 // picture keeps how the page looks, if it is asked for.
 func (p *page) picture(name, theme string, width int64) {

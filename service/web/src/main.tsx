@@ -111,6 +111,7 @@ function Themes() {
 function Shell({ session, signOut }: { session: Session; signOut: () => void }) {
   const place = usePlace();
   const live = useLive();
+  const [menu, setMenu] = useState(false); // open, on a phone
   useEffect(start, []);
   const title = pages.find((p) => p.path === place[0])?.name ?? place[0] ?? "";
   useEffect(() => void (document.title = [place[1]?.includes("=") ? "" : place[1], title, "stint"].filter(Boolean).join(" · ")), [place, title]);
@@ -118,14 +119,17 @@ function Shell({ session, signOut }: { session: Session; signOut: () => void }) 
     <>
       <header class="top">
         <strong>stint</strong>
-        <nav aria-label="Pages">
-          {pages.map((p) => <a key={p.path} href={"#/" + p.path} aria-current={(place[0] === "revisions" || place[0] === "domains" ? "rules" : place[0]) === p.path ? "page" : undefined}>{p.name}</a>)}
-        </nav>
-        <span class="spring" />
         <span class="faint" title="All times are UTC. That of your clock is shown where you point at one.">UTC</span>
-        <span class="faint">{session.name ?? ""}{session.writes ? "" : " (read only)"}</span>
-        <Themes />
-        {session.required && <button onClick={signOut}>Sign out</button>}
+        <button class="menu-button" aria-expanded={menu} aria-controls="menu" onClick={() => setMenu(!menu)}>Menu</button>
+        <div id="menu" class={menu ? "menu open" : "menu"}>
+          <nav aria-label="Pages">
+            {pages.map((p) => <a key={p.path} href={"#/" + p.path} onClick={() => setMenu(false)} aria-current={(place[0] === "revisions" || place[0] === "domains" ? "rules" : place[0]) === p.path ? "page" : undefined}>{p.name}</a>)}
+          </nav>
+          <span class="spring" />
+          <span class="faint">{session.name ?? ""}{session.writes ? "" : " (read only)"}</span>
+          <Themes />
+          {session.required && <button onClick={signOut}>Sign out</button>}
+        </div>
       </header>
       {live.state === "lost" && <div class="notice bad" role="status">The connection to the service is broken. The figures below are old. The page reconnects by itself.</div>}
       {live.state === "refused" && <div class="notice bad" role="status">The service refuses the stream of events. The figures below are old. The page asks again every 5 seconds.</div>}

@@ -1,12 +1,12 @@
 // Parts that several pages have.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem } from "./api";
 import { live } from "./live";
 import type { Ring } from "./live";
 import type { Counts } from "./plot";
-import { fullTime, timeOfDay } from "./format";
+import { fullTime, timeOf, timeOfDay } from "./format";
 import { yaml } from "./yaml";
 
 export function Panel({ title, scope, children, more }: { title: string; scope?: string; children: ComponentChildren; more?: ComponentChildren }) {
@@ -76,6 +76,9 @@ export function useEvery(seconds: number, run: () => void) {
 /** at is the address of a page. */
 export const at = (...parts: string[]) => "#/" + parts.map(encodeURIComponent).join("/");
 
+/** isRule says of what decided whether it is a rule, and no policy, default or limit of Envoy's. */
+export const isRule = (id?: string): boolean => !!id && !/^(policy|algorithm|envoy)\//.test(id);
+
 export function RuleLink({ id }: { id?: string }) {
   // Checks that name no rule are told apart by their policy, or by the algorithm of a default.
   const [kind, name] = id?.split("/", 2) ?? [];
@@ -120,19 +123,23 @@ export function useAsk<T>(path: string | undefined) {
 export const messageOf = (fault: unknown) => (fault instanceof Error ? fault.message : String(fault));
 
 /** Window draws those rows of a long list that can be seen. */
-export function Window<T>({ rows, rowHeight = 28, low, label, head, row, empty }: { rows: T[]; rowHeight?: number; low?: boolean; label?: string; head: ComponentChildren; row: (item: T, i: number) => ComponentChildren; empty: ComponentChildren }) {
+export function Window<T>({ rows, low, label, head, row, empty }: { rows: T[]; low?: boolean; label?: string; head: ComponentChildren; row: (item: T, i: number) => ComponentChildren; empty: ComponentChildren }) {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
+  const [rowHeight, setRowHeight] = useState(32);
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const measure = () => setHeight(element.clientHeight || 600);
+    const measure = () => {
+      setHeight(element.clientHeight || 600);
+      setRowHeight(parseInt(getComputedStyle(element).getPropertyValue("--row")) || 32);
+    };
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(element);
     return () => observer.disconnect();
-  }, []);
+  }, [rows.length === 0]);
   const margin = 8;
   const from = Math.max(0, Math.floor(top / rowHeight) - margin);
   const to = Math.min(rows.length, Math.ceil((top + height) / rowHeight) + margin);
@@ -150,6 +157,28 @@ export function Window<T>({ rows, rowHeight = 28, low, label, head, row, empty }
       </table>
     </div>
   );
+}
+
+/** When is a field for a time as people write it, of which timeOf tells what it is. */
+export function When({ label, value, set, sign, size = 18 }: { label: string; value: string; set: (text: string) => void; sign: 1 | -1; size?: number }) {
+  const wrong = value.trim() !== "" && timeOf(value, Date.now() * 1000, sign) === undefined;
+  const id = useId();
+  return (
+    <label class="field"><span>{label}</span>
+      <input size={size} maxLength={32} list={id} value={value} aria-invalid={wrong || undefined} onInput={(e) => set(e.currentTarget.value)} />
+      <datalist id={id}>{["15m", "1h", "1d"].map((span) => <option key={span} value={span} />)}</datalist>
+      {wrong && <span class="fault">Not a time: write 2h, 14:05 or 2026-11-27 14:05, in UTC.</span>}
+    </label>
+  );
+}
+
+/** download saves a text as a file. */
+export function download(name: string, type: string, text: string) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 /** CopyYAML is a button that copies a value as YAML, for a file or a review. */

@@ -258,8 +258,8 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
       {writes && (
         <div class="row">
           <label class="field"><span>What for (kept with the revision)</span><input size={32} maxLength={512} value={note} onInput={(e) => setNote(e.currentTarget.value)} /></label>
-          {rule && tries && <Act disabled={!changed || check?.valid === false} run={tryIt}>Try it in shadow</Act>}
-          <Act main disabled={(!changed && !!rule) || check?.valid === false} run={save}>{rule ? "Enforce at once" : "Make the rule"}</Act>
+          {rule && tries && <Act main disabled={!changed || check?.valid === false} run={tryIt}>Try it in shadow</Act>}
+          <Act main={!tries} disabled={(!changed && !!rule) || check?.valid === false} run={save}>{rule ? "Enforce at once" : "Make the rule"}</Act>
           {changed && rule && <button onClick={() => setText(base.text)}>Undo</button>}
           {!changed && tries && <span class="faint beside">Change the rule above, then try the change in shadow: it decides, and denies nobody.</span>}
         </div>

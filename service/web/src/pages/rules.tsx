@@ -7,7 +7,7 @@ import { integer, limitText, share } from "../format";
 import { useLive } from "../live";
 import type { RuleActivity } from "../live";
 import { Spark } from "../plot";
-import { Act, address, at, CopyYAML, lastSeconds, messageOf, Time, useAsk, useKept, Window } from "../ui";
+import { Act, address, at, CopyYAML, download, lastSeconds, messageOf, Time, useAsk, useKept, Window } from "../ui";
 import { yaml } from "../yaml";
 
 const scopes: Record<string, string> = { global: "all together", per_ip: "address", per_user: "user", per_api_key: "API key" };
@@ -98,8 +98,8 @@ export function Rules({ state, writes, edits }: { state?: string; writes: boolea
           <a href="#/explain">Explain a request</a>
           <a href="#/revisions">Revisions</a>
           <a href="#/domains" title="of Envoy's rate limit service">Domains</a>
-          {edits && <a href="#/rules/new">New rule</a>}
         </span>
+        {edits && <a class="main" href="#/rules/new">New rule</a>}
       </div>
       {body && (edits ? <Transfer list={body} tag={etag} done={again} /> : writes && body.rules.length > 0 && <div class="row"><CopyYAML of={{ rules: body.rules }} /></div>)}
       {fault && <p class="fault" role="alert">{messageOf(fault)}</p>}
@@ -128,13 +128,7 @@ const named = (verb: string, ids: string[] = []) => (ids.length ? `${verb} ${int
 function Transfer({ list, tag, done }: { list: RuleList; tag?: string; done: () => void }) {
   const [chosen, choose] = useState<Import>();
   const [fault, setFault] = useState("");
-  const save = () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([yaml({ rules: list.rules })], { type: "application/yaml" }));
-    link.download = `rules-${list.revision}.yaml`;
-    link.click();
-    URL.revokeObjectURL(link.href);
-  };
+  const save = () => download(`rules-${list.revision}.yaml`, "application/yaml", yaml({ rules: list.rules }));
   const read = async (file: File | undefined) => {
     choose(undefined);
     setFault("");

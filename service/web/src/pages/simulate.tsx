@@ -53,6 +53,7 @@ interface Pattern {
   clients: number;
   length: string;
   window: string;
+  burst?: number;
 }
 
 async function simulate(request: unknown, signal: AbortSignal, log?: File): Promise<Report> {
@@ -96,12 +97,13 @@ function Slide({ label, value, least, most, step, set, unit }: { label: string; 
 }
 
 export function Playground({ state: given }: { state?: string }) {
-  const [s, set] = useKept("playground", { pattern: "boundary-burst", limit: "100", window: "1m", rate: "33", clients: "1", length: "2m", seed: "1" }, given);
+  const [s, set] = useKept("playground", { pattern: "boundary-burst", limit: "100", window: "1m", rate: "33", burst: "100", clients: "1", length: "2m", seed: "1" }, given);
   const [report, setReport] = useState<Report>();
   const [fault, setFault] = useState("");
+  const boundary = s.pattern === "boundary-burst";
   const request = JSON.stringify({
     budget: `${s.limit}/${s.window}`,
-    pattern: { name: s.pattern, seed: Number(s.seed), rate: Number(s.rate), clients: Number(s.clients), length: s.length, window: s.window } satisfies Pattern,
+    pattern: { name: s.pattern, seed: Number(s.seed), rate: Number(s.rate), clients: Number(s.clients), length: s.length, window: s.window, ...(boundary && { burst: Number(s.burst) }) } satisfies Pattern,
   });
   useEffect(() => {
     const stop = new AbortController();
@@ -119,23 +121,29 @@ export function Playground({ state: given }: { state?: string }) {
   const names = Object.keys(patterns);
   return (
     <>
-      <h1 class="lead">Five algorithms, one pattern: {patterns[s.pattern]}</h1>
+      <h1 class="lead">{report ? <Lesson report={report} boundary={boundary} /> : `Five algorithms, one pattern: ${patterns[s.pattern]}`}</h1>
       <div class="row">
         <Choice name="pattern" label="Pattern" value={s.pattern} options={names} set={(pattern) => set({ pattern })} />
         <Slide label="Limit" value={s.limit} least={1} most={500} step={1} set={(limit) => set({ limit })} />
         <Choice name="window" label="per" value={s.window} options={["10s", "1m", "10m", "1h"]} set={(window) => set({ window })} />
-        <Slide label="Requests per second" value={s.rate} least={1} most={200} step={1} set={(rate) => set({ rate })} />
+        {boundary ? <Slide label="Requests before the edge, and after it" value={s.burst} least={1} most={500} step={1} set={(burst) => set({ burst })} /> : <Slide label="Requests per second" value={s.rate} least={1} most={200} step={1} set={(rate) => set({ rate })} />}
         <Slide label="Clients" value={s.clients} least={1} most={200} step={1} set={(clients) => set({ clients })} />
         <Choice name="length" label="for" value={s.length} options={["1m", "2m", "10m", "1h", "1d"]} set={(length) => set({ length })} />
         <Slide label="Seed" value={s.seed} least={1} most={50} step={1} set={(seed) => set({ seed })} />
       </div>
       {fault && <p class="fault" role="alert">{fault}</p>}
-      <div class="two">
-        <div>{report?.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={algorithmNames[c.name] ?? c.name} height={112} since sync="playground" />)}</div>
+      <div class="plots">
+        {report?.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={algorithmNames[c.name] ?? c.name} height={150} since sync="playground" />)}
         <Guide />
       </div>
     </>
   );
+}
+
+/** Lesson says in one sentence what each algorithm admits, the most first. */
+function Lesson({ report, boundary }: { report: Report; boundary: boolean }) {
+  const admitted = [...report.candidates].sort((a, b) => b.total.admitted - a.total.admitted).map((c, i) => `${(algorithmNames[c.name] ?? c.name).toLowerCase()} ${i ? "" : "admits "}${integer(c.total.admitted)}`);
+  return <>Of {integer(report.events)} requests{boundary && " at a window's edge"}, {admitted.join(", ")}.</>;
 }
 
 function CandidatePlot({ candidate: c, title, height, since, sync }: { candidate: CandidateReport; title: string; height: number; since?: boolean; sync: string }) {
@@ -151,7 +159,8 @@ function CandidatePlot({ candidate: c, title, height, since, sync }: { candidate
   const limit = c.rules?.[0]?.limits?.[0];
   return (
     <section>
-      <h2>{title} <span class="faint">{share(c.total.denied, c.total.requests)} denied{limit && `; at most ${limit.atLeast ? "≥ " : ""}${compact(limit.clientPeak)} of one client in ${duration(limit.span)}`}{c.total.longestDelay > 0 && `; held up to ${duration(c.total.longestDelay)}`}</span></h2>
+      <h2>{title} <span class="faint">{integer(c.total.admitted)} admitted, {share(c.total.denied, c.total.requests)} denied{limit && `; at most ${limit.atLeast ? "≥ " : ""}${compact(limit.clientPeak)} of one client in ${duration(limit.span)}`}{c.total.longestDelay > 0 && `; held up to ${duration(c.total.longestDelay)}`}</span></h2>
+      <p class="faint tight">requests per {duration(c.step)}</p>
       <Plot {...data} since={since} sync={sync} height={height} label={`${title}: offered and admitted requests per ${duration(c.step)}`} />
     </section>
   );
