@@ -3,9 +3,10 @@
 import { useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
 import type { Decision, Denials, Limit, LimitState, Rule, Timeline } from "../api";
-import { compact, duration, integer } from "../format";
+import { compact, duration, integer, timeOf } from "../format";
+import { live } from "../live";
 import { Plot } from "../plot";
-import { Act, at, messageOf, Panel, RuleLink, scopeText, Time, useAsk, useEvery, Window } from "../ui";
+import { Act, at, messageOf, Panel, RuleLink, scopeText, Time, useAsk, useEvery, When, Window } from "../ui";
 import { yaml } from "../yaml";
 import { DenialTable, Searched, Silent } from "./denials";
 import { reasonText } from "./overview";
@@ -134,7 +135,7 @@ function Found({ name, writes, edits }: { name: string; writes: boolean; edits: 
               </table>
             </Panel>
           )}
-          <Panel title="Its requests" scope="this process">
+          <Panel title="Its requests" scope="this process alone">
             {timeline.fault && <p class="fault" role="alert">{messageOf(timeline.fault)}</p>}
             {timeline.body && !timeline.body.sampled && <p class="empty">The requests of one in {integer(timeline.body.sample.oneIn)} clients are recorded. This client is not among them.</p>}
             {timeline.body?.sampled && decisions.length === 0 && <p class="empty">None{timeline.body.sample.from > 0 && <> since <Time micros={timeline.body.sample.from} /></>}.</p>}
@@ -180,18 +181,27 @@ const wider = (limits: Limit[]): Limit[] =>
     return [name, pace ? 2 * Number(pace[1]) + (pace[2] ?? "") : value];
   })) as Limit);
 
-/** lasting is the text of an override that ends after a span. */
-const lasting = (text: string, span: string) => text.replace(/^(for|until):.*\n?/gm, "").trimEnd() + `\nfor: ${span}\n`;
+/** ending is the text of an override that ends at a time; undefined is never. */
+const ending = (text: string, micros?: number) => text.replace(/^(for|until):.*\n?/gm, "").trimEnd() + "\n" + (micros === undefined ? "" : `until: ${new Date(micros / 1000).toISOString().replace(/\.\d+Z$/, "Z")}\n`);
+
+/** endOf is when an override ends by its text, as people write it. */
+const endOf = (text: string) => (/^until:\s*"?([^"\s]+)/m.exec(text)?.[1] ?? "").replace(/^(\S+)T(\d\d:\d\d)(:00)?(:\d\d)?Z$/, "$1 $2$4");
 
 /** standing says whether an override holds, and until when. */
 const standing = (until?: string) => {
   if (!until) return "In force for this client: the override below.";
-  return Date.parse(until) > Date.now() ? `In force for this client until ${until}: the override below.` : `The override below ended at ${until}; the rule's own limits are in force.`;
+  return Date.parse(until) > Date.now() ? `In force for this client until ${endOf("until: " + until)}: the override below.` : `The override below ended at ${endOf("until: " + until)}; the rule's own limits are in force.`;
 };
 
 function Override({ name, rules, first, done }: { name: string; rules: string[]; first?: string; done: () => void }) {
   const [rule, setRule] = useState("");
-  const [typed, setTyped] = useState<string>();
+  const [typed, write] = useState<string>();
+  const [end, setEnd] = useState<string>(); // as it is typed
+  const setTyped = (to?: string) => {
+    write(to);
+    setEnd(undefined);
+  };
+  const now = () => (live.now || Date.now() / 1000) * 1e6; // the service's clock decides
   const chosen = rule || (first && rules.includes(first) ? first : rules[0]) || "";
   const known = useAsk<Rule>(`/api/v1/rules/${encodeURIComponent(chosen)}`);
   const present = known.body?.overrides?.find((o) => o.key === name);
@@ -213,13 +223,17 @@ function Override({ name, rules, first, done }: { name: string; rules: string[];
         {limits && <button onClick={() => setTyped(yaml({ limits: wider(limits) }))}>Twice the limit</button>}
         <button onClick={() => setTyped("unlimited: true\n")}>Unlimited</button>
         <button onClick={() => setTyped("banned: true\n")}>Banned</button>
-        <button onClick={() => setTyped(lasting(text, "2h"))}>For 2 hours</button>
-        <button onClick={() => setTyped(lasting(text, "24h"))}>For a day</button>
+      </div>
+      <div class="row">
+        <When label="Ends: 2h, 18:00 or 2026-11-28 09:00; empty: never" size={20} sign={1} value={end ?? endOf(text)} set={(to) => { write(ending(text, timeOf(to, now(), 1))); setEnd(to); }} />
+        <button onClick={() => setTyped(ending(text, timeOf("2h", now(), 1)))}>For 2 hours</button>
+        <button onClick={() => setTyped(ending(text, timeOf("1d", now(), 1)))}>For a day</button>
+        {endOf(text) && <button onClick={() => setTyped(ending(text))}>Without an end</button>}
       </div>
       <p class="faint tight">{present ? standing(present.until) : known.body ? `In force, as for every client: ${what(known.body)}.` : ""}</p>
-      <textarea rows={5} aria-label="The override, as YAML" value={text} onInput={(e) => setTyped(e.currentTarget.value)} />
+      <textarea rows={6} aria-label="The override, as YAML" value={text} onInput={(e) => setTyped(e.currentTarget.value)} />
       <div class="row">
-        <Act main done="in force" disabled={!chosen} run={() => ask(path, { method: "PUT", text }).then(put)}>Put in force</Act>
+        <Act main done="in force" disabled={!chosen || (!!end?.trim() && timeOf(end, now(), 1) === undefined)} run={() => ask(path, { method: "PUT", text }).then(put)}>Put in force</Act>
         {present && <Act done="removed" run={() => ask(path, { method: "DELETE" }).then(put)}>Remove the override</Act>}
       </div>
     </Panel>

@@ -7,8 +7,8 @@ import { pairOf, RULE_SECONDS, useLive } from "../live";
 import type { Live, RuleActivity } from "../live";
 import { Plot, Spark } from "../plot";
 import type { Mark } from "../plot";
-import { bytes, compact, duration, integer, rate, share, timeOfDay } from "../format";
-import { at, ClientLink, lastSeconds, Panel, perSecond, RuleLink, scopeText, Time, useKept, Window } from "../ui";
+import { bytes, compact, duration, integer, rate, share, timeOf, timeOfDay } from "../format";
+import { at, ClientLink, lastSeconds, Panel, perSecond, RuleLink, scopeText, Time, useKept, When, Window } from "../ui";
 
 const spans = [
   { name: "5 min", seconds: 300 },
@@ -57,17 +57,15 @@ function within(range: Range | undefined, micros: number) {
   return !range || (micros / 1e6 >= range[0] && micros / 1e6 <= range[1]);
 }
 
-/** around is five minutes with a time of day in their middle, the last such time that there was. */
+/** around is five minutes with a time in their middle. */
 function around(time: string): Range | undefined {
-  const [hours, minutes] = time.split(":").map(Number);
-  if (hours === undefined || minutes === undefined) return undefined;
-  const middle = new Date().setUTCHours(hours, minutes, 0, 0) / 1000;
-  const from = middle - 150;
-  return from * 1000 > Date.now() ? [from - 86_400, from - 86_100] : [from, from + 300];
+  const middle = timeOf(time, Date.now() * 1000, -1);
+  return middle === undefined ? undefined : [middle / 1e6 - 150, middle / 1e6 + 150];
 }
 
 export function Overview({ state: given, writes }: { state?: string; writes: boolean }) {
   const live = useLive();
+  const [time, setTime] = useState("");
   const [kept, keep] = useKept("", { span: "300", from: "", to: "" }, given);
   const span = spans.find((s) => String(s.seconds) === kept.span)?.seconds ?? 300;
   const from = Number(kept.from);
@@ -130,7 +128,10 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
             {s.name}
           </button>
         ))}
-        <label class="faint">around <input type="time" onChange={(e) => setRange(around(e.currentTarget.value))} /></label>
+        <form class="around" onSubmit={(e) => { e.preventDefault(); setRange(around(time)); }}>
+          <When label="Around" size={8} sign={-1} value={time} set={setTime} />
+          <button type="submit">Show</button>
+        </form>
         <span class="faint hide-narrow">requests per second, this process</span>
       </div>
       <Plot {...plot} label={`Requests per second over the last ${span / 60} minutes: offered, admitted, and denied as the gap between`} range={range} onBrush={setRange} />
