@@ -30,7 +30,7 @@ type folder struct {
 // program is the folder of the program.
 const program = "service/cmd/stint"
 
-// stores are chosen and wired in the program alone.
+// stores are chosen and wired in service/internal/states and the program alone.
 var stores = []string{"memstore", "redisstore", "failover"}
 
 // folders is the floor table of ARCHITECTURE.md. A folder's code may import the folders of lower
@@ -168,11 +168,20 @@ var folders = []folder{
 	{path: "service/internal/alerts", floor: 4, not: stores},
 	{path: "service/internal/adminapi", floor: 3, not: stores},
 	{path: "service/internal/config", floor: 4},
+	{path: "service/internal/telemetry", floor: 4, not: stores, uses: []string{
+		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus",
+		"github.com/go-logr/logr",
+	}},
+	{path: "service/internal/board", floor: 5, not: stores},
+	{path: "service/internal/demo", floor: 5, not: stores},
 	{path: "service/internal/dropin", floor: 5},
+	{path: "service/internal/domainsource", floor: 5, not: stores},
+	{path: "service/internal/states", floor: 5, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "service/internal/rulesource", floor: 5, also: []string{"service/internal/states"}},
+	{path: "service/internal/doctor", floor: 5, also: []string{"service/internal/states", "service/internal/rulesource"}},
 	{path: "service/cmd/stint", floor: 6, uses: []string{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
 		"golang.org/x/net/netutil",
-		"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus", "github.com/go-logr/logr",
 	}},
 	{path: "service/internal/clienttest", floor: 5, testsOnly: true},
 	{path: "service/internal/errortest", floor: 6, testsOnly: true},

@@ -113,7 +113,7 @@ func serve(t testing.TB, args ...string) *service {
 // times of its own, and goes on while a test waits for its end.
 func ruled(t testing.TB, args ...string) *service {
 	t.Helper()
-	list, err := os.ReadFile("../../service/cmd/stint/demo.json")
+	list, err := os.ReadFile("../../service/internal/demo/demo.json")
 	if err != nil {
 		t.Fatal(err)
 	}

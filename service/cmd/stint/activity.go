@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/component"
+	"github.com/stint-go/stint/service/internal/states"
 )
 
 // An activityRecorder records the recent traffic of the service.
@@ -33,13 +34,13 @@ func (s *serving) startActivity(ctx context.Context) (end func(), err error) {
 	settings := activity.Config{
 		Process:      activity.Process{Version: build().Version, API: scheme + c.Listen},
 		KeyPrefix:    c.Store.KeyPrefix,
-		StoreFigures: s.states.figures,
+		StoreFigures: s.states.Figures,
 	}
 	hangUp := func() {}
 	if !c.Store.Memory() {
-		conn, err := rueidis.Dial(connection(c.Store))
+		conn, err := rueidis.Dial(states.Connection(c.Store))
 		if err != nil {
-			return nil, storeFault(c.Store, err)
+			return nil, unreachable(states.Unreachable(c.Store, err))
 		}
 		s.recent.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -24,6 +23,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/bench"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/states"
 )
 
 // A benchmark is what the command line asks for. What the limits should admit is computed here,
@@ -377,20 +377,17 @@ func (b *benchmark) openStore(ctx context.Context) (_ bench.Target, closing func
 	if err != nil {
 		return nil, nil, err
 	}
-	states, err := openBackend(loaded)
+	opened, err := states.Open(loaded)
+	if err != nil {
+		return nil, nil, notOpened(err)
+	}
+	if err := opened.Await(ctx); err != nil {
+		opened.Close()
+		return nil, nil, notOpened(err)
+	}
+	store, closing, err := decideBy(opened, loaded)
 	if err != nil {
 		return nil, nil, err
 	}
-	var store *openedStore
-	if err = states.await(ctx); err == nil {
-		store, err = openStore(loaded, states, storeHooks{logger: slog.New(slog.DiscardHandler)})
-	}
-	if err != nil {
-		states.close()
-		return nil, nil, err
-	}
-	return bench.OfStore(store, b.policy, b.permits), func() {
-		store.close()
-		states.close()
-	}, nil
+	return bench.OfStore(store, b.policy, b.permits), closing, nil
 }

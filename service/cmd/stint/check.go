@@ -140,7 +140,7 @@ func (k *keyCommand) connect() (*service, error) {
 // connectStore makes a service without a listener in this process, so that a store
 // is asked exactly as a service would ask it. It fails rather than guess when the
 // store is unreachable, and lets the caller name keys.
-func (k *keyCommand) connectStore() (_ *service, err error) {
+func (k *keyCommand) connectStore() (*service, error) {
 	ctx, cancel := context.WithTimeout(k.command.Context(), k.timeout)
 	defer cancel()
 	loaded, err := k.loadStore()
@@ -164,34 +164,22 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 		k.policy = limitSpace + k.name
 		loaded.Policies[k.policy] = []stint.Limit{limit}
 	}
-	states, err := openBackend(loaded)
-	if err != nil {
-		return nil, err
-	}
-	closing := states.close
-	defer func() {
-		if err != nil {
-			closing()
-		}
-	}()
-	if err := states.ping(ctx); err != nil {
-		return nil, storeFault(loaded.Store, err)
-	}
 	loaded.OnStoreFailure = failover.Closed
-	logger := slog.New(slog.DiscardHandler)
-	store, err := openStore(loaded, states, storeHooks{logger: logger})
+	opened, err := openStates(ctx, loaded)
 	if err != nil {
 		return nil, err
 	}
-	closing = func() {
-		store.close()
-		states.close()
+	store, closing, err := decideBy(opened, loaded)
+	if err != nil {
+		return nil, err
 	}
 	loaded.API = config.API{ExplicitKeys: true, Open: true}
 	s, err := server.New(server.Config{Config: rest.Config{
-		Settings: loaded, Build: build(), Logger: logger, Store: store, StoreHealth: store.health, StoreRequired: true,
+		Settings: loaded, Build: build(), Logger: slog.New(slog.DiscardHandler), Store: store,
+		StoreHealth: store.Health, StoreRequired: true,
 	}})
 	if err != nil {
+		closing()
 		return nil, misconfigured(err)
 	}
 	client := &http.Client{Transport: inProcess{s.Handler()}}

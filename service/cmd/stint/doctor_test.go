@@ -1,33 +1,28 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/doctor"
 )
 
 // examine runs the doctor, and returns what it found by the names of its checks.
-func examine(t *testing.T, want int, args ...string) map[string]finding {
+func examine(t *testing.T, want int, args ...string) map[string]doctor.Finding {
 	t.Helper()
 	code, stdout, stderr := do(t, nil, append([]string{"doctor", "--json"}, args...)...)
-	var all []finding
+	var all []doctor.Finding
 	if err := json.Unmarshal([]byte(stdout), &all); err != nil || code != want {
 		t.Fatalf("it exits with %d, %v, want %d:\n%s%s", code, err, want, stdout, stderr)
 	}
-	found := map[string]finding{}
+	found := map[string]doctor.Finding{}
 	for _, f := range all {
-		if (f.Change == "") != (f.Status == findingOK || f.Status == findingUnknown) {
+		if (f.Change == "") != (f.Status == doctor.OK || f.Status == doctor.Unknown) {
 			t.Errorf("%+v changes something or nothing", f)
 		}
 		found[f.Check] = f
@@ -48,7 +43,7 @@ func TestDoctor(t *testing.T) {
 	}
 	well := testredis.Start(t, recommended...)
 	for check, f := range examine(t, exitOK, "--store", well.URL(), "--store-timeout=1m") {
-		if f.Status != findingOK || strings.HasPrefix(check, "cluster") {
+		if f.Status != doctor.OK || strings.HasPrefix(check, "cluster") {
 			t.Errorf("docs/redis.conf: %s is %+v", check, f)
 		}
 	}
@@ -65,9 +60,9 @@ func TestDoctor(t *testing.T) {
 	plain := testredis.Start(t, testredis.Config("maxmemory-policy", "allkeys-lru"))
 	found := examine(t, 1, "--store", plain.URL(), "--store-timeout=1m")
 	for check, want := range map[string]string{
-		"maxmemory-policy": findingAdvice, "maxmemory": findingAdvice, "appendonly": findingAdvice, "lazyfree-lazy-expire": findingAdvice,
-		"lazyfree-lazy-user-del": findingAdvice, "lazyfree-lazy-user-flush": findingAdvice, "save": findingOK,
-		"version": findingOK, "rights": findingOK, "rules": findingOK, "clock": findingOK, "round trip": findingOK,
+		"maxmemory-policy": doctor.Advice, "maxmemory": doctor.Advice, "appendonly": doctor.Advice, "lazyfree-lazy-expire": doctor.Advice,
+		"lazyfree-lazy-user-del": doctor.Advice, "lazyfree-lazy-user-flush": doctor.Advice, "save": doctor.OK,
+		"version": doctor.OK, "rights": doctor.OK, "rules": doctor.OK, "clock": doctor.OK, "round trip": doctor.OK,
 	} {
 		if found[check].Status != want {
 			t.Errorf("%s is %+v, want %s", check, found[check], want)
@@ -78,22 +73,22 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := strings.Replace(plain.URL(), "redis://", "redis://limiter:secret@", 1)
-	if f := examine(t, exitUsage, "--store", url, "--store-timeout=1m")["rights"]; f.Status != findingWrong || !strings.Contains(f.Found, "evalsha") {
+	if f := examine(t, exitUsage, "--store", url, "--store-timeout=1m")["rights"]; f.Status != doctor.Wrong || !strings.Contains(f.Found, "evalsha") {
 		t.Errorf("without scripts rights are %+v", f)
 	}
 	url = strings.Replace(plain.URL(), "redis://", "redis://limiter:wrong@", 1)
-	if f := examine(t, exitUsage, "--store", url)["store"]; f.Status != findingWrong || strings.Contains(f.Found, "wrong@") {
+	if f := examine(t, exitUsage, "--store", url)["store"]; f.Status != doctor.Wrong || strings.Contains(f.Found, "wrong@") {
 		t.Errorf("with a wrong password the store is %+v", f)
 	}
-	if f := examine(t, exitUnreachable, "--store", "redis://127.0.0.1:1", "--timeout", "200ms")["store"]; f.Status != findingUnreachable {
+	if f := examine(t, exitUnreachable, "--store", "redis://127.0.0.1:1", "--timeout", "200ms")["store"]; f.Status != doctor.Unreachable {
 		t.Errorf("without a server the store is %+v", f)
 	}
 	file := writeFile(t, "identity: {user: X-User}\n")
-	if f := examine(t, 1, "--config", file)["identity"]; f.Status != findingAdvice {
+	if f := examine(t, 1, "--config", file)["identity"]; f.Status != doctor.Advice {
 		t.Errorf("identity without proxies is %+v", f)
 	}
 	file = writeFile(t, "rules_from: /there/is/none.yaml\n")
-	if f := examine(t, exitUsage, "--config", file)["rules"]; f.Status != findingWrong {
+	if f := examine(t, exitUsage, "--config", file)["rules"]; f.Status != doctor.Wrong {
 		t.Errorf("rules that are not there are %+v", f)
 	}
 	if code, _, stderr := do(t, nil, "doctor", "--config", writeFile(t, "nothing: 1\n")); code != exitUsage || !strings.Contains(stderr, "nothing") {
@@ -118,27 +113,27 @@ func TestDoctorOfACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
 	rules := writeFile(t, scattered)
 	code, stdout, stderr := do(t, nil, "doctor", "--json", "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", rules)
-	var all []finding
+	var all []doctor.Finding
 	if err := json.Unmarshal([]byte(stdout), &all); err != nil || code != exitUsage {
 		t.Fatalf("%d, %v:\n%s%s", code, err, stdout, stderr)
 	}
 	covered := 0
 	for _, f := range all {
-		if f.Check == "cluster-require-full-coverage" && f.Status == findingAdvice && f.Found == "yes" {
+		if f.Check == "cluster-require-full-coverage" && f.Status == doctor.Advice && f.Found == "yes" {
 			covered++
 		}
 	}
 	if covered != 3 {
 		t.Errorf("of three primaries that decide nothing without one another, %d are advised: %+v", covered, all)
 	}
-	wrong := slices.DeleteFunc(slices.Clone(all), func(f finding) bool { return f.Status != findingWrong })
+	wrong := slices.DeleteFunc(slices.Clone(all), func(f doctor.Finding) bool { return f.Status != doctor.Wrong })
 	if len(wrong) != 1 || wrong[0].Check != "partitions" || !strings.HasPrefix(wrong[0].Found, "rule team: its clients and those of rule organisation are") ||
 		!strings.HasPrefix(wrong[0].Change, "set the same partition_by in both") {
 		t.Errorf("of rules that no cluster decides it is said %+v", wrong)
 	}
 	logs := writeFile(t, apart)
 	f := examine(t, exitUsage, "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", logs)["partitions"]
-	if f.Status != findingWrong || !strings.HasPrefix(f.Found, "rule whole: requests may meet it and rule address, whose clients") {
+	if f.Status != doctor.Wrong || !strings.HasPrefix(f.Found, "rule whole: requests may meet it and rule address, whose clients") {
 		t.Errorf("of logs of two rules it is said %+v", f)
 	}
 	for _, node := range cluster.Nodes {
@@ -147,7 +142,7 @@ func TestDoctorOfACluster(t *testing.T) {
 		}
 	}
 	f = examine(t, exitUsage, "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", logs)["cluster-require-full-coverage"]
-	if f.Status != findingOK {
+	if f.Status != doctor.OK {
 		t.Errorf("of a cluster with docs/redis.conf it is said %+v", f)
 	}
 	if f, said := examine(t, 0, "--store", "memory://", "--rules-from", rules)["partitions"]; said {
@@ -156,76 +151,15 @@ func TestDoctorOfACluster(t *testing.T) {
 	versions := map[string]bool{}
 	for _, f := range all {
 		if f.Check == "version" {
-			versions[f.Server] = f.Status == findingOK
+			versions[f.Server] = f.Status == doctor.OK
 		}
-		if f.Check == "rights" && f.Status != findingOK {
+		if f.Check == "rights" && f.Status != doctor.OK {
 			t.Errorf("rights are %+v", f)
 		}
 	}
 	for _, node := range cluster.Nodes {
 		if !versions[node.Addr()] {
 			t.Errorf("nothing, or nothing good, is said of the version of %s: %v", node.Addr(), versions)
-		}
-	}
-}
-
-// The doctor and docs/redis.conf recommend the same.
-func TestDoctorAgreesWithTheDocuments(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/redis.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range redisSettings {
-		if !strings.Contains(string(text), "\n"+s.name+" "+s.want+"\n") || !s.well(s.want) {
-			t.Errorf("docs/redis.conf does not say %s %s", s.name, s.want)
-		}
-	}
-}
-
-// What no server of a test has: an old version, a clock that is off, a round trip that is long, nothing allowed.
-func TestDoctorOfServers(t *testing.T) {
-	server := func(version string, clock time.Duration) redisstore.Server {
-		return redisstore.Server{Name: "a", Ask: func(_ context.Context, args ...string) ([]string, error) {
-			switch {
-			case version == "":
-				return nil, errors.New("NOPERM")
-			case args[0] == "INFO":
-				return []string{version + "\r\nrole:master\r\n"}, nil
-			case args[0] == "TIME":
-				now := time.Now().Add(clock)
-				return []string{fmt.Sprint(now.Unix()), fmt.Sprint(now.Nanosecond() / 1000)}, nil
-			}
-			return []string{args[2], "unwise"}, nil
-		}}
-	}
-	for _, test := range []struct {
-		name    string
-		server  redisstore.Server
-		timeout time.Duration
-		check   string
-		want    string
-	}{
-		{"old Redis", server("redis_version:6.0.16", 0), time.Minute, "version", findingWrong},
-		{"Redis", server("redis_version:6.2.0", 0), time.Minute, "version", findingOK},
-		{"Redis 10", server("redis_version:10.0.0", 0), time.Minute, "version", findingOK},
-		{"Valkey", server("redis_version:7.2.4\r\nvalkey_version:8.1.0", 0), time.Minute, "version", findingOK},
-		{"old Valkey", server("redis_version:7.2.4\r\nvalkey_version:7.1.0", 0), time.Minute, "version", findingWrong},
-		{"a clock behind", server("redis_version:7.0.0", -time.Hour), time.Minute, "clock", findingAdvice},
-		{"a clock ahead", server("redis_version:7.0.0", time.Hour), time.Minute, "clock", findingAdvice},
-		{"a clock", server("redis_version:7.0.0", 0), time.Minute, "clock", findingOK},
-		{"far away", server("redis_version:7.0.0", 0), 1, "round trip", findingAdvice},
-		{"nothing allowed", server("", 0), time.Minute, "version", findingUnknown},
-	} {
-		d := &doctor{config: config.Config{Store: config.Store{Timeout: test.timeout}}}
-		d.lookAtServer(t.Context(), test.server)
-		var got string
-		for _, f := range d.findings {
-			if f.Check == test.check {
-				got = f.Status
-			}
-		}
-		if got != test.want {
-			t.Errorf("%s: %s is %q, want %q: %+v", test.name, test.check, got, test.want, d.findings)
 		}
 	}
 }

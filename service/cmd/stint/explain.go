@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/rulesource"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
@@ -201,11 +202,11 @@ func (e *example) explain(ctx context.Context) error {
 		return misused("no rules are named; allowed: the URL of a service with --admin or STINT_ADMIN, files with --rules, " +
 			"or a configuration or a shared store that has rules, with --config or --store")
 	}
-	source, err := openRules(loaded, nil, nil)
+	source, err := rulesource.Open(loaded, nil, nil)
 	if err != nil {
-		return err
+		return misconfigured(err)
 	}
-	defer source.close()
+	defer source.Close()
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	set, err := source.Set(ctx)
@@ -213,7 +214,7 @@ func (e *example) explain(ctx context.Context) error {
 	case errors.Is(err, stint.ErrInvalid):
 		return misconfigured(err)
 	case err != nil:
-		return unreachable(fmt.Errorf("the rules of %s: %s", source.place, document.Redact(err.Error())))
+		return unreachable(fmt.Errorf("the rules of %s: %s", source.Place, document.Redact(err.Error())))
 	}
 	request, err := e.request(loaded)
 	if err != nil {
@@ -221,15 +222,12 @@ func (e *example) explain(ctx context.Context) error {
 	}
 	var store stint.Store = memstore.New(memstore.Config{})
 	if !loaded.Store.Memory() {
-		states, err := openBackend(loaded)
+		opened, err := openStates(ctx, loaded)
 		if err != nil {
 			return err
 		}
-		defer states.close()
-		if err := states.ping(ctx); err != nil {
-			return storeFault(loaded.Store, err)
-		}
-		store = states
+		defer opened.Close()
+		store = opened
 	}
 	return e.explainWith(ctx, enforce.Config{
 		Store: store, Set: set,

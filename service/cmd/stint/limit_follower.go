@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/internal/document/rulefile"
-	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/rest"
@@ -90,41 +89,4 @@ func (s *serving) followLimits(ctx context.Context) {
 		}
 		return err
 	}, s.limits.Refuse)
-}
-
-// configuredRules are those of the configuration's own file. They are followed if there is one that
-// can be read again.
-type configuredRules struct {
-	config config.Config
-	reload func() (config.Config, error)
-	logger *slog.Logger
-}
-
-// Follow implements [rules.Source].
-func (c configuredRules) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
-	var current *rules.Set
-	compile := func(loaded config.Config) error {
-		options := rules.Options{Previous: current, IPv6Prefix: loaded.ClientIP.IPv6Prefix}
-		set, err := rulefile.Compile(loaded.Rules, loaded.RulesAt, options)
-		if err == nil {
-			current = set
-			take(set)
-		}
-		return err
-	}
-	if err := compile(c.config); err != nil {
-		return misconfigured(err)
-	}
-	if c.reload == nil || c.config.File == "" {
-		<-ctx.Done()
-		return nil
-	}
-	rulefile.Follow(ctx, c.config.File, c.logger, func() error {
-		loaded, err := c.reload()
-		if err == nil {
-			err = compile(loaded)
-		}
-		return err
-	}, refused)
-	return nil
 }

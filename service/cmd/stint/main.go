@@ -1,18 +1,16 @@
 // Command stint limits rates: it runs the service, and asks one from the command line. Its
 // documentation is `stint help`.
 //
-// It is the one place where parts are chosen and wired: which store, which rules, which listeners.
+// Parts are chosen and wired here: which rules, which listeners; package states has which store.
 // Nothing is decided here. To find a command, look for its constructor in [rootCommand]; the files
 // are
 //
-//   - serve.go, the service as a list of parts: store.go and failover.go (states), rule_source.go and rule_follower.go
-//     (rules), limit_follower.go (policies), observe.go, traces.go and record.go (what is told of
-//     decisions)
-//   - ratelimit.go, the service in the place of Envoy's reference one, and domain_follower.go, its
-//     domains
+//   - serve.go, the service as a list of parts: states.go, rule_follower.go (rules), limit_follower.go (policies),
+//     activity.go and observe.go (what is told of decisions); demo.go, its demonstration
+//   - ratelimit.go, the service in the place of Envoy's reference one
 //   - check.go and guard.go, which ask for one key; client.go, how a service is called
 //   - administer.go, apply.go, rules.go, holds.go, denials.go and top.go, which ask the admin API
-//   - simulate.go, bench.go, doctor.go and explain.go, which decide by themselves
+//   - simulate.go, record.go, bench.go, doctor.go and explain.go, which decide by themselves
 //
 // A command takes the world as a [process], so that tests run it whole; it returns an error that
 // may carry its exit code (an [exit]) and prints nothing on its own account.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/follow"
+	"github.com/stint-go/stint/service/internal/rulesource"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -30,7 +29,7 @@ func (s *serving) newRuleFollower() *follow.Follower[*rules.Set] {
 			Help: "1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, " +
 				"and before any were read.",
 		},
-		Attributes: []any{"from", s.source.place}, Logger: s.logger, Level: slog.LevelError,
+		Attributes: []any{"from", s.source.Place}, Logger: s.logger, Level: slog.LevelError,
 		Put: func(set *rules.Set) error {
 			s.changes = s.server.SwapRules(set)
 			return nil
@@ -40,7 +39,7 @@ func (s *serving) newRuleFollower() *follow.Follower[*rules.Set] {
 				text = "the rules' source is unreachable; "
 			}
 			if errors.Is(reason, rulestore.ErrCredentials) {
-				attributes = []any{"check", s.source.credentials}
+				attributes = []any{"check", s.source.Credentials}
 			}
 			if inForce {
 				return text + "the current rules stay in force", attributes
@@ -61,18 +60,26 @@ func (s *serving) newRuleFollower() *follow.Follower[*rules.Set] {
 }
 
 // takeRules takes a set of the source over. The log tells a change from the first set.
-func (s *serving) takeRules(set *rules.Set, cache rulesCache) {
+func (s *serving) takeRules(set *rules.Set, cache rulesource.Cache) {
 	first, over := !s.rules.IsRead(), s.rules.Reason()
 	_ = s.rules.Take(set, nil) // a set that compiles is never refused
 	switch c := s.changes; {
 	case first && (over != nil || set.Len() > 0):
-		s.logger.Info("rules are in force", "from", s.source.place, "rules", set.Len())
+		s.logger.Info("rules are in force", "from", s.source.Place, "rules", set.Len())
 	case !first && !c.None():
 		s.logger.Info("rules changed", "added", c.Added, "removed", c.Removed, "changed", c.Changed)
 	}
-	if err := cache.write(set); err != nil {
+	if err := cache.Write(set); err != nil {
 		s.logger.Warn("rules_cache can't be written", "err", err)
 	}
+}
+
+// openRules opens the source of the service's rules.
+func (s *serving) openRules(context.Context) (end func(), err error) {
+	if s.source, err = rulesource.Open(s.config, s.reload, s.logger); err != nil {
+		return nil, misconfigured(err)
+	}
+	return s.source.Close, nil
 }
 
 // firstRules bounds the wait for the first rules, which may be kept in a server that is
@@ -87,7 +94,7 @@ const firstRules = 2 * time.Second
 // without rules is the server's to say.
 func (s *serving) followRules(ctx context.Context) (end func(), err error) {
 	first, ended := make(chan struct{}), make(chan error, 1)
-	read, cache := sync.OnceFunc(func() { close(first) }), rulesCache(s.config.RulesCache)
+	read, cache := sync.OnceFunc(func() { close(first) }), rulesource.Cache(s.config.RulesCache)
 	// fallBack runs once, for a source that refuses or for one that is slow.
 	fallBack := sync.OnceFunc(func() { s.standIn(cache) })
 	stop := component.Run(ctx, func(ctx context.Context) {
@@ -105,7 +112,7 @@ func (s *serving) followRules(ctx context.Context) (end func(), err error) {
 	case <-first:
 	case <-wait.Done():
 		if ctx.Err() == nil && !s.rules.IsRead() {
-			s.logger.Warn("the rules could not be read yet", "from", s.source.place)
+			s.logger.Warn("the rules could not be read yet", "from", s.source.Place)
 			fallBack()
 		}
 	case err := <-ended:
@@ -116,58 +123,16 @@ func (s *serving) followRules(ctx context.Context) (end func(), err error) {
 }
 
 // standIn puts the rules of the cache in force, unless the source's are known by now.
-func (s *serving) standIn(cache rulesCache) {
+func (s *serving) standIn(cache rulesource.Cache) {
 	if cache == "" {
 		return
 	}
-	stands, err := s.rules.Stand(func() (*rules.Set, error) { return cache.read(s.source.options) })
+	stands, err := s.rules.Stand(func() (*rules.Set, error) { return cache.Read(s.source.Options) })
 	switch {
 	case err != nil:
 		s.logger.Warn("rules_cache can't be read", "err", err)
 	case stands:
 		s.logger.Warn("rules of rules_cache are in force until their source can be read; they may be old",
-			"from", s.source.place, "rules", s.rules.Value().Len())
+			"from", s.source.Place, "rules", s.rules.Value().Len())
 	}
-}
-
-// A rulesCache is the path of a file with the last rules that were read; "" is none.
-type rulesCache string
-
-// write puts rules into the file, whole or not at all. Only the service's user may read it, as
-// rules can name API keys. The file is replaced by a rename, so that a crash leaves the old one or
-// the new one.
-func (c rulesCache) write(set *rules.Set) error {
-	if c == "" {
-		return nil
-	}
-	text, err := rulestore.Encode(set.Rules())
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(string(c)), filepath.Base(string(c))+".*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), string(c))
-	}
-	if err != nil {
-		_ = os.Remove(file.Name()) // the error says what is wrong
-	}
-	return err
-}
-
-// read returns the rules of the file. They are compiled again, since another version may have
-// written them.
-func (c rulesCache) read(options rules.Options) (*rules.Set, error) {
-	text, err := os.ReadFile(string(c))
-	if err != nil {
-		return nil, err
-	}
-	list, err := rulestore.Decode(string(c), text)
-	if err != nil {
-		return nil, err
-	}
-	return rules.Compile(list, options)
 }

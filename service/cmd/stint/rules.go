@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/domainsource"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -155,7 +156,7 @@ func isDomain(text rulefile.Text) bool { return domains.Recognize(text.Data) }
 // has no effect, or what is wrong with them.
 func validateDomains(path string, texts []rulefile.Text, merge bool) (v validation, said string, err error) {
 	v.Path = path
-	list, warnings, err := readDomains(texts)
+	list, warnings, err := domainsource.Read(texts)
 	if err == nil {
 		if faults := domains.Validate(list, merge); len(faults) > 0 {
 			err = errors.New(strings.Join(faults, "\n"))

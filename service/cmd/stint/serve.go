@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,16 +19,21 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/domainsource"
 	"github.com/stint-go/stint/service/internal/dropin"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/logqueue"
 	"github.com/stint-go/stint/service/internal/rest"
+	"github.com/stint-go/stint/service/internal/rulesource"
 	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/service/internal/states"
+	"github.com/stint-go/stint/service/internal/telemetry"
 )
 
 // serveOptions are what besides its configuration says how the service runs. The zero value is as
@@ -54,16 +60,16 @@ type serving struct {
 	// token is the admin token that the demonstration made for its own edits; "" is none.
 	token string
 
-	states  *backend
+	states  *states.Backend
 	recent  *activityRecorder
 	told    *observer
-	traced  *traces
-	store   *openedStore
-	source  *ruleSource
+	traced  *telemetry.Traces
+	store   *states.Store
+	source  *rulesource.Source
 	rules   *follow.Follower[*rules.Set]
 	changes rules.Changes // that the last set of rules made
 	limits  *follow.Follower[config.Config]
-	domains *domainFollower
+	domains *domainsource.Follower
 	server  *server.Server
 }
 
@@ -133,7 +139,7 @@ func (s *serving) parts() []component.Part {
 		component.Made("source of rules", s.openRules),
 		component.Made("server", s.newServer, "store", "observers", "traces", "source of rules"),
 		component.Made("sender of metrics", s.startMetrics, "server"),
-		component.Background("watch of states", s.watchStates, "states"),
+		component.Background("watch of states", func(ctx context.Context) { s.states.Follow(ctx, s.logger) }, "states"),
 		component.Made("rules", s.followRules, "server", "source of rules"),
 		component.Background("limits", s.followLimits, "server"),
 		component.Made("domains", s.followDomains, "server"),
@@ -158,12 +164,12 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 	c := server.Config{
 		Config: rest.Config{
 			Settings: s.config, Build: build(), Logger: s.logger,
-			Store: s.store, StoreHealth: s.store.health, StoreRequired: s.config.OnStoreFailure == failover.Closed,
-			InProcess: inProcess, Manager: s.source.manager, HealthDetails: s.details,
+			Store: s.store, StoreHealth: s.store.Health, StoreRequired: s.config.OnStoreFailure == failover.Closed,
+			InProcess: inProcess, Manager: s.source.Manager, HealthDetails: s.details,
 			Observers: s.told.observers(), Activity: s.recent.Recorder,
 		},
-		RulesPlace: s.source.place, RulesForgotten: s.source.forgotten,
-		Middleware: s.traced.middleware(), Trace: recordedTrace,
+		RulesPlace: s.source.Place, RulesForgotten: s.source.Forgotten,
+		Middleware: s.traced.Middleware(), Trace: telemetry.RecordedTrace,
 	}
 	if s.config.Envoy.XDS.Server != "" {
 		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later
@@ -175,10 +181,10 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 			c.RateLimitLoads = 0
 		}
 	}
-	s.rules, s.limits, s.domains = s.newRuleFollower(), s.newLimitFollower(), newDomainFollower(s.config.Envoy, s.logger)
+	s.rules, s.limits, s.domains = s.newRuleFollower(), s.newLimitFollower(), domainsource.New(s.config.Envoy, s.logger)
 	c.LimitsRefused = func() bool { return s.limits.Reason() != nil }
-	c.DomainsRefused, c.RulesState = s.domains.refused, s.rules.State
-	c.Collectors = slices.Concat(s.store.collectors, s.told.collectors, s.rules.Collectors(), s.limits.Collectors())
+	c.DomainsRefused, c.RulesState = s.domains.Refused, s.rules.State
+	c.Collectors = slices.Concat(s.store.Collectors, s.told.collectors, s.rules.Collectors(), s.limits.Collectors())
 	c.Collectors = append(c.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
@@ -199,15 +205,46 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 	return nil, nil
 }
 
+// startTraces reads whether traces are sent.
+func (s *serving) startTraces(ctx context.Context) (end func(), err error) {
+	if s.traced, err = telemetry.StartTraces(ctx, s.process.env, s.logger); err != nil {
+		return nil, misconfigured(err)
+	}
+	return s.traced.End, nil
+}
+
+// startMetrics has metrics sent, if the environment says so.
+func (s *serving) startMetrics(ctx context.Context) (end func(), err error) {
+	if end, err = telemetry.StartMetrics(ctx, s.process.env, s.server.Gatherer(), s.logger); err != nil {
+		return nil, misconfigured(err)
+	}
+	return end, nil
+}
+
+// followDomains follows the domains of Envoy's rate limit service where they are.
+func (s *serving) followDomains(ctx context.Context) (end func(), err error) {
+	d, rateLimit := cmp.Or(s.dropIn, &dropin.DropIn{}), s.server.RateLimit()
+	if s.config.Envoy.XDS.Server != "" {
+		end, err = s.domains.FollowPlane(ctx, d.XDS, rateLimit)
+	} else {
+		from := rulefile.Texts{Path: s.config.Envoy.Config, All: s.dropIn != nil, Hidden: d.Hidden}
+		end, err = s.domains.FollowFiles(ctx, from, rateLimit, s.dropIn == nil)
+	}
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	return end, nil
+}
+
 // details are facts for operators about the parts, and about what they follow.
 func (s *serving) details() map[string]map[string]any {
 	details := map[string]map[string]any{
-		"store": s.store.details(), "rules": s.rules.Details(), "limits": s.limits.Details(),
+		"store": s.store.Details(), "rules": s.rules.Details(), "limits": s.limits.Details(),
 		"parts": s.list.States(),
 	}
-	details["rules"]["from"] = s.source.place
+	details["rules"]["from"] = s.source.Place
 	if s.config.GRPCListen != "" {
-		details["domains"] = s.domains.details()
+		details["domains"] = s.domains.Details()
 	}
 	return details
 }

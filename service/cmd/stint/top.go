@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/board"
 )
 
 const topKeys = "Keys: q quits; s sorts the rules by denied, by admitted or by name; " +
@@ -150,7 +151,7 @@ func (w *watcher) read(ctx context.Context, s *service) error {
 // lines prints a line per second. The count is of printed lines. A lost connection is told on
 // standard error, and followed again.
 func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error {
-	b := &board{}
+	b := &board.Board{}
 	for n := 0; most == 0 || n < most; {
 		select {
 		case <-ctx.Done():
@@ -158,8 +159,8 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 		case err := <-ended:
 			return err
 		case e := <-w.events:
-			if err := b.apply(e); err != nil {
-				return err
+			if err := b.Apply(e.kind, e.data, e.err); err != nil {
+				return failed(err)
 			}
 			text := ""
 			switch {
@@ -169,7 +170,7 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 			case w.json:
 				text = fmt.Sprintf("{%q:%s}", e.kind, e.data)
 			case e.kind == "second":
-				text = b.line()
+				text = b.Line()
 			default:
 				continue
 			}
@@ -196,14 +197,14 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 	_, _ = io.WriteString(screen, enter)
 	defer func() { _, _ = io.WriteString(screen, leave) }()
 	go w.readKeys(ctx)
-	b := &board{}
+	b := &board.Board{}
 	explained := make(chan string, 1)
 	for {
 		width, height, err := term.GetSize(int(screen.Fd()))
 		if err != nil {
 			return failed(err)
 		}
-		if _, err := io.WriteString(screen, "\x1b[H"+strings.ReplaceAll(b.draw(width, height), "\n", "\x1b[K\r\n")+
+		if _, err := io.WriteString(screen, "\x1b[H"+strings.ReplaceAll(b.Draw(width, height), "\n", "\x1b[K\r\n")+
 			"\x1b[J"); err != nil {
 			return failed(err)
 		}
@@ -213,19 +214,19 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 		case err := <-ended:
 			return err
 		case e := <-w.events:
-			if err := b.apply(e); err != nil {
-				return err
+			if err := b.Apply(e.kind, e.data, e.err); err != nil {
+				return failed(err)
 			}
 		case text := <-explained:
-			b.explanation = text
+			b.Explanation = text
 		case key := <-w.keys:
-			switch b.key(key) {
-			case quit:
+			switch b.Key(key) {
+			case board.Quit:
 				return nil
-			case explain:
-				rule := b.selected()
+			case board.Explain:
+				rule := b.Selected()
 				go func() { explained <- w.explain(rule) }()
-			case noAction:
+			case board.None:
 			}
 		}
 	}

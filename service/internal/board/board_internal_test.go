@@ -1,4 +1,4 @@
-package main
+package board
 
 import (
 	"encoding/json"
@@ -9,6 +9,12 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/activity"
 )
+
+// A sentEvent is one that a service sends.
+type sentEvent struct {
+	kind string
+	data []byte
+}
 
 // sent is an event with a document.
 func sent(t *testing.T, kind string, document any) sentEvent {
@@ -21,12 +27,12 @@ func sent(t *testing.T, kind string, document any) sentEvent {
 }
 
 // boardOf is a board after a snapshot and a second.
-func boardOf(t *testing.T) *board {
+func boardOf(t *testing.T) *Board {
 	t.Helper()
 	series := func(from int64, admitted, denied, shadow uint32) activity.Series {
 		return activity.Series{From: from, Step: 1, Admitted: []uint32{admitted}, Denied: []uint32{denied}, ShadowDenied: []uint32{shadow}}
 	}
-	b := &board{}
+	b := &Board{}
 	for _, e := range []sentEvent{
 		sent(t, "snapshot", activity.Snapshot{
 			Stats:   activity.Stats{Process: "a", At: 1_790_000_000_000_000, Store: activity.Store{State: "up"}},
@@ -52,7 +58,7 @@ func boardOf(t *testing.T) *board {
 			Changes: []activity.Change{{Seq: 1, Kind: "store", State: "unreachable", Detail: "no connection"}},
 		}),
 	} {
-		if err := b.apply(e); err != nil {
+		if err := b.Apply(e.kind, e.data, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +76,7 @@ func rulesOf(screen string) string {
 
 func TestBoard(t *testing.T) {
 	b := boardOf(t)
-	screen := b.draw(120, 40)
+	screen := b.Draw(120, 40)
 	for _, want := range []string{
 		"this process (a): 10/s admitted, 5/s denied (33.3 %), 4/s degraded", "all 2 processes: 70/s admitted", "store unreachable since ", "1.5 ms",
 		"no connection", "trial (shadow)", "TOP CLIENTS of 5 minutes (all 2 processes)", "77 api", "33 login            mall?[2Jory", "sort: denied", "█",
@@ -84,16 +90,16 @@ func TestBoard(t *testing.T) {
 	if strings.Count(screen, "mallory") != 1 || strings.Index(screen, "bob") > strings.Index(screen, "mallory") {
 		t.Errorf("the denials are not those of the events, the newest first:\n%s", screen)
 	}
-	for _, line := range strings.Split(b.draw(40, 12), "\n") {
+	for _, line := range strings.Split(b.Draw(40, 12), "\n") {
 		if n := len([]rune(line)); n > 40 {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	if n := strings.Count(b.draw(40, 12), "\n"); n > 11 {
+	if n := strings.Count(b.Draw(40, 12), "\n"); n > 11 {
 		t.Errorf("%d lines, want 12", n+1)
 	}
-	if want := regexp.MustCompile(`^20\S+Z process=a admitted=50 denied=25 degraded=4 store=unreachable store_ms=1.5 processes=2 top_denied="mall\\x1b\[2Jory" `); !want.MatchString(b.line()) {
-		t.Errorf("the line is %s", b.line())
+	if want := regexp.MustCompile(`^20\S+Z process=a admitted=50 denied=25 degraded=4 store=unreachable store_ms=1.5 processes=2 top_denied="mall\\x1b\[2Jory" `); !want.MatchString(b.Line()) {
+		t.Errorf("the line is %s", b.Line())
 	}
 }
 
@@ -102,27 +108,27 @@ func TestBoardKeys(t *testing.T) {
 	const up, down = 'A' | 0x80, 'B' | 0x80
 	for _, step := range []struct {
 		keys  string
-		want  action
+		want  Action
 		rules string
 	}{
-		{"", noAction, ">login api trial"},
-		{"s", noAction, ">api trial login"},
-		{"s", noAction, ">api login trial"},
-		{"s" + string([]byte{down, down, down}), noAction, "login api >trial"},
-		{string([]byte{up}), noAction, "login >api trial"},
-		{"/quilogin", noAction, ""},
-		{"\r", noAction, ""},
-		{"/lof" + string([]byte{127}), noAction, ">login"},
-		{"\re", explain, ">login"},
-		{"/\r", noAction, ">login api trial"},
-		{"q", quit, ">login api trial"},
-		{"/" + string([]byte{3}), quit, ">login api trial"},
+		{"", None, ">login api trial"},
+		{"s", None, ">api trial login"},
+		{"s", None, ">api login trial"},
+		{"s" + string([]byte{down, down, down}), None, "login api >trial"},
+		{string([]byte{up}), None, "login >api trial"},
+		{"/quilogin", None, ""},
+		{"\r", None, ""},
+		{"/lof" + string([]byte{127}), None, ">login"},
+		{"\re", Explain, ">login"},
+		{"/\r", None, ">login api trial"},
+		{"q", Quit, ">login api trial"},
+		{"/" + string([]byte{3}), Quit, ">login api trial"},
 	} {
-		done := noAction
-		drawn := rulesOf(b.draw(120, 40))
+		done := None
+		drawn := rulesOf(b.Draw(120, 40))
 		for _, key := range []byte(step.keys) {
-			done = b.key(key)
-			drawn = rulesOf(b.draw(120, 40))
+			done = b.Key(key)
+			drawn = rulesOf(b.Draw(120, 40))
 		}
 		if drawn != step.rules {
 			t.Errorf("after %q the rules are %q, want %q", step.keys, drawn, step.rules)
@@ -133,10 +139,11 @@ func TestBoardKeys(t *testing.T) {
 	}
 	// Rules that decided nothing for so long are gone.
 	late := activity.Tick{Totals: activity.Totals{Series: activity.Series{From: 1_790_000_100, Step: 1, Admitted: []uint32{0}, Denied: []uint32{0}, ShadowDenied: []uint32{0}}}}
-	if err := b.apply(sent(t, "second", late)); err != nil || len(b.rules) != 0 {
+	e := sent(t, "second", late)
+	if err := b.Apply(e.kind, e.data, nil); err != nil || len(b.rules) != 0 {
 		t.Errorf("%v, rules %v", err, b.rules)
 	}
-	if err := b.apply(sentEvent{kind: "second", data: []byte("{")}); err == nil {
+	if err := b.Apply("second", []byte("{"), nil); err == nil {
 		t.Error("an event that is no JSON is no error")
 	}
 }

@@ -1,4 +1,5 @@
-package main
+// Package rulesource opens where the configured rules come from, and keeps the last ones in a file.
+package rulesource
 
 import (
 	"cmp"
@@ -14,30 +15,32 @@ import (
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 	"github.com/stint-go/stint/service/internal/rulestore/redis"
+	"github.com/stint-go/stint/service/internal/states"
 )
 
-// A ruleSource is where the configured rules come from.
-type ruleSource struct {
+// A Source is where the configured rules come from.
+type Source struct {
 	// Source calls with each set, and with what is wrong with the next one.
 	rules.Source
-	// place says where that is, without secrets.
-	place string
-	// manager is what they are edited by, nil where they are not.
-	manager *rulestore.Manager
-	// forgotten says that edited rules are lost when the process ends.
-	forgotten bool
-	// credentials names the settings with the server's user and password.
-	credentials string
-	// options are those of rules that stand in for the source's.
-	options rules.Options
-	close   func()
+	// Place says where that is, without secrets.
+	Place string
+	// Manager is what they are edited by, nil where they are not.
+	Manager *rulestore.Manager
+	// Forgotten says that edited rules are lost when the process ends.
+	Forgotten bool
+	// Credentials names the settings with the server's user and password.
+	Credentials string
+	// Options are those of rules that stand in for the source's.
+	Options rules.Options
+	// Close ends its connections.
+	Close func()
 }
 
-// openRules opens the source of the rules. It does not ask a server for rules yet. With a nil
+// Open opens the source of the rules. It does not ask a server for rules yet. With a nil
 // logger nothing is logged. Those of the configuration's own file are read again by reload, or are
 // not followed if it is nil. The place is, in this order: what rules_from says; the rules of the
 // configuration itself; the store of the states.
-func openRules(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) (*ruleSource, error) {
+func Open(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) (*Source, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {
 		from = config.RulesFromStore
@@ -45,43 +48,35 @@ func openRules(loaded config.Config, reload func() (config.Config, error), logge
 	bits := loaded.ClientIP.IPv6Prefix
 	switch {
 	case from == "":
-		return &ruleSource{Source: configuredRules{loaded, reload, logger}, place: "the configuration", close: func() {}}, nil
+		return &Source{Source: configuredRules{loaded, reload, logger}, Place: "the configuration", Close: func() {}}, nil
 	case from == config.RulesFromStore && loaded.Store.Memory():
 		source, err := managed(rulestore.NewMemory(), bits, "the process, which forgets them when it ends", nil)
 		if err == nil {
-			source.forgotten = true
+			source.Forgotten = true
 		}
 		return source, err
 	case from == config.RulesFromStore || loaded.RulesInRedis() || loaded.RulesInMongo():
-		at, place, credentials := connection(loaded.Store), loaded.Store.URL,
+		at, place, credentials := states.Connection(loaded.Store), loaded.Store.URL,
 			"store.username, store.password or store.password_file, or those in store.url"
 		if from != config.RulesFromStore {
 			at, place, credentials = rueidis.Config{URL: from}, from, "the user and password in rules_from"
 		}
 		opened, err := openRuleStore(at, loaded.Store.KeyPrefix)
 		if err != nil {
-			return nil, misconfigured(err)
+			return nil, err
 		}
 		source, err := managed(opened, bits, document.RedactURL(place), logger)
 		if err == nil {
-			source.credentials = credentials
+			source.Credentials = credentials
 		}
 		return source, err
 	default:
-		return &ruleSource{
+		return &Source{
 			Source: rulefile.Source{Path: from, IPv6Prefix: bits, Logger: logger},
-			place:  "the files of " + from,
-			close:  func() {},
+			Place:  "the files of " + from,
+			Close:  func() {},
 		}, nil
 	}
-}
-
-// openRules opens the source of the service's rules.
-func (s *serving) openRules(context.Context) (end func(), err error) {
-	if s.source, err = openRules(s.config, s.reload, s.logger); err != nil {
-		return nil, err
-	}
-	return s.source.close, nil
 }
 
 // openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its
@@ -106,7 +101,7 @@ func openRuleStore(at rueidis.Config, prefix string) (rulestore.Store, error) {
 
 // managed is the source of a store's rules. IPv6 clients are counted by so many bits. Notifications
 // of edits make them hold within milliseconds; without them they are polled.
-func managed(opened rulestore.Store, bits int, place string, logger *slog.Logger) (*ruleSource, error) {
+func managed(opened rulestore.Store, bits int, place string, logger *slog.Logger) (*Source, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -125,19 +120,19 @@ func managed(opened rulestore.Store, bits int, place string, logger *slog.Logger
 	})
 	if err != nil {
 		opened.Close()
-		return nil, misconfigured(err)
+		return nil, err
 	}
-	return &ruleSource{
+	return &Source{
 		Source:  m,
-		place:   place,
-		manager: m,
-		options: rules.Options{IPv6Prefix: bits},
-		close:   opened.Close,
+		Place:   place,
+		Manager: m,
+		Options: rules.Options{IPv6Prefix: bits},
+		Close:   opened.Close,
 	}, nil
 }
 
 // Set returns the rules as they are now.
-func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
+func (s *Source) Set(ctx context.Context) (set *rules.Set, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var refused error
@@ -152,4 +147,41 @@ func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
 		err = cmp.Or(refused, ctx.Err())
 	}
 	return set, err
+}
+
+// configuredRules are those of the configuration's own file. They are followed if there is one that
+// can be read again.
+type configuredRules struct {
+	config config.Config
+	reload func() (config.Config, error)
+	logger *slog.Logger
+}
+
+// Follow implements [rules.Source].
+func (c configuredRules) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
+	var current *rules.Set
+	compile := func(loaded config.Config) error {
+		options := rules.Options{Previous: current, IPv6Prefix: loaded.ClientIP.IPv6Prefix}
+		set, err := rulefile.Compile(loaded.Rules, loaded.RulesAt, options)
+		if err == nil {
+			current = set
+			take(set)
+		}
+		return err
+	}
+	if err := compile(c.config); err != nil {
+		return err
+	}
+	if c.reload == nil || c.config.File == "" {
+		<-ctx.Done()
+		return nil
+	}
+	rulefile.Follow(ctx, c.config.File, c.logger, func() error {
+		loaded, err := c.reload()
+		if err == nil {
+			err = compile(loaded)
+		}
+		return err
+	}, refused)
+	return nil
 }

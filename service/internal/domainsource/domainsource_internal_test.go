@@ -1,4 +1,4 @@
-package main
+package domainsource
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type followedFolder struct {
 	t       *testing.T
 	path    string
 	service *rls.Service
-	*domainFollower
+	*Follower
 	log strings.Builder
 }
 
@@ -36,7 +36,7 @@ func newFollowedFolder(t *testing.T, c config.Envoy) *followedFolder {
 	}
 	f := &followedFolder{t: t, path: t.TempDir(), service: service}
 	c.Config = f.path
-	f.domainFollower = newDomainFollower(c, slog.New(slog.NewTextHandler(&f.log, nil)))
+	f.Follower = New(c, slog.New(slog.NewTextHandler(&f.log, nil)))
 	return f
 }
 
@@ -61,7 +61,7 @@ func (f *followedFolder) write(texts map[string]string) {
 func (f *followedFolder) start(strict bool) error {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	cancel() // so that nothing is read later
-	stop, err := f.followFiles(ctx, rulefile.Texts{Path: f.path, All: !strict}, f.service, strict)
+	stop, err := f.FollowFiles(ctx, rulefile.Texts{Path: f.path, All: !strict}, f.service, strict)
 	if err == nil {
 		stop()
 	}
@@ -99,7 +99,7 @@ func TestFirstDomains(t *testing.T) {
 		if got := strings.Count(f.log.String(), "the domains are refused"); got == 1 == loaded {
 			t.Errorf("the log is %s", &f.log)
 		}
-		if got := f.refused(); (got == "") != loaded || got != "" && got != "the domains are refused, and there are none; the log says why" {
+		if got := f.Refused(); (got == "") != loaded || got != "" && got != "the domains are refused, and there are none; the log says why" {
 			t.Errorf("the health says %q", got)
 		}
 	}
@@ -142,10 +142,10 @@ func TestRefusedFileOfSeveral(t *testing.T) {
 				for file := range strings.SplitSeq(test.refused, ", ") {
 					files = append(files, filepath.Join(f.path, file))
 				}
-				details = map[string]any{"state": "partial", "refused": files, "reason": f.details()["reason"]}
+				details = map[string]any{"state": "partial", "refused": files, "reason": f.Details()["reason"]}
 			}
-			if f.refused() != want || fmt.Sprint(f.details()) != fmt.Sprint(details) {
-				t.Errorf("%s: the health says %q and %v, want %q and %v", name, f.refused(), f.details(), want, details)
+			if f.Refused() != want || fmt.Sprint(f.Details()) != fmt.Sprint(details) {
+				t.Errorf("%s: the health says %q and %v, want %q and %v", name, f.Refused(), f.Details(), want, details)
 			}
 			log := f.log.String()
 			if strings.Contains(log, "level=ERROR msg=\"files of domains are refused;") != (want != "") || !strings.Contains(log, test.says) {
@@ -168,7 +168,7 @@ func TestChangedFilesWithFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.domainFollower.service = f.service
+	f.Follower.service = f.service
 	for _, step := range []struct {
 		files       map[string]string
 		want, state string
@@ -188,10 +188,10 @@ func TestChangedFilesWithFaults(t *testing.T) {
 		if err := watch.Read(); err != nil {
 			f.Refuse(err)
 		}
-		if got, state := f.inForce(), f.details()["state"]; got != step.want || state != step.state {
+		if got, state := f.inForce(), f.Details()["state"]; got != step.want || state != step.state {
 			t.Errorf("%v: in force are %s, %s, want %s, %s", step.files, got, state, step.want, step.state)
 		}
-		if got := f.refused(); strings.Contains(got, "the current ones stay in force") != (step.state == "refused") {
+		if got := f.Refused(); strings.Contains(got, "the current ones stay in force") != (step.state == "refused") {
 			t.Errorf("%v: the health says %q", step.files, got)
 		}
 	}
@@ -217,7 +217,7 @@ func TestJoinedKeysAreLogged(t *testing.T) {
 // Whatever a control plane sends, and however often, the log has some lines of it at once, and then one a minute.
 func TestPlaneDoesNotFillTheLog(t *testing.T) {
 	f := newFollowedFolder(t, config.Envoy{})
-	f.domainFollower.service = f.service
+	f.Follower.service = f.service
 	for i := range 1000 {
 		f.Refuse(fmt.Errorf("fault %d", i))
 		if err := f.put(nil); err != nil {
@@ -229,7 +229,7 @@ func TestPlaneDoesNotFillTheLog(t *testing.T) {
 			t.Errorf("%d lines of what is %s, want 1 to %d", lines, text, most)
 		}
 	}
-	if !strings.Contains(f.refused(), "refused") {
-		t.Errorf("the health says %q", f.refused())
+	if !strings.Contains(f.Refused(), "refused") {
+		t.Errorf("the health says %q", f.Refused())
 	}
 }

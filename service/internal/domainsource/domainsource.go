@@ -1,4 +1,5 @@
-package main
+// Package domainsource follows the domains of Envoy's rate limit service where they are: in files, or at a control plane.
+package domainsource
 
 import (
 	"cmp"
@@ -17,7 +18,6 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
-	"github.com/stint-go/stint/service/internal/dropin"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -25,17 +25,18 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
-// A domainFollower puts the domains of files, or of a control plane, in force for the rate limit
+// A Follower puts the domains of files, or of a control plane, in force for the rate limit
 // service.
 //
 // Files have faults one by one. What is refused at the start takes no limit from the other files: Envoy admits what has
 // no domain. Once a domain is in force, no fault takes it away: a change is refused as a whole if it would.
-type domainFollower struct {
+type Follower struct {
+	// Follower keeps the last good domains.
 	*follow.Follower[[]*domains.Domain]
 
 	config  config.Envoy
 	logger  *slog.Logger
-	service *rls.Service // set by whatever follows
+	service *rls.Service // set by what follows
 	// taken bounds the lines about domains that are in force.
 	taken *logsampler.Sampler
 }
@@ -46,8 +47,10 @@ type refusedFiles struct {
 	error
 }
 
-func newDomainFollower(c config.Envoy, logger *slog.Logger) *domainFollower {
-	f := &domainFollower{config: c, logger: logger, taken: logsampler.New(10, time.Minute, nil)}
+// New makes a follower that has nothing yet. Afterwards either FollowFiles or FollowPlane is called, once. Its methods are
+// safe for concurrent use.
+func New(c config.Envoy, logger *slog.Logger) *Follower {
+	f := &Follower{config: c, logger: logger, taken: logsampler.New(10, time.Minute, nil)}
 	f.Follower = follow.New(follow.Options[[]*domains.Domain]{
 		Attributes: []any{"from", cmp.Or(c.XDS.Server, c.Config)}, Logger: logger, Level: slog.LevelError,
 		Put:   f.put,
@@ -68,19 +71,9 @@ func newDomainFollower(c config.Envoy, logger *slog.Logger) *domainFollower {
 	return f
 }
 
-// followDomains follows the domains of Envoy's rate limit service where they are.
-func (s *serving) followDomains(ctx context.Context) (end func(), err error) {
-	d, rateLimit := cmp.Or(s.dropIn, &dropin.DropIn{}), s.server.RateLimit()
-	if s.config.Envoy.XDS.Server != "" {
-		return s.domains.followPlane(ctx, d.XDS, rateLimit)
-	}
-	from := rulefile.Texts{Path: s.config.Envoy.Config, All: s.dropIn != nil, Hidden: d.Hidden}
-	return s.domains.followFiles(ctx, from, rateLimit, s.dropIn == nil)
-}
-
-// followFiles puts the domains of files in force, and follows the files until the returned function is
+// FollowFiles puts the domains of files in force, and follows the files until the returned function is
 // called. With strict one of the first domains has to be good; else there may be none until they are mended.
-func (f *domainFollower) followFiles(
+func (f *Follower) FollowFiles(
 	ctx context.Context,
 	from rulefile.Texts,
 	service *rls.Service,
@@ -92,19 +85,19 @@ func (f *domainFollower) followFiles(
 	f.service = service
 	watch, err := from.Watch(f.logger, f.take)
 	if err != nil {
-		return nil, misconfigured(err)
+		return nil, err
 	}
 	if err := watch.Read(); err != nil {
 		if strict {
-			return nil, misconfigured(err)
+			return nil, err
 		}
 		f.Refuse(err)
 	}
 	return component.Run(ctx, func(ctx context.Context) { watch.Follow(ctx, f.Refuse) }), nil
 }
 
-// followPlane follows a control plane until the returned function is called.
-func (f *domainFollower) followPlane(
+// FollowPlane follows a control plane until the returned function is called. more is what the configuration does not say.
+func (f *Follower) FollowPlane(
 	ctx context.Context,
 	more xds.Config,
 	service *rls.Service,
@@ -118,15 +111,15 @@ func (f *domainFollower) followPlane(
 	}
 	client, err := xds.New(more)
 	if err != nil {
-		return nil, misconfigured(err)
+		return nil, err
 	}
 	take := func(list []*domains.Domain) error { return f.Take(list, nil) }
 	return component.Run(ctx, func(ctx context.Context) { client.Follow(ctx, take, f.Refuse) }), nil
 }
 
 // take puts the domains of files in force: all, or those of the good files if that takes away none that is in force.
-func (f *domainFollower) take(texts []rulefile.Text) error {
-	list, warnings, err := readDomains(texts)
+func (f *Follower) take(texts []rulefile.Text) error {
+	list, warnings, err := Read(texts)
 	if clashes := domains.Validate(list, f.config.Merge); len(clashes) > 0 {
 		const most = 100 // for a log
 		list = domains.Sound(list, f.config.Merge)
@@ -159,7 +152,7 @@ func (f *domainFollower) take(texts []rulefile.Text) error {
 }
 
 // covers reports whether a list has all domains that are in force; of those that are merged, all parts.
-func (f *domainFollower) covers(list []*domains.Domain) bool {
+func (f *Follower) covers(list []*domains.Domain) bool {
 	parts := map[string]int{}
 	for _, d := range list {
 		parts[d.Name]++
@@ -173,7 +166,7 @@ func (f *domainFollower) covers(list []*domains.Domain) bool {
 }
 
 // put puts domains in force.
-func (f *domainFollower) put(list []*domains.Domain) error {
+func (f *Follower) put(list []*domains.Domain) error {
 	if err := f.service.Swap(list); err != nil {
 		return err
 	}
@@ -188,8 +181,8 @@ func (f *domainFollower) put(list []*domains.Domain) error {
 	return nil
 }
 
-// refused says in words what of the newest domains is not in force; "" is nothing.
-func (f *domainFollower) refused() string {
+// Refused says in words what of the newest domains is not in force; "" is nothing.
+func (f *Follower) Refused() string {
 	reason := f.Reason()
 	partly, is := errors.AsType[*refusedFiles](reason)
 	switch {
@@ -208,8 +201,8 @@ func (f *domainFollower) refused() string {
 	}
 }
 
-// details are facts for operators about the domains in force.
-func (f *domainFollower) details() map[string]any {
+// Details are facts for operators about the domains in force.
+func (f *Follower) Details() map[string]any {
 	reason := f.Reason()
 	if reason == nil {
 		return map[string]any{"state": "current"}
@@ -221,9 +214,9 @@ func (f *domainFollower) details() map[string]any {
 	return details
 }
 
-// readDomains reads the domains of documents, with what in them has no effect. With an error, which has the faults of
+// Read reads the domains of documents, with what in them has no effect. With an error, which has the faults of
 // all, the list is the domains of the good ones.
-func readDomains(texts []rulefile.Text) (list []*domains.Domain, warnings []string, err error) {
+func Read(texts []rulefile.Text) (list []*domains.Domain, warnings []string, err error) {
 	var faults document.Faults
 	for _, text := range texts {
 		if text.Err != nil {

@@ -1,8 +1,9 @@
-package main
+package telemetry
 
 import (
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -17,53 +18,61 @@ import (
 	"github.com/stint-go/stint/otellimit"
 )
 
-// traces sends spans by OTLP, as the standard variables of OpenTelemetry say. nil sends none.
-type traces struct {
+// Traces sends spans by OTLP, as the standard variables of OpenTelemetry say. nil sends none. It is safe for concurrent
+// use.
+type Traces struct {
 	provider *sdk.TracerProvider
+	logger   *slog.Logger
 	// a request of no trace is recorded if a random number of 63 bits is below
 	bound uint64
 }
 
-// startTraces reads whether traces are sent. The endpoint, the sampler, the service's name, headers and the rest are
-// read by the SDK.
-func (s *serving) startTraces(ctx context.Context) (end func(), err error) {
-	p := s.process
-	if err := prepareTelemetry(p, s.logger); err != nil {
+// StartTraces reads whether traces are sent, and returns what makes and sends them: nil if they are not. The endpoint,
+// the sampler, the service's name, headers and the rest are read by the SDK, whose faults the log tells from then on. An
+// error is a fault of a variable.
+func StartTraces(ctx context.Context, env Env, logger *slog.Logger) (*Traces, error) {
+	if err := prepare(env, logger); err != nil {
 		return nil, err
 	}
-	if is, err := exported(p, "TRACES"); !is {
+	if is, err := exported(env, "TRACES"); !is {
 		return nil, err
 	}
 	var options []otlptracehttp.Option
-	if !endpointNamed(p, "TRACES") {
+	if !endpointNamed(env, "TRACES") {
 		options = append(options, otlptracehttp.WithEndpointURL(defaultOTLP+"/v1/traces"))
 	}
 	sender, err := otlptracehttp.New(ctx, options...)
 	if err != nil {
-		return nil, misconfigured(err)
+		return nil, err
 	}
 	about, err := aboutService(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.logger.Info("traces are sent by OTLP")
+	logger.Info("traces are sent by OTLP")
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(sender), sdk.WithResource(about), sdk.WithIDGenerator(drawnIDs{}))
-	s.traced = &traces{provider, recordedBelow(p)}
-	return func() { sendRest(provider, s.logger, "spans were lost") }, nil
+	return &Traces{provider, logger, recordedBelow(env)}, nil
+}
+
+// End sends what waits.
+func (t *Traces) End() {
+	if t != nil {
+		sendRest(t.provider, t.logger, "spans were lost")
+	}
 }
 
 // recordedBelow is the SDK's bound for what the variables say: it compares 63 bits of a trace's ID
 // with it. The SDK's TraceIDRatioBased compares the last 8 bytes of the trace's ID, shifted right
 // by one, with ratio * 2^63. The same comparison can be made before the ID is made, if its last 8
 // bytes are drawn first.
-func recordedBelow(p process) uint64 {
+func recordedBelow(env Env) uint64 {
 	const all = 1 << 63
-	sampler := strings.ToLower(strings.TrimSpace(p.env("OTEL_TRACES_SAMPLER")))
+	sampler := strings.ToLower(strings.TrimSpace(env("OTEL_TRACES_SAMPLER")))
 	switch {
 	case strings.HasSuffix(sampler, "always_off"):
 		return 0
 	case strings.HasSuffix(sampler, "traceidratio"):
-		ratio, err := strconv.ParseFloat(strings.TrimSpace(p.env("OTEL_TRACES_SAMPLER_ARG")), 64)
+		ratio, err := strconv.ParseFloat(strings.TrimSpace(env("OTEL_TRACES_SAMPLER_ARG")), 64)
 		if err != nil || !(ratio >= 0 && ratio <= 1) { // absent or unfit: the SDK records all
 			return all
 		}
@@ -73,7 +82,7 @@ func recordedBelow(p process) uint64 {
 	}
 }
 
-// drawn is the key of a context's random number for the ID of a new trace. See middleware: the
+// drawn is the key of a context's random number for the ID of a new trace. See Middleware: the
 // number has decided already that the trace is recorded, and the sampler of the SDK must come to
 // the same result.
 type drawn struct{}
@@ -99,35 +108,35 @@ func (drawnIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	return id
 }
 
-// calls makes spans of a store's calls.
-func (t *traces) calls(store stint.Store) stint.Store {
+// Calls makes spans of a store's calls.
+func (t *Traces) Calls(store stint.Store) stint.Store {
 	if t == nil {
 		return store
 	}
 	return otellimit.Calls(store, t.provider)
 }
 
-// decisions makes spans of what a store decides.
-func (t *traces) decisions(store stint.Store) stint.Store {
+// Decisions makes spans of what a store decides.
+func (t *Traces) Decisions(store stint.Store) stint.Store {
 	if t == nil {
 		return store
 	}
 	return otellimit.Decisions(store, t.provider)
 }
 
-// recordedTrace is the ID of the trace in which a request's span is recorded; "" if it is not.
-func recordedTrace(ctx context.Context) string {
+// RecordedTrace is the ID of the trace in which a request's span is recorded; "" if it is not.
+func RecordedTrace(ctx context.Context) string {
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
 		return span.TraceID().String()
 	}
 	return ""
 }
 
-// middleware makes spans of requests, in the trace that they name; nil without traces. Most
+// Middleware makes spans of requests, in the trace that they name; nil without traces. Most
 // requests that name no trace are not recorded. This is decided before the SDK does any work, by
 // the number that becomes the end of the trace's ID. A request that names a trace is left to the
 // SDK, whose sampler may follow the caller's decision.
-func (t *traces) middleware() func(http.Handler) http.Handler {
+func (t *Traces) Middleware() func(http.Handler) http.Handler {
 	if t == nil {
 		return nil
 	}

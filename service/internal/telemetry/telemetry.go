@@ -1,4 +1,5 @@
-package main
+// Package telemetry sends traces and metrics by OTLP, as the standard variables of OpenTelemetry say.
+package telemetry
 
 import (
 	"context"
@@ -6,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -14,6 +16,9 @@ import (
 
 	"github.com/stint-go/stint"
 )
+
+// An Env looks up a variable of the environment: "" if there is none.
+type Env = func(name string) string
 
 const (
 	otlpPrefix  = "OTEL_EXPORTER_OTLP_"
@@ -27,39 +32,39 @@ const otlpTime = 2 * time.Second
 // of OpenTelemetry say: if OTEL_…_EXPORTER is otlp, or an endpoint is named and it is not none.
 // OTEL_SDK_DISABLED=true switches it off whatever else is said. Values that nobody knows are
 // refused rather than ignored: a typing error would otherwise be found when the data is missed.
-func exported(p process, signal string) (bool, error) {
+func exported(env Env, signal string) (bool, error) {
 	name := "OTEL_" + signal + "_EXPORTER"
-	exporter := p.env(name)
+	exporter := env(name)
 	switch exporter {
 	case "", "otlp", "none":
 	default:
-		return false, misconfigured(stint.Invalid(name, exporter, "otlp or none"))
+		return false, stint.Invalid(name, exporter, "otlp or none")
 	}
-	disabled := strings.ToLower(p.env("OTEL_SDK_DISABLED"))
+	disabled := strings.ToLower(env("OTEL_SDK_DISABLED"))
 	switch disabled {
 	case "", "true", "false":
 	default:
-		return false, misconfigured(stint.Invalid("OTEL_SDK_DISABLED", disabled, "true or false"))
+		return false, stint.Invalid("OTEL_SDK_DISABLED", disabled, "true or false")
 	}
-	return exporter != "none" && (exporter == "otlp" || endpointNamed(p, signal)) && disabled != "true", nil
+	return exporter != "none" && (exporter == "otlp" || endpointNamed(env, signal)) && disabled != "true", nil
 }
 
 // endpointNamed reports whether the variables say where a signal is sent to. Otherwise it is OpenTelemetry's default,
 // which its SDK would use by https.
-func endpointNamed(p process, signal string) bool {
-	return p.env(otlpPrefix+"ENDPOINT") != "" || p.env(otlpPrefix+signal+"_ENDPOINT") != ""
+func endpointNamed(env Env, signal string) bool {
+	return env(otlpPrefix+"ENDPOINT") != "" || env(otlpPrefix+signal+"_ENDPOINT") != ""
 }
 
-// prepareTelemetry has the SDK log if a signal is sent, before it reads its variables. What they say besides exported's
+// prepare has the SDK log if a signal is sent, before it reads its variables. What they say besides exported's
 // is the SDK's to judge.
-func prepareTelemetry(p process, logger *slog.Logger) error {
+func prepare(env Env, logger *slog.Logger) error {
 	for _, signal := range []string{"TRACES", "METRICS"} {
-		is, err := exported(p, signal)
+		is, err := exported(env, signal)
 		if err != nil {
 			return err
 		}
 		if is {
-			logTelemetry(logger)
+			logFaults(logger)
 		}
 	}
 	return nil
@@ -73,37 +78,39 @@ func aboutService(ctx context.Context) (*resource.Resource, error) {
 		resource.WithFromEnv(),
 	)
 	if err != nil {
-		return nil, misconfigured(err)
+		return nil, err
 	}
 	return about, nil
 }
 
-// startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the
+// StartMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the
 // variables say so; its end sends them once more. The interval, headers and the rest are read by the
 // SDK. The metrics are converted from the registry that Prometheus is served from, so that both have
-// the same names and values.
-func (s *serving) startMetrics(ctx context.Context) (end func(), err error) {
-	if is, err := exported(s.process, "METRICS"); !is {
+// the same names and values. An error is a fault of a variable.
+func StartMetrics(
+	ctx context.Context, env Env, served prometheus.Gatherer, logger *slog.Logger,
+) (end func(), err error) {
+	if is, err := exported(env, "METRICS"); !is {
 		return nil, err
 	}
 	var options []otlpmetrichttp.Option
-	if !endpointNamed(s.process, "METRICS") {
+	if !endpointNamed(env, "METRICS") {
 		options = append(options, otlpmetrichttp.WithEndpointURL(defaultOTLP+"/v1/metrics"))
 	}
 	sender, err := otlpmetrichttp.New(ctx, options...)
 	if err != nil {
-		return nil, misconfigured(err)
+		return nil, err
 	}
 	about, err := aboutService(ctx)
 	if err != nil {
 		return nil, err
 	}
-	served := bridge.NewMetricProducer(bridge.WithGatherer(s.server.Gatherer()))
+	producer := bridge.NewMetricProducer(bridge.WithGatherer(served))
 	provider := metric.NewMeterProvider(
-		metric.WithReader(metric.NewPeriodicReader(sender, metric.WithProducer(served))), metric.WithResource(about),
+		metric.WithReader(metric.NewPeriodicReader(sender, metric.WithProducer(producer))), metric.WithResource(about),
 	)
-	s.logger.Info("metrics are sent by OTLP")
-	return func() { sendRest(provider, s.logger, "metrics were lost") }, nil
+	logger.Info("metrics are sent by OTLP")
+	return func() { sendRest(provider, logger, "metrics were lost") }, nil
 }
 
 // sendRest sends what waits. It has otlpTime for that. What can't be sent then is lost, and the log says so.

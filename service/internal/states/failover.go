@@ -1,4 +1,4 @@
-package main
+package states
 
 import (
 	"context"
@@ -24,19 +24,19 @@ const adviceTimeout = 10 * time.Second
 //
 // back is called when the whole store can be reached again; the servers may be configured
 // differently by then.
-func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, back func()) (*failover.Store, error) {
+func newFailover(c config.Config, store stint.Store, b *Backend, h Hooks, back func()) (*failover.Store, error) {
 	settings := failover.Config{
 		Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
 		ForPolicy: failureRules(c.OnStoreFailure),
 		// a rule may be local
 		Local:    memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory, MaxHolds: c.Store.MaxHolds}),
-		Answered: h.answered,
+		Answered: h.Answered,
 	}
 	if c.Instances > 0 {
 		settings.Instances = func() int { return c.Instances }
 	}
 	var protected atomic.Pointer[failover.Store] // nil while Protect makes it, when it has answered nobody
-	changes := &changeLog{logger: h.logger, primary: b.primary, answers: func() uint64 {
+	changes := &changeLog{logger: h.Logger, primary: b.primary, answers: func() uint64 {
 		if store := protected.Load(); store != nil {
 			stats := store.Stats()
 			return stats.Open + stats.Closed + stats.Local
@@ -44,8 +44,8 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 		return 0
 	}}
 	settings.StateChanged = func(change failover.Change) {
-		if h.changed != nil {
-			h.changed(change)
+		if h.Changed != nil {
+			h.Changed(change)
 		}
 		if changes.note(change) {
 			back()
@@ -53,7 +53,7 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 	}
 	made, err := failover.Protect(sharedBackend{store, b}, settings)
 	if err != nil {
-		return nil, misconfigured(err)
+		return nil, err
 	}
 	protected.Store(made)
 	return made, nil
@@ -63,11 +63,11 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 type sharedBackend struct {
 	stint.Store
 
-	b *backend
+	b *Backend
 }
 
 // Ready implements [failover.Shared].
-func (s sharedBackend) Ready(ctx context.Context) error { return s.b.await(ctx) }
+func (s sharedBackend) Ready(ctx context.Context) error { return s.b.Await(ctx) }
 
 // Instances implements [failover.Shared]. The memory is one process's.
 func (s sharedBackend) Instances() int {

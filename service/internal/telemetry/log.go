@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 	"github.com/stint-go/stint/service/internal/logsampler"
 )
 
-// logTelemetry makes faults and warnings of OpenTelemetry's SDK lines of the log. It is the SDK's own, of the whole
+// logFaults makes faults and warnings of OpenTelemetry's SDK lines of the log. It is the SDK's own, of the whole
 // process.
-func logTelemetry(logger *slog.Logger) {
-	lines := &telemetryLines{logger: logger, samplers: map[string]*logsampler.Sampler{}}
-	otel.SetLogger(logr.FromSlogHandler(lines))
+func logFaults(logger *slog.Logger) {
+	l := &lines{logger: logger, samplers: map[string]*logsampler.Sampler{}}
+	otel.SetLogger(logr.FromSlogHandler(l))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		kind, _, _ := strings.Cut(err.Error(), ":") // what follows may differ each time, as a port does
-		lines.warn(kind, "telemetry was lost", slog.String("err", err.Error()))
+		l.warn(kind, "telemetry was lost", slog.String("err", err.Error()))
 	}))
 }
 
-// telemetryInterval is how often one message is logged.
-const telemetryInterval = time.Minute
+// interval is how often one message is logged.
+const interval = time.Minute
 
-// telemetryLines is a [slog.Handler] for the SDK, which logs each message of it once per interval,
+// lines is a [slog.Handler] for the SDK, which logs each message of it once per interval,
 // as a warning.
-type telemetryLines struct {
+type lines struct {
 	logger *slog.Logger
 
 	mu       sync.Mutex
@@ -40,17 +40,17 @@ type telemetryLines struct {
 // maxMessages bounds the messages that are sampled apart.
 const maxMessages = 100
 
-// warn writes a line of a kind, at most one in each telemetryInterval, with the number of those
+// warn writes a line of a kind, at most one in each interval, with the number of those
 // left out. Kinds past maxMessages share one sampler, so that messages that differ each time are
 // bounded as well. Values are cleaned of passwords, as endpoints may have some.
-func (l *telemetryLines) warn(kind, message string, attributes ...slog.Attr) {
+func (l *lines) warn(kind, message string, attributes ...slog.Attr) {
 	l.mu.Lock()
 	if len(l.samplers) >= maxMessages && l.samplers[kind] == nil {
 		kind = "" // of all others
 	}
 	sampler := l.samplers[kind]
 	if sampler == nil {
-		sampler = logsampler.New(1, telemetryInterval, nil)
+		sampler = logsampler.New(1, interval, nil)
 		l.samplers[kind] = sampler
 	}
 	l.mu.Unlock()
@@ -62,13 +62,12 @@ func (l *telemetryLines) warn(kind, message string, attributes ...slog.Attr) {
 }
 
 // Enabled implements [slog.Handler]: for errors and, at logr's level 1, the SDK's warnings.
-func (l *telemetryLines) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
+func (l *lines) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
 
 // Handle implements [slog.Handler].
-func (l *telemetryLines) Handle(
-	_ context.Context,
-	r slog.Record,
-) error { //nolint:gocritic // by value, as the interface has it
+//
+//nolint:gocritic // by value, as the interface has it
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	var attributes []slog.Attr
 	r.Attrs(func(a slog.Attr) bool {
 		attributes = append(attributes, a)
@@ -79,7 +78,7 @@ func (l *telemetryLines) Handle(
 }
 
 // WithAttrs implements [slog.Handler]; the SDK uses none.
-func (l *telemetryLines) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *lines) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 // WithGroup implements [slog.Handler]; the SDK uses none.
-func (l *telemetryLines) WithGroup(string) slog.Handler { return l }
+func (l *lines) WithGroup(string) slog.Handler { return l }

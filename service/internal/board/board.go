@@ -1,4 +1,5 @@
-package main
+// Package board is what `stint top` shows of a service: a model of its events and of what is typed, without a terminal.
+package board
 
 import (
 	"cmp"
@@ -19,13 +20,16 @@ import (
 // second is a column of the sparkline; 30 fit beside the figures in 80 columns.
 const boardSeconds = 30
 
-// An action is what a key asks the watcher to do; the board itself does the rest.
-type action int
+// An Action is what a key asks the watcher to do; the board itself does the rest.
+type Action int
 
 const (
-	noAction action = iota
-	quit
-	explain
+	// None: the board has done what there was to do.
+	None Action = iota
+	// Quit ends the watch.
+	Quit
+	// Explain says what the selected rule is, in Explanation.
+	Explain
 )
 
 // A boardRule is a rule with its last seconds, the newest last. A second's place is boardSeconds -
@@ -72,9 +76,9 @@ func (r *boardRule) add(s *activity.Series) {
 	}
 }
 
-// A board is what `stint top` shows. The zero value has nothing to show. It is a model without a
-// terminal: apply and key change it, draw and line show it, and tests need nothing else.
-type board struct {
+// A Board is what `stint top` shows. The zero value has nothing to show. It is a model without a
+// terminal: Apply and Key change it, Draw and Line show it, and tests need nothing else.
+type Board struct {
 	// process, at, totals and store are of the last tick.
 	process  string
 	at       stint.Instant
@@ -91,26 +95,27 @@ type board struct {
 	lost   error // why there is no connection
 
 	// order, filter and cursor are the user's, and outlive a lost connection.
-	order       int
-	filter      string
-	filtering   bool
-	cursor      int          // the selected rule among visible
-	visible     []*boardRule // in the order in which they are drawn
-	explanation string
+	order     int
+	filter    string
+	filtering bool
+	cursor    int          // the selected rule among visible
+	visible   []*boardRule // in the order in which they are drawn
+	// Explanation is shown at the head; "" is none.
+	Explanation string
 }
 
 var boardOrders = [...]string{"denied", "admitted", "name"}
 
-// apply takes an event over. A snapshot replaces all that is of the service; a tick adds a second.
+// Apply takes an event over: its kind and document, or of a lost connection why. A snapshot replaces all that is of the service; a tick adds a second.
 // Events may come in any number after a lost connection: the snapshot that begins each connection
 // makes up for all that was missed. An error of reading one is the stream's end.
-func (b *board) apply(e sentEvent) (err error) {
-	b.lost = e.err
-	switch e.kind {
+func (b *Board) Apply(kind string, data []byte, lost error) (err error) {
+	b.lost = lost
+	switch kind {
 	case "snapshot":
 		var s activity.Snapshot
-		if err = json.Unmarshal(e.data, &s); err == nil {
-			*b = board{
+		if err = json.Unmarshal(data, &s); err == nil {
+			*b = Board{
 				process: s.Stats.Process, denials: s.Denials, shared: s.Shared, rules: map[string]*boardRule{},
 				order: b.order, filter: b.filter,
 			}
@@ -120,14 +125,14 @@ func (b *board) apply(e sentEvent) (err error) {
 		}
 	case "second":
 		var tick activity.Tick
-		if err = json.Unmarshal(e.data, &tick); err == nil {
+		if err = json.Unmarshal(data, &tick); err == nil {
 			b.tick(&tick)
 		}
 	case "shared":
-		err = json.Unmarshal(e.data, &b.shared)
+		err = json.Unmarshal(data, &b.shared)
 	}
 	if err != nil {
-		return failed(fmt.Errorf("reading an event: %w", err))
+		return fmt.Errorf("reading an event: %w", err)
 	}
 	return nil
 }
@@ -135,7 +140,7 @@ func (b *board) apply(e sentEvent) (err error) {
 // tick adds a second's figures. A denial of a rule and a client replaces what was told of them
 // before. Denials are listed by when they were last, rules in shadow and others up to a number each,
 // so that a flood of the one does not push out the other.
-func (b *board) tick(tick *activity.Tick) {
+func (b *Board) tick(tick *activity.Tick) {
 	b.at, b.store = tick.At, tick.Store
 	clear(tick.Totals.ShadowDenied) // these are admitted
 	b.totals.add(&tick.Totals.Series)
@@ -176,13 +181,13 @@ func (b *board) tick(tick *activity.Tick) {
 	}
 }
 
-// key carries out a key on the board, and returns what is left to do. Keys that are of no use are
+// Key carries out a key on the board, and returns what is left to do. Keys that are of no use are
 // ignored. While the filter is written every key is a part of it.
-func (b *board) key(key byte) action {
+func (b *Board) Key(key byte) Action {
 	const interrupt, backspace, enter, escape, up, down = 3, 127, '\r', 27, 'A' | 0x80, 'B' | 0x80
 	switch {
 	case key == interrupt:
-		return quit
+		return Quit
 	case b.filtering && (key == enter || key == escape):
 		b.filtering = false
 	case b.filtering && key == backspace:
@@ -192,7 +197,7 @@ func (b *board) key(key byte) action {
 			b.filter += string(rune(key))
 		}
 	case key == 'q':
-		return quit
+		return Quit
 	case key == 's':
 		b.order = (b.order + 1) % len(boardOrders)
 	case key == '/':
@@ -201,25 +206,25 @@ func (b *board) key(key byte) action {
 		b.cursor = max(0, b.cursor-1)
 	case key == down:
 		b.cursor++
-	case key == 'e' && b.selected() != "":
-		return explain
+	case key == 'e' && b.Selected() != "":
+		return Explain
 	case key == escape:
-		b.explanation = ""
+		b.Explanation = ""
 	}
-	return noAction
+	return None
 }
 
-// selected is the ID of the selected rule, "" for none.
-func (b *board) selected() string {
+// Selected is the ID of the selected rule, "" for none.
+func (b *Board) Selected() string {
 	if b.cursor >= len(b.visible) {
 		return ""
 	}
 	return b.visible[b.cursor].id
 }
 
-// line is the state in one line. It is for output that is no terminal: one line of name=value for
+// Line is the state in one line. It is for output that is no terminal: one line of name=value for
 // each second.
-func (b *board) line() string {
+func (b *Board) Line() string {
 	admitted, denied := b.totals.admitted[boardSeconds-1], b.totals.denied[boardSeconds-1]
 	text := fmt.Sprintf("%s process=%s admitted=%d denied=%d degraded=%d store=%s store_ms=%.1f processes=%d",
 		b.at.Time().Format(time.RFC3339), b.process, admitted, denied, b.degraded, b.store.State, float64(b.micros)/1000,
@@ -232,9 +237,9 @@ func (b *board) line() string {
 	return text
 }
 
-// draw draws the board in so many columns and lines, without a line feed at the end. Texts of
+// Draw draws the board in so many columns and lines, without a line feed at the end. Texts of
 // others, such as names of clients, are clipped, so that no line wraps and none moves the cursor.
-func (b *board) draw(width, height int) string {
+func (b *Board) Draw(width, height int) string {
 	if b.rules == nil {
 		return "connecting …"
 	}
@@ -272,7 +277,7 @@ func (b *board) draw(width, height int) string {
 }
 
 // head is the service's state.
-func (b *board) head() []string {
+func (b *Board) head() []string {
 	admitted, denied := b.totals.rates()
 	all := &b.shared.Processes
 	var allAdmitted, allDenied float64
@@ -304,17 +309,17 @@ func (b *board) head() []string {
 	if b.lost != nil {
 		lines = append(lines, "NO CONNECTION, trying again: "+b.lost.Error())
 	}
-	if b.explanation != "" {
-		lines = append(lines, b.explanation)
+	if b.Explanation != "" {
+		lines = append(lines, b.Explanation)
 	}
 	return append(lines, "")
 }
 
-func (b *board) matches(text string) bool { return strings.Contains(text, b.filter) }
+func (b *Board) matches(text string) bool { return strings.Contains(text, b.filter) }
 
 // table has at most so many rules. The selected rule is always among those shown. Equal rates are
 // ordered by ID, so that rows keep their places.
-func (b *board) table(most int) []string {
+func (b *Board) table(most int) []string {
 	b.visible = b.visible[:0]
 	for _, r := range b.rules {
 		if b.matches(r.id) {
@@ -356,7 +361,7 @@ func (b *board) table(most int) []string {
 
 // topClients are the top clients beside the top denied ones. They come from all processes that
 // share the store, where there are several, once every few seconds.
-func (b *board) topClients(most int) []string {
+func (b *Board) topClients(most int) []string {
 	scope := "this process"
 	if b.shared.Top.Scope == activity.ScopeAll {
 		scope = fmt.Sprintf("all %d processes", b.shared.Top.Processes)

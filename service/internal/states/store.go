@@ -1,4 +1,6 @@
-package main
+// Package states opens where the states of clients live, as the configuration says: the memory of this process, or
+// servers; and puts before it what decides while they are unreachable, and what records decisions.
+package states
 
 import (
 	"cmp"
@@ -22,38 +24,48 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// A backend is where states live: the memory of this process, or servers. Fields that a process's
+// A Backend is where states live: the memory of this process, or servers. Fields that a process's
 // memory does not need are nil.
-type backend struct {
+type Backend struct {
 	stint.Store
-	// close ends the connections; states in memory end with it.
-	close func()
-	// ping reports whether the server answers.
-	ping func(context.Context) error
+	// Close ends the connections; states in memory end with it.
+	Close func()
+	// Ping reports whether the server answers.
+	Ping func(context.Context) error
 	// ready waits until the server can decide.
 	ready func(context.Context) error
 	// advise says what is unwise about the servers' configuration, such as an eviction policy.
 	advise func(context.Context) []string
-	// servers are the single servers, for the doctor and for figures of each.
-	servers func(context.Context) []redisstore.Server
+	// Servers are the single servers, for the doctor and for figures of each.
+	Servers func(context.Context) []redisstore.Server
 	// primary is the address of the server that sentinels have named; "" without Sentinel. It asks nobody.
 	primary func() string
 	// instances is how many processes share the store; each counts with its heartbeats.
 	instances func() int
 	// health is nil too when the server is not asked for its health.
 	health *promlimit.RedisCollector
-	// figures are what the dashboard shows of the store.
-	figures    func() activity.StoreFigures
+	// Figures are what the dashboard shows of the store.
+	Figures    func() activity.StoreFigures
 	collectors []prometheus.Collector
 	// tellFull logs what want of memory did, until its context ends. It is nil where servers hold the state.
 	tellFull func(ctx context.Context, logger *slog.Logger)
 }
 
-// openBackend opens what the configuration names.
+// Follow asks the servers for their health, and tells of a memory that is full, until ctx is done.
+func (b *Backend) Follow(ctx context.Context, logger *slog.Logger) {
+	if b.health != nil {
+		b.health.Run(ctx)
+	}
+	if b.tellFull != nil {
+		b.tellFull(ctx, logger)
+	}
+}
+
+// Open opens what the configuration names.
 //
 // A server is not asked for anything yet: connections are made in the background, so that a service
 // starts without it. An error is a fault of the configuration.
-func openBackend(loaded config.Config) (*backend, error) {
+func Open(loaded config.Config) (*Backend, error) {
 	c := loaded.Store
 	if c.Memory() {
 		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory, MaxHolds: c.MaxHolds})
@@ -66,8 +78,8 @@ func openBackend(loaded config.Config) (*backend, error) {
 				Evictions: s.Evictions,
 			}
 		}
-		return &backend{
-			Store: store, close: func() {}, figures: figures,
+		return &Backend{
+			Store: store, Close: func() {}, Figures: figures,
 			collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats)},
 			tellFull:   func(ctx context.Context, logger *slog.Logger) { tellFull(ctx, logger, store.Stats) },
 		}, nil
@@ -77,12 +89,12 @@ func openBackend(loaded config.Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := rueidis.Dial(connection(c))
+	conn, err := rueidis.Dial(Connection(c))
 	if errors.Is(err, stint.ErrInvalid) {
-		return nil, misconfigured(err)
+		return nil, err
 	}
 	if err != nil {
-		return nil, storeFault(c, err)
+		return nil, Unreachable(c, err)
 	}
 	store, err := redisstore.New(conn, redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
@@ -91,10 +103,10 @@ func openBackend(loaded config.Config) (*backend, error) {
 	})
 	if err != nil {
 		conn.Close()
-		return nil, misconfigured(err)
+		return nil, err
 	}
-	opened := &backend{
-		Store: store, close: store.Close, ping: store.Ping, ready: store.Ready, advise: store.Advise, servers: store.Servers,
+	opened := &Backend{
+		Store: store, Close: store.Close, Ping: store.Ping, ready: store.Ready, advise: store.Advise, Servers: store.Servers,
 		instances: store.Instances, collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats), registry},
 	}
 	if named, is := conn.(interface{ Primary() string }); is {
@@ -113,7 +125,7 @@ func openBackend(loaded config.Config) (*backend, error) {
 		})
 		opened.collectors = append(opened.collectors, opened.health)
 	}
-	opened.figures = func() activity.StoreFigures {
+	opened.Figures = func() activity.StoreFigures {
 		s := store.Stats()
 		f := activity.StoreFigures{
 			Scope:      activity.ScopeAll,
@@ -128,41 +140,6 @@ func openBackend(loaded config.Config) (*backend, error) {
 		return f
 	}
 	return opened, nil
-}
-
-// openStates opens where states live.
-func (s *serving) openStates(context.Context) (end func(), err error) {
-	if s.states, err = openBackend(s.config); err != nil {
-		return nil, err
-	}
-	return s.states.close, nil
-}
-
-// watchStates asks the servers for their health, and tells of a memory that is full.
-func (s *serving) watchStates(ctx context.Context) {
-	if s.states.health != nil {
-		s.states.health.Run(ctx)
-	}
-	if s.states.tellFull != nil {
-		s.states.tellFull(ctx, s.logger)
-	}
-}
-
-// openStore opens the store by which requests are decided, with failover, record and spans around the states, and waits
-// until it can decide.
-func (s *serving) openStore(ctx context.Context) (end func(), err error) {
-	s.store, err = openStore(s.config, s.states, storeHooks{
-		logger: s.logger, traces: s.traced, changed: s.recent.storeChanged, answered: s.told.log.Degraded,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.store.look()
-	if err := s.states.await(ctx); err != nil {
-		s.store.close()
-		return nil, err
-	}
-	return s.store.close, nil
 }
 
 // tellFull logs once a minute that states were dropped, or reserves denied, for want of memory.
@@ -180,97 +157,100 @@ func tellFull(ctx context.Context, logger *slog.Logger, read func() memstore.Sta
 // startWait is the longest that the service waits for its store before it listens.
 const startWait = 3 * time.Second
 
-// await waits until the store is ready for its first decision, or known to be unreachable, which the
+// Await waits until the store is ready for its first decision, or known to be unreachable, which the
 // log says then. It fails if the store's options and its servers name different layouts.
-func (b *backend) await(ctx context.Context) error {
+func (b *Backend) Await(ctx context.Context) error {
 	if b.ready == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	if err := b.ready(ctx); errors.Is(err, stint.ErrInvalid) {
-		return misconfigured(err)
+		return err
 	}
 	return nil
 }
 
-// storeHooks are what a store tells others. The zero value tells nobody; a logger is needed.
-type storeHooks struct {
-	// logger must not be nil; traces may be off.
-	logger *slog.Logger
-	traces *traces
-	// changed is called at each change of the store's state, in order.
-	changed func(failover.Change)
-	// answered is called for each answer that a failure policy gave in the store's place.
-	answered func(key string, allowed bool, cause error)
+// Hooks are what a store tells others. Of the zero value nobody is told; a logger is needed.
+type Hooks struct {
+	// Logger must not be nil.
+	Logger *slog.Logger
+	// Calls and Decisions wrap a store in spans of its calls, and of what it decides; nil: without spans.
+	Calls, Decisions func(stint.Store) stint.Store
+	// Changed is called at each change of the store's state, in order.
+	Changed func(failover.Change)
+	// Answered is called for each answer that a failure policy gave in the store's place.
+	Answered func(key string, allowed bool, cause error)
 }
 
-// An openedStore is the store by which a process decides: a backend with all that stands before it.
-type openedStore struct {
+// An Store is the store by which a process decides: a backend with all that stands before it.
+type Store struct {
 	stint.Store
-	close func()
-	// health is nil for a store that is always well.
-	health func(context.Context) error
-	// look asks in the background whether the server is there, and wisely configured.
-	look func()
-	// details are facts for operators.
-	details    func() map[string]any
-	collectors []prometheus.Collector
+	// Close stops what OpenStore started. The backend is closed after it.
+	Close func()
+	// Health reports what is wrong; nil for a store that is always well.
+	Health func(context.Context) error
+	// Look asks in the background whether the server is there, and wisely configured.
+	Look func()
+	// Details are facts for operators.
+	Details func() map[string]any
+	// Collectors are the metrics of the store.
+	Collectors []prometheus.Collector
 }
 
-// openStore makes the store of a configuration. From the outside in, each layer wraps the next:
+// OpenStore makes the store of a configuration. From the outside in, each layer wraps the next:
 //
 //	spans of decisions -> record -> failover -> spans of calls -> backend
 //
 // The record is outside failover so that it has the answers that clients got, degraded ones
 // included. Memory has no calls, and is never unreachable, so that it needs failover only to admit
-// under overload. What openStore started is closed in reverse order. The caller closes the backend
+// under overload. What OpenStore started is closed in reverse order. The caller closes the backend
 // after it.
-func openStore(c config.Config, b *backend, h storeHooks) (*openedStore, error) {
-	o := &openedStore{Store: b.Store, health: b.ping, look: func() {}, collectors: b.collectors}
+func OpenStore(c config.Config, b *Backend, h Hooks) (*Store, error) {
+	o := &Store{Store: b.Store, Health: b.Ping, Look: func() {}, Collectors: b.collectors}
 	var down func() int
 	closing := []func(){}
-	o.close = func() {
+	o.Close = func() {
 		for i := len(closing); i > 0; i-- {
 			closing[i-1]()
 		}
 	}
 	if !c.Store.Memory() {
-		o.Store = h.traces.calls(b.Store)
+		o.Store = traced(h.Calls, b.Store)
 	}
 	if !c.Store.Memory() || c.OnOverload != failover.Reject { // the memory is never unreachable
 		wakeAdviser := func() {}
 		if b.advise != nil {
 			var closeAdviser func()
-			wakeAdviser, closeAdviser = adviser(b.advise, h.logger)
+			wakeAdviser, closeAdviser = adviser(b.advise, h.Logger)
 			closing = append(closing, closeAdviser)
 		}
 		failing, err := newFailover(c, o.Store, b, h, wakeAdviser)
 		if err != nil {
-			o.close()
+			o.Close()
 			return nil, err
 		}
 		closing = append(closing, failing.Close)
 		o.Store = failing
 		if !c.Store.Memory() {
-			o.collectors = append(o.collectors, promlimit.NewStatsCollector(failing.Stats))
+			o.Collectors = append(o.Collectors, promlimit.NewStatsCollector(failing.Stats))
 			down = func() int { return len(failing.Down()) }
-			o.health = healthOf(failing, b.ping, c.Store.Timeout)
-			o.look = func() {
+			o.Health = healthOf(failing, b.Ping, c.Store.Timeout)
+			o.Look = func() {
 				failing.Probe()
 				wakeAdviser()
 			}
 		}
 	}
-	o.details = func() map[string]any { return detailsOf(c, b, down) }
+	o.Details = func() map[string]any { return detailsOf(c, b, down) }
 	recorded, err := startRecord(c, o.Store)
 	if err != nil {
-		o.close()
+		o.Close()
 		return nil, err
 	}
 	closing = append(closing, recorded.end)
-	o.collectors = append(o.collectors, recorded.collectors...)
-	o.Store = h.traces.decisions(recorded.Store)
+	o.Collectors = append(o.Collectors, recorded.collectors...)
+	o.Store = traced(h.Decisions, recorded.Store)
 	return o, nil
 }
 
@@ -290,7 +270,7 @@ func healthOf(
 }
 
 // detailsOf are facts about a store for operators. down is how many of its parts can't be reached.
-func detailsOf(c config.Config, b *backend, down func() int) map[string]any {
+func detailsOf(c config.Config, b *Backend, down func() int) map[string]any {
 	facts := map[string]any{
 		"url":              document.RedactURL(c.Store.URL),
 		"on_store_failure": c.OnStoreFailure.String(),
@@ -311,8 +291,8 @@ func detailsOf(c config.Config, b *backend, down func() int) map[string]any {
 	return facts
 }
 
-// connection is how the configured store is reached.
-func connection(c config.Store) rueidis.Config {
+// Connection is how the configured store is reached.
+func Connection(c config.Store) rueidis.Config {
 	return rueidis.Config{
 		URL:                  c.URL,
 		Username:             c.Username,
@@ -325,8 +305,22 @@ func connection(c config.Store) rueidis.Config {
 	}
 }
 
-// storeFault is a failure of the configured store, without the secrets of its URL.
-func storeFault(c config.Store, err error) error {
+// An UnreachableError says that the configured store does not answer, without the secrets of its URL.
+type UnreachableError struct{ text string }
+
+// Error implements error.
+func (e *UnreachableError) Error() string { return e.text }
+
+// Unreachable is the error of a store that did not answer with err.
+func Unreachable(c config.Store, err error) error {
 	text := strings.ReplaceAll(err.Error(), c.URL, document.RedactURL(c.URL))
-	return exit{exitUnreachable, "store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
+	return &UnreachableError{"store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
+}
+
+// traced is a store with spans, if there are some.
+func traced(spans func(stint.Store) stint.Store, store stint.Store) stint.Store {
+	if spans == nil {
+		return store
+	}
+	return spans(store)
 }
