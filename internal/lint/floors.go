@@ -112,8 +112,12 @@ var folders = []folder{
 		"github.com/redis/rueidis", "google.golang.org/grpc", "github.com/envoyproxy/go-control-plane/envoy",
 	}},
 	{
+		path: "service/internal/certificates", floor: 4, not: stores, also: []string{"service/internal/config"},
+		uses: []string{"github.com/prometheus/client_golang"},
+	},
+	{
 		path: "service/internal/listen", floor: 4, not: stores,
-		also: []string{"service/internal/server/problem", "service/internal/config"},
+		also: []string{"service/internal/server/problem", "service/internal/config", "service/internal/certificates"},
 		uses: []string{
 			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc",
 			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",

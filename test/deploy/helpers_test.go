@@ -3,7 +3,9 @@ package deploy_test
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -94,10 +96,13 @@ func startService(t *testing.T, store string, flags ...string) (service, admin s
 	tokens, config := filepath.Join(dir, "tokens"), filepath.Join(dir, "stint.yaml")
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
+	certificate, key := pair(t)
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	text := fmt.Sprintf(`
 listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
 grpc_listen: 127.0.0.1:0
+grpc_tls: {cert_file: %q, key_file: %q}
 admin: {tokens_file: %q}
 rules_default: deny
 metrics: {store_health: 1s}
@@ -108,8 +113,10 @@ rules:
   - {id: trial, match: {path: /login}, scope: per_ip, on_exceed: shadow, limits: [{algorithm: token_bucket, capacity: 2, refill: 1/24h}]}
   - {id: classes, match: {path: /login}, scope: global, limits: [{algorithm: token_bucket, capacity: 9, refill: 1/24h}], on_exceed: shadow,
      classes: {by: {attribute: class}, keep: {batch: 10%%}, default: batch}}
-`, tokens, receiver.URL, filepath.Join(dir, "record"))
-	for name, content := range map[string]string{tokens: adminToken + "\n", config: text} {
+`, certFile, keyFile, tokens, receiver.URL, filepath.Join(dir, "record"))
+	for name, content := range map[string]string{
+		tokens: adminToken + "\n", config: text, certFile: certificate, keyFile: key,
+	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -119,6 +126,20 @@ rules:
 		"--store-timeout=10s",
 	}, flags...)...) // so that a busy machine is not taken for a store that is unreachable
 	return found[0], found[1]
+}
+
+// pair is a certificate and its key in PEM.
+func pair(t *testing.T) (certificate, key string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	own := server.TLS.Certificates[0]
+	der, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // load makes requests of all kinds that metrics tell apart.

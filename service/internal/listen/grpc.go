@@ -94,11 +94,11 @@ func (l *Listeners) GRPC(ctx context.Context, limit RateLimit) (net.Addr, error)
 	}
 	shake := insecure.NewCredentials()
 	if c.GRPCTLS.Enabled() {
-		certificates, err := openCertificates("grpc_tls", c.GRPCTLS.TLS, l.logger, time.Now)
+		files, err := l.openCertificates("grpc_tls", GRPC, c.GRPCTLS.TLS)
 		if err != nil {
-			return nil, errors.Join(prefix.Errorf("%w", err), ln.Close())
+			return nil, errors.Join(err, ln.Close())
 		}
-		shake = credentials.NewTLS(withClientName(certificates.Config(), c.GRPCTLS.ClientName))
+		shake = credentials.NewTLS(withClientName(files.Config(), c.GRPCTLS.ClientName))
 	}
 	server := guardedServer{
 		grpc.NewServer(append(options, grpc.Creds(framedCredentials{shake, bounds}))...), limit.Enter,

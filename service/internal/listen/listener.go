@@ -3,7 +3,7 @@
 // [Listeners] open the listeners of HTTP, of the admin API, of gRPC and of the Redis protocol, by the program's
 // configuration, and serve what they are given on them. Each bounds the number of its connections, of all clients and
 // of one (connections.go), what a connection of HTTP/2 and of gRPC may hold (frames.go, grpc_*.go), and speaks TLS by
-// files that are followed (certificates.go). [Admission] gives requests their turns, [Bodies] bound the memory of their
+// files that are followed (package certificates). [Admission] gives requests their turns, [Bodies] bound the memory of their
 // bodies. Stop drains: no request is lost that was sent before. The package knows nothing of what requests ask.
 package listen
 
@@ -27,8 +27,10 @@ import (
 
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/certificates"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/follow"
 )
 
 // The listeners, as the log and the metrics name them.
@@ -63,9 +65,12 @@ type Listeners struct {
 	clients     *clientip.Resolver
 	connections map[string]*connMetrics // by the listener's service
 	logger      *slog.Logger
-	dropNew     func(socket syscall.Conn) error // replaced by tests
-	most        int                             // connections of each public listener; 0 is not known yet
-	draining    atomic.Bool
+	registry    prometheus.Registerer
+	// certificates are those of the listeners that speak TLS, by service. They are all there before any listener serves.
+	certificates map[string]*certificates.Certificates
+	dropNew      func(socket syscall.Conn) error // replaced by tests
+	most         int                             // connections of each public listener; 0 is not known yet
+	draining     atomic.Bool
 
 	open []*openListener
 	// ended has what each ended with, and failed says that one did before Stop.
@@ -100,6 +105,7 @@ func New(
 	connections, err := newConnMetrics(registry)
 	return &Listeners{
 		Listen: listen, dropNew: dropNew, config: c, clients: clients, connections: connections, logger: logger,
+		registry: registry, certificates: map[string]*certificates.Certificates{},
 	}, err
 }
 
@@ -183,11 +189,11 @@ func (l *Listeners) RESP(
 	opened.socket, _ = ln.(syscall.Conn)
 	opened.server = serve(ln.Addr(), tracker.changed)
 	if l.open = append(l.open, opened); l.config.RESPTLS.Enabled() {
-		certificates, err := openCertificates("resp_tls", l.config.RESPTLS, l.logger, time.Now)
+		files, err := l.openCertificates("resp_tls", RESP, l.config.RESPTLS)
 		if err != nil {
-			return nil, prefix.Errorf("%w", err)
+			return nil, err
 		}
-		opened.listener = tls.NewListener(opened.listener, certificates.Config())
+		opened.listener = tls.NewListener(opened.listener, files.Config())
 	}
 	return ln.Addr(), nil
 }
@@ -283,14 +289,36 @@ func (l *Listeners) secure(f *openListener, section string, files config.TLS, re
 	if !files.Enabled() {
 		return nil
 	}
-	certificates, err := openCertificates(section, files, l.logger, time.Now)
+	opened, err := l.openCertificates(section, f.service, files)
 	if err != nil {
-		return prefix.Errorf("%w", err)
+		return err
 	}
-	f.http.TLSConfig = certificates.Config()
+	f.http.TLSConfig = opened.Config()
 	f.http.ReadHeaderTimeout, f.http.IdleTimeout = l.config.HTTP.ReadHeaderTimeout, l.config.HTTP.IdleTimeout
 	f.http.WriteTimeout = request
 	return f.countFrames()
+}
+
+// openCertificates opens the files of a listener's TLS.
+func (l *Listeners) openCertificates(section, service string, files config.TLS) (*certificates.Certificates, error) {
+	opened, err := certificates.Open(section, service, files, l.logger, time.Now)
+	if err != nil {
+		return nil, prefix.Errorf("%w", err)
+	}
+	for _, collector := range opened.Collectors() {
+		err = errors.Join(err, l.registry.Register(collector))
+	}
+	l.certificates[service] = opened
+	return opened, err
+}
+
+// Certificates are where those of the listeners that speak TLS stand, by service, for the health.
+func (l *Listeners) Certificates() map[string]follow.State {
+	states := map[string]follow.State{}
+	for service, opened := range l.certificates {
+		states[service] = opened.State()
+	}
+	return states
 }
 
 // countFrames has the listener's server count the frames of connections of HTTP/2.

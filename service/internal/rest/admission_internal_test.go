@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/listen"
 )
 
@@ -36,12 +37,35 @@ func newOne(t testing.TB, change func(*Config)) *Service {
 		t.Fatal(err)
 	}
 	s, err := New(&c, Parts{
-		Clients: clients, Bodies: bodies, Draining: func() bool { return false }, Gatherer: registry, Registerer: registry,
+		Clients: clients, Bodies: bodies, Draining: func() bool { return false }, Certificates: func() map[string]follow.State { return nil },
+		Gatherer: registry, Registerer: registry,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// The health tells of listeners whose new certificate can't be used, and stays up.
+func TestHealthOfCertificates(t *testing.T) {
+	t.Parallel()
+	s := newOne(t, func(*Config) {})
+	if health, _, _ := s.health(t.Context()); len(health.Components) != 2 {
+		t.Errorf("without TLS: %v", health)
+	}
+	for _, want := range []string{"", "the new certificates of admin can't be used; the old ones stay in use; the log says why"} {
+		s.certificates = func() map[string]follow.State {
+			states := map[string]follow.State{"http": follow.Current, "admin": follow.Current}
+			if want != "" {
+				states["admin"] = follow.Refused
+			}
+			return states
+		}
+		health, _, _ := s.health(t.Context())
+		if got := health.Components["certificates"]; health.Status != api.StatusUp || got.Status != api.StatusUp || got.Detail != want {
+			t.Errorf("%v, want %q", health, want)
+		}
+	}
 }
 
 // Whatever becomes of requests, no work is counted twice or left over.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/http"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -116,6 +118,19 @@ func (s *Service) health(ctx context.Context) (health api.Health, up bool, laten
 			health.Status = api.StatusDown
 		}
 		health.Components["domains"] = domains
+	}
+	if states := s.certificates(); len(states) > 0 {
+		certificates, refused := api.Component{Status: api.StatusUp}, []string(nil)
+		for _, service := range slices.Sorted(maps.Keys(states)) {
+			if states[service] != follow.Current {
+				refused = append(refused, service)
+			}
+		}
+		if len(refused) > 0 {
+			certificates.Detail = "the new certificates of " + strings.Join(refused, ", ") +
+				" can't be used; the old ones stay in use; the log says why"
+		}
+		health.Components["certificates"] = certificates
 	}
 	if s.draining() {
 		health.Components["server"] = api.Component{Status: api.StatusDown}

@@ -33,6 +33,7 @@ import (
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/decisionlog"
+	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -69,6 +70,8 @@ type Service struct {
 	logger    *slog.Logger
 	// draining says that the service is about to stop.
 	draining func() bool
+	// certificates are where those of the listeners stand.
+	certificates func() map[string]follow.State
 	// The pools have *scratch and *evaluation, what one request needs for a moment: a check allocates
 	// next to nothing.
 	scratches sync.Pool
@@ -117,6 +120,8 @@ type Parts struct {
 	// Trace is the ID of the trace in which this process records a request, "" if it does not. Default: nil, it records
 	// none.
 	Trace func(context.Context) string
+	// Certificates are where those of the listeners stand, by service.
+	Certificates func() map[string]follow.State
 	// Gatherer has the metrics that are served, which are registered at Registerer.
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer
@@ -152,13 +157,15 @@ func New(config *Config, parts Parts) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		config:     config,
-		authority:  newAuthority(config.API),
-		admission:  listen.NewAdmission(config.HTTP.MaxOperations),
-		clients:    parts.Clients,
-		recordedIn: parts.Trace,
-		bodies:     parts.Bodies,
-		draining:   parts.Draining,
+		config:       config,
+		authority:    newAuthority(config.API),
+		admission:    listen.NewAdmission(config.HTTP.MaxOperations),
+		clients:      parts.Clients,
+		recordedIn:   parts.Trace,
+		bodies:       parts.Bodies,
+		draining:     parts.Draining,
+		certificates: parts.Certificates,
+
 		rules:      limiter,
 		fields:     config.Headers.Fields(),
 		metrics:    metrics,

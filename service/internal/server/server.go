@@ -93,7 +93,7 @@ func New(config Config) (*Server, error) {
 	}
 	if s.rest, err = rest.New(&c.Config, rest.Parts{
 		Clients: clients, Bodies: bodies, Draining: s.listeners.Draining, Trace: c.Trace,
-		Gatherer: s.registry, Registerer: registerer,
+		Certificates: s.listeners.Certificates, Gatherer: s.registry, Registerer: registerer,
 	}); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-package listen
+// Package certificates follows the files of a listener's TLS, so that handshakes get what they hold now.
+package certificates
 
 import (
 	"crypto/sha256"
@@ -8,6 +9,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document/rulefile"
@@ -22,12 +25,12 @@ const recheck = 5 * time.Second
 // maxCertificateBytes bounds each of the files.
 const maxCertificateBytes = 1 << 20
 
-// certificates are the contents of the files of a TLS, for one listener. A handshake reads the
+// Certificates are the contents of the files of a TLS, for one listener. A handshake reads the
 // files again if the last reading was 5 seconds ago or earlier. They are compared by content, so
 // it does not matter how files are replaced. Files that can't be used, such as a certificate whose
 // key is still missing, are logged once, and the previous contents stay in use. It is safe for
 // concurrent use.
-type certificates struct {
+type Certificates struct {
 	*follow.Follower[*tls.Config]
 
 	section string
@@ -40,13 +43,13 @@ type certificates struct {
 	seen    [sha256.Size]byte // the hash of what was read then
 }
 
-// openCertificates reads the files. It fails, naming the setting, when one can't be
+// Open reads the files. It fails, naming the setting, when one can't be
 // read, when the key is of another certificate, and when the certificate is not
-// valid now. section is the configuration's, such as tls.
-func openCertificates(
-	section string, files config.TLS, logger *slog.Logger, now func() time.Time,
-) (*certificates, error) {
-	c := &certificates{section: section, files: files, logger: logger, now: now, checked: now()}
+// valid now. section is the configuration's, such as tls; service names the listener in the metrics. now is the clock.
+func Open(
+	section, service string, files config.TLS, logger *slog.Logger, now func() time.Time,
+) (*Certificates, error) {
+	c := &Certificates{section: section, files: files, logger: logger, now: now, checked: now()}
 	text, err := c.read()
 	if err != nil {
 		return nil, err
@@ -56,7 +59,16 @@ func openCertificates(
 		return nil, err
 	}
 	c.seen = text.hash()
+	of := prometheus.Labels{"service": service}
 	c.Follower = follow.New(follow.Options[*tls.Config]{
+		Refusals: prometheus.CounterOpts{
+			Name: "rate_limiter_certificate_refused_total", ConstLabels: of,
+			Help: "Times that a listener's new certificate could not be used.",
+		},
+		Current: prometheus.GaugeOpts{
+			Name: "rate_limiter_certificate_current", ConstLabels: of,
+			Help: "1 while a listener's certificate is the newest in its files; 0 while a newer one can't be used.",
+		},
 		First: &config, Attributes: []any{"section", section}, Logger: logger, Level: slog.LevelWarn,
 		Text: func(error, bool) (string, []any) {
 			return "the new certificate can't be used; the old one stays in use", nil
@@ -66,7 +78,7 @@ func openCertificates(
 }
 
 // Config is for a listener: each handshake gets what the files hold. TLS 1.2 is the least version.
-func (c *certificates) Config() *tls.Config {
+func (c *Certificates) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -77,7 +89,7 @@ func (c *certificates) Config() *tls.Config {
 }
 
 // reload reads the files again, unless another handshake does or did within the last 5 seconds.
-func (c *certificates) reload() {
+func (c *Certificates) reload() {
 	if !c.mu.TryLock() {
 		return
 	}
@@ -121,7 +133,7 @@ func (p pemFiles) hash() [sha256.Size]byte {
 }
 
 // read reads the files that are configured, up to maxCertificateBytes each.
-func (c *certificates) read() (p pemFiles, err error) {
+func (c *Certificates) read() (p pemFiles, err error) {
 	for _, f := range []struct {
 		param, name string
 		text        *[]byte
@@ -141,7 +153,7 @@ func (c *certificates) read() (p pemFiles, err error) {
 }
 
 // parse makes what a handshake needs of the files' contents.
-func (c *certificates) parse(p pemFiles) (*tls.Config, error) {
+func (c *Certificates) parse(p pemFiles) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(p.cert, p.key)
 	if err != nil {
 		return nil, c.invalid("cert_file", c.files.CertFile,
@@ -165,6 +177,6 @@ func (c *certificates) parse(p pemFiles) (*tls.Config, error) {
 	return config, nil
 }
 
-func (c *certificates) invalid(param, name, allowed string, why error) error {
+func (c *Certificates) invalid(param, name, allowed string, why error) error {
 	return prefix.Errorf("%w: %w", stint.Invalid(c.section+"."+param, name, allowed), why)
 }

@@ -1,12 +1,9 @@
-package listen
+package certificates
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +19,7 @@ import (
 
 // A secured is certificates whose time the test moves.
 type secured struct {
-	*certificates
+	*Certificates
 	t   *testing.T
 	now time.Time
 	log bytes.Buffer
@@ -31,11 +28,11 @@ type secured struct {
 func secure(t *testing.T, files config.TLS) *secured {
 	t.Helper()
 	s := &secured{t: t, now: time.Now()}
-	certificates, err := openCertificates("tls", files, slog.New(slog.NewTextHandler(&s.log, nil)), func() time.Time { return s.now })
+	opened, err := Open("tls", "http", files, slog.New(slog.NewTextHandler(&s.log, nil)), func() time.Time { return s.now })
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.certificates = certificates
+	s.Certificates = opened
 	return s
 }
 
@@ -47,6 +44,23 @@ func (s *secured) name() string {
 		s.t.Fatal(err)
 	}
 	return config.Certificates[0].Leaf.Subject.CommonName
+}
+
+// count expects what the metrics of the listener tell.
+func (s *secured) count(current, refused float64) {
+	s.t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.Collectors()...)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 2 {
+		s.t.Fatalf("%v, %d metrics", err, len(families))
+	}
+	for i, want := range []float64{current, refused} {
+		m := families[i].GetMetric()[0]
+		if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want || m.GetLabel()[0].GetValue() != "http" {
+			s.t.Errorf("%s is %v, want %v", families[i].GetName(), got, want)
+		}
+	}
 }
 
 func (s *secured) expect(name string, lines int) {
@@ -71,6 +85,7 @@ func TestCertificatesFollowTheFiles(t *testing.T) {
 	s.expect("one", 1)
 	s.now = s.now.Add(recheck)
 	s.expect("one", 1)
+	s.count(0, 1)
 	testtls.Put(t, files.KeyFile, key)
 	s.expect("one", 1)
 	s.now = s.now.Add(recheck)
@@ -91,6 +106,7 @@ func TestCertificatesFollowTheFiles(t *testing.T) {
 	testtls.Put(t, files.KeyFile, key)
 	s.now = s.now.Add(recheck)
 	s.expect("two", 5)
+	s.count(1, 3)
 	for _, want := range []string{"the old one stays in use", "tls.cert_file", "tls.key_file", "valid from", "was reloaded"} {
 		if !strings.Contains(s.log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, &s.log)
@@ -152,63 +168,11 @@ func TestCertificatesThatCanNotBeUsed(t *testing.T) {
 		"too long":            {config.TLS{CertFile: write("long", make([]byte, maxCertificateBytes+1)), KeyFile: good.KeyFile}, "at most 1048576 bytes"},
 		"authorities of none": {config.TLS{CertFile: good.CertFile, KeyFile: good.KeyFile, ClientCAFile: write("ca", []byte("none"))}, "tls.client_ca_file is"},
 	} {
-		_, err := openCertificates("tls", test.files, slog.New(slog.DiscardHandler), time.Now)
+		_, err := Open("tls", "http", test.files, slog.New(slog.DiscardHandler), time.Now)
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		} else if strings.Contains(err.Error(), strings.Split(string(secret), "\n")[1]) {
 			t.Errorf("%s: the error shows a key: %v", name, err)
 		}
-	}
-}
-
-// A TLS connection is watched like others, without a bound on the time of a request where
-// requests overlap.
-func TestWatchOfTLS(t *testing.T) {
-	i := testtls.New(t, "root")
-	certificates, err := openCertificates("tls", i.Files("server"), slog.New(slog.DiscardHandler), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		protocol string
-		state    http.ConnState
-		after    int64
-		stays    bool
-	}{
-		{"h2", http.StateActive, 1000, true},
-		{"h2", http.StateIdle, 1000, false},
-		{"h2", http.StateNew, 1000, false},
-		{"http/1.1", http.StateActive, 1000, false},
-		{"http/1.1", http.StateActive, 1, true},
-	} {
-		w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 1, metrics: connections[HTTP]})
-		near, far := net.Pipe()
-		conn := &trackedConn{Conn: near}
-		secure := tls.Server(conn, certificates.Config())
-		config := i.Client("")
-		config.NextProtos = []string{test.protocol}
-		client := tls.Client(far, config)
-		shaken := make(chan error, 1)
-		go func() { shaken <- client.HandshakeContext(t.Context()) }()
-		if err := errors.Join(secure.HandshakeContext(t.Context()), <-shaken); err != nil {
-			t.Fatal(err)
-		}
-		if !w.admit(conn) {
-			t.Fatal("there is no room")
-		}
-		w.changed(secure, test.state)
-		w.sweep(test.after)
-		if _, stays := w.conns[conn]; stays != test.stays {
-			t.Errorf("%s, %v, after %d ticks: it stays: %v", test.protocol, test.state, test.after, stays)
-		}
-		w.changed(secure, http.StateClosed)
-		if len(w.conns) > 0 {
-			t.Errorf("%s, %v: a closed connection is kept", test.protocol, test.state)
-		}
-		_, _ = near.Close(), far.Close()
 	}
 }
