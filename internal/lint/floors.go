@@ -128,8 +128,12 @@ var folders = []folder{
 		also: []string{
 			"service/internal/listen", "service/internal/server/rulesapi", "service/internal/server/problem",
 			"service/internal/server/dashboard", "service/internal/server/session", "service/internal/server/rls",
-			"service/internal/activity", "service/internal/config",
+			"service/internal/server/simulateapi", "service/internal/activity", "service/internal/config",
 		},
+	},
+	{
+		path: "service/internal/server/simulateapi", floor: 4, not: stores,
+		also: []string{"service/internal/listen", "service/internal/server/problem", "service/internal/activity"},
 	},
 	{
 		path: "service/internal/rest", floor: 4, not: stores,

@@ -2,8 +2,8 @@
 //
 // [Handler] finds out who asks (by the session of the dashboard, a token, a certificate, or by being on this machine),
 // and has those with the role for it answered: by package rulesapi for rules, by package activity for what was decided
-// lately, by package dashboard for pages, and here for sessions, simulations, domains and profiles. What is refused is
-// recorded in the audit. The package knows nothing of how checks are answered.
+// lately, by package simulateapi for simulations, by package dashboard for pages, and here for sessions, domains and
+// profiles. What is refused is recorded in the audit. The package knows nothing of how checks are answered.
 package admin
 
 import (
@@ -41,6 +41,7 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 	"github.com/stint-go/stint/service/internal/server/session"
+	"github.com/stint-go/stint/service/internal/server/simulateapi"
 )
 
 // A Handler is the handler of the admin listener. On loopback it guards against the pages in the
@@ -62,7 +63,7 @@ type Handler struct {
 	mux          problem.Mux[rulesapi.Caller]
 	pages        *dashboard.Handler
 	origin       *http.CrossOriginProtection
-	simulator    *simulator
+	simulator    *simulateapi.Simulator
 	rateLimit    *rls.Service // nil without a gRPC listener
 	ended        *endedSessions
 	streams      callerStreams
@@ -115,11 +116,10 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	a.stopping, a.stop = context.WithCancel(context.Background())
-	a.simulator = &simulator{
-		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: listen.HeapBytes, stop: a.stopping,
-		rules: c.InForce, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
-		clientIP: clientip.Config(c.ClientIP),
-	}
+	a.simulator = simulateapi.New(simulateapi.Config{
+		Stop: a.stopping, InForce: c.InForce, Recent: c.Activity, DenyByDefault: c.DenyByDefault,
+		Options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix}, ClientIP: clientip.Config(c.ClientIP),
+	})
 	a.register(c.Activity)
 	a.mux.Found = a.found
 	for _, pattern := range append(a.mux.Patterns(), routePages, routeOther) {
@@ -193,7 +193,9 @@ func (a *Handler) register(recent *activity.Recorder) {
 	a.mux.Handle(pathSession, a.serveSession)
 	a.handle("GET "+api.PathOpenAPI, config.RoleRead, describe)
 	a.handle(pathProfiles, config.RoleWrite, profile) // a profile shows memory
-	a.handle("POST "+pathSimulate, config.RoleWrite, a.simulator.serve)
+	a.handle("POST "+simulateapi.Path, config.RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+		return a.simulator.Serve(w, r)
+	})
 	a.handle("GET "+pathDomains, config.RoleRead, a.listDomains)
 	a.handle("POST "+pathExplainDomain, config.RoleRead, a.explainDomain)
 	if recent == nil {

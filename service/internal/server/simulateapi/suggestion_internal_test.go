@@ -1,4 +1,4 @@
-package admin
+package simulateapi
 
 import (
 	"bytes"
@@ -51,9 +51,9 @@ func TestSuggest(t *testing.T) {
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v %v", left, err)
 	}
-	s.recent = activity.New(activity.Config{})
+	s.Recent = activity.New(activity.Config{})
 	for i := range 8 {
-		s.recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: stint.Instant(1_800_000_000_000_000 + i*1_000_000), Rule: "other", Claim: stint.Claim{Key: "192.0.2.1"}, Method: "GET", Path: "/other"})
+		s.Recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: stint.Instant(1_800_000_000_000_000 + i*1_000_000), Rule: "other", Claim: stint.Claim{Key: "192.0.2.1"}, Method: "GET", Path: "/other"})
 	}
 	_, answer, fault = simulated(t, s, `{"inForce":true,"suggest":{"share":1,"rule":"other"}}`, nil)
 	if len(answer.Suggestions) != 1 || answer.Suggestions[0].Values[0] != 6 || len(answer.Notes) != 2 {

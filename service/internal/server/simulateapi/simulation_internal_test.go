@@ -1,4 +1,4 @@
-package admin
+package simulateapi
 
 import (
 	"bytes"
@@ -19,13 +19,11 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
-	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
-	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
 // simulated sends a simulation, with a log if it is not empty.
-func simulated(t *testing.T, s *simulator, request string, log []byte) (status int, answer simulationAnswer, fault string) {
+func simulated(t *testing.T, s *Simulator, request string, log []byte) (status int, answer simulationAnswer, fault string) {
 	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -41,10 +39,10 @@ func simulated(t *testing.T, s *simulator, request string, log []byte) (status i
 		_, _ = part.Write(log)
 	}
 	_ = form.Close()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathSimulate, &body)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, &body)
 	r.Header.Set("Content-Type", form.FormDataContentType())
 	w := httptest.NewRecorder()
-	if err := s.serve(w, r, rulesapi.Caller{}); err != nil {
+	if err := s.Serve(w, r); err != nil {
 		p := problem.Of(err)
 		return p.Status, answer, p.Detail
 	}
@@ -54,16 +52,15 @@ func simulated(t *testing.T, s *simulator, request string, log []byte) (status i
 	return w.Code, answer, ""
 }
 
-func newSimulator(t *testing.T, list ...rules.Rule) *simulator {
+func newSimulator(t *testing.T, list ...rules.Rule) *Simulator {
 	t.Helper()
 	set, err := rules.Compile(list, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &simulator{
-		busy: make(chan struct{}, 1), most: 20_000,
-		heap: listen.HeapBytes, stop: t.Context(), rules: func() *rules.Set { return set },
-	}
+	s := New(Config{Stop: t.Context(), InForce: func() *rules.Set { return set }})
+	s.most = 20_000
+	return s
 }
 
 func TestSimulatePattern(t *testing.T) {
@@ -96,11 +93,11 @@ func TestSimulateRecent(t *testing.T) {
 	if status, _, fault := simulated(t, s, `{"inForce":true}`, nil); status != http.StatusBadRequest {
 		t.Errorf("without recent decisions: %d %s", status, fault)
 	}
-	s.recent = activity.New(activity.Config{})
+	s.Recent = activity.New(activity.Config{})
 	for i := range 6 {
-		s.recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: stint.Instant(1_800_000_000_000_000 + i), Rule: "user", Claim: stint.Claim{Key: "ann"}, Method: "GET", Path: "/"})
+		s.Recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: stint.Instant(1_800_000_000_000_000 + i), Rule: "user", Claim: stint.Claim{Key: "ann"}, Method: "GET", Path: "/"})
 	}
-	s.recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, Rule: "gone"})
+	s.Recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, Rule: "gone"})
 	candidate := `{"name":"two","rules":"- {id: user, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}"}`
 	status, answer, fault := simulated(t, s, `{"inForce":true,"candidates":[`+candidate+`]}`, nil)
 	if status != http.StatusOK || answer.LeftOut != 1 || answer.Candidates[0].Total.Denied != 0 || answer.Candidates[1].Total.Denied != 4 {
@@ -143,9 +140,9 @@ func TestSimulationEnds(t *testing.T) {
 	_ = form.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, pathSimulate, &body)
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, Path, &body)
 	r.Header.Set("Content-Type", form.FormDataContentType())
-	if err := s.serve(httptest.NewRecorder(), r, rulesapi.Caller{}); !errors.Is(err, context.Canceled) {
+	if err := s.Serve(httptest.NewRecorder(), r); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	heap := uint64(0)
@@ -162,7 +159,7 @@ func TestSimulationStops(t *testing.T) {
 		s := newSimulator(t)
 		s.most = maxSimulatedEvents
 		stop, cancel := context.WithCancel(t.Context())
-		s.stop = stop
+		s.Stop = stop
 		looks := 0
 		s.heap = func() uint64 {
 			if looks++; looks == 100 {
@@ -267,8 +264,8 @@ func TestSimulateHolds(t *testing.T) {
 	if status, _, fault = simulated(t, s, `{"inForce":true}`, []byte(log+"\n")); status != http.StatusBadRequest || !strings.Contains(fault, "missing in line 4") {
 		t.Errorf("%d %s", status, fault)
 	}
-	s.recent = activity.New(activity.Config{})
-	s.recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: 1_800_000_000_000_000, Rule: "places", Claim: stint.Claim{Key: "192.0.2.1"}, Method: "GET", Path: "/"})
+	s.Recent = activity.New(activity.Config{})
+	s.Recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: 1_800_000_000_000_000, Rule: "places", Claim: stint.Claim{Key: "192.0.2.1"}, Method: "GET", Path: "/"})
 	status, answer, fault = simulated(t, s, `{"inForce":true}`, nil)
 	if status != http.StatusOK || answer.Candidates[0].Total.Admitted != 1 || !strings.Contains(strings.Join(answer.Notes, " "), "rules with a concurrency limit are left out. No request met these rules of in force: places.") {
 		t.Errorf("%d %s: %+v", status, fault, answer)
@@ -283,7 +280,7 @@ func TestSimulateBehindTrustedProxies(t *testing.T) {
 	}
 	for want, trusted := range map[int64][]netip.Prefix{1: nil, 3: {netip.MustParsePrefix("10.0.0.0/8")}} {
 		s := newSimulator(t)
-		s.clientIP = clientip.Config{TrustedProxies: trusted}
+		s.ClientIP = clientip.Config{TrustedProxies: trusted}
 		status, answer, fault := simulated(t, s, `{"budget":"100/1m"}`, log.Bytes())
 		if status != http.StatusOK || answer.Candidates[0].Rules[0].Clients != want {
 			t.Errorf("%d %s: %+v; want %d clients", status, fault, answer.Report, want)

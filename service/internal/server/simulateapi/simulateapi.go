@@ -1,4 +1,6 @@
-package admin
+// Package simulateapi answers simulations over HTTP: what candidates would do to a pattern, a log or the recent decisions of
+// this process, and which limits would leave clients alone.
+package simulateapi
 
 import (
 	"bytes"
@@ -24,13 +26,13 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
-	"github.com/stint-go/stint/service/internal/server/rulesapi"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
-// pathSimulate is where the dashboard has candidates simulated.
-const pathSimulate = "/api/v1/simulate"
+// Path is where the dashboard has candidates simulated.
+const Path = "/api/v1/simulate"
 
 // Bounds of a simulation on the admin listener. The service goes on deciding meanwhile, so a
 // simulation may have a minute, one at a time, and memory that a process with a small limit can
@@ -49,10 +51,10 @@ const (
 	simulationTime      = time.Minute
 )
 
-// A simulator simulates candidates, one request at a time. It reads what the service knows (rules,
+// A Simulator simulates candidates, one request at a time. It reads what the service knows (rules,
 // recent decisions) and decides on stores of its own: nothing that is simulated touches the
 // service's state.
-type simulator struct {
+type Simulator struct {
 	// busy has room for one: who is in it simulates.
 	busy chan struct{}
 	// most is how many events a simulation may have.
@@ -63,15 +65,28 @@ type simulator struct {
 	before uint64
 	// checked is what it was after the last collection that proceed asked for.
 	checked uint64
-	// stop is done when the process is to stop.
-	stop  context.Context
-	rules func() *rules.Set
-	// recent is nil if nothing is known of recent traffic.
-	recent  *activity.Recorder
-	options rules.Options
-	// deny is rules_default, and clientIP whose hops a log's clients are behind.
-	deny     bool
-	clientIP clientip.Config
+	Config
+}
+
+// A Config says what a [Simulator] knows of the service.
+type Config struct {
+	// Stop is done when the process is to stop.
+	Stop context.Context
+	// InForce are the rules that decide.
+	InForce func() *rules.Set
+	// Recent is what was decided lately; nil: nothing is known of it.
+	Recent *activity.Recorder
+	// Options are those by which rules of requests are compiled.
+	Options rules.Options
+	// DenyByDefault is rules_default.
+	DenyByDefault bool
+	// ClientIP is whose hops a log's clients are behind.
+	ClientIP clientip.Config
+}
+
+// New makes a simulator, which simulates nothing yet.
+func New(c Config) *Simulator {
+	return &Simulator{busy: make(chan struct{}, 1), most: maxSimulatedEvents, heap: listen.HeapBytes, Config: c}
 }
 
 // A simulationRequest says what is simulated, on what. It is the part named request of a multipart
@@ -121,12 +136,12 @@ type simulationAnswer struct {
 	Suggestions []suggestion `json:"suggestions,omitempty"`
 }
 
-// serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the
+// Serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the
 // log. The parts are read in order: the request, then the log, which is read as a stream unless
 // suggestions need it several times. A second request is refused rather than queued: it would find
 // a browser that has given up. The deadlines of the connection are set by hand, since the
 // listener's are for short requests.
-func (s *simulator) serve(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+func (s *Simulator) Serve(w http.ResponseWriter, r *http.Request) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
 	select {
 	case s.busy <- struct{}{}:
@@ -139,10 +154,10 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request, _ rulesapi.Cal
 	s.checked = s.before
 	ctx, cancel := context.WithTimeout(r.Context(), simulationTime)
 	defer cancel()
-	defer context.AfterFunc(s.stop, cancel)()
+	defer context.AfterFunc(s.Stop, cancel)()
 	defer context.AfterFunc(ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) })() // of the body
 	err := s.simulate(ctx, w, r)
-	if s.stop.Err() != nil && err != nil {
+	if s.Stop.Err() != nil && err != nil {
 		return problem.ReducedCapacity("the service is stopping; the simulation was ended")
 	}
 	return err
@@ -150,7 +165,7 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request, _ rulesapi.Cal
 
 // simulate simulates what a request asks for, until ctx is done. The steps are in the order in
 // which a fault costs least: the request, the candidates, the traffic, and then the simulation.
-func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+func (s *Simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return stint.Invalid(
@@ -170,7 +185,7 @@ func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http
 		return err
 	}
 	simulation, err := simulate.New(simulate.Config{
-		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory, DenyByDefault: s.deny,
+		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory, DenyByDefault: s.DenyByDefault,
 		Proceed: func() error { return s.proceed(ctx) }, NoHolds: t.recent,
 	})
 	if err != nil {
@@ -223,7 +238,7 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 
 // candidates are those of a request. Each of a budget's algorithms is one. Names are those that the
 // report shows. They are bounded by number, since each decides all events.
-func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate, error) {
+func (s *Simulator) candidates(request *simulationRequest) ([]simulate.Candidate, error) {
 	var candidates []simulate.Candidate
 	if request.Budget != "" {
 		limits, err := simulate.Budget(request.Budget)
@@ -231,7 +246,7 @@ func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate
 			return nil, err
 		}
 		for _, limit := range limits {
-			set, err := rules.Compile([]rules.Rule{simulate.LimitRule("limit", limit)}, s.options)
+			set, err := rules.Compile([]rules.Rule{simulate.LimitRule("limit", limit)}, s.Options)
 			if err != nil {
 				return nil, err
 			}
@@ -239,10 +254,10 @@ func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate
 		}
 	}
 	if request.InForce {
-		candidates = append(candidates, simulate.Candidate{Name: "in force", Set: s.rules()})
+		candidates = append(candidates, simulate.Candidate{Name: "in force", Set: s.InForce()})
 	}
 	for _, candidate := range request.Candidates {
-		set, _, err := rulefile.ParseSet(candidate.Name, []byte(candidate.Rules), s.options)
+		set, _, err := rulefile.ParseSet(candidate.Name, []byte(candidate.Rules), s.Options)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +281,7 @@ type traffic struct {
 
 // within is a source that ends with ctx, and refuses to be longer than a simulation may be. It
 // looks at time and memory every 256 events, which is often enough for both and costs nothing.
-func (s *simulator) within(ctx context.Context, source simulate.Source) simulate.Source {
+func (s *Simulator) within(ctx context.Context, source simulate.Source) simulate.Source {
 	return func(add func(*simulate.Event) error) error {
 		events := 0
 		return source(func(event *simulate.Event) error {
@@ -286,7 +301,7 @@ func (s *simulator) within(ctx context.Context, source simulate.Source) simulate
 // proceed ends a simulation whose time is over, or that takes the memory of the process. It lets
 // others have the processor. A collection is asked for only when the heap has grown by
 // maxUnchecked, as it costs the service's own requests processor time.
-func (s *simulator) proceed(ctx context.Context) error {
+func (s *Simulator) proceed(ctx context.Context) error {
 	runtime.Gosched()
 	if err := ctx.Err(); err != nil {
 		return err
@@ -306,7 +321,7 @@ func (s *simulator) proceed(ctx context.Context) error {
 
 // traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several
 // times.
-func (s *simulator) traffic(
+func (s *Simulator) traffic(
 	ctx context.Context,
 	request *simulationRequest,
 	parts *multipart.Reader,
@@ -348,7 +363,7 @@ const logForms = "a whole file of requests: text, gzip, zstd or bzip2"
 
 // log makes a log the source. If it is read several times it is kept. Requests that are up to 5s
 // out of order, as those of several workers are, are sorted.
-func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
+func (s *Simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
 	var kept []byte
 	if request.Suggest != nil {
 		var err error
@@ -365,7 +380,7 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 		}
 		reader, err := simulate.NewReader(simulate.ReaderOptions{
 			Format: request.Format, Headers: true, Address: request.Budget != "",
-			ClientIP: s.clientIP,
+			ClientIP: s.ClientIP,
 			MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) },
 		})
 		if err != nil {
@@ -396,11 +411,11 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 
 // replay makes what this process decided lately the source. It holds on to what was recorded up to
 // now, so that all readings of it see the same.
-func (s *simulator) replay(t *traffic) error {
-	if s.recent == nil {
+func (s *Simulator) replay(t *traffic) error {
+	if s.Recent == nil {
 		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
 	}
-	set, recent := s.rules(), s.recent.Hold()
+	set, recent := s.InForce(), s.Recent.Hold()
 	t.recent = true
 	t.source = func(add func(*simulate.Event) error) error {
 		order := simulate.NewOrder(5*time.Second, add).Hold(maxSimulatedHeld) // recent decisions may be a second out of order
@@ -484,7 +499,7 @@ type suggestion struct {
 // found. A search replays the traffic again and again, so the rules with the most requests come
 // first, and time decides how many are looked at. The most important rules come first, so that
 // those for which no time is left matter least.
-func (s *simulator) suggest(
+func (s *Simulator) suggest(
 	ctx context.Context,
 	request *suggestionRequest,
 	candidates []simulate.Candidate,
@@ -526,7 +541,7 @@ func (s *simulator) suggest(
 		rule, _ := c.Set.Rule(answer.Candidates[w.candidate].Rules[w.rule].Rule)
 		// A search replays all limits once for each, and once more.
 		goal.MaxClients = max(1, 2*maxSimulatedClients/(len(rule.Limits)*(len(rule.Limits)+1)))
-		made, err := simulate.Suggest(source, rule, s.options, goal)
+		made, err := simulate.Suggest(source, rule, s.Options, goal)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			answer.Notes = append(answer.Notes,
