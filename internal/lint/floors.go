@@ -112,12 +112,23 @@ var folders = []folder{
 		"github.com/redis/rueidis", "google.golang.org/grpc", "github.com/envoyproxy/go-control-plane/envoy",
 	}},
 	{
+		path: "service/internal/capacity", floor: 4, not: stores, also: []string{"service/internal/server/problem"},
+		uses: []string{"github.com/prometheus/client_golang"},
+	},
+	{path: "service/internal/holdcount", floor: 4, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "service/internal/requestid", floor: 4, not: stores},
+	{
+		path: "service/internal/scrape", floor: 4, not: stores, also: []string{"service/internal/server/problem"},
+		uses: []string{"github.com/prometheus/client_golang"},
+	},
+	{path: "service/internal/strictjson", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
+	{
 		path: "service/internal/certificates", floor: 4, not: stores, also: []string{"service/internal/config"},
 		uses: []string{"github.com/prometheus/client_golang"},
 	},
 	{
 		path: "service/internal/listen", floor: 4, not: stores,
-		also: []string{"service/internal/server/problem", "service/internal/config", "service/internal/certificates"},
+		also: []string{"service/internal/config", "service/internal/certificates"},
 		uses: []string{
 			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc",
 			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
@@ -126,19 +137,20 @@ var folders = []folder{
 	{
 		path: "service/internal/admin", floor: 4, not: stores,
 		also: []string{
-			"service/internal/listen", "service/internal/server/rulesapi", "service/internal/server/problem",
+			"service/internal/listen", "service/internal/capacity", "service/internal/server/rulesapi", "service/internal/server/problem",
 			"service/internal/server/dashboard", "service/internal/server/session", "service/internal/server/rls",
 			"service/internal/server/simulateapi", "service/internal/activity", "service/internal/config",
 		},
 	},
 	{
 		path: "service/internal/server/simulateapi", floor: 4, not: stores,
-		also: []string{"service/internal/listen", "service/internal/server/problem", "service/internal/activity"},
+		also: []string{"service/internal/capacity", "service/internal/server/problem", "service/internal/activity"},
 	},
 	{
 		path: "service/internal/rest", floor: 4, not: stores,
 		also: []string{
-			"service/internal/listen", "service/internal/server/problem", "service/internal/server/session",
+			"service/internal/listen", "service/internal/capacity", "service/internal/holdcount", "service/internal/requestid",
+			"service/internal/scrape", "service/internal/strictjson", "service/internal/server/problem", "service/internal/server/session",
 			"service/internal/server/rls", "service/internal/server/rls/domains", "service/internal/server/resp",
 			"service/internal/activity", "service/internal/config",
 		},

@@ -31,9 +31,11 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/dashboard"
@@ -65,7 +67,7 @@ type Handler struct {
 	origin       *http.CrossOriginProtection
 	simulator    *simulateapi.Simulator
 	rateLimit    *rls.Service // nil without a gRPC listener
-	ended        *endedSessions
+	ended        *session.Ended
 	streams      callerStreams
 	routes       map[string]*promlimit.AnswerRoute // by pattern
 	// stopping ends with Stop, and streams of events with it.
@@ -112,7 +114,7 @@ func New(c Config) (*Handler, error) {
 	if !a.pages.Built() {
 		c.Logger.Info("this program was built without its dashboard; a release has it, and make build makes it")
 	}
-	if a.ended, err = newEndedSessions(c.Store); err != nil {
+	if a.ended, err = session.NewEnded(c.Store); err != nil {
 		return nil, err
 	}
 	a.stopping, a.stop = context.WithCancel(context.Background())
@@ -149,7 +151,7 @@ func (a *Handler) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	w := new(problem.CountedAnswer)
 	w.Begin(plain, a.routes[routeOther], "")
 	defer w.End()
-	listen.BoundBody(w, r, a.bodyTimeout)
+	capacity.BoundBody(w, r, a.bodyTimeout)
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
 	if err := a.serve(w, r); err != nil {
@@ -235,6 +237,29 @@ func (a *Handler) handle(pattern string, needs config.AdminRole, serve problem.H
 		}
 		return err
 	})
+}
+
+// sessionCheck is how often it is looked whether the session of a stream goes on.
+const sessionCheck = 5 * time.Second
+
+// streaming is a request for a stream that ends when the server stops, and within two sessionChecks of its
+// session, until done is called.
+func (a *Handler) streaming(r *http.Request) (stream *http.Request, done func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stream, forget := r.WithContext(ctx), context.AfterFunc(a.stopping, cancel)
+	if a.signedIn(r) >= 0 {
+		go func() {
+			for sleep.Jittered(ctx, sessionCheck) == nil {
+				if a.signedIn(r) < 0 {
+					cancel()
+				}
+			}
+		}()
+	}
+	return stream, func() {
+		forget()
+		cancel()
+	}
 }
 
 // maxStreamsOfOne bounds the streams of events of one caller, so that others have theirs. A browser has one for all of
@@ -355,7 +380,7 @@ func (a *Handler) signedIn(r *http.Request) int {
 	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
 		return -1
 	}
-	return session.Find(r, a.tokens.hashes, time.Now(), func(id string) bool { return a.ended.has(r.Context(), id) })
+	return session.Find(r, a.tokens.hashes, time.Now(), func(id string) bool { return a.ended.Has(r.Context(), id) })
 }
 
 // A sessionAnswer is the name and the rights of the person who is signed in.
@@ -403,7 +428,7 @@ func (a *Handler) session(w http.ResponseWriter, r *http.Request, caller rulesap
 		return a.answerSession(w, r, holder.Name, holder.Role >= config.RoleWrite)
 	case http.MethodDelete:
 		for _, s := range session.Of(r, a.tokens.hashes, time.Now()) {
-			a.ended.end(r.Context(), s.ID)
+			a.ended.End(r.Context(), s.ID)
 		}
 		http.SetCookie(w, session.End(r.TLS != nil))
 		w.Header().Set("Cache-Control", "no-store")

@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,4 +182,36 @@ func (c *Certificates) parse(p pemFiles) (*tls.Config, error) {
 
 func (c *Certificates) invalid(param, name, allowed string, why error) error {
 	return prefix.Errorf("%w: %w", stint.Invalid(c.section+"."+param, name, allowed), why)
+}
+
+// WithClientName has a handshake ask for a name in the client's certificate, "" for any. The chain
+// was verified by the authorities before; the name tells the proxies from others with certificates
+// of the same authority.
+func WithClientName(config *tls.Config, name string) *tls.Config {
+	if name == "" {
+		return config
+	}
+	find := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		found, err := find(hello)
+		if err != nil {
+			return nil, err
+		}
+		found = found.Clone()
+		found.VerifyConnection = func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 || !hasName(state.PeerCertificates[0], name) {
+				return errors.New("the client's certificate does not have the name that grpc_client_name asks for")
+			}
+			return nil
+		}
+		return found, nil
+	}
+	return config
+}
+
+// hasName reports whether a certificate is for a host, an address or a URI, which may be a SPIFFE
+// ID.
+func hasName(certificate *x509.Certificate, name string) bool {
+	return certificate.VerifyHostname(name) == nil || slices.Contains(certificate.DNSNames, name) ||
+		slices.ContainsFunc(certificate.URIs, func(uri *url.URL) bool { return uri.String() == name })
 }

@@ -2,13 +2,9 @@ package listen
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
-	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +24,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/service/internal/certificates"
 	"github.com/stint-go/stint/service/internal/decisionlog"
 )
 
@@ -98,7 +95,7 @@ func (l *Listeners) GRPC(ctx context.Context, limit RateLimit) (net.Addr, error)
 		if err != nil {
 			return nil, errors.Join(err, ln.Close())
 		}
-		shake = credentials.NewTLS(withClientName(files.Config(), c.GRPCTLS.ClientName))
+		shake = credentials.NewTLS(certificates.WithClientName(files.Config(), c.GRPCTLS.ClientName))
 	}
 	server := guardedServer{
 		grpc.NewServer(append(options, grpc.Creds(framedCredentials{shake, bounds}))...), limit.Enter,
@@ -224,38 +221,6 @@ func removeLeft(ctx context.Context, path string) bool {
 	}
 	after, err := os.Lstat(path)
 	return err == nil && os.SameFile(before, after) && os.Remove(path) == nil
-}
-
-// withClientName has a handshake ask for a name in the client's certificate, "" for any. The chain
-// was verified by the authorities before; the name tells the proxies from others with certificates
-// of the same authority.
-func withClientName(config *tls.Config, name string) *tls.Config {
-	if name == "" {
-		return config
-	}
-	find := config.GetConfigForClient
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		found, err := find(hello)
-		if err != nil {
-			return nil, err
-		}
-		found = found.Clone()
-		found.VerifyConnection = func(state tls.ConnectionState) error {
-			if len(state.PeerCertificates) == 0 || !hasName(state.PeerCertificates[0], name) {
-				return errors.New("the client's certificate does not have the name that grpc_client_name asks for")
-			}
-			return nil
-		}
-		return found, nil
-	}
-	return config
-}
-
-// hasName reports whether a certificate is for a host, an address or a URI, which may be a SPIFFE
-// ID.
-func hasName(certificate *x509.Certificate, name string) bool {
-	return certificate.VerifyHostname(name) == nil || slices.Contains(certificate.DNSNames, name) ||
-		slices.ContainsFunc(certificate.URIs, func(uri *url.URL) bool { return uri.String() == name })
 }
 
 // A rpcHealth is gRPC's health service, which tells whether this one is ready.

@@ -3,8 +3,8 @@
 // [Listeners] open the listeners of HTTP, of the admin API, of gRPC and of the Redis protocol, by the program's
 // configuration, and serve what they are given on them. Each bounds the number of its connections, of all clients and
 // of one (connections.go), what a connection of HTTP/2 and of gRPC may hold (frames.go, grpc_*.go), and speaks TLS by
-// files that are followed (package certificates). [Admission] gives requests their turns, [Bodies] bound the memory of their
-// bodies. Stop drains: no request is lost that was sent before. The package knows nothing of what requests ask.
+// files that are followed (package certificates). Stop drains: no request is lost that was sent before. The package
+// knows nothing of what requests ask.
 package listen
 
 import (

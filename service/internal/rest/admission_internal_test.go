@@ -16,9 +16,9 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
-	"github.com/stint-go/stint/service/internal/listen"
 )
 
 // newOne makes a service on a store of its own.
@@ -32,7 +32,7 @@ func newOne(t testing.TB, change func(*Config)) *Service {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	bodies, _, err := listen.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registry)
+	bodies, _, err := capacity.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/service/internal/listen"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -30,7 +30,7 @@ func (s *Service) checkOne(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
 		return s.checkBody(w, r)
 	}
-	r, work, err := s.enter(r, listen.CostOf(1, len(r.URL.RawQuery)))
+	r, work, err := s.enter(r, capacity.CostOf(1, len(r.URL.RawQuery)))
 	if err != nil {
 		return err
 	}
@@ -45,16 +45,12 @@ func (s *Service) checkOne(w http.ResponseWriter, r *http.Request) error {
 // checkBody answers a check whose members stand in a body. Its braces bound how many operations it
 // may have, so that it waits for its turn before it is parsed.
 func (s *Service) checkBody(w http.ResponseWriter, r *http.Request) error {
-	details, err := detailsOf(r.URL.RawQuery, detailsMember)
-	if err != nil {
-		return err
-	}
-	text, err := s.readText(w, r)
+	text, details, err := s.readMembers(w, r, detailsMember)
 	if err != nil {
 		return err
 	}
 	defer text.Release()
-	r, work, err := s.enter(r, listen.CostOf(strings.Count(text.Text, "{"), len(text.Text)))
+	r, work, err := s.enter(r, capacity.CostOf(strings.Count(text.Text, "{"), len(text.Text)))
 	if err != nil {
 		return err
 	}
@@ -108,7 +104,7 @@ func (s *Service) keyOf(r *http.Request, q *request) (string, error) {
 // check decides one request. The work is over before the answer is sent, since a client may read it
 // slowly. All that it needs beside the decision is in a scratch, which the next check uses again,
 // so that checks do not allocate for each answer.
-func (s *Service) check(w http.ResponseWriter, r *http.Request, work *listen.Ticket, q *request) error {
+func (s *Service) check(w http.ResponseWriter, r *http.Request, work *capacity.Ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err
@@ -156,7 +152,7 @@ const limitsAtOnce = 1024
 // checkAll decides a batch in order, each element alone. All elements are judged
 // before the first is decided. The batch is as much work as it has limits: what it is more than it seemed,
 // it waits for once more.
-func (s *Service) checkAll(w http.ResponseWriter, r *http.Request, work *listen.Ticket, requests []request) error {
+func (s *Service) checkAll(w http.ResponseWriter, r *http.Request, work *capacity.Ticket, requests []request) error {
 	found := make([]*target, len(requests))
 	ops := make([]stint.Op, len(requests))
 	limits := 0
@@ -517,11 +513,7 @@ func (t *target) cost(q *request) (int64, error) {
 	if !q.has(permitsMember) {
 		return 1, nil
 	}
-	n, err := parseInteger(q.permits)
-	if err != nil || n < 1 || n > t.capacity {
-		return 0, stint.Invalid("permits", problem.Short(q.permits), fmt.Sprintf("an integer from 1 to %d", t.capacity))
-	}
-	return n, nil
+	return amount("permits", q.permits, 1, t.capacity)
 }
 
 // keep is how many permits of each limit a check leaves to others: up to all of the lowest limit.
@@ -529,9 +521,14 @@ func (t *target) keep(q *request) (int64, error) {
 	if !q.has(keepMember) {
 		return 0, nil
 	}
-	n, err := parseInteger(q.keep)
-	if err != nil || n < 0 || n > t.keepable {
-		return 0, stint.Invalid("keep", problem.Short(q.keep), fmt.Sprintf("an integer from 0 to %d", t.keepable))
+	return amount("keep", q.keep, 0, t.keepable)
+}
+
+// amount is a parameter that is a number of permits.
+func amount(param, text string, least, most int64) (int64, error) {
+	n, err := parseInteger(text)
+	if err != nil || n < least || n > most {
+		return 0, stint.Invalid(param, problem.Short(text), fmt.Sprintf("an integer from %d to %d", least, most))
 	}
 	return n, nil
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
-	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -107,7 +107,7 @@ func (c Config) WithDefaults() Config {
 	c.Build.Commit = cmp.Or(c.Build.Commit, "unknown")
 	c.HTTP.MaxBodyMemory = cmp.Or(
 		c.HTTP.MaxBodyMemory,
-		max(listen.DefaultBodyMemory, listen.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)),
+		max(capacity.DefaultBodyMemory, capacity.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)),
 	)
 	c.HTTP.MaxOperations = cmp.Or(c.HTTP.MaxOperations, 1024*runtime.GOMAXPROCS(0))
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -127,7 +127,7 @@ func (c Config) Validate() error {
 	if c.Store == nil {
 		faults = append(faults, stint.Invalid("store", "nil", "a store such as memstore.New makes"))
 	}
-	least := listen.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)
+	least := capacity.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)
 	if c.HTTP.MaxBodyMemory < least {
 		faults = append(faults, stint.Invalid("http.max_body_memory", c.HTTP.MaxBodyMemory,
 			fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least)))

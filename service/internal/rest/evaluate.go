@@ -14,9 +14,10 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/follow"
-	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/strictjson"
 )
 
 // evaluate decides a request that the body describes by the rules that match it.
@@ -236,7 +237,7 @@ type evaluation struct {
 	now      bool
 	response api.EvaluateResponse
 	body     []byte
-	work     listen.Ticket
+	work     capacity.Ticket
 }
 
 // newEvaluation makes an evaluation, whose work is over when the request begins to be held.
@@ -263,9 +264,9 @@ func (e *evaluation) clear() bool {
 
 // read reads a body that describes a request, or settles one.
 func (e *evaluation) read(text string, allowed member, clients *clientip.Resolver) (q request, err error) {
-	s := &scanner{text: text, allowed: allowed, evaluation: e, clients: clients}
+	s := &scanner{Scanner: strictjson.New(text), allowed: allowed, evaluation: e, clients: clients}
 	e.request.Header, e.request.Attributes = e.header, e.attributes
-	err = s.whole(func() (err error) {
+	err = s.Whole(func() (err error) {
 		q, err = s.object()
 		return err
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/service/internal/listen"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -45,7 +45,7 @@ func (s *Service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	cost := listen.CostOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
+	cost := capacity.CostOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
 	return s.withEvaluation(r, cost, func(r *http.Request, e *evaluation) error {
 		if err := s.readForwarded(e, r); err != nil {
 			return err

@@ -197,3 +197,20 @@ func (s *Service) describeAPI(w http.ResponseWriter, _ *http.Request) error {
 	problem.AnswerYAML(w, openAPI)
 	return nil
 }
+
+// scrapeOperations is how much work it is to answer a scrape by a page at hand, in operations: it is copied.
+const scrapeOperations = 8
+
+// scrapeMetrics answers with the metrics, which may be a second old. The work is over before the answer is sent, since
+// a client may read it slowly.
+func (s *Service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
+	r, work, err := s.enter(r, scrapeOperations)
+	if err != nil {
+		return err
+	}
+	page := s.scrapes.Of(r)
+	work.Leave()
+	w.Header()["Cache-Control"] = noStore
+	page.Send(w)
+	return nil
+}

@@ -87,26 +87,6 @@ func (q *request) holdOf() (*stint.HoldOp, error) {
 	return h, nil
 }
 
-// texts reads a list of strings.
-func (s *scanner) texts(name string) ([]string, error) {
-	list := []string{}
-	if s.next() != '[' {
-		return nil, s.mistyped(name, "a list of strings")
-	}
-	s.at++
-	for !s.accept(']') {
-		if len(list) > 0 && !s.accept(',') {
-			return nil, s.malformed("a comma or the end of the list")
-		}
-		text, err := s.textOf(name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, text)
-	}
-	return list, nil
-}
-
 // actual is what a commit says the hold cost; of a cancel 0.
 func (q *request) actual(verb stint.Verb) (int64, error) {
 	if verb == stint.VerbCancel {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -97,14 +98,14 @@ func (s *Service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	text, err := s.readTextOf(w, r, min(s.config.HTTP.MaxBodyBytes, listen.MessageBytes))
+	text, err := s.readText(w, r, min(s.config.HTTP.MaxBodyBytes, listen.MessageBytes))
 	if err != nil {
 		return err
 	}
 	defer text.Release()
 	// What is parsed takes up to 50 times as much memory as its text, so that there is one turn for both, the parsing
 	// and the decision.
-	work, err := s.admission.Enter(r.Context(), listen.CostOf(1, jsonText*len(text.Text)),
+	work, err := s.admission.Enter(r.Context(), capacity.CostOf(1, jsonText*len(text.Text)),
 		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
 	switch {
 	case err == nil:

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/strictjson"
 )
 
 // A member is one of the things that a request may say: a query parameter or a
@@ -218,8 +217,8 @@ func detailsOf(query string, allowed member) (details bool, err error) {
 // such objects. It is stricter than encoding/json: members are spelled exactly and stand once, and texts hold what
 // they say, without replacement characters for what could not be read.
 type scanner struct {
-	text       string
-	at         int
+	strictjson.Scanner
+
 	allowed    member
 	evaluation *evaluation        // has the evaluationMembers; nil if none are allowed
 	clients    *clientip.Resolver // as above
@@ -228,9 +227,9 @@ type scanner struct {
 // parseBody reads a body that may be an array of 1 to 1,000 objects in the place of one. batch says that it was
 // an array.
 func parseBody(text string, allowed member) (requests []request, batch bool, err error) {
-	s := &scanner{text: text, allowed: allowed}
-	err = s.whole(func() (err error) {
-		if batch = s.next() == '['; batch {
+	s := &scanner{Scanner: strictjson.New(text), allowed: allowed}
+	err = s.Whole(func() (err error) {
+		if batch = s.Next() == '['; batch {
 			requests, err = s.array()
 			return err
 		}
@@ -241,57 +240,9 @@ func parseBody(text string, allowed member) (requests []request, batch bool, err
 	return requests, batch, err
 }
 
-// whole has a body read to its end.
-func (s *scanner) whole(read func() error) error {
-	if !utf8.ValidString(s.text) {
-		return problem.BadRequest("the body is not UTF-8; allowed: JSON in UTF-8")
-	}
-	if err := read(); err != nil {
-		return err
-	}
-	if s.next() != 0 {
-		return s.malformed("the end of the body")
-	}
-	return nil
-}
-
-// next skips white space and returns the byte that follows, 0 at the end. A zero
-// byte in the text is malformed wherever it stands, so nothing is lost.
-func (s *scanner) next() byte {
-	for s.at < len(s.text) {
-		switch c := s.text[s.at]; c {
-		case ' ', '\t', '\n', '\r':
-			s.at++
-		case 0:
-			return '?'
-		default:
-			return c
-		}
-	}
-	return 0
-}
-
-// accept consumes the byte if it comes next.
-func (s *scanner) accept(c byte) bool {
-	if s.next() != c {
-		return false
-	}
-	s.at++
-	return true
-}
-
-func (s *scanner) malformed(wanted string) error {
-	came := "the end"
-	if s.at < len(s.text) {
-		r, _ := utf8.DecodeRuneInString(s.text[s.at:])
-		came = fmt.Sprintf("%q", r)
-	}
-	return problem.BadRequest("the body is malformed: byte %d is %s; allowed: %s", s.at, came, wanted)
-}
-
 func (s *scanner) array() ([]request, error) {
-	s.at++ // the bracket
-	if s.accept(']') {
+	s.Accept('[')
+	if s.Accept(']') {
 		return nil, errBatchSize("no elements")
 	}
 	var requests []request
@@ -304,20 +255,20 @@ func (s *scanner) array() ([]request, error) {
 			return nil, inElement(len(requests), err)
 		}
 		requests = append(requests, q)
-		if s.accept(']') {
+		if s.Accept(']') {
 			return requests, nil
 		}
-		if !s.accept(',') {
-			return nil, s.malformed("a comma or the end of the array")
+		if !s.Accept(',') {
+			return nil, s.Malformed("a comma or the end of the array")
 		}
 	}
 }
 
 func (s *scanner) object() (q request, err error) {
-	if s.next() != '{' {
-		return q, s.malformed("a JSON object with " + s.allowed.String())
+	if s.Next() != '{' {
+		return q, s.Malformed("a JSON object with " + s.allowed.String())
 	}
-	err = s.members(func(name string) error { return s.member(&q, name) })
+	err = s.Members(func(name string) error { return s.member(&q, name) })
 	return q, err
 }
 
@@ -329,36 +280,36 @@ func (s *scanner) member(q *request, name string) error {
 	case err != nil:
 		return err
 	case m == permitsMember:
-		q.permits, err = s.integer(name, "an integer")
+		q.permits, err = s.Integer(name, "an integer")
 		return err
 	case m == keepMember:
-		q.keep, err = s.integer(name, "an integer")
+		q.keep, err = s.Integer(name, "an integer")
 		return err
 	case m == expiresAtMember:
-		q.expiresAt, err = s.integer(name, "an integer")
+		q.expiresAt, err = s.Integer(name, "an integer")
 		return err
 	case m == idMember:
-		q.id, err = s.textOf(name)
+		q.id, err = s.Text(name)
 		return err
 	case m == ttlMember:
-		if s.next() != '"' {
-			return s.mistyped(name, `a string such as "120s"`)
+		if s.Next() != '"' {
+			return s.Mistyped(name, `a string such as "120s"`)
 		}
-		q.ttl, err = s.textOf(name)
+		q.ttl, err = s.Text(name)
 		return err
 	case m == onExpiryMember:
-		q.onExpiry, err = s.textOf(name)
+		q.onExpiry, err = s.Text(name)
 		return err
 	case m&claimMembers != 0:
 		s.allowed &^= evaluationMembers | rulesMember | viaMembers
-		value, err := s.textOf(name)
+		value, err := s.Text(name)
 		q.set(m, value)
 		return err
 	}
 	s.allowed &^= claimMembers
 	switch m {
 	case rulesMember:
-		q.rules, err = s.texts(name)
+		q.rules, err = s.Texts(name)
 		return err
 	case viaMember, viasMember:
 		return s.viaOf(q, m, name)
@@ -371,19 +322,19 @@ func (s *scanner) member(q *request, name string) error {
 func (s *scanner) describe(m member, name string) (err error) {
 	switch m {
 	case waitMember:
-		s.evaluation.now, err = s.isFalse(name)
+		s.evaluation.now, err = s.IsFalse(name)
 		return err
 	case headersMember, attributesMember:
-		if s.next() != '{' {
-			return s.mistyped(name, "an object")
+		if s.Next() != '{' {
+			return s.Mistyped(name, "an object")
 		}
 		read := s.headerField
 		if m == attributesMember {
 			read = s.attribute
 		}
-		return s.members(read)
+		return s.Members(read)
 	default: // a text
-		value, err := s.textOf(name)
+		value, err := s.Text(name)
 		if err != nil {
 			return err
 		}
@@ -401,7 +352,7 @@ func addressKey(clients *clientip.Resolver, name, text string) (string, error) {
 
 // headerField reads one member of headers.
 func (s *scanner) headerField(name string) error {
-	value, err := s.textOf("headers." + name)
+	value, err := s.Text("headers." + name)
 	if err != nil {
 		return err
 	}
@@ -424,9 +375,9 @@ func (e *evaluation) addHeader(name, value string) error {
 func (s *scanner) attribute(name string) (err error) {
 	full := "attributes." + name
 	var value string
-	if s.next() == '"' {
-		value, err = s.string()
-	} else if value, err = s.integer(full, "a string or an integer"); err == nil {
+	if s.Next() == '"' {
+		value, err = s.Text(full)
+	} else if value, err = s.Integer(full, "a string or an integer"); err == nil {
 		if _, err = parseInteger(value); err != nil {
 			err = stint.Invalid(problem.Short(full), problem.Short(value), "a string, or an integer of 64 bits")
 		}
@@ -444,148 +395,6 @@ func (e *evaluation) addAttribute(name, value string) error {
 	}
 	e.attributes[name] = value
 	return nil
-}
-
-// members reads an object, whose brace comes next, and calls read where a member's value does.
-func (s *scanner) members(read func(name string) error) error {
-	s.at++ // the brace
-	if s.accept('}') {
-		return nil
-	}
-	for {
-		if s.next() != '"' {
-			return s.malformed("the name of a member in quotes")
-		}
-		name, err := s.string()
-		if err != nil {
-			return err
-		}
-		if !s.accept(':') {
-			return s.malformed("a colon")
-		}
-		if err := read(name); err != nil {
-			return err
-		}
-		if s.accept('}') {
-			return nil
-		}
-		if !s.accept(',') {
-			return s.malformed("a comma or the end of the object")
-		}
-	}
-}
-
-// textOf reads a string.
-func (s *scanner) textOf(name string) (string, error) {
-	if s.next() != '"' {
-		return "", s.mistyped(name, "a string")
-	}
-	return s.string()
-}
-
-// isFalse reads a boolean.
-func (s *scanner) isFalse(name string) (bool, error) {
-	s.next()
-	for text, is := range map[string]bool{"true": false, "false": true} {
-		if strings.HasPrefix(s.text[s.at:], text) {
-			s.at += len(text)
-			return is, nil
-		}
-	}
-	return false, s.mistyped(name, "true or false")
-}
-
-// isNumber reports whether a number can begin with the byte.
-func isNumber(c byte) bool { return c == '-' || '0' <= c && c <= '9' }
-
-// mistyped says that a member's value, which comes next, is of another type than wanted.
-func (s *scanner) mistyped(name, wanted string) error {
-	c := s.next()
-	kind, known := map[byte]string{
-		'"': "a string", '{': "an object", '[': "an array", 't': "a boolean", 'f': "a boolean", 'n': "null",
-	}[c]
-	if isNumber(c) {
-		kind, known = "a number", true
-	}
-	if !known {
-		return s.malformed(wanted)
-	}
-	return problem.BadRequest("%s is %s; allowed: %s", problem.Short(name), kind, wanted)
-}
-
-// integer reads a number that is written as an integer (RFC 8259, section 6). What
-// it is worth is judged later. wanted says what there may be.
-func (s *scanner) integer(name, wanted string) (string, error) {
-	if !isNumber(s.next()) {
-		return "", s.mistyped(name, wanted)
-	}
-	number := s.text[s.at:]
-	number = number[:len(number)-len(strings.TrimLeft(number, "+-.0123456789Ee"))]
-	s.at += len(number)
-	digits := strings.TrimPrefix(number, "-")
-	if digits == "" || strings.ContainsAny(digits, "+-.Ee") || digits[0] == '0' && len(digits) > 1 {
-		return "", problem.BadRequest("%s is %s; allowed: an integer", problem.Short(name), problem.Short(number))
-	}
-	return number, nil
-}
-
-// string reads a string, whose quote comes next (RFC 8259, section 7).
-func (s *scanner) string() (string, error) {
-	begin, escapes := s.at, false
-	for s.at++; s.at < len(s.text) && s.text[s.at] != '"'; s.at++ {
-		switch {
-		case s.text[s.at] < ' ':
-			return "", s.malformed("no control character in a string")
-		case s.text[s.at] == '\\':
-			escapes = true
-			s.at++
-		}
-	}
-	if s.at >= len(s.text) {
-		return "", s.malformed("the closing quote of a string")
-	}
-	s.at++
-	quoted := s.text[begin:s.at]
-	if !escapes {
-		return quoted[1 : len(quoted)-1], nil
-	}
-	text := new(string)
-	if !pairsSurrogates(quoted) || json.Unmarshal([]byte(quoted), text) != nil {
-		s.at = begin
-		return "", s.malformed("a string whose escape sequences are JSON's, with surrogates in pairs")
-	}
-	return *text, nil
-}
-
-// pairsSurrogates reports whether the escaped surrogates of a string are in pairs. encoding/json takes
-// U+FFFD for a lone one, which would let different keys name one client.
-func pairsSurrogates(quoted string) bool {
-	for {
-		_, escape, found := strings.Cut(quoted, `\`)
-		if !found {
-			return true
-		}
-		quoted = escape[1:]
-		high, escaped := escapedUnit(escape)
-		if !escaped || !utf16.IsSurrogate(high) {
-			continue
-		}
-		next, follows := strings.CutPrefix(escape[5:], `\`)
-		low, escaped := escapedUnit(next)
-		if !follows || !escaped || utf16.DecodeRune(high, low) == unicode.ReplacementChar {
-			return false
-		}
-		quoted = escape[11:]
-	}
-}
-
-// escapedUnit is the unit of UTF-16 that text of the form uXXXX begins with.
-func escapedUnit(text string) (unit rune, escaped bool) {
-	if len(text) < 5 || text[0] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(text[1:5], 16, 16)
-	return rune(n), err == nil
 }
 
 // inElement says in which element of a batch the error lies.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/resp"
@@ -68,7 +69,7 @@ func (s *Service) RESP(loopback bool, state func(net.Conn, http.ConnState)) resp
 		Raw:       listen.Raw,
 		State:     state,
 		Draining:  s.draining,
-		Memory:    listen.HeapBytes,
+		Memory:    capacity.HeapBytes,
 		Version:   s.config.Build.Version,
 		Logger:    s.logger,
 	}
@@ -110,7 +111,7 @@ func (s *Service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.
 		size += len(detail)
 	}
 	e := newEvaluation()
-	ctx, e.work, err = s.enterFor(ctx, listen.CostOf(1, size), listen.RESP,
+	ctx, e.work, err = s.enterFor(ctx, capacity.CostOf(1, size), listen.RESP,
 		func() string { return s.clients.Key(q.Address, nil) })
 	if err != nil {
 		return r, err

@@ -2,9 +2,9 @@
 // and metrics, and the same decisions for the Redis protocol and Envoy's rate limit service.
 //
 // [Service] routes requests (service.go) to endpoints: check.go and hold.go (a key and a limit), evaluate.go and
-// forward.go (rules), state.go (reset, settle, remaining), health.go, scrapes.go. request.go reads queries and bodies,
+// forward.go (rules), state.go (reset, settle, remaining), health.go. request.go reads queries and bodies,
 // package api has what is answered, package problem the errors; observe.go makes one event of each decision. A
-// request's way: its turn ([listen.Admission]), reading, authority (may it name a key), the store or the rules,
+// request's way: its turn ([capacity.Admission]), reading, authority (may it name a key), the store or the rules,
 // observers, answer. The work under way ends before the answer is written, since a client may read it slowly.
 //
 // Rules and limits are swapped whole: a request is decided by those that it began with.
@@ -32,9 +32,13 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/decisionlog"
 	"github.com/stint-go/stint/service/internal/follow"
+	"github.com/stint-go/stint/service/internal/holdcount"
 	"github.com/stint-go/stint/service/internal/listen"
+	"github.com/stint-go/stint/service/internal/requestid"
+	"github.com/stint-go/stint/service/internal/scrape"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/rls"
 )
@@ -54,7 +58,7 @@ type Service struct {
 	config    *Config
 	targets   atomic.Pointer[targets]
 	authority *authority
-	admission *listen.Admission
+	admission *capacity.Admission
 	clients   *clientip.Resolver
 	rules     *enforce.Limiter
 	fields    httplimit.Fields // of answers
@@ -66,7 +70,7 @@ type Service struct {
 	metrics     *promlimit.Metrics
 	// observers are those of the configuration, and the service's own: metrics first.
 	observers []stint.Observer
-	scrapes   *scrapes
+	scrapes   *scrape.Pages
 	logger    *slog.Logger
 	// draining says that the service is about to stop.
 	draining func() bool
@@ -76,7 +80,7 @@ type Service struct {
 	// next to nothing.
 	scratches sync.Pool
 
-	requestIDs *requestIDs
+	requestIDs *requestid.IDs
 
 	routes     map[string]*route
 	noRoute    *route // of the requests to other paths
@@ -88,7 +92,7 @@ type Service struct {
 	evaluations sync.Pool // of *evaluation
 	ruleMetrics *promlimit.Rules
 
-	bodies    *listen.Bodies // of the REST API
+	bodies    *capacity.Bodies // of the REST API
 	events    *events
 	rateLimit *rls.Service // nil without a gRPC listener
 }
@@ -114,7 +118,7 @@ type Parts struct {
 	// Clients are as whom requests count.
 	Clients *clientip.Resolver
 	// Bodies have the memory for the bodies of requests.
-	Bodies *listen.Bodies
+	Bodies *capacity.Bodies
 	// Draining says that the service is about to stop.
 	Draining func() bool
 	// Trace is the ID of the trace in which this process records a request, "" if it does not. Default: nil, it records
@@ -142,7 +146,7 @@ func New(config *Config, parts Parts) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.Store, err = newCountingHolds(config.Store, parts.Registerer); err != nil {
+	if config.Store, err = holdcount.New(config.Store, parts.Registerer); err != nil {
 		return nil, err
 	}
 	limiter, err := enforce.New(enforce.Config{
@@ -159,7 +163,7 @@ func New(config *Config, parts Parts) (*Service, error) {
 	s := &Service{
 		config:       config,
 		authority:    newAuthority(config.API),
-		admission:    listen.NewAdmission(config.HTTP.MaxOperations),
+		admission:    capacity.NewAdmission(config.HTTP.MaxOperations),
 		clients:      parts.Clients,
 		recordedIn:   parts.Trace,
 		bodies:       parts.Bodies,
@@ -170,9 +174,9 @@ func New(config *Config, parts Parts) (*Service, error) {
 		fields:     config.Headers.Fields(),
 		metrics:    metrics,
 		observers:  append([]stint.Observer{metrics.Observe, ruleMetrics.Observe}, config.Observers...),
-		scrapes:    newScrapes(parts.Gatherer, config.MetricsAge),
+		scrapes:    scrape.New(parts.Gatherer, config.MetricsAge),
 		logger:     config.Logger,
-		requestIDs: newRequestIDs(),
+		requestIDs: requestid.New(),
 		scratches:  sync.Pool{New: func() any { return &scratch{} }},
 
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
@@ -202,7 +206,7 @@ func (s *Service) Limiter() *enforce.Limiter { return s.rules }
 func (s *Service) ListensAt(addr net.Addr) { s.authority.loopback.Store(listen.IsLoopback(addr)) }
 
 // enter waits until the request's work may begin.
-func (s *Service) enter(r *http.Request, cost int64) (*http.Request, listen.Ticket, error) {
+func (s *Service) enter(r *http.Request, cost int64) (*http.Request, capacity.Ticket, error) {
 	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path,
 		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
 	if err == nil && ctx != r.Context() {
@@ -216,30 +220,35 @@ func (s *Service) enter(r *http.Request, cost int64) (*http.Request, listen.Tick
 // asked.
 func (s *Service) enterFor(
 	ctx context.Context, cost int64, asked string, client func() string,
-) (context.Context, listen.Ticket, error) {
+) (context.Context, capacity.Ticket, error) {
 	t, err := s.admission.Enter(ctx, cost, client)
 	switch {
 	case err == nil:
 		return ctx, t, nil
 	case !errors.Is(err, stint.ErrOverloaded):
-		return ctx, listen.Ticket{}, problem.ClientGone
+		return ctx, capacity.Ticket{}, problem.ClientGone
 	}
 	if !s.config.OverloadAdmits() {
-		return ctx, listen.Ticket{}, err
+		return ctx, capacity.Ticket{}, err
 	}
 	s.noteOverload(asked, err)
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(err)
-	return ctx, listen.Ticket{}, nil
+	return ctx, capacity.Ticket{}, nil
 }
 
-// readText reads a request's body. What it returns is released when the request is answered.
-func (s *Service) readText(w http.ResponseWriter, r *http.Request) (listen.Body, error) {
-	return s.readTextOf(w, r, s.config.HTTP.MaxBodyBytes)
+// readMembers reads a body whose query may ask for what is allowed besides.
+func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, allowed member) (
+	text capacity.Body, details bool, err error,
+) {
+	if details, err = detailsOf(r.URL.RawQuery, allowed); err == nil {
+		text, err = s.readText(w, r, s.config.HTTP.MaxBodyBytes)
+	}
+	return text, details, err
 }
 
-// readTextOf is readText of at most so many bytes.
-func (s *Service) readTextOf(w http.ResponseWriter, r *http.Request, most int64) (listen.Body, error) {
+// readText reads a request's body of at most so many bytes. What it returns is released when the request is answered.
+func (s *Service) readText(w http.ResponseWriter, r *http.Request, most int64) (capacity.Body, error) {
 	return s.bodies.Read(w, r, s.clients.Key(r.RemoteAddr, r.Header), most,
 		func() (func(), error) { return s.enterBodyRead(r) })
 }
@@ -294,8 +303,8 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // error becomes a problem document here, in one place.
 func (s *Service) answer(w http.ResponseWriter, r *http.Request, to *route) {
 	defer s.recover(w, r)
-	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
-	listen.BoundBody(w, r, s.config.HTTP.BodyTimeout)
+	w.Header()[requestid.Field] = s.requestIDs.Of(r.Header)
+	capacity.BoundBody(w, r, s.config.HTTP.BodyTimeout)
 	s.noteForwarded(r)
 	if err := s.serve(w, r, to); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {
@@ -327,7 +336,7 @@ func (s *Service) recover(w http.ResponseWriter, r *http.Request) {
 	)
 	maps.DeleteFunc(
 		w.Header(),
-		func(name string, _ []string) bool { return name != "Connection" && name != requestIDField },
+		func(name string, _ []string) bool { return name != "Connection" && name != requestid.Field },
 	)
 	problem.Write(w, errors.New("a panic"))
 }

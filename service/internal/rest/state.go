@@ -5,32 +5,54 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/follow"
-	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
+
+// A keyed is a request about a key by its query, whose work has begun.
+type keyed struct {
+	*http.Request
+	asked  request
+	work   capacity.Ticket
+	target *target
+	claim  stint.Claim
+}
+
+// askKey reads a query about a key that is as much work as so many operations, of those who may; nil is everybody. Its
+// work is to be left.
+func (s *Service) askKey(r *http.Request, allowed member, operations int, may func(*http.Request) error) (
+	k keyed, err error,
+) {
+	if k.asked, err = parseQuery(r.URL.RawQuery, allowed); err == nil && may != nil {
+		err = may(r)
+	}
+	if err != nil {
+		return k, err
+	}
+	if k.Request, k.work, err = s.enter(r, capacity.CostOf(operations, len(r.URL.RawQuery))); err != nil {
+		return k, err
+	}
+	if k.target, k.claim, err = s.claim(k.Request, &k.asked); err != nil {
+		k.work.Leave()
+	}
+	return k, err
+}
 
 // remaining tells what a check would be told, without taking. It answers 200 also when a take would
 // be denied: the body says so. Nothing is counted as a decision.
 func (s *Service) remaining(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
+	k, err := s.askKey(r, costMembers|detailsMember, 1, nil)
 	if err != nil {
 		return err
 	}
-	r, work, err := s.enter(r, listen.CostOf(1, len(r.URL.RawQuery)))
-	if err != nil {
-		return err
-	}
-	defer work.Leave()
-	t, claim, err := s.claim(r, &q)
-	if err != nil {
-		return err
-	}
+	defer k.work.Leave()
+	t, claim := k.target, k.claim
 	op := stint.Op{Verb: stint.VerbPeek, Claim: claim}
-	if q.details {
+	if k.asked.details {
 		op.Each = make([]stint.Outcome, t.policy.Len())
 	}
-	d, err := s.decide(r.Context(), op)
+	d, err := s.decide(k.Context(), op)
 	if err != nil {
 		return err
 	}
@@ -55,35 +77,25 @@ func restOf(c *api.CheckResponse) api.Rest {
 // operation for the store, so that no decision in between sees some of the targets reset and others
 // not.
 func (s *Service) reset(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseQuery(r.URL.RawQuery, claimMembers)
-	if err != nil {
-		return err
-	}
-	if err := s.authority.mayManage(r); err != nil {
-		return err
-	}
 	all := s.targets.Load().all
-	r, work, err := s.enter(r, listen.CostOf(len(all), len(r.URL.RawQuery)))
+	k, err := s.askKey(r, claimMembers, len(all), s.authority.mayManage)
 	if err != nil {
 		return err
 	}
-	defer work.Leave()
-	t, claim, err := s.claim(r, &q)
-	if err != nil {
-		return err
-	}
+	defer k.work.Leave()
+	t, claim := k.target, k.claim
 	op := stint.Op{Verb: stint.VerbReset, Claim: claim}
 	response := api.ResetResponse{Key: claim.Key, Policy: t.name, Reset: true}
 	switch {
-	case q.has(algorithmMember):
+	case k.asked.has(algorithmMember):
 		response.Algorithm = t.algorithms[0].String()
-	case !q.has(policyMember):
+	case !k.asked.has(policyMember):
 		op.Policy = all[0].policy
 		for _, other := range all[1:] {
 			op.And = append(op.And, stint.Claim{Key: claim.Key, Policy: other.policy})
 		}
 	}
-	if _, err := s.decide(r.Context(), op); err != nil {
+	if _, err := s.decide(k.Context(), op); err != nil {
 		return err
 	}
 	return problem.Answer(w, r, http.StatusOK, response)
@@ -109,7 +121,7 @@ func (s *Service) settle(w http.ResponseWriter, r *http.Request) error {
 // charged, or an object with a text for each rule. Rules may be named once.
 func (s *scanner) viaOf(q *request, m member, name string) error {
 	read := func(name, rule string) error {
-		via, err := s.textOf(name)
+		via, err := s.Text(name)
 		switch {
 		case err != nil:
 			return err
@@ -128,10 +140,10 @@ func (s *scanner) viaOf(q *request, m member, name string) error {
 	if m == viaMember {
 		return read(name, "")
 	}
-	if s.next() != '{' {
-		return s.mistyped(name, "an object")
+	if s.Next() != '{' {
+		return s.Mistyped(name, "an object")
 	}
-	return s.members(func(rule string) error {
+	return s.Members(func(rule string) error {
 		if rule == "" {
 			return stint.Invalid("vias", rule, "the IDs of rules")
 		}
@@ -150,16 +162,12 @@ func (s *Service) manage(
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
-	details, err := detailsOf(r.URL.RawQuery, asked)
-	if err != nil {
-		return err
-	}
-	text, err := s.readText(w, r)
+	text, details, err := s.readMembers(w, r, asked)
 	if err != nil {
 		return err
 	}
 	defer text.Release()
-	return s.withEvaluation(r, listen.CostOf(1, len(text.Text)), func(r *http.Request, e *evaluation) error {
+	return s.withEvaluation(r, capacity.CostOf(1, len(text.Text)), func(r *http.Request, e *evaluation) error {
 		e.asked, err = e.read(text.Text, allowed, s.clients)
 		if err == nil {
 			err = s.authority.mayNameSet(&e.request)

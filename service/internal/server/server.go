@@ -31,6 +31,7 @@ import (
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/admin"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server/resp"
@@ -87,7 +88,7 @@ func New(config Config) (*Server, error) {
 	if s.listeners, err = listen.New(&c.Settings, clients, c.Logger, registerer); err != nil {
 		return nil, err
 	}
-	bodies, adminBodies, err := listen.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registerer)
+	bodies, adminBodies, err := capacity.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registerer)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
-	"github.com/stint-go/stint/service/internal/listen"
+	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
@@ -59,7 +59,7 @@ type Simulator struct {
 	busy chan struct{}
 	// most is how many events a simulation may have.
 	most int
-	// heap is listen.HeapBytes, replaced by tests.
+	// heap is capacity.HeapBytes, replaced by tests.
 	heap func() uint64
 	// before is what heap was when the simulation began.
 	before uint64
@@ -86,7 +86,7 @@ type Config struct {
 
 // New makes a simulator, which simulates nothing yet.
 func New(c Config) *Simulator {
-	return &Simulator{busy: make(chan struct{}, 1), most: maxSimulatedEvents, heap: listen.HeapBytes, Config: c}
+	return &Simulator{busy: make(chan struct{}, 1), most: maxSimulatedEvents, heap: capacity.HeapBytes, Config: c}
 }
 
 // A simulationRequest says what is simulated, on what. It is the part named request of a multipart

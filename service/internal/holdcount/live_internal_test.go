@@ -1,4 +1,4 @@
-package rest
+package holdcount
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // gauge tells how many holds are live, and how many expired.
-func gauge(t *testing.T, s *countingHolds) string {
+func gauge(t *testing.T, s *Store) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(s)
@@ -84,9 +84,9 @@ func TestLiveHolds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				processes := map[string]*countingHolds{}
+				processes := map[string]*Store{}
 				for _, name := range []string{"1", "2"} {
-					if processes[name], err = newCountingHolds(store, prometheus.NewRegistry()); err != nil {
+					if processes[name], err = New(store, prometheus.NewRegistry()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -147,7 +147,7 @@ func (admitting) Decide(_ context.Context, op stint.Op) (stint.Decision, error) 
 // before is counted as it was.
 func TestLiveHoldsFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newCountingHolds(admitting{}, prometheus.NewRegistry())
+		s, err := New(admitting{}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,5 @@
-package rest
+// Package holdcount counts what becomes of holds, and those that are live.
+package holdcount
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// countingHolds is a store that counts the outcomes of operations on holds, and the holds that are
-// live.
-type countingHolds struct {
+// A Store is a store that counts the outcomes of operations on holds, and the holds that are
+// live. It is a [prometheus.Collector] of both; make it with New.
+type Store struct {
 	stint.Store
 	total    *prometheus.CounterVec
 	outcomes map[string]prometheus.Counter
@@ -36,15 +37,15 @@ const (
 	holdExpired   = "expired"  // as liveHolds knows: this process did not end the hold in time
 )
 
-// newCountingHolds makes the counters of all outcomes at once, so that each is there with 0 before
+// New makes the counters of all outcomes at once, so that each is there with 0 before
 // it first happens.
-func newCountingHolds(store stint.Store, registry prometheus.Registerer) (*countingHolds, error) {
+func New(store stint.Store, registry prometheus.Registerer) (*Store, error) {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_holds_total",
 		Help: "Reserves, commits and cancels, by what became of them; one may have several outcomes. expired: " +
 			"holds of rate_limiter_holds_live whose time was over.",
 	}, []string{"outcome"})
-	s := &countingHolds{Store: store, total: total, outcomes: map[string]prometheus.Counter{}}
+	s := &Store{Store: store, total: total, outcomes: map[string]prometheus.Counter{}}
 	for _, outcome := range []string{
 		holdReserved, holdReplayed, holdDenied, holdLost, holdFull, holdDegraded, holdCommitted, holdLate,
 		holdCancelled, holdReset,
@@ -57,27 +58,27 @@ func newCountingHolds(store stint.Store, registry prometheus.Registerer) (*count
 }
 
 // Describe implements [prometheus.Collector].
-func (s *countingHolds) Describe(descs chan<- *prometheus.Desc) {
+func (s *Store) Describe(descs chan<- *prometheus.Desc) {
 	s.total.Describe(descs)
 	descs <- s.live.desc
 }
 
 // Collect implements [prometheus.Collector]. A hold that is not live any more is among the expired ones
 // of the same scrape.
-func (s *countingHolds) Collect(metrics chan<- prometheus.Metric) {
+func (s *Store) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(s.live.desc, prometheus.GaugeValue, float64(s.live.count()))
 	s.total.Collect(metrics)
 }
 
 // Decide implements [stint.Store].
-func (s *countingHolds) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.Store.Decide(ctx, op)
 	s.count(&op, &d, err)
 	return d, err
 }
 
 // DecideAll implements [stint.Store].
-func (s *countingHolds) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	s.Store.DecideAll(ctx, ops, results)
 	for i := range ops {
 		s.count(&ops[i], &results[i].Decision, results[i].Err)
@@ -86,7 +87,7 @@ func (s *countingHolds) DecideAll(ctx context.Context, ops []stint.Op, results [
 
 // count counts what became of an operation on a hold. The outcomes do not exclude each other: a
 // commit may be late and reset.
-func (s *countingHolds) count(op *stint.Op, d *stint.Decision, err error) {
+func (s *Store) count(op *stint.Op, d *stint.Decision, err error) {
 	h, reserves := op.Hold(), op.Verb == stint.VerbReserve
 	if h == nil {
 		return

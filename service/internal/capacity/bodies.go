@@ -1,4 +1,4 @@
-package listen
+package capacity
 
 import (
 	"errors"
@@ -72,16 +72,19 @@ func newBodyBudget(most int64, fair bool, refused prometheus.Counter, logger *sl
 	}
 }
 
+// The listeners, as the metrics name them.
+const publicListener, adminListener = "http", "admin"
+
 // NewBodies makes the budgets of both listeners, of which the public one has so many bytes, with their metrics.
 func NewBodies(most int64, logger *slog.Logger, registry prometheus.Registerer) (public, admin *Bodies, err error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_bodies_refused_total",
 		Help: "Requests answered 503 because request bodies, of all clients or of one, used all the memory that they may.",
 	}, []string{"service"})
-	public = newBodyBudget(most, true, refused.WithLabelValues(HTTP), logger)
-	admin = newBodyBudget(adminBodyMemory, false, refused.WithLabelValues(Admin), logger)
+	public = newBodyBudget(most, true, refused.WithLabelValues(publicListener), logger)
+	admin = newBodyBudget(adminBodyMemory, false, refused.WithLabelValues(adminListener), logger)
 	err = registry.Register(refused)
-	for service, b := range map[string]*Bodies{HTTP: public, Admin: admin} {
+	for service, b := range map[string]*Bodies{publicListener: public, adminListener: admin} {
 		err = errors.Join(err, registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rate_limiter_body_bytes", Help: "Memory of the bodies of requests under way.",
 			ConstLabels: prometheus.Labels{"service": service},

@@ -1,7 +1,9 @@
-package rest
+// Package scrape serves metrics to whoever asks, and gathers them once a second at most.
+package scrape
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -19,17 +21,14 @@ const (
 	// shorter than any scrape interval, and long enough that a flood of requests costs what one a
 	// second does.
 	metricsAge = time.Second
-	// scrapeOperations is how much work it is to answer a scrape by a page at hand, in operations: it
-	// is copied.
-	scrapeOperations = 8
 	// protobufAccept asks for the format that carries native histograms, as Prometheus does.
 	protobufAccept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// scrapes serve the metrics to whoever asks. To gather, write and compress them takes milliseconds, and nobody needs a
+// Pages serve the metrics to whoever asks. To gather, write and compress them takes milliseconds, and nobody needs a
 // token for it. So it is done by one request at a time, and its page serves all others of its kind until it is too old.
 // It is safe for concurrent use.
-type scrapes struct {
+type Pages struct {
 	gatherer prometheus.Gatherer
 	age      time.Duration
 	now      func() time.Time
@@ -37,22 +36,29 @@ type scrapes struct {
 	mu      sync.Mutex // held while metrics are gathered
 	began   time.Time  // when handler was made
 	handler http.Handler
-	pages   map[pageKind]*page // that handler has written
+	pages   map[kind]*Page // that handler has written
 }
 
-// A pageKind is how a page is written. There are four, whatever requests say.
-type pageKind struct{ protobuf, gzip bool }
+// A kind is how a page is written. There are four, whatever requests say.
+type kind struct{ protobuf, gzip bool }
 
-// A page is an answer. It does not change.
-type page struct {
+// A Page is an answer. It does not change once [Pages.Of] has returned it.
+type Page struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-// newScrapes serves what the gatherer had at most so long ago; 0 is metricsAge.
-func newScrapes(gatherer prometheus.Gatherer, age time.Duration) *scrapes {
-	s := &scrapes{gatherer: gatherer, age: age, now: time.Now}
+// Send answers with the page, and header fields besides its own that w has.
+func (p *Page) Send(w http.ResponseWriter) {
+	maps.Copy(w.Header(), p.header)
+	w.WriteHeader(p.status)
+	_, _ = w.Write(p.body.Bytes()) // a client that is gone has no use for the error
+}
+
+// New serves what the gatherer had at most so long ago; 0 is metricsAge.
+func New(gatherer prometheus.Gatherer, age time.Duration) *Pages {
+	s := &Pages{gatherer: gatherer, age: age, now: time.Now}
 	if age == 0 {
 		s.age = metricsAge
 	}
@@ -60,16 +66,16 @@ func newScrapes(gatherer prometheus.Gatherer, age time.Duration) *scrapes {
 }
 
 // begin makes a handler that gathers once.
-func (s *scrapes) begin() {
+func (s *Pages) begin() {
 	once := prometheus.GathererFunc(sync.OnceValues(s.gatherer.Gather))
 	s.handler = promhttp.HandlerFor(once,
 		promhttp.HandlerOpts{OfferedCompressions: []promhttp.Compression{promhttp.Identity, promhttp.Gzip}})
-	s.began, s.pages = s.now(), map[pageKind]*page{}
+	s.began, s.pages = s.now(), map[kind]*Page{}
 }
 
-// page returns the page for a request.
-func (s *scrapes) page(r *http.Request) *page {
-	kind := pageKind{
+// Of returns the page for a request.
+func (s *Pages) Of(r *http.Request) *Page {
+	k := kind{
 		protobuf: strings.Contains(r.Header.Get("Accept"), "application/vnd.google.protobuf"),
 		gzip:     problem.AcceptsGzip(r),
 	}
@@ -78,18 +84,18 @@ func (s *scrapes) page(r *http.Request) *page {
 	if s.handler == nil || s.now().Sub(s.began) >= s.age {
 		s.begin()
 	}
-	p := s.pages[kind]
+	p := s.pages[k]
 	if p == nil {
-		p = &page{header: http.Header{}, status: http.StatusOK}
-		s.handler.ServeHTTP(p, kind.request(r))
-		s.pages[kind] = p
+		p = &Page{header: http.Header{}, status: http.StatusOK}
+		s.handler.ServeHTTP(p, k.request(r))
+		s.pages[k] = p
 	}
 	return p
 }
 
 // request is a request for a page of the kind, whatever else the one at hand asks for: its query, by which promhttp
 // would leave metrics out for all who are served the page, too.
-func (k pageKind) request(r *http.Request) *http.Request {
+func (k kind) request(r *http.Request) *http.Request {
 	header := http.Header{}
 	if k.protobuf {
 		header.Set("Accept", protobufAccept)
@@ -103,29 +109,10 @@ func (k pageKind) request(r *http.Request) *http.Request {
 }
 
 // Header implements [http.ResponseWriter].
-func (p *page) Header() http.Header { return p.header }
+func (p *Page) Header() http.Header { return p.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (p *page) WriteHeader(status int) { p.status = status }
+func (p *Page) WriteHeader(status int) { p.status = status }
 
 // Write implements [http.ResponseWriter].
-func (p *page) Write(text []byte) (int, error) { return p.body.Write(text) }
-
-// scrapeMetrics answers with the metrics, which may be a second old. The work is over before the answer is sent, since
-// a client may read it slowly.
-func (s *Service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
-	r, work, err := s.enter(r, scrapeOperations)
-	if err != nil {
-		return err
-	}
-	p := s.scrapes.page(r)
-	work.Leave()
-	header := w.Header()
-	for name, values := range p.header {
-		header[name] = values
-	}
-	header["Cache-Control"] = noStore
-	w.WriteHeader(p.status)
-	_, _ = w.Write(p.body.Bytes()) // a client that is gone has no use for the error
-	return nil
-}
+func (p *Page) Write(text []byte) (int, error) { return p.body.Write(text) }

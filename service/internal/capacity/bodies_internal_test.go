@@ -1,4 +1,4 @@
-package listen
+package capacity
 
 import (
 	"context"
@@ -20,7 +20,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
@@ -67,16 +69,23 @@ func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
 	i := testtls.New(t, "root")
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	l := openListeners(t, func(c *config.Config) {
-		c.TLS = i.Files("server")
-		c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout = patience, patience, patience
-	}, logger)
+	c := config.Default()
+	c.Listen, c.TLS, c.Drain.KeepAlive = "127.0.0.1:0", i.Files("server"), 0
+	c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout = patience, patience, patience
+	clients, err := clientip.New(clientip.Config(c.ClientIP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := listen.New(&c, clients, logger, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
 	bodies, _, err := NewBodies(bound, logger, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr, err := l.HTTP(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, err := bodies.Read(w, r, l.clients.Key(r.RemoteAddr, nil), size+1, nil)
+		text, err := bodies.Read(w, r, clients.Key(r.RemoteAddr, nil), size+1, nil)
 		if err != nil {
 			problem.Write(w, err)
 			return
@@ -124,7 +133,7 @@ func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
 	}
 	// One client in 4096 shares the account of 127.0.0.1.
 	account := func(address string) *atomic.Int64 {
-		return bodies.accountOf(l.clients.Key(net.JoinHostPort(address, "1"), nil))
+		return bodies.accountOf(clients.Key(net.JoinHostPort(address, "1"), nil))
 	}
 	number, address := 2, "127.0.0.2"
 	for account(address) == account("127.0.0.1") {

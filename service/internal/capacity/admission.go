@@ -1,4 +1,6 @@
-package listen
+// Package capacity bounds what a process does at once: the work under way, in fair turns ([Admission]), and the memory of
+// the bodies of requests ([Bodies]).
+package capacity
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package rest
+package scrape
 
 import (
 	"compress/gzip"
@@ -26,7 +26,7 @@ func TestScrapesAreShared(t *testing.T) {
 		gathered.Add(1)
 		return registry.Gather()
 	})
-	s := newScrapes(slow, 0)
+	s := New(slow, 0)
 	var now atomic.Int64
 	s.now = func() time.Time { return time.Unix(0, now.Load()) }
 
@@ -39,7 +39,7 @@ func TestScrapesAreShared(t *testing.T) {
 			if i%2 == 0 {
 				r.Header.Set("Accept-Encoding", "br, gzip")
 			}
-			p := s.page(r)
+			p := s.Of(r)
 			body := io.Reader(strings.NewReader(p.body.String()))
 			if i%2 == 0 {
 				unpacked, err := gzip.NewReader(body)
@@ -60,7 +60,7 @@ func TestScrapesAreShared(t *testing.T) {
 		t.Errorf("gathered %d times, %d at once, and written %d times; want 1, 1 and 4", gathered.Load(), most.Load(), len(s.pages))
 	}
 	for i, want := range []int64{1, 2, 2} {
-		s.page(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		s.Of(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 		if gathered.Load() != want {
 			t.Errorf("request %d: gathered %d times, want %d", i, gathered.Load(), want)
 		}

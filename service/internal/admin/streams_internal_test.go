@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/session"
@@ -18,12 +17,12 @@ import (
 // A stream ends when its session does, by signing out anywhere or by its time.
 func TestStreamsEndWithTheirSession(t *testing.T) {
 	for name, end := range map[string]func(a *Handler, id string){
-		"signed out":     func(a *Handler, id string) { a.ended.end(context.Background(), id) },
+		"signed out":     func(a *Handler, id string) { a.ended.End(context.Background(), id) },
 		"after its time": func(*Handler, string) { <-time.After(session.Lifetime) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ended, err := newEndedSessions(memstore.New(memstore.Config{}))
+				ended, err := session.NewEnded(memstore.New(memstore.Config{}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -47,30 +46,4 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A process knows the sessions that it ended while the store is unreachable, and forgets them when they have expired.
-func TestEndedSessionsWithoutTheStore(t *testing.T) {
-	e, err := newEndedSessions(unreachable{memstore.New(memstore.Config{})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Unix(0, 0)
-	e.now = func() time.Time { return now }
-	e.end(t.Context(), "one")
-	if !e.has(t.Context(), "one") || e.has(t.Context(), "two") {
-		t.Error("the session that ended counts, or the other does not")
-	}
-	now = now.Add(session.Lifetime + time.Second)
-	e.end(t.Context(), "two")
-	if len(e.here) != 1 {
-		t.Errorf("%d sessions are kept, want 1", len(e.here))
-	}
-}
-
-// unreachable is a store that can't be asked.
-type unreachable struct{ stint.Store }
-
-func (unreachable) Decide(context.Context, stint.Op) (stint.Decision, error) {
-	return stint.Decision{}, stint.ErrUnavailable
 }
