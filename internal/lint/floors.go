@@ -137,7 +137,8 @@ var folders = []folder{
 	{
 		path: "service/internal/admin", floor: 4, not: stores,
 		also: []string{
-			"service/internal/listen", "service/internal/capacity", "service/internal/server/rulesapi", "service/internal/server/problem",
+			"service/internal/listen", "service/internal/capacity", "service/internal/server/rulesapi",
+			"service/internal/server/problem",
 			"service/internal/server/dashboard", "service/internal/server/session", "service/internal/server/rls",
 			"service/internal/server/simulateapi", "service/internal/activity", "service/internal/config",
 		},
@@ -150,7 +151,8 @@ var folders = []folder{
 		path: "service/internal/rest", floor: 4, not: stores,
 		also: []string{
 			"service/internal/listen", "service/internal/capacity", "service/internal/holdcount", "service/internal/requestid",
-			"service/internal/scrape", "service/internal/strictjson", "service/internal/server/problem", "service/internal/server/session",
+			"service/internal/scrape", "service/internal/strictjson", "service/internal/server/problem",
+			"service/internal/server/session",
 			"service/internal/server/rls", "service/internal/server/rls/domains", "service/internal/server/resp",
 			"service/internal/activity", "service/internal/config",
 		},
