@@ -68,7 +68,7 @@ type Config struct {
 	// wall clock, and anchored anew when the two are more than a second apart.
 	Now func() time.Time
 	// MaxHolds bounds the live holds of one client under one limit, 1 to 10,000; a Reserve beyond it is denied.
-	// Default: 0, which is 1,000.
+	// Default: 0, which is 1000.
 	MaxHolds int
 }
 

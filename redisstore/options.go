@@ -67,7 +67,7 @@ type Options struct {
 	// none. A denial takes about 200 bytes, and what its limits say.
 	DenialCache int
 	// MaxHolds is how many holds a client may have under one limit, 1 to 10,000; a Reserve more is denied.
-	// Default: 1,000.
+	// Default: 1000.
 	MaxHolds int
 	// LeaseTime is how long leased permits may be spent: 1 ms to 10 s. Default: DefaultLeaseTime.
 	// Longer leases save more calls, and let a bucket admit more in a row: C + R x (b - a + V) / P in
