@@ -3,18 +3,31 @@
 local MAX_PIECES = 16
 local MAX_LISTED = 100
 
--- known is what is known of an id.
+-- fresh is a hold of which nothing is known, as it is for a reserve, or for a commit by somebody who knows when it expired.
+local function fresh(given, verb, count)
+  local hold = {
+    fresh = true, ended = verb == 'reserve' and 0 or EXPIRED, n = {}, kept = {}, reset = {}, drops = {},
+    claims = given.claims, expires = given.expires, remembered = given.remembered, via = given.via,
+  }
+  for i = 1, count do
+    hold.n[i], hold.kept[i] = 0, 0
+  end
+  return hold
+end
+
+-- known is what is known of an id. One that has expired has ended so, though it stands there as live.
 local function known(given)
   local bucket = ids.buckets[given.bucket]
   local place, live = find_id(bucket, given.digest)
   if not place then
     return nil
   end
-  local hold, _ = { ended = 0, reset = {} }, nil
+  local hold, _ = { ended = 0, reset = {}, via = 0 }, nil
   if live then
     local keep, count, from
     _, _, hold.expires, hold.remembered, hold.claims, keep, count, from = unpack_struct(LIVE, bucket, place)
     hold.n, hold.kept, hold.time, hold.keep, hold.dropped = {}, {}, hold.expires, keep % 2 == 1, keep >= 2
+    hold.ended = now >= hold.expires and EXPIRED or 0
     for i = 1, count do
       hold.n[i], hold.kept[i], from = unpack_struct(AMOUNTS, bucket, from)
     end
@@ -140,13 +153,13 @@ end
 
 -- find_resets notes of which limits what was held has been reset before it expired: by a client's reset, or by an epoch of
 -- the policy that is newer than the hold, and not newer than its expiry.
-function holds.find_resets(parts, given, hold, ended)
+function holds.find_resets(parts, given, hold)
   for i = 1, #parts do
     local state = parts[i]
     if hold.n[i] > 0 and not hold.drops[i] and not part_of(state, given.digest)
       and not (state.expired and state.expired[given.digest]) then
       local epoch = tonumber(string.match(state.cur or state.key, '}:[^:]-%.(%d+):') or 0)
-      hold.reset[i] = ended ~= EXPIRED
+      hold.reset[i] = hold.ended ~= EXPIRED
         or hold.epoch and epoch > hold.epoch and epoch <= hold.expires
         or holds.was_dropped(state, given.digest, hold.expires)
     end
@@ -171,8 +184,8 @@ local function tell_hold(code, flags, time, applied)
 end
 
 -- take takes what a hold lacks of each limit, which was looked at, and puts every part where it expires now.
-local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chosen)
-  local fresh, renewed = {}, {}
+local function take(parts, permits, keeps, given, hold, lacks, outs, chosen)
+  local ended, left, renewed = hold.ended, {}, {}
   local expires = now + given.ttl
   for i = 1, #parts do
     local state = parts[i]
@@ -191,7 +204,7 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
       holds.forget_reset(state, given.digest)
     end
     part = part or { pieces = {} }
-    fresh[i], renewed[i] = part, others and charged and lacks[i] == 0
+    left[i], renewed[i] = part, others and charged and lacks[i] == 0
     local n = charged and lacks[i] or 0
     if n > 0 then
       local out = #parts == 1 and outs[1] or holds.transition('take', state, n, keeps[i])
@@ -218,13 +231,13 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
       end
     end
   end
-  if ended == 0 then
+  if ended == 0 and not hold.fresh then
     expires = max(expires, hold.expires)
   end
   hold.expires, hold.keep, hold.remembered = expires, given.keep == 1, given.remembered
   for i = 1, #parts do
     local state = parts[i]
-    local part = fresh[i]
+    local part = left[i]
     if hold.n[i] > 0 then
       part.expires = expires
       part.charged = state.twin ~= concurrency and (hold.keep or permits[i] < 0 or state.twin == leaky_bucket)
@@ -238,9 +251,9 @@ local function take(parts, permits, keeps, given, hold, ended, lacks, outs, chos
   return expires
 end
 
-local function reserve(parts, permits, keeps, ways, given, hold, ended)
-  local lacks, outs, flags, gone = {}, {}, 0, false
-  if ways and hold then
+local function reserve(parts, permits, keeps, ways, given, hold)
+  local ended, lacks, outs, flags, gone = hold.ended, {}, {}, 0, false
+  if ways and not hold.fresh then
     bind(ways, function(i)
       return (ended == EXPIRED and kept_at_end(hold, i, parts[i]) or hold.n[i] + hold.kept[i]) > 0
     end)
@@ -252,12 +265,12 @@ local function reserve(parts, permits, keeps, ways, given, hold, ended)
       return nil
     end
     local lack = math.abs(permits[i])
-    local part = hold and ended == 0 and part_of(state, given.digest)
+    local part = not hold.fresh and ended == 0 and part_of(state, given.digest)
     if ended == EXPIRED then
       lack = lack - kept_at_end(hold, i, state)
-    elseif hold and hold.n[i] > 0 and not part then
+    elseif hold.n[i] > 0 and not part then
       gone = true
-    elseif hold then
+    elseif not hold.fresh then
       lack = lack - hold.n[i] - hold.kept[i]
       state.asking = given.digest
     end
@@ -276,27 +289,20 @@ local function reserve(parts, permits, keeps, ways, given, hold, ended)
     return out.allowed
   end)
   flags = ways and allowed and 0 or flags -- another way has room
-  if hold and ended == 0 and not gone then
+  if not hold.fresh and ended == 0 and not gone then
     flags = flags + REPLAYED
   end
   flags = flags + (gone and RESET or 0)
   local expires = 0
   if allowed then
-    hold = hold or {
-      ended = 0, n = {}, kept = {}, reset = {}, drops = {}, claims = given.claims, expires = 0, remembered = 0, keep = false,
-      id = given.id,
-    }
-    for i = 1, #parts do
-      hold.n[i], hold.kept[i] = hold.n[i] or 0, hold.kept[i] or 0
-    end
-    expires = take(parts, permits, keeps, given, hold, ended, lacks, outs, chosen)
+    expires = take(parts, permits, keeps, given, hold, lacks, outs, chosen)
     for i = 1, ways and #parts or 0 do
       if not chosen[i] then
         local left = look(parts[i], 0, keeps[i])
         outs[i].remaining, outs[i].reset = left.remaining, left.reset
       end
     end
-  elseif hold and (ended == EXPIRED or gone) then
+  elseif ended == EXPIRED or gone then
     flags = flags + LOST
   end
   for i = 1, ways and #parts or 0 do
@@ -308,10 +314,9 @@ end
 
 -- finish ends a hold, that is live or has expired, by a commit or a cancel. Of a limit with a cost of its own permits is
 -- below 0: what was taken stays. What was dropped of it has expired.
-local function finish(verb, parts, permits, ways, given, hold, ended)
-  local late = ended == EXPIRED
+local function finish(verb, parts, permits, ways, given, hold)
+  local ended, late = hold.ended, hold.ended == EXPIRED
   local least, gone = nil, false
-  hold.via = hold.via or 0
   if ways then
     hold.via = max(hold.via, bind(ways, function(i) return hold.n[i] + hold.kept[i] > 0 end, PASSED, PASSED))
   end
@@ -319,11 +324,11 @@ local function finish(verb, parts, permits, ways, given, hold, ended)
     local state = parts[i]
     if not ways or ways[i] ~= ASIDE then
       local limit = state.limit
-      local n, kept = hold.n[i] or 0, hold.kept[i] or 0
+      local n, kept = hold.n[i], hold.kept[i]
       local part = n > 0 and ended ~= EXPIRED and part_of(state, given.digest)
       local expired = not hold.reset[i] and (ended == EXPIRED or hold.drops[i] and n > 0 and not part)
       if expired then
-        late, n, kept = true, 0, hold.n[i] and kept_at_end(hold, i, state) or 0
+        late, n, kept = true, 0, kept_at_end(hold, i, state)
       end
       local adjustable = permits[i] >= 0
       local keeps, charge, applied = n, 0, 0
@@ -405,55 +410,44 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
   given.id, given.bucket = sub(text, id), bucket_of(given.digest)
   given.tags = sub(given.id, string.find(given.id, '\0', 1, true) + 8)
   local hold = known(given)
-  local outs
+  if not hold and (verb == 'reserve'
+    or verb == 'commit' and given.expires > 0 and now <= given.expires + given.remembered) then
+    hold = fresh(given, verb, #parts)
+  end
+  local ended = hold and hold.ended
+  local over = ended == COMMITTED or ended == CANCELLED
   if verb == 'drop' then
     if not drop(parts, given, hold) then
       return nil
     end
   elseif not hold then
-    if verb == 'reserve' then
-      return reserve(parts, permits, keeps, ways, given, nil, 0)
-    elseif verb == 'cancel' or given.expires == 0 or now > given.expires + given.remembered then
-      tell_hold(UNKNOWN, 0, 0, 0)
-      return nil
-    end
-    local lost = {
-      n = {}, kept = {}, reset = {}, drops = {}, expires = given.expires, remembered = given.remembered, via = given.via,
-    }
+    tell_hold(UNKNOWN, 0, 0, 0)
+    return nil
+  elseif not over and not holds.same_claims(given, hold) then
+    tell_hold(OTHER, 0, 0, 0)
+    return nil
+  elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
+    and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
     if ways then
+      bind(ways, nil, hold.via)
+    end
+    tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.was_reset and RESET or 0) + hold.via * VIA, now, hold.applied)
+  elseif over or ended == EXPIRED and verb == 'cancel' then
+    tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
+    return nil
+  elseif verb == 'reserve' and hold.dropped then
+    tell_hold(RESOLVED, EXPIRED, min(now, hold.expires), 0)
+    return nil
+  else
+    holds.find_resets(parts, given, hold)
+    if verb == 'reserve' then
+      return reserve(parts, permits, keeps, ways, given, hold)
+    elseif ways and hold.fresh then
       bind(ways, nil, given.via, 0)
     end
-    finish(verb, parts, permits, ways, given, lost, EXPIRED)
-  else
-    local ended = hold.ended
-    if ended == 0 and now >= hold.expires then
-      ended = EXPIRED
-    end
-    local over = ended == COMMITTED or ended == CANCELLED
-    if not over and not holds.same_claims(given, hold) then
-      tell_hold(OTHER, 0, 0, 0)
-      return nil
-    elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
-      and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
-      if ways then
-        bind(ways, nil, hold.via)
-      end
-      tell_hold(ANSWERED, REPLAYED + (hold.late and LATE or 0) + (hold.was_reset and RESET or 0) + hold.via * VIA, now, hold.applied)
-    elseif over or (ended == EXPIRED and verb == 'cancel') then
-      tell_hold(RESOLVED, ended, over and hold.time or hold.expires, 0)
-      return nil
-    elseif verb == 'reserve' and hold.dropped then
-      tell_hold(RESOLVED, EXPIRED, min(now, hold.expires), 0)
-      return nil
-    else
-      holds.find_resets(parts, given, hold, ended)
-      if verb == 'reserve' then
-        return reserve(parts, permits, keeps, ways, given, hold, ended)
-      end
-      finish(verb, parts, permits, ways, given, hold, ended)
-    end
+    finish(verb, parts, permits, ways, given, hold)
   end
-  outs = {}
+  local outs = {}
   for i = 1, #parts do
     local state = parts[i]
     outs[i] = look(state, 0, keeps[i])
