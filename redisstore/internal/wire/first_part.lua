@@ -127,22 +127,18 @@ local function settled(log, limit, changed)
   end
 end
 
--- transition is what a state's twin says to an action.
-local function transition(action, state, n, keep)
-  if holds then
-    return holds.transition(action, state, n, keep)
-  end
+-- transition is what a state's twin says to an action, and grows how long until Remaining grows.
+local transition = holds and holds.transition or function(action, state, n, keep)
   return state.twin.apply(action, state.log or state, state.limit, now, n, keep)
+end
+local grows = holds and holds.grows or function(state, keep)
+  return growth(state.twin, state.log, state.limit, now, keep)
 end
 
 -- tell answers for a limit.
 local function tell(state, out, asked, keep)
-  local grows = 0
-  if asked then
-    grows = holds and holds.grows(state, keep) or growth(state.twin, state.log, state.limit, now, keep)
-  end
-  local allowed = (out.allowed and 1 or 0) + (out.bound and 2 or 0)
-  answer(pack('>Bi8i8i8i8i8i8', allowed, out.remaining, out.retry, out.reset, out.delay, out.applied, grows))
+  local allowed, after = (out.allowed and 1 or 0) + (out.bound and 2 or 0), asked and grows(state, keep) or 0
+  answer(pack('>Bi8i8i8i8i8i8', allowed, out.remaining, out.retry, out.reset, out.delay, out.applied, after))
 end
 
 -- each_log calls a function with the logs of an operation's states, each once though several ways may name it.
