@@ -45,7 +45,7 @@ web: $(DASHBOARD) ## build the dashboard
 
 $(DASHBOARD): $(shell find service/web -type f -not -path '*/node_modules/*')
 	@if command -v npm > /dev/null; then \
-		rm -rf $(DIST)/assets $(DIST)/SOURCES $@ && (cd service/web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null) && \
+		rm -rf $(DIST)/assets $(DIST)/report.* $(DIST)/SOURCES $@ && (cd service/web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null) && \
 		find service/web -type f -not -path '*/node_modules/*' | LC_ALL=C sort | xargs sha256sum > $(DIST)/SOURCES; \
 	else echo "the dashboard is left out: npm is missing; install Node.js 20.19 or later" >&2; fi
 
@@ -272,15 +272,10 @@ envoy-diff: ## compare N (1,000,000) random requests to `stint ratelimit` with E
 exact-redis: ## hammer one Redis from eight processes and check every answer
 	@$(MAKE) -C bench exact-redis
 
-# simulate draws one of the pictures of docs/simulate.md.
-simulate = go run ./service/cmd/stint simulate --pattern $(1) $(2) --svg docs/simulate/$(1).svg >/dev/null
-
 .PHONY: simulate-plots
-simulate-plots: ## draw the pictures of docs/simulate, which guides show
-	@$(call simulate,boundary-burst,--limit 100/1m)
-	@$(call simulate,retry-storm,--limit 100/1m)
-	@$(call simulate,diurnal,--limit 500/1h --rate 1)
-	@go test ./service/cmd/stint -run '^TestPlotOf' -rewrite
+simulate-plots: web ## draw the pictures of docs/simulate, which guides show
+	@scripts/ensure chromium
+	@go test ./test/browser -run '^TestPlot' -rewrite
 
 .PHONY: ci
 ci: ## run everything that has to pass

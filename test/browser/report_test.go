@@ -2,10 +2,7 @@ package browser
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -21,16 +18,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; make web installs it", err)
 	}
-	folder := t.TempDir()
-	file := filepath.Join(folder, "report.html")
-	if text, err := exec.CommandContext(t.Context(), program, "simulate", "--pattern", "retry-storm", "--limit", "100/1m", "--html", file).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(),
-		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
-	t.Cleanup(endAllocator)
-	p := openTab(t, &service{admin: "file://" + folder}, allocator)
-	p.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("file://"+file))
+	_, p, _ := reported(t, t.TempDir(), "--pattern", "retry-storm", "--limit", "100/1m")
 	p.shows("5 of 100 clients (5.00%) are denied at least once, 1 of them more than half of what they ask for.")
 	eval[bool](p, string(axe)+"; true")
 	backgrounds := map[string]bool{}
@@ -59,7 +47,7 @@ func TestReport(t *testing.T) {
 	if len(backgrounds) != 2 {
 		t.Errorf("light and dark have the backgrounds %v", backgrounds)
 	}
-	scales := eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll("figure")].filter((f) => /denies/.test(f.textContent)).map((f) => [...f.querySelectorAll("text")].map((t) => t.textContent).join(%q))`, " "))
+	scales := eval[[]string](p, `[...document.querySelectorAll("figure .plot")].map((e) => e.getAttribute("aria-label").match(/up to [\d,]+/)[0])`)
 	if len(scales) != 5 {
 		t.Fatalf("%d plots of five algorithms: %v", len(scales), scales)
 	}

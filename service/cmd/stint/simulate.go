@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server/dashboard"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -34,13 +35,13 @@ type simulation struct {
 	reader        simulate.ReaderOptions
 	config        simulate.Config
 
-	logged               string // "": what the log says is no candidate
-	decisions, html, svg string
-	json, strict         bool
-	explain              string // a file, whose first lines are explained
-	share                string // "": nothing is to be suggested
-	suggestRate          bool
-	replay               bool
+	logged          string // "": what the log says is no candidate
+	decisions, html string
+	json, strict    bool
+	explain         string // a file, whose first lines are explained
+	share           string // "": nothing is to be suggested
+	suggestRate     bool
+	replay          bool
 }
 
 // simulateCommand is `stint simulate`. Its flags are in the order of the documentation: what is
@@ -113,7 +114,6 @@ func simulateCommand(p process) *cobra.Command {
 	flags.BoolVar(&s.config.DenyByDefault, "deny-by-default", false, "deny requests for which no rule holds")
 	flags.StringVar(&s.decisions, "decisions", "", "write each decision as a line of JSON to `FILE`")
 	flags.StringVar(&s.html, "html", "", "write a page with plots to `FILE`")
-	flags.StringVar(&s.svg, "svg", "", "write the plots over time to `FILE`")
 	flags.BoolVar(&s.json, "json", false, "print the report as JSON")
 	flags.StringVar(
 		&s.share, "suggest", "",
@@ -159,7 +159,7 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 		return misused("--explain-format reads %s alone; give no other file", s.explain)
 	case s.replay:
 		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
-			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg",
+			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html",
 			"suggest", "suggest-rate", "logged", "by", "explain-format",
 		})...)
 	case s.suggestRate && s.share == "":
@@ -167,7 +167,7 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 	case s.decisions == "-":
 		return misused("--decisions is -; allowed: the name of a file")
 	case s.share != "":
-		if err := refuse("without --suggest only", "decisions", "html", "svg", "logged", "by"); err != nil {
+		if err := refuse("without --suggest only", "decisions", "html", "logged", "by"); err != nil {
 			return err
 		}
 	}
@@ -223,6 +223,9 @@ func (s *simulation) prepare() error {
 		s.reader.Unread = func(line int64, text string, fault error) error {
 			return fmt.Errorf("--strict: line %d: %w: %.200q", line, fault, text)
 		}
+	}
+	if script, _ := dashboard.Report(); s.html != "" && script == "" {
+		return misused("--html is given; allowed: in a program with the dashboard, as make build makes it with Node.js")
 	}
 	if (s.pattern.Name == "") == (len(s.logs) == 0) {
 		return misused("give either files, - for standard input, or --pattern")
@@ -438,11 +441,12 @@ func (s *simulation) openDecisions() (closing func() error, err error) {
 
 // write writes the report wherever it is to go.
 func (s *simulation) write(report *simulate.Report) error {
-	for path, text := range map[string]func() string{s.html: report.HTML, s.svg: report.SVG} {
-		if path == "" {
-			continue
+	if s.html != "" {
+		page, err := report.HTML(dashboard.Report())
+		if err == nil {
+			err = os.WriteFile(s.html, []byte(page), 0o666) //nolint:gosec // as files that others may read
 		}
-		if err := os.WriteFile(path, []byte(text()), 0o666); err != nil { //nolint:gosec // as files that others may read
+		if err != nil {
 			return failed(err)
 		}
 	}

@@ -2,16 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/service/internal/server/dashboard"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -27,10 +25,9 @@ func TestSimulateLog(t *testing.T) {
 - {id: all, scope: per_ip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
 - {id: wget, scope: per_ip, on_exceed: shadow, match: {headers: {User-Agent: wget}}, limits: [{algorithm: fixed_window, limit: 1, window: 1m}]}
 `)
-	folder := t.TempDir()
-	page, picture, decisions := filepath.Join(folder, "a.html"), filepath.Join(folder, "a.svg"), filepath.Join(folder, "a.jsonl")
+	decisions := filepath.Join(t.TempDir(), "a.jsonl")
 	args := []string{"simulate", "--limit", "{algorithm: token_bucket, capacity: 1, refill: 1/1h}", "--candidate", rules, log}
-	code, out, stderr := do(t, nil, append(args, "--html", page, "--svg", picture, "--decisions", decisions)...)
+	code, out, stderr := do(t, nil, append(args, "--decisions", decisions)...)
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
@@ -42,14 +39,6 @@ func TestSimulateLog(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	html := readFile(t, page)
-	if strings.Contains(html, "<script") || strings.Contains(html, "src=") || strings.Contains(html, "url(") || !strings.Contains(html, "default-src 'none'") {
-		t.Error("the page needs something else, or has a script")
-	}
-	if strings.Count(html, "<svg") < 2 {
-		t.Error("the page has no plots")
-	}
-	wellFormed(t, readFile(t, picture))
 	if lines := strings.Split(strings.TrimSpace(readFile(t, decisions)), "\n"); len(lines) != 8 ||
 		!strings.Contains(lines[3], `"line":2,`) || !strings.Contains(lines[2], `"allowed":false,"reason":"limit","rule":"limit","key":"192.0.2.1"`) {
 		t.Errorf("decisions:\n%s", strings.Join(lines, "\n"))
@@ -68,10 +57,9 @@ func TestSimulateLog(t *testing.T) {
 // TestSimulateParts: requests are counted by an attribute, and what the log says is a candidate.
 func TestSimulateParts(t *testing.T) {
 	table := writeFile(t, "time,ip,team,status\n1000,a,search,200\n1001,a,search,429\n1002,b,<ads>,200\n1003,a,,429\n1004,b,<ads>,503\n")
-	folder := t.TempDir()
-	page, picture, decisions := filepath.Join(folder, "a.html"), filepath.Join(folder, "a.svg"), filepath.Join(folder, "a.jsonl")
+	decisions := filepath.Join(t.TempDir(), "a.jsonl")
 	code, out, stderr := do(t, nil, "simulate", "--limit", "{algorithm: fixed_window, limit: 1, window: 1h}", "--logged", "--by", "team",
-		"--html", page, "--svg", picture, "--decisions", decisions, table)
+		"--decisions", decisions, table)
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
@@ -83,30 +71,37 @@ func TestSimulateParts(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if html := readFile(t, page); !strings.Contains(html, "<h2>By team</h2>") || !strings.Contains(html, "<h3>&lt;ads&gt;</h3>") {
-		t.Error("the page lacks teams")
-	}
-	plots := readFile(t, picture)
-	wellFormed(t, plots)
-	for _, want := range []string{"Requests per minute, by team. {algorithm", "as logged admits search 1 of 2 (50.00%), &lt;ads&gt; 2 of 2", ">none: 0 of 1 (0.00%) admitted<", ">all: 3 of 5 (60.00%) admitted<"} {
-		if !strings.Contains(plots, want) {
-			t.Errorf("no %q in\n%s", want, plots)
-		}
-	}
 	if lines := readFile(t, decisions); !strings.Contains(lines, `"line":3,"time":1001000000,"candidate":"as logged","allowed":false,"reason":"logged"`) {
 		t.Errorf("decisions:\n%s", lines)
 	}
 }
 
-// wellFormed reports a text that is not XML.
-func wellFormed(t *testing.T, text string) {
-	t.Helper()
-	for d := xml.NewDecoder(strings.NewReader(text)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
+// TestSimulatePage: the page has the report, a script that draws it, and loads nothing. A program without the dashboard
+// refuses it.
+func TestSimulatePage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "a.html")
+	table := writeFile(t, "time,ip,team\n1000,a,search\n1001,a,<ads>\n1002,a,<ads>\n")
+	code, _, stderr := do(t, nil, "simulate", "--limit", "{algorithm: fixed_window, limit: 2, window: 1h}", "--by", "team", "--html", page, table)
+	if script, _ := dashboard.Report(); script == "" {
+		if code != exitUsage || !strings.Contains(stderr, "--html is given; allowed: in a program with the dashboard") {
+			t.Errorf("exit %d: %s", code, stderr)
 		}
+		return
+	}
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	html := readFile(t, page)
+	for _, want := range []string{
+		"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-", `"notes":["format csv: 3 of 4 lines are requests (75.00%)",`,
+		`"by":"team"`, `{"value":"\u003cads\u003e","admitted":1,"denied":1,`,
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if strings.Contains(html, "src=") || strings.Contains(strings.ReplaceAll(html, "url(#hatch)", ""), "url(") || strings.Count(html, "</script>") != 2 {
+		t.Error("the page loads something, or its scripts are not two")
 	}
 }
 
@@ -234,14 +229,11 @@ func TestExplainFormat(t *testing.T) {
 // most that was held at once. --limit takes the cost of each limit.
 func TestSimulateHolds(t *testing.T) {
 	table := writeFile(t, "time,key,cost,hold,actual\n1000.0,a,60,10s,20\n1001.0,a,60,10,\n1010.0,a,60,1s,0\n1010.5,a,20,1s,\n1010.6,a,20,1s,\n")
-	page, decisions := filepath.Join(t.TempDir(), "a.html"), filepath.Join(t.TempDir(), "a.jsonl")
+	decisions := filepath.Join(t.TempDir(), "a.jsonl")
 	args := []string{"simulate", "--limit", "[{algorithm: concurrency, capacity: 2, cost: 1}, {algorithm: sliding_window_counter, limit: 100, window: 1h}]", table}
-	code, out, stderr := do(t, nil, append(args, "--html", page, "--decisions", decisions)...)
+	code, out, stderr := do(t, nil, append(args, "--decisions", decisions)...)
 	if code != exitOK || stderr != "" || !strings.Contains(out, "at once") {
 		t.Fatalf("exit %d: %s\n%s", code, stderr, out)
-	}
-	if !strings.Contains(readFile(t, page), ">2 at once<") {
-		t.Error("the page does not say how many are held at once")
 	}
 	var allowed []string
 	for line := range strings.Lines(readFile(t, decisions)) {
@@ -294,24 +286,6 @@ func TestSimulateSuggest(t *testing.T) {
 	for _, want := range []string{"limit: sliding_window_log ", "clients (95.", "with one less it is ", "tested on the last: there, ", "share never denied  "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-}
-
-// TestPlotsAreReproducible draws the pictures of docs/simulate.md, as `make simulate-plots` does.
-func TestPlotsAreReproducible(t *testing.T) {
-	for pattern, args := range map[string][]string{
-		"boundary-burst": {"--limit", "100/1m"},
-		"retry-storm":    {"--limit", "100/1m"},
-		"diurnal":        {"--limit", "500/1h", "--rate", "1"},
-	} {
-		picture := filepath.Join(t.TempDir(), "a.svg")
-		code, _, stderr := do(t, nil, append([]string{"simulate", "--pattern", pattern, "--svg", picture}, args...)...)
-		if code != exitOK {
-			t.Fatal(stderr)
-		}
-		if readFile(t, picture) != readFile(t, "../../../docs/simulate/"+pattern+".svg") {
-			t.Errorf("docs/simulate/%s.svg is another picture; make simulate-plots draws it", pattern)
 		}
 	}
 }

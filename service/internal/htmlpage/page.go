@@ -1,20 +1,24 @@
-// Package htmlpage makes one page of HTML that needs nothing else, and no script: it works under any
-// content security policy that admits style attributes. It is for light and dark, and for wide and
-// narrow screens.
+// Package htmlpage makes one page of HTML that loads nothing, so that it can be kept, mailed and opened from a disk.
+// It is for light and dark, and for wide and narrow screens.
 //
-// `stint simulate` and `stint bench` write their reports by it. A [Page] is text that grows:
-// [Page.Add] escapes what it is given, [Page.Raw] does not, and nothing is checked beyond that.
+// `stint bench` writes its report by a [Page], a text that grows: [Page.Add] escapes what it is given, [Page.Raw] does
+// not, and nothing is checked beyond that. The report of `stint simulate` is drawn by a script, see [Drawn].
 package htmlpage
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html"
 	"slices"
 	"strings"
+
+	"github.com/stint-go/stint/internal/prefix"
 )
 
-// The policy forbids everything but styles within the page, whatever a text that was not escaped
+// The policy forbids everything but styles within the page and one script of it, whatever a text that was not escaped
 // might contain.
 const head = `<!doctype html>
 <html lang="en">
@@ -22,7 +26,7 @@ const head = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'%s">
 `
 
 //go:embed report.css
@@ -31,13 +35,33 @@ var style string
 // A Page is one under work.
 type Page struct{ text strings.Builder }
 
-// New begins a page.
+// New begins a page without a script.
 func New(title string) *Page {
 	p := &Page{}
-	p.Raw(head)
+	p.begin(title, "")
+	return p
+}
+
+// begin writes the head, with what the policy allows besides styles.
+func (p *Page) begin(title, allowed string) {
+	p.Raw(fmt.Sprintf(head, allowed))
 	p.Add("<title>%s</title>", title)
 	p.Raw("<style>" + style + "</style>\n</head>\n<body>\n")
-	return p
+}
+
+// Drawn is a page that a script draws, of data that it finds as JSON in the element with the ID report. Neither the
+// script nor its style has an end tag in it.
+func Drawn(title, script, style string, data any) (string, error) {
+	text, err := json.Marshal(data) // which escapes what is a tag
+	if err != nil {
+		return "", prefix.Join(err)
+	}
+	sum := sha256.Sum256([]byte(script))
+	p := &Page{}
+	p.begin(title, "; script-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	p.Raw("<style>" + style + "</style>\n<noscript>This page is drawn by a script that is in it.</noscript>\n<script type=\"application/json\" id=\"report\">")
+	p.Raw(string(text) + "</script>\n<script>" + script + "</script>\n")
+	return p.End(), nil
 }
 
 // End ends the page and returns it.

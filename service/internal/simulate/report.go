@@ -10,11 +10,12 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/htmlpage"
 )
 
 // A Report is what candidates made of the events. Durations are in microseconds, times too, since
-// the Unix epoch. It is plain data: the text for a terminal, the page and the pictures are made
-// from it alone, and so can be made from its JSON.
+// the Unix epoch. It is plain data: the text for a terminal and the page are made from it
+// alone, and so can be made from its JSON.
 type Report struct {
 	// Events is how many there were, from First to Last.
 	Events int64         `json:"events"`
@@ -158,6 +159,15 @@ func (r *Report) Read(input *Input, candidates []Candidate) {
 			}
 		}
 	}
+}
+
+// HTML is the report as one page that needs nothing else, which a script draws by the code of the dashboard.
+func (r *Report) HTML(script, style string) (string, error) {
+	return htmlpage.Drawn("stint simulate", script, style, struct {
+		*Report
+
+		Notes []string `json:"notes"`
+	}{r, append(r.Input.Head(), r.Notes()...)})
 }
 
 const (

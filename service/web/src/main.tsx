@@ -1,6 +1,7 @@
 import "@fontsource/ibm-plex-sans/latin-400.css";
 import "@fontsource/ibm-plex-sans/latin-600.css";
 import "@fontsource/ibm-plex-mono/latin-400.css";
+import "./colours.css";
 import "./style.css";
 
 import { render } from "preact";

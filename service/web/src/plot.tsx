@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import "./plot.css";
 import { amount, elapsed, minuteOf, secondOf } from "./format";
 
 const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -24,6 +25,7 @@ interface Props {
   shadow?: Counts;
   marks?: Mark[];
   height?: number;
+  most?: number; // what the scale reaches at least, so that several plots have one
   label: string;
   since?: boolean; // whether times are shown as what has passed since midnight, as those of made-up traffic are
   sync?: string; // plots of one name show the values of one time together
@@ -116,7 +118,7 @@ export function Plot(p: Props) {
         padding: [8, 8, 0, 0],
         tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
         cursor: { y: false, points: { show: false }, drag: { x: !!latest.current.onBrush, y: false, setScale: false }, ...(latest.current.sync && { sync: { key: latest.current.sync } }) },
-        scales: { y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] } },
+        scales: { y: { range: (_u, _min, max) => [0, Math.max(1, Math.max(max, latest.current.most ?? 0) * 1.08)] } },
         axes: [{ ...axis, size: 28, values: clock }, { ...axis, size: 44, splits: latest.current.height && latest.current.height < 160 ? (_u, _i, _min, max) => [0, nice(max / 1.08)] : undefined, values: (_u, ticks) => labels(ticks.map((v) => (v >= 1000 ? `${v / 1000}k` : String(v)))) }],
         series: [
           {},
@@ -163,7 +165,7 @@ export function Plot(p: Props) {
     };
   }, [height]);
 
-  useEffect(() => plot.current?.setData(dataOf(p)), [p.times, p.admitted, p.denied, p.degraded, p.shadow, p.marks, p.range]);
+  useEffect(() => plot.current?.setData(dataOf(p)), [p.times, p.admitted, p.denied, p.degraded, p.shadow, p.marks, p.most, p.range]);
 
   /** move puts the cursor on a point, or takes it away, as the mouse does. */
   const move = (i?: number) => {

@@ -25,6 +25,14 @@ import (
 //go:embed all:dist
 var embedded embed.FS
 
+// Report is the script that draws the page of `stint simulate --html` by the code of the dashboard, and its style. Both
+// are "" in a program that was built without the dashboard.
+func Report() (script, style string) {
+	js, _ := embedded.ReadFile("dist/report.js") // which is missing where nobody has built it
+	css, _ := embedded.ReadFile("dist/report.css")
+	return string(js), string(css)
+}
+
 // policy lets a page load nothing but what is embedded, talk to nobody but this service, and be
 // framed by nobody.
 const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; font-src 'self'; " +
@@ -64,7 +72,7 @@ func New() (*Handler, error) {
 func load(dist fs.FS) (*Handler, error) {
 	h := &Handler{files: map[string]*file{}}
 	err := fs.WalkDir(dist, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || name == "README.md" || name == "SOURCES" {
+		if err != nil || entry.IsDir() || path.Dir(name) == "." && name != "index.html" { // not of the dashboard
 			return err
 		}
 		text, err := fs.ReadFile(dist, name)

@@ -1,51 +1,18 @@
 // What rules would do: to made-up traffic, to a log, or to what this service decided lately. And the playground:
 // all five algorithms on one pattern.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "../api";
 import type { Rule, Suggestion } from "../api";
 import { compact, duration, integer, share } from "../format";
-import { Plot } from "../plot";
+import { busiest, StepsPlot } from "../steps";
+import type { CandidateReport, Report } from "../steps";
 import { Act, at, CopyYAML, messageOf, Panel, RuleLink, useAsk, useKept } from "../ui";
 import { yaml } from "../yaml";
 import { what } from "./rules";
 
-interface Step {
-  admitted: number;
-  denied: number;
-  shadow?: number;
-}
-interface RuleReport {
-  rule?: string;
-  requests: number;
-  admitted: number;
-  denied: number;
-  shadow: number;
-  clients?: number;
-  clientsDenied?: number;
-  longestShut?: number;
-  longestDelay: number;
-  limits?: { limit: string; peak: number; clientPeak: number; span: number; atLeast?: boolean }[];
-  mostDenied?: { key: string; admitted: number; denied: number; shut: number }[];
-}
-interface CandidateReport {
-  name: string;
-  total: RuleReport;
-  rules: RuleReport[] | null;
-  stepFrom: number;
-  step: number;
-  steps: Step[] | null;
-}
-interface Report {
-  events: number;
-  first: number;
-  last: number;
-  input?: { format: string; lines: number; malformed: number; firstMalformed?: string };
-  candidates: CandidateReport[];
-  notes: string[];
-  leftOut?: number;
-  suggestions?: Suggestion[];
-}
+type Answer = Report & { leftOut?: number; suggestions?: Suggestion[] };
+
 interface Pattern {
   name: string;
   seed: number;
@@ -56,11 +23,11 @@ interface Pattern {
   burst?: number;
 }
 
-async function simulate(request: unknown, signal: AbortSignal, log?: File): Promise<Report> {
+async function simulate(request: unknown, signal: AbortSignal, log?: File): Promise<Answer> {
   const form = new FormData();
   form.set("request", JSON.stringify(request));
   if (log) form.set("log", log);
-  return (await ask<Report>("/api/v1/simulate", { method: "POST", form, signal })).body;
+  return (await ask<Answer>("/api/v1/simulate", { method: "POST", form, signal })).body;
 }
 
 const patterns: Record<string, string> = {
@@ -98,7 +65,7 @@ function Slide({ label, value, least, most, step, set, unit }: { label: string; 
 
 export function Playground({ state: given }: { state?: string }) {
   const [s, set] = useKept("playground", { pattern: "boundary-burst", limit: "100", window: "1m", rate: "33", burst: "100", clients: "1", length: "2m", seed: "1" }, given);
-  const [report, setReport] = useState<Report>();
+  const [report, setReport] = useState<Answer>();
   const [fault, setFault] = useState("");
   const boundary = s.pattern === "boundary-burst";
   const request = JSON.stringify({
@@ -133,7 +100,7 @@ export function Playground({ state: given }: { state?: string }) {
       </div>
       {fault && <p class="fault" role="alert">{fault}</p>}
       <div class="plots">
-        {report?.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={algorithmNames[c.name] ?? c.name} height={150} since sync="playground" />)}
+        {report?.candidates.map((c) => <CandidatePlot key={c.name} report={report} candidate={c} title={algorithmNames[c.name] ?? c.name} height={150} since sync="playground" />)}
         <Guide />
       </div>
     </>
@@ -146,22 +113,13 @@ function Lesson({ report, boundary }: { report: Report; boundary: boolean }) {
   return <>Of {integer(report.events)} requests{boundary && " at a window's edge"}, {admitted.join(", ")}.</>;
 }
 
-function CandidatePlot({ candidate: c, title, height, since, sync }: { candidate: CandidateReport; title: string; height: number; since?: boolean; sync: string }) {
-  const data = useMemo(() => {
-    const steps = c.steps ?? [];
-    return {
-      times: steps.map((_, i) => (c.stepFrom + i * c.step) / 1e6),
-      admitted: steps.map((s) => s.admitted),
-      denied: steps.map((s) => s.denied),
-      shadow: steps.map((s) => s.shadow ?? 0),
-    };
-  }, [c]);
+function CandidatePlot({ report, candidate: c, title, ...rest }: { report: Report; candidate: CandidateReport; title: string; height: number; since?: boolean; sync: string }) {
   const limit = c.rules?.[0]?.limits?.[0];
   return (
     <section>
       <h2>{title} <span class="faint">{integer(c.total.admitted)} admitted, {share(c.total.denied, c.total.requests)} denied{limit && `; at most ${limit.atLeast ? "≥ " : ""}${compact(limit.clientPeak)} of one client in ${duration(limit.span)}`}{c.total.longestDelay > 0 && `; held up to ${duration(c.total.longestDelay)}`}</span></h2>
       <p class="faint tight">requests per {duration(c.step)}</p>
-      <Plot {...data} since={since} sync={sync} height={height} label={`${title}: offered and admitted requests per ${duration(c.step)}`} />
+      <StepsPlot of={c} steps={c.steps} most={busiest(report.candidates)} {...rest} label={`${title}: offered and admitted requests per ${duration(c.step)}`} />
     </section>
   );
 }
@@ -273,12 +231,12 @@ export function Simulate({ state, writes, edits }: { state?: string; writes: boo
   );
 }
 
-function Result({ report }: { report: Report }) {
+function Result({ report }: { report: Answer }) {
   if (report.events === 0) return <p class="empty">There is no request to simulate. Send some to the service, or choose a log or a pattern.</p>;
   return (
     <>
       <p>{integer(report.events)} requests in {duration(report.last - report.first)}{report.leftOut ? `; ${compact(report.leftOut)} left out` : ""}{report.input ? `; ${report.input.format}, ${compact(report.input.lines)} lines, ${compact(report.input.malformed)} malformed` : ""}.</p>
-      {report.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={c.name === "in force" ? "In force" : "Candidate"} height={130} sync="simulation" />)}
+      {report.candidates.map((c) => <CandidatePlot key={c.name} report={report} candidate={c} title={c.name === "in force" ? "In force" : "Candidate"} height={130} sync="simulation" />)}
       <table>
         <thead><tr><th>rule</th><th>with</th><th class="n">denied</th><th class="n hide-narrow">share</th><th class="n">clients</th><th class="n" title="the longest time that a client was denied without a break">shut out</th></tr></thead>
         <tbody>
@@ -299,13 +257,13 @@ function Result({ report }: { report: Report }) {
           )}
         </tbody>
       </table>
-      {report.notes.map((n) => <p key={n} class="faint">{n}</p>)}
+      {report.notes?.map((n) => <p key={n} class="faint">{n}</p>)}
     </>
   );
 }
 
 interface Done {
-  report: Report;
+  report: Answer;
   candidate: string; // as it was simulated
 }
 

@@ -1,37 +1,125 @@
-package main
+package browser
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/stint-go/stint/internal/testtraffic"
-	"github.com/stint-go/stint/service/internal/simulate"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the pictures of the guides")
 
-const guides = "../../../docs/"
+const guides = "../../docs/"
 
 // ruleShown is the first document of rules of a guide.
 func ruleShown(t *testing.T, guide string) string {
 	t.Helper()
-	found := regexp.MustCompile("(?s)```yaml\n(rules:.*?)```").FindStringSubmatch(readFile(t, filepath.Join(guides, guide)))
+	found := regexp.MustCompile("(?s)```yaml\n(rules:.*?)```").FindStringSubmatch(guideText(t, guide))
 	if found == nil {
 		t.Fatal("there are no rules in", guide)
 	}
 	return found[1]
 }
 
+func guideText(t *testing.T, guide string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(guides, guide))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A report is that of a simulation, as JSON has it.
+type report struct {
+	Candidates []candidate
+}
+
+type candidate struct {
+	Name  string
+	Step  int64
+	Parts []struct {
+		Value string
+		Steps []struct{ Admitted, Denied int64 }
+	}
+}
+
+// group writes a number as the guides do.
+func group(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// reported simulates in a folder, and returns the report, and the page with its plots as one SVG.
+func reported(t *testing.T, folder string, args ...string) (r *report, page *page, picture string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, append([]string{"simulate", "--json", "--html", "report.html"}, args...)...)
+	command.Dir = folder
+	text, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	allocator, end := chromedp.NewExecAllocator(context.Background(),
+		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
+	t.Cleanup(end)
+	page = openTab(t, &service{admin: "file://" + folder}, allocator)
+	page.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("file://"+filepath.Join(folder, "report.html")))
+	link := eval[string](page, `document.querySelector("a[download]").getAttribute("href")`)
+	picture, err = url.PathUnescape(strings.TrimPrefix(link, "data:image/svg+xml,"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, page, picture
+}
+
+// sameAsGuide compares a picture with the one that guides show, or writes it there.
+func sameAsGuide(t *testing.T, name, drawn string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(filepath.Join(guides, "simulate", name), []byte(drawn), 0o644); err != nil { //nolint:gosec // as files that others may read
+			t.Fatal(err)
+		}
+	}
+	if guideText(t, "simulate/"+name) != drawn {
+		t.Errorf("docs/simulate/%s is another picture; make simulate-plots draws it", name)
+	}
+	if len(drawn) > 60_000 {
+		t.Errorf("the picture %s has %d bytes", name, len(drawn))
+	}
+}
+
+// TestPlotsOfPatterns draws the pictures of docs/simulate.md, as `make simulate-plots` does.
+func TestPlotsOfPatterns(t *testing.T) {
+	for pattern, args := range map[string][]string{
+		"boundary-burst": {"--limit", "100/1m"},
+		"retry-storm":    {"--limit", "100/1m"},
+		"diurnal":        {"--limit", "500/1h", "--rate", "1"},
+	} {
+		_, _, drawn := reported(t, t.TempDir(), append([]string{"--pattern", pattern}, args...)...)
+		sameAsGuide(t, pattern+".svg", drawn)
+	}
+}
+
 // A plotted is a picture of a guide, and how it is made.
 type plotted struct {
-	picture string
 	length  time.Duration
 	by      string
 	callers []testtraffic.Caller
@@ -40,38 +128,16 @@ type plotted struct {
 	args    []string
 }
 
-// draw simulates the traffic of a picture, compares the picture with the guide's or writes it, and returns the report.
-func (p *plotted) draw(t *testing.T) *simulate.Report {
+// simulate returns the report and the picture.
+func (p *plotted) simulate(t *testing.T) (r *report, drawn string) {
 	t.Helper()
-	committed, err := filepath.Abs(filepath.Join(guides, "simulate", p.picture))
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, drawn := p.simulate(t)
-	if *rewrite {
-		if err := os.WriteFile(committed, []byte(drawn), 0o644); err != nil { //nolint:gosec // as files that others may read
-			t.Fatal(err)
-		}
-	}
-	if readFile(t, committed) != drawn {
-		t.Errorf("docs/simulate/%s is another picture; make simulate-plots draws it", p.picture)
-	}
-	if len(drawn) > 30_000 {
-		t.Errorf("the picture has %d bytes", len(drawn))
-	}
-	return report
-}
-
-// simulate returns the report and the picture, and leaves the test in another folder.
-func (p *plotted) simulate(t *testing.T) (report *simulate.Report, drawn string) {
-	t.Helper()
-	t.Chdir(t.TempDir())
+	folder := t.TempDir()
 	for name, text := range p.rules {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	log, err := os.Create("access.csv")
+	log, err := os.Create(filepath.Join(folder, "access.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,18 +147,12 @@ func (p *plotted) simulate(t *testing.T) (report *simulate.Report, drawn string)
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	code, out, stderr := do(t, nil, append([]string{"simulate", "--by", p.by, "--json", "--svg", "plot.svg", "access.csv"}, p.args...)...)
-	if code != exitOK {
-		t.Fatal(stderr)
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatal(err)
-	}
-	return report, readFile(t, "plot.svg")
+	r, _, drawn = reported(t, folder, append([]string{"--by", p.by, "access.csv"}, p.args...)...)
+	return r, drawn
 }
 
 // between is what was admitted and denied of a part between two times in seconds.
-func between(c *simulate.CandidateReport, value string, from, until int64) (admitted, denied int64) {
+func between(c *candidate, value string, from, until int64) (admitted, denied int64) {
 	for _, part := range c.Parts {
 		for i, s := range part.Steps {
 			if at := int64(i) * c.Step; part.Value == value && at >= from*1_000_000 && at < until*1_000_000 {
@@ -107,7 +167,7 @@ func between(c *simulate.CandidateReport, value string, from, until int64) (admi
 // more share what the third does not use. A rule that makes ceilings of floors denies more.
 func TestPlotOfFloors(t *testing.T) {
 	p := plotted{
-		picture: "floors.svg", length: 3 * time.Minute, by: "team",
+		length: 3 * time.Minute, by: "team",
 		callers: []testtraffic.Caller{
 			{Name: "search", PerSecond: 1500},
 			{Name: "ads", PerSecond: 280, From: 90 * time.Second, Until: 2 * time.Minute},
@@ -117,26 +177,27 @@ func TestPlotOfFloors(t *testing.T) {
 		rules:  map[string]string{"floors.yaml": ruleShown(t, "organisations.md")},
 		args:   []string{"--candidate", "floors.yaml", "--logged=LiteLLM's rule"},
 	}
-	page := readFile(t, filepath.Join(guides, "organisations.md"))
-	r := p.draw(t)
+	page := guideText(t, "organisations.md")
+	r, drawn := p.simulate(t)
+	sameAsGuide(t, "floors.svg", drawn)
 	floors, ceilings := &r.Candidates[0], &r.Candidates[1]
 	for _, test := range []struct {
-		candidate   *simulate.CandidateReport
+		candidate   *candidate
 		team        string
 		from, until int64
 		floor       int64
 		says        func(admitted, denied, perSecond int64) string
 	}{
 		{floors, "search", 1, 90, 400, func(_, _, perSecond int64) string {
-			return fmt.Sprintf("search has %s a second", simulate.Group(perSecond))
+			return fmt.Sprintf("search has %s a second", group(perSecond))
 		}},
 		{floors, "ads", 90, 120, 0, func(admitted, denied, _ int64) string {
-			return fmt.Sprintf("%s of %s is denied", map[bool]string{true: "none"}[denied == 0], simulate.Group(admitted+denied))
+			return fmt.Sprintf("%s of %s is denied", map[bool]string{true: "none"}[denied == 0], group(admitted+denied))
 		}},
 		{floors, "search", 121, 180, 400, func(_, _, perSecond int64) string { return fmt.Sprintf("search has %d a second, ", perSecond) }},
 		{floors, "ads", 121, 180, 300, func(_, _, perSecond int64) string { return fmt.Sprintf("a second, ads %d", perSecond) }},
 		{ceilings, "search", 0, 60, 400, func(admitted, _, _ int64) string {
-			return fmt.Sprintf("%s of %s in the first minute", simulate.Group(admitted), simulate.Group(60_000))
+			return fmt.Sprintf("%s of %s in the first minute", group(admitted), group(60_000))
 		}},
 		{ceilings, "search", 33, 60, 0, func(admitted, _, _ int64) string {
 			return fmt.Sprintf("and %s from the 33rd second on", map[bool]string{true: "nothing"}[admitted == 0])
@@ -158,7 +219,7 @@ func TestPlotOfClasses(t *testing.T) {
 	rules := ruleShown(t, "priorities.md")
 	plain, _, _ := strings.Cut(rules, "    classes:\n")
 	p := plotted{
-		picture: "classes.svg", length: 90 * time.Second, by: "class",
+		length: 90 * time.Second, by: "class",
 		decide: func(string, time.Duration) bool { return true },
 		rules:  map[string]string{"classes.yaml": rules, "without-classes.yaml": plain},
 		args:   []string{"--candidate", "classes.yaml", "--candidate", "without-classes.yaml"},
@@ -173,15 +234,16 @@ func TestPlotOfClasses(t *testing.T) {
 			p.callers = append(p.callers, c)
 		}
 	}
-	page := readFile(t, filepath.Join(guides, "priorities.md"))
-	r := p.draw(t)
+	page := guideText(t, "priorities.md")
+	r, drawn := p.simulate(t)
+	sameAsGuide(t, "classes.svg", drawn)
 	for i := range r.Candidates {
 		c := &r.Candidates[i]
 		said := "| `" + c.Name + "` |"
 		for _, class := range []string{"critical", "normal", "batch"} {
 			admitted, denied := between(c, class, 60, 90)
 			share := 100 * float64(admitted) / float64(admitted+denied)
-			said += fmt.Sprintf(" %s of %s (%.1f %%) |", simulate.Group(admitted), simulate.Group(admitted+denied), share)
+			said += fmt.Sprintf(" %s of %s (%.1f %%) |", group(admitted), group(admitted+denied), share)
 			if i == 0 && class == "critical" && share < 99 {
 				t.Errorf("of critical requests %.2f %% is admitted", share)
 			}
