@@ -35,9 +35,11 @@ func prepared(n, clients int, zipf bool) []simulate.Event {
 }
 
 func BenchmarkDecide(b *testing.B) {
+	three := candidate(b, "three", simulate.LimitRule("three",
+		stint.TokenBucket(100, stint.PerMinute(100)), stint.FixedWindow(1000, time.Hour), stint.SlidingWindowCounter(5000, 24*time.Hour)))
 	for _, keys := range []string{"zipf", "uniform"} {
 		events := prepared(2_000_000, 1_000_000, keys == "zipf")
-		for _, c := range five(b, 100, "1m") {
+		for _, c := range append(five(b, 100, "1m"), three) {
 			b.Run("keys="+keys+"/alg="+c.Name, func(b *testing.B) {
 				b.ReportAllocs()
 				s, err := simulate.New(simulate.Config{Candidates: []simulate.Candidate{c}})
@@ -108,6 +110,26 @@ func BenchmarkLog(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64((b.N+lines-1)/lines*lines)/(cpu(b)-began).Seconds(), "lines/cpu-s")
+}
+
+// BenchmarkRead reads lines of 220 bytes, 1,000 in a second of the log, and decides nothing.
+func BenchmarkRead(b *testing.B) {
+	const lines = 100_000
+	var text bytes.Buffer
+	for i := range lines {
+		text.WriteString(combinedLine(int64(1_790_000_000+i/1000), fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255), "/api/users/77?q=x") + "\n")
+	}
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := simulate.NewReader(simulate.ReaderOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := r.Read(bytes.NewReader(text.Bytes()), func(*simulate.Event) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // cpu is what this process has used, which says more on a busy machine than the time that has passed.

@@ -237,6 +237,8 @@ func (r *Reader) client(peer, forwarded string) (string, error) {
 	hops := peer
 	if forwarded != "" {
 		hops = strings.TrimSuffix(forwarded+","+peer, ",")
+	} else if addr, err := netip.ParseAddr(peer); err == nil && addr.Is4() {
+		return peer, nil // which is written in one way only
 	}
 	i := strings.LastIndexByte(hops, ',')
 	if i < 0 {
@@ -255,10 +257,6 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 // address is the key of a client's address as logs write it, with or without a port, or of a host's
 // name.
 func (r *Reader) address(text string) (string, error) {
-	addr, err := netip.ParseAddr(text)
-	if err == nil && addr.Is4() {
-		return text, nil // which is written in one way only
-	}
 	if addr, ok := clientip.Parse(text); ok {
 		return r.resolver.KeyOf(addr), nil
 	}

@@ -176,10 +176,10 @@ var adjacent = regexp.MustCompile(`'\s*'`)
 func (p *linePattern) parse(line string, ev *Event) error {
 	r := p.reader
 	r.line, r.about = lineRead{}, &p.about
-	rest, ok := strings.CutPrefix(line, p.head)
-	if !ok {
+	if p.head != "" && !strings.HasPrefix(line, p.head) {
 		return faultf("no %q at the beginning", p.head)
 	}
+	rest := line[len(p.head):]
 	for i := range p.parts {
 		part := &p.parts[i]
 		value, after, ok := part.cut(rest)

@@ -317,21 +317,19 @@ func (r *Reader) begin(add func(*Event) error) error {
 func (r *Reader) request(number int64, line string, add func(*Event) error) error {
 	r.event = Event{Line: number}
 	q := &r.event.Request
-	switch err := r.parse(line, &r.event); {
-	case errors.Is(err, errNoEvent):
-		return nil
-	case err != nil:
+	if err := r.parse(line, &r.event); err != nil {
+		if errors.Is(err, errNoEvent) {
+			return nil
+		}
 		return r.malformed(number, line, err)
 	}
 	r.input.Requests++
 	if r.line.unbelieved {
 		r.input.Forwarded++
 	}
-	for i, there := range [...]bool{
-		q.Path != "", q.Host != "", q.Method != "", q.User != "", q.APIKey != "", q.Header != nil,
-	} {
-		r.seen[i] = r.seen[i] || there
-	}
+	s := &r.seen
+	s[0], s[1], s[2] = s[0] || q.Path != "", s[1] || q.Host != "", s[2] || q.Method != ""
+	s[3], s[4], s[5] = s[3] || q.User != "", s[4] || q.APIKey != "", s[5] || q.Header != nil
 	if q.Path == "" {
 		q.Path = "/"
 	}
