@@ -227,7 +227,7 @@ resp: ## hold the clients of Redis to the service: those of Go, Node.js and Pyth
 	@go test ./test/resp -count 1
 
 .PHONY: answers
-answers: ## compare 160,000 decisions of stint simulate with the answers of a service
+answers: ## compare 160,000 decisions of stint simulate with the answers of a service: at once, by rules that wait, and of holds
 	@cd service && go test ./internal/server -run '^TestSimulationAnswersAsTheService$$' -count 1 -v -answers 160000
 
 .PHONY: soak
