@@ -31,6 +31,7 @@ import (
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/alerts"
+	"github.com/stint-go/stint/service/internal/record"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 	redisrules "github.com/stint-go/stint/service/internal/rulestore/redis"
@@ -180,8 +181,8 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"simulate.Read gzip":      must(simulate.NewReader(simulate.ReaderOptions{})).Read(strings.NewReader("\x1f\x8b\x08"), nil),
 		"simulate.New":            of(simulate.New(simulate.Config{})),
 		"simulate.New set":        of(simulate.New(simulate.Config{Candidates: []simulate.Candidate{{}}})),
-		"simulate.NewRotator":     of(simulate.NewRotator(filepath.Join("none", "none"), 1, 1)),
-		"simulate.Recorder":       simulate.NewRecorder(nothing, io.Discard, simulate.RecorderOptions{}).ResetAll(ctx, stint.Scope{All: true}),
+		"record.NewRotator":       of(record.NewRotator(filepath.Join("none", "none"), 1, 1)),
+		"record.Recorder":         record.New(nothing, io.Discard, record.Options{}).ResetAll(ctx, stint.Scope{All: true}),
 		"simulate.Replay":         of(simulate.Replay(strings.NewReader(`{"policy":1,"limits":[{"algorithm":"sand"}]}` + "\n"))),
 		"simulate.Replay read":    of(simulate.Replay(broken{})),
 		"simulate.Suggest":        of(simulate.Suggest(nil, rules.Rule{ID: "r"}, rules.Options{}, simulate.Goal{Share: 1})),

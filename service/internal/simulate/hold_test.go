@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/record"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -414,8 +415,8 @@ func TestSuggestPlaces(t *testing.T) {
 
 // A record does not say which hold an operation is about. It can't be replayed, and says so; a list changes nothing.
 func TestRecordOfHolds(t *testing.T) {
-	var record bytes.Buffer
-	store := simulate.NewRecorder(memstore.New(memstore.Config{}), &record, simulate.RecorderOptions{Memory: true})
+	var recorded bytes.Buffer
+	store := record.New(memstore.New(memstore.Config{}), &recorded, record.Options{Memory: true})
 	policy, err := stint.NewPolicy("p", stint.FixedWindow(1, time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -424,13 +425,13 @@ func TestRecordOfHolds(t *testing.T) {
 	if _, err := store.Decide(ctx, stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &[]stint.Hold{}}}); err != nil {
 		t.Fatal(err)
 	}
-	if c := replayed(t, record.String()); c.Unfit != "" || c.Decisions != 0 {
+	if c := replayed(t, recorded.String()); c.Unfit != "" || c.Decisions != 0 {
 		t.Errorf("%+v", c)
 	}
 	if _, err := store.Decide(ctx, stint.Op{Verb: stint.VerbReserve, Claim: claim, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "x"}}}}); err != nil {
 		t.Fatal(err)
 	}
-	if c := replayed(t, record.String()); c.Unfit != "line 3: holds can't be replayed, as a record does not say which one it is" || c.Different != 0 {
+	if c := replayed(t, recorded.String()); c.Unfit != "line 3: holds can't be replayed, as a record does not say which one it is" || c.Different != 0 {
 		t.Errorf("%+v", c)
 	}
 }

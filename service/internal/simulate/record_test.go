@@ -2,12 +2,9 @@ package simulate_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +15,7 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/service/internal/record"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -71,39 +69,39 @@ func drive(t testing.TB, store stint.Store, policies []*stint.Policy, mixed bool
 
 // TestRecordOfMemoryReplays replays what many goroutines decided, line by line.
 func TestRecordOfMemoryReplays(t *testing.T) {
-	var record bytes.Buffer
-	r := simulate.NewRecorder(memstore.New(memstore.Config{}), &record, simulate.RecorderOptions{Memory: true})
+	var recorded bytes.Buffer
+	r := record.New(memstore.New(memstore.Config{}), &recorded, record.Options{Memory: true})
 	policies := recordedPolicies(t)
 	drive(t, r, policies, true)
 	if err := r.ResetAll(t.Context(), stint.Scope{Policy: "p0"}); err != nil {
 		t.Fatal(err)
 	}
 	drive(t, r, policies, true)
-	if strings.Contains(record.String(), "client ") {
+	if strings.Contains(recorded.String(), "client ") {
 		t.Error("the record has keys as they are")
 	}
-	c := replayed(t, record.String())
+	c := replayed(t, recorded.String())
 	if c.Decisions < 5000 || c.Different != 0 || c.Unfit != "" {
 		t.Errorf("%+v", c)
 	}
 	// One in which nothing is kept for others, as an older service writes it, can be read, and differs.
-	older := strings.ReplaceAll(record.String(), `,"keep":`, `,"unknown":`)
-	if c := replayed(t, older); older == record.String() || c.Different == 0 || c.Unfit != "" {
+	older := strings.ReplaceAll(recorded.String(), `,"keep":`, `,"unknown":`)
+	if c := replayed(t, older); older == recorded.String() || c.Different == 0 || c.Unfit != "" {
 		t.Errorf("%+v", c)
 	}
 	// A record that is not what was decided differs.
-	if c := replayed(t, strings.Replace(record.String(), `"allowed":true,"remaining":`, `"allowed":true,"remaining":1`, 1)); c.Different != 1 || !strings.Contains(c.FirstDifference, "replayed") {
+	if c := replayed(t, strings.Replace(recorded.String(), `"allowed":true,"remaining":`, `"allowed":true,"remaining":1`, 1)); c.Different != 1 || !strings.Contains(c.FirstDifference, "replayed") {
 		t.Errorf("%+v", c)
 	}
 	// One of which lines are missing replays nothing that anybody could claim.
-	lines := strings.SplitAfter(record.String(), "\n")
+	lines := strings.SplitAfter(recorded.String(), "\n")
 	for what, text := range map[string]string{
-		"lines are missing":         strings.Join(lines[:50], "") + string(simulate.DroppedLine(3)) + strings.Join(lines[50:], ""),
+		"lines are missing":         strings.Join(lines[:50], "") + string(record.DroppedLine(3)) + strings.Join(lines[50:], ""),
 		"does not begin":            strings.Join(lines[1:], ""),
 		"is malformed":              strings.Join(lines[:50], "") + "{\"at\":1\n",
 		"is not defined":            lines[0] + lines[len(lines)-2],
-		"but failure-policy":        record.String() + strings.Replace(lines[len(lines)-2], "}\n", ",\"source\":\"failure-policy\"}\n", 1),
-		"limits of a client of pol": record.String() + strings.ReplaceAll(changedPolicy(t, &record), `"capacity":20`, `"capacity":21`),
+		"but failure-policy":        recorded.String() + strings.Replace(lines[len(lines)-2], "}\n", ",\"source\":\"failure-policy\"}\n", 1),
+		"limits of a client of pol": recorded.String() + strings.ReplaceAll(changedPolicy(t, &recorded), `"capacity":20`, `"capacity":21`),
 	} {
 		if c := replayed(t, text); !strings.Contains(c.Unfit, what) {
 			t.Errorf("%q: %+v", what, c)
@@ -112,12 +110,12 @@ func TestRecordOfMemoryReplays(t *testing.T) {
 }
 
 // changedPolicy is the first policy of a record and an operation of it, once more.
-func changedPolicy(t testing.TB, record *bytes.Buffer) string {
+func changedPolicy(t testing.TB, recorded *bytes.Buffer) string {
 	t.Helper()
-	for definition := range strings.Lines(record.String()) {
+	for definition := range strings.Lines(recorded.String()) {
 		if strings.Contains(definition, `"name":"p0","limits"`) {
 			number, _, _ := strings.Cut(strings.TrimPrefix(definition, `{"policy":`), ",")
-			for line := range strings.Lines(record.String()) {
+			for line := range strings.Lines(recorded.String()) {
 				if strings.Contains(line, `"verb":"take","claims":[{"policy":`+number+`,`) {
 					return definition + line
 				}
@@ -157,7 +155,7 @@ func TestRecordsOfRedisReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		r := simulate.NewRecorder(store, locked{&locks[i], &records[i]}, simulate.RecorderOptions{})
+		r := record.New(store, locked{&locks[i], &records[i]}, record.Options{})
 		processes.Go(func() { drive(t, r, recordedPolicies(t), false) })
 	}
 	processes.Wait()
@@ -179,41 +177,4 @@ func (l locked) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out.Write(text)
-}
-
-func TestRotator(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "record")
-	out, err := simulate.NewRotator(name, 4000, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	clock := stint.Instant(0)
-	r := simulate.NewRecorder(memstore.New(memstore.Config{Now: func() time.Time { clock++; return clock.Time() }}), out, simulate.RecorderOptions{Memory: true, PlainKeys: true})
-	policies := recordedPolicies(t)
-	for range 300 {
-		if _, err := r.Decide(context.Background(), stint.Op{Claim: stint.Claim{Key: "k", Policy: policies[0], Permits: 1}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(name + "*")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	all := ""
-	for _, file := range []string{name + ".2", name + ".1", name} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(text) > 4000+500 || !strings.HasPrefix(string(text), `{"policy":1,"name":"p0"`) {
-			t.Errorf("%s has %d bytes: %.80s", file, len(text), text)
-		}
-		all += string(text)
-	}
-	if c := replayed(t, all); !strings.Contains(c.Unfit, "does not begin") || c.Decisions == 0 || c.Decisions >= 300 {
-		t.Errorf("%+v", c)
-	}
 }

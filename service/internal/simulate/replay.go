@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/record"
 )
 
 // A Comparison is what a replay of a record says.
@@ -73,7 +74,7 @@ type replay struct {
 // A recordedOp is an operation with where it stands: the record, and its line there. One without
 // claims resets.
 type recordedOp struct {
-	recordLine
+	record.Line
 
 	claims []stint.Claim
 	ways   []uint16 // of each, as of the operation
@@ -133,7 +134,7 @@ func (r *replay) read(in io.Reader) error {
 	for number := int64(1); ; number++ {
 		text, err := lines.ReadBytes('\n')
 		if len(text) > 0 {
-			var line recordLine
+			var line record.Line
 			if json.Unmarshal(text, &line) != nil {
 				r.unfit("line %d is malformed", number)
 			} else if err := r.line(line, number); err != nil {
@@ -152,7 +153,7 @@ func (r *replay) read(in io.Reader) error {
 // line takes one line: what begins a process, what is missing, what defines a policy, or an
 // operation. An error is one of the record's policies; all else that is wrong makes the record
 // unfit.
-func (r *replay) line(line recordLine, number int64) error {
+func (r *replay) line(line record.Line, number int64) error {
 	switch {
 	case number == 1 && line.Begin == "":
 		r.unfit("it does not begin where its process began")
@@ -162,13 +163,13 @@ func (r *replay) line(line recordLine, number int64) error {
 	switch {
 	case line.Begin != "": // a store in a process is empty at its begin
 		r.shared = r.shared || line.Begin != "memory"
-		r.ops = append(r.ops, recordedOp{recordLine: recordLine{Verb: resetAll}})
+		r.ops = append(r.ops, recordedOp{Line: record.Line{Verb: record.ResetAll}})
 	case line.Dropped > 0:
 		r.unfit("line %d: %d lines are missing", number, line.Dropped)
 	case line.Policy > 0:
 		return r.define(line, number)
 	case line.Verb != "":
-		op := recordedOp{recordLine: line, number: number, record: r.record}
+		op := recordedOp{Line: line, number: number, record: r.record}
 		for _, c := range line.Claims {
 			if len(c.Key) > bounds.MaxKeyBytes {
 				r.unfit("line %d: a key has %d bytes, more than %d", number, len(c.Key), bounds.MaxKeyBytes)
@@ -189,7 +190,7 @@ func (r *replay) line(line recordLine, number int64) error {
 }
 
 // define makes a policy, or finds the one of that name with the same limits.
-func (r *replay) define(line recordLine, number int64) error {
+func (r *replay) define(line record.Line, number int64) error {
 	id := line.Name + "\n" + string(line.Limits)
 	if r.made[id] == nil {
 		parsed, _, err := rulefile.Parse(
@@ -212,7 +213,7 @@ func (r *replay) define(line recordLine, number int64) error {
 // compare carries out an operation.
 func (r *replay) compare(op *recordedOp) {
 	switch op.Verb {
-	case resetPolicy:
+	case record.ResetPolicy:
 		r.store.last = nil
 		for policy := range r.store.tables {
 			if policy.Name() == op.Name {
@@ -220,7 +221,7 @@ func (r *replay) compare(op *recordedOp) {
 			}
 		}
 		return
-	case resetAll:
+	case record.ResetAll:
 		r.store.last = nil
 		clear(r.store.tables)
 		return
@@ -253,10 +254,10 @@ func (r *replay) compare(op *recordedOp) {
 		}
 	}
 	d, _ := r.store.decide(verb, r.claims, op.At)
-	got, want := lineOf(verb, d), op.recordLine
+	got, want := record.LineOf(verb, d), op.Line
 	got.At, got.Claims, want.Source = op.At, op.Claims, ""
 	texts := [2][]byte{}
-	for i, line := range []recordLine{want, got} {
+	for i, line := range []record.Line{want, got} {
 		texts[i], _ = json.Marshal(line) // which was read as JSON
 	}
 	if string(texts[0]) != string(texts[1]) {

@@ -244,6 +244,10 @@ func (r *Report) Notes() (notes []string) {
 // AppendJSON appends the verdict as a line of JSON. Times are in microseconds since the Unix epoch, waits in
 // microseconds; a retryAfter of -1 is never.
 func (v *Verdict) AppendJSON(to []byte) []byte {
+	retry := v.Decision.RetryAfter.Microseconds()
+	if v.Decision.RetryAfter == stint.Never {
+		retry = -1
+	}
 	line := struct {
 		Line       int64    `json:"line"`
 		Time       int64    `json:"time"`
@@ -262,7 +266,7 @@ func (v *Verdict) AppendJSON(to []byte) []byte {
 	}{
 		v.Line, int64(v.Time), v.Candidate, v.Allowed, v.Reason, v.Rule, v.Key, v.Permits, v.Decision.Limit,
 		v.Decision.Remaining,
-		microsOrNever(v.Decision.RetryAfter), v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed,
+		retry, v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed,
 	}
 	text, err := json.Marshal(line)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/record"
 	"github.com/stint-go/stint/service/internal/simulate"
 	"github.com/stint-go/stint/storetest"
 )
@@ -182,8 +183,8 @@ func TestRecordOfWays(t *testing.T) {
 		policy("two", stint.FixedWindow(9, time.Minute), stint.SlidingWindowLog(3, time.Second).Named("second")),
 	}
 	clock := storetest.NewClock(at2026)
-	var record bytes.Buffer
-	store := simulate.NewRecorder(memstore.New(memstore.Config{Now: clock.Now}), &record, simulate.RecorderOptions{Memory: true})
+	var recorded bytes.Buffer
+	store := record.New(memstore.New(memstore.Config{Now: clock.Now}), &recorded, record.Options{Memory: true})
 	rng := rand.New(rand.NewPCG(1, 2))
 	denied, second := 0, 0
 	for range 3000 {
@@ -222,10 +223,10 @@ func TestRecordOfWays(t *testing.T) {
 			second++
 		}
 	}
-	if c := replayed(t, record.String()); c.Decisions < 500 || c.Different != 0 || c.Unfit != "" || denied < 100 || second < 50 {
+	if c := replayed(t, recorded.String()); c.Decisions < 500 || c.Different != 0 || c.Unfit != "" || denied < 100 || second < 50 {
 		t.Errorf("%+v; %d denied, %d by another way", c, denied, second)
 	}
-	if c := replayed(t, strings.ReplaceAll(record.String(), `,"way":`, `,"unknown":`)); c.Different == 0 {
+	if c := replayed(t, strings.ReplaceAll(recorded.String(), `,"way":`, `,"unknown":`)); c.Different == 0 {
 		t.Errorf("without ways: %+v", c)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/logqueue"
-	"github.com/stint-go/stint/service/internal/simulate"
+	"github.com/stint-go/stint/service/internal/record"
 )
 
 // How much a record may take on the disk.
@@ -34,18 +34,18 @@ func startRecord(c config.Config, store stint.Store) (recordedStore, error) {
 	if c.Record == "" {
 		return recordedStore{Store: store, end: func() {}}, nil
 	}
-	files, err := simulate.NewRotator(c.Record, recordBytes, recordFiles)
+	files, err := record.NewRotator(c.Record, recordBytes, recordFiles)
 	if err != nil {
 		return recordedStore{}, err
 	}
-	queue := logqueue.New(files, simulate.DroppedLine)
+	queue := logqueue.New(files, record.DroppedLine)
 	lost := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_record_lines_lost_total",
 		Help: "Lines of the record that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) })
 	return recordedStore{
-		Store: simulate.NewRecorder(
-			store, queue, simulate.RecorderOptions{Memory: c.Store.Memory(), PlainKeys: c.RecordPlainKeys},
+		Store: record.New(
+			store, queue, record.Options{Memory: c.Store.Memory(), PlainKeys: c.RecordPlainKeys},
 		),
 		collectors: []prometheus.Collector{lost},
 		end: func() {

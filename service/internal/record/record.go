@@ -1,4 +1,5 @@
-package simulate
+// Package record writes what a store decides to files, which `stint simulate --replay` decides once more.
+package record
 
 import (
 	"context"
@@ -17,8 +18,8 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads.
-// It is safe for concurrent use; make it with [NewRecorder]. The order that matters is that in
+// A Recorder is a store that writes what another one decides, as lines of JSON that a replay of package simulate reads.
+// It is safe for concurrent use; make it with [New]. The order that matters is that in
 // which the store decides. A store in this process has no other witness of it, so that one mutex is
 // held around each decision and its line; a shared store stamps decisions with its own time, by
 // which a replay sorts them.
@@ -31,9 +32,9 @@ type Recorder struct {
 	known atomic.Int64
 }
 
-// RecorderOptions say how a [Recorder] records. The zero value is for a store that several
+// Options say how a [Recorder] records. The zero value is for a store that several
 // processes share.
-type RecorderOptions struct {
+type Options struct {
 	// Memory says that the store is in this process, where it was empty at the begin. Decisions are
 	// made one after another then, so that the record has them in order, as otherwise nobody could
 	// tell.
@@ -42,9 +43,9 @@ type RecorderOptions struct {
 	PlainKeys bool
 }
 
-// A recordLine is one of a record: what begins it, a policy, or an operation; or how many lines are missing in its
+// A Line is one of a record: what begins it, a policy, or an operation; or how many lines are missing in its
 // place.
-type recordLine struct {
+type Line struct {
 	Begin   string `json:"begin,omitempty"` // memory or shared
 	Dropped int64  `json:"dropped,omitempty"`
 	Policy  int64  `json:"policy,omitempty"`
@@ -54,7 +55,7 @@ type recordLine struct {
 
 	At        stint.Instant `json:"at,omitempty"`
 	Verb      string        `json:"verb,omitempty"`
-	Claims    []recordClaim `json:"claims,omitempty"`
+	Claims    []Claim       `json:"claims,omitempty"`
 	Allowed   bool          `json:"allowed,omitempty"`
 	Index     int32         `json:"index,omitempty"`
 	Remaining int64         `json:"remaining,omitempty"`
@@ -67,10 +68,10 @@ type recordLine struct {
 	Via     uint8  `json:"via,omitempty"`    // as of the decision
 }
 
-// lineOf is that of a decision, without its claims. Times and durations are whole microseconds, as
+// LineOf is that of a decision, without its claims. Times and durations are whole microseconds, as
 // the store counts them, so that a replay can compare them exactly.
-func lineOf(verb stint.Verb, d stint.Decision) recordLine {
-	return recordLine{
+func LineOf(verb stint.Verb, d stint.Decision) Line {
+	return Line{
 		At:        d.At,
 		Verb:      verb.String(),
 		Allowed:   d.Allowed,
@@ -92,7 +93,8 @@ func microsOrNever(d time.Duration) int64 {
 	return d.Microseconds()
 }
 
-type recordClaim struct {
+// A Claim is one of an operation, with the number of its policy.
+type Claim struct {
 	Policy  int64  `json:"policy"`
 	Key     string `json:"key"`
 	Permits int64  `json:"permits"`
@@ -103,19 +105,19 @@ type recordClaim struct {
 
 // The verbs of a line that has no operation.
 const (
-	resetPolicy = "reset-policy"
-	resetAll    = "reset-all"
+	ResetPolicy = "reset-policy"
+	ResetAll    = "reset-all"
 )
 
-// NewRecorder records the decisions of a store. Each write to out is of whole lines. A write that waits delays the
+// New records the decisions of a store. Each write to out is of whole lines. A write that waits delays the
 // callers of the store.
-func NewRecorder(inner stint.Store, out io.Writer, options RecorderOptions) *Recorder {
+func New(inner stint.Store, out io.Writer, options Options) *Recorder {
 	r := &Recorder{inner: inner, out: out, plain: options.PlainKeys}
 	begin := "shared"
 	if options.Memory {
 		r.order, begin = new(sync.Mutex), "memory"
 	}
-	r.write(&recordLine{Begin: begin})
+	r.write(&Line{Begin: begin})
 	return r
 }
 
@@ -151,9 +153,9 @@ func (r *Recorder) ResetAll(ctx context.Context, scope stint.Scope) error {
 	defer r.inOrder()()
 	err := r.inner.ResetAll(ctx, scope)
 	if err == nil && scope.All {
-		r.write(&recordLine{Verb: resetAll})
+		r.write(&Line{Verb: ResetAll})
 	} else if err == nil {
-		r.write(&recordLine{Verb: resetPolicy, Name: scope.Policy})
+		r.write(&Line{Verb: ResetPolicy, Name: scope.Policy})
 	}
 	return err
 }
@@ -175,11 +177,11 @@ func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 	}
 	if err != nil {
 		if op.Validate() == nil {
-			r.write(&recordLine{Dropped: 1})
+			r.write(&Line{Dropped: 1})
 		}
 		return
 	}
-	line := lineOf(op.Verb, d)
+	line := LineOf(op.Verb, d)
 	if d.Source != stint.SourceStore || d.Leased {
 		line.Source = d.Source.String()
 	}
@@ -193,19 +195,19 @@ func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 // claim is a claim with the number of its policy, which the first claim of it defines in a line
 // before. By default the key's hash stands for the key: two claims are of one client if their
 // hashes are equal, which is all that a replay has to know.
-func (r *Recorder) claim(c stint.Claim, way uint16) recordClaim {
+func (r *Recorder) claim(c stint.Claim, way uint16) Claim {
 	number, _ := c.Policy.Prepared(r, func() any { return r.define(c.Policy) }).(int64)
 	if !r.plain {
 		c.Key = rules.HashedClient(c.Key)
 	}
-	return recordClaim{number, c.Key, c.Permits, c.Keep, way}
+	return Claim{number, c.Key, c.Permits, c.Keep, way}
 }
 
 // define writes a policy, and returns its number. The number is the record's own. Limits are
 // written as a rule file would have them, through a rule that has nothing else.
 func (r *Recorder) define(policy *stint.Policy) int64 {
 	number := r.known.Add(1)
-	line := recordLine{Policy: number, Name: policy.Name()}
+	line := Line{Policy: number, Name: policy.Name()}
 	text, err := rulefile.JSON(rules.Rule{ID: "r", Scope: []string{rules.Global}, Limits: policy.Limits()})
 	if err == nil {
 		var rule struct {
@@ -215,7 +217,7 @@ func (r *Recorder) define(policy *stint.Policy) int64 {
 		line.Limits = rule.Limits
 	}
 	if err != nil {
-		line = recordLine{Dropped: 1}
+		line = Line{Dropped: 1}
 	}
 	r.write(&line)
 	return number
@@ -223,7 +225,7 @@ func (r *Recorder) define(policy *stint.Policy) int64 {
 
 // write writes one line in one call, so that lines of concurrent calls do not mix. An error has
 // nobody to go to: a decision must not fail for its record, and out counts what it loses.
-func (r *Recorder) write(line *recordLine) {
+func (r *Recorder) write(line *Line) {
 	text, err := json.Marshal(line)
 	if err != nil { // a key that is no text has a hash; numbers can be written
 		text = DroppedLine(1)
