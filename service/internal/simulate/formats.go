@@ -152,7 +152,11 @@ func (r *Reader) pattern(format, text string) (func() parser, error) {
 					"a text between "+text[at[0]:at[1]]+" and the next variable, so that it is known where one ends")
 			}
 		}
-		p.about.names, p.parts = append(p.about.names, name), append(p.parts, linePart{name: name, until: text[at[1]:end]})
+		part := linePart{name: "$" + name, until: text[at[1]:end]}
+		if name[0] == '%' { // as Apache has it
+			part.name = name
+		}
+		p.about.names, p.parts = append(p.about.names, name), append(p.parts, part)
 	}
 	for i, field := range r.known.pick(p.about.names) {
 		part := &p.parts[i]
@@ -184,9 +188,9 @@ func (p *linePattern) parse(line string, ev *Event) error {
 		part := &p.parts[i]
 		value, after, ok := part.cut(rest)
 		if !ok && part.until == "" {
-			return faultf("no end of the line behind $%s", part.name)
+			return faultf("no end of the line behind %s", part.name)
 		} else if !ok {
-			return faultf("no %q behind $%s", part.until, part.name)
+			return faultf("no %q behind %s", part.until, part.name)
 		}
 		rest = after
 		if part.field == "" || part.kept != nil && value != "-" { // as set does

@@ -285,3 +285,63 @@ func TestLongLog(t *testing.T) {
 		}
 	}
 }
+
+// TestTableOfFormats: docs/reference/simulate-formats.md says of each format whether it is found without --format, and
+// what is said of a line that is cut in half.
+func TestTableOfFormats(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/reference/simulate-formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := func(text string) string {
+		if text = strings.TrimPrefix(text, "stint: "); len(text) > 160 {
+			text = text[:160] + " …"
+		}
+		return "`" + strings.ReplaceAll(text, "|", `\|`) + "`"
+	}
+	rows, seen := 0, map[string]bool{}
+	for _, log := range madeUpLogs(t) {
+		if seen[log.format] {
+			continue
+		}
+		seen[log.format] = true
+		found := "by `--format`"
+		if named := !strings.Contains(log.format, ":"); named {
+			_, input := read(t, simulate.ReaderOptions{}, log.lines)
+			found = "by its lines"
+			if input.Format != log.format {
+				found = "as " + code(input.Format)
+			}
+		}
+		lines := strings.Split(strings.TrimSuffix(log.lines, "\n"), "\n")
+		last := lines[len(lines)-1]
+		events, input := read(t, simulate.ReaderOptions{Format: log.format}, log.lines+last[:len(last)/2]+"\n")
+		if len(events) != 4 || input.Malformed != 1 {
+			t.Errorf("%s: %d requests of %+v", log.format, len(events), input)
+			continue
+		}
+		fault := strings.TrimSuffix(input.FirstMalformed, fmt.Sprintf(": %q", last[:min(len(last)/2, 200)]))
+		_, fault, _ = strings.Cut(fault, ": ")
+		row := fmt.Sprintf("| %s | %s | 4 of 4 | %s |\n", code(log.format), found, code(fault))
+		if rows++; !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks\n%s", row)
+		}
+	}
+	const line = `192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"` + "\n"
+	for what, text := range map[string]string{
+		"nothing, or blank lines": "\n\n", "no line that is a request": "garbage\n", "requests in less than half of the lines": line + "a\nb\n",
+		"JSON without a client": `{"time":"2026-10-10T13:00:00Z","who":"192.0.2.1"}`, "JSON without a time": `{"at":1,"ip":"192.0.2.1"}`,
+		"a file of xz": "\xfd7zXZ\x00\x00\x04", "a file of lz4": "\x04\x22\x4d\x18\x64", "a file of zip": "PK\x03\x04\x14", "a file of bzip2 that is cut": bzipped[:20],
+		"CSV whose names are unknown": "when,who\n1,a\n", "W3C without `#Fields`": "2026-10-10 13:00:00 192.0.2.1\n",
+	} {
+		format := map[string]string{
+			"W3C without `#Fields`": "w3c", "CSV whose names are unknown": "csv", "JSON without a client": "json", "JSON without a time": "json",
+		}[what]
+		if row := fmt.Sprintf("| %s | %s |\n", what, code(refused(t, simulate.ReaderOptions{Format: format}, text))); !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks\n%s", row)
+		}
+	}
+	if rows < 25 || strings.Count(string(page), "| 4 of 4 |") != rows {
+		t.Errorf("%d formats; the page has %d", rows, strings.Count(string(page), "| 4 of 4 |"))
+	}
+}
