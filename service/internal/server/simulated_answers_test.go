@@ -52,8 +52,8 @@ func answerRules() []rules.Rule {
 	own.Overrides = []rules.Override{{Key: "192.0.2.1", Banned: true}, {Key: "192.0.2.2", Unlimited: true}}
 	extra := at("extra", "/c/**", rules.PerIP, stint.FixedWindow(5, 10*time.Second))
 	extra.Otherwise = "spare"
-	waits := at("waits", "/d/**", rules.PerIP, stint.TokenBucket(2, stint.PerSecond(1)))
-	waits.OnExceed, waits.MaxWait, waits.MaxWaiters = rules.Wait, 3*time.Second, 4
+	waits := at("waits", "/d/**", rules.PerIP, stint.TokenBucket(1, stint.PerSecond(1)))
+	waits.OnExceed, waits.MaxWait, waits.MaxWaiters = rules.Wait, time.Second, 1
 	queue := at("queue", "/e/**", rules.Global, stint.SlidingWindowLog(25, 2*time.Second))
 	queue.OnExceed, queue.MaxWait, queue.MaxWaiters = rules.Wait, 500*time.Millisecond, 20
 	places := at("places", "/f/**", rules.PerIP, stint.Concurrency(2), stint.SlidingWindowCounter(40, 10*time.Second))
@@ -61,7 +61,7 @@ func answerRules() []rules.Rule {
 	tokens := at("tokens", "/g/**", rules.PerIP, stint.TokenBucket(30, stint.PerSecond(8)), stint.FixedWindow(90, 9*time.Second))
 	tokens.Cost = rules.Cost{Attribute: simulate.CostAttribute}
 	return []rules.Rule{
-		at("all", "/**", rules.Global, stint.TokenBucket(60, stint.PerSecond(90))), shadow, own, extra,
+		at("all", "/**", rules.Global, stint.TokenBucket(60, stint.PerSecond(80))), shadow, own, extra,
 		at("bucket", "/a/**", rules.PerIP, stint.TokenBucket(3, stint.PerSecond(1)), stint.SlidingWindowCounter(20, 9*time.Second)),
 		at("turns", "/b/**", rules.PerIP, stint.LeakyBucket(1, stint.PerSecond(1))),
 		at("spare", "/z", rules.Global, stint.FixedWindow(30, 10*time.Second)),
