@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 )
 
 // Limits that do not move while they are measured: generous and wide always admit, spent denies until
 // the next day, and fill takes its one permit.
 var (
-	generous = stint.TokenBucket(bounds.MaxPermits, stint.Per(1_000_000, 24*time.Hour))
+	generous = stint.TokenBucket(1_000_000_000, stint.Per(1_000_000, 24*time.Hour))
 	spent    = stint.TokenBucket(1, stint.Per(1, 24*time.Hour))
-	wide     = stint.FixedWindow(bounds.MaxPermits, 24*time.Hour)
+	wide     = stint.FixedWindow(1_000_000_000, 24*time.Hour)
 )
 
 var errOtherwise = errors.New("it was not decided as it had to be")
