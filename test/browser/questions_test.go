@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/stint-go/stint/internal/testredis"
 )
 
 // follow clicks the first link with a text in a panel.
@@ -125,4 +128,34 @@ func TestBrokenConnection(t *testing.T) {
 	again := ruled(t, "--admin-listen", strings.TrimPrefix(s.admin, "http://"))
 	p.until("the break is still told", "!"+shown("connection to the service is broken"))
 	guess(again, "192.0.2.2")
+}
+
+// What all processes decided stands together in one labelled time; a time that is chosen, and the plot, are of this process. Who
+// does not answer about denials is named.
+func TestAllProcesses(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	s := ruled(t, "--store", redis.URL())
+	other := serve(t, "--store", redis.URL())
+	s.guess("192.0.2.1")
+	other.guess("192.0.2.2")
+	other.guess("192.0.2.3")
+	p := open(t, s, 1440)
+	p.signIn(writer)
+	const row = `[...document.querySelectorAll("section[aria-label='Rules by denials'] tbody tr")].find((r) => r.cells[0].innerText === "demo-login")`
+	p.until("the time is not labelled", `/^All 2 processes, last \d/.test(document.querySelector("h2.group").innerText) && document.querySelector("h1").innerText.includes("(all 2 processes, last ")`)
+	p.until("not all are counted", row+`.cells[1].innerText === "3" && `+row+`.cells[3].innerText === "18" && `+row+`.cells[4].innerText === "3"`)
+	p.until("a client of the other process is not shown", `document.querySelector("section[aria-label=Clients]").innerText.includes("192.0.2.3")`)
+	p.visit(fmt.Sprintf("from=%d&to=%d", time.Now().Add(-time.Minute).Unix(), time.Now().Add(time.Minute).Unix()))
+	p.until("the chosen time is not of this process", `document.querySelector("h2.group").innerText.startsWith("This process, ") && `+row+`.cells[1].innerText === "1"`)
+
+	p.visit("denials")
+	p.until("the other process is not asked", denied("192.0.2.3", "demo-login"))
+	if err := syscall.Kill(other.process, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(other.process, syscall.SIGCONT) })
+	p.press("Search")
+	p.shows("A process did not answer: ")
+	p.until("the denials of the one that answers are lost", denied("192.0.2.1", "demo-login"))
 }

@@ -53,6 +53,8 @@ type summary struct {
 	ShadowDenied      []TopItem
 	ShadowDeniedLeast int64
 
+	Counted counted
+
 	// the newest first, fewDenials of rules in shadow and as many others
 	Denials []Denial
 }
@@ -107,6 +109,7 @@ func (r *Recorder) summarize() summary {
 	defer r.mu.Unlock()
 	second := uint32(now / 1e6)
 	s.Revision, s.Store, s.Rates = r.changes.revision, r.changes.store(), r.rates(now)
+	s.Counted = r.counted(second)
 	s.Top, s.TopLeast = r.heaviest.top(second/60, topItems)
 	s.Denied, s.DeniedLeast = r.denied.top(second/60, topItems)
 	s.ShadowDenied, s.ShadowDeniedLeast = r.shadowDenied.top(second/60, topItems)
@@ -246,8 +249,13 @@ func (v *view) processes() Processes {
 
 // top merges what the processes counted.
 func (v *view) top(n int, clientOf func(string) string) Top {
-	minute := v.summaries[0].At / 60e6
-	t := Top{Scope: v.scope, Processes: len(v.summaries), From: (minute - topMinutes + 1) * 60e6}
+	at := v.summaries[0].At
+	t := Top{
+		Scope: v.scope, Processes: len(v.summaries), From: (at/60e6 - topMinutes + 1) * 60e6, At: at, Rules: v.rules(),
+	}
+	for i := range v.summaries {
+		t.Total.add(v.summaries[i].Counted.Total)
+	}
 	t.Clients = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.Top, s.TopLeast })
 	t.Denied = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.Denied, s.DeniedLeast })
 	t.ShadowDenied = v.merge(

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -131,6 +132,44 @@ func TestShared(t *testing.T) {
 	a.advance(time.Second)
 	if got := get[activity.Processes](a, "/api/v1/processes"); len(got.Processes) != 1 {
 		t.Errorf("after one has ended there are %d processes", len(got.Processes))
+	}
+}
+
+// What all processes decided in the last five minutes is counted together, by rule; what is older is not.
+func TestCountsOfAll(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	a.see(1000, "api", "alice", activity.Denied)
+	a.advance(5 * time.Minute)
+	b.advance(5 * time.Minute)
+	a.see(5, "api", "alice", activity.Admitted)
+	a.see(3, "api", "bob", activity.Denied)
+	a.see(2, "shy", "bob", activity.ShadowDenied)
+	b.advance(time.Second)
+	b.see(7, "api", "alice", activity.Admitted)
+	b.see(2, "api", "bob", activity.Denied)
+	b.see(1, "api", "carol", activity.Denied)
+	b.see(9, "login", "carol", activity.Denied)
+	degraded := decisionAt(b.At(), "login", "dora", activity.Admitted)
+	degraded.Decision.Degraded = true
+	b.Observe(t.Context(), &degraded)
+	_ = get[activity.Processes](a, "/api/v1/processes") // which tells the other
+	b.advance(time.Second)
+	top := get[activity.Top](b, "/api/v1/top")
+	if want := (activity.Counts{Admitted: 13, Denied: 15, ShadowDenied: 2, Degraded: 1}); top.Total != want || top.Scope != activity.ScopeAll || top.At != b.At() {
+		t.Errorf("the total is %+v, want %+v (%s, at %d)", top.Total, want, top.Scope, top.At)
+	}
+	want := []activity.RuleCounts{
+		{Rule: "login", Counts: activity.Counts{Admitted: 1, Denied: 9}, DeniedClients: 1},
+		{Rule: "api", Counts: activity.Counts{Admitted: 12, Denied: 6}, DeniedClients: 2},
+		{Rule: "shy", Counts: activity.Counts{ShadowDenied: 2}},
+	}
+	for i := range top.Rules {
+		top.Rules[i].Near = 0 // these decisions say nothing of what is left
+	}
+	if !slices.Equal(top.Rules, want) {
+		t.Errorf("the rules are %+v, want %+v", top.Rules, want)
 	}
 }
 

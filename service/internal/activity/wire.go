@@ -115,14 +115,43 @@ type TopItem struct {
 	Error  int64  `json:"error"`
 }
 
+// Counts are of requests. Degraded ones, which the failure policy decided, are among the others.
+type Counts struct {
+	Admitted     int64 `json:"admitted"`
+	Denied       int64 `json:"denied"`
+	ShadowDenied int64 `json:"shadowDenied"`
+	Degraded     int64 `json:"degraded"`
+}
+
+// add adds others.
+func (c *Counts) add(other Counts) {
+	c.Admitted, c.Denied = c.Admitted+other.Admitted, c.Denied+other.Denied
+	c.ShadowDenied, c.Degraded = c.ShadowDenied+other.ShadowDenied, c.Degraded+other.Degraded
+}
+
+// RuleCounts are of the requests that a rule decided. Its Degraded is 0.
+type RuleCounts struct {
+	Counts
+
+	Rule string `json:"rule"`
+	// Near is how many were admitted and left a client little of the limit.
+	Near int64 `json:"near"`
+	// DeniedClients is how many different clients were denied, at least: of each process, 100 of all rules are known.
+	DeniedClients int64 `json:"deniedClients"`
+}
+
 // Top answers PathTop.
 type Top struct {
 	Scope     string `json:"scope"`
 	Processes int    `json:"processes"`
-	// the beginning of what is counted
-	From    stint.Instant `json:"from"`
-	Clients []TopItem     `json:"clients"`
-	Denied  []TopItem     `json:"denied"`
+	// the beginning and the end of what is counted
+	From  stint.Instant `json:"from"`
+	At    stint.Instant `json:"at"`
+	Total Counts        `json:"total"`
+	// Rules are the 100 that denied most, of those that are among the 100 of a process that decided most.
+	Rules   []RuleCounts `json:"rules"`
+	Clients []TopItem    `json:"clients"`
+	Denied  []TopItem    `json:"denied"`
 	// ShadowDenied are those that rules in shadow would have denied most; Denied has none of it.
 	ShadowDenied []TopItem `json:"shadowDenied"`
 }

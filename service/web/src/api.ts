@@ -53,10 +53,24 @@ export interface TopItem {
   count: number;
   error: number;
 }
+export interface Counts {
+  admitted: number;
+  denied: number;
+  shadowDenied: number;
+  degraded: number;
+}
+export interface RuleCounts extends Counts {
+  rule: string;
+  near: number;
+  deniedClients: number; // at least
+}
 export interface Top {
   scope: string;
   processes: number;
   from: number;
+  at: number;
+  total: Counts;
+  rules: RuleCounts[]; // those that denied most first
   clients: TopItem[];
   denied: TopItem[];
   shadowDenied: TopItem[];

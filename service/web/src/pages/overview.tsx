@@ -2,13 +2,13 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Denial } from "../api";
+import type { Denial, Top } from "../api";
 import { pairOf, RULE_SECONDS, useLive } from "../live";
 import type { Live, RuleActivity } from "../live";
-import { Plot, Spark } from "../plot";
+import { Plot } from "../plot";
 import type { Mark } from "../plot";
 import { bytes, compact, duration, integer, rate, share, timeOf, timeOfDay } from "../format";
-import { at, ClientLink, lastSeconds, Panel, perSecond, RuleLink, scopeText, Time, useKept, When, Window } from "../ui";
+import { at, ClientLink, Panel, perSecond, RuleLink, scopeText, Time, useKept, When, Window } from "../ui";
 
 const spans = [
   { name: "5 min", seconds: 300 },
@@ -21,24 +21,29 @@ const stepOf = (seconds: number) => (seconds <= 300 ? 1 : seconds <= 900 ? 5 : 1
 
 type Range = [number, number];
 
-function sentence(live: Live) {
-  const until = live.now;
-  const admitted = live.admitted.sum(60, until);
-  const denied = live.denied.sum(60, until);
+/** windowOf says of what time and of which processes the figures of the overview are, and how many seconds that is. */
+function windowOf(live: Live, top: Top): { text: string; seconds: number } {
+  const started = Math.min(...(live.processes?.processes ?? []).map((p) => p.startedAt));
+  const seconds = Math.max(1, Math.round((top.at - Math.max(top.from, started)) / 1e6));
+  return { text: `${scopeText(top.scope, top.processes)}, last ${duration(seconds * 1e6)}`, seconds };
+}
+
+function Sentence({ live, top }: { live: Live; top: Top }) {
+  const { admitted, denied, degraded } = top.total;
   const all = admitted + denied;
-  const rules = [...live.rules.values()];
-  const denying = rules.filter((r) => r.denied.sum(60, until) > 0).length;
-  const near = rules.filter((r) => r.near.sum(60, until) > 0).length;
-  const degraded = live.degraded.sum(60, until);
+  const { text, seconds } = windowOf(live, top);
+  const denying = top.rules.filter((r) => r.denied > 0).length;
+  const near = top.rules.filter((r) => r.near > 0).length;
   return (
     <h1 class="lead">
-      {all === 0 ? "No requests in the last minute" : <><span class={denied ? "denied" : ""}>{share(denied, all)} denied</span> of {rate(all / 60)}</>}
+      {all === 0 ? "No requests" : <><span class={denied ? "denied" : ""}>{share(denied, all)} denied</span> of {rate(all / seconds)}</>}
       {"; "}
       {denying === 0 ? "no rule denies" : denying === 1 ? "1 rule denies" : `${denying} rules deny`}
-      {near > 0 && <span title="In the last minute they left a client a fifth of its limit or less.">{"; "}{near} {near === 1 ? "rule" : "rules"} near {near === 1 ? "its" : "their"} limit</span>}
+      {near > 0 && <span title="They left a client a fifth of its limit or less.">{"; "}{near} {near === 1 ? "rule" : "rules"} near {near === 1 ? "its" : "their"} limit</span>}
       {"; "}
       {live.store.state === "up" ? "store healthy" : <span class="degraded">store unreachable{live.store.since ? ` since ${timeOfDay(live.store.since)}` : ""}</span>}
-      {degraded > 0 && <>; <span class="degraded">{compact(degraded)} decided by the failure policy</span></>}.
+      {degraded > 0 && <>; <span class="degraded">{compact(degraded)} decided by the failure policy</span></>}
+      <span class="faint"> ({text})</span>
     </h1>
   );
 }
@@ -109,11 +114,12 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
   }, [until, span, live.changes, live.started]);
   const processes = live.processes?.processes.length ?? 1;
   const { started } = live;
-  if (live.now === 0) return <p class="empty">{live.state === "connecting" ? "Reading what happened…" : "Nothing is known yet."}</p>;
-  if (live.admitted.sum(3600) + live.denied.sum(3600) === 0 && live.rules.size === 0) return <>{sentence(live)}<Empty /></>;
+  const { top } = live;
+  if (live.now === 0 || !top) return <p class="empty">{live.state === "connecting" ? "Reading what happened…" : "Nothing is known yet."}</p>;
+  if (live.admitted.sum(3600) + live.denied.sum(3600) + top.total.admitted + top.total.denied === 0 && live.rules.size === 0) return <><Sentence live={live} top={top} /><Empty /></>;
   return (
     <>
-      {sentence(live)}
+      <Sentence live={live} top={top} />
       <div class="row">
         <ul class="legend">
           <li><span class="swatch offered" />offered</li>
@@ -144,21 +150,31 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
           <button onClick={() => setRange()}>Show what happens now</button>
         </div>
       )}
-      <div class="panels">
-        <div>
-          <Rules live={live} range={range} denials={denials} writes={writes} />
-          <Denials live={live} range={range} denials={denials} processes={processes} />
+      <section aria-label="What was decided">
+        <h2 class="group">{range ? `This process, ${timeOfDay(range[0] * 1e6)} to ${timeOfDay(range[1] * 1e6)}` : capital(windowOf(live, top).text)}</h2>
+        <div class="panels">
+          <div>
+            <Rules live={live} top={top} range={range} denials={denials} writes={writes} />
+            <Denials live={live} range={range} denials={denials} processes={processes} />
+          </div>
+          <div>
+            <Tops top={top} range={range} denials={denials} />
+            <Processes live={live} />
+          </div>
         </div>
-        <div>
-          <Tops live={live} range={range} denials={denials} processes={processes} />
-          <Changes live={live} range={range} />
-          <StorePanel live={live} />
-          <Processes live={live} />
+      </section>
+      <section aria-label="This process">
+        <h2 class="group">This process</h2>
+        <div class="panels">
+          <div><Changes live={live} range={range} /></div>
+          <div><StorePanel live={live} /></div>
         </div>
-      </div>
+      </section>
     </>
   );
 }
+
+const capital = (text: string) => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 function sumOver(ring: Live["admitted"], [from, to]: Range) {
   return ring.sum(Math.max(1, Math.floor(to) - Math.ceil(from) + 1), Math.floor(to));
@@ -180,34 +196,46 @@ function deniedBy(denials: Denial[], from: number, to: number) {
 /** oldest is when the first of the denials that are known was, in Unix seconds. */
 const oldest = (denials: Denial[]) => (denials.at(-1)?.at ?? 0) / 1e6;
 
-function Rules({ live, range, denials, writes }: { live: Live; range?: Range; denials: Denial[]; writes: boolean }) {
+interface RuleRow {
+  id: string;
+  denied: number;
+  shadow: number;
+  all: number;
+  clients: number; // that were denied
+  near?: number;
+}
+
+/** rowsOf are rules by what they decided in a time, in this process. */
+function rowsOf(live: Live, range: Range, denials: Denial[]): RuleRow[] {
   // Seconds are kept for five minutes, minutes for an hour.
-  const minutes = range && range[0] < live.now - RULE_SECONDS;
+  const minutes = range[0] < live.now - RULE_SECONDS;
   const count = (r: RuleActivity, of: "admitted" | "denied" | "shadow") =>
-    !range ? r[of].sum(60, live.now) : minutes ? sumOver(r.minutes[of], [Math.floor(range[0] / 60), Math.floor((range[1] - 1) / 60)]) : sumOver(r[of], range);
-  const from = range?.[0] ?? live.now - 59;
-  const clients = deniedBy(denials, from, range?.[1] ?? Infinity);
-  const all = denials.length < 1000 || oldest(denials) <= from;
-  const rows = [...live.rules]
-    .map(([id, r]) => ({ id, r, denied: count(r, "denied"), shadow: count(r, "shadow"), near: range ? 0 : r.near.sum(60, live.now), all: count(r, "denied") + count(r, "admitted") + count(r, "shadow") }))
+    minutes ? sumOver(r.minutes[of], [Math.floor(range[0] / 60), Math.floor((range[1] - 1) / 60)]) : sumOver(r[of], range);
+  const clients = deniedBy(denials, range[0], range[1]);
+  return [...live.rules]
+    .map(([id, r]) => ({ id, denied: count(r, "denied"), shadow: count(r, "shadow"), all: count(r, "denied") + count(r, "admitted") + count(r, "shadow"), clients: clients.get(id)?.size ?? 0 }))
     .filter((row) => row.all > 0)
-    .sort((a, b) => b.denied - a.denied || b.shadow - a.shadow || b.all - a.all)
-    .slice(0, 12);
+    .sort((a, b) => b.denied - a.denied || b.shadow - a.shadow || b.all - a.all);
+}
+
+function Rules({ live, top, range, denials, writes }: { live: Live; top: Top; range?: Range; denials: Denial[]; writes: boolean }) {
+  const rows = (range ? rowsOf(live, range, denials) : top.rules.map((r): RuleRow => ({ id: r.rule, denied: r.denied, shadow: r.shadowDenied, all: r.admitted + r.denied + r.shadowDenied, clients: r.deniedClients, near: r.near }))).slice(0, 12);
+  // How many clients were denied is a least number where not all are known.
+  const least = range ? denials.length >= 1000 && oldest(denials) > range[0] : top.rules.reduce((sum, r) => sum + r.deniedClients, 0) >= 100;
   return (
-    <Panel title="Rules by denials" scope={(range ? (minutes ? "these minutes" : "chosen time") : "last minute") + ", this process"} more={writes && <a href="#/simulate/least=0.99&run=1" title="Finds, from what was asked lately, the least limit of each rule that never denies 99 % of its clients.">suggest limits</a>}>
-      {rows.length === 0 ? <p class="empty">No rule has decided anything {range ? "then" : "in the last minute"}.</p> : (
+    <Panel title="Rules by denials" scope={range && range[0] < live.now - RULE_SECONDS ? "whole minutes" : ""} more={writes && <a href="#/simulate/least=0.99&run=1" title="Finds, from what was asked lately, the least limit of each rule that never denies 99 % of its clients.">suggest limits</a>}>
+      {rows.length === 0 ? <p class="empty">No rule has decided anything{range && " then"}.</p> : (
         <table>
-          <thead><tr><th>rule</th><th class="n">denied</th><th class="n">share</th><th class="n hide-narrow">requests</th><th class="n" title="different clients that were denied">clients</th>{!range && <th class="n" title="admitted requests that left a client a fifth of its limit or less">near limit</th>}<th class="n hide-narrow">5 min</th></tr></thead>
+          <thead><tr><th>rule</th><th class="n">denied</th><th class="n">share</th><th class="n hide-narrow">requests</th><th class="n" title="different clients that were denied">clients</th>{!range && <th class="n" title="admitted requests that left a client a fifth of its limit or less">near limit</th>}</tr></thead>
           <tbody>
-            {rows.map(({ id, r, denied, shadow, near, all: requests }) => (
+            {rows.map(({ id, denied, shadow, all, clients, near }) => (
               <tr key={id}>
                 <td><RuleLink id={id} /></td>
                 <td class={denied ? "n denied" : "n"}>{shadow > 0 && <span class="shadow">{compact(shadow)} in shadow</span>}{denied > 0 && shadow > 0 && ", "}{(denied > 0 || shadow === 0) && compact(denied)}</td>
-                <td class="n">{share(denied + shadow, requests)}</td>
-                <td class="n hide-narrow">{compact(requests)}</td>
-                <td class="n">{clients.get(id) && (all ? "" : "≥ ") + compact(clients.get(id)?.size ?? 0)}</td>
+                <td class="n">{share(denied + shadow, all)}</td>
+                <td class="n hide-narrow">{compact(all)}</td>
+                <td class="n">{clients > 0 && (least ? "≥ " : "") + compact(clients)}</td>
                 {!range && <td class="n">{near ? compact(near) : ""}</td>}
-                <td class="hide-narrow"><Spark admitted={lastSeconds(r.admitted, live.now, 300, 10)} denied={lastSeconds(r.denied, live.now, 300, 10)} shadow={lastSeconds(r.shadow, live.now, 300, 10)} /></td>
               </tr>
             ))}
           </tbody>
@@ -217,21 +245,20 @@ function Rules({ live, range, denials, writes }: { live: Live; range?: Range; de
   );
 }
 
-function Tops({ live, range, denials, processes }: { live: Live; range?: Range; denials: Denial[]; processes: number }) {
+function Tops({ top, range, denials }: { top: Top; range?: Range; denials: Denial[] }) {
   const [chosen, choose] = useState<"denied" | "clients" | "shadowDenied">("denied");
   const by = range ? "denied" : chosen;
   const denied = by === "denied";
   const known = deniedBy(denials, range?.[0] ?? 0, range?.[1] ?? Infinity);
   const list = range
     ? [...known].flatMap(([rule, clients]) => [...clients].map(([client, { count }]) => ({ rule, client, count, error: 0 }))).sort((a, b) => b.count - a.count)
-    : (live.top?.[by] ?? []);
+    : top[by];
   const most = Math.max(1, ...list.map((t) => t.count));
-  const minutes = live.top && live.now ? Math.max(1, Math.round((live.now - live.top.from / 1e6) / 60)) : 0;
   const part = range && oldest(denials) > range[0] && denials.length >= 1000;
   return (
     <Panel
       title="Clients"
-      scope={range ? (part ? `since ${timeOfDay(oldest(denials) * 1e6)}, this process` : "chosen time, this process") : `last ${minutes} min, ${scopeText(live.top?.scope, processes)}`}
+      scope={part ? `since ${timeOfDay(oldest(denials) * 1e6)}` : ""}
       more={<>
         <button class="plain" aria-pressed={denied} onClick={() => choose("denied")}>most denied</button>
         {!range && <button class="plain" aria-pressed={by === "clients"} onClick={() => choose("clients")}>heaviest</button>}
@@ -262,7 +289,7 @@ function Denials({ live, range, denials, processes }: { live: Live; range?: Rang
   const shared = processes > 1 && !range;
   const rows = (shared ? live.allDenials : denials).filter((d) => !range || (d.at / 1e6 >= range[0] && d.first / 1e6 <= range[1])).slice(0, range ? 500 : 12);
   return (
-    <Panel title={range ? "Denials then" : "Last denials"} scope={scopeText(shared ? "all" : "process", processes)} more={<a href="#/denials">search</a>}>
+    <Panel title={range ? "Denials then" : "Last denials"} more={<a href="#/denials">search</a>}>
       <Window
         low
         label="Denials"
@@ -308,7 +335,7 @@ function StorePanel({ live }: { live: Live }) {
     }
   }
   return (
-    <Panel title="Store" scope="last minute, this process unless said">
+    <Panel title="Store" scope="last minute">
       <table>
         <tbody>
           <tr><td>state</td><td class={live.store.state === "up" ? "n" : "n degraded"}>{live.store.state}{live.store.unreachableShards ? `, ${live.store.unreachableShards} parts unreachable` : ""}</td></tr>
@@ -356,7 +383,7 @@ function RevisionLink({ state }: { state: string }) {
 function Changes({ live, range }: { live: Live; range?: Range }) {
   const rows = live.changes.filter((c) => within(range, c.at));
   return (
-    <Panel title={range ? "What changed then" : "What changed"} scope="this process, since its start" more={<a href="#/revisions">all revisions</a>}>
+    <Panel title={range ? "What changed then" : "What changed"} scope={range ? "" : "since its start"} more={<a href="#/revisions">all revisions</a>}>
       <Window
         low
         label="What changed"
@@ -378,7 +405,7 @@ function Changes({ live, range }: { live: Live; range?: Range }) {
 function Processes({ live }: { live: Live }) {
   const list = live.processes?.processes ?? [];
   return (
-    <Panel title="Processes" scope={live.processes?.scope === "all" ? "all that share this store" : "this process"}>
+    <Panel title="Processes" scope="requests per second, last 10 s">
       <table>
         <thead><tr><th>process</th><th class="hide-narrow">version</th><th class="n">revision</th><th class="n">admitted</th><th class="n">denied</th><th>store</th></tr></thead>
         <tbody>

@@ -53,16 +53,18 @@ export function Revision({ number, edits }: { number: string; edits: boolean }) 
       <h1 class="lead">Revision {body.revision}, <Time micros={Date.parse(body.at) * 1000} />{body.by ? `, by ${body.by}` : ""}{body.comment ? `: ${body.comment}` : ""}</h1>
       <p><a href="#/revisions">All revisions</a></p>
       {body.changes.length === 0 && <p class="empty">It changed no rule.</p>}
-      {body.changes.map((c) => (
-        <section key={c.id} style={{ margin: "16px 0" }}>
-          <h2><a href={at("rules", c.id)}>{c.id}</a> <span class="faint">{c.before ? (c.after ? "changed" : "removed") : "added"}</span></h2>
-          <Diff before={c.before ? yaml(c.before) : ""} after={c.after ? yaml(c.after) : ""} />
-          {edits && <div class="row"><Act done="It is as it was before." confirm={`Make ${c.id} what it was before revision ${body.revision}? Other rules stay as they are.`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback?rule=${encodeURIComponent(c.id)}`, { method: "POST" })}>Undo this for {c.id} alone</Act></div>}
-        </section>
-      ))}
+      <div class="plots">
+        {body.changes.map((c) => (
+          <section key={c.id}>
+            <h2><a href={at("rules", c.id)}>{c.id}</a> <span class="faint">{c.before ? (c.after ? "changed" : "removed") : "added"}</span></h2>
+            <Diff before={c.before ? yaml(c.before) : ""} after={c.after ? yaml(c.after) : ""} />
+            {edits && <div class="row"><Act done="It is as it was before." confirm={`Make ${c.id} what it was before revision ${body.revision}? Other rules stay as they are.`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback?rule=${encodeURIComponent(c.id)}`, { method: "POST" })}>Undo this for {c.id} alone</Act></div>}
+          </section>
+        ))}
+      </div>
       {edits && (
         <div class="row">
-          <Act confirm={`Make all rules what they were at revision ${body.revision}?`} run={() => ask(`/api/v1/rule-revisions/${body.revision}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Roll back to this revision</Act>
+          <Act main confirm={`Make all rules what they were at revision ${body.revision}?`} run={() => ask(`/api/v1/rule-revisions/${body.revision}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Roll back to this revision</Act>
           {body.revision > 0 && <Act confirm={`Make all rules what they were before revision ${body.revision}?`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Undo this revision and all after it</Act>}
         </div>
       )}

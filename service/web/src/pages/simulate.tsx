@@ -237,7 +237,7 @@ function Result({ report }: { report: Answer }) {
     <>
       <p>{integer(report.events)} requests in {duration(report.last - report.first)}{report.leftOut ? `; ${compact(report.leftOut)} left out` : ""}{report.input ? `; ${report.input.format}, ${compact(report.input.lines)} lines, ${compact(report.input.malformed)} malformed` : ""}.</p>
       {report.candidates.map((c) => <CandidatePlot key={c.name} report={report} candidate={c} title={c.name === "in force" ? "In force" : "Candidate"} height={130} sync="simulation" />)}
-      <table>
+      <div class="scroll"><table>
         <thead><tr><th>rule</th><th>with</th><th class="n">denied</th><th class="n hide-narrow">share</th><th class="n">clients</th><th class="n" title="the longest time that a client was denied without a break">shut out</th></tr></thead>
         <tbody>
           {[...new Set(report.candidates.flatMap((c) => (c.rules ?? []).map((r) => r.rule ?? "")))].flatMap((id) =>
@@ -256,7 +256,7 @@ function Result({ report }: { report: Answer }) {
             }),
           )}
         </tbody>
-      </table>
+      </table></div>
       {report.notes?.map((n) => <p key={n} class="faint">{n}</p>)}
     </>
   );
