@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/stint-go/stint/api"
 )
 
@@ -74,6 +76,11 @@ func TestDenials(t *testing.T) {
 		p.until(label+" is another one", fmt.Sprintf(`[...document.querySelectorAll("label")].find((l) => l.firstChild.textContent === %q)?.querySelector("input, textarea").value === %q`, label, want))
 	}
 	p.until("the address does not have the request", `location.hash.includes("orders")`)
+	if status := s.ask(http.MethodDelete, "/api/v1/rules/free", nil, nil); status != http.StatusNoContent && status != http.StatusOK {
+		t.Fatal(status)
+	}
+	p.do(chromedp.Reload())
+	p.until("a denial of a rule that is gone is not explained", shown("What is known of a request that free denied.")+` && document.querySelector("main tbody").innerText.includes("demo-ban")`)
 }
 
 // A client that is an API key is found by the key. An exception for it ends at the time that was typed.

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Explanation, Rule } from "../api";
+import type { Explanation, Rule, RuleList } from "../api";
 import { compact, duration } from "../format";
 import { ClientLink, messageOf, RuleLink, useKept } from "../ui";
 
@@ -64,8 +64,9 @@ export function Explain({ state }: { state?: string }) {
   };
   // A denial says its rule and client; what its request had is worked out from both.
   const fill = async () => {
-    const { body } = await ask<Rule>(`/api/v1/rules/${encodeURIComponent(q.rule)}`);
-    const found = { ...requestOf(body, q.client), method: q.method || "GET", path: q.path || "/" };
+    const { body } = await ask<RuleList>(`/api/v1/rules?prefix=${encodeURIComponent(q.rule)}`); // in a list, where none is no error
+    const rule = body.rules.find((r) => r.id === q.rule) ?? { id: q.rule };
+    const found = { ...requestOf(rule, q.client), method: q.method || "GET", path: q.path || "/" };
     keep(found);
     await run({ ...q, ...found });
   };

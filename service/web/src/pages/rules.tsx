@@ -107,7 +107,7 @@ export function Rules({ state, writes, edits }: { state?: string; writes: boolea
         <Window
           rows={rows}
           empty={body.rules.length ? "No rule matches the search." : <NoRules writes={writes} edits={edits} />}
-          head={<tr><th class="id">rule</th><th style={{ width: "64px" }} class="hide-narrow">state</th><th class="hide-narrow">match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "72px" }} title="in the last minute, this process">denied</th>{edits && <th style={{ width: "84px" }} class="hide-narrow" />}</tr>}
+          head={<tr><th class="id">rule</th><th style={{ width: "84px" }} class="hide-narrow">state</th><th class="hide-narrow">match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "72px" }} title="in the last minute, this process">denied</th>{edits && <th style={{ width: "84px" }} class="hide-narrow" />}</tr>}
           row={(rule) => <Row key={rule.id} rule={rule} activity={live.rules.get(rule.id)} now={live.now} change={edits ? change : undefined} />}
         />
       )}
