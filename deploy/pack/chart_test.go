@@ -192,12 +192,15 @@ func TestChartRefuses(t *testing.T) {
 		"grpc: {domains: [{domain: web}]}": "grpc.port",
 		"networkPolicy: {enabled: true}":   "networkPolicy.from",
 		"{grpc: {port: 8081, domains: [{domain: web}]}, config: {envoy: {xds: {server: \"a:1\"}}}}": "config.envoy.xds.server",
-		"rules: [{name: a}]":                                                "id",
-		"autoscaling: {enabled: true}":                                      "config.store.url",
-		"serviceMonitor: {interval: often}":                                 "interval",
-		"serviceMonitor: {tlsConfig: {insecureSkipVerify: true}}":           "config.tls.cert_file",
-		"config: {tls: {cert_file: a, key_file: b, client_ca_file: c}}":     "config.tls.client_ca_file",
-		"env: [{name: STINT_TLS_CERT_FILE, value: /etc/stint/secrets/tls}]": "STINT_TLS_CERT_FILE",
+		"config: {store: {urll: redis://r:6379}}":                                                   "urll",
+		"config: {log: {level: loud}}":                                                              "level",
+		"rules: [{id: a, scope: global, unlimitd: true}]":                                           "unlimitd",
+		"rules: [{name: a}]":                                                                        "id",
+		"autoscaling: {enabled: true}":                                                              "config.store.url",
+		"serviceMonitor: {interval: often}":                                                         "interval",
+		"serviceMonitor: {tlsConfig: {insecureSkipVerify: true}}":                                   "config.tls.cert_file",
+		"config: {tls: {cert_file: a, key_file: b, client_ca_file: c}}":                             "config.tls.client_ca_file",
+		"env: [{name: STINT_TLS_CERT_FILE, value: /etc/stint/secrets/tls}]":                         "STINT_TLS_CERT_FILE",
 	} {
 		var set map[string]any
 		if err := yaml.Unmarshal([]byte(values), &set); err != nil {

@@ -9,12 +9,15 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
 const (
 	pageFile   = "../../../docs/reference/settings.md"
-	schemaFile = "../../../docs/reference/configuration.schema.json"
+	schemaFile = "../../../docs/reference/stint.schema.json"
+	rulesFile  = "../../../docs/reference/rules.schema.json"
+	valuesFile = "../../../deploy/helm/values.schema.json"
 )
 
 // allowed is what a setting may be, as the fault says that it makes of a mapping; a text that is not checked is its unit.
@@ -39,7 +42,7 @@ func page(t *testing.T) string {
 	b.WriteString(`# Settings
 
 For operators of ` + "`stint serve`" + `: every setting with its built-in value, what it may be and what it does. [Configuration](configuration.md) says
-how they are given and how they work together. This page and the [JSON schema](configuration.schema.json), by which editors check the file, are
+how they are given and how they work together. This page and the [JSON schema](stint.schema.json), by which editors check the file, are
 made from the program's own list.
 
 | setting | default | allowed | |
@@ -56,6 +59,17 @@ made from the program's own list.
 	b.WriteString("\n`defaults`, `policies`, `rules` and `metrics.labels` are given in the file only; see [Limits](configuration.md#limits) and " +
 		"[Rules](../rules.md).\n")
 	return b.String()
+}
+
+// orZero adds the word for a setting's zero value to schemas of which a value has to match one. Nothing at all says off, too.
+func orZero(zero string, schemas ...any) []any {
+	if zero != "" {
+		schemas = append(schemas, map[string]any{"const": zero})
+	}
+	if zero == "off" {
+		schemas = append(schemas, map[string]any{"enum": []any{nil, ""}})
+	}
+	return schemas
 }
 
 // schemaOf is the schema of one setting.
@@ -92,12 +106,11 @@ func schemaOf(t *testing.T, s config.Setting) map[string]any {
 				number[bound] = n
 			}
 		}
-		schema["anyOf"] = []any{number}
-		if zero != "" {
-			schema["anyOf"] = []any{number, map[string]any{"const": zero}}
-		}
+		schema["anyOf"] = orZero(zero, number)
 	case kind == "size":
-		schema["type"] = []any{"string", "integer"}
+		schema["anyOf"] = orZero(zero, map[string]any{"type": "string", "pattern": "^[0-9]+((Ki|Mi|Gi|Ti)B)?$"}, map[string]any{"type": "integer"})
+	case kind == "duration":
+		schema["anyOf"] = orZero(zero, map[string]any{"type": "string", "pattern": `^(0|([0-9.]+[a-zµμ]+)+)$`}, map[string]any{"const": 0})
 	case kind == "networks" || kind == "headers":
 		schema["type"], schema["items"] = []any{"array", "null"}, map[string]any{"type": "string"}
 	case kind == "attribute-headers":
@@ -106,7 +119,7 @@ func schemaOf(t *testing.T, s config.Setting) map[string]any {
 		schema["type"] = "boolean"
 	default:
 		schema["type"] = "string"
-		if kind == "webhook" || kind == "place" {
+		if kind == "webhook" || kind == "place" || zero == "off" {
 			schema["type"] = []any{"string", "null"}
 		}
 	}
@@ -115,14 +128,16 @@ func schemaOf(t *testing.T, s config.Setting) map[string]any {
 
 // object is a schema of a mapping that takes no other names.
 func object() map[string]any {
-	return map[string]any{"type": "object", "additionalProperties": false, "properties": map[string]any{}}
+	return map[string]any{"type": []any{"object", "null"}, "additionalProperties": false, "properties": map[string]any{}}
 }
+
+const draft = "https://json-schema.org/draft/2020-12/schema"
 
 // schema is the JSON schema of the configuration's file.
 func schema(t *testing.T) map[string]any {
 	t.Helper()
 	root := object()
-	root["$schema"], root["title"] = "https://json-schema.org/draft/2020-12/schema", "The configuration of stint serve"
+	root["$schema"], root["title"] = draft, "The configuration of stint serve"
 	put := func(name string, of map[string]any) {
 		at := root["properties"].(map[string]any)
 		parts := strings.Split(name, ".")
@@ -138,24 +153,65 @@ func schema(t *testing.T) map[string]any {
 		put(s.Name, schemaOf(t, s))
 	}
 	put("metrics.labels", map[string]any{"type": []any{"object", "null"}, "additionalProperties": map[string]any{"type": "string"}})
-	limit := map[string]any{"type": "object"}
 	for _, algorithm := range stint.Algorithms() {
-		put("defaults."+strings.ToLower(algorithm.String()), limit)
+		put("defaults."+strings.ToLower(algorithm.String()), rulefile.LimitSchema(algorithm))
 	}
-	put("policies", map[string]any{
-		"type": []any{"object", "null"}, "additionalProperties": map[string]any{"type": "array", "items": limit, "minItems": 1},
-	})
-	put("rules", map[string]any{"type": []any{"array", "null"}, "items": map[string]any{"type": "object", "required": []any{"id"}}})
+	put("policies", map[string]any{"type": []any{"object", "null"}, "additionalProperties": rulefile.LimitsSchema()})
+	put("rules", map[string]any{"$ref": "#/$defs/rules"})
+	root["$defs"] = map[string]any{"rules": rulefile.Schema()}
 	return root
 }
 
-// The page of settings and the schema are made of the struct, with its help.
-func TestReference(t *testing.T) {
-	text, err := json.MarshalIndent(schema(t), "", " ")
+// rulesSchema is the JSON schema of a document of rules: a list of them, or a mapping with such a list.
+func rulesSchema() map[string]any {
+	whole := object()
+	whole["properties"], whole["required"] = map[string]any{"rules": map[string]any{"$ref": "#/$defs/rules"}}, []any{"rules"}
+	return map[string]any{
+		"$schema": draft, "title": "Rules of stint", "$defs": map[string]any{"rules": rulefile.Schema()},
+		"if": map[string]any{"type": "array"}, "then": map[string]any{"$ref": "#/$defs/rules"}, "else": whole,
+	}
+}
+
+// valuesSchema is the chart's schema with the definitions of the configuration and of rules, in its one line that begins so.
+func valuesSchema(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(valuesFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{pageFile: page(t), schemaFile: string(text) + "\n"} {
+	of := schema(t)
+	rules := of["$defs"].(map[string]any)["rules"]
+	delete(of, "$defs")
+	delete(of, "$schema")
+	delete(of["properties"].(map[string]any), "rules") // which are values of their own
+	line, err := json.Marshal(map[string]any{"config": of, "rules": rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begins = "  \"$defs\": "
+	lines := strings.Split(string(text), "\n")
+	for i := range lines {
+		if strings.HasPrefix(lines[i], begins) {
+			lines[i] = begins + string(line) + ","
+			return strings.Join(lines, "\n")
+		}
+	}
+	t.Fatalf("%s has no line that begins with %s", valuesFile, begins)
+	return ""
+}
+
+// The page of settings and the schemas are made of the struct, with its help, and of package rules' tags.
+func TestReference(t *testing.T) {
+	indented := func(of map[string]any) string {
+		text, err := json.MarshalIndent(of, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text) + "\n"
+	}
+	for name, want := range map[string]string{
+		pageFile: page(t), schemaFile: indented(schema(t)), rulesFile: indented(rulesSchema()), valuesFile: valuesSchema(t),
+	} {
 		if *rewrite {
 			if err := os.WriteFile(name, []byte(want), 0o644); err != nil { //nolint:gosec // a page for everybody
 				t.Fatal(err)
@@ -164,47 +220,6 @@ func TestReference(t *testing.T) {
 		got, err := os.ReadFile(name)
 		if err != nil || string(got) != want {
 			t.Errorf("%s is not what the settings make (%v): go test ./service/internal/config -run TestReference -rewrite", name, err)
-		}
-	}
-}
-
-// check is what of a value a schema does not allow, as far as the schema above goes.
-func check(of map[string]any, name string, v document.Value) (faults []string) {
-	kind := map[document.Kind]string{
-		document.KindMapping: "object", document.KindList: "array", document.KindText: "string", document.KindBoolean: "boolean",
-		document.KindInteger: "integer", document.KindNull: "null",
-	}[v.Kind]
-	if types, given := of["type"]; given && !strings.Contains(fmt.Sprintf(" %v ", types), kind) {
-		return []string{fmt.Sprintf("%s is a %s: %v", name, kind, types)}
-	}
-	if enum, given := of["enum"]; given && !strings.Contains(fmt.Sprint(enum), v.Text) {
-		faults = append(faults, fmt.Sprintf("%s is %s: %v", name, v.Text, enum))
-	}
-	properties, _ := of["properties"].(map[string]any)
-	for _, f := range v.Fields {
-		if inner, known := properties[f.Name].(map[string]any); known {
-			faults = append(faults, check(inner, name+"."+f.Name, f.Value)...)
-		} else if of["additionalProperties"] == false {
-			faults = append(faults, name+"."+f.Name+" is unknown")
-		}
-	}
-	return faults
-}
-
-// The example, which has every setting, is as the schema says; a wrong name and a wrong type are not.
-func TestSchemaOfTheExample(t *testing.T) {
-	example, err := os.ReadFile("../../../docs/stint.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text, want := range map[string]int{string(example): 0, "listen: [a]\nlisten_too: b\nlog: {format: xml}": 3} {
-		var faults document.Faults
-		whole := document.Parse("example", []byte(text), 1<<20, &faults)
-		if err := faults.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if got := check(schema(t), "", whole); len(got) != want {
-			t.Errorf("%q, want %d faults", got, want)
 		}
 	}
 }
