@@ -91,6 +91,7 @@ var folders = []folder{
 	{path: "service/internal/topk", floor: 1},
 	{path: "service/internal/logqueue", floor: 1},
 	{path: "service/internal/component", floor: 1},
+	{path: "service/internal/kernel", floor: 1, uses: []string{"golang.org/x/sys"}},
 	{path: "service/internal/htmlpage", floor: 1},
 	{path: "service/internal/logsampler", floor: 2},
 	{
@@ -131,7 +132,7 @@ var folders = []folder{
 		path: "service/internal/listen", floor: 4, not: stores,
 		also: []string{"service/internal/config", "service/internal/certificates"},
 		uses: []string{
-			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc",
+			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "google.golang.org/grpc",
 			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
 		},
 	},

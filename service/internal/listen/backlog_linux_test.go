@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/kernel"
 )
 
 // A slowListener accepts nothing before it is opened, as a process without a processor does.
@@ -190,18 +191,17 @@ func TestLateConnectionIsAnswered(t *testing.T) {
 	t.Parallel()
 	s, conn := stopSlow(t)
 	// The client's packets are kept while the connection is made, and dropped after that.
-	passes := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
-		var failed error
-		err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TTL, maxTTL) })
-		return errors.Join(err, failed)
-	}}
+	passes := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error { return setTTL(raw, 255) }}
 	late, err := passes.DialContext(t.Context(), "tcp", s.listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = late.Close() }()
-	err = control(late.(syscall.Conn), func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TTL, 64) })
+	raw, err := late.(syscall.Conn).SyscallConn()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := setTTL(raw, 64); err != nil {
 		t.Fatal(err)
 	}
 	s.ask(late)
@@ -213,6 +213,13 @@ func TestLateConnectionIsAnswered(t *testing.T) {
 	}
 }
 
+// setTTL sets the time to live of the packets that a socket sends.
+func setTTL(raw syscall.RawConn, ttl int) (err error) {
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TTL, ttl) })
+	return errors.Join(err, failed)
+}
+
 // A socket of IPv6 makes no more connections of either version.
 func TestNothingNewOverIPv6(t *testing.T) {
 	t.Parallel()
@@ -221,7 +228,7 @@ func TestNothingNewOverIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = ln.Close() }()
-	if err := dropNew(ln.(syscall.Conn)); err != nil {
+	if err := kernel.DropNew(ln.(syscall.Conn)); err != nil {
 		t.Fatal(err)
 	}
 	_, port, err := net.SplitHostPort(ln.Addr().String())

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/kernel"
 )
 
 // A gate is a handler whose answers for the key held wait while it is shut.
@@ -441,7 +442,7 @@ type silence struct{ net.Conn }
 func (silence) Close() error { return nil }
 
 func TestFitting(t *testing.T) {
-	files, known := maxOpenFiles()
+	files, known := kernel.MaxOpenFiles()
 	if !known || files < 100 {
 		t.Fatalf("%d files, known: %v", files, known)
 	}

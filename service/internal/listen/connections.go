@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/service/internal/kernel"
 	"github.com/stint-go/stint/service/internal/logsampler"
 )
 
@@ -259,7 +260,7 @@ func (l limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if socket, ok := conn.(syscall.Conn); ok && l.tracker.stopping.Load() {
-			_ = keepAll(socket) // where nothing is dropped, nothing is to be done
+			_ = kernel.KeepAll(socket) // where nothing is dropped, nothing is to be done
 		}
 		tracked := &trackedConn{Conn: conn}
 		if l.tracker.admit(tracked) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/service/internal/kernel"
 )
 
 // drain is what Stop does with the connections.
@@ -76,7 +77,7 @@ func (l *Listeners) stopAccepting(ctx context.Context) (failed error) {
 // awaitBacklog waits until a listening socket has no connection that was not accepted, for mostLooks at most.
 func awaitBacklog(ctx context.Context, socket syscall.Conn) {
 	for range mostLooks {
-		if n, err := backlog(socket); n == 0 || err != nil || sleep.For(ctx, drainGap) != nil {
+		if n, err := kernel.Backlog(socket); n == 0 || err != nil || sleep.For(ctx, drainGap) != nil {
 			return
 		}
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
+	"github.com/stint-go/stint/service/internal/kernel"
 )
 
 // The listeners, as the log and the metrics name them.
@@ -104,7 +105,7 @@ func New(
 ) (*Listeners, error) {
 	connections, err := newConnMetrics(registry)
 	return &Listeners{
-		Listen: listen, dropNew: dropNew, config: c, clients: clients, connections: connections, logger: logger,
+		Listen: listen, dropNew: kernel.DropNew, config: c, clients: clients, connections: connections, logger: logger,
 		registry: registry, certificates: map[string]*certificates.Certificates{},
 	}, err
 }
@@ -376,7 +377,7 @@ func (s httpServer) Shutdown(ctx context.Context) error {
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // dropNew knows plain sockets only
+	config.SetMultipathTCP(false) // kernel.DropNew knows plain sockets only
 	ln, err := config.Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -425,7 +426,7 @@ func (l errorLog) Write(line []byte) (int, error) {
 // fitting is the bound on the connections of each of the public listeners, lowered to the number of files that the
 // process may open for all of them.
 func fitting(most, listeners int, logger *slog.Logger) int {
-	files, known := maxOpenFiles()
+	files, known := kernel.MaxOpenFiles()
 	spare := (files - spareFiles) / int64(listeners)
 	if !known || int64(most) <= spare {
 		return most

@@ -1,4 +1,6 @@
-package listen
+// Package kernel asks the system for what net does not know of sockets: what waits to be accepted, and to let nothing more
+// come; and for how many files the process may open. Where a system does not know it, that is an error.
+package kernel
 
 import (
 	"errors"
@@ -10,19 +12,19 @@ import (
 // maxTTL is the largest time to live of a packet. Systems send with 64 or 128, and routers count it down.
 const maxTTL = 255
 
-// dropNew makes the kernel drop the packets that ask a listening socket for a connection, since their time to live is
+// DropNew makes the kernel drop the packets that ask a listening socket for a connection, since their time to live is
 // too short. Handshakes that have begun end as usual, so the backlog only shrinks, and closing the socket when it is
 // empty resets no connection. Clients send such a packet again after a second and learn then that nobody listens.
 //
 // A filter (SO_ATTACH_FILTER) would do the same, but some kernels refuse it to everybody but root.
 //
-// A connection whose handshake ends later inherits the bound; [keepAll] takes it away. A neighbour that sends with 255
+// A connection whose handshake ends later inherits the bound; [KeepAll] takes it away. A neighbour that sends with 255
 // still connects.
-func dropNew(socket syscall.Conn) error { return minTTL(socket, maxTTL) }
+func DropNew(socket syscall.Conn) error { return minTTL(socket, maxTTL) }
 
-// keepAll makes the kernel keep all packets of a connection that was accepted after dropNew. Until then it drops them,
+// KeepAll makes the kernel keep all packets of a connection that was accepted after DropNew. Until then it drops them,
 // and the client sends them again.
-func keepAll(socket syscall.Conn) error { return minTTL(socket, 0) }
+func KeepAll(socket syscall.Conn) error { return minTTL(socket, 0) }
 
 // minTTL sets the least time to live of the packets that a socket takes. A socket of IPv6 takes those of IPv4, too.
 func minTTL(socket syscall.Conn, ttl int) error {
@@ -35,8 +37,8 @@ func minTTL(socket syscall.Conn, ttl int) error {
 	})
 }
 
-// backlog is how many connections a listening socket has that were not accepted yet.
-func backlog(socket syscall.Conn) (n int, err error) {
+// Backlog is how many connections a listening socket has that were not accepted yet.
+func Backlog(socket syscall.Conn) (n int, err error) {
 	err = control(socket, func(fd int) error {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.SOL_TCP, unix.TCP_INFO)
 		if err == nil {

@@ -1,14 +1,14 @@
 //go:build unix
 
-package listen
+package kernel
 
 import (
 	"math"
 	"syscall"
 )
 
-// maxOpenFiles is how many files the process may open.
-func maxOpenFiles() (files int64, known bool) {
+// MaxOpenFiles is how many files the process may open.
+func MaxOpenFiles() (files int64, known bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, false
