@@ -189,9 +189,9 @@ func testRenewedExpiresLast(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testForgottenIsNotNoticed: an id that is forgotten begins anew. Where nothing is taken for it nothing is written, also
-// if what it held long ago has expired there: a write would bring the window to now, and a clock that is set back would
-// count in that.
+// testForgottenIsNotNoticed: an id that is forgotten begins anew. Where nothing is taken for it nothing is written,
+// also if what it held long ago has expired there: a write would bring the window to now, and a clock that is set back
+// would count in that.
 func testForgottenIsNotNoticed(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.SlidingWindowCounter(3, time.Second))
 	reserve := func(id string, n int64, ttl time.Duration, via uint8) {

@@ -61,10 +61,10 @@ func New(maxHolds int) *Oracle {
 }
 
 // Check compares a store's answer to an operation at the store's time now with the model, field by field, and
-// carries the model on. Once there are more than mostWorlds the others are not looked for: the caller should have begun anew
-// long before, see Worlds. op is the operation as it was asked, before the store wrote into it. The error names every
-// field that differs, with what was expected and the state that it follows from; the model then stays as it was.
-// Check returns what the model says.
+// carries the model on. Once there are more than mostWorlds the others are not looked for: the caller should have
+// begun anew long before, see Worlds. op is the operation as it was asked, before the store wrote into it. The error
+// names every field that differs, with what was expected and the state that it follows from; the model then stays as it
+// was. Check returns what the model says.
 func (o *Oracle) Check(op stint.Op, now stint.Instant, got Answer) (want Answer, err error) {
 	before := o.history
 	o.history = before.add(now)
