@@ -377,7 +377,7 @@ func Bytes(name string, most int64) ([]byte, error) {
 	}
 	var data []byte
 	if err == nil {
-		data, err = os.ReadFile(name) //nolint:gosec // the operator names the file
+		data, err = os.ReadFile(name)
 	}
 	return data, prefix.Join(cause(err))
 }

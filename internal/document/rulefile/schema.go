@@ -20,7 +20,8 @@ type schema = map[string]any
 // Schema is the JSON schema of a list of rules, made of the tags by which [Rules] reads them. It refuses unknown names,
 // wrong types and what a limit lacks or can't have; what depends on several parameters is left to the reader.
 func Schema() map[string]any {
-	return schema{"type": []any{"array", "null"}, "maxItems": bounds.MaxRules, "items": ofStruct(reflect.TypeFor[rules.Rule]())}
+	rule := ofStruct(reflect.TypeFor[rules.Rule]())
+	return schema{"type": []any{"array", "null"}, "maxItems": bounds.MaxRules, "items": rule}
 }
 
 // LimitsSchema is the JSON schema of the list of limits that [Limits] reads.
@@ -69,7 +70,8 @@ func limitsSchema(cost schema) schema {
 	}
 	properties["algorithm"] = schema{"enum": names}
 	return schema{"type": "array", "minItems": 1, "maxItems": bounds.MaxLimits, "items": schema{
-		"type": "object", "required": []any{"algorithm"}, "properties": properties, "additionalProperties": false, "allOf": choices,
+		"type": "object", "required": []any{"algorithm"}, "properties": properties, "additionalProperties": false,
+		"allOf": choices,
 	}}
 }
 
@@ -178,7 +180,8 @@ func ofField(field reflect.StructField) schema {
 		one := schema{"type": "string", "pattern": "^(global|per_ip|per_user|per_api_key|custom:.+)$"}
 		return schema{"anyOf": []any{one, schema{"type": "array", "minItems": 1, "items": one}}}
 	case "attributes":
-		return named(schema{"anyOf": []any{schema{"type": "string"}, schema{"type": "array", "items": schema{"type": "string"}}}})
+		text := schema{"type": "string"}
+		return named(schema{"anyOf": []any{text, schema{"type": "array", "items": text}}})
 	case "percents":
 		return named(schema{"type": "string", "pattern": "^[0-9]{1,2}%$"})
 	case "weights":
@@ -226,6 +229,6 @@ func ofType(of reflect.Type) schema {
 	case reflect.Struct:
 		return ofStruct(of)
 	default:
-		panic(fmt.Sprintf("no schema of %v", of)) //nolint:forbidigo // a field of package rules that is new
+		panic(fmt.Sprintf("no schema of %v", of)) // a field of package rules that is new
 	}
 }
