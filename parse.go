@@ -14,7 +14,16 @@ func ParseDuration(text string) (time.Duration, error) {
 	if d, ok := parseDuration(text); ok {
 		return d, nil
 	}
-	return 0, Invalid("duration", text, "a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h")
+	const allowed = "a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h"
+	return 0, Invalid("duration", text, allowed+unitless(text))
+}
+
+// unitless asks which unit a number lacks; "" if the text is no number, or too long to be meant as one.
+func unitless(text string) string {
+	if n, err := strconv.ParseUint(text, 10, 32); err != nil || n == 0 {
+		return ""
+	}
+	return " (" + text + " has no unit; did you mean " + text + "ms or " + text + "s?)"
 }
 
 // parseDuration is time.ParseDuration with days, d, before the other units: 1d12h is 36h. A day is
@@ -89,7 +98,7 @@ func ParseRate(text string) (Rate, error) {
 	n, err := strconv.ParseInt(count, 10, 64)
 	d, ok := parseDuration(period)
 	if !found || err != nil || !ok {
-		return Rate{}, Invalid("rate", text, "N/DURATION, such as 10/s, 2/3s or 1000/24h")
+		return Rate{}, Invalid("rate", text, "N/DURATION, such as 10/s, 2/3s or 1000/24h"+unitless(period))
 	}
 	return Per(n, d), nil
 }

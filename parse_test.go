@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,18 @@ func TestParseRate(t *testing.T) {
 		if got, err := stint.ParseRate(text); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("ParseRate(%q) = %v, %v; want ErrInvalid", text, got, err)
 		}
+	}
+}
+
+// A number without a unit is asked about.
+func TestNumbersWithoutUnit(t *testing.T) {
+	for text, want := range map[string]string{"100": "(100 has no unit; did you mean 100ms or 100s?)", "1x": "1d12h", "-5": "1d12h"} {
+		if _, err := stint.ParseDuration(text); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := stint.ParseRate("10/60"); err == nil || !strings.HasSuffix(err.Error(), "(60 has no unit; did you mean 60ms or 60s?)") {
+		t.Errorf("10/60: %v", err)
 	}
 }
 

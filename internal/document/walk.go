@@ -510,11 +510,27 @@ func size(field *int64, bounds []string) Setter {
 		most, _ = parseSize(bounds[1])
 		allowed = bounds[0] + " to " + bounds[1]
 	}
-	return Scalar("a number of bytes such as 64KiB or 1GiB, "+allowed, func(text string) bool {
+	within := func(text string) (int64, bool) {
 		n, ok := parseSize(text)
-		*field = n
-		return ok && n >= least && n <= most
+		return n, ok && n >= least && n <= most
+	}
+	read := Scalar("a number of bytes such as 64KiB or 1GiB, "+allowed, func(text string) (ok bool) {
+		*field, ok = within(text)
+		return ok
 	}, KindText, KindInteger)
+	return func(v Value, fault func(Value, string)) {
+		read(v, func(v Value, allowed string) {
+			if _, number := ParseInteger(v.Text); number {
+				for _, unit := range []string{"KiB", "MiB", "GiB"} {
+					if _, ok := within(v.Text + unit); ok {
+						allowed += fmt.Sprintf(" (%s has no unit; did you mean %s%s?)", v.Text, v.Text, unit)
+						break
+					}
+				}
+			}
+			fault(v, allowed)
+		})
+	}
 }
 
 // parseSize reads a number of bytes with one of the units KiB, MiB, GiB and TiB, or with none.

@@ -154,7 +154,7 @@ Ignored: a
 2:8: count is "7"; allowed: -9223372036854775808 to 9223372036854775807
 3:7: long is 6; allowed: -5 to 5
 4:7: wait is "2m"; allowed: 1ms to 1m
-5:8: pause is 5; allowed: a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h
+5:8: pause is 5; allowed: a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h (5 has no unit; did you mean 5ms or 5s?)
 6:9: format is "xml"; allowed: text, json or default
 7:7: mode is 1; allowed: open, closed or local
 8:9: reject is "yes"; allowed: match or reject

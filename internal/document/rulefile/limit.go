@@ -231,6 +231,9 @@ func (r *limitReader) algorithm(v document.Value) {
 		}
 		algorithm, err := stint.ParseAlgorithm(f.Value.Text)
 		switch {
+		case f.Value.Kind == document.KindText && strings.EqualFold(f.Value.Text, "sliding_window"):
+			r.faults.Invalid(r.path+".algorithm", f.Value,
+				"sliding_window_log, which is exact, or sliding_window_counter, which takes less memory")
 		case f.Value.Kind == document.KindText && strings.EqualFold(f.Value.Text, stint.AlgorithmConcurrency.String()):
 			r.limit.Algorithm = stint.AlgorithmConcurrency
 		case err != nil || f.Value.Kind != document.KindText:

@@ -118,3 +118,12 @@ func TestNotAListOfRules(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// There are two sliding windows; a document says which.
+func TestSlidingWindowIsNone(t *testing.T) {
+	_, _, err := rulefile.Parse("r.yaml", []byte("- {id: a, scope: global, limits: [{algorithm: sliding_window, limit: 5, window: 1s}]}"))
+	const want = `limits[0].algorithm is "sliding_window"; allowed: sliding_window_log, which is exact, or sliding_window_counter, which takes less memory`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
@@ -30,6 +32,8 @@ func denialsCommand(p process) *cobra.Command {
 	rule := flags.String("rule", "", "only those of the rule `ID`")
 	client := flags.String("client", "", "only those of the client `NAME`; needs a token")
 	since := flags.String("since", "", "only those denied since `TIME`, such as 2026-11-23T10:04:11Z, or for the last 15m")
+	reason := flags.String("reason", "", "only those for the reason `WORD`, such as limit or banned")
+	id := flags.String("id", "", "only those whose last request had the `ID` of X-Request-ID")
 	limit := flags.Int("limit", 20, "at most `N` clients of rules")
 	command.RunE = func(*cobra.Command, []string) error {
 		begin, err := sinceTime(*since, time.Now())
@@ -38,7 +42,7 @@ func denialsCommand(p process) *cobra.Command {
 		}
 		query := queryOf(map[string]string{
 			"limit": strconv.Itoa(*limit), "shadow": strconv.FormatBool(*shadow), "rule": *rule, "client": *client,
-			"since": begin,
+			"since": begin, "reason": *reason, "q": *id,
 		})
 		var answer activity.Denials
 		body, _, err := a.do(call{method: http.MethodGet, path: activity.PathDenials, query: query}, &answer)
@@ -48,7 +52,13 @@ func denialsCommand(p process) *cobra.Command {
 		if a.json {
 			return a.show(body)
 		}
+		if *id != "" {
+			answer.Denials = slices.DeleteFunc(answer.Denials, func(d activity.Denial) bool { return d.RequestID != *id })
+		}
 		if len(answer.Denials) == 0 {
+			if err := knownRule(a, *rule); err != nil {
+				return err
+			}
 			return say(p.Out, "%s %s\n", map[bool]string{
 				false: "no denials",
 				true:  "nothing would have been denied in shadow",
@@ -75,6 +85,26 @@ func sinceTime(text string, now time.Time) (string, error) {
 		return "", stint.Invalid("--since", text, "a time such as 2026-11-23T10:04:11Z, or a span such as 15m")
 	}
 	return now.Add(-span).UTC().Format(time.RFC3339Nano), nil
+}
+
+// knownRule fails if the service has no rule of an ID. What is no rule's ID, but has a slash as algorithm/token_bucket has,
+// may have been denied by all the same.
+func knownRule(a *apiCommand, id string) error {
+	if id == "" || strings.Contains(id, "/") {
+		return nil
+	}
+	var list struct{ Rules []struct{ ID string } }
+	if _, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules"}, &list); err != nil {
+		return err
+	}
+	var ids []string
+	for _, rule := range list.Rules {
+		if ids = append(ids, rule.ID); rule.ID == id {
+			return nil
+		}
+	}
+	return exit{exitFailed, fmt.Sprintf("there is no rule %q%s, and none of that ID denied anybody",
+		id, spell.DidYouMean(id, ids))}
 }
 
 // denialRows are the lines of a table.

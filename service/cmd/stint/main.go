@@ -146,6 +146,13 @@ func rootCommand(p process) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.Args = cobra.ArbitraryArgs // else cobra itself suggests commands, in other words
+	root.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(root, args[0])
+		}
+		return root.Help()
+	}
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	root.SetFlagErrorFunc(flagFault)

@@ -24,6 +24,15 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
+// unknownCommand is the fault of a command that a group of them does not have.
+func unknownCommand(group *cobra.Command, name string) error {
+	var names []string
+	for _, command := range group.Commands() {
+		names = append(names, command.Name())
+	}
+	return fmt.Errorf("unknown command %q for %q%s", name, group.CommandPath(), spell.DidYouMean(name, names))
+}
+
 // rulesCommand is `stint rules`, which has commands alone.
 func rulesCommand(p process) *cobra.Command {
 	command := &cobra.Command{
@@ -33,11 +42,7 @@ func rulesCommand(p process) *cobra.Command {
 			if len(args) == 0 {
 				return errors.New("missing subcommand: see stint rules --help")
 			}
-			names := []string{}
-			for _, of := range command.Commands() {
-				names = append(names, of.Name())
-			}
-			return fmt.Errorf("unknown command %q for \"stint rules\"%s", args[0], spell.DidYouMean(args[0], names))
+			return unknownCommand(command, args[0])
 		},
 	}
 	command.AddCommand(

@@ -146,7 +146,7 @@ func TestPairsAgainstAList(t *testing.T) {
 	}
 }
 
-// Texts of strangers are cut, and what is no UTF-8 is shown as such.
+// Texts of strangers are cut, and each byte that is no UTF-8 is shown as such.
 func TestHostileDenials(t *testing.T) {
 	s := newService(t, activity.Config{})
 	long := strings.Repeat("é", 1000)
@@ -154,7 +154,7 @@ func TestHostileDenials(t *testing.T) {
 	e.Method, e.Path, e.RequestID = long, "/"+long, "\xff\x00"+long
 	s.Observe(t.Context(), &e)
 	d := get[activity.Denials](s, "/api/v1/denials").Denials[0]
-	if len(d.Client) != 256 || len(d.Method) != 16 || len(d.Path) > 128+2 || !strings.HasSuffix(d.Path, "\ufffd") || !strings.HasPrefix(d.RequestID, "\ufffd\x00") {
+	if len(d.Client) != 256 || len(d.Method) != 16 || len(d.Path) > 128+3 || !strings.HasSuffix(d.Path, `\xc3`) || !strings.HasPrefix(d.RequestID, `\xff`+"\x00") {
 		t.Errorf("kept are %d, %d, %d bytes and %q", len(d.Client), len(d.Method), len(d.Path), d.RequestID)
 	}
 	if found := get[activity.Denials](s, "/api/v1/denials?client="+long[:300]); len(found.Denials) != 1 {
@@ -163,5 +163,7 @@ func TestHostileDenials(t *testing.T) {
 	for _, name := range []string{"rule", "reason", "q"} {
 		s.refused(http.MethodGet, "/api/v1/denials?"+name+"="+long, http.StatusBadRequest, name, "at most 256 bytes")
 	}
-	s.refused(http.MethodGet, "/api/v1/denials?since=5m", http.StatusBadRequest, "since", "5m", "a time")
+	s.refused(http.MethodGet, "/api/v1/denials?since=soon", http.StatusBadRequest, "since", "soon", "a span such as 15m")
+	s.refused(http.MethodGet, "/api/v1/denials?since=-5m", http.StatusBadRequest, "since")
+	s.refused(http.MethodGet, "/api/v1/denials?reason=baned", http.StatusBadRequest, "reason", "holds (did you mean banned?)")
 }

@@ -7,9 +7,11 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -140,8 +142,26 @@ func errNames() error {
 	)
 }
 
+// reasons are those that a denial can have.
+var reasons = []string{
+	string(stint.ReasonLimit), string(stint.ReasonMinInterval), string(stint.ReasonNever), string(stint.ReasonBanned),
+	string(stint.ReasonMissing), string(stint.ReasonDefault), string(stint.ReasonHolds),
+}
+
+// sinceOf is a time, or a span before now.
+func sinceOf(text string, now stint.Instant) (stint.Instant, error) {
+	if since, err := time.Parse(time.RFC3339, text); err == nil {
+		return stint.Instant(since.UnixMicro()), nil
+	}
+	span, err := stint.ParseDuration(text)
+	if err != nil || span <= 0 {
+		return 0, stint.Invalid("since", problem.Short(text), "a time such as 2026-11-23T10:04:11Z, or a span such as 15m")
+	}
+	return now.Add(-span), nil
+}
+
 // denialQueryOf reads which denials are wanted.
-func denialQueryOf(q problem.Query, a audience) (wanted denialQuery, err error) {
+func denialQueryOf(q problem.Query, a audience, now stint.Instant) (wanted denialQuery, err error) {
 	wanted = denialQuery{
 		Rule: q.Get("rule"), Reason: q.Get("reason"), Shadow: q.Get("shadow"), Text: q.Get("q"), Masked: !a.names,
 	}
@@ -159,12 +179,14 @@ func denialQueryOf(q problem.Query, a audience) (wanted denialQuery, err error) 
 	if q.Has("shadow") && wanted.Shadow != "true" && wanted.Shadow != "false" {
 		return wanted, stint.Invalid("shadow", problem.Short(wanted.Shadow), "true or false")
 	}
-	if text := q.Get("since"); q.Has("since") {
-		since, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return wanted, stint.Invalid("since", problem.Short(text), "a time as 2026-11-23T10:04:11Z")
+	if wanted.Reason != "" && !slices.Contains(reasons, wanted.Reason) {
+		return wanted, stint.Invalid("reason", problem.Short(wanted.Reason),
+			strings.Join(reasons, ", ")+spell.DidYouMean(wanted.Reason, reasons))
+	}
+	if q.Has("since") {
+		if wanted.Since, err = sinceOf(q.Get("since"), now); err != nil {
+			return wanted, err
 		}
-		wanted.Since = stint.Instant(since.UnixMicro())
 	}
 	before, err := q.Integer("before", 0, 1, math.MaxInt64)
 	wanted.before = uint64(before)
@@ -174,7 +196,7 @@ func denialQueryOf(q problem.Query, a audience) (wanted denialQuery, err error) 
 // serveDenials answers with what was denied: by all processes, or page by page of this one. Of all processes there is
 // one page, as each keeps its own; pages go by numbers of denials, which stay right while denials come.
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience) (any, error) {
-	wanted, err := denialQueryOf(q, a)
+	wanted, err := denialQueryOf(q, a, r.now())
 	if err != nil {
 		return nil, err
 	}

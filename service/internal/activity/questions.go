@@ -141,7 +141,9 @@ func (r *Recorder) askDenials(ctx context.Context, q denialQuery, n int) (Denial
 		}
 		answers = append(answers, others...)
 	}
-	return merged(v.scope, answers, silent, n), nil
+	d := merged(v.scope, answers, silent, n)
+	d.From = max(d.From, v.ended)
+	return d, nil
 }
 
 // put asks the other processes, and awaits their answers. Those who answer are no longer silent.
@@ -152,7 +154,8 @@ func (r *Recorder) put(ctx context.Context, q *question, silent map[string]bool)
 	}
 	id := rand.Text()
 	until := r.config.Now().Add(questionTime)
-	reply, err := r.evalQuestion(ctx, "ask", id, string(text), strconv.Itoa(maxQuestions))
+	reply, err := r.evalQuestion(ctx, "ask", id, string(text), strconv.Itoa(maxQuestions),
+		strconv.FormatInt(shareLife.Milliseconds(), 10))
 	if err != nil {
 		return nil, nil // all others stay silent
 	}

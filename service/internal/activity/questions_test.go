@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,61 @@ func TestQuestions(t *testing.T) {
 	fields, err := eval(t.Context(), "return table.concat(redis.call('HKEYS', KEYS[1]), ' ')", activityKey, nil)
 	if left := strings.Fields(fields); err != nil || len(left) != 3 || slices.ContainsFunc(left, func(f string) bool { return len(f) > 1 }) {
 		t.Errorf("fields that stay: %s, %v", fields, err)
+	}
+}
+
+// What an ended process denied is lost: of what was denied since then alone none is missing. Clients that differ in bytes that
+// are no UTF-8 stay two, a summary that is no JSON spoils no other, and a question that makes the hash anew lets it end.
+func TestSharedWithStrangers(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	b.see(1, "login", "\xfe", activity.Denied)
+	b.see(1, "login", "\xff", activity.Denied)
+	_ = get[activity.Processes](b, "/api/v1/processes")
+	const put = `local time = redis.call('TIME')
+		local at = time[1] * 1000000 + time[2]
+		redis.call('HSET', KEYS[1], 'stranger', string.format('%.0f ', at) .. 'no JSON')
+		redis.call('HSET', KEYS[1], 'dead', string.format('%.0f ', at - 9000000) .. '{}')
+		return string.format('%.0f', at - 1000000)`
+	ended, err := eval(t.Context(), put, activityKey, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := askAll(a, eval, "/api/v1/denials", b)
+	if len(d.Denials) != 2 || d.Processes != 2 || d.Denials[0].Client+d.Denials[1].Client != `\xff\xfe` {
+		t.Errorf("the answer is %+v", d)
+	}
+	if after, _ := strconv.ParseInt(ended, 10, 64); int64(d.From) < after {
+		t.Errorf("none is missing since %v, and a process ended about %v", d.From, ended)
+	}
+	if _, err := eval(t.Context(), "return tostring(redis.call('DEL', KEYS[1]))", activityKey, nil); err != nil {
+		t.Fatal(err)
+	}
+	c := newService(t, activity.Config{Process: activity.Process{Name: "c"}, Eval: func(
+		ctx context.Context, script, key string, args []string,
+	) (string, error) {
+		if args[0] == "end" {
+			return "", nil // it dies
+		}
+		if args[0] == "ask" {
+			_, _ = eval(ctx, "return tostring(redis.call('DEL', KEYS[1]))", key, nil)
+		}
+		return eval(ctx, script, key, args)
+	}})
+	_ = get[activity.Processes](b, "/api/v1/processes")
+	b.advance(2 * time.Second)
+	_ = get[activity.Processes](b, "/api/v1/processes")
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		awaitField(t, eval, "?")
+		c.advance(4 * time.Second)
+	})
+	_ = get[activity.Denials](c, "/api/v1/denials")
+	waiting.Wait()
+	life, err := eval(t.Context(), "return tostring(redis.call('PTTL', KEYS[1]))", activityKey, nil)
+	if n, _ := strconv.Atoi(life); err != nil || n <= 0 {
+		t.Errorf("the hash lives for %s ms, %v", life, err)
 	}
 }
 

@@ -64,6 +64,7 @@ type view struct {
 	summaries []summary // this process's first
 	scope     string
 	at        time.Time
+	ended     stint.Instant // when one of the processes ended last; 0 is not known
 }
 
 // shared is the last view, and which questions of others were answered.
@@ -179,8 +180,9 @@ func (r *Recorder) ask(ctx context.Context, wanted bool) *view {
 	defer cancel()
 	text, err := r.eval(asking, string(own), strconv.Itoa(map[bool]int{true: 1}[wanted]))
 	var reply struct {
-		All  []summary
-		Open map[string]string // questions
+		All   []string          // summaries
+		Open  map[string]string // questions
+		Ended stint.Instant
 	}
 	if err != nil || json.Unmarshal([]byte(text), &reply) != nil {
 		return v
@@ -189,10 +191,11 @@ func (r *Recorder) ask(ctx context.Context, wanted bool) *view {
 	if !wanted {
 		return v
 	}
-	v.scope = ScopeAll
-	for i := range reply.All {
-		if reply.All[i].Name != r.config.Process.Name {
-			v.summaries = append(v.summaries, reply.All[i])
+	v.scope, v.ended = ScopeAll, reply.Ended
+	for _, text := range reply.All {
+		var s summary
+		if json.Unmarshal([]byte(text), &s) == nil && s.Name != r.config.Process.Name {
+			v.summaries = append(v.summaries, s)
 		}
 	}
 	return v

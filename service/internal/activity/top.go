@@ -1,7 +1,9 @@
 package activity
 
 import (
+	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint/service/internal/topk"
 )
@@ -84,5 +86,21 @@ func (s *sliding) top(until uint32, n int) (items []TopItem, least int64) {
 	return items, least
 }
 
-// textOf copies a text of somebody else's, which may have been cut within a character.
-func textOf(text []byte) string { return strings.ToValidUTF8(string(text), "�") }
+// textOf copies a text of somebody else's, which may be no UTF-8, or have been cut within a character. Each byte that is no
+// part of a character is written as \xFF is, so that two texts that differ stay two in JSON.
+func textOf(text []byte) string {
+	if utf8.Valid(text) {
+		return string(text)
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		} else {
+			b.Write(text[:size])
+		}
+		text = text[size:]
+	}
+	return b.String()
+}

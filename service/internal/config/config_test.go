@@ -549,8 +549,9 @@ func TestUnknownVariables(t *testing.T) {
 		"STINT_REDIS_SERVICE_HOST": "10.0.0.1", "STINT_ADMIN_PORT_8079_TCP": "tcp://10.0.0.1:8079",
 	}
 	got, err := config.Load(config.Sources{Env: env(variables), Variables: slices.Collect(maps.Keys(variables))})
-	const says = ": there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN"
-	want := "STINT_LISTN" + says + "\nSTINT_PORTS" + says + "\nSTINT_STORE_TIMEOUTS" + says
+	const no, says = ": there is no such setting", "; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN"
+	want := "STINT_LISTN" + no + " (did you mean STINT_LISTEN?)" + says + "\nSTINT_PORTS" + no + says +
+		"\nSTINT_STORE_TIMEOUTS" + no + " (did you mean STINT_STORE_TIMEOUT?)" + says
 	if err == nil || err.Error() != "stint: "+want || got.Listen != "127.0.0.1:1" {
 		t.Errorf("%s, got\n%v\nwant\n%s", got.Listen, err, want)
 	}
@@ -572,6 +573,7 @@ func TestClustered(t *testing.T) {
 // A number where a duration is meant is answered by one in the first unit by which it is allowed.
 func TestNumberWithoutUnit(t *testing.T) {
 	for text, want := range map[string]string{
+		"store: {max_memory: 64}":      "1:21: store.max_memory is 64; allowed: a number of bytes such as 64KiB or 1GiB, at least 1MiB (64 has no unit; did you mean 64MiB?), or default",
 		"store: {timeout: 100}":        "1:18: store.timeout is 100; allowed: 1ms to 1m (100 has no unit; did you mean 100ms?)",
 		"drain: {timeout: 3600000}":    "1:18: drain.timeout is 3600000; allowed: 1ms to 1h (3600000 has no unit; did you mean 3600000ms?)",
 		"store: {timeout: 3600000000}": "1:18: store.timeout is 3600000000; allowed: 1ms to 1m",

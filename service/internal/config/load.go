@@ -189,16 +189,20 @@ var ofKubernetes = regexp.MustCompile(`^STINT_(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SE
 
 // unknown records the environment variables that stand for nothing.
 func (l *loader) unknown(sources Sources) {
+	names := slices.Clone(others)
+	for _, s := range l.settings {
+		names = append(names, s.Env())
+	}
 	for _, name := range slices.Sorted(slices.Values(sources.Variables)) {
-		known := slices.Contains(others, name) ||
-			slices.ContainsFunc(l.settings, func(s Setting) bool { return s.Env() == name })
+		known := slices.Contains(names, name)
 		if text, _ := sources.Env(name); text == "" || known || !strings.HasPrefix(name, "STINT_") ||
 			ofKubernetes.MatchString(name) {
 			continue
 		}
 		l.faults.Add(
 			document.Position{Source: name},
-			"there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN",
+			"there is no such setting%s; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN",
+			spell.DidYouMean(name, names),
 		)
 	}
 }
