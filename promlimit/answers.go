@@ -21,8 +21,8 @@ type Answers struct {
 	seconds *durationHistogram
 }
 
-// NewAnswers makes the metrics and registers them. The buckets reach from 1 ms to 1 s. A duration that came with a trace
-// is an exemplar of its bucket, until the next one of that bucket.
+// NewAnswers makes the metrics and registers them. The buckets reach from 1 ms to 1 s. A duration that came with a
+// trace is an exemplar of its bucket, until the next one of that bucket.
 func NewAnswers(registerer prometheus.Registerer) (*Answers, error) {
 	labels := []string{"service", "route", "status"}
 	a := &Answers{

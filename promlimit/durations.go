@@ -137,9 +137,8 @@ func (h *durationHistogram) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// metric is what was counted until now, and how much that is. Cells are read one after another while others count; a cell
-// that is counted meanwhile is in this metric or in the next, and the total is the sum of what was
-// read.
+// metric is what was counted until now, and how much that is. Cells are read one after another while others count; a
+// cell that is counted meanwhile is in this metric or in the next, and the total is the sum of what was read.
 func (d *durations) metric() (_ prometheus.Metric, total uint64) {
 	h, sum := d.of, time.Duration(d.sum.Load()).Seconds()
 	var zero uint64

@@ -6,7 +6,7 @@
 //	rate_limiter_check_seconds{algorithm,allowed,limiter}   how long the store took to decide them
 //	rate_limiter_degraded_total{allowed}                    checks that a failure policy answered
 //	rate_limiter_store_errors_total                         operations that the store could not decide
-//	rate_limiter_overloaded_total                           requests that the process was too busy to have decided in time
+//	rate_limiter_overloaded_total                           requests that the process was too busy to decide in time
 //
 // The algorithm is the deciding limit's; allowed is true or false; limiter is the name that [stint.New] was given, and
 // absent in the service. Histograms have native buckets beside the classic ones. docs/reference/metrics.md lists the
