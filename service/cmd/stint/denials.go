@@ -87,8 +87,8 @@ func sinceTime(text string, now time.Time) (string, error) {
 	return now.Add(-span).UTC().Format(time.RFC3339Nano), nil
 }
 
-// knownRule fails if the service has no rule of an ID. What is no rule's ID, but has a slash as algorithm/token_bucket has,
-// may have been denied by all the same.
+// knownRule fails if the service has no rule of an ID. What is no rule's ID, but has a slash as algorithm/token_bucket
+// has, may have been denied by all the same.
 func knownRule(a *apiCommand, id string) error {
 	if id == "" || strings.Contains(id, "/") {
 		return nil

@@ -86,8 +86,8 @@ func (s *sliding) top(until uint32, n int) (items []TopItem, least int64) {
 	return items, least
 }
 
-// textOf copies a text of somebody else's, which may be no UTF-8, or have been cut within a character. Each byte that is no
-// part of a character is written as \xFF is, so that two texts that differ stay two in JSON.
+// textOf copies a text of somebody else's, which may be no UTF-8, or have been cut within a character. Each byte that
+// is no part of a character is written as \xFF is, so that two texts that differ stay two in JSON.
 func textOf(text []byte) string {
 	if utf8.Valid(text) {
 		return string(text)

@@ -195,9 +195,10 @@ func (a *Handler) register(recent *activity.Recorder) {
 	a.mux.Handle(pathSession, a.serveSession)
 	a.handle("GET "+api.PathOpenAPI, config.RoleRead, describe)
 	a.handle(pathProfiles, config.RoleWrite, profile) // a profile shows memory
-	a.handle("POST "+simulateapi.Path, config.RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+	simulate := func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 		return a.simulator.Serve(w, r)
-	})
+	}
+	a.handle("POST "+simulateapi.Path, config.RoleWrite, simulate)
 	a.handle("GET "+pathDomains, config.RoleRead, a.listDomains)
 	a.handle("POST "+pathExplainDomain, config.RoleRead, a.explainDomain)
 	if recent == nil {

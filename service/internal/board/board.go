@@ -24,7 +24,7 @@ const boardSeconds = 30
 type Action int
 
 const (
-	// None: the board has done what there was to do.
+	// None says that the board has done what there was to do.
 	None Action = iota
 	// Quit ends the watch.
 	Quit
@@ -106,9 +106,9 @@ type Board struct {
 
 var boardOrders = [...]string{"denied", "admitted", "name"}
 
-// Apply takes an event over: its kind and document, or of a lost connection why. A snapshot replaces all that is of the service; a tick adds a second.
-// Events may come in any number after a lost connection: the snapshot that begins each connection
-// makes up for all that was missed. An error of reading one is the stream's end.
+// Apply takes an event over: its kind and document, or of a lost connection why. A snapshot replaces all that is of
+// the service; a tick adds a second. Events may come in any number after a lost connection: the snapshot that begins
+// each connection makes up for all that was missed. An error of reading one is the stream's end.
 func (b *Board) Apply(kind string, data []byte, lost error) (err error) {
 	b.lost = lost
 	switch kind {

@@ -1,5 +1,5 @@
-// Package capacity bounds what a process does at once: the work under way, in fair turns ([Admission]), and the memory of
-// the bodies of requests ([Bodies]).
+// Package capacity bounds what a process does at once: the work under way, in fair turns ([Admission]), and the memory
+// of the bodies of requests ([Bodies]).
 package capacity
 
 import (

@@ -36,9 +36,8 @@ func PutRules(ctx context.Context, manager *rulestore.Manager) (int, error) {
 	return len(list), err
 }
 
-// Traffic makes up traffic. Make it with NewTraffic. It asks the service as a client would, over a transport that calls the
-// handler within the process: what the demonstration shows went through all that real requests go
-// through.
+// Traffic makes up traffic. Make it with NewTraffic. It asks the service as a client would, over a transport that
+// calls the handler within the process: what the demonstration shows went through all that real requests go through.
 type Traffic struct {
 	client *client.Client
 	logger *slog.Logger

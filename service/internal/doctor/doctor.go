@@ -55,8 +55,8 @@ type doctor struct {
 	findings []Finding
 }
 
-// Look looks at a configuration, its rules and its store, and waits as long as the timeout for each of the two. The error
-// is a fault of the configuration by which the store can't be opened.
+// Look looks at a configuration, its rules and its store, and waits as long as the timeout for each of the two. The
+// error is a fault of the configuration by which the store can't be opened.
 func Look(ctx context.Context, c config.Config, timeout time.Duration) ([]Finding, error) {
 	d := &doctor{config: c}
 	d.lookAtConfiguration()
@@ -102,7 +102,8 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 	case refusesUser(err):
 		d.note(Wrong, "rules", "", document.Redact(prefix.Trim(err.Error())), "give the user the rights of docs/redis.md")
 	case err != nil:
-		d.note(Unreachable, "rules", "", document.Redact(prefix.Trim(err.Error())), "see that "+source.Place+" can be reached")
+		d.note(Unreachable, "rules", "", document.Redact(prefix.Trim(err.Error())),
+			"see that "+source.Place+" can be reached")
 	default:
 		counted := "1 rule"
 		if n := set.Len(); n != 1 {

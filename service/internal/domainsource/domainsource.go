@@ -1,4 +1,5 @@
-// Package domainsource follows the domains of Envoy's rate limit service where they are: in files, or at a control plane.
+// Package domainsource follows the domains of Envoy's rate limit service where they are: in files, or at a control
+// plane.
 package domainsource
 
 import (
@@ -47,8 +48,8 @@ type refusedFiles struct {
 	error
 }
 
-// New makes a follower that has nothing yet. Afterwards either FollowFiles or FollowPlane is called, once. Its methods are
-// safe for concurrent use.
+// New makes a follower that has nothing yet. Afterwards either FollowFiles or FollowPlane is called, once. Its methods
+// are safe for concurrent use.
 func New(c config.Envoy, logger *slog.Logger) *Follower {
 	f := &Follower{config: c, logger: logger, taken: logsampler.New(10, time.Minute, nil)}
 	f.Follower = follow.New(follow.Options[[]*domains.Domain]{
@@ -96,7 +97,8 @@ func (f *Follower) FollowFiles(
 	return component.Run(ctx, func(ctx context.Context) { watch.Follow(ctx, f.Refuse) }), nil
 }
 
-// FollowPlane follows a control plane until the returned function is called. more is what the configuration does not say.
+// FollowPlane follows a control plane until the returned function is called. more is what the configuration does not
+// say.
 func (f *Follower) FollowPlane(
 	ctx context.Context,
 	more xds.Config,

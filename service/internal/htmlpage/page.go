@@ -59,7 +59,8 @@ func Drawn(title, script, style string, data any) (string, error) {
 	sum := sha256.Sum256([]byte(script))
 	p := &Page{}
 	p.begin(title, "; script-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
-	p.Raw("<style>" + style + "</style>\n<noscript>This page is drawn by a script that is in it.</noscript>\n<script type=\"application/json\" id=\"report\">")
+	p.Raw("<style>" + style + "</style>\n<noscript>This page is drawn by a script that is in it.</noscript>\n" +
+		"<script type=\"application/json\" id=\"report\">")
 	p.Raw(string(text) + "</script>\n<script>" + script + "</script>\n")
 	return p.End(), nil
 }

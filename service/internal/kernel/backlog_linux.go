@@ -1,5 +1,5 @@
-// Package kernel asks the system for what net does not know of sockets: what waits to be accepted, and to let nothing more
-// come; and for how many files the process may open. Where a system does not know it, that is an error.
+// Package kernel asks the system for what net does not know of sockets: what waits to be accepted, and to let nothing
+// more come; and for how many files the process may open. Where a system does not know it, that is an error.
 package kernel
 
 import (

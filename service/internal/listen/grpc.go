@@ -148,7 +148,7 @@ func rateLimitDesc(answers *promlimit.Answers) *grpc.ServiceDesc {
 	desc := pb.RateLimitService_ServiceDesc
 	route := answers.Route(GRPC, "/"+desc.ServiceName+"/"+method)
 	answer := func(
-		to any, ctx context.Context, decode func(any) error, //nolint:revive // as grpc.MethodDesc has it
+		to any, ctx context.Context, decode func(any) error,
 		_ grpc.UnaryServerInterceptor,
 	) (any, error) {
 		m := &message{}

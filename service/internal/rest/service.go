@@ -299,8 +299,8 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answerPool.Put(counted)
 }
 
-// answer answers a panic as a mistake of the server. An endpoint returns an error as long as it has written nothing; the
-// error becomes a problem document here, in one place.
+// answer answers a panic as a mistake of the server. An endpoint returns an error as long as it has written nothing;
+// the error becomes a problem document here, in one place.
 func (s *Service) answer(w http.ResponseWriter, r *http.Request, to *route) {
 	defer s.recover(w, r)
 	w.Header()[requestid.Field] = s.requestIDs.Of(r.Header)
@@ -407,7 +407,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, to *route) error
 	if err := problem.CheckMethod(r, to.methods...); err != nil {
 		return err
 	}
-	return to.endpoint.serve(s, w, r)
+	return to.serve(s, w, r)
 }
 
 // traceOf is the ID of the trace that the request is recorded in: the one that this service records, or else the one

@@ -34,7 +34,8 @@ type Config struct {
 	// Middleware stands before the handler of Listen, such as one that traces requests. Default: nil,
 	// none.
 	Middleware func(http.Handler) http.Handler
-	// Trace is the ID of the trace in which Middleware records a request, "" if it does not. Default: nil, it records none.
+	// Trace is the ID of the trace in which Middleware records a request, "" if it does not. Default: nil, it records
+	// none.
 	Trace func(context.Context) string
 }
 

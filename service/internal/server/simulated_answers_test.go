@@ -174,12 +174,12 @@ func servedAnswers(t *testing.T, set *rules.Set, events []simulate.Event) []answ
 	}
 	var ends []end
 	until := func(at stint.Instant) {
-		time.Sleep(time.Until(at.Time()))
-		synctest.Wait() // for requests that wait until then
+		time.Sleep(time.Until(at.Time())) //nolint:forbidigo // the bubble's time
+		synctest.Wait()                   // for requests that wait until then
 	}
 	endHolds := func(at stint.Instant) {
 		for len(ends) > 0 && ends[0].at <= at {
-			time.Sleep(time.Until(ends[0].at.Time()))
+			time.Sleep(time.Until(ends[0].at.Time())) //nolint:forbidigo // the bubble's time
 			var answer struct{ Late bool }
 			if askService(t, f, api.PathCommit, ends[0].commit, &answer); answer.Late {
 				t.Errorf("the hold %v is lost", ends[0].commit)

@@ -1,5 +1,5 @@
-// Package strictjson reads JSON more strictly than encoding/json: texts hold what they say, without replacement characters
-// for what could not be read, and errors name the byte, what came and what is allowed.
+// Package strictjson reads JSON more strictly than encoding/json: texts hold what they say, without replacement
+// characters for what could not be read, and errors name the byte, what came and what is allowed.
 package strictjson
 
 import (

@@ -28,8 +28,8 @@ type Traces struct {
 }
 
 // StartTraces reads whether traces are sent, and returns what makes and sends them: nil if they are not. The endpoint,
-// the sampler, the service's name, headers and the rest are read by the SDK, whose faults the log tells from then on. An
-// error is a fault of a variable.
+// the sampler, the service's name, headers and the rest are read by the SDK, whose faults the log tells from then on.
+// An error is a fault of a variable.
 func StartTraces(ctx context.Context, env Env, logger *slog.Logger) (*Traces, error) {
 	if err := prepare(env, logger); err != nil {
 		return nil, err

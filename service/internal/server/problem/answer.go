@@ -9,9 +9,9 @@ import (
 	"github.com/stint-go/stint/promlimit"
 )
 
-// A CountedAnswer is the answer to one request, which is counted when it begins: what a slow client takes to read it, and
-// how long a stream of events lasts, is not the service's doing. The zero value is not usable; [CountedAnswer.Begin] is
-// called first. It is for one goroutine.
+// A CountedAnswer is the answer to one request, which is counted when it begins: what a slow client takes to read it,
+// and how long a stream of events lasts, is not the service's doing. The zero value is not usable;
+// [CountedAnswer.Begin] is called first. It is for one goroutine.
 type CountedAnswer struct {
 	http.ResponseWriter
 

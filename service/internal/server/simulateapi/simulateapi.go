@@ -1,5 +1,5 @@
-// Package simulateapi answers simulations over HTTP: what candidates would do to a pattern, a log or the recent decisions of
-// this process, and which limits would leave clients alone.
+// Package simulateapi answers simulations over HTTP: what candidates would do to a pattern, a log or the recent
+// decisions of this process, and which limits would leave clients alone.
 package simulateapi
 
 import (
@@ -185,8 +185,9 @@ func (s *Simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http
 		return err
 	}
 	simulation, err := simulate.New(simulate.Config{
-		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory, DenyByDefault: s.DenyByDefault,
-		Proceed: func() error { return s.proceed(ctx) }, NoHolds: t.recent,
+		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory,
+		DenyByDefault: s.DenyByDefault,
+		Proceed:       func() error { return s.proceed(ctx) }, NoHolds: t.recent,
 	})
 	if err != nil {
 		return err
