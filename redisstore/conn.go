@@ -83,12 +83,21 @@ func (s Server) Info(ctx context.Context, sections ...string) (map[string]string
 	return fields, nil
 }
 
+// Fields asks for a map, such as CONFIG GET's or SENTINEL MASTER's, and returns its fields by name.
+func (s Server) Fields(ctx context.Context, args ...string) (map[string]string, error) {
+	pairs, err := s.Ask(ctx, args...)
+	fields := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		fields[pairs[i]] = pairs[i+1]
+	}
+	return fields, err
+}
+
 // settings are those that a pattern of CONFIG GET names, as far as it is allowed.
 func (s Server) settings(ctx context.Context, pattern string) map[string]string {
-	set := map[string]string{}
-	pairs, err := s.Ask(ctx, "CONFIG", "GET", pattern)
-	for i := 0; err == nil && i+1 < len(pairs); i += 2 {
-		set[pairs[i]] = pairs[i+1]
+	set, err := s.Fields(ctx, "CONFIG", "GET", pattern)
+	if err != nil {
+		return nil
 	}
 	return set
 }

@@ -236,6 +236,9 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 	return servers, nil
 }
 
+// Sentinels implements sender.
+func (*clusterConn) Sentinels() (name string, servers []redisstore.Server) { return "", nil }
+
 // Primary implements sender. There are several.
 func (*clusterConn) Primary() string { return "" }
 

@@ -41,6 +41,8 @@ type sender interface {
 	Close()
 	// Primary is the address of the server that sentinels have named; "" without Sentinel or a connection. It asks nobody.
 	Primary() string
+	// Sentinels are the name that sentinels know the primary by, and the sentinels themselves; none without Sentinel.
+	Sentinels() (name string, servers []redisstore.Server)
 	// send sends a command that build puts together, anew for each time that it is sent:
 	// again only after a reply, or a failure, which says that it was not executed.
 	send(ctx context.Context, build builder) rueidis.RedisResult

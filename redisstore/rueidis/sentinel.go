@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/redisstore"
 )
 
 // watchGap is how often sentinels are asked who the primary is, at most. A primary that
@@ -117,6 +118,14 @@ func (c *sentinelConn) ask(ctx context.Context, sentinel *singleConn) (string, e
 		return "", err
 	}
 	return net.JoinHostPort(address[0], address[1]), nil
+}
+
+// Sentinels implements sender.
+func (c *sentinelConn) Sentinels() (name string, servers []redisstore.Server) {
+	for i, sentinel := range c.sentinels {
+		servers = append(servers, serverBy(c.dialConfig.hosts[i], sentinel.send))
+	}
+	return c.name, servers
 }
 
 // Close implements [redisstore.Conn].

@@ -224,6 +224,9 @@ func (c *singleConn) Servers(context.Context) ([]redisstore.Server, error) {
 	return []redisstore.Server{serverBy("primary", c.send)}, nil
 }
 
+// Sentinels implements sender.
+func (*singleConn) Sentinels() (name string, servers []redisstore.Server) { return "", nil }
+
 // Primary implements sender.
 func (c *singleConn) Primary() string {
 	if conn := c.up.Load(); conn != nil && c.primary {

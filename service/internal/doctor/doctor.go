@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +35,9 @@ const (
 	// Unreachable did not answer.
 	Unreachable = "unreachable"
 )
+
+// leastSentinels are as many as are needed so that one may be missing while more than half agree.
+const leastSentinels = 3
 
 // A Finding is one thing that the doctor looked at.
 type Finding struct {
@@ -136,6 +141,10 @@ func (d *doctor) lookAtStore(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	defer opened.Close()
+	if opened.Sentinels != nil {
+		name, sentinels := opened.Sentinels()
+		d.lookAtSentinels(ctx, name, sentinels)
+	}
 	if err := opened.Ping(ctx); err != nil {
 		found := prefix.Trim(states.Unreachable(d.config.Store, err).Error())
 		if refusesUser(err) {
@@ -167,6 +176,7 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 		d.note(Unknown, "version", server.Name, "INFO is not allowed to this user", "")
 	} else {
 		d.lookAtVersion(server.Name, info)
+		d.lookAtReplicas(ctx, server, info)
 	}
 	d.lookAtTime(ctx, server)
 	for _, s := range redisSettings {
@@ -182,6 +192,82 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 		default:
 			d.note(Advice, s.name, server.Name, cmp.Or(value[1], `""`), s.name+" "+s.want+": "+s.why)
 		}
+	}
+}
+
+// lookAtSentinels asks each sentinel that the configuration names what it knows. Those that answer nothing are told of
+// one by one: the others may still be enough.
+func (d *doctor) lookAtSentinels(ctx context.Context, name string, sentinels []redisstore.Server) {
+	primaries := map[string]bool{}
+	for _, sentinel := range sentinels {
+		known, err := sentinel.Fields(ctx, "SENTINEL", "MASTER", name)
+		if err != nil {
+			d.note(Unreachable, "sentinel", sentinel.Name, document.Redact(prefix.Trim(err.Error())),
+				"see that it runs, and that it knows a primary of the name "+name)
+			continue
+		}
+		primary := net.JoinHostPort(known["ip"], known["port"])
+		primaries[primary] = true
+		quorum, _ := strconv.Atoi(known["quorum"])
+		others, _ := strconv.Atoi(known["num-other-sentinels"])
+		all := others + 1
+		found := fmt.Sprintf("%s is the primary; replicas %s, sentinels %d, quorum %d",
+			primary, known["num-slaves"], all, quorum)
+		switch {
+		case strings.Contains(known["flags"], "down"):
+			d.note(Wrong, "sentinel", sentinel.Name, found+"; it holds the primary for down",
+				"see that it can reach the primary")
+		case quorum > all:
+			d.note(Wrong, "sentinel", sentinel.Name, found,
+				fmt.Sprintf("a quorum of %d: so many must agree before a replica takes over", all/2+1))
+		case all < leastSentinels:
+			d.note(Advice, "sentinel", sentinel.Name, found,
+				"three sentinels: with fewer none may be missing when a replica has to take over")
+		case all != len(sentinels):
+			d.note(Advice, "sentinel", sentinel.Name, found,
+				fmt.Sprintf("all of them in store.url, which has %d: more than half must name the primary", len(sentinels)))
+		case known["num-slaves"] == "0":
+			d.note(Advice, "sentinel", sentinel.Name, found, "a replica: without one nothing can take over")
+		default:
+			d.note(OK, "sentinel", sentinel.Name, found, "")
+		}
+	}
+	if len(primaries) > 1 {
+		all := strings.Join(slices.Sorted(maps.Keys(primaries)), ", ")
+		d.note(Wrong, "sentinels", "", "they name different primaries: "+all,
+			"wait until a failover is over, or see that all of them can reach each other")
+	}
+}
+
+// lookAtReplicas looks at a primary that has replicas, or is to have some.
+func (d *doctor) lookAtReplicas(ctx context.Context, server redisstore.Server, info map[string]string) {
+	replicas, err := strconv.Atoi(info["connected_slaves"])
+	if err != nil || info["role"] != "master" {
+		return // what else it is, its version tells
+	}
+	const check = "min-replicas-to-write"
+	value, err := server.Ask(ctx, "CONFIG", "GET", check)
+	if err != nil || len(value) < 2 {
+		d.note(Unknown, check, server.Name, fmt.Sprintf("replicas %d; the server does not say (CONFIG GET)", replicas), "")
+		return
+	}
+	least, _ := strconv.Atoi(value[1])
+	found := fmt.Sprintf("%d; replicas %d", least, replicas)
+	switch {
+	case least > replicas:
+		d.note(Wrong, check, server.Name, found,
+			"as many replicas: with fewer the server refuses to write, and every decision fails")
+	case replicas == 0 && d.config.Store.Clustered():
+		d.note(Advice, check, server.Name, found,
+			"a replica of each primary: without one nothing decides for its clients while it is gone")
+	case replicas > 1 && least == 0:
+		d.note(Advice, check, server.Name, found,
+			check+" 1: a primary that is cut off from its replicas admits what the next one knows nothing of")
+	case replicas > 0 && least == replicas:
+		d.note(Advice, check, server.Name, found,
+			fmt.Sprintf("%s %d, or one replica more: when one is gone the server refuses to write", check, least-1))
+	case replicas > 0:
+		d.note(OK, check, server.Name, found, "")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/service/internal/config"
 )
@@ -70,6 +71,83 @@ func TestDoctorOfServers(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %s is %q, want %q: %+v", test.name, test.check, got, test.want, d.findings)
+		}
+	}
+}
+
+// Sentinels and replicas, as they are, and as they should not be.
+func TestDoctorOfSentinels(t *testing.T) {
+	running := testredis.StartSentinel(t)
+	c := config.Default()
+	c.Store.URL = running.URL()
+	findings, err := Look(t.Context(), c, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		want := map[string]string{"sentinel": OK, "sentinels": "none", "min-replicas-to-write": Advice}[f.Check]
+		if want != "" && f.Status != want {
+			t.Errorf("%+v, want %s", f, want)
+		}
+	}
+
+	sentinel := func(of ...string) redisstore.Server {
+		return redisstore.Server{Name: "s", Ask: func(_ context.Context, args ...string) ([]string, error) {
+			if len(of) == 0 {
+				return nil, errors.New("connection refused")
+			}
+			known := []string{"ip", "10.0.0.1", "port", "6379", "quorum", "2", "num-other-sentinels", "2", "num-slaves", "1", "flags", "master"}
+			return append(known, of...), nil
+		}}
+	}
+	well := sentinel("x", "")
+	for name, test := range map[string]struct {
+		sentinels []redisstore.Server
+		want      string
+	}{
+		"well":          {[]redisstore.Server{well, well, well}, ""},
+		"unreachable":   {[]redisstore.Server{well, well, sentinel()}, Unreachable},
+		"quorum":        {[]redisstore.Server{well, well, sentinel("quorum", "4")}, Wrong},
+		"down":          {[]redisstore.Server{well, well, sentinel("flags", "s_down,master")}, Wrong},
+		"two":           {[]redisstore.Server{sentinel("num-other-sentinels", "1"), sentinel("num-other-sentinels", "1")}, Advice},
+		"not all named": {[]redisstore.Server{well}, Advice},
+		"no replica":    {[]redisstore.Server{well, well, sentinel("num-slaves", "0")}, Advice},
+		"two primaries": {[]redisstore.Server{well, well, sentinel("ip", "10.0.0.2")}, Wrong},
+	} {
+		d := &doctor{}
+		d.lookAtSentinels(t.Context(), "mymaster", test.sentinels)
+		got := ""
+		for _, f := range d.findings {
+			if f.Status != OK {
+				got = f.Status
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q: %+v", name, got, test.want, d.findings)
+		}
+	}
+	for name, test := range map[string]struct {
+		role, replicas, least, want string
+	}{
+		"alone":             {"master", "0", "0", ""},
+		"a replica":         {"slave", "0", "0", ""},
+		"one":               {"master", "1", "0", OK},
+		"one that is asked": {"master", "1", "1", Advice},
+		"too few":           {"master", "1", "2", Wrong},
+		"two":               {"master", "2", "0", Advice},
+		"one of two":        {"master", "2", "1", OK},
+	} {
+		d := &doctor{}
+		server := redisstore.Server{Ask: func(context.Context, ...string) ([]string, error) {
+			return []string{"min-replicas-to-write", test.least}, nil
+		}}
+		d.lookAtReplicas(t.Context(), server, map[string]string{"role": test.role, "connected_slaves": test.replicas})
+		got := ""
+		for _, f := range d.findings {
+			got = f.Status
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }

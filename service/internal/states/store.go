@@ -38,6 +38,8 @@ type Backend struct {
 	advise func(context.Context) []string
 	// Servers are the single servers, for the doctor and for figures of each.
 	Servers func(context.Context) []redisstore.Server
+	// Sentinels are the name that sentinels know the primary by, and the sentinels themselves; none without Sentinel.
+	Sentinels func() (name string, servers []redisstore.Server)
 	// primary is the address of the server that sentinels have named; "" without Sentinel. It asks nobody.
 	primary func() string
 	// instances is how many processes share the store; each counts with its heartbeats.
@@ -109,8 +111,11 @@ func Open(loaded config.Config) (*Backend, error) {
 		Store: store, Close: store.Close, Ping: store.Ping, ready: store.Ready, advise: store.Advise, Servers: store.Servers,
 		instances: store.Instances, collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats), registry},
 	}
-	if named, is := conn.(interface{ Primary() string }); is {
-		opened.primary = named.Primary
+	if named, is := conn.(interface {
+		Primary() string
+		Sentinels() (string, []redisstore.Server)
+	}); is {
+		opened.primary, opened.Sentinels = named.Primary, named.Sentinels
 	}
 	if loaded.Metrics.StoreHealth > 0 {
 		opened.health = promlimit.NewRedisCollector(promlimit.RedisConfig{
