@@ -4,7 +4,7 @@
 --          microseconds by the server's clock, and the question, which is JSON, of each. The field !ID has the answers to one:
 --          a line feed and the answer, which is JSON, of each.
 -- ARGV     what to do; the question's ID, of letters and digits; and
---          ask     the question, how many may be open, and how long the hash is kept if nobody writes to it, milliseconds
+--          ask     the question, how many may be open, and for how long the hash is kept after it, milliseconds
 --          answer  an answer, which is dropped when the question is not open
 --          read    nothing: the answers go
 --          end     nothing: the question and its answers go
@@ -19,9 +19,7 @@ if verb == 'ask' then
 	local time = redis.call('TIME')
 	local at = string.format('%.0f', time[1] * 1000000 + time[2])
 	redis.call('HSET', KEYS[1], '?', open .. '\n' .. id .. ' ' .. at .. ' ' .. ARGV[3])
-	if redis.call('PTTL', KEYS[1]) < 0 then -- its processes were silent for too long, and it is a new one
-		redis.call('PEXPIRE', KEYS[1], ARGV[5])
-	end
+	redis.call('PEXPIRE', KEYS[1], ARGV[5])
 elseif verb == 'answer' then
 	if string.find(open, '\n' .. id .. ' ', 1, true) then
 		redis.call('HSET', KEYS[1], '!' .. id, (redis.call('HGET', KEYS[1], '!' .. id) or '') .. '\n' .. ARGV[3])

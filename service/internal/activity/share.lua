@@ -20,7 +20,7 @@ local function ends(at)
 	redis.call('HSET', KEYS[1], '?ended', string.format('%.0f', ended))
 end
 if ARGV[2] == '' then
-	if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[1]) == 1 then
+	if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 and redis.call('HGETALL', KEYS[1])[1] then
 		ends(now)
 	end
 else
