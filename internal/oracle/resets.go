@@ -67,6 +67,10 @@ func (o *Oracle) ResetAll(scope stint.Scope, now stint.Instant) {
 				seen[text] = true
 				worlds = append(worlds, next)
 			}
+			if len(worlds) > mostWorlds {
+				o.worlds = worlds
+				return
+			}
 		}
 	}
 	o.worlds = worlds
