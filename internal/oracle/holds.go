@@ -271,8 +271,10 @@ func (t *transaction) reserve(op stint.Op, pl *plan) (a Answer, allowed bool) {
 
 // hold is the hold in a state, which is put there if need be.
 func (t *transaction) hold(op stint.Op, p *place, paid int64) *held {
-	if p.want == 0 && !t.takesOver(p) { // only its time is extended
-		t.untaken(p)
+	if p.want == 0 { // only its time is extended
+		if !t.takesOver(p) {
+			t.untaken(p)
+		}
 		t.keepsTime(p, true)
 	}
 	h := p.now.hold(op.Hold().ID)
