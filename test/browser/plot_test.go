@@ -14,27 +14,28 @@ func TestValuesOfPlots(t *testing.T) {
 	p.signIn(writer)
 	const plot, values = `document.querySelector(".plot")`, `document.querySelector(".plot .values").innerText`
 	p.provoke("no plot is shown", there(plot), func() { s.guess("192.0.2.1") })
-	press := func(key string) {
-		p.act("there is no plot", plot, fmt.Sprintf(`(e) => { e.focus(); e.dispatchEvent(new KeyboardEvent("keydown", {key: %q, bubbles: true})); }`, key))
+	// A key is pressed until it has done what it is for: the plot may be drawn anew, or not be laid out yet.
+	press := func(what, key, shown string) {
+		p.t.Helper()
+		p.provoke(what, shown, func() {
+			p.act("there is no plot", plot, fmt.Sprintf(`(e) => { e.focus(); e.dispatchEvent(new KeyboardEvent("keydown", {key: %q, bubbles: true})); }`, key))
+		})
 	}
-	press("Home")
-	p.until("what is not known is shown", fmt.Sprintf(`/^\d\d:\d\d:\d\d\s+not known: before the start$/.test(%s)`, values))
-	press("End")
-	p.until("no value is shown", fmt.Sprintf(`/^\d\d:\d\d:\d\d\s+offered [0-9.]+\s+admitted [0-9.]+\s+denied [0-9.]+/.test(%s)`, values))
-	press("Escape")
-	p.until("the values stay", values+` === ""`)
-	p.act("there is no plot", `document.querySelector(".plot .u-over")`, `(e) => {
-		const box = e.getBoundingClientRect();
-		for (const kind of ["mouseenter", "mousemove"]) e.dispatchEvent(new MouseEvent(kind, {clientX: box.right - 2, clientY: box.top + 9, bubbles: true}));
-	}`)
-	p.until("the mouse shows no value", values+`.includes("offered")`)
+	press("what is not known is shown", "Home", fmt.Sprintf(`/^\d\d:\d\d:\d\d\s+not known: before the start$/.test(%s)`, values))
+	press("no value is shown", "End", fmt.Sprintf(`/^\d\d:\d\d:\d\d\s+offered [0-9.]+\s+admitted [0-9.]+\s+denied [0-9.]+/.test(%s)`, values))
+	press("the values stay", "Escape", values+` === ""`)
+	p.provoke("the mouse shows no value", values+`.includes("offered")`, func() {
+		p.act("there is no plot", `document.querySelector(".plot .u-over")`, `(e) => {
+			const box = e.getBoundingClientRect();
+			for (const kind of ["mouseenter", "mousemove"]) e.dispatchEvent(new MouseEvent(kind, {clientX: box.right - 2, clientY: box.top + 9, bubbles: true}));
+		}`)
+	})
 
 	p.visit("playground")
 	p.until("the algorithms are not shown", `document.querySelectorAll(".plot").length === 5`)
-	press("Home")
-	p.until("not all plots show the values of the time", `new Set([...document.querySelectorAll(".plot .values strong")].map((e) => e.innerText)).size === 1 && document.querySelectorAll(".plot .values strong").length === 5`)
-	press("Escape")
-	p.until("the values stay", `document.querySelectorAll(".plot .values strong").length === 0`)
+	press("not all plots show the values of the time", "Home",
+		`new Set([...document.querySelectorAll(".plot .values strong")].map((e) => e.innerText)).size === 1 && document.querySelectorAll(".plot .values strong").length === 5`)
+	press("the values stay", "Escape", `document.querySelectorAll(".plot .values strong").length === 0`)
 }
 
 // Times have 24 hours and are UTC, which a page says once.

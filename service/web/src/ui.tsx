@@ -50,10 +50,10 @@ export function useKept<T extends Record<string, string>>(page: string, initial:
   const change = (more: Partial<T>) => {
     const next = { ...state, ...more };
     set(next);
+    const from = location.hash;
     clearTimeout(timer.current); // a slider changes often, and browsers refuse to write so many addresses
     timer.current = setTimeout(() => {
-      const here = location.hash.slice(2).split("/")[0] ?? "";
-      if ((here.includes("=") ? "" : here) !== page) return; // the address is another page's already, which is about to be shown
+      if (location.hash !== from) return; // somebody has gone elsewhere, which is about to be shown
       const to = address(page, next, initial);
       written.current = decodeURIComponent(to.slice(page ? page.length + 3 : 2));
       history.replaceState(null, "", to);
