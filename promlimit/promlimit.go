@@ -126,7 +126,10 @@ func (m *Metrics) newSeries(algorithm stint.Algorithm, limiter ...string) *[2]se
 func (m *Metrics) seriesOf(limiter string, algorithm stint.Algorithm) *[2]series {
 	of := &m.unnamed
 	if m.names {
-		of = (*m.limiters.Load())[limiter]
+		known := *m.limiters.Load()
+		if of = known[limiter]; of == nil && len(known) >= maxLimiters {
+			of = known[otherLimiters]
+		}
 	}
 	if of != nil {
 		if found := of[algorithm].Load(); found != nil {
