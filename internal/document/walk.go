@@ -387,27 +387,33 @@ func Integer[T int | int64](field *T, least, most T) Setter {
 
 // Between reads a duration within bounds. Of a number without a unit it says which may be meant.
 func Between(field *time.Duration, least, most time.Duration) Setter {
-	read := Scalar(fmt.Sprintf("%s to %s", brief(least), brief(most)), func(text string) bool {
+	within := func(text string) (time.Duration, bool) {
 		d, err := stint.ParseDuration(text)
-		*field = d
-		return err == nil && d >= least && d <= most
-	}, KindText, KindInteger)
-	return func(v Value, fault func(Value, string)) {
-		read(v, func(v Value, allowed string) { fault(v, allowed+withUnit(v.Text, least, most)) })
+		return d, err == nil && d >= least && d <= most
 	}
+	return measured(field, fmt.Sprintf("%s to %s", brief(least), brief(most)), within, "ms", "s", "m", "h", "d")
 }
 
-// withUnit asks whether a number was meant in the first unit by which it is within bounds; "" if it is no number.
-func withUnit(text string, least, most time.Duration) string {
-	if _, number := ParseInteger(text); !number {
+// measured reads what has a unit, by a function that says whether it is within bounds. Of a number without one it asks
+// whether the first unit by which that is within bounds was meant.
+func measured[T any](field *T, allowed string, within func(text string) (T, bool), units ...string) Setter {
+	read := Scalar(allowed, func(text string) (ok bool) {
+		*field, ok = within(text)
+		return ok
+	}, KindText, KindInteger)
+	meant := func(text string) string {
+		if _, number := ParseInteger(text); number {
+			for _, unit := range units {
+				if _, ok := within(text + unit); ok {
+					return fmt.Sprintf(" (%s has no unit; did you mean %s%s?)", text, text, unit)
+				}
+			}
+		}
 		return ""
 	}
-	for _, unit := range []string{"ms", "s", "m", "h", "d"} {
-		if d, err := stint.ParseDuration(text + unit); err == nil && d >= least && d <= most {
-			return fmt.Sprintf(" (%s has no unit; did you mean %s%s?)", text, text, unit)
-		}
+	return func(v Value, fault func(Value, string)) {
+		read(v, func(v Value, allowed string) { fault(v, allowed+meant(v.Text)) })
 	}
-	return ""
 }
 
 // Parsed reads what a function parses, whose error says what is allowed.
@@ -514,23 +520,7 @@ func size(field *int64, bounds []string) Setter {
 		n, ok := parseSize(text)
 		return n, ok && n >= least && n <= most
 	}
-	read := Scalar("a number of bytes such as 64KiB or 1GiB, "+allowed, func(text string) (ok bool) {
-		*field, ok = within(text)
-		return ok
-	}, KindText, KindInteger)
-	return func(v Value, fault func(Value, string)) {
-		read(v, func(v Value, allowed string) {
-			if _, number := ParseInteger(v.Text); number {
-				for _, unit := range []string{"KiB", "MiB", "GiB"} {
-					if _, ok := within(v.Text + unit); ok {
-						allowed += fmt.Sprintf(" (%s has no unit; did you mean %s%s?)", v.Text, v.Text, unit)
-						break
-					}
-				}
-			}
-			fault(v, allowed)
-		})
-	}
+	return measured(field, "a number of bytes such as 64KiB or 1GiB, "+allowed, within, "KiB", "MiB", "GiB")
 }
 
 // parseSize reads a number of bytes with one of the units KiB, MiB, GiB and TiB, or with none.

@@ -68,41 +68,56 @@ func New(maxHolds int) *Oracle {
 func (o *Oracle) Check(op stint.Op, now stint.Instant, got Answer) (want Answer, err error) {
 	before := o.history
 	o.history = before.add(now)
-	var worlds []*world
-	seen := map[string]bool{}
+	var found worlds
 	for _, w := range o.worlds {
 		for t := range o.transactions(w, now) {
 			answer := t.do(op)
 			if differences := answer.differences(op, got); len(differences) > 0 {
-				if worlds == nil && err == nil {
+				if found.list == nil && err == nil {
 					want, err = answer, t.explain(op, differences)
 				}
 				continue
 			}
-			if worlds == nil {
+			if found.list == nil {
 				want = answer
 			}
-			if worlds == nil && t.open == 0 && len(o.worlds) == 1 {
-				worlds = append(worlds, t.applied(w))
+			if found.list == nil && t.open == 0 && len(o.worlds) == 1 {
+				found.list = append(found.list, t.applied(w))
 				continue
 			}
-			next := t.applied(&world{maps.Clone(w.states), maps.Clone(w.ids)})
-			if text := next.String(); !seen[text] {
-				seen[text] = true
-				worlds = append(worlds, next)
-			}
-			if len(worlds) > mostWorlds {
-				o.worlds = worlds
-				return want, nil
+			if !found.add(t, w) {
+				break
 			}
 		}
 	}
-	if worlds == nil {
+	if found.list == nil {
 		o.history = before
 		return want, err
 	}
-	o.worlds = worlds
+	o.worlds = found.list
 	return want, nil
+}
+
+// worlds are those that an operation may lead to, each once.
+type worlds struct {
+	list []*world
+	seen map[string]bool // by their texts
+}
+
+// add adds the world that a transaction makes of one, which stays as it is. It reports whether there is room for more.
+func (f *worlds) add(t *transaction, w *world) bool {
+	if len(f.list) > mostWorlds {
+		return false
+	}
+	next := t.applied(&world{maps.Clone(w.states), maps.Clone(w.ids)})
+	if text := next.String(); !f.seen[text] {
+		if f.seen == nil {
+			f.seen = map[string]bool{}
+		}
+		f.seen[text] = true
+		f.list = append(f.list, next)
+	}
+	return true
 }
 
 // Decide carries out an operation as a store would that never drops a state, and returns the answer. The operation

@@ -57,23 +57,15 @@ func (t *transaction) lose(id string, n name, lost bool) {
 //   - Was it reset, if it has expired already by a later clock?
 func (o *Oracle) ResetAll(scope stint.Scope, now stint.Instant) {
 	o.epoch = max(o.epoch, now) + 1
-	var worlds []*world
-	seen := map[string]bool{}
+	var found worlds
 	for _, w := range o.worlds {
 		for t := range o.transactions(w, now) {
-			t.resetAll(scope)
-			next := t.applied(&world{maps.Clone(w.states), maps.Clone(w.ids)})
-			if text := next.String(); !seen[text] {
-				seen[text] = true
-				worlds = append(worlds, next)
-			}
-			if len(worlds) > mostWorlds {
-				o.worlds = worlds
-				return
+			if t.resetAll(scope); !found.add(t, w) {
+				break
 			}
 		}
 	}
-	o.worlds = worlds
+	o.worlds = found.list
 }
 
 func (t *transaction) resetAll(scope stint.Scope) {

@@ -77,14 +77,8 @@ func sinceTime(text string, now time.Time) (string, error) {
 	if text == "" {
 		return "", nil
 	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at.Format(time.RFC3339Nano), nil
-	}
-	span, err := stint.ParseDuration(text)
-	if err != nil || span <= 0 {
-		return "", stint.Invalid("--since", text, "a time such as 2026-11-23T10:04:11Z, or a span such as 15m")
-	}
-	return now.Add(-span).UTC().Format(time.RFC3339Nano), nil
+	since, err := activity.Since("--since", text, now)
+	return since.Format(time.RFC3339Nano), err
 }
 
 // knownRule fails if the service has no rule of an ID. What is no rule's ID, but has a slash as algorithm/token_bucket

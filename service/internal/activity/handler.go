@@ -148,20 +148,20 @@ var reasons = []string{
 	string(stint.ReasonMissing), string(stint.ReasonDefault), string(stint.ReasonHolds),
 }
 
-// sinceOf is a time, or a span before now.
-func sinceOf(text string, now stint.Instant) (stint.Instant, error) {
+// Since reads a time, or a span before now, which is in UTC then. param is what a fault calls it.
+func Since(param, text string, now time.Time) (time.Time, error) {
 	if since, err := time.Parse(time.RFC3339, text); err == nil {
-		return stint.Instant(since.UnixMicro()), nil
+		return since, nil
 	}
 	span, err := stint.ParseDuration(text)
 	if err != nil || span <= 0 {
-		return 0, stint.Invalid("since", problem.Short(text), "a time such as 2026-11-23T10:04:11Z, or a span such as 15m")
+		return now, stint.Invalid(param, problem.Short(text), "a time such as 2026-11-23T10:04:11Z, or a span such as 15m")
 	}
-	return now.Add(-span), nil
+	return now.Add(-span).UTC(), nil
 }
 
 // denialQueryOf reads which denials are wanted.
-func denialQueryOf(q problem.Query, a audience, now stint.Instant) (wanted denialQuery, err error) {
+func denialQueryOf(q problem.Query, a audience, now time.Time) (wanted denialQuery, err error) {
 	wanted = denialQuery{
 		Rule: q.Get("rule"), Reason: q.Get("reason"), Shadow: q.Get("shadow"), Text: q.Get("q"), Masked: !a.names,
 	}
@@ -184,9 +184,11 @@ func denialQueryOf(q problem.Query, a audience, now stint.Instant) (wanted denia
 			strings.Join(reasons, ", ")+spell.DidYouMean(wanted.Reason, reasons))
 	}
 	if q.Has("since") {
-		if wanted.Since, err = sinceOf(q.Get("since"), now); err != nil {
+		since, err := Since("since", q.Get("since"), now)
+		if err != nil {
 			return wanted, err
 		}
+		wanted.Since = stint.Instant(since.UnixMicro())
 	}
 	before, err := q.Integer("before", 0, 1, math.MaxInt64)
 	wanted.before = uint64(before)
@@ -196,7 +198,7 @@ func denialQueryOf(q problem.Query, a audience, now stint.Instant) (wanted denia
 // serveDenials answers with what was denied: by all processes, or page by page of this one. Of all processes there is
 // one page, as each keeps its own; pages go by numbers of denials, which stay right while denials come.
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience) (any, error) {
-	wanted, err := denialQueryOf(q, a, r.now())
+	wanted, err := denialQueryOf(q, a, r.config.Now())
 	if err != nil {
 		return nil, err
 	}

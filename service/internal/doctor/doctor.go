@@ -183,16 +183,26 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 		if strings.HasPrefix(s.name, "cluster-") && !d.config.Store.Clustered() {
 			continue
 		}
-		value, err := server.Ask(ctx, "CONFIG", "GET", s.name)
+		value, told := setting(ctx, server, s.name)
 		switch {
-		case err != nil || len(value) < 2:
-			d.note(Unknown, s.name, server.Name, "the server does not say (CONFIG GET)", "")
-		case s.well(value[1]):
-			d.note(OK, s.name, server.Name, value[1], "")
+		case !told:
+			d.note(Unknown, s.name, server.Name, untold, "")
+		case s.well(value):
+			d.note(OK, s.name, server.Name, value, "")
 		default:
-			d.note(Advice, s.name, server.Name, cmp.Or(value[1], `""`), s.name+" "+s.want+": "+s.why)
+			d.note(Advice, s.name, server.Name, cmp.Or(value, `""`), s.name+" "+s.want+": "+s.why)
 		}
 	}
+}
+
+// untold is found where a user may not ask for a setting.
+const untold = "the server does not say (CONFIG GET)"
+
+// setting asks a server for one of its settings. It is not told to a user without the right.
+func setting(ctx context.Context, server redisstore.Server, name string) (value string, told bool) {
+	all, err := server.Fields(ctx, "CONFIG", "GET", name)
+	value, told = all[name]
+	return value, told && err == nil
 }
 
 // lookAtSentinels asks each sentinel that the configuration names what it knows. Those that answer nothing are told of
@@ -246,12 +256,12 @@ func (d *doctor) lookAtReplicas(ctx context.Context, server redisstore.Server, i
 		return // what else it is, its version tells
 	}
 	const check = "min-replicas-to-write"
-	value, err := server.Ask(ctx, "CONFIG", "GET", check)
-	if err != nil || len(value) < 2 {
-		d.note(Unknown, check, server.Name, fmt.Sprintf("replicas %d; the server does not say (CONFIG GET)", replicas), "")
+	value, told := setting(ctx, server, check)
+	if !told {
+		d.note(Unknown, check, server.Name, fmt.Sprintf("replicas %d; %s", replicas, untold), "")
 		return
 	}
-	least, _ := strconv.Atoi(value[1])
+	least, _ := strconv.Atoi(value)
 	found := fmt.Sprintf("%d; replicas %d", least, replicas)
 	switch {
 	case least > replicas:

@@ -73,14 +73,10 @@ func prepare(env Env, logger *slog.Logger) error {
 // aboutService is what receivers are told of the service. What the variables say beats the name
 // that is given here.
 func aboutService(ctx context.Context) (*resource.Resource, error) {
-	about, err := resource.New(
+	return resource.New(
 		ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "stint")),
 		resource.WithFromEnv(),
 	)
-	if err != nil {
-		return nil, err
-	}
-	return about, nil
 }
 
 // StartMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the
