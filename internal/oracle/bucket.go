@@ -26,6 +26,13 @@ func rate(limit *stint.Limit) (permits, period int64) {
 	return permits / divisor, period / divisor
 }
 
+// samePace says that two buckets drain alike.
+func samePace(a, b *stint.Limit) bool {
+	permits, period := rate(a)
+	p, w := rate(b)
+	return permits == p && period == w
+}
+
 // ticks is an instant in ticks, worth what permits are worth.
 func (s *state) ticks(at stint.Instant) *big.Int {
 	permits, _ := rate(&s.limit)

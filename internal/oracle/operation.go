@@ -240,9 +240,10 @@ func (t *transaction) resetAfter(p *place, s, read *state) time.Duration {
 }
 
 // changed says that a limit takes over what another wrote: they differ in what a state is counted by.
-// Debt and cost change nothing of a state.
+// Debt and cost change nothing of a state, nor does a rate in other words: 2 in 2 s are 1 a second.
 func changed(a, b stint.Limit) bool {
-	return a.Capacity != b.Capacity || a.Rate != b.Rate || a.Window != b.Window || a.MinInterval != b.MinInterval
+	return a.Capacity != b.Capacity || a.Window != b.Window || a.MinInterval != b.MinInterval ||
+		a.IsBucket() && b.IsBucket() && !samePace(&a, &b)
 }
 
 // take decides a Take, a Try or a Peek. Every limit is asked; then those that are charged are; then each is looked
