@@ -109,6 +109,10 @@ var folders = []folder{
 	{path: "service/internal/rulestore/mongo", floor: 2, not: stores, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "service/internal/decisionlog", floor: 3, not: stores},
 	{path: "service/internal/record", floor: 2, not: stores},
+	{
+		path: "service/internal/redishealth", floor: 3, not: stores,
+		uses: []string{"github.com/prometheus/client_golang"},
+	},
 	{path: "service/internal/simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
 	{path: "service/internal/bench", floor: 4, not: stores, uses: []string{
 		"github.com/redis/rueidis", "google.golang.org/grpc", "github.com/envoyproxy/go-control-plane/envoy",

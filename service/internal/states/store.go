@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/redishealth"
 )
 
 // A Backend is where states live: the memory of this process, or servers. Fields that a process's
@@ -45,7 +46,7 @@ type Backend struct {
 	// instances is how many processes share the store; each counts with its heartbeats.
 	instances func() int
 	// health is nil too when the server is not asked for its health.
-	health *promlimit.RedisCollector
+	health *redishealth.Collector
 	// Figures are what the dashboard shows of the store.
 	Figures    func() activity.StoreFigures
 	collectors []prometheus.Collector
@@ -118,12 +119,12 @@ func Open(loaded config.Config) (*Backend, error) {
 		opened.primary, opened.Sentinels = named.Primary, named.Sentinels
 	}
 	if loaded.Metrics.StoreHealth > 0 {
-		opened.health = promlimit.NewRedisCollector(promlimit.RedisConfig{
+		opened.health = redishealth.New(redishealth.Config{
 			Interval: loaded.Metrics.StoreHealth,
-			Nodes: func(ctx context.Context) ([]promlimit.RedisNode, error) {
-				var nodes []promlimit.RedisNode
+			Nodes: func(ctx context.Context) ([]redishealth.Node, error) {
+				var nodes []redishealth.Node
 				for _, server := range store.Servers(ctx) {
-					nodes = append(nodes, promlimit.RedisNode{Name: server.Name, Ask: server.Ask})
+					nodes = append(nodes, redishealth.Node{Name: server.Name, Ask: server.Ask})
 				}
 				return nodes, nil
 			},

@@ -1,4 +1,5 @@
-package promlimit
+// Package redishealth reads the health of a store's own Redis or Valkey for metrics.
+package redishealth
 
 import (
 	"cmp"
@@ -14,18 +15,18 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// A RedisNode is a server that holds a store's keys.
-type RedisNode struct {
+// A Node is a server that holds a store's keys.
+type Node struct {
 	// Name is the label node, such as the server's address. It must differ between nodes.
 	Name string
 	// Ask sends a command without a key and returns the strings of its reply.
 	Ask func(ctx context.Context, args ...string) ([]string, error)
 }
 
-// A RedisConfig says how a [RedisCollector] asks. Nodes has no default.
-type RedisConfig struct {
+// A Config says how a [Collector] asks. Nodes has no default.
+type Config struct {
 	// Nodes lists the servers now; none are the same as an error. It must be safe for concurrent use.
-	Nodes func(context.Context) ([]RedisNode, error)
+	Nodes func(context.Context) ([]Node, error)
 	// Interval is how often they are asked, by one INFO each. Default: 0, which is 15 seconds.
 	//
 	// Each time costs every server one INFO all, well below a millisecond; a shorter interval shows
@@ -33,62 +34,62 @@ type RedisConfig struct {
 	Interval time.Duration
 }
 
-// A RedisCollector reads the health of a store's own Redis or Valkey from INFO, and serves what it
+// A Collector reads the health of a store's own Redis or Valkey from INFO, and serves what it
 // read last; a scrape asks nobody. A figure that a server does not tell is left out.
 // docs/reference/metrics.md lists them. The figures may be as old as the interval; a scrape that is
 // late or doubled costs the servers nothing. A node that did not answer has up 0 and no figures,
 // rather than its last ones.
-type RedisCollector struct {
-	config RedisConfig
+type Collector struct {
+	config Config
 	// of every node; the figures are of those that answered
 	up      *prometheus.Desc
-	figures []redisFigure
-	samples atomic.Pointer[[]redisSample]
+	figures []figure
+	samples atomic.Pointer[[]sample]
 }
 
-// redisTimeout bounds each time that the servers are listed and asked.
-const redisTimeout = 2 * time.Second
+// timeout bounds each time that the servers are listed and asked.
+const timeout = 2 * time.Second
 
-// redisSample is what one node said last.
-type redisSample struct {
+// sample is what one node said last.
+type sample struct {
 	node string
 	info map[string]string // nil: it did not answer
 }
 
-// NewRedisCollector makes a collector, which has no figures until [RedisCollector.Run] has asked. The caller registers
+// New makes a collector, which has no figures until [Collector.Run] has asked. The caller registers
 // it.
-func NewRedisCollector(config RedisConfig) *RedisCollector {
+func New(config Config) *Collector {
 	config.Interval = cmp.Or(config.Interval, 15*time.Second)
-	c := &RedisCollector{
+	c := &Collector{
 		config:  config,
-		up:      redisDesc("rate_limiter_redis_up", "Whether the server answered when it was asked last."),
-		figures: redisFigures(),
+		up:      desc("rate_limiter_redis_up", "Whether the server answered when it was asked last."),
+		figures: allFigures(),
 	}
-	c.samples.Store(new([]redisSample))
+	c.samples.Store(new([]sample))
 	return c
 }
 
 // Run asks at once, then after each interval, until the context ends. It must be called once.
-func (c *RedisCollector) Run(ctx context.Context) {
+func (c *Collector) Run(ctx context.Context) {
 	c.ask(ctx)
 	sleep.Every(ctx, c.config.Interval, func() { c.ask(ctx) })
 }
 
-// ask asks all nodes at once. All are asked at once, within redisTimeout in total, so that one that
+// ask asks all nodes at once. All are asked at once, within timeout in total, so that one that
 // hangs does not delay the others beyond it.
-func (c *RedisCollector) ask(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+func (c *Collector) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	nodes, err := c.config.Nodes(ctx)
 	if err != nil || len(nodes) == 0 { // nobody can be asked: none of those that were there answers
-		silent := make([]redisSample, len(*c.samples.Load()))
+		silent := make([]sample, len(*c.samples.Load()))
 		for i, sample := range *c.samples.Load() {
 			silent[i].node = sample.node
 		}
 		c.samples.Store(&silent)
 		return
 	}
-	samples := make([]redisSample, len(nodes))
+	samples := make([]sample, len(nodes))
 	var group sync.WaitGroup
 	for i, node := range nodes {
 		samples[i].node = node.Name
@@ -112,16 +113,16 @@ func pairs(text, between, within string) map[string]string {
 	return fields
 }
 
-// redisFigure is one metric, and how it is found in an INFO. value is the second label's; ""
+// figure is one metric, and how it is found in an INFO. value is the second label's; ""
 // without one.
-type redisFigure struct {
+type figure struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value string
 	of    func(info map[string]string) (float64, bool)
 }
 
-func redisDesc(name, help string, labels ...string) *prometheus.Desc {
+func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, append([]string{"node"}, labels...), nil)
 }
 
@@ -179,19 +180,19 @@ func lag(figure, from string) func(map[string]string) (float64, bool) {
 	}
 }
 
-// redisFigures lists the figures with the fields of INFO that they are read from. Units are those
+// allFigures lists the figures with the fields of INFO that they are read from. Units are those
 // of Prometheus: bytes and seconds.
-func redisFigures() []redisFigure {
+func allFigures() []figure {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	network := redisDesc("rate_limiter_redis_network_bytes_total", "Bytes that the server received and sent.", "direction")
-	lookups := redisDesc("rate_limiter_redis_keyspace_lookups_total",
+	network := desc("rate_limiter_redis_network_bytes_total", "Bytes that the server received and sent.", "direction")
+	lookups := desc("rate_limiter_redis_keyspace_lookups_total",
 		"Lookups of keys by commands that read, by whether the key was there.", "outcome")
-	persistence := redisDesc("rate_limiter_redis_persistence_ok",
+	persistence := desc("rate_limiter_redis_persistence_ok",
 		"Whether the last snapshot, or write of the append-only file, succeeded.", "kind")
-	told := func(kind prometheus.ValueType, name, help, from string) redisFigure {
-		return redisFigure{redisDesc(name, help), kind, "", field(from)}
+	told := func(kind prometheus.ValueType, name, help, from string) figure {
+		return figure{desc(name, help), kind, "", field(from)}
 	}
-	return []redisFigure{
+	return []figure{
 		told(gauge, "rate_limiter_redis_uptime_seconds", "Time since the server was started.", "uptime_in_seconds"),
 		told(gauge, "rate_limiter_redis_loading", "Whether the server loads its data.", "loading"),
 		told(gauge, "rate_limiter_redis_memory_used_bytes", "Memory that the server uses.", "used_memory"),
@@ -205,17 +206,17 @@ func redisFigures() []redisFigure {
 		told(gauge, "rate_limiter_redis_max_clients", "The limit of the connections of clients.", "maxclients"),
 		{lookups, counter, "hit", field("keyspace_hits")},
 		{lookups, counter, "miss", field("keyspace_misses")},
-		{redisDesc("rate_limiter_redis_script_calls_total", "Calls of scripts."), counter, "", scripts("calls", 1)},
+		{desc("rate_limiter_redis_script_calls_total", "Calls of scripts."), counter, "", scripts("calls", 1)},
 		{
-			redisDesc("rate_limiter_redis_script_seconds_total", "Time that the server spent in scripts."), counter, "",
+			desc("rate_limiter_redis_script_seconds_total", "Time that the server spent in scripts."), counter, "",
 			scripts("usec", 1e-6),
 		},
 		told(gauge, "rate_limiter_redis_connected_replicas", "Replicas of the server.", "connected_slaves"),
 		{
-			redisDesc("rate_limiter_redis_replication_lag_bytes", "How far the slowest replica is behind."), gauge, "",
+			desc("rate_limiter_redis_replication_lag_bytes", "How far the slowest replica is behind."), gauge, "",
 			lag("offset", "master_repl_offset"),
 		},
-		{redisDesc("rate_limiter_redis_replication_lag_seconds",
+		{desc("rate_limiter_redis_replication_lag_seconds",
 			"Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
 		{persistence, gauge, "rdb", succeeded("rdb_last_bgsave_status")},
 		{persistence, gauge, "aof", succeeded("aof_last_write_status", "aof_last_bgrewrite_status")},
@@ -225,7 +226,7 @@ func redisFigures() []redisFigure {
 }
 
 // Describe implements [prometheus.Collector].
-func (c *RedisCollector) Describe(descs chan<- *prometheus.Desc) {
+func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.up
 	for _, f := range c.figures {
 		descs <- f.desc
@@ -233,7 +234,7 @@ func (c *RedisCollector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect implements [prometheus.Collector].
-func (c *RedisCollector) Collect(metrics chan<- prometheus.Metric) {
+func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, sample := range *c.samples.Load() {
 		answered := 0.0
 		if sample.info != nil {
@@ -254,16 +255,16 @@ func (c *RedisCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// RedisMemory sums the memory of a store's servers. With one server that has no limit the sum has
+// Memory sums the memory of a store's servers. With one server that has no limit the sum has
 // none: that server could take everything.
-type RedisMemory struct {
+type Memory struct {
 	Used    int64 // bytes
 	Max     int64 // bytes; 0: a server has no limit
 	Evicted int64 // keys
 }
 
 // Memory sums what the servers that answered said last; the zero value if none did.
-func (c *RedisCollector) Memory() (sum RedisMemory) {
+func (c *Collector) Memory() (sum Memory) {
 	bounded := true
 	for _, sample := range *c.samples.Load() {
 		if sample.info == nil {

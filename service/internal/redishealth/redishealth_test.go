@@ -1,4 +1,4 @@
-package promlimit_test
+package redishealth_test
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/service/internal/redishealth"
 )
 
 // infoOf makes a node of a running server.
-func infoOf(s *testredis.Server) promlimit.RedisNode {
-	return promlimit.RedisNode{Name: s.Addr(), Ask: func(_ context.Context, args ...string) ([]string, error) {
+func infoOf(s *testredis.Server) redishealth.Node {
+	return redishealth.Node{Name: s.Addr(), Ask: func(_ context.Context, args ...string) ([]string, error) {
 		var words []any
 		for _, arg := range args {
 			words = append(words, arg)
@@ -35,7 +35,7 @@ func infoOf(s *testredis.Server) promlimit.RedisNode {
 }
 
 // askOnce lets a collector ask once, and returns what it serves, by series.
-func askOnce(t *testing.T, c *promlimit.RedisCollector) map[string]float64 {
+func askOnce(t *testing.T, c *redishealth.Collector) map[string]float64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan struct{})
@@ -44,9 +44,13 @@ func askOnce(t *testing.T, c *promlimit.RedisCollector) map[string]float64 {
 	registry.MustRegister(c)
 	series := map[string]float64{}
 	for deadline := time.Now().Add(5 * time.Minute); len(series) == 0 && time.Now().Before(deadline); {
-		for name, family := range families(t, registry) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
 			for _, metric := range family.GetMetric() {
-				labels := []string{name}
+				labels := []string{family.GetName()}
 				for _, label := range metric.GetLabel() {
 					if label.GetName() != "node" {
 						labels = append(labels, label.GetValue())
@@ -64,7 +68,7 @@ func askOnce(t *testing.T, c *promlimit.RedisCollector) map[string]float64 {
 	return series
 }
 
-func TestRedisCollector(t *testing.T) {
+func TestCollector(t *testing.T) {
 	primary := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("appendonly", "yes"))
 	testredis.Start(t, testredis.Config("replicaof", "127.0.0.1", strings.Split(primary.Addr(), ":")[1]))
 	do := func(args ...any) {
@@ -79,8 +83,8 @@ func TestRedisCollector(t *testing.T) {
 	do("SET", "there", "1")
 	do("GET", "there")
 	do("WAIT", "1", "10000")
-	series := askOnce(t, promlimit.NewRedisCollector(promlimit.RedisConfig{Nodes: func(context.Context) ([]promlimit.RedisNode, error) {
-		return []promlimit.RedisNode{infoOf(primary)}, nil
+	series := askOnce(t, redishealth.New(redishealth.Config{Nodes: func(context.Context) ([]redishealth.Node, error) {
+		return []redishealth.Node{infoOf(primary)}, nil
 	}}))
 	for name, allowed := range map[string][2]float64{
 		"up": {1, 1}, "loading": {0, 0}, "memory_used_bytes": {1, 100 << 20}, "memory_max_bytes": {100 << 20, 100 << 20},
@@ -102,13 +106,13 @@ func TestRedisCollector(t *testing.T) {
 	}
 }
 
-// TestRedisCollectorFailures: what a server says of its failures, and what it does not say.
-func TestRedisCollectorFailures(t *testing.T) {
+// TestCollectorFailures: what a server says of its failures, and what it does not say.
+func TestCollectorFailures(t *testing.T) {
 	info := "# Persistence\r\nloading:1\r\nrdb_last_bgsave_status:err\r\naof_enabled:1\r\naof_last_write_status:ok\r\naof_last_bgrewrite_status:err\r\n" +
 		"# Replication\r\nmaster_repl_offset:5000\r\nslave0:ip=1,port=1,state=online,offset=4990,lag=0\r\nslave1:ip=2,port=1,state=online,offset=1000,lag=7\r\n" +
 		"# Commandstats\r\ncmdstat_evalsha:calls=3,usec=1500000,usec_per_call=1\r\ncmdstat_eval:calls=1,usec=500000,usec_per_call=1\r\n"
-	series := askOnce(t, promlimit.NewRedisCollector(promlimit.RedisConfig{Nodes: func(context.Context) ([]promlimit.RedisNode, error) {
-		return []promlimit.RedisNode{{Name: "a", Ask: func(context.Context, ...string) ([]string, error) { return []string{info}, nil }}}, nil
+	series := askOnce(t, redishealth.New(redishealth.Config{Nodes: func(context.Context) ([]redishealth.Node, error) {
+		return []redishealth.Node{{Name: "a", Ask: func(context.Context, ...string) ([]string, error) { return []string{info}, nil }}}, nil
 	}}))
 	want := map[string]float64{
 		"up": 1, "loading": 1, "persistence_ok rdb": 0, "persistence_ok aof": 0, "replication_lag_bytes": 4000, "replication_lag_seconds": 7,
@@ -119,19 +123,19 @@ func TestRedisCollectorFailures(t *testing.T) {
 	}
 }
 
-// TestRedisCollectorAsksOnItsTimer: once at the start and once in each interval, however often it is scraped; what does not
+// TestCollectorAsksOnItsTimer: once at the start and once in each interval, however often it is scraped; what does not
 // answer is down, with no figures of before, and so are all when they can't be listed.
-func TestRedisCollectorAsksOnItsTimer(t *testing.T) {
+func TestCollectorAsksOnItsTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		var fault, listing atomic.Bool
-		c := promlimit.NewRedisCollector(promlimit.RedisConfig{
+		c := redishealth.New(redishealth.Config{
 			Interval: time.Minute,
-			Nodes: func(context.Context) ([]promlimit.RedisNode, error) {
+			Nodes: func(context.Context) ([]redishealth.Node, error) {
 				if listing.Load() {
 					return nil, errors.New("no node is known")
 				}
-				return []promlimit.RedisNode{
+				return []redishealth.Node{
 					{Name: "a", Ask: func(context.Context, ...string) ([]string, error) {
 						asked.Add(1)
 						return []string{"used_memory:7"}, nil
