@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -37,12 +38,12 @@ func until(t testing.TB, what string, condition func() bool) {
 // sent all the same, as by a connection that had written it. A server that is stopped would
 // do too, but only for as long as the connection believes in it.
 type held struct {
-	redisstore.Conn
+	redisconn.Conn
 	mu      sync.RWMutex // locked while it is held
 	pending sync.WaitGroup
 }
 
-func (h *held) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (h *held) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	keys, args = slices.Clone(keys), slices.Clone(args)
 	type answer struct {
 		reply string

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 )
 
 // borrowed is memory that holds one key after another, as servers use theirs again.
@@ -78,7 +79,7 @@ type held struct {
 	send    chan chan []string // it is to say what it sends
 }
 
-func (c *held) Eval(_ context.Context, _ *Script, _, args []string) (string, error) {
+func (c *held) Eval(_ context.Context, _ *redisconn.Script, _, args []string) (string, error) {
 	c.came <- struct{}{}
 	sent := <-c.send
 	sent <- slices.Clone(args)
@@ -98,7 +99,7 @@ func (c *held) Ready(context.Context) error { return nil }
 
 func (c *held) Cluster() bool { return c.cluster }
 
-func (c *held) Servers(context.Context) ([]Server, error) { return nil, nil }
+func (c *held) Servers(context.Context) ([]redisconn.Server, error) { return nil, nil }
 
 func (c *held) ScriptLoads() uint64 { return 0 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
@@ -20,7 +21,7 @@ import (
 // asCluster is a connection to a cluster, as far as a store can tell. Its answers to questions for the layout wait
 // until they may come, and the keys of a script call must have one tag.
 type asCluster struct {
-	redisstore.Conn
+	redisconn.Conn
 	t       *testing.T
 	answers <-chan struct{} // closed when answers may come
 }
@@ -34,7 +35,7 @@ func (c asCluster) Do(ctx context.Context, args ...string) (string, error) {
 	return c.Conn.Do(ctx, args...)
 }
 
-func (c asCluster) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c asCluster) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	tags := map[string]bool{}
 	for _, key := range keys {
 		_, tag, _ := strings.Cut(key, "{")
@@ -151,7 +152,7 @@ func TestLayoutIsLostAtTheBeginning(t *testing.T) {
 
 // askedAgain is a connection whose answers to all questions for the layout but the first wait until they may come.
 type askedAgain struct {
-	redisstore.Conn
+	redisconn.Conn
 	asked   atomic.Bool
 	answers <-chan struct{} // closed when they may come
 }
@@ -165,7 +166,7 @@ func (c *askedAgain) Do(ctx context.Context, args ...string) (string, error) {
 
 // lingering is a connection to a cluster whose first answer about the layout arrives while the store closes.
 type lingering struct {
-	redisstore.Conn
+	redisconn.Conn
 	asked, closed chan struct{}
 	once          *sync.Once
 }

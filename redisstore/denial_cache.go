@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/keyhash"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waiters"
 	"github.com/stint-go/stint/redisstore/internal/layout"
@@ -495,7 +496,7 @@ const (
 
 // listen keeps a subscription to the channel until the context ends. The pause doubles up to
 // lastPause, and begins anew once a subscription was there.
-func (c *denialCache) listen(ctx context.Context, conn Conn, channel string) {
+func (c *denialCache) listen(ctx context.Context, conn redisconn.Conn, channel string) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		_ = conn.Subscribe(ctx, channel, func() {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/oracle"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
 
 // hearing is a connection that tells what happens to the channel of announcements.
 type hearing struct {
-	redisstore.Conn
+	redisconn.Conn
 	listens chan struct{} // a subscription begins
 	ready   chan struct{} // it stands
 	heard   chan struct{} // a message has been taken in
@@ -32,7 +33,7 @@ func newHearing(t testing.TB) *hearing {
 	}
 }
 
-func (e *hearing) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (e *hearing) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	if ofLayout(script) {
 		return e.Conn.Eval(ctx, script, keys, args)
 	}

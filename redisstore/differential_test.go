@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -20,7 +21,7 @@ type contender struct {
 
 // contenders are the memory store and a Redis store of each encoding of the log, all
 // empty and under one clock.
-func contenders(t testing.TB, conn redisstore.Conn, clock *storetest.Clock) []contender {
+func contenders(t testing.TB, conn redisconn.Conn, clock *storetest.Clock) []contender {
 	list := []contender{{"memory", memstore.New(memstore.Config{Now: clock.Now})}}
 	for _, encoding := range encodings {
 		store, _ := storeOn(t, conn, redisstore.Options{LogEncoding: encoding, Now: clock.Now})
@@ -89,7 +90,7 @@ func nearlyForward(sequence storetest.Sequence) storetest.Sequence {
 
 // mustAgree fails the test with the shortest sequence found on which the stores
 // differ.
-func mustAgree(t *testing.T, conn redisstore.Conn, sequence storetest.Sequence) {
+func mustAgree(t *testing.T, conn redisconn.Conn, sequence storetest.Sequence) {
 	t.Helper()
 	clock := storetest.NewClock(dawn)
 	replay := func(steps []storetest.Step) error {

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 )
 
 // heldConn holds every script call of a batch until it is released.
 type heldConn struct {
-	redisstore.Conn
+	redisconn.Conn
 	sent chan chan struct{} // closed to let the call go
 }
 
-func (c *heldConn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c *heldConn) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	if ofLayout(script) {
 		return c.Conn.Eval(ctx, script, keys, args)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/oracle"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -74,7 +75,7 @@ func (g generation) head() string { return g.fields[""] }
 // and then some.
 type fate struct{ from, to float64 }
 
-func newHistory(t *testing.T, rt *rapid.T, conn redisstore.Conn, algorithm stint.Algorithm) *history {
+func newHistory(t *testing.T, rt *rapid.T, conn redisconn.Conn, algorithm stint.Algorithm) *history {
 	h := &history{T: rt, t: t, clock: storetest.NewClock(dawn), oracle: oracle.New(0)}
 	h.store, h.prefix = storeOn(t, conn, redisstore.Options{
 		Now:        h.clock.Now,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/internal/wire"
@@ -61,13 +62,13 @@ func open(t testing.TB, url string, options redisstore.Options) *redisstore.Stor
 }
 
 // newConn is a connection to the shared server that many stores can be made on.
-func newConn(t testing.TB) redisstore.Conn {
+func newConn(t testing.TB) redisconn.Conn {
 	t.Helper()
 	return dial(t, server.URL())
 }
 
 // dial is a connection by a URL, closed at the end of the test.
-func dial(t testing.TB, url string) redisstore.Conn {
+func dial(t testing.TB, url string) redisconn.Conn {
 	t.Helper()
 	conn, err := testconn.Open(url)
 	if err != nil {
@@ -78,12 +79,12 @@ func dial(t testing.TB, url string) redisstore.Conn {
 }
 
 // lent is a connection that a store does not close, since others use it.
-type lent struct{ redisstore.Conn }
+type lent struct{ redisconn.Conn }
 
 func (lent) Close() {}
 
 // storeOn makes a store on a connection, with keys of its own, and says their prefix.
-func storeOn(t testing.TB, conn redisstore.Conn, options redisstore.Options) (*redisstore.Store, string) {
+func storeOn(t testing.TB, conn redisconn.Conn, options redisstore.Options) (*redisstore.Store, string) {
 	t.Helper()
 	options.KeyPrefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
 	store, err := redisstore.New(lent{conn}, options)
@@ -98,7 +99,7 @@ func storeOn(t testing.TB, conn redisstore.Conn, options redisstore.Options) (*r
 }
 
 // another opens one more store on a connection, as another process would.
-func another(t testing.TB, conn redisstore.Conn, options redisstore.Options) *redisstore.Store {
+func another(t testing.TB, conn redisconn.Conn, options redisstore.Options) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.New(lent{conn}, options)
 	if err != nil {
@@ -144,4 +145,4 @@ func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
 }
 
 // ofLayout reports whether a script is the one by which processes agree on the layout, and not a batch's.
-func ofLayout(script *redisstore.Script) bool { return script.Source == wire.LayoutScript() }
+func ofLayout(script *redisconn.Script) bool { return script.Source == wire.LayoutScript() }

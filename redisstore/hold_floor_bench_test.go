@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/redisconn"
 )
 
 // floorScripts reserve and commit a hold of each of n clients, in one call each, and decide nothing: they read, find, pack,
@@ -63,7 +63,7 @@ return table.concat(answers)
 func BenchmarkHoldFloor(b *testing.B) {
 	const n = 186
 	conn, ctx := newConn(b), b.Context()
-	scripts := [2]*redisstore.Script{redisstore.NewScript(floorScripts[0]), redisstore.NewScript(floorScripts[1])}
+	scripts := [2]*redisconn.Script{redisconn.NewScript(floorScripts[0]), redisconn.NewScript(floorScripts[1])}
 	clients := make([]string, n)
 	for i := range clients {
 		clients[i] = "client-" + strconv.Itoa(i)

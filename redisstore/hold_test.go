@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -290,11 +291,11 @@ func TestHoldOfAnEarlierVersion(t *testing.T) {
 
 // evaluated counts the scripts of batches that a connection runs.
 type evaluated struct {
-	redisstore.Conn
+	redisconn.Conn
 	scripts atomic.Int64
 }
 
-func (c *evaluated) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c *evaluated) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	if !ofLayout(script) {
 		c.scripts.Add(1)
 	}

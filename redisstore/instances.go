@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/redisstore/internal/queue"
 	"github.com/stint-go/stint/redisstore/internal/wire"
@@ -27,7 +28,7 @@ const (
 // so.
 type instances struct {
 	store  *Store
-	script *Script
+	script *redisconn.Script
 	name   string // this process's, by chance
 	count  atomic.Int64
 	beats  sync.WaitGroup
@@ -35,7 +36,7 @@ type instances struct {
 
 // newInstances starts to count.
 func newInstances(s *Store) *instances {
-	i := &instances{store: s, name: rand.Text(), script: NewScript(wire.InstancesScript())}
+	i := &instances{store: s, name: rand.Text(), script: redisconn.NewScript(wire.InstancesScript())}
 	if s.options.Now == nil {
 		i.beats.Go(i.run)
 	}

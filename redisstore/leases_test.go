@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -22,7 +23,7 @@ import (
 const leaseTime = redisstore.DefaultLeaseTime
 
 // processes makes stores that share their states, as processes do.
-func processes(t testing.TB, n int, conn redisstore.Conn, now func() time.Time) []*redisstore.Store {
+func processes(t testing.TB, n int, conn redisconn.Conn, now func() time.Time) []*redisstore.Store {
 	t.Helper()
 	first, prefix := storeOn(t, conn, redisstore.Options{Now: now})
 	stores := []*redisstore.Store{first}
@@ -36,7 +37,7 @@ func processes(t testing.TB, n int, conn redisstore.Conn, now func() time.Time) 
 // shared is a connection whose stores may be closed one by one, whose calls may take
 // time, hang or fail.
 type shared struct {
-	redisstore.Conn
+	redisconn.Conn
 	after func()        // called when the server has answered; or nil
 	gate  chan struct{} // what a call waits for, closed by Close; or nil
 	open  sync.Once
@@ -47,7 +48,7 @@ type shared struct {
 
 var errDead = errors.New("the process is dead")
 
-func (c *shared) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c *shared) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	switch {
 	case c.dead.Load():
 		return "", errDead

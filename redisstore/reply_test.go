@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/redisconn"
 )
 
 // What a server replied is told from what else can go wrong.
@@ -15,7 +15,7 @@ func TestReply(t *testing.T) {
 	const said = "unknown command 'NONSENSE', with args beginning with: "
 	_, err := conn.Do(t.Context(), "NONSENSE")
 	for _, err := range []error{err, fmt.Errorf("wrapped: %w", err)} {
-		if reply, ok := redisstore.Reply(err); !ok || reply != said {
+		if reply, ok := redisconn.Reply(err); !ok || reply != said {
 			t.Errorf("%v: %q, %v; want %q", err, reply, ok, said)
 		}
 	}
@@ -23,7 +23,7 @@ func TestReply(t *testing.T) {
 	cancel()
 	_, gone := conn.Do(done, "PING")
 	for _, err := range []error{nil, gone, errors.New("OOM command not allowed")} {
-		if reply, ok := redisstore.Reply(err); ok || reply != "" {
+		if reply, ok := redisconn.Reply(err); ok || reply != "" {
 			t.Errorf("%v: %q, %v; want that nothing came", err, reply, ok)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
@@ -20,12 +21,12 @@ import (
 
 // watched is a connection on which something may happen before a call.
 type watched struct {
-	redisstore.Conn
+	redisconn.Conn
 	before func(keys []string) error // nil for nothing; else the call fails with its error
 	after  func()                    // nil for nothing
 }
 
-func (c *watched) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c *watched) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	if states := keys[1:]; c.before != nil && len(states) > 0 { // the first key is the settings'
 		if err := c.before(states); err != nil {
 			return "", err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -409,7 +410,7 @@ func TestLayoutIsNeverTwo(t *testing.T) {
 
 // meeting is a connection of a process whose question for the layout is answered when others have asked, too.
 type meeting struct {
-	redisstore.Conn
+	redisconn.Conn
 	cluster bool
 	others  *sync.WaitGroup
 	once    *sync.Once

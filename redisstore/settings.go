@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 	"github.com/stint-go/stint/redisstore/internal/queue"
@@ -133,11 +134,11 @@ func (s *Store) raised(field string) {
 
 // script is the script for a mix. Two batches may put one together at once; one of
 // the two is kept.
-func (s *Store) script(m wire.Mix) *Script {
+func (s *Store) script(m wire.Mix) *redisconn.Script {
 	if known := s.scripts[m].Load(); known != nil {
 		return known
 	}
-	script := NewScript(m.Script())
+	script := redisconn.NewScript(m.Script())
 	s.scripts[m].Store(script)
 	return script
 }
@@ -179,7 +180,7 @@ func (s *Store) reset(ctx context.Context, field, announcement string) error {
 	if err := s.started(ctx); err != nil {
 		return err
 	}
-	script := NewScript(wire.ResetScript())
+	script := redisconn.NewScript(wire.ResetScript())
 	batchers := s.routes.Load().batchers
 	faults := make([]error, len(batchers))
 	var group sync.WaitGroup
@@ -334,7 +335,7 @@ func (s *Store) readLayout(ctx context.Context) (text string, err error) {
 	defer cancel()
 	err = own.batchers[0].RoundTrip(ctx, func(ctx context.Context) (err error) {
 		if text, err = s.conn.Do(ctx, "HGET", own.SettingsKey(), "layout"); err == nil && text == "" {
-			script := NewScript(wire.LayoutScript())
+			script := redisconn.NewScript(wire.LayoutScript())
 			text, err = s.conn.Eval(ctx, script, []string{own.SettingsKey()}, []string{own.Text})
 		}
 		return err

@@ -2,7 +2,7 @@
 // to share. Every operation is decided inside the server and by its clock. docs/redis.md describes
 // the batches, the keys, and what is guaranteed when servers fail.
 //
-// A [Store] is made by [New] on a [Conn], a connection that packages rueidis and goredis make; this
+// A [Store] is made by [New] on a connection that packages rueidis and goredis make; this
 // package itself requires no client of Redis. It is safe for concurrent use and made to be shared
 // by all of a program: operations that come at the same time travel together, in batches of one
 // script call each (batcher, batch), which the script decides in order.
@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 	"github.com/stint-go/stint/redisstore/internal/queue"
 	"github.com/stint-go/stint/redisstore/internal/wire"
@@ -30,7 +31,7 @@ import (
 
 // A Store is a stint.Store in Redis or Valkey. It is safe for concurrent use.
 type Store struct {
-	conn      Conn
+	conn      redisconn.Conn
 	options   Options
 	shards    int          // see Shards
 	channel   string       // for announcements
@@ -58,14 +59,14 @@ type Store struct {
 
 	scriptLoads atomic.Uint64 // before the first decisions
 
-	scripts []atomic.Pointer[Script] // by mix
+	scripts []atomic.Pointer[redisconn.Script] // by mix
 
 	unreachable atomic.Pointer[func(shard int, cause error)] // nil: nobody is told
 }
 
 // New makes a store. It prepares for the first decision in the background. Closing the store closes conn; if New
 // fails, the caller does.
-func New(conn Conn, options Options) (*Store, error) {
+func New(conn redisconn.Conn, options Options) (*Store, error) {
 	if conn == nil {
 		return nil, stint.Invalid("conn", "nil", "a connection such as Dial makes")
 	}
@@ -74,7 +75,7 @@ func New(conn Conn, options Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{conn: conn, options: options, shards: 1, timeout: queue.MaxSendTime}
-	s.scripts = make([]atomic.Pointer[Script], wire.Mixes())
+	s.scripts = make([]atomic.Pointer[redisconn.Script], wire.Mixes())
 	partitions := cmp.Or(options.Partitions, defaultPartitions)
 	if conn.Cluster() {
 		partitions = cmp.Or(options.Partitions, defaultClusterPartitions)

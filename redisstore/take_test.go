@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -14,11 +15,11 @@ import (
 
 // A counter counts the script calls of a connection: of the script for one take, and of others.
 type counter struct {
-	redisstore.Conn
+	redisconn.Conn
 	short, whole int
 }
 
-func (c *counter) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c *counter) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	switch {
 	case strings.Contains(script.Source, "argument()"):
 		c.whole++

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -21,7 +22,7 @@ type pair struct {
 	number int // of batches
 }
 
-func newPair(t testing.TB, conn redisstore.Conn) *pair {
+func newPair(t testing.TB, conn redisconn.Conn) *pair {
 	p := &pair{t: t, clock: storetest.NewClock(dawn)}
 	store, prefix := storeOn(t, conn, redisstore.Options{Partitions: 1, Now: p.clock.Now})
 	p.stores = []contender{{"memory", memstore.New(memstore.Config{Now: p.clock.Now})}, {"redis", store}}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -25,7 +26,7 @@ type muteConn struct {
 	behind  atomic.Bool // whether this process has not read all
 }
 
-func (c *muteConn) Eval(ctx context.Context, _ *redisstore.Script, _, _ []string) (string, error) {
+func (c *muteConn) Eval(ctx context.Context, _ *redisconn.Script, _, _ []string) (string, error) {
 	c.evals.Add(1)
 	if c.refusal != nil {
 		return "", c.refusal
@@ -55,7 +56,7 @@ func (*muteConn) Cluster() bool               { return false }
 func (*muteConn) ScriptLoads() uint64         { return 0 }
 func (*muteConn) Close()                      {}
 
-func (*muteConn) Servers(context.Context) ([]redisstore.Server, error) { return nil, nil }
+func (*muteConn) Servers(context.Context) ([]redisconn.Server, error) { return nil, nil }
 
 // replied is an error as go-redis makes one of a reply.
 type replied string
@@ -70,7 +71,7 @@ type reporting struct {
 	causes []error
 }
 
-func newReporting(t *testing.T, conn redisstore.Conn, options redisstore.Options) *reporting {
+func newReporting(t *testing.T, conn redisconn.Conn, options redisstore.Options) *reporting {
 	t.Helper()
 	options.DenialCache = -1
 	store, err := redisstore.New(conn, options)

@@ -48,6 +48,7 @@ var folders = []folder{
 		uses: []string{"github.com/fsnotify/fsnotify"},
 	},
 
+	{path: "internal/redisconn", floor: 0},
 	{path: "memstore", floor: 2},
 	{path: "redisstore", floor: 2, also: []string{
 		"redisstore/internal/queue", "redisstore/internal/wire", "redisstore/internal/layout",

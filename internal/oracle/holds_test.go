@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/oracle"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
@@ -74,7 +75,7 @@ func inRedis(t *testing.T) newStore {
 }
 
 // lent is a connection that a store does not close, since others use it.
-type lent struct{ redisstore.Conn }
+type lent struct{ redisconn.Conn }
 
 func (lent) Close() {}
 

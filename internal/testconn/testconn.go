@@ -16,12 +16,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 )
 
-// A Conn is a redisstore.Conn.
+// A Conn is a redisconn.Conn.
 type Conn struct {
 	seeds    []string // host:port
 	password string
@@ -35,7 +35,7 @@ type Conn struct {
 	owners map[string]string            // addresses by the key that they were asked for
 }
 
-var _ redisstore.Conn = (*Conn)(nil)
+var _ redisconn.Conn = (*Conn)(nil)
 
 var errClosed = errors.New("testconn: the connection is closed")
 
@@ -57,25 +57,25 @@ func Open(at string) (*Conn, error) {
 	return c, nil
 }
 
-// Cluster implements [redisstore.Conn].
+// Cluster implements [redisconn.Conn].
 func (c *Conn) Cluster() bool { return c.cluster }
 
-// ScriptLoads implements [redisstore.Conn].
+// ScriptLoads implements [redisconn.Conn].
 func (c *Conn) ScriptLoads() uint64 { return c.loads.Load() }
 
-// Reads implements [redisstore.Conn]. The connection does not tell.
+// Reads implements [redisconn.Conn]. The connection does not tell.
 func (c *Conn) Reads() uint64 { return 0 }
 
-// Behind implements [redisstore.Conn]. The connection does not tell.
+// Behind implements [redisconn.Conn]. The connection does not tell.
 func (c *Conn) Behind() bool { return false }
 
-// Ready implements [redisstore.Conn].
+// Ready implements [redisconn.Conn].
 func (c *Conn) Ready(ctx context.Context) error {
 	_, err := c.node(ctx, c.seeds[0])
 	return err
 }
 
-// Close implements [redisstore.Conn].
+// Close implements [redisconn.Conn].
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -91,8 +91,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// Eval implements [redisstore.Conn].
-func (c *Conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+// Eval implements [redisconn.Conn].
+func (c *Conn) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	run := func(name, script string) (string, error) {
 		command := append([]string{name, script, fmt.Sprint(len(keys))}, keys...)
 		return text(c.send(ctx, keys[0], append(command, args...)))
@@ -105,7 +105,7 @@ func (c *Conn) Eval(ctx context.Context, script *redisstore.Script, keys, args [
 	return reply, err
 }
 
-// Do implements [redisstore.Conn].
+// Do implements [redisconn.Conn].
 func (c *Conn) Do(ctx context.Context, args ...string) (string, error) {
 	key := ""
 	if len(args) > 1 {
@@ -170,7 +170,7 @@ func (c *Conn) owner(key string) string {
 	return c.seeds[0]
 }
 
-// Subscribe implements [redisstore.Conn].
+// Subscribe implements [redisconn.Conn].
 func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
 	w, err := testredis.Dial(ctx, c.seeds[0], c.password, nil)
 	if err != nil {
@@ -208,8 +208,8 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 	}
 }
 
-// Servers implements [redisstore.Conn].
-func (c *Conn) Servers(ctx context.Context) (servers []redisstore.Server, err error) {
+// Servers implements [redisconn.Conn].
+func (c *Conn) Servers(ctx context.Context) (servers []redisconn.Server, err error) {
 	addrs := c.seeds
 	if c.cluster {
 		nodes, err := text(c.send(ctx, "", []string{"CLUSTER", "NODES"}))
@@ -229,7 +229,7 @@ func (c *Conn) Servers(ctx context.Context) (servers []redisstore.Server, err er
 		if !c.cluster {
 			name = "primary"
 		}
-		servers = append(servers, redisstore.Server{Name: name, Ask: func(
+		servers = append(servers, redisconn.Server{Name: name, Ask: func(
 			ctx context.Context, args ...string,
 		) ([]string, error) {
 			n, err := c.node(ctx, addr)

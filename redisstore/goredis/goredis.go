@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/redisstore"
 )
 
 // clients is what New accepts, in words.
@@ -43,8 +43,8 @@ var (
 //
 // A call returns when its context ends, whatever the client's timeouts are, but without
 // ContextTimeoutEnabled its command holds a connection of the pool until ReadTimeout. The connection is
-// always [redisstore.Conn] Ready, as the client connects by itself.
-func New(client redis.UniversalClient) (redisstore.Conn, error) {
+// always [redisconn.Conn] Ready, as the client connects by itself.
+func New(client redis.UniversalClient) (redisconn.Conn, error) {
 	c := &conn{client: client}
 	switch client := client.(type) {
 	case *redis.Client:
@@ -84,7 +84,7 @@ type once struct{ *redis.StringCmd }
 // NoRetry is what go-redis asks before it sends a command again.
 func (once) NoRetry() bool { return true }
 
-// Ready implements [redisstore.Conn].
+// Ready implements [redisconn.Conn].
 func (c *conn) Ready(context.Context) error {
 	if c.life.Err() != nil {
 		return errClosed
@@ -92,18 +92,18 @@ func (c *conn) Ready(context.Context) error {
 	return nil
 }
 
-// ScriptLoads implements [redisstore.Conn].
+// ScriptLoads implements [redisconn.Conn].
 func (c *conn) ScriptLoads() uint64 { return c.loads.Load() }
 
-// Reads implements [redisstore.Conn]. The program's client does not tell.
+// Reads implements [redisconn.Conn]. The program's client does not tell.
 func (c *conn) Reads() uint64 { return 0 }
 
-// Behind implements [redisstore.Conn]. The program's client does not tell.
+// Behind implements [redisconn.Conn]. The program's client does not tell.
 func (c *conn) Behind() bool { return false }
 
 // Eval runs the script by its digest, and by its source if the server answers
 // NOSCRIPT, in which case it has not run.
-func (c *conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c *conn) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	command := make([]any, 0, 3+len(keys)+len(args))
 	command = append(command, "evalsha", script.Digest, strconv.Itoa(len(keys)))
 	for _, key := range keys {
@@ -241,13 +241,13 @@ func (c *conn) Cluster() bool { return c.cluster != nil }
 // Close leaves the client open.
 func (c *conn) Close() { c.end() }
 
-// Servers implements [redisstore.Conn].
-func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
+// Servers implements [redisconn.Conn].
+func (c *conn) Servers(ctx context.Context) ([]redisconn.Server, error) {
 	if c.cluster == nil {
-		return []redisstore.Server{c.server("primary", c.client)}, nil
+		return []redisconn.Server{c.server("primary", c.client)}, nil
 	}
 	var mu sync.Mutex
-	var servers []redisstore.Server
+	var servers []redisconn.Server
 	err := c.await(ctx, func() error {
 		return c.cluster.ForEachMaster(ctx, func(_ context.Context, client *redis.Client) error {
 			mu.Lock()
@@ -263,8 +263,8 @@ func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 }
 
 // server asks one server that a client leads to.
-func (c *conn) server(name string, client redis.UniversalClient) redisstore.Server {
-	return redisstore.Server{Name: name, Ask: func(ctx context.Context, args ...string) ([]string, error) {
+func (c *conn) server(name string, client redis.UniversalClient) redisconn.Server {
+	return redisconn.Server{Name: name, Ask: func(ctx context.Context, args ...string) ([]string, error) {
 		return c.ask(ctx, client, args)
 	}}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
@@ -220,7 +221,7 @@ func TestContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := make(chan error)
 	go func() {
-		_, err := conn.Eval(ctx, &redisstore.Script{}, []string{"k"}, nil)
+		_, err := conn.Eval(ctx, &redisconn.Script{}, []string{"k"}, nil)
 		answer <- err
 	}()
 	<-way.dropped

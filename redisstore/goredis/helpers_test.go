@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
 )
@@ -44,7 +45,7 @@ func single(t testing.TB, addr string) *redis.Client {
 	return closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}))
 }
 
-func newConn(t testing.TB, client redis.UniversalClient) redisstore.Conn {
+func newConn(t testing.TB, client redis.UniversalClient) redisconn.Conn {
 	t.Helper()
 	conn, err := goredis.New(client)
 	if err != nil {
@@ -54,7 +55,7 @@ func newConn(t testing.TB, client redis.UniversalClient) redisstore.Conn {
 }
 
 // storeOn makes a store on a connection of its own, closed at the end of the test.
-func storeOn(t testing.TB, conn redisstore.Conn, options redisstore.Options) *redisstore.Store {
+func storeOn(t testing.TB, conn redisconn.Conn, options redisstore.Options) *redisstore.Store {
 	t.Helper()
 	if options.KeyPrefix == "" {
 		options.KeyPrefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)

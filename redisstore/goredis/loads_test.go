@@ -3,8 +3,8 @@ package goredis_test
 import (
 	"testing"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 )
 
 // TestScriptLoads: a script is counted when it is sent whole, and not when its digest does.
@@ -12,7 +12,7 @@ func TestScriptLoads(t *testing.T) {
 	own := testredis.Start(t)
 	conn := newConn(t, single(t, own.Addr()))
 	t.Cleanup(conn.Close)
-	script := redisstore.NewScript("return KEYS[1]")
+	script := redisconn.NewScript("return KEYS[1]")
 	for i, want := range []uint64{1, 1, 2} {
 		if i == 2 {
 			if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {

@@ -3,7 +3,7 @@ package goredis_test
 import (
 	"testing"
 
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/redisconn"
 )
 
 // redisstore knows a server's reply in the errors of go-redis too.
@@ -12,7 +12,7 @@ func TestReply(t *testing.T) {
 	conn := newConn(t, single(t, server.Addr()))
 	t.Cleanup(conn.Close)
 	_, err := conn.Do(t.Context(), "NONSENSE")
-	if reply, ok := redisstore.Reply(err); !ok || reply != said {
+	if reply, ok := redisconn.Reply(err); !ok || reply != said {
 		t.Errorf("%v: %q, %v; want %q", err, reply, ok, said)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -24,9 +25,9 @@ type plain struct {
 	redis.UniversalClient
 }
 
-func newPlain(_ testing.TB, client redis.UniversalClient) redisstore.Conn { return plain{client} }
+func newPlain(_ testing.TB, client redis.UniversalClient) redisconn.Conn { return plain{client} }
 
-func (p plain) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (p plain) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	list := make([]any, len(args))
 	for i, arg := range args {
 		list[i] = arg
@@ -49,7 +50,7 @@ func (p plain) Do(ctx context.Context, args ...string) (string, error) {
 func (plain) Ready(context.Context) error                                   { return nil }
 func (plain) Subscribe(context.Context, string, func(), func(string)) error { return nil }
 func (plain) Cluster() bool                                                 { return true }
-func (plain) Servers(context.Context) ([]redisstore.Server, error)          { return nil, nil }
+func (plain) Servers(context.Context) ([]redisconn.Server, error)           { return nil, nil }
 func (plain) Reads() uint64                                                 { return 0 }
 func (plain) Behind() bool                                                  { return false }
 func (plain) ScriptLoads() uint64                                           { return 0 }
@@ -127,7 +128,7 @@ func TestTakeArrivesOnce(t *testing.T) {
 		},
 	} {
 		for how, conn := range map[string]struct {
-			conn  func(testing.TB, redis.UniversalClient) redisstore.Conn
+			conn  func(testing.TB, redis.UniversalClient) redisconn.Conn
 			again bool
 		}{"by New": {newConn, false}, "by go-redis alone": {newPlain, true}} {
 			t.Run(name+" "+how, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestTakeArrivesOnce(t *testing.T) {
 				addr, scripts := hangUp(t)
 				c := conn.conn(t, closing(t, client(addr)))
 				t.Cleanup(c.Close)
-				_, err := c.Eval(t.Context(), &redisstore.Script{Source: "return 1", Digest: "abc"}, []string{"k"}, nil)
+				_, err := c.Eval(t.Context(), &redisconn.Script{Source: "return 1", Digest: "abc"}, []string{"k"}, nil)
 				if err == nil {
 					t.Error("a decision out of nowhere")
 				}
@@ -167,7 +168,7 @@ func TestPatienceWhileSlotsMove(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() {
 		const source = "return redis.call('GET', KEYS[1])"
-		_, err := conn.Eval(t.Context(), &redisstore.Script{Source: source, Digest: redis.NewScript(source).Hash()}, []string{one, other}, nil)
+		_, err := conn.Eval(t.Context(), &redisconn.Script{Source: source, Digest: redis.NewScript(source).Hash()}, []string{one, other}, nil)
 		answered <- err
 	}()
 	for {
@@ -201,7 +202,7 @@ func TestChargesOnce(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		client func(addr string) redis.UniversalClient
-		conn   func(testing.TB, redis.UniversalClient) redisstore.Conn
+		conn   func(testing.TB, redis.UniversalClient) redisconn.Conn
 		fails  bool
 		taken  string // by a take before the cut and one that is cut
 	}{
@@ -222,7 +223,7 @@ func TestChargesOnce(t *testing.T) {
 			const source = "return tostring(redis.call('INCR', KEYS[1]))"
 			keys := []string{"charged" + strconv.FormatInt(prefixes.Add(1), 10)}
 			take := func() (string, error) {
-				return conn.Eval(t.Context(), &redisstore.Script{Source: source, Digest: redis.NewScript(source).Hash()}, keys, nil)
+				return conn.Eval(t.Context(), &redisconn.Script{Source: source, Digest: redis.NewScript(source).Hash()}, keys, nil)
 			}
 			if got, err := take(); err != nil || got != "1" {
 				t.Fatalf("%q are taken (%v), want 1", got, err)
@@ -232,7 +233,7 @@ func TestChargesOnce(t *testing.T) {
 			if !way.cut() {
 				t.Fatal("no reply was cut")
 			}
-			if _, replied := redisstore.Reply(err); (err != nil) != c.fails || replied {
+			if _, replied := redisconn.Reply(err); (err != nil) != c.fails || replied {
 				t.Errorf("%q are taken: got %v, want a failure: %t", got, err, c.fails)
 			}
 			if taken, err := conn.Do(t.Context(), "GET", keys[0]); err != nil || taken != c.taken {
@@ -303,7 +304,7 @@ func TestFollowsMovingKeys(t *testing.T) {
 	}
 	conn := newConn(t, closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})))
 	const source = "return tostring(redis.call('INCRBY', KEYS[1], ARGV[1]))"
-	script := &redisstore.Script{Source: source, Digest: redis.NewScript(source).Hash()}
+	script := &redisconn.Script{Source: source, Digest: redis.NewScript(source).Hash()}
 	for _, want := range []string{"2", "4", "6"} {
 		if got, err := conn.Eval(t.Context(), script, []string{key}, []string{"2"}); err != nil || got != want {
 			t.Errorf("got %q (%v), want %q", got, err, want)

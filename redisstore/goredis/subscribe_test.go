@@ -13,13 +13,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 )
 
 // subscribed subscribes to the channel "c" and returns when that is so: with the
 // messages to come, and the error that will end the subscription.
-func subscribed(ctx context.Context, t testing.TB, conn redisstore.Conn) (messages chan string, ended chan error) {
+func subscribed(ctx context.Context, t testing.TB, conn redisconn.Conn) (messages chan string, ended chan error) {
 	t.Helper()
 	messages, ended = make(chan string), make(chan error, 1)
 	ready := make(chan struct{})

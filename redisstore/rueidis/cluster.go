@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/redisstore"
 )
 
 const (
@@ -128,7 +128,7 @@ func (c *clusterConn) options(ctx context.Context) rueidis.ClientOption {
 	return options
 }
 
-// Ready implements [redisstore.Conn].
+// Ready implements [redisconn.Conn].
 func (c *clusterConn) Ready(ctx context.Context) error {
 	made := func() bool { return c.client.Load() != nil }
 	if made() {
@@ -197,7 +197,7 @@ type lasting struct{ context.Context } //nolint:containedctx // it is a context
 func (lasting) Done() <-chan struct{}       { return nil }
 func (lasting) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Subscribe implements [redisstore.Conn]. All nodes of a cluster receive what is published at
+// Subscribe implements [redisconn.Conn]. All nodes of a cluster receive what is published at
 // one of them. A node that has left receives nothing.
 func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
 	client, err := c.enter(ctx)
@@ -211,14 +211,14 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 	return receive(ctx, client, channel, ready, message)
 }
 
-// Servers implements [redisstore.Conn].
-func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) {
+// Servers implements [redisconn.Conn].
+func (c *clusterConn) Servers(ctx context.Context) ([]redisconn.Server, error) {
 	client, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
-	var servers []redisstore.Server
+	var servers []redisconn.Server
 	var faults []error
 	for address, node := range client.Nodes() {
 		ask := func(ctx context.Context, build builder) rueidis.RedisResult { return node.Do(ctx, build(node.B())) }
@@ -237,15 +237,15 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 }
 
 // Sentinels implements sender.
-func (*clusterConn) Sentinels() (name string, servers []redisstore.Server) { return "", nil }
+func (*clusterConn) Sentinels() (name string, servers []redisconn.Server) { return "", nil }
 
 // Primary implements sender. There are several.
 func (*clusterConn) Primary() string { return "" }
 
-// Cluster implements [redisstore.Conn].
+// Cluster implements [redisconn.Conn].
 func (*clusterConn) Cluster() bool { return true }
 
-// Close implements [redisstore.Conn]. It closes the client twice: a call under way that
+// Close implements [redisconn.Conn]. It closes the client twice: a call under way that
 // dials meanwhile leaves its connection with the client after it was closed, open.
 func (c *clusterConn) Close() {
 	c.mu.Lock()
@@ -260,10 +260,10 @@ func (c *clusterConn) Close() {
 	}
 }
 
-// Reads implements [redisstore.Conn]. Which node a command goes to is not known.
+// Reads implements [redisconn.Conn]. Which node a command goes to is not known.
 func (c *clusterConn) Reads() uint64 { return 0 }
 
-// Behind implements [redisstore.Conn]. Which node a command goes to is not known, so
+// Behind implements [redisconn.Conn]. Which node a command goes to is not known, so
 // that only a reader that is stalled, at any node, tells that this process is behind.
 func (c *clusterConn) Behind() bool {
 	c.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 )
 
 // slots is the reply to CLUSTER SLOTS of a cluster of one node.
@@ -58,7 +58,7 @@ func TestPatienceWhileSlotsMove(t *testing.T) {
 	node, other = newFake(t, locked), newFake(t, locked)
 	mu.Unlock()
 	c := newFakeCluster(t, node.address)
-	got, err := c.Eval(t.Context(), &redisstore.Script{Source: "return 1", Digest: "abc"}, []string{"{k}a", "{k}b"}, nil)
+	got, err := c.Eval(t.Context(), &redisconn.Script{Source: "return 1", Digest: "abc"}, []string{"{k}a", "{k}b"}, nil)
 	if got != "done" || err != nil {
 		t.Errorf("after %d rounds of patience: %q, %v", rounds, got, err)
 	}
@@ -146,7 +146,7 @@ func TestTakeArrivesOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if _, err := c.Eval(t.Context(), &redisstore.Script{Source: "return 1", Digest: "abc"}, []string{"k"}, nil); err == nil {
+			if _, err := c.Eval(t.Context(), &redisconn.Script{Source: "return 1", Digest: "abc"}, []string{"k"}, nil); err == nil {
 				t.Error("a decision out of nowhere")
 			}
 			eventually(t, "it is connected again, and would have sent it again", func() bool {
@@ -179,7 +179,7 @@ func TestKeepsNoArguments(t *testing.T) {
 	cancel()
 	keys, args := []string{"{k}a"}, []string{"1"}
 	for range 100 {
-		_, _ = c.Eval(ctx, &redisstore.Script{Source: "return 1", Digest: "abc"}, keys, args) // in vain
+		_, _ = c.Eval(ctx, &redisconn.Script{Source: "return 1", Digest: "abc"}, keys, args) // in vain
 		keys[0], args[0] = "{k}b", "2"
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -90,7 +91,7 @@ func Open(c Config) (*failover.Store, error) {
 	return failover.Protect(store, c.Failover)
 }
 
-// Dial makes a connection alone, for a program that calls [redisstore.New] or [redisstore.Conn] itself. Store and
+// Dial makes a connection alone, for a program that calls [redisstore.New] or [redisconn.Conn] itself. Store and
 // Failover of the configuration say nothing about it.
 //
 // It waits for nothing: the connection is made in the background, now and whenever it was lost, and servers may be
@@ -99,7 +100,7 @@ func Open(c Config) (*failover.Store, error) {
 //
 // Dial fails only for what is wrong with the configuration or the files that it names, with an error that wraps
 // stint.ErrInvalid. No error shows a password. The connection is safe for concurrent use, and has to be closed.
-func Dial(c Config) (redisstore.Conn, error) {
+func Dial(c Config) (redisconn.Conn, error) {
 	d, err := c.dialConfig()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/redisconn"
 )
 
 // A sender sends commands to one server, or to those of a cluster.
@@ -33,7 +33,7 @@ import (
 // Three types implement it: singleConn, sentinelConn and clusterConn.
 type sender interface {
 	Ready(ctx context.Context) error
-	Servers(ctx context.Context) ([]redisstore.Server, error)
+	Servers(ctx context.Context) ([]redisconn.Server, error)
 	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
 	Cluster() bool
 	Reads() uint64
@@ -42,7 +42,7 @@ type sender interface {
 	// Primary is the address of the server that sentinels have named; "" without Sentinel or a connection. It asks nobody.
 	Primary() string
 	// Sentinels are the name that sentinels know the primary by, and the sentinels themselves; none without Sentinel.
-	Sentinels() (name string, servers []redisstore.Server)
+	Sentinels() (name string, servers []redisconn.Server)
 	// send sends a command that build puts together, anew for each time that it is sent:
 	// again only after a reply, or a failure, which says that it was not executed.
 	send(ctx context.Context, build builder) rueidis.RedisResult
@@ -51,7 +51,7 @@ type sender interface {
 // A builder puts a command together for a client, which recycles its memory after each sending.
 type builder func(rueidis.Builder) rueidis.Completed
 
-// conn is a redisstore.Conn.
+// conn is a redisconn.Conn.
 type conn struct {
 	sender
 	loads *atomic.Uint64 // of scripts
@@ -60,13 +60,13 @@ type conn struct {
 // connOf makes what the store needs of a sender.
 func connOf(s sender) conn { return conn{s, new(atomic.Uint64)} }
 
-// ScriptLoads implements [redisstore.Conn].
+// ScriptLoads implements [redisconn.Conn].
 func (c conn) ScriptLoads() uint64 { return c.loads.Load() }
 
-// Eval implements [redisstore.Conn]. It runs the script by its digest, and by its source if the
+// Eval implements [redisconn.Conn]. It runs the script by its digest, and by its source if the
 // server answers NOSCRIPT, in which case it has not run. NOSCRIPT comes before anything was run, so
 // sending the source cannot charge twice.
-func (c conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (c conn) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
 	n := int64(len(keys))
 	reply, err := c.send(ctx, func(b rueidis.Builder) rueidis.Completed {
 		return b.Evalsha().Sha1(script.Digest).Numkeys(n).Key(keys...).Arg(args...).Build()
@@ -80,7 +80,7 @@ func (c conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []
 	return reply, err
 }
 
-// Do implements [redisstore.Conn].
+// Do implements [redisconn.Conn].
 func (c conn) Do(ctx context.Context, args ...string) (string, error) {
 	reply, err := c.send(ctx, func(b rueidis.Builder) rueidis.Completed {
 		command := b.Arbitrary(args[0])
@@ -101,8 +101,8 @@ func arbitrary(args ...string) builder {
 }
 
 // serverBy asks one server by what sends to it.
-func serverBy(name string, send func(ctx context.Context, build builder) rueidis.RedisResult) redisstore.Server {
-	return redisstore.Server{Name: name, Ask: func(ctx context.Context, args ...string) ([]string, error) {
+func serverBy(name string, send func(ctx context.Context, build builder) rueidis.RedisResult) redisconn.Server {
+	return redisconn.Server{Name: name, Ask: func(ctx context.Context, args ...string) ([]string, error) {
 		reply, err := send(ctx, arbitrary(args...)).ToMessage()
 		if err != nil {
 			return nil, err
@@ -148,7 +148,7 @@ func readOnly(err error) bool {
 }
 
 // connect makes a connection, in the background.
-func (d *dialConfig) connect() (redisstore.Conn, error) {
+func (d *dialConfig) connect() (redisconn.Conn, error) {
 	switch d.topology {
 	case topologySentinel:
 		c, err := newSentinelConn(d)

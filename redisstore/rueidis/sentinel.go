@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/redisstore"
 )
 
 // watchGap is how often sentinels are asked who the primary is, at most. A primary that
@@ -121,14 +121,14 @@ func (c *sentinelConn) ask(ctx context.Context, sentinel *singleConn) (string, e
 }
 
 // Sentinels implements sender.
-func (c *sentinelConn) Sentinels() (name string, servers []redisstore.Server) {
+func (c *sentinelConn) Sentinels() (name string, servers []redisconn.Server) {
 	for i, sentinel := range c.sentinels {
 		servers = append(servers, serverBy(c.dialConfig.hosts[i], sentinel.send))
 	}
 	return c.name, servers
 }
 
-// Close implements [redisstore.Conn].
+// Close implements [redisconn.Conn].
 func (c *sentinelConn) Close() {
 	c.singleConn.Close()
 	c.closeSentinels()

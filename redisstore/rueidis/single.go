@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/redisstore"
 )
 
 // How connections are made and watched.
@@ -178,7 +178,7 @@ func (c *singleConn) isUp() bool {
 	return conn != nil && conn.open()
 }
 
-// Ready implements [redisstore.Conn].
+// Ready implements [redisconn.Conn].
 func (c *singleConn) Ready(ctx context.Context) error {
 	if c.isUp() {
 		return nil
@@ -210,7 +210,7 @@ func (c *singleConn) send(ctx context.Context, build builder) rueidis.RedisResul
 	}
 }
 
-// Subscribe implements [redisstore.Conn]. It ends with the connection. A server without
+// Subscribe implements [redisconn.Conn]. It ends with the connection. A server without
 // HELLO would need another one, which is not made.
 func (c *singleConn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
 	if err := c.Ready(ctx); err != nil {
@@ -219,13 +219,13 @@ func (c *singleConn) Subscribe(ctx context.Context, channel string, ready func()
 	return receive(ctx, c.client, channel, ready, message)
 }
 
-// Servers implements [redisstore.Conn].
-func (c *singleConn) Servers(context.Context) ([]redisstore.Server, error) {
-	return []redisstore.Server{serverBy("primary", c.send)}, nil
+// Servers implements [redisconn.Conn].
+func (c *singleConn) Servers(context.Context) ([]redisconn.Server, error) {
+	return []redisconn.Server{serverBy("primary", c.send)}, nil
 }
 
 // Sentinels implements sender.
-func (*singleConn) Sentinels() (name string, servers []redisstore.Server) { return "", nil }
+func (*singleConn) Sentinels() (name string, servers []redisconn.Server) { return "", nil }
 
 // Primary implements sender.
 func (c *singleConn) Primary() string {
@@ -235,17 +235,17 @@ func (c *singleConn) Primary() string {
 	return ""
 }
 
-// Cluster implements [redisstore.Conn].
+// Cluster implements [redisconn.Conn].
 func (c *singleConn) Cluster() bool { return false }
 
-// Close implements [redisstore.Conn].
+// Close implements [redisconn.Conn].
 func (c *singleConn) Close() {
 	c.end()
 	c.loop.Wait()
 	c.client.Close()
 }
 
-// Reads implements [redisstore.Conn].
+// Reads implements [redisconn.Conn].
 func (c *singleConn) Reads() uint64 {
 	if conn := c.up.Load(); conn != nil {
 		return conn.reads.Load()
@@ -253,7 +253,7 @@ func (c *singleConn) Reads() uint64 {
 	return 0
 }
 
-// Behind implements [redisstore.Conn].
+// Behind implements [redisconn.Conn].
 func (c *singleConn) Behind() bool {
 	conn := c.up.Load()
 	if conn == nil || !conn.open() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore/internal/wire"
 )
@@ -154,7 +155,7 @@ func (br *Batcher) RoundTrip(ctx context.Context, do func(context.Context) error
 // the server answered, if only with an error (it is there); it refused to serve (LOADING,
 // MASTERDOWN and the like); nothing came. A caller that gave up says nothing about the server.
 func (br *Batcher) report(ctx context.Context, call *watchdog.Call, err error) {
-	reply, replied := Reply(err)
+	reply, replied := redisconn.Reply(err)
 	switch {
 	case err == nil, errors.Is(err, wire.ErrReply), errors.Is(err, wire.ErrLayout):
 		br.watchdog.Answered(call)

@@ -8,26 +8,6 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Reply returns what a server replied in a connection's error. It is false where no reply came: then
-// the command may have been executed.
-func Reply(err error) (reply string, ok bool) {
-	// As rueidis has them.
-	if failure, replied := errors.AsType[interface {
-		error
-		IsNil() bool
-	}](err); replied {
-		return failure.Error(), !failure.IsNil()
-	}
-	// As go-redis marks them, in whatever wraps them.
-	if failure, replied := errors.AsType[interface {
-		error
-		RedisError()
-	}](err); replied {
-		return strings.TrimPrefix(failure.Error(), "ERR "), true
-	}
-	return "", false
-}
-
 // refusals are how replies begin that tell of a server that decides nothing at present.
 var refusals = []string{
 	"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH",

@@ -6,7 +6,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/component"
@@ -18,7 +18,7 @@ type activityRecorder struct {
 	// Recorder is nil where nobody could see it: without an admin listener and other processes.
 	*activity.Recorder
 
-	conn redisstore.Conn // nil: states live in the process
+	conn redisconn.Conn // nil: states live in the process
 }
 
 // startActivity starts to record. It has a connection of its own: what is recorded never queues before decisions.
@@ -54,12 +54,12 @@ func (s *serving) startActivity(ctx context.Context) (end func(), err error) {
 
 // evalOn runs a script on the connection, if it is up: what is recorded while Redis is away is not
 // worth waiting for.
-func evalOn(conn redisstore.Conn) activity.Eval {
+func evalOn(conn redisconn.Conn) activity.Eval {
 	return func(ctx context.Context, source, key string, args []string) (string, error) {
 		if err := conn.Ready(ctx); err != nil {
 			return "", err
 		}
-		return conn.Eval(ctx, redisstore.NewScript(source), []string{key}, args)
+		return conn.Eval(ctx, redisconn.NewScript(source), []string{key}, args)
 	}
 }
 

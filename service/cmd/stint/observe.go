@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/promlimit"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/service/internal/alerts"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
@@ -33,7 +33,7 @@ type observer struct {
 }
 
 // newObserver makes an observer. Alerts are claimed by a connection to the store's Redis, or nil.
-func newObserver(c config.Config, conn redisstore.Conn, logger *slog.Logger) (*observer, error) {
+func newObserver(c config.Config, conn redisconn.Conn, logger *slog.Logger) (*observer, error) {
 	o := &observer{
 		log: decisionlog.New(
 			decisionlog.Config{Logger: logger, Denials: c.Log.Denials, ShowClients: c.Log.PlainClients, Secret: c.Log.Key},
@@ -72,7 +72,7 @@ func newObserver(c config.Config, conn redisstore.Conn, logger *slog.Logger) (*o
 // claimOn claims names in Redis, within the time that the store has for a call. Of the processes
 // that share a Redis, the one that sets the name first sends the alert. The name expires by itself,
 // so that a process that dies claims nothing for ever.
-func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string, time.Duration) (bool, error) {
+func claimOn(conn redisconn.Conn, c config.Store) func(context.Context, string, time.Duration) (bool, error) {
 	return func(ctx context.Context, name string, life time.Duration) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 		defer cancel()

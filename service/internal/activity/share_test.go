@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/service/internal/activity"
 )
@@ -30,7 +30,7 @@ func evaluator(t *testing.T) activity.Eval {
 		if err := conn.Ready(ctx); err != nil {
 			return "", err
 		}
-		return conn.Eval(ctx, &redisstore.Script{Source: source, Digest: hex.EncodeToString(digest[:])}, []string{key}, args)
+		return conn.Eval(ctx, &redisconn.Script{Source: source, Digest: hex.EncodeToString(digest[:])}, []string{key}, args)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulesource"
 	"github.com/stint-go/stint/service/internal/states"
@@ -163,14 +163,14 @@ func (d *doctor) lookAtStore(ctx context.Context, timeout time.Duration) error {
 
 // refusesUser reports whether a server answered that the user may not do that, or is not known.
 func refusesUser(err error) bool {
-	reply, replied := redisstore.Reply(err)
+	reply, replied := redisconn.Reply(err)
 	word, _, _ := strings.Cut(reply, " ")
 	return replied && slices.Contains([]string{"NOPERM", "NOAUTH", "WRONGPASS"}, word)
 }
 
 // lookAtServer asks one server. A user whose rights end at what the service needs can't ask for
 // everything; what is not allowed is told as unknown, not as wrong.
-func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
+func (d *doctor) lookAtServer(ctx context.Context, server redisconn.Server) {
 	info, err := server.Info(ctx)
 	if err != nil {
 		d.note(Unknown, "version", server.Name, "INFO is not allowed to this user", "")
@@ -199,7 +199,7 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 const untold = "the server does not say (CONFIG GET)"
 
 // setting asks a server for one of its settings. It is not told to a user without the right.
-func setting(ctx context.Context, server redisstore.Server, name string) (value string, told bool) {
+func setting(ctx context.Context, server redisconn.Server, name string) (value string, told bool) {
 	all, err := server.Fields(ctx, "CONFIG", "GET", name)
 	value, told = all[name]
 	return value, told && err == nil
@@ -207,7 +207,7 @@ func setting(ctx context.Context, server redisstore.Server, name string) (value 
 
 // lookAtSentinels asks each sentinel that the configuration names what it knows. Those that answer nothing are told of
 // one by one: the others may still be enough.
-func (d *doctor) lookAtSentinels(ctx context.Context, name string, sentinels []redisstore.Server) {
+func (d *doctor) lookAtSentinels(ctx context.Context, name string, sentinels []redisconn.Server) {
 	primaries := map[string]bool{}
 	for _, sentinel := range sentinels {
 		known, err := sentinel.Fields(ctx, "SENTINEL", "MASTER", name)
@@ -250,7 +250,7 @@ func (d *doctor) lookAtSentinels(ctx context.Context, name string, sentinels []r
 }
 
 // lookAtReplicas looks at a primary that has replicas, or is to have some.
-func (d *doctor) lookAtReplicas(ctx context.Context, server redisstore.Server, info map[string]string) {
+func (d *doctor) lookAtReplicas(ctx context.Context, server redisconn.Server, info map[string]string) {
 	replicas, err := strconv.Atoi(info["connected_slaves"])
 	if err != nil || info["role"] != "master" {
 		return // what else it is, its version tells
@@ -315,7 +315,7 @@ const (
 // lookAtTime measures round trips, and by the shortest of them how far the server's clock is from
 // this machine's. The server read its clock somewhere within the trip, so that the offset is off by
 // half of a trip at most: the shortest says it best.
-func (d *doctor) lookAtTime(ctx context.Context, server redisstore.Server) {
+func (d *doctor) lookAtTime(ctx context.Context, server redisconn.Server) {
 	var trips []time.Duration
 	var offset time.Duration
 	for range tripsTimed {

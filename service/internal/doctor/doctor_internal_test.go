@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
@@ -29,8 +29,8 @@ func TestDoctorAgreesWithTheDocuments(t *testing.T) {
 
 // What no server of a test has: an old version, a clock that is off, a round trip that is long, nothing allowed.
 func TestDoctorOfServers(t *testing.T) {
-	server := func(version string, clock time.Duration) redisstore.Server {
-		return redisstore.Server{Name: "a", Ask: func(_ context.Context, args ...string) ([]string, error) {
+	server := func(version string, clock time.Duration) redisconn.Server {
+		return redisconn.Server{Name: "a", Ask: func(_ context.Context, args ...string) ([]string, error) {
 			switch {
 			case version == "":
 				return nil, errors.New("NOPERM")
@@ -45,7 +45,7 @@ func TestDoctorOfServers(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name    string
-		server  redisstore.Server
+		server  redisconn.Server
 		timeout time.Duration
 		check   string
 		want    string
@@ -91,8 +91,8 @@ func TestDoctorOfSentinels(t *testing.T) {
 		}
 	}
 
-	sentinel := func(of ...string) redisstore.Server {
-		return redisstore.Server{Name: "s", Ask: func(_ context.Context, args ...string) ([]string, error) {
+	sentinel := func(of ...string) redisconn.Server {
+		return redisconn.Server{Name: "s", Ask: func(_ context.Context, args ...string) ([]string, error) {
 			if len(of) == 0 {
 				return nil, errors.New("connection refused")
 			}
@@ -102,17 +102,17 @@ func TestDoctorOfSentinels(t *testing.T) {
 	}
 	well := sentinel("x", "")
 	for name, test := range map[string]struct {
-		sentinels []redisstore.Server
+		sentinels []redisconn.Server
 		want      string
 	}{
-		"well":          {[]redisstore.Server{well, well, well}, ""},
-		"unreachable":   {[]redisstore.Server{well, well, sentinel()}, Unreachable},
-		"quorum":        {[]redisstore.Server{well, well, sentinel("quorum", "4")}, Wrong},
-		"down":          {[]redisstore.Server{well, well, sentinel("flags", "s_down,master")}, Wrong},
-		"two":           {[]redisstore.Server{sentinel("num-other-sentinels", "1"), sentinel("num-other-sentinels", "1")}, Advice},
-		"not all named": {[]redisstore.Server{well}, Advice},
-		"no replica":    {[]redisstore.Server{well, well, sentinel("num-slaves", "0")}, Advice},
-		"two primaries": {[]redisstore.Server{well, well, sentinel("ip", "10.0.0.2")}, Wrong},
+		"well":          {[]redisconn.Server{well, well, well}, ""},
+		"unreachable":   {[]redisconn.Server{well, well, sentinel()}, Unreachable},
+		"quorum":        {[]redisconn.Server{well, well, sentinel("quorum", "4")}, Wrong},
+		"down":          {[]redisconn.Server{well, well, sentinel("flags", "s_down,master")}, Wrong},
+		"two":           {[]redisconn.Server{sentinel("num-other-sentinels", "1"), sentinel("num-other-sentinels", "1")}, Advice},
+		"not all named": {[]redisconn.Server{well}, Advice},
+		"no replica":    {[]redisconn.Server{well, well, sentinel("num-slaves", "0")}, Advice},
+		"two primaries": {[]redisconn.Server{well, well, sentinel("ip", "10.0.0.2")}, Wrong},
 	} {
 		d := &doctor{}
 		d.lookAtSentinels(t.Context(), "mymaster", test.sentinels)
@@ -138,7 +138,7 @@ func TestDoctorOfSentinels(t *testing.T) {
 		"one of two":        {"master", "2", "1", OK},
 	} {
 		d := &doctor{}
-		server := redisstore.Server{Ask: func(context.Context, ...string) ([]string, error) {
+		server := redisconn.Server{Ask: func(context.Context, ...string) ([]string, error) {
 			return []string{"min-replicas-to-write", test.least}, nil
 		}}
 		d.lookAtReplicas(t.Context(), server, map[string]string{"role": test.role, "connected_slaves": test.replicas})

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -38,9 +39,9 @@ type Backend struct {
 	// advise says what is unwise about the servers' configuration, such as an eviction policy.
 	advise func(context.Context) []string
 	// Servers are the single servers, for the doctor and for figures of each.
-	Servers func(context.Context) []redisstore.Server
+	Servers func(context.Context) []redisconn.Server
 	// Sentinels are the name that sentinels know the primary by, and the sentinels themselves; none without Sentinel.
-	Sentinels func() (name string, servers []redisstore.Server)
+	Sentinels func() (name string, servers []redisconn.Server)
 	// primary is the address of the server that sentinels have named; "" without Sentinel. It asks nobody.
 	primary func() string
 	// instances is how many processes share the store; each counts with its heartbeats.
@@ -114,7 +115,7 @@ func Open(loaded config.Config) (*Backend, error) {
 	}
 	if named, is := conn.(interface {
 		Primary() string
-		Sentinels() (string, []redisstore.Server)
+		Sentinels() (string, []redisconn.Server)
 	}); is {
 		opened.primary, opened.Sentinels = named.Primary, named.Sentinels
 	}

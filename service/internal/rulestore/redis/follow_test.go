@@ -9,22 +9,22 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
 // unsubscribable is a connection on which Subscribe fails.
-type unsubscribable struct{ redisstore.Conn }
+type unsubscribable struct{ redisconn.Conn }
 
 func (unsubscribable) Subscribe(context.Context, string, func(), func(string)) error {
 	return errors.New("pub/sub is cut")
 }
 
 // mute is a connection whose subscriptions receive nothing.
-type mute struct{ redisstore.Conn }
+type mute struct{ redisconn.Conn }
 
 func (mute) Subscribe(ctx context.Context, _ string, ready func(), _ func(string)) error {
 	ready()
@@ -34,7 +34,7 @@ func (mute) Subscribe(ctx context.Context, _ string, ready func(), _ func(string
 
 // counted counts the commands that ask for the head.
 type counted struct {
-	redisstore.Conn
+	redisconn.Conn
 	polls *atomic.Int64
 }
 
@@ -52,11 +52,11 @@ func TestInForceElsewhere(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		interval time.Duration
-		wrap     func(redisstore.Conn) redisstore.Conn
+		wrap     func(redisconn.Conn) redisconn.Conn
 	}{
-		"notified":     {time.Minute, func(c redisstore.Conn) redisstore.Conn { return c }},
-		"pub/sub cut":  {20 * time.Millisecond, func(c redisstore.Conn) redisstore.Conn { return unsubscribable{c} }},
-		"pub/sub mute": {20 * time.Millisecond, func(c redisstore.Conn) redisstore.Conn { return mute{c} }},
+		"notified":     {time.Minute, func(c redisconn.Conn) redisconn.Conn { return c }},
+		"pub/sub cut":  {20 * time.Millisecond, func(c redisconn.Conn) redisconn.Conn { return unsubscribable{c} }},
+		"pub/sub mute": {20 * time.Millisecond, func(c redisconn.Conn) redisconn.Conn { return mute{c} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prefix := prefix()
@@ -206,7 +206,7 @@ func TestFailover(t *testing.T) {
 }
 
 // brief is a connection whose subscriptions end without a reason.
-type brief struct{ redisstore.Conn }
+type brief struct{ redisconn.Conn }
 
 func (brief) Subscribe(context.Context, string, func(), func(string)) error { return nil }
 

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/redis"
@@ -34,7 +34,7 @@ func open(t testing.TB, c rueidis.Config, prefix string) *redis.Store {
 	return openOn(t, conn, prefix)
 }
 
-func openOn(t testing.TB, conn redisstore.Conn, prefix string) *redis.Store {
+func openOn(t testing.TB, conn redisconn.Conn, prefix string) *redis.Store {
 	t.Helper()
 	s, err := redis.New(conn, redis.Options{KeyPrefix: prefix})
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -38,7 +39,7 @@ type Options struct {
 // A Store is a store.Store in Redis. It is safe for concurrent use; make it with [New]. The key has
 // a hash tag, {rules}, so that a Redis Cluster keeps it on one node. Texts are compressed by zstd.
 type Store struct {
-	conn    redisstore.Conn
+	conn    redisconn.Conn
 	key     string
 	channel string
 	pack    *zstd.Encoder
@@ -56,18 +57,18 @@ var (
 	//go:embed history.lua
 	historyLua string
 
-	putScript, loadScript, historyScript = redisstore.NewScript(putLua), redisstore.NewScript(loadLua),
-		redisstore.NewScript(historyLua)
+	putScript, loadScript, historyScript = redisconn.NewScript(putLua), redisconn.NewScript(loadLua),
+		redisconn.NewScript(historyLua)
 )
 
 // run runs a script on the one key that there is.
-func (s *Store) run(ctx context.Context, script *redisstore.Script, args ...string) (string, error) {
+func (s *Store) run(ctx context.Context, script *redisconn.Script, args ...string) (string, error) {
 	return s.conn.Eval(ctx, script, []string{s.key}, args)
 }
 
 // New makes a store on a connection, which Close closes. It does not call the server. An error is about
 // the options and wraps stint.ErrInvalid.
-func New(conn redisstore.Conn, options Options) (*Store, error) {
+func New(conn redisconn.Conn, options Options) (*Store, error) {
 	if conn == nil {
 		return nil, stint.Invalid("conn", "nil", "a connection such as rueidis.Dial makes")
 	}
@@ -225,7 +226,7 @@ func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
 // or stint.ErrUnavailable. The context's end comes first: an error of a call that was given up says
 // nothing of the server.
 func (s *Store) failure(ctx context.Context, err error) error {
-	reply, _ := redisstore.Reply(err)
+	reply, _ := redisconn.Reply(err)
 	switch {
 	case ctx.Err() != nil:
 		return errors.Join(ctx.Err(), err)
@@ -261,7 +262,7 @@ var (
 // refused reports whether the reply to a put says for certain that nothing was stored. It is for
 // errors after which an edit may be tried again without asking whether it was stored.
 func refused(err error) bool {
-	reply, replied := redisstore.Reply(err)
+	reply, replied := redisconn.Reply(err)
 	return replied && (slices.ContainsFunc(unsent, func(code string) bool { return strings.HasPrefix(reply, code) }) ||
 		slices.ContainsFunc(unwritten, func(code string) bool { return strings.Contains(reply, code) }))
 }

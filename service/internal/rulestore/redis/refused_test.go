@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
 // replying is a connection to a server that has one answer to scripts.
 type replying struct {
-	redisstore.Conn
+	redisconn.Conn
 	err error
 }
 
-func (r replying) Eval(context.Context, *redisstore.Script, []string, []string) (string, error) {
+func (r replying) Eval(context.Context, *redisconn.Script, []string, []string) (string, error) {
 	return "", r.err
 }
 

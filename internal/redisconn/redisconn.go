@@ -1,14 +1,13 @@
-package redisstore
+// Package redisconn is what a store asks of a connection to Redis. Packages redisstore/rueidis and redisstore/goredis
+// make connections; a program that uses the library needs no name of it.
+package redisconn
 
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
 	"encoding/hex"
-	"fmt"
-	"slices"
+	"errors"
 	"strings"
-
-	"github.com/stint-go/stint/redisstore/internal/queue"
 )
 
 // A Conn is a connection to the servers, safe for concurrent use. Packages rueidis and goredis make one.
@@ -57,15 +56,6 @@ type Server struct {
 	Ask func(ctx context.Context, args ...string) ([]string, error)
 }
 
-// Servers are those that hold the store's keys now, as far as they are known.
-func (s *Store) Servers(ctx context.Context) []Server {
-	servers, err := s.conn.Servers(ctx)
-	if err != nil {
-		return nil
-	}
-	return servers
-}
-
 // Info asks for sections of INFO, the standard ones if none are named, and returns their fields by name.
 func (s Server) Info(ctx context.Context, sections ...string) (map[string]string, error) {
 	reply, err := s.Ask(ctx, append([]string{"INFO"}, sections...)...)
@@ -93,46 +83,22 @@ func (s Server) Fields(ctx context.Context, args ...string) (map[string]string, 
 	return fields, err
 }
 
-// settings are those that a pattern of CONFIG GET names, as far as it is allowed.
-func (s Server) settings(ctx context.Context, pattern string) map[string]string {
-	set, err := s.Fields(ctx, "CONFIG", "GET", pattern)
-	if err != nil {
-		return nil
-	}
-	return set
-}
-
-// Advise returns what is unwise about the servers' configuration, in sentences for a log, as far as INFO
-// and CONFIG GET are allowed.
-func (s *Store) Advise(ctx context.Context) (advice []string) {
-	say := func(text string) {
-		if !slices.Contains(advice, text) {
-			advice = append(advice, text)
-		}
-	}
-	for _, server := range s.Servers(ctx) {
-		// A server that evicts drops all clients of a partition with one key. The hashes expire, so the policies
-		// named volatile drop them before others' keys that do not expire, or expire later.
-		if info, err := server.Info(ctx, "memory"); err == nil {
-			if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
-				say(fmt.Sprintf("the server's maxmemory-policy is %s: at its memory limit it drops the state of many "+
-					"clients at once, "+
-					"and these may use their whole limits again; use noeviction, in a Redis that nothing else shares", policy))
-			}
-		}
-		if server.settings(ctx, "lazyfree-lazy-expire")["lazyfree-lazy-expire"] == "no" {
-			say("the server's lazyfree-lazy-expire is no: when a large key expires it frees it at once and answers nobody " +
-				"meanwhile; set it to yes")
-		}
-		if set := server.settings(ctx, "cluster-*"); set["cluster-enabled"] == "yes" &&
-			set["cluster-require-full-coverage"] == "yes" {
-			say("the cluster's cluster-require-full-coverage is yes: when one primary is gone, and until a replica has " +
-				"taken over, the others decide nothing for their clients either; set it to no on every node")
-		}
-	}
-	return advice
-}
-
-// Reply returns what a server replied in a [Conn]'s error. It is false where no reply came: then
+// Reply returns what a server replied in a connection's error. It is false where no reply came: then
 // the command may have been executed.
-func Reply(err error) (reply string, ok bool) { return queue.Reply(err) }
+func Reply(err error) (reply string, ok bool) {
+	// As rueidis has them.
+	if failure, replied := errors.AsType[interface {
+		error
+		IsNil() bool
+	}](err); replied {
+		return failure.Error(), !failure.IsNil()
+	}
+	// As go-redis marks them, in whatever wraps them.
+	if failure, replied := errors.AsType[interface {
+		error
+		RedisError()
+	}](err); replied {
+		return strings.TrimPrefix(failure.Error(), "ERR "), true
+	}
+	return "", false
+}
