@@ -22,36 +22,6 @@ func Micros(wait time.Duration) int64 {
 	return wait.Microseconds()
 }
 
-// The paths of the API.
-const (
-	// Those of the limiter begin with /api/v1/rate-limit; health, info and metrics have the names that
-	// monitoring of Spring Boot services looks for, and an alias where others look.
-	PathCheck     = "/api/v1/rate-limit/check"
-	PathRemaining = "/api/v1/rate-limit/remaining"
-	PathReset     = "/api/v1/rate-limit/reset"
-	PathSettle    = "/api/v1/rate-limit/settle"
-	PathReserve   = "/api/v1/rate-limit/reserve"
-	PathCommit    = "/api/v1/rate-limit/commit"
-	PathCancel    = "/api/v1/rate-limit/cancel"
-	PathEvaluate  = "/api/v1/rate-limit/evaluate"
-	// PathForwardAuth is asked by reverse proxies.
-	PathForwardAuth = "/forward-auth"
-	PathHealth      = "/actuator/health"
-	PathLiveness    = "/actuator/health/liveness"
-	PathReadiness   = "/actuator/health/readiness"
-	PathInfo        = "/actuator/info"
-	PathMetrics     = "/actuator/prometheus"
-	// PathMetricsAlias serves what PathMetrics serves.
-	PathMetricsAlias = "/metrics"
-	PathOpenAPI      = "/openapi.yaml"
-)
-
-// The values of [CheckResponse.Message].
-const (
-	MessageAllowed = "Request allowed"
-	MessageDenied  = "Rate limit exceeded"
-)
-
 // A Request is the body of a check or a settlement, and the query of the others.
 // Algorithm and Policy exclude each other. With neither, a check, a look at what
 // remains and a settlement use TOKEN_BUCKET, and a reset clears everything.
@@ -310,51 +280,6 @@ type ResetResponse struct {
 	Algorithm string `json:"algorithm,omitempty"`
 	Reset     bool   `json:"reset"`
 }
-
-// The values of [Component.Status].
-const (
-	StatusUp   = "UP"
-	StatusDown = "DOWN"
-)
-
-// A Component is the health of one part.
-type Component struct {
-	Status string `json:"status"`
-	// Detail says more than the status. Default: "", nothing.
-	Detail string `json:"detail,omitempty"`
-	// Details are facts for operators, by name. Default: nil; the query ?details=true asks for them,
-	// with a token.
-	Details map[string]any `json:"details,omitempty"`
-}
-
-// Health is the answer of the health endpoints.
-type Health struct {
-	Status     string               `json:"status"`
-	Components map[string]Component `json:"components,omitempty"`
-}
-
-// Info says what is running.
-type Info struct {
-	Version   string `json:"version"`
-	Commit    string `json:"commit"`
-	GoVersion string `json:"goVersion"`
-}
-
-// ProblemType is the media type of a [Problem].
-const ProblemType = "application/problem+json"
-
-// ProblemReducedCapacity is the type of a temporary [Problem] of the service, which affects all clients
-// (IETF httpapi draft of the RateLimit fields, section "Problem Types"). Retry-After says when to
-// try again.
-const ProblemReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-
-// The types of a [Problem] of a hold: it ended in another way (409), is live for another claim (409), or
-// is not known (404).
-const (
-	ProblemHoldResolved    = "urn:stint:hold:resolved"
-	ProblemHoldOtherClaims = "urn:stint:hold:other-claims"
-	ProblemHoldUnknown     = "urn:stint:hold:unknown"
-)
 
 // A Problem says why a request was not served (RFC 9457). It is an error.
 type Problem struct {

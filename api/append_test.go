@@ -27,7 +27,7 @@ func TestAppendJSON(t *testing.T) {
 		{},
 		{
 			Allowed: true, Key: "user:123", Algorithm: "TOKEN_BUCKET", Limit: 100, Remaining: 95,
-			ResetAfterSeconds: 1, Message: api.MessageAllowed, ResetAfterMicros: 500000, At: 1790000000123456, Source: "store",
+			ResetAfterSeconds: 1, Message: "Request allowed", ResetAfterMicros: 500000, At: 1790000000123456, Source: "store",
 		},
 		{
 			Degraded: true, Key: "<\"\\\x00\x1f\x7f\b\f\n\r\té\u2028\u2029\ufffd\xff\U0001f600&>", Policy: `p"q`,
@@ -49,14 +49,14 @@ func TestAppendJSONAppends(t *testing.T) {
 
 func TestAppendEvaluation(t *testing.T) {
 	limited := api.CheckResponse{
-		Allowed: true, Key: "k", Algorithm: "FIXED_WINDOW", Limit: 2, Message: api.MessageAllowed, Source: "store",
+		Allowed: true, Key: "k", Algorithm: "FIXED_WINDOW", Limit: 2, Message: "Request allowed", Source: "store",
 	}
 	for want, e := range map[string]api.EvaluateResponse{
 		`{"allowed":true,"message":"Request allowed","matched":[]}`: {
-			CheckResponse: api.CheckResponse{Allowed: true, Message: api.MessageAllowed},
+			CheckResponse: api.CheckResponse{Allowed: true, Message: "Request allowed"},
 		},
 		`{"allowed":false,"retryAfterSeconds":-1,"message":"Rate limit exceeded","retryAfterMicros":-1,"rule":"r","matched":["r","s"],"shadowed":["t"]}`: {
-			CheckResponse: api.CheckResponse{RetryAfterSeconds: -1, Message: api.MessageDenied, RetryAfterMicros: -1},
+			CheckResponse: api.CheckResponse{RetryAfterSeconds: -1, Message: "Rate limit exceeded", RetryAfterMicros: -1},
 			Rule:          "r", Matched: []string{"r", "s"}, Shadowed: []string{"t"},
 		},
 		strings.TrimSuffix(marshal(t, limited), "}") + `,"rule":"r","matched":["r"]}`: {CheckResponse: limited, Rule: "r", Matched: []string{"r"}},

@@ -53,6 +53,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
@@ -112,13 +113,13 @@ func (c *Client) Close() {
 }
 
 // Check takes permits of a key, beyond those that it leaves to others (Keep), and says whether they
-// were had. It is a POST to api.PathCheck. 200 and 429 are answers, and the body's allowed has to agree
+// were had. It is a POST to apipath.Check. 200 and 429 are answers, and the body's allowed has to agree
 // with the status.
 func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckResponse, error) {
 	if err := checkKey(request.Key); err != nil {
 		return api.CheckResponse{}, err
 	}
-	q := call{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}
+	q := call{method: http.MethodPost, path: apipath.Check, body: request, denial: true}
 	answer, _, err := do(
 		ctx, c, q, "a check", func(a *api.CheckResponse, ok bool) bool { return plausible(a) && a.Allowed == ok },
 	)
@@ -148,7 +149,7 @@ func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.
 			return nil, prefix.Errorf("element %d: %w", i, err)
 		}
 	}
-	q := call{method: http.MethodPost, path: api.PathCheck, body: requests}
+	q := call{method: http.MethodPost, path: apipath.Check, body: requests}
 	answers, _, err := do(ctx, c, q, "a batch of checks", func(answers *[]api.CheckResponse, _ bool) bool {
 		return len(*answers) == len(requests) &&
 			!slices.ContainsFunc(*answers, func(a api.CheckResponse) bool { return !plausible(&a) })
@@ -172,7 +173,7 @@ func (c *Client) Remaining(ctx context.Context, request api.Request) (api.Remain
 	if request.Permits > 1 {
 		query.Set("permits", strconv.FormatInt(request.Permits, 10))
 	}
-	q := call{method: http.MethodGet, path: api.PathRemaining, query: query}
+	q := call{method: http.MethodGet, path: apipath.Remaining, query: query}
 	answer, _, err := do(ctx, c, q, "a query of what remains", func(a *api.RemainingResponse, _ bool) bool {
 		check := checkOfRemaining(a)
 		return plausible(&check) && a.At > 0
@@ -193,7 +194,7 @@ func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetRespo
 	if err != nil {
 		return api.ResetResponse{}, err
 	}
-	q := call{method: http.MethodDelete, path: api.PathReset, query: query}
+	q := call{method: http.MethodDelete, path: apipath.Reset, query: query}
 	answer, _, err := do(ctx, c, q, "a reset", func(a *api.ResetResponse, _ bool) bool { return a.Reset })
 	return answer, err
 }
@@ -207,7 +208,7 @@ func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleRes
 	if request.Keep != 0 {
 		return api.SettleResponse{}, stint.Invalid("keep", request.Keep, "0, as a settlement is never denied")
 	}
-	q := call{method: http.MethodPost, path: api.PathSettle, body: struct {
+	q := call{method: http.MethodPost, path: apipath.Settle, body: struct {
 		api.Request
 		Permits int64 `json:"permits"` // 0 too
 	}{request, request.Permits}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/clip"
 )
 
@@ -28,7 +29,7 @@ func (c *Client) refused(status int, problem *api.Problem) error {
 		return fmt.Errorf("%w: %w", holdErrors[problem.Type], problem)
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("%w: %w", stint.ErrInvalid, problem)
-	case status == http.StatusServiceUnavailable && problem.Type == api.ProblemReducedCapacity:
+	case status == http.StatusServiceUnavailable && problem.Type == apipath.ProblemReducedCapacity:
 		return fmt.Errorf("%w: asking %s: %w", stint.ErrOverloaded, c.base.Redacted(), problem)
 	default:
 		return c.unavailable(problem)

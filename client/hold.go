@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 )
 
 // Reserve holds permits of a key, beyond those that it leaves to others (Keep), until a commit, a cancel
@@ -14,7 +15,7 @@ func (c *Client) Reserve(ctx context.Context, request api.HoldRequest) (api.Rese
 	if err := checkKey(request.Key); err != nil {
 		return api.ReserveResponse{}, err
 	}
-	q := call{method: http.MethodPost, path: api.PathReserve, body: request, denial: true}
+	q := call{method: http.MethodPost, path: apipath.Reserve, body: request, denial: true}
 	answer, _, err := do(ctx, c, q, "a reserve", func(a *api.ReserveResponse, ok bool) bool {
 		return plausible(&a.CheckResponse) && a.Allowed == ok && a.ID == request.ID
 	})
@@ -26,7 +27,7 @@ func (c *Client) Reserve(ctx context.Context, request api.HoldRequest) (api.Rese
 // where those of a [stint.Reservation] do.
 func (c *Client) Commit(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
 	request.Keep = 0
-	return c.endHold(ctx, api.PathCommit, request.ID, struct {
+	return c.endHold(ctx, apipath.Commit, request.ID, struct {
 		api.HoldRequest
 		Permits int64 `json:"permits"` // 0 too
 	}{request, request.Permits})
@@ -36,7 +37,7 @@ func (c *Client) Commit(ctx context.Context, request api.HoldRequest) (api.HoldE
 // Errors are Commit's.
 func (c *Client) Cancel(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
 	request.Permits, request.Keep, request.TTL, request.OnExpiry, request.ExpiresAt = 0, 0, "", "", 0
-	return c.endHold(ctx, api.PathCancel, request.ID, request)
+	return c.endHold(ctx, apipath.Cancel, request.ID, request)
 }
 
 // endHold sends a commit or a cancel. The answer has to be about the same hold.
@@ -96,6 +97,6 @@ func (c *Client) hold(
 
 // holdErrors are what a service may say of a hold, by the problem's type.
 var holdErrors = map[string]error{
-	api.ProblemHoldResolved: stint.ErrResolved, api.ProblemHoldOtherClaims: stint.ErrOtherClaims,
-	api.ProblemHoldUnknown: stint.ErrUnknownReservation,
+	apipath.ProblemHoldResolved: stint.ErrResolved, apipath.ProblemHoldOtherClaims: stint.ErrOtherClaims,
+	apipath.ProblemHoldUnknown: stint.ErrUnknownReservation,
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/watchdog"
 )
@@ -142,7 +143,7 @@ func (c *Client) decode(response *http.Response, text []byte, denial bool, answe
 	}
 	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	media = strings.ToLower(strings.TrimSpace(media))
-	if media == api.ProblemType {
+	if media == apipath.ProblemType {
 		var problem api.Problem
 		if json.Unmarshal(text, &problem) == nil {
 			return c.refused(response.StatusCode, &problem)

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -145,7 +146,7 @@ func (c *Client) Evaluate(ctx context.Context, request api.EvaluateRequest) (api
 
 // evaluate has the service decide a request by its rules. A limit's answer names its rule.
 func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, http.Header, error) {
-	q := call{method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true}
+	q := call{method: http.MethodPost, path: apipath.Evaluate, body: request, denial: true}
 	return do(ctx, c, q, "an evaluation", func(a *api.EvaluateResponse, ok bool) bool {
 		limited := a.Algorithm != ""
 		return a.Allowed == ok && (!limited || plausible(&a.CheckResponse) && a.Rule != "")
@@ -157,7 +158,7 @@ func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api
 // was, as the evaluation answered.
 func (c *Client) SettleRules(ctx context.Context, request api.SettleRulesRequest) (api.SettleRulesResponse, error) {
 	request.Wait = nil
-	q := call{method: http.MethodPost, path: api.PathSettle, body: request}
+	q := call{method: http.MethodPost, path: apipath.Settle, body: request}
 	answer, _, err := do(ctx, c, q, "a settlement", func(a *api.SettleRulesResponse, _ bool) bool {
 		if a.Rest == nil {
 			return a.Rule == ""

@@ -231,6 +231,7 @@ var folders = []folder{
 	}},
 
 	{path: "internal/bounds", floor: -1},
+	{path: "internal/apipath", floor: -1},
 	{path: "internal/clip", floor: 0},
 	{path: "internal/keyhash", floor: -1},
 	{path: "internal/sleep", floor: -1},

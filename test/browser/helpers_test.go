@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 )
 
 const (
@@ -173,7 +174,7 @@ func (s *service) guess(ip string) {
 // reserve holds what a request of an address takes, and reports whether it was admitted.
 func (s *service) reserve(id, path, ip string) bool {
 	s.t.Helper()
-	return s.post(api.PathReserve, map[string]string{"id": id, "path": path, "ip": ip}) == http.StatusOK
+	return s.post(apipath.Reserve, map[string]string{"id": id, "path": path, "ip": ip}) == http.StatusOK
 }
 
 // check asks for a request of an address, and of a user unless that is "".

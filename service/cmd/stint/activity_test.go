@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/activity"
 )
@@ -64,7 +64,7 @@ func TestTwoServices(t *testing.T) {
 	for _, url := range []string{url1, url1, url2} { // two are denied, perhaps one by each process
 		_, _ = evaluated(t, url, login)
 		eventually(t, "a decision of "+url, func() bool { // which a process that is too busy does not make
-			response, err := http.Get(url + api.PathCheck + "?key=alice&algorithm=SLIDING_WINDOW_LOG&permits=60") //nolint:noctx // of the test's own service
+			response, err := http.Get(url + apipath.Check + "?key=alice&algorithm=SLIDING_WINDOW_LOG&permits=60") //nolint:noctx // of the test's own service
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
@@ -322,7 +323,7 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 	defer s.close()
 	var body []byte
 	once := func() (answer api.CheckResponse, err error) {
-		body, err = k.call(s, http.MethodGet, api.PathCheck, key, k.cost("keep"), &answer)
+		body, err = k.call(s, http.MethodGet, apipath.Check, key, k.cost("keep"), &answer)
 		return answer, err
 	}
 	return k.decide(key, once, wait, most, words, func(answer *api.CheckResponse) error {
@@ -356,7 +357,7 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 	var body []byte
 	once := func() (api.CheckResponse, error) {
 		answer = api.EvaluateResponse{}
-		body, _, err = k.callOn(s, call{method: http.MethodPost, path: api.PathEvaluate, document: document}, &answer)
+		body, _, err = k.callOn(s, call{method: http.MethodPost, path: apipath.Evaluate, document: document}, &answer)
 		return answer.CheckResponse, err
 	}
 	return k.decide(cmp.Or(asked.path, "/"), once, wait, most, words, func(*api.CheckResponse) error {
@@ -434,7 +435,7 @@ func peekCommand(p process) *cobra.Command {
 		}
 		defer s.close()
 		var answer api.RemainingResponse
-		body, err := k.call(s, http.MethodGet, api.PathRemaining, args[0], k.cost("permits", "keep"), &answer)
+		body, err := k.call(s, http.MethodGet, apipath.Remaining, args[0], k.cost("permits", "keep"), &answer)
 		if err != nil {
 			return err
 		}
@@ -455,7 +456,7 @@ func resetCommand(p process) *cobra.Command {
 		}
 		defer s.close()
 		var answer api.ResetResponse
-		body, err := k.call(s, http.MethodDelete, api.PathReset, args[0], url.Values{}, &answer)
+		body, err := k.call(s, http.MethodDelete, apipath.Reset, args[0], url.Values{}, &answer)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -113,7 +114,7 @@ func TestTokens(t *testing.T) {
 // TestPeekAtOlderService: what it does not tell is not shown, and what it does not know is not asked.
 func TestPeekAtOlderService(t *testing.T) {
 	older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("permits") && r.URL.Path == api.PathRemaining || r.URL.Query().Has("keep") {
+		if r.URL.Query().Has("permits") && r.URL.Path == apipath.Remaining || r.URL.Query().Has("keep") {
 			t.Errorf("asked for %s", r.URL)
 		}
 		w.Header().Set("Content-Type", "application/json")

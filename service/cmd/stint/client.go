@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/document"
 )
 
@@ -205,7 +206,7 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 	}
 	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	var problem api.Problem
-	if media == api.ProblemType && json.Unmarshal(body, &problem) == nil {
+	if media == apipath.ProblemType && json.Unmarshal(body, &problem) == nil {
 		if response.StatusCode == http.StatusServiceUnavailable {
 			return nil, unreachable(&problem)
 		}

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/service/internal/rest"
 )
 
 // get asks a service.
@@ -37,7 +39,7 @@ func get(t testing.TB, url string) (status int, body string) {
 // checked is the answer to a check.
 func checked(t testing.TB, url, query string) (status int, c api.CheckResponse) {
 	t.Helper()
-	status, body := get(t, url+api.PathCheck+"?"+query)
+	status, body := get(t, url+apipath.Check+"?"+query)
 	if err := json.Unmarshal([]byte(body), &c); err != nil {
 		t.Fatalf("%d %s: %v", status, body, err)
 	}
@@ -83,7 +85,7 @@ func TestServerIsKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the store is known to be unreachable", func() bool {
-				get(t, url+api.PathCheck+"?key=other")
+				get(t, url+apipath.Check+"?key=other")
 				return strings.Contains(log.String(), "the store is unreachable")
 			})
 			for _, left := range test.left {
@@ -92,19 +94,19 @@ func TestServerIsKilled(t *testing.T) {
 					t.Errorf("a check: %d %+v, want status %d, %d left", status, c, test.status, left)
 				}
 			}
-			status, body := get(t, url+api.PathReadiness)
-			var health api.Health
+			status, body := get(t, url+apipath.Readiness)
+			var health rest.Health
 			if err := json.Unmarshal([]byte(body), &health); err != nil || status != test.health || health.Status != test.up ||
 				health.Components["server"].Status != "UP" || health.Components["rules"].Status != "UP" || health.Components["store"].Status != "DOWN" {
 				t.Errorf("readiness: %d %s, %v", status, body, err)
 			}
-			if status, body := get(t, url+api.PathLiveness); status != 200 {
+			if status, body := get(t, url+apipath.Liveness); status != 200 {
 				t.Errorf("liveness: %d %s", status, body)
 			}
-			if status, body := get(t, url+api.PathRemaining+"?key=k"); status != 503 {
+			if status, body := get(t, url+apipath.Remaining+"?key=k"); status != 503 {
 				t.Errorf("remaining: %d %s", status, body)
 			}
-			_, metrics := get(t, url+api.PathMetrics)
+			_, metrics := get(t, url+apipath.Metrics)
 			for _, want := range []string{test.answer, `rate_limiter_store_shards{state="unreachable"} 1` + "\n"} {
 				if !strings.Contains(metrics, want) || strings.Contains(metrics, test.answer+"0\n") {
 					t.Errorf("the metrics do not say %s", want)
@@ -116,10 +118,10 @@ func TestServerIsKilled(t *testing.T) {
 				return status == 200 && !c.Degraded
 			})
 			// The server has forgotten, and is charged nothing of what the mode admitted.
-			if status, body := get(t, url+api.PathRemaining+"?"+query); status != 200 || !strings.Contains(body, `"remaining":100,`) {
+			if status, body := get(t, url+apipath.Remaining+"?"+query); status != 200 || !strings.Contains(body, `"remaining":100,`) {
 				t.Errorf("remaining afterwards: %d %s", status, body)
 			}
-			if status, body := get(t, url+api.PathReadiness); status != 200 || strings.Contains(body, "DOWN") {
+			if status, body := get(t, url+apipath.Readiness); status != 200 || strings.Contains(body, "DOWN") {
 				t.Errorf("readiness afterwards: %d %s", status, body)
 			}
 			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store can be reached again") })
@@ -216,7 +218,7 @@ func TestIdleProcessNoticesAnOutage(t *testing.T) {
 	}
 	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	eventually(t, "so do the metrics", func() bool {
-		_, metrics := get(t, url+api.PathMetrics)
+		_, metrics := get(t, url+apipath.Metrics)
 		return strings.Contains(metrics, `rate_limiter_store_shards{state="unreachable"} 1`+"\n")
 	})
 }

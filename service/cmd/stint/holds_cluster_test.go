@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -51,17 +51,17 @@ func TestReserveByRulesOnACluster(t *testing.T) {
 			return fmt.Sprintf(`{"id":%q,"path":%q,"attributes":{"userId":"ann","tenant":%q,"tokens":30}%s}`, tenant+id, path, tenant, more)
 		}
 		eventually(t, "the cluster decides", func() bool {
-			status, _ := ask(api.PathReserve, request("/split", "1", ""))
+			status, _ := ask(apipath.Reserve, request("/split", "1", ""))
 			return status == http.StatusOK
 		})
-		if status, text := ask(api.PathReserve, request("/split", "2", "")); status != http.StatusTooManyRequests || !strings.Contains(text, `"rule":"places"`) {
+		if status, text := ask(apipath.Reserve, request("/split", "2", "")); status != http.StatusTooManyRequests || !strings.Contains(text, `"rule":"places"`) {
 			t.Errorf("%s, a second place: %d %s", tenant, status, text)
 		}
-		status, text := ask(api.PathCommit, request("/split", "1", `,"permits":10,"rules":["places","tokens"]`))
+		status, text := ask(apipath.Commit, request("/split", "1", `,"permits":10,"rules":["places","tokens"]`))
 		if status != http.StatusOK || !strings.Contains(text, `"applied":-20`) {
 			t.Errorf("%s: %d %s", tenant, status, text)
 		}
-		switch status, text := ask(api.PathReserve, request("/whole", "3", "")); {
+		switch status, text := ask(apipath.Reserve, request("/whole", "3", "")); {
 		case status == http.StatusBadRequest && strings.Contains(text, "hash tag"):
 		case status == http.StatusOK:
 			whole++ // its keys happen to be in one partition

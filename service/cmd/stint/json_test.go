@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/adminapi"
+	"github.com/stint-go/stint/service/internal/rest"
 )
 
 // jsonOf runs a command with --json and decodes what it prints, of which every member must be known.
@@ -28,7 +30,7 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 	good := writeFile(t, `[{id: none, match: {path: /none}, scope: global, banned: true}, {id: off, enabled: false, scope: global, unlimited: true}]`)
 	bad := writeFile(t, "- {id: moon, scope: per_moon, banned: true}\n")
 
-	var info api.Info
+	var info rest.Info
 	jsonOf(t, nil, exitOK, &info, "version")
 	if info.GoVersion == "" || info.Version == "" {
 		t.Errorf("%+v", info)
@@ -110,8 +112,8 @@ func TestStoreIsNamedAtStart(t *testing.T) {
 func TestHealthDetails(t *testing.T) {
 	t.Parallel()
 	url, _ := start(t, "--store", "redis-sentinel://user:hunter2@127.0.0.1:1/main", "--on-store-failure", "closed", "--instances", "auto")
-	body := asked(t, http.DefaultClient, url+api.PathHealth+"?details=true")
-	var health api.Health
+	body := asked(t, http.DefaultClient, url+apipath.Health+"?details=true")
+	var health rest.Health
 	if err := json.Unmarshal([]byte(body), &health); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 )
 
 // Policies, defaults and rules of the configuration's own file are followed. A file with a fault changes nothing, and
@@ -33,11 +33,11 @@ func TestLimitsAreFollowed(t *testing.T) {
 	url, log := start(t, "--config", file)
 	check := func(query, want string) bool {
 		t.Helper()
-		_, body := get(t, url+api.PathRemaining+"?key=ann&"+query)
+		_, body := get(t, url+apipath.Remaining+"?key=ann&"+query)
 		return strings.Contains(body, want)
 	}
 	for _, query := range []string{"policy=mail", "algorithm=TOKEN_BUCKET"} {
-		if status, body := get(t, url+api.PathCheck+"?key=ann&"+query); status != http.StatusOK {
+		if status, body := get(t, url+apipath.Check+"?key=ann&"+query); status != http.StatusOK {
 			t.Fatalf("%d %s", status, body)
 		}
 	}
@@ -50,18 +50,18 @@ func TestLimitsAreFollowed(t *testing.T) {
 	eventually(t, "the new rule is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
 
 	metrics := func(want string) bool {
-		_, body := get(t, url+api.PathMetrics)
+		_, body := get(t, url+apipath.Metrics)
 		return strings.Contains(body, want)
 	}
 	put(text("many", "500", "700"))
 	eventually(t, "the faulty file is refused", func() bool {
 		return metrics("rate_limiter_limits_refused_total 1\n") && metrics("rate_limiter_limits_current 0\n") && metrics("rate_limiter_rules_current 0\n")
 	})
-	_, health := get(t, url+api.PathHealth)
+	_, health := get(t, url+apipath.Health)
 	if !strings.Contains(health, "the new configuration is refused; the current limits stay in force") || !check("policy=mail", `"limit":30`) {
 		t.Errorf("health says %s", health)
 	}
-	_, health = get(t, url+api.PathHealth+"?details=true")
+	_, health = get(t, url+apipath.Health+"?details=true")
 	if !strings.Contains(health, `"state":"refused"`) || !strings.Contains(health, `policies.mail[0].limit is \"many\"`) {
 		t.Errorf("with details, health says %s", health)
 	}
@@ -71,7 +71,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 
 	put(strings.Replace(text("300", "500", "700"), "mail:", "letters:", 1) + "drain: {delay: 7s}\n")
 	eventually(t, "the policy has another name", func() bool { return check("policy=letters", `"limit":300,"remaining":300`) })
-	if status, _ := get(t, url+api.PathCheck+"?key=ann&policy=mail"); status != http.StatusBadRequest {
+	if status, _ := get(t, url+apipath.Check+"?key=ann&policy=mail"); status != http.StatusBadRequest {
 		t.Errorf("a policy that is gone answers %d", status)
 	}
 	eventually(t, "all is well again", func() bool {

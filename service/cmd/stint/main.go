@@ -36,7 +36,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/rest"
 )
@@ -222,7 +221,7 @@ func versionCommand(p process) *cobra.Command {
 	command.RunE = func(*cobra.Command, []string) error {
 		if *asJSON {
 			b := build()
-			return sayJSON(p.Out, api.Info{Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version()}, "")
+			return sayJSON(p.Out, rest.Info{Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version()}, "")
 		}
 		return say(p.Out, "stint version %s\n", versionText())
 	}

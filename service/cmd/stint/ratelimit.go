@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/net/netutil"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/dropin"
@@ -75,7 +75,7 @@ func (s *serving) openMetrics(ctx context.Context) (end func(), err error) {
 
 // serveMetrics answers as the REST API's listener does.
 func (s *serving) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	r.URL.Path = api.PathMetrics
+	r.URL.Path = apipath.Metrics
 	s.server.Handler().ServeHTTP(w, r)
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 )
 
 // A mount is a folder of rules as Kubernetes mounts a ConfigMap: links to files behind a link that is swapped.
@@ -76,7 +77,7 @@ type crowd struct {
 }
 
 func (c *crowd) ask(ctx context.Context) (status int, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+api.PathEvaluate, strings.NewReader(login))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+apipath.Evaluate, strings.NewReader(login))
 	if err != nil {
 		return 0, err
 	}
@@ -144,7 +145,7 @@ func TestServeSwapsRulesUnderLoad(t *testing.T) {
 		}
 		faulty++
 		eventually(t, "the faulty version is refused", func() bool {
-			_, metrics := get(t, url+api.PathMetrics)
+			_, metrics := get(t, url+apipath.Metrics)
 			return strings.Contains(metrics, fmt.Sprintf("rate_limiter_rules_refused_total %d\n", faulty))
 		})
 	}

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 )
 
 // evaluated asks about a request and returns the status and the rules that matched.
 func evaluated(t *testing.T, url, body string) (status int, matched []string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+api.PathEvaluate, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+apipath.Evaluate, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestServeFollowsRules(t *testing.T) {
 		t.Errorf("after faulty rules: %d, want those from before", status)
 	}
 	eventually(t, "the refusal is counted", func() bool {
-		_, metrics := get(t, url+api.PathMetrics)
+		_, metrics := get(t, url+apipath.Metrics)
 		return strings.Contains(metrics, "rate_limiter_rules_refused_total 1")
 	})
 	current(t, url, "0")

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
@@ -150,7 +150,7 @@ func TestServeWithoutItsRules(t *testing.T) {
 		if status, matched := evaluated(t, url, login); status != want || len(matched) > 0 {
 			t.Errorf("without rules: %d, %v, want %d", status, matched, want)
 		}
-		if status, body := get(t, url+api.PathReadiness); status != http.StatusServiceUnavailable || !strings.Contains(body, `"rules":{"status":"DOWN"`) {
+		if status, body := get(t, url+apipath.Readiness); status != http.StatusServiceUnavailable || !strings.Contains(body, `"rules":{"status":"DOWN"`) {
 			t.Errorf("readiness: %d %s", status, body)
 		}
 	}
@@ -170,7 +170,7 @@ func TestServeWithoutItsRules(t *testing.T) {
 			return len(matched) == 1
 		})
 		current(t, url, "1")
-		if status, body := get(t, url+api.PathReadiness); status != http.StatusOK {
+		if status, body := get(t, url+apipath.Readiness); status != http.StatusOK {
 			t.Errorf("readiness: %d %s", status, body)
 		}
 	}
@@ -202,7 +202,7 @@ func TestServeFromRulesCache(t *testing.T) {
 			t.Errorf("request %d by the cache: %d, %v, want %d", i, status, matched, want)
 		}
 	}
-	if status, body := get(t, url+api.PathReadiness); status != http.StatusOK || !strings.Contains(body, "from rules_cache") {
+	if status, body := get(t, url+apipath.Readiness); status != http.StatusOK || !strings.Contains(body, "from rules_cache") {
 		t.Errorf("readiness: %d %s", status, body)
 	}
 	current(t, url, "0")
@@ -211,7 +211,7 @@ func TestServeFromRulesCache(t *testing.T) {
 	}
 	server.Restart(t) // without what it held
 	eventually(t, "the source's rules are in force", func() bool {
-		_, body := get(t, url+api.PathReadiness)
+		_, body := get(t, url+apipath.Readiness)
 		return strings.Contains(body, `"rules":{"status":"UP"}`)
 	})
 }
@@ -232,7 +232,7 @@ func TestServeWrongPassword(t *testing.T) {
 func current(t *testing.T, url, want string) {
 	t.Helper()
 	eventually(t, "rate_limiter_rules_current "+want, func() bool {
-		_, metrics := get(t, url+api.PathMetrics)
+		_, metrics := get(t, url+apipath.Metrics)
 		return strings.Contains(metrics, "rate_limiter_rules_current "+want+"\n")
 	})
 }
@@ -240,7 +240,7 @@ func current(t *testing.T, url, want string) {
 // ruleHealth reads what health says of the rules to an operator.
 func ruleHealth(t *testing.T, url string, wants ...string) {
 	t.Helper()
-	status, body := get(t, url+api.PathReadiness+"?details=true")
+	status, body := get(t, url+apipath.Readiness+"?details=true")
 	for _, want := range wants {
 		if status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("health: %d %s, want 200 with %s", status, body, want)

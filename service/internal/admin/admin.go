@@ -27,8 +27,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
@@ -193,7 +193,7 @@ func (a *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 func (a *Handler) register(recent *activity.Recorder) {
 	a.rules.Register(&a.mux)
 	a.mux.Handle(pathSession, a.serveSession)
-	a.handle("GET "+api.PathOpenAPI, config.RoleRead, describe)
+	a.handle("GET "+apipath.OpenAPI, config.RoleRead, describe)
 	a.handle(pathProfiles, config.RoleWrite, profile) // a profile shows memory
 	simulate := func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 		return a.simulator.Serve(w, r)

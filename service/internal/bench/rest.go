@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 )
 
 const (
@@ -53,7 +54,7 @@ type restConn struct {
 // REST asks a service's REST API for n permits under a policy of it, by HTTP/1.1 and without a
 // proxy. The base is a URL of http or https. The token may be "".
 func REST(base *url.URL, token, policy string, n int64, timeout time.Duration) (_ Target, closing func()) {
-	return ask(base, token, api.PathCheck, "", timeout, func(key string) []byte {
+	return ask(base, token, apipath.Check, "", timeout, func(key string) []byte {
 		text, _ := json.Marshal(api.Request{Key: key, Policy: policy, Permits: n})
 		return text
 	})
@@ -67,7 +68,7 @@ func Rule(
 ) (_ Target, closing func()) {
 	described.IP, described.Wait = cmp.Or(described.IP, "{address}"), new(bool)
 	text, _ := json.Marshal(described)
-	return ask(base, token, api.PathEvaluate, rule, timeout, func(key string) []byte {
+	return ask(base, token, apipath.Evaluate, rule, timeout, func(key string) []byte {
 		return []byte(strings.NewReplacer("{key}", key, "{address}", addressOf(key)).Replace(string(text)))
 	})
 }

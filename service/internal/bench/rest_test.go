@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 )
 
 // restOf asks a server.
@@ -77,7 +78,7 @@ func TestRuleAsks(t *testing.T) {
 	var asked atomic.Pointer[api.EvaluateRequest]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		described := new(api.EvaluateRequest)
-		if err := json.NewDecoder(r.Body).Decode(described); err != nil || r.Method != http.MethodPost || r.URL.Path != api.PathEvaluate {
+		if err := json.NewDecoder(r.Body).Decode(described); err != nil || r.Method != http.MethodPost || r.URL.Path != apipath.Evaluate {
 			t.Errorf("%s %s: %v", r.Method, r.URL, err)
 		}
 		asked.Store(described)

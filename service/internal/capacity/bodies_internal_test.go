@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -168,7 +168,7 @@ func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
 
 // post sends a body to the check; status 0 is no answer.
 func post(t *testing.T, ctx context.Context, transport *http.Transport, addr net.Addr, body io.Reader) (status int, text string) { //nolint:revive // t comes first
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+addr.String()+api.PathCheck, body)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+addr.String()+apipath.Check, body)
 	if err != nil {
 		t.Error(err)
 		return 0, ""

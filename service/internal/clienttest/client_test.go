@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
@@ -148,7 +149,7 @@ func TestTLS(t *testing.T) {
 func TestPathBeforeTheAPI(t *testing.T) {
 	s := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
-		if r.URL.Path != "/limits"+api.PathRemaining || r.URL.Query().Get("key") != "a b&c" || user != "u" || password != "hunter2" {
+		if r.URL.Path != "/limits"+apipath.Remaining || r.URL.Query().Get("key") != "a b&c" || user != "u" || password != "hunter2" {
 			t.Errorf("asked for %s as %s", r.URL, user)
 		}
 		answer(200, "application/json", `{"key":"a b&c","algorithm":"TOKEN_BUCKET","limit":5,"remaining":5,"allowed":true,"at":1,"source":"store"}`)(w, r)

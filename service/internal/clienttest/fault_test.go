@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
@@ -63,7 +64,7 @@ func TestStrangeAnswers(t *testing.T) {
 		"delay":              {200, json, with("{", `{"delayMicros":-1,`)},
 		"retry":              {429, json, with("{", `{"retryAfterMicros":-2,`)},
 		"allowed, but later": {200, json, with("{", `{"retryAfterMicros":1,`)},
-		"broken problem":     {400, api.ProblemType, "{"},
+		"broken problem":     {400, apipath.ProblemType, "{"},
 		"error page":         {503, "text/plain", "away"},
 		"too long":           {200, json, good + strings.Repeat(" ", 4<<20)},
 	} {
@@ -140,7 +141,7 @@ func TestProblems(t *testing.T) {
 		429: stint.ErrUnavailable, 500: stint.ErrUnavailable, 503: stint.ErrUnavailable,
 	} {
 		text := `{"type":"about:blank","title":"T","status":200,"detail":"` + strings.Repeat("é", 5000) + `"}`
-		c := open(t, handle(t, answer(status, api.ProblemType, text)).URL, client.Options{})
+		c := open(t, handle(t, answer(status, apipath.ProblemType, text)).URL, client.Options{})
 		_, err := c.Check(t.Context(), api.Request{Key: "k"})
 		var problem *api.Problem
 		if !errors.Is(err, want) || !errors.As(err, &problem) || problem.Status != status || len(err.Error()) > 1000 {
@@ -376,10 +377,10 @@ func TestConnectionIsKept(t *testing.T) {
 	var connections atomic.Int64
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case api.PathCheck:
+		case apipath.Check:
 			answer(200, "application/json", good)(w, r)
-		case api.PathReset:
-			answer(503, api.ProblemType, `{"detail":"away"}`)(w, r)
+		case apipath.Reset:
+			answer(503, apipath.ProblemType, `{"detail":"away"}`)(w, r)
 		default:
 			answer(200, "text/html", strings.Repeat("x", 1<<20))(w, r)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/capacity"
@@ -62,7 +62,7 @@ func TestHealthOfCertificates(t *testing.T) {
 			return states
 		}
 		health, _, _ := s.health(t.Context())
-		if got := health.Components["certificates"]; health.Status != api.StatusUp || got.Status != api.StatusUp || got.Detail != want {
+		if got := health.Components["certificates"]; health.Status != StatusUp || got.Status != StatusUp || got.Detail != want {
 			t.Errorf("%v, want %q", health, want)
 		}
 	}
@@ -85,7 +85,7 @@ func TestNoWorkIsLeft(t *testing.T) {
 					body = `{"method":"GET","path":"/x","ip":7}`
 				}
 				w := httptest.NewRecorder()
-				s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathEvaluate, strings.NewReader(body)))
+				s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, apipath.Evaluate, strings.NewReader(body)))
 			}
 		})
 	}
@@ -106,13 +106,13 @@ func TestOverloadIsAnswered(t *testing.T) {
 		}
 		defer active.Leave()
 		for _, r := range []*http.Request{
-			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck, nil),
-			httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathCheck, strings.NewReader(`[{},{}]`)),
-			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathRemaining, nil),
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Check, nil),
+			httptest.NewRequestWithContext(t.Context(), http.MethodPost, apipath.Check, strings.NewReader(`[{},{}]`)),
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Remaining, nil),
 		} {
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
-			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+api.ProblemReducedCapacity+`"`) {
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+apipath.ProblemReducedCapacity+`"`) {
 				t.Errorf("%s %s: %d %v %s", r.Method, r.URL, w.Code, w.Header(), w.Body)
 			}
 		}

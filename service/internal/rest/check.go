@@ -23,6 +23,12 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
+// The messages of an answer.
+const (
+	messageAllowed = "Request allowed"
+	messageDenied  = "Rate limit exceeded"
+)
+
 // checkOne answers a check, by a query or by a body, which may be a batch. The cost of a query is
 // that of one operation and of reading it. A check by GET serves programs that can do no more than
 // fetch a URL, such as those in proxies.
@@ -317,7 +323,7 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason stin
 		Remaining:         d.Remaining,
 		ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
 		RetryAfterSeconds: httplimit.Seconds(d.RetryAfter),
-		Message:           api.MessageAllowed,
+		Message:           messageAllowed,
 		ResetAfterMicros:  d.ResetAfter.Microseconds(),
 		RetryAfterMicros:  api.Micros(d.RetryAfter),
 		DelayMicros:       d.Delay.Microseconds(),
@@ -325,7 +331,7 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason stin
 		Source:            d.Source.String(),
 	}
 	if !d.Allowed {
-		c.Message, c.Reason, c.LimitName = api.MessageDenied, string(reason), limit.Name
+		c.Message, c.Reason, c.LimitName = messageDenied, string(reason), limit.Name
 	}
 	return c
 }

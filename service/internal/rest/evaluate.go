@@ -137,12 +137,12 @@ func (e *evaluation) answer() {
 		c.CheckResponse = checkResponse(v.Claim.Key, v.Limit(), &v.Decision, v.Reason())
 		return
 	}
-	c.Allowed, c.Message = v.Allowed, api.MessageAllowed
+	c.Allowed, c.Message = v.Allowed, messageAllowed
 	if v.Decision.Degraded {
 		c.Degraded, c.Source = true, v.Decision.Source.String()
 	}
 	if !v.Allowed {
-		c.Message = api.MessageDenied
+		c.Message = messageDenied
 		c.RetryAfterSeconds, c.RetryAfterMicros = httplimit.Seconds(stint.Never), -1
 		c.Reason, c.Missing = string(v.Reason()), v.Missing()
 	}

@@ -10,14 +10,42 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
+// The values of [Component.Status].
+const (
+	StatusUp   = "UP"
+	StatusDown = "DOWN"
+)
+
+// A Component is the health of one part.
+type Component struct {
+	Status string `json:"status"`
+	// Detail says more than the status. Default: "", nothing.
+	Detail string `json:"detail,omitempty"`
+	// Details are facts for operators, by name. Default: nil; the query ?details=true asks for them,
+	// with a token.
+	Details map[string]any `json:"details,omitempty"`
+}
+
+// Health is the answer of the health endpoints.
+type Health struct {
+	Status     string               `json:"status"`
+	Components map[string]Component `json:"components,omitempty"`
+}
+
+// Info says what is running.
+type Info struct {
+	Version   string `json:"version"`
+	Commit    string `json:"commit"`
+	GoVersion string `json:"goVersion"`
+}
+
 // liveness never depends on the store: restarting the process would not mend it.
 func (s *Service) liveness(w http.ResponseWriter, r *http.Request) error {
-	return problem.Answer(w, r, http.StatusOK, api.Health{Status: api.StatusUp})
+	return problem.Answer(w, r, http.StatusOK, Health{Status: StatusUp})
 }
 
 // healthTimeout bounds the asking for the store's health. Probes of Kubernetes wait for 1s by
@@ -51,7 +79,7 @@ func (s *Service) readiness(w http.ResponseWriter, r *http.Request) error {
 		s.addDetails(health.Components, up, latency)
 	}
 	status := http.StatusOK
-	if health.Status == api.StatusDown {
+	if health.Status == StatusDown {
 		status = http.StatusServiceUnavailable
 	}
 	return problem.Answer(w, r, status, health)
@@ -61,66 +89,66 @@ func (s *Service) readiness(w http.ResponseWriter, r *http.Request) error {
 // It is made anew for each request, and asks the store within healthTimeout. What is old but in
 // force (rules from a cache, a refused configuration) leaves the service up, with a text; what was
 // never there makes it down.
-func (s *Service) health(ctx context.Context) (health api.Health, up bool, latency time.Duration) {
-	health = api.Health{Status: api.StatusUp, Components: map[string]api.Component{
-		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
+func (s *Service) health(ctx context.Context) (health Health, up bool, latency time.Duration) {
+	health = Health{Status: StatusUp, Components: map[string]Component{
+		"server": {Status: StatusUp}, "store": {Status: StatusUp},
 	}}
 	asked := time.Now()
 	up = s.storeIsUp(ctx)
 	latency = time.Since(asked)
 	if !up {
-		health.Components["store"] = api.Component{Status: api.StatusDown}
+		health.Components["store"] = Component{Status: StatusDown}
 		if s.config.StoreRequired {
-			health.Status = api.StatusDown
+			health.Status = StatusDown
 		}
 	}
 	if s.config.RulesState != nil {
-		health.Components["rules"] = api.Component{Status: api.StatusUp}
+		health.Components["rules"] = Component{Status: StatusUp}
 	}
 	switch s.rulesState() {
 	case follow.Unknown:
-		health.Components["rules"] = api.Component{
-			Status: api.StatusDown,
+		health.Components["rules"] = Component{
+			Status: StatusDown,
 			Detail: "the rules could not be read yet; the log says why",
 		}
-		health.Status = api.StatusDown
+		health.Status = StatusDown
 	case follow.Cached:
-		health.Components["rules"] = api.Component{
-			Status: api.StatusUp,
+		health.Components["rules"] = Component{
+			Status: StatusUp,
 			Detail: "the rules are from rules_cache and may be old",
 		}
 	case follow.Refused:
-		health.Components["rules"] = api.Component{
-			Status: api.StatusUp,
+		health.Components["rules"] = Component{
+			Status: StatusUp,
 			Detail: "the new rules are refused; the current rules stay in force; the log says why",
 		}
 	case follow.Unreachable:
-		health.Components["rules"] = api.Component{
-			Status: api.StatusUp,
+		health.Components["rules"] = Component{
+			Status: StatusUp,
 			Detail: "the rules' source is unreachable; the current rules stay in force",
 		}
 	case follow.Current:
 	}
 	if s.config.LimitsRefused != nil {
-		limits := api.Component{Status: api.StatusUp}
+		limits := Component{Status: StatusUp}
 		if s.config.LimitsRefused() {
 			limits.Detail = "the new configuration is refused; the current limits stay in force; the log says why"
 		}
 		health.Components["limits"] = limits
 	}
 	if s.rateLimit != nil {
-		domains := api.Component{Status: api.StatusUp}
+		domains := Component{Status: StatusUp}
 		if s.config.DomainsRefused != nil {
 			domains.Detail = s.config.DomainsRefused()
 		}
 		if _, _, loaded := s.rateLimit.Loaded(); !loaded && s.config.RateLimitLoads > 0 {
-			domains = api.Component{Status: api.StatusDown, Detail: "no domains could be read yet; the log says why"}
-			health.Status = api.StatusDown
+			domains = Component{Status: StatusDown, Detail: "no domains could be read yet; the log says why"}
+			health.Status = StatusDown
 		}
 		health.Components["domains"] = domains
 	}
 	if states := s.certificates(); len(states) > 0 {
-		certificates, refused := api.Component{Status: api.StatusUp}, []string(nil)
+		certificates, refused := Component{Status: StatusUp}, []string(nil)
 		for _, service := range slices.Sorted(maps.Keys(states)) {
 			if states[service] != follow.Current {
 				refused = append(refused, service)
@@ -133,8 +161,8 @@ func (s *Service) health(ctx context.Context) (health api.Health, up bool, laten
 		health.Components["certificates"] = certificates
 	}
 	if s.draining() {
-		health.Components["server"] = api.Component{Status: api.StatusDown}
-		health.Status = api.StatusDown
+		health.Components["server"] = Component{Status: StatusDown}
+		health.Status = StatusDown
 	}
 	return health, up, latency
 }
@@ -142,11 +170,11 @@ func (s *Service) health(ctx context.Context) (health api.Health, up bool, laten
 // Ready reports whether requests are answered.
 func (s *Service) Ready(ctx context.Context) bool {
 	health, _, _ := s.health(ctx)
-	return health.Status == api.StatusUp
+	return health.Status == StatusUp
 }
 
 // addDetails adds to components what only operators are told.
-func (s *Service) addDetails(components map[string]api.Component, up bool, latency time.Duration) {
+func (s *Service) addDetails(components map[string]Component, up bool, latency time.Duration) {
 	facts := map[string]map[string]any{}
 	if s.config.HealthDetails != nil {
 		maps.Copy(facts, s.config.HealthDetails())
@@ -160,7 +188,7 @@ func (s *Service) addDetails(components map[string]api.Component, up bool, laten
 	for name, facts := range facts {
 		component, known := components[name]
 		if !known {
-			component.Status = api.StatusUp
+			component.Status = StatusUp
 		}
 		component.Details = facts
 		components[name] = component
@@ -189,7 +217,7 @@ func (s *Service) rulesState() follow.State {
 func (s *Service) info(w http.ResponseWriter, r *http.Request) error {
 	build := s.config.Build
 	return problem.Answer(
-		w, r, http.StatusOK, api.Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()},
+		w, r, http.StatusOK, Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()},
 	)
 }
 

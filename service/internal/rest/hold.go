@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
@@ -234,11 +235,11 @@ func holdError(err error) error {
 	e := &problem.Error{Status: http.StatusConflict, Cause: err}
 	switch {
 	case errors.Is(err, stint.ErrResolved):
-		e.Type = api.ProblemHoldResolved
+		e.Type = apipath.ProblemHoldResolved
 	case errors.Is(err, stint.ErrOtherClaims):
-		e.Type = api.ProblemHoldOtherClaims
+		e.Type = apipath.ProblemHoldOtherClaims
 	case errors.Is(err, stint.ErrUnknownReservation):
-		e.Status, e.Type = http.StatusNotFound, api.ProblemHoldUnknown
+		e.Status, e.Type = http.StatusNotFound, apipath.ProblemHoldUnknown
 	default:
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/decisionlog"
@@ -36,7 +36,7 @@ func BenchmarkObserved(b *testing.B) {
 			if i%10 == 0 {
 				query += "&algorithm=FIXED_WINDOW"
 			}
-			requests[i] = httptest.NewRequestWithContext(b.Context(), http.MethodGet, api.PathCheck+query, nil)
+			requests[i] = httptest.NewRequestWithContext(b.Context(), http.MethodGet, apipath.Check+query, nil)
 		}
 		for _, log := range []string{"off", "sampled"} {
 			b.Run("keys="+load.keys+"/log="+log, func(b *testing.B) {

@@ -30,6 +30,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/capacity"
@@ -353,22 +354,22 @@ var readMethods = []string{"GET", "HEAD"}
 
 // endpoints are those of the paths. Paths are matched whole; none has a parameter in it.
 var endpoints = map[string]endpoint{
-	api.PathCheck:        {[]string{"GET", "POST"}, (*Service).checkOne},
-	api.PathReset:        {[]string{"DELETE"}, (*Service).reset},
-	api.PathSettle:       {[]string{"POST"}, (*Service).settle},
-	api.PathReserve:      {[]string{"POST"}, (*Service).reserveHold},
-	api.PathCommit:       {[]string{"POST"}, (*Service).commitHold},
-	api.PathCancel:       {[]string{"POST"}, (*Service).cancelHold},
-	api.PathEvaluate:     {[]string{"POST"}, (*Service).evaluate},
-	api.PathForwardAuth:  {[]string{"GET"}, (*Service).forwardAuth},
-	api.PathRemaining:    {readMethods, (*Service).remaining},
-	api.PathHealth:       {readMethods, (*Service).readiness},
-	api.PathReadiness:    {readMethods, (*Service).readiness},
-	api.PathLiveness:     {readMethods, (*Service).liveness},
-	api.PathInfo:         {readMethods, (*Service).info},
-	api.PathMetrics:      {readMethods, (*Service).scrapeMetrics},
-	api.PathMetricsAlias: {readMethods, (*Service).scrapeMetrics},
-	api.PathOpenAPI:      {readMethods, (*Service).describeAPI},
+	apipath.Check:        {[]string{"GET", "POST"}, (*Service).checkOne},
+	apipath.Reset:        {[]string{"DELETE"}, (*Service).reset},
+	apipath.Settle:       {[]string{"POST"}, (*Service).settle},
+	apipath.Reserve:      {[]string{"POST"}, (*Service).reserveHold},
+	apipath.Commit:       {[]string{"POST"}, (*Service).commitHold},
+	apipath.Cancel:       {[]string{"POST"}, (*Service).cancelHold},
+	apipath.Evaluate:     {[]string{"POST"}, (*Service).evaluate},
+	apipath.ForwardAuth:  {[]string{"GET"}, (*Service).forwardAuth},
+	apipath.Remaining:    {readMethods, (*Service).remaining},
+	apipath.Health:       {readMethods, (*Service).readiness},
+	apipath.Readiness:    {readMethods, (*Service).readiness},
+	apipath.Liveness:     {readMethods, (*Service).liveness},
+	apipath.Info:         {readMethods, (*Service).info},
+	apipath.Metrics:      {readMethods, (*Service).scrapeMetrics},
+	apipath.MetricsAlias: {readMethods, (*Service).scrapeMetrics},
+	apipath.OpenAPI:      {readMethods, (*Service).describeAPI},
 }
 
 // A route is an endpoint with its answers.

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -260,7 +260,7 @@ func TestSlowClients(t *testing.T) {
 			answers: "HTTP/1.1 100 Continue\r\n\r\n" + bad,
 		},
 		"answers that are not read": {
-			bound: slowAnswer, then: flood("GET " + api.PathOpenAPI + " HTTP/1.1\r\nHost: h\r\n\r\n"), deaf: true,
+			bound: slowAnswer, then: flood("GET " + apipath.OpenAPI + " HTTP/1.1\r\nHost: h\r\n\r\n"), deaf: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestIdleConnections(t *testing.T) {
 	ask := func(conn net.Conn) {
 		t.Helper()
 		_ = conn.SetDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(conn, "GET "+api.PathLiveness+" HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET "+apipath.Liveness+" HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -393,5 +393,5 @@ func TestIdleConnections(t *testing.T) {
 	}
 	stop()
 	open := fmt.Sprintf("rate_limiter_connections{service=\"http\"} %d\n", n+1)
-	eventually(t, func() bool { return strings.Contains(r.get(api.PathMetrics).body, open) })
+	eventually(t, func() bool { return strings.Contains(r.get(apipath.Metrics).body, open) })
 }

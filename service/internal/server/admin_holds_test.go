@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -26,7 +26,7 @@ func TestDropHolds(t *testing.T) {
 	const chat, key = `"path":"/chat","attributes":{"userId":"ann"}`, `"path":"/key","attributes":{"apiKey":"s3cret"}`
 	reserve := func(id, request string, status int) {
 		t.Helper()
-		d.postPublic(api.PathReserve, `{"id":"`+id+`",`+request+`}`).is(status)
+		d.postPublic(apipath.Reserve, `{"id":"`+id+`",`+request+`}`).is(status)
 	}
 	held := func(client string) (ids []string) {
 		t.Helper()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -112,7 +112,7 @@ func TestResetARule(t *testing.T) {
 			t.Errorf("the records lack %q:\n%s", want, log)
 		}
 	}
-	metrics := d.get(api.PathMetrics).body
+	metrics := d.get(apipath.Metrics).body
 	for _, want := range []string{
 		`rate_limiter_rule_resets_total{outcome="done"} 1`, `rate_limiter_rule_resets_total{outcome="unconfirmed"} 1`,
 		`rate_limiter_rule_resets_total{outcome="failed"} 1`, `rate_limiter_rule_edits_total{action="reset_rule",outcome="done"} 1`,

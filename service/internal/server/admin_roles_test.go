@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -131,7 +131,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("the log shows the token %s", secret)
 		}
 	}
-	metrics := d.get(api.PathMetrics).body
+	metrics := d.get(apipath.Metrics).body
 	for _, want := range []string{
 		`rate_limiter_admin_refused_total{outcome="forbidden"} 1`, `rate_limiter_admin_refused_total{outcome="unauthenticated"} 3`,
 		`rate_limiter_rule_edits_total{action="create",outcome="done"} 1`, `rate_limiter_rule_edits_total{action="create",outcome="conflict"} 1`,

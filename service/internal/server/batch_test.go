@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -79,7 +80,7 @@ func TestBatchWeighsItsLimits(t *testing.T) {
 	done := make(chan int, 1)
 	go func() { done <- f.post(check, batchOf(3)).status }()
 	<-entered
-	for _, path := range []string{check + "?key=other", api.PathMetrics} { // metrics cost work, too
+	for _, path := range []string{check + "?key=other", apipath.Metrics} { // metrics cost work, too
 		if got := f.get(path); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "its turn did not come") {
 			t.Errorf("%s: %d %s, want 503", path, got.status, got.body)
 		}

@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -94,7 +94,7 @@ func BenchmarkBadKey(b *testing.B) {
 func TestCheckAllocates(t *testing.T) {
 	f := newFixture(t, nil)
 	w := &discard{header: http.Header{}}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck+"?key=user:123&algorithm=FIXED_WINDOW", nil)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Check+"?key=user:123&algorithm=FIXED_WINDOW", nil)
 	budget := 2.0
 	if raceEnabled {
 		budget = 4 // the race detector makes pools forget

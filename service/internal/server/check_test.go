@@ -13,12 +13,13 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-const check = api.PathCheck
+const check = apipath.Check
 
 func TestCheck(t *testing.T) {
 	f := newFixture(t, nil)

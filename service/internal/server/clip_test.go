@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -137,9 +137,9 @@ func TestNoNameIsEchoedUnclipped(t *testing.T) {
 		} {
 			header := http.Header{field: {text}}
 			send(kind, sent{where: "field " + field, method: "GET", path: public + check + "?key=k", header: header})
-			send(kind, sent{where: "field " + field, method: "GET", path: public + api.PathForwardAuth, header: header})
+			send(kind, sent{where: "field " + field, method: "GET", path: public + apipath.ForwardAuth, header: header})
 			forwarded := http.Header{"X-Forwarded-Method": {"GET"}, "X-Forwarded-Uri": {"/"}, "X-Forwarded-Host": {"h"}, field: {text}}
-			send(kind, sent{where: "forwarded " + field, method: "GET", path: public + api.PathForwardAuth, header: forwarded})
+			send(kind, sent{where: "forwarded " + field, method: "GET", path: public + apipath.ForwardAuth, header: forwarded})
 			send(kind, sent{where: "admin field " + field, method: "DELETE", path: admin + "/api/v1/rules/none", header: header})
 			send(kind, sent{where: "admin body field " + field, method: "POST", path: admin + "/api/v1/rules", body: "{}", header: header})
 		}
@@ -172,17 +172,17 @@ func templates(public, admin string) []sent {
 		all = append(all, sent{where: where, method: method, path: path, body: body})
 	}
 	add("GET", public+"/%P", "")
-	for _, path := range []string{check, api.PathRemaining, api.PathReset} {
-		method := map[bool]string{true: "DELETE", false: "GET"}[path == api.PathReset]
+	for _, path := range []string{check, apipath.Remaining, apipath.Reset} {
+		method := map[bool]string{true: "DELETE", false: "GET"}[path == apipath.Reset]
 		for _, query := range []string{
 			"%Q", "%Q=1", "key=%Q", "algorithm=%Q", "policy=%Q", "permits=%Q", "keep=%Q", "key=k&key=%Q", "policy=%Q&algorithm=%Q", "key=%Q%zz", "key=k&permits=-%Q",
 		} {
 			add(method, public+path+"?"+query, "")
 		}
 	}
-	add("GET", public+api.PathForwardAuth+"?deny_status=%Q", "")
-	add("GET", public+api.PathForwardAuth+"?%Q", "")
-	for _, path := range []string{check, api.PathSettle, api.PathEvaluate} {
+	add("GET", public+apipath.ForwardAuth+"?deny_status=%Q", "")
+	add("GET", public+apipath.ForwardAuth+"?%Q", "")
+	for _, path := range []string{check, apipath.Settle, apipath.Evaluate} {
 		for _, body := range []string{
 			`"%J"`, `%J`, `{"%J":1}`, `{"key":"%J"}`, `{"key":"k","permits":"%J"}`, `{"key":"k","permits":%J}`, `{"key":"k","keep":%J}`, `{"algorithm":"%J"}`, `{"policy":"%J"}`,
 			`{"policy":"%J","algorithm":"%J"}`, `[{"key":"%J","x":1}]`, `[{"%J":"k"}]`, `{"key":"k","%J":{"a":1}}`, `{"key":{"%J":1}}`,

@@ -3,7 +3,7 @@ package server_test
 import (
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -11,7 +11,7 @@ import (
 func TestRefusedCompression(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	for name, url := range map[string]string{
-		"metrics":   "http://" + d.server.Addr().String() + api.PathMetrics,
+		"metrics":   "http://" + d.server.Addr().String() + apipath.Metrics,
 		"dashboard": "http://" + d.server.AdminAddr().String() + "/",
 	} {
 		for accepts, want := range map[string]string{"gzip": "gzip", "gzip;q=0": "", "identity, gzip;q=0.0": ""} {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -57,12 +57,12 @@ func TestDecided(t *testing.T) {
 	f.get(check + "?key=ann&policy=pair")
 	f.get(check + "?key=ann&permits=many")
 	f.post(check, `[{"key":"bob"},{"key":"cyd","algorithm":"FIXED_WINDOW"}]`)
-	r := newRequest(http.MethodPost, api.PathEvaluate, `{"path":"/banned","ip":"192.0.2.9"}`)
+	r := newRequest(http.MethodPost, apipath.Evaluate, `{"path":"/banned","ip":"192.0.2.9"}`)
 	r.Header.Set("X-Request-Id", "r-1")
 	f.do(r)
-	f.post(api.PathEvaluate, `{"path":"/nothing/at/all","ip":"192.0.2.9"}`)
+	f.post(apipath.Evaluate, `{"path":"/nothing/at/all","ip":"192.0.2.9"}`)
 	for range 2 {
-		f.post(api.PathEvaluate, `{"path":"/shadow","ip":"192.0.2.9"}`)
+		f.post(apipath.Evaluate, `{"path":"/shadow","ip":"192.0.2.9"}`)
 	}
 	type line struct {
 		allowed, shadow              bool
@@ -100,7 +100,7 @@ func TestDecidedAllocates(t *testing.T) {
 	allocations := func(observers ...stint.Observer) float64 {
 		f := newFixture(t, func(c *server.Config) { c.Observers = observers })
 		w := &discard{header: http.Header{}}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck+"?key=user:123&algorithm=FIXED_WINDOW", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Check+"?key=user:123&algorithm=FIXED_WINDOW", nil)
 		return testing.AllocsPerRun(5000, func() { serve(f, w, r) })
 	}
 	spare := 0.0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -77,5 +78,5 @@ func TestDetails(t *testing.T) {
 
 	f.get(check+"?key=k&details=yes").problem(400, `details is "yes"; allowed: true or false`)
 	f.post(check+"?key=k", `{}`).problem(400, `the query is "key=k"; allowed: details=true`)
-	f.post(api.PathSettle+"?details=true", `{"permits":1}`).problem(400, "allowed: none")
+	f.post(apipath.Settle+"?details=true", `{"permits":1}`).problem(400, "allowed: none")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -157,7 +158,7 @@ func TestBodyTooLarge(t *testing.T) {
 	f := newFixture(t, nil)
 	body := `{"key":"k"` + strings.Repeat(" ", 1<<20) + "}"
 	f.post(check, body).problem(413, "allowed: up to 1048576 bytes")
-	chunked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathSettle, strings.NewReader(body))
+	chunked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, apipath.Settle, strings.NewReader(body))
 	chunked.ContentLength = -1
 	f.do(chunked).problem(413, "1048576")
 	most := `{"key":"k"` + strings.Repeat(" ", 1<<20-len(`{"key":"k"}`)) + "}"
@@ -170,7 +171,7 @@ func TestNotFound(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, path := range []string{
 		"/", "/api/v1/rate-limit", check + "/", "//api/v1/rate-limit/check", "/API/v1/rate-limit/check",
-		"/actuator", "/actuator/health/", "/debug/pprof/", api.PathEvaluate + "/", api.PathForwardAuth + "/",
+		"/actuator", "/actuator/health/", "/debug/pprof/", apipath.Evaluate + "/", apipath.ForwardAuth + "/",
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.URL.Path = path
@@ -181,9 +182,9 @@ func TestNotFound(t *testing.T) {
 func TestMethods(t *testing.T) {
 	f := newFixture(t, nil)
 	for path, allowed := range map[string]string{
-		check: "GET, POST", api.PathReset: "DELETE", api.PathSettle: "POST", api.PathEvaluate: "POST", api.PathForwardAuth: "GET", api.PathRemaining: "GET, HEAD",
-		api.PathHealth: "GET, HEAD", api.PathLiveness: "GET, HEAD", api.PathReadiness: "GET, HEAD",
-		api.PathInfo: "GET, HEAD", api.PathMetrics: "GET, HEAD", api.PathMetricsAlias: "GET, HEAD", api.PathOpenAPI: "GET, HEAD",
+		check: "GET, POST", apipath.Reset: "DELETE", apipath.Settle: "POST", apipath.Evaluate: "POST", apipath.ForwardAuth: "GET", apipath.Remaining: "GET, HEAD",
+		apipath.Health: "GET, HEAD", apipath.Liveness: "GET, HEAD", apipath.Readiness: "GET, HEAD",
+		apipath.Info: "GET, HEAD", apipath.Metrics: "GET, HEAD", apipath.MetricsAlias: "GET, HEAD", apipath.OpenAPI: "GET, HEAD",
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
 			if strings.Contains(", "+allowed+",", ", "+method+",") {
@@ -249,10 +250,10 @@ func TestStoreAwayOpen(t *testing.T) {
 	if len(all) != 2 || !all[0].Degraded || !all[1].Allowed {
 		t.Errorf("batch: %+v", all)
 	}
-	f.get(api.PathRemaining+"?key=k").problem(503, "the store could not answer; nothing was consumed")
-	f.delete(api.PathReset+"?key=k").problem(503, "the store did not confirm the reset; whether it was made is not known")
-	f.post(api.PathSettle, `{"key":"k","permits":1}`).problem(503, "the store did not confirm the settlement; whether it was made is not known")
-	if text := f.get(api.PathMetrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 6\n") ||
+	f.get(apipath.Remaining+"?key=k").problem(503, "the store could not answer; nothing was consumed")
+	f.delete(apipath.Reset+"?key=k").problem(503, "the store did not confirm the reset; whether it was made is not known")
+	f.post(apipath.Settle, `{"key":"k","permits":1}`).problem(503, "the store did not confirm the settlement; whether it was made is not known")
+	if text := f.get(apipath.Metrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 6\n") ||
 		!strings.Contains(text, `rate_limiter_degraded_total{allowed="true"} 3`+"\n") {
 		t.Error("the metrics do not count six operations that the store did not decide, three of them admitted")
 	}
@@ -278,8 +279,8 @@ func TestStoreAwayClosed(t *testing.T) {
 			f.get(check+"?key=k").problem(503, "the store could not decide; whether anything was consumed is not known")
 			f.post(check, `[{"key":"k"}]`).problem(503, "element 0: the store could not decide")
 			f.get(check + "?key=k&permits=0").problem(400)
-			f.get(api.PathRemaining+"?key=k").problem(503, "the store could not answer; nothing was consumed")
-			if text := f.get(api.PathMetrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 3\n") ||
+			f.get(apipath.Remaining+"?key=k").problem(503, "the store could not answer; nothing was consumed")
+			if text := f.get(apipath.Metrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 3\n") ||
 				!strings.Contains(text, `rate_limiter_degraded_total{allowed="false"} 2`+"\n") {
 				t.Error("the metrics do not count three operations that the store did not decide, two of them refused")
 			}
@@ -323,7 +324,7 @@ func TestClientGone(t *testing.T) {
 	if f.log.lines() != 0 {
 		t.Errorf("the log:\n%s", f.log)
 	}
-	if got := f.get(api.PathMetrics); !strings.Contains(got.body, "rate_limiter_store_errors_total 0") {
+	if got := f.get(apipath.Metrics); !strings.Contains(got.body, "rate_limiter_store_errors_total 0") {
 		t.Error("a client that hung up is counted as a failure of the store")
 	}
 }

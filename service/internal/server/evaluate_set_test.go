@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -40,13 +40,13 @@ func TestEvaluateBySet(t *testing.T) {
 			t.Errorf("%s is answered %s, want %s", test.body, got.body, test.want)
 		}
 	}
-	if got := ask(api.PathSettle, `{"path":"/x","set":"web","permits":2}`); got.status != 200 || !strings.Contains(got.body, `"matched":["a"]`) {
+	if got := ask(apipath.Settle, `{"path":"/x","set":"web","permits":2}`); got.status != 200 || !strings.Contains(got.body, `"matched":["a"]`) {
 		t.Errorf("a settlement by a set is answered %d %s", got.status, got.body)
 	}
 	ask(evaluate, `{"path":"/x","set":""}`).problem(400, "set")
 	ask(evaluate, `{"path":"/x","set":7}`).problem(400, "set")
-	ask(api.PathCheck, `{"key":"k","set":"web"}`).problem(400, "set")
+	ask(apipath.Check, `{"key":"k","set":"web"}`).problem(400, "set")
 	open := newFixture(t, func(c *server.Config) { c.API.Open, c.Rules = true, set })
 	open.post(evaluate, `{"path":"/x","set":"web"}`).problem(403, "set", "api.tokens_file")
-	open.post(api.PathSettle, `{"path":"/x","set":"web","permits":1}`).problem(403, "set")
+	open.post(apipath.Settle, `{"path":"/x","set":"web","permits":1}`).problem(403, "set")
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-const evaluate = api.PathEvaluate
+const evaluate = apipath.Evaluate
 
 // ruleList are the rules of the tests, each for paths of its own but the first.
 func ruleList() []rules.Rule {
@@ -139,7 +140,7 @@ func TestSettleByRules(t *testing.T) {
 	f := newFixture(t, nil)
 	const body = `{"path":"/tokens","attributes":{"tokens":4},"permits":`
 	f.post(evaluate, `{"path":"/tokens","attributes":{"tokens":4}}`).evaluated(200)
-	got := f.post(api.PathSettle, body+`3}`)
+	got := f.post(apipath.Settle, body+`3}`)
 	want := `{"key":"*","algorithm":"FIXED_WINDOW","limit":10,"remaining":3,"resetAfterSeconds":50,"resetAfterMicros":49500000,"at":1790000050500000,"rule":"tokens","matched":["tokens"],"applied":3}` + "\n"
 	if got.status != 200 || got.body != want {
 		t.Errorf("%d\n%s, want\n%s", got.status, got.body, want)
@@ -160,12 +161,12 @@ func TestSettleByRules(t *testing.T) {
 		{`{"permits":1,"path":"/tokens","path":"/"}`, 400, "path is repeated"},
 		{`{"permits":1,"permits":1,"path":"/"}`, 400, "permits is repeated"},
 	} {
-		if got := f.post(api.PathSettle, test.body); got.status != test.status || !strings.Contains(got.body, test.says) {
+		if got := f.post(apipath.Settle, test.body); got.status != test.status || !strings.Contains(got.body, test.says) {
 			t.Errorf("%s: %d %s, want %d %s", test.body, got.status, got.body, test.status, test.says)
 		}
 	}
 	f.store.fail(stint.ErrUnavailable)
-	if got := f.post(api.PathSettle, body+`3}`); got.status != 503 {
+	if got := f.post(apipath.Settle, body+`3}`); got.status != 503 {
 		t.Errorf("without the store: %d %s", got.status, got.body)
 	}
 }
@@ -384,7 +385,7 @@ func TestUndecidedIsCounted(t *testing.T) {
 	f.post(evaluate, `{"path":"/user","attributes":{"userId":"u"}}`).problem(503)
 	f.post(evaluate, `{"path":"/shadow"}`).evaluated(200)
 	f.post(evaluate, `{"path":"/tokens","attributes":{"tokens":"x"}}`).problem(400)
-	text := f.get(api.PathMetrics).body
+	text := f.get(apipath.Metrics).body
 	for _, line := range []string{
 		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="login",set=""} 2`,
 		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="site",set=""} 2`,
@@ -445,7 +446,7 @@ func TestSwapRules(t *testing.T) {
 	if e := f.post(evaluate, `{"path":"/tokens"}`).evaluated(200); e.Remaining != 8 {
 		t.Errorf("the state of a rule that stays: %+v", e)
 	}
-	text := f.get(api.PathMetrics).body
+	text := f.get(apipath.Metrics).body
 	for line, want := range map[string]bool{
 		`rate_limiter_rules 3`: true,
 		`rate_limiter_rule_decisions_total{outcome="allowed",rule="tokens",set=""} 2`: true,
@@ -472,7 +473,7 @@ func TestRuleMetrics(t *testing.T) {
 	} {
 		f.post(evaluate, body)
 	}
-	text := f.get(api.PathMetrics).body
+	text := f.get(apipath.Metrics).body
 	for _, line := range []string{
 		`rate_limiter_rules 11`,
 		`rate_limiter_rule_decisions_total{outcome="allowed",rule="user",set=""} 1`,

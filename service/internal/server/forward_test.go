@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
@@ -50,7 +50,7 @@ func with(header http.Header, name string, values ...string) http.Header {
 
 func (f *fixture) ask(query string, header http.Header) reply {
 	f.t.Helper()
-	r := httptest.NewRequestWithContext(f.t.Context(), http.MethodGet, api.PathForwardAuth+query, nil)
+	r := httptest.NewRequestWithContext(f.t.Context(), http.MethodGet, apipath.ForwardAuth+query, nil)
 	r.Header = header
 	return f.do(r)
 }
@@ -185,7 +185,7 @@ func TestForwardAuthAttributes(t *testing.T) {
 	f.ask("", with(search, "X-Team", "search", "ads")).problem(400, "X-Team is", "one line")
 
 	// From another peer they are no more believed than the user is.
-	r := newRequest(http.MethodGet, api.PathForwardAuth, "")
+	r := newRequest(http.MethodGet, apipath.ForwardAuth, "")
 	r.Header, r.RemoteAddr = critical, "198.51.100.1:80"
 	f.do(r).problem(403, "trusted_proxies")
 	if got := remaining(critical); got != "3" {
@@ -200,7 +200,7 @@ func TestForwardAuthAttributes(t *testing.T) {
 func TestForwardAuthIsForProxies(t *testing.T) {
 	f := newFixture(t, behindProxies)
 	for _, peer := range []string{"198.51.100.1:80", "[2001:db8::1]:80", "@"} {
-		r := newRequest(http.MethodGet, api.PathForwardAuth, "")
+		r := newRequest(http.MethodGet, apipath.ForwardAuth, "")
 		r.Header, r.RemoteAddr = traefik("GET", "/free"), peer
 		f.do(r).problem(403, "trusted_proxies")
 	}
@@ -262,7 +262,7 @@ func TestForwardAuthHost(t *testing.T) {
 	last.Scope, last.Missing = []string{rules.PerIP}, rules.MissingUnset
 	f := newFixture(t, func(c *server.Config) { behindProxies(c); c.Rules = compile(t, list) })
 	ask := func(header http.Header, host string) string {
-		r := newRequest(http.MethodGet, api.PathForwardAuth, "")
+		r := newRequest(http.MethodGet, apipath.ForwardAuth, "")
 		r.Header, r.Host = with(header, "X-Plan", "free"), host
 		return f.do(r).answered(200).header.Get("X-RateLimit-Limit")
 	}
@@ -323,7 +323,7 @@ func TestForwardAuthOverHTTP(t *testing.T) {
 		}
 	}
 	ask := func(header http.Header) reply {
-		request := r.request(http.MethodGet, r.server.Addr().String(), api.PathForwardAuth)
+		request := r.request(http.MethodGet, r.server.Addr().String(), apipath.ForwardAuth)
 		request.Header = header
 		return r.send(request)
 	}
@@ -336,7 +336,7 @@ func TestForwardAuthOverHTTP(t *testing.T) {
 	for range 2 {
 		ask(nginx("GET", "/shadow")).answered(200)
 	}
-	text := r.get(api.PathMetrics).body
+	text := r.get(apipath.Metrics).body
 	for _, line := range []string{
 		`rate_limiter_rule_decisions_total{outcome="allowed",rule="wait",set=""} 2`,
 		`rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="shadow",set=""} 1`,
@@ -349,7 +349,7 @@ func TestForwardAuthOverHTTP(t *testing.T) {
 	}
 
 	alone := run(t, nil)
-	request := alone.request(http.MethodGet, alone.server.Addr().String(), api.PathForwardAuth)
+	request := alone.request(http.MethodGet, alone.server.Addr().String(), apipath.ForwardAuth)
 	request.Header = traefik("GET", "/free")
 	alone.send(request).problem(403, "trusted_proxies")
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -28,32 +28,32 @@ func FuzzHandler(f *testing.F) {
 		{"POST", check, "", "Content-Type: application/json", `{"key":"k","algorithm":"LEAKY_BUCKET","permits":2}`},
 		{"POST", check, "", "", `[{"key":"a"},{"policy":"push"},{}]`},
 		{"POST", check, "", "Authorization: Basic YTpi", `{"key":"\ud83d\ude00"}`},
-		{"GET", api.PathRemaining, "key=k&policy=leak", "", ""},
-		{"GET", api.PathRemaining, "key=k&permits=3&algorithm=SLIDING_WINDOW", "", ""},
-		{"HEAD", api.PathRemaining, "permits=9", "", ""},
+		{"GET", apipath.Remaining, "key=k&policy=leak", "", ""},
+		{"GET", apipath.Remaining, "key=k&permits=3&algorithm=SLIDING_WINDOW", "", ""},
+		{"HEAD", apipath.Remaining, "permits=9", "", ""},
 		{"GET", check, "key=k&permits=3&keep=98", "", ""},
 		{"POST", check, "", "", `[{"key":"a","keep":100},{"keep":-1}]`},
-		{"DELETE", api.PathReset, "key=k", "", ""},
-		{"DELETE", api.PathReset, "policy=pair", "", ""},
-		{"POST", api.PathSettle, "", "", `{"key":"k","algorithm":"FIXED_WINDOW","permits":-3}`},
-		{"POST", api.PathSettle, "", "", `{"permits":9223372036854775807}`},
+		{"DELETE", apipath.Reset, "key=k", "", ""},
+		{"DELETE", apipath.Reset, "policy=pair", "", ""},
+		{"POST", apipath.Settle, "", "", `{"key":"k","algorithm":"FIXED_WINDOW","permits":-3}`},
+		{"POST", apipath.Settle, "", "", `{"permits":9223372036854775807}`},
 		{"GET", check, "key=k", "Authorization: Bearer 0123456789abL.,cdef", ""},
-		{"POST", api.PathEvaluate, "", "", `{}`},
-		{"POST", api.PathEvaluate, "", "", `{"path":"/wait"}`},
-		{"POST", api.PathEvaluate, "", "", `{"method":"POST","path":"/login","ip":"198.51.100.1","attributes":{"userId":7}}`},
-		{"POST", api.PathEvaluate, "", "", `{"path":"/cost/1","host":"h:80","headers":{"X-Cost":"2"},"attributes":{"a":"\u00e9"}}`},
-		{"POST", api.PathEvaluate, "", "", `{"path":"/banned","ip":"2001:db8::1"}`},
-		{"POST", api.PathEvaluate, "", "", `{"path":"/key","attributes":{"apiKey":"k"}}`},
-		{"GET", api.PathForwardAuth, "", "X-Forwarded-Method: POST\nX-Forwarded-Uri: /login?a=b\nX-Forwarded-Host: h\nX-Forwarded-For: 198.51.100.1", ""},
-		{"GET", api.PathForwardAuth, "deny_status=403", "X-Original-Method: GET\nX-Original-Uri: /banned", ""},
-		{"GET", api.PathForwardAuth, "", "X-Original-Uri: /%62anned\nX-Original-Uri: /", ""},
-		{"GET", api.PathHealth, "", "", ""},
-		{"GET", api.PathLiveness, "", "", ""},
-		{"GET", api.PathReadiness, "", "", ""},
-		{"GET", api.PathInfo, "", "", ""},
-		{"GET", api.PathMetrics, "", "Accept: application/openmetrics-text; version=1.0.0\nAccept-Encoding: gzip", ""},
-		{"GET", api.PathMetricsAlias, "", "", ""},
-		{"GET", api.PathOpenAPI, "", "", ""},
+		{"POST", apipath.Evaluate, "", "", `{}`},
+		{"POST", apipath.Evaluate, "", "", `{"path":"/wait"}`},
+		{"POST", apipath.Evaluate, "", "", `{"method":"POST","path":"/login","ip":"198.51.100.1","attributes":{"userId":7}}`},
+		{"POST", apipath.Evaluate, "", "", `{"path":"/cost/1","host":"h:80","headers":{"X-Cost":"2"},"attributes":{"a":"\u00e9"}}`},
+		{"POST", apipath.Evaluate, "", "", `{"path":"/banned","ip":"2001:db8::1"}`},
+		{"POST", apipath.Evaluate, "", "", `{"path":"/key","attributes":{"apiKey":"k"}}`},
+		{"GET", apipath.ForwardAuth, "", "X-Forwarded-Method: POST\nX-Forwarded-Uri: /login?a=b\nX-Forwarded-Host: h\nX-Forwarded-For: 198.51.100.1", ""},
+		{"GET", apipath.ForwardAuth, "deny_status=403", "X-Original-Method: GET\nX-Original-Uri: /banned", ""},
+		{"GET", apipath.ForwardAuth, "", "X-Original-Uri: /%62anned\nX-Original-Uri: /", ""},
+		{"GET", apipath.Health, "", "", ""},
+		{"GET", apipath.Liveness, "", "", ""},
+		{"GET", apipath.Readiness, "", "", ""},
+		{"GET", apipath.Info, "", "", ""},
+		{"GET", apipath.Metrics, "", "Accept: application/openmetrics-text; version=1.0.0\nAccept-Encoding: gzip", ""},
+		{"GET", apipath.MetricsAlias, "", "", ""},
+		{"GET", apipath.OpenAPI, "", "", ""},
 		{"GET", "/debug/pprof/", "", "", ""},
 		{"OPTIONS", "*", "", "", ""},
 		{"BREW", "//etc/../passwd", "%zz;&=", "Host: evil\nX-Real-IP: ::1%eth0", "\x00"},
@@ -83,7 +83,7 @@ func FuzzHandler(f *testing.F) {
 			if got.status >= 500 {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
-			denied := path == api.PathForwardAuth && got.body == ""
+			denied := path == apipath.ForwardAuth && got.body == ""
 			if got.status >= 400 && got.status != http.StatusTooManyRequests && !denied && method != http.MethodHead {
 				got.problem(got.status, "allowed")
 			}

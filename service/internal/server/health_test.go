@@ -13,11 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/service/internal/follow"
+	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -45,12 +46,12 @@ func TestHealth(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, func(c *server.Config) { c.StoreRequired, c.StoreHealth = test.required, test.health })
-			for _, path := range []string{api.PathHealth, api.PathReadiness} {
+			for _, path := range []string{apipath.Health, apipath.Readiness} {
 				if got := f.get(path); got.status != test.status || got.body != test.body {
 					t.Errorf("%s: %d %s, want %d %s", path, got.status, got.body, test.status, test.body)
 				}
 			}
-			if got := f.get(api.PathLiveness); got.status != 200 || got.body != `{"status":"UP"}`+"\n" {
+			if got := f.get(apipath.Liveness); got.status != 200 || got.body != `{"status":"UP"}`+"\n" {
 				t.Errorf("liveness: %d %s", got.status, got.body)
 			}
 		})
@@ -81,14 +82,14 @@ func TestRulesThatAreNotKnown(t *testing.T) {
 				}
 				c.API.Open, c.ClientIP.TrustedProxies = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			})
-			if got := f.get(api.PathReadiness); got.status != test.ready || !strings.Contains(got.body, test.component) {
+			if got := f.get(apipath.Readiness); got.status != test.ready || !strings.Contains(got.body, test.component) {
 				t.Errorf("ready: %d %s, want %d with %s", got.status, got.body, test.ready, test.component)
 			}
-			got := f.post(api.PathEvaluate, `{"path":"/"}`)
+			got := f.post(apipath.Evaluate, `{"path":"/"}`)
 			if got.status != test.evaluate || !strings.Contains(got.body, test.body) || strings.Contains(got.body, "degraded") != strings.Contains(test.body, "degraded") {
 				t.Errorf("evaluate: %d %s, want %d with %s", got.status, got.body, test.evaluate, test.body)
 			}
-			if got := f.get(api.PathCheck + "?key=k"); got.status != 200 {
+			if got := f.get(apipath.Check + "?key=k"); got.status != 200 {
 				t.Errorf("a check, which asks no rule: %d %s", got.status, got.body)
 			}
 		})
@@ -97,9 +98,9 @@ func TestRulesThatAreNotKnown(t *testing.T) {
 
 func TestInfo(t *testing.T) {
 	f := newFixture(t, nil)
-	var info api.Info
-	f.get(api.PathInfo).into(&info)
-	if want := (api.Info{Version: "v1.2.3", Commit: "abc", GoVersion: runtime.Version()}); info != want {
+	var info rest.Info
+	f.get(apipath.Info).into(&info)
+	if want := (rest.Info{Version: "v1.2.3", Commit: "abc", GoVersion: runtime.Version()}); info != want {
 		t.Errorf("%+v, want %+v", info, want)
 	}
 }
@@ -110,7 +111,7 @@ func TestOpenAPIIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := f.get(api.PathOpenAPI); got.body != string(want) || got.header.Get("Content-Type") != "application/yaml" {
+	if got := f.get(apipath.OpenAPI); got.body != string(want) || got.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("%s of %d bytes, want the file's %d", got.header.Get("Content-Type"), len(got.body), len(want))
 	}
 }
@@ -123,11 +124,11 @@ func TestMetrics(t *testing.T) {
 	f.get(check + "?key=secret-key&policy=pair")
 	f.post(check, `[{"key":"secret-key"},{"key":"other","algorithm":"FIXED_WINDOW"}]`)
 	f.get(check + "?key=")
-	f.get(api.PathRemaining + "?key=secret-key")
+	f.get(apipath.Remaining + "?key=secret-key")
 	f.store.fail(errors.New("away"))
 	f.get(check+"?key=secret-key").problem(503, "the store")
 	f.post(evaluate, `{"path":"/banned"}`)
-	text := f.get(api.PathMetrics).body
+	text := f.get(apipath.Metrics).body
 	for _, want := range []string{
 		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
 		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 3`,
@@ -158,7 +159,7 @@ func TestMetrics(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("metrics %v, want %v", names, want)
 	}
-	if alias := f.get(api.PathMetricsAlias); !strings.Contains(alias.body, "rate_limiter_requests_total") {
+	if alias := f.get(apipath.MetricsAlias); !strings.Contains(alias.body, "rate_limiter_requests_total") {
 		t.Error("/metrics does not serve the metrics")
 	}
 }
@@ -166,8 +167,8 @@ func TestMetrics(t *testing.T) {
 // What one request asks for does not change what others are told.
 func TestScrapesAreWhole(t *testing.T) {
 	f := newFixture(t, nil)
-	f.get(api.PathMetrics + "?name[]=none")
-	if got := f.get(api.PathMetrics); !strings.Contains(got.body, "rate_limiter_requests_total") {
+	f.get(apipath.Metrics + "?name[]=none")
+	if got := f.get(apipath.Metrics); !strings.Contains(got.body, "rate_limiter_requests_total") {
 		t.Errorf("after a request for one metric the next one is told %d bytes: %.80q", len(got.body), got.body)
 	}
 }

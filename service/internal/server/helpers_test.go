@@ -22,6 +22,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
@@ -279,7 +280,7 @@ func (r reply) check() api.CheckResponse {
 // problem expects a problem document of that status whose detail holds the texts.
 func (r reply) problem(status int, texts ...string) {
 	r.t.Helper()
-	if r.status != status || r.header.Get("Content-Type") != api.ProblemType {
+	if r.status != status || r.header.Get("Content-Type") != apipath.ProblemType {
 		r.t.Errorf("%d %s %q, want a problem of status %d", r.status, r.header.Get("Content-Type"), r.body, status)
 		return
 	}

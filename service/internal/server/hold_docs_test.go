@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
@@ -38,7 +39,7 @@ func TestHoldsDocs(t *testing.T) {
 	commands := regexp.MustCompile(`curl -s localhost:8080(\S+) -d '(.*)'`).FindAllStringSubmatch(string(text), -1)
 	for _, c := range commands {
 		path, body := c[1], c[2]
-		if path == api.PathReserve {
+		if path == apipath.Reserve {
 			if held, _ = f.hold(path, body, http.StatusOK); !held.Allowed {
 				t.Errorf("%s: %+v", c[0], held)
 			}

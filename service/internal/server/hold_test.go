@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
@@ -41,7 +42,7 @@ func (f *fixture) hold(path, body string, status int) (r api.ReserveResponse, en
 	if got.status != status {
 		f.t.Fatalf("%s %s: %d %s", path, body, got.status, got.body)
 	}
-	if path == api.PathReserve {
+	if path == apipath.Reserve {
 		got.into(&r)
 	} else {
 		got.into(&end)
@@ -60,16 +61,16 @@ func (r reply) holdProblem(status int, kind, detail string) {
 
 func TestHoldsOfAKey(t *testing.T) {
 	f := holding(t)
-	first, _ := f.hold(api.PathReserve, `{"id":"a","key":"k","policy":"gateway","permits":30,"ttl":"90s"}`, http.StatusOK)
+	first, _ := f.hold(apipath.Reserve, `{"id":"a","key":"k","policy":"gateway","permits":30,"ttl":"90s"}`, http.StatusOK)
 	if !first.Allowed || first.Replayed || first.ExpiresAt != first.At+90_000_000 || first.Policy != "gateway" {
 		t.Errorf("%+v", first)
 	}
-	again, _ := f.hold(api.PathReserve, `{"id":"a","key":"k","policy":"gateway","permits":30}`, http.StatusOK)
+	again, _ := f.hold(apipath.Reserve, `{"id":"a","key":"k","policy":"gateway","permits":30}`, http.StatusOK)
 	if !again.Replayed {
 		t.Errorf("again: %+v", again)
 	}
-	f.hold(api.PathReserve, `{"id":"b","key":"k","policy":"gateway","permits":30}`, http.StatusOK)
-	got := f.post(api.PathReserve, `{"id":"c","key":"k","policy":"gateway","permits":30}`)
+	f.hold(apipath.Reserve, `{"id":"b","key":"k","policy":"gateway","permits":30}`, http.StatusOK)
+	got := f.post(apipath.Reserve, `{"id":"c","key":"k","policy":"gateway","permits":30}`)
 	if rate := got.header.Get("Ratelimit"); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" || !strings.HasPrefix(rate, `"default";r=0;t=1,`) {
 		t.Errorf("denied: %d, RateLimit: %s", got.status, rate)
 	}
@@ -79,29 +80,29 @@ func TestHoldsOfAKey(t *testing.T) {
 		t.Errorf("denied: %+v", denied)
 	}
 	commit := fmt.Sprintf(`{"id":"a","key":"k","policy":"gateway","permits":12,"expiresAt":%d}`, first.ExpiresAt)
-	_, end := f.hold(api.PathCommit, commit, http.StatusOK)
+	_, end := f.hold(apipath.Commit, commit, http.StatusOK)
 	if end.Applied != -18 || end.Late || end.Replayed || end.Rest == nil || end.Remaining != 1 {
 		t.Errorf("commit: %+v", end)
 	}
-	if _, end := f.hold(api.PathCommit, commit, http.StatusOK); end.Applied != -18 || !end.Replayed {
+	if _, end := f.hold(apipath.Commit, commit, http.StatusOK); end.Applied != -18 || !end.Replayed {
 		t.Errorf("commit again: %+v", end)
 	}
-	if _, end := f.hold(api.PathCancel, `{"id":"b","key":"k","policy":"gateway"}`, http.StatusOK); end.Applied != -30 {
+	if _, end := f.hold(apipath.Cancel, `{"id":"b","key":"k","policy":"gateway"}`, http.StatusOK); end.Applied != -30 {
 		t.Errorf("cancel: %+v", end)
 	}
 	// A cancel takes what a commit does, but for permits.
 	same := fmt.Sprintf(`{"id":"b","key":"k","policy":"gateway","ttl":"90s","expiresAt":%d}`, first.ExpiresAt)
-	if _, end := f.hold(api.PathCancel, same, http.StatusOK); end.Applied != -30 || !end.Replayed {
+	if _, end := f.hold(apipath.Cancel, same, http.StatusOK); end.Applied != -30 || !end.Replayed {
 		t.Errorf("cancel again: %+v", end)
 	}
-	f.post(api.PathCancel, `{"id":"b","key":"k","policy":"gateway","permits":1}`).problem(http.StatusBadRequest, `parameter is "permits"`)
-	f.post(api.PathCommit, strings.Replace(commit, "12", "13", 1)).holdProblem(http.StatusConflict, api.ProblemHoldResolved, `the hold "a" was committed at`)
-	f.post(api.PathCancel, `{"id":"b","key":"other","policy":"gateway"}`).holdProblem(http.StatusConflict, api.ProblemHoldResolved, `was cancelled at`)
-	f.post(api.PathCommit, `{"id":"never","key":"k","policy":"gateway","permits":1}`).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "not known")
-	f.hold(api.PathReserve, `{"id":"d","key":"k","algorithm":"TOKEN_BUCKET","permits":5}`, http.StatusOK)
-	f.post(api.PathReserve, `{"id":"d","key":"k","policy":"gateway","permits":5}`).holdProblem(http.StatusConflict, api.ProblemHoldOtherClaims, "other claims")
-	f.hold(api.PathReserve, `{"id":"kept","key":"money","onExpiry":"keep","permits":5,"ttl":"1s"}`, http.StatusOK)
-	metrics := f.get(api.PathMetrics).body
+	f.post(apipath.Cancel, `{"id":"b","key":"k","policy":"gateway","permits":1}`).problem(http.StatusBadRequest, `parameter is "permits"`)
+	f.post(apipath.Commit, strings.Replace(commit, "12", "13", 1)).holdProblem(http.StatusConflict, apipath.ProblemHoldResolved, `the hold "a" was committed at`)
+	f.post(apipath.Cancel, `{"id":"b","key":"other","policy":"gateway"}`).holdProblem(http.StatusConflict, apipath.ProblemHoldResolved, `was cancelled at`)
+	f.post(apipath.Commit, `{"id":"never","key":"k","policy":"gateway","permits":1}`).holdProblem(http.StatusNotFound, apipath.ProblemHoldUnknown, "not known")
+	f.hold(apipath.Reserve, `{"id":"d","key":"k","algorithm":"TOKEN_BUCKET","permits":5}`, http.StatusOK)
+	f.post(apipath.Reserve, `{"id":"d","key":"k","policy":"gateway","permits":5}`).holdProblem(http.StatusConflict, apipath.ProblemHoldOtherClaims, "other claims")
+	f.hold(apipath.Reserve, `{"id":"kept","key":"money","onExpiry":"keep","permits":5,"ttl":"1s"}`, http.StatusOK)
+	metrics := f.get(apipath.Metrics).body
 	for outcome, want := range map[string]int{
 		"reserved": 4, "replayed": 3, "denied": 1, "committed": 1, "cancelled": 1, "resolved": 2, "unknown": 1, "late": 0, "lost": 0,
 		"full": 0, "degraded": 0, "reset": 0, "expired": 0,
@@ -123,36 +124,36 @@ func TestHoldsByRules(t *testing.T) {
 	body := func(id, rest string) string {
 		return `{"id":"` + id + `","path":"/chat"` + rest + `,"attributes":{"userId":"alice","tokens":40}}`
 	}
-	first, _ := f.hold(api.PathReserve, body("a", ""), http.StatusOK)
+	first, _ := f.hold(apipath.Reserve, body("a", ""), http.StatusOK)
 	if first.Rule != "chat" || len(first.Matched) != 1 || first.ExpiresAt != first.At+120_000_000 {
 		t.Errorf("%+v", first)
 	}
-	f.hold(api.PathReserve, body("b", `,"ttl":"5s"`), http.StatusOK)
-	if denied, _ := f.hold(api.PathReserve, body("c", ""), http.StatusTooManyRequests); denied.Reason != "limit" {
+	f.hold(apipath.Reserve, body("b", `,"ttl":"5s"`), http.StatusOK)
+	if denied, _ := f.hold(apipath.Reserve, body("c", ""), http.StatusTooManyRequests); denied.Reason != "limit" {
 		t.Errorf("denied: %+v", denied)
 	}
-	if _, end := f.hold(api.PathCommit, body("a", `,"permits":25`), http.StatusOK); end.Applied != -15 || end.Matched == nil {
+	if _, end := f.hold(apipath.Commit, body("a", `,"permits":25`), http.StatusOK); end.Applied != -15 || end.Matched == nil {
 		t.Errorf("commit: %+v", end)
 	}
-	if _, end := f.hold(api.PathCommit, body("b", ""), http.StatusOK); end.Applied != 0 { // as the request says
+	if _, end := f.hold(apipath.Commit, body("b", ""), http.StatusOK); end.Applied != 0 { // as the request says
 		t.Errorf("commit without permits: %+v", end)
 	}
 	// A plain evaluation leaves the rule out: nobody would give its place back.
-	if got := f.post(api.PathEvaluate, `{"path":"/chat","attributes":{"userId":"alice"}}`); !strings.Contains(got.body, `"matched":[]`) {
+	if got := f.post(apipath.Evaluate, `{"path":"/chat","attributes":{"userId":"alice"}}`); !strings.Contains(got.body, `"matched":[]`) {
 		t.Errorf("evaluate: %s", got.body)
 	}
-	if free, _ := f.hold(api.PathReserve, `{"id":"e","path":"/elsewhere"}`, http.StatusOK); !free.Allowed || len(free.Matched) != 0 {
+	if free, _ := f.hold(apipath.Reserve, `{"id":"e","path":"/elsewhere"}`, http.StatusOK); !free.Allowed || len(free.Matched) != 0 {
 		t.Errorf("no rule: %+v", free)
 	}
 	small := func(rest string) string {
 		return `{"id":"h","path":"/chat"` + rest + `,"attributes":{"userId":"alice","tokens":5}}`
 	}
-	held, _ := f.hold(api.PathReserve, small(""), http.StatusOK)
-	if _, end := f.hold(api.PathCancel, small(fmt.Sprintf(`,"ttl":"120s","expiresAt":%d`, held.ExpiresAt)), http.StatusOK); end.Applied != -5 {
+	held, _ := f.hold(apipath.Reserve, small(""), http.StatusOK)
+	if _, end := f.hold(apipath.Cancel, small(fmt.Sprintf(`,"ttl":"120s","expiresAt":%d`, held.ExpiresAt)), http.StatusOK); end.Applied != -5 {
 		t.Errorf("cancel: %+v", end)
 	}
-	f.hold(api.PathReserve, `{"id":"f","path":"/chat"}`, http.StatusTooManyRequests) // without a user
-	f.post(api.PathReserve, `{"id":"g","path":"/chat","permits":3}`).problem(http.StatusBadRequest, "permits")
+	f.hold(apipath.Reserve, `{"id":"f","path":"/chat"}`, http.StatusTooManyRequests) // without a user
+	f.post(apipath.Reserve, `{"id":"g","path":"/chat","permits":3}`).problem(http.StatusBadRequest, "permits")
 }
 
 // A client that has as many holds as the store allows is denied for that, by a policy and by rules.
@@ -163,8 +164,8 @@ func TestHoldsBeyondTheMost(t *testing.T) {
 		c.Rules = compile(t, []rules.Rule{{ID: "many", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.Concurrency(50)}}})
 	})
 	for _, claim := range []string{`"key":"k","policy":"many"`, `"path":"/many"`} {
-		f.hold(api.PathReserve, fmt.Sprintf(`{"id":%q,%s}`, "a-"+claim[1:4], claim), http.StatusOK)
-		if got, _ := f.hold(api.PathReserve, fmt.Sprintf(`{"id":"b",%s}`, claim), http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {
+		f.hold(apipath.Reserve, fmt.Sprintf(`{"id":%q,%s}`, "a-"+claim[1:4], claim), http.StatusOK)
+		if got, _ := f.hold(apipath.Reserve, fmt.Sprintf(`{"id":"b",%s}`, claim), http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {
 			t.Errorf("by %s the reason is %q", claim, got.Reason)
 		}
 	}
@@ -173,24 +174,24 @@ func TestHoldsBeyondTheMost(t *testing.T) {
 // An end by rules ends the hold, or says that it did not.
 func TestEndsByRulesThatEndNothing(t *testing.T) {
 	f := holding(t)
-	f.hold(api.PathReserve, `{"id":"a","path":"/chat","attributes":{"userId":"alice","tokens":40}}`, http.StatusOK)
-	f.post(api.PathCommit, `{"id":"a","path":"/chat","permits":40}`).
-		holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "rule chat: the request lacks what it counts by, per_user")
-	f.post(api.PathCancel, `{"id":"a","path":"/elsewhere"}`).
-		holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "no limit holds for the request")
-	f.post(api.PathCommit, `{"id":"a","path":"/chat","permits":1,"attributes":{"userId":"bob"}}`).
-		holdProblem(http.StatusConflict, api.ProblemHoldOtherClaims, "other claims than the rules have for the request")
+	f.hold(apipath.Reserve, `{"id":"a","path":"/chat","attributes":{"userId":"alice","tokens":40}}`, http.StatusOK)
+	f.post(apipath.Commit, `{"id":"a","path":"/chat","permits":40}`).
+		holdProblem(http.StatusNotFound, apipath.ProblemHoldUnknown, "rule chat: the request lacks what it counts by, per_user")
+	f.post(apipath.Cancel, `{"id":"a","path":"/elsewhere"}`).
+		holdProblem(http.StatusNotFound, apipath.ProblemHoldUnknown, "no limit holds for the request")
+	f.post(apipath.Commit, `{"id":"a","path":"/chat","permits":1,"attributes":{"userId":"bob"}}`).
+		holdProblem(http.StatusConflict, apipath.ProblemHoldOtherClaims, "other claims than the rules have for the request")
 	commit := func(of string) string {
 		return `{"id":"a","path":"/chat","permits":1,"rules":` + of + `,"attributes":{"userId":"alice"}}`
 	}
-	f.post(api.PathCommit, commit(`[]`)).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "no limit holds")
-	f.post(api.PathCommit, commit(`["other"]`)).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "no limit holds")
-	f.post(api.PathCommit, commit(`"chat"`)).problem(http.StatusBadRequest, "rules is a string; allowed: a list of strings")
-	f.post(api.PathCommit, commit(`["chat",]`)).problem(http.StatusBadRequest, "allowed: a string")
-	f.post(api.PathCommit, commit(`["chat" "b"]`)).problem(http.StatusBadRequest, "a comma or the end of the list")
-	f.post(api.PathCommit, `{"id":"a","key":"k","rules":["chat"],"permits":1}`).problem(http.StatusBadRequest, `parameter is "rules"`)
-	f.post(api.PathCommit, `{"id":"a","rules":["chat"],"permits":1}`).holdProblem(http.StatusNotFound, api.ProblemHoldUnknown, "")
-	if _, end := f.hold(api.PathCommit, commit(`["chat","other"]`), http.StatusOK); end.Applied != -39 || end.Rule != "chat" || len(end.Matched) != 1 {
+	f.post(apipath.Commit, commit(`[]`)).holdProblem(http.StatusNotFound, apipath.ProblemHoldUnknown, "no limit holds")
+	f.post(apipath.Commit, commit(`["other"]`)).holdProblem(http.StatusNotFound, apipath.ProblemHoldUnknown, "no limit holds")
+	f.post(apipath.Commit, commit(`"chat"`)).problem(http.StatusBadRequest, "rules is a string; allowed: a list of strings")
+	f.post(apipath.Commit, commit(`["chat",]`)).problem(http.StatusBadRequest, "allowed: a string")
+	f.post(apipath.Commit, commit(`["chat" "b"]`)).problem(http.StatusBadRequest, "a comma or the end of the list")
+	f.post(apipath.Commit, `{"id":"a","key":"k","rules":["chat"],"permits":1}`).problem(http.StatusBadRequest, `parameter is "rules"`)
+	f.post(apipath.Commit, `{"id":"a","rules":["chat"],"permits":1}`).holdProblem(http.StatusNotFound, apipath.ProblemHoldUnknown, "")
+	if _, end := f.hold(apipath.Commit, commit(`["chat","other"]`), http.StatusOK); end.Applied != -39 || end.Rule != "chat" || len(end.Matched) != 1 {
 		t.Errorf("%+v", end)
 	}
 }
@@ -202,11 +203,11 @@ func TestLostHolds(t *testing.T) {
 		body := func(id, ttl string) string {
 			return `{"id":"` + id + claim[1:4] + `","ttl":"` + ttl + `",` + claim + `}`
 		}
-		f.hold(api.PathReserve, body("a", "1s"), http.StatusOK)
-		f.hold(api.PathReserve, body("b", "60s"), http.StatusOK)
+		f.hold(apipath.Reserve, body("a", "1s"), http.StatusOK)
+		f.hold(apipath.Reserve, body("b", "60s"), http.StatusOK)
 		f.store.advance(2 * time.Second)
-		f.hold(api.PathReserve, body("c", "60s"), http.StatusOK)
-		if got, _ := f.hold(api.PathReserve, body("a", "60s"), http.StatusTooManyRequests); !got.Lost || got.Reason != "limit" {
+		f.hold(apipath.Reserve, body("c", "60s"), http.StatusOK)
+		if got, _ := f.hold(apipath.Reserve, body("a", "60s"), http.StatusTooManyRequests); !got.Lost || got.Reason != "limit" {
 			t.Errorf("%s: %+v", claim, got)
 		}
 	}
@@ -218,9 +219,9 @@ func TestTooManyHoldsByRules(t *testing.T) {
 		c.Rules = compile(t, []rules.Rule{{ID: "many", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.Concurrency(5000)}}})
 	})
 	for i := range bounds.DefaultMaxHolds {
-		f.hold(api.PathReserve, fmt.Sprintf(`{"id":"%d","path":"/"}`, i), http.StatusOK)
+		f.hold(apipath.Reserve, fmt.Sprintf(`{"id":"%d","path":"/"}`, i), http.StatusOK)
 	}
-	if got, _ := f.hold(api.PathReserve, `{"id":"one-more","path":"/"}`, http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {
+	if got, _ := f.hold(apipath.Reserve, `{"id":"one-more","path":"/"}`, http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -235,15 +236,15 @@ func TestHoldsEndLocally(t *testing.T) {
 	})
 	f.store.fail(errors.New("no route"))
 	for _, claim := range []string{`"key":"k","policy":"place"`, `"path":"/"`} {
-		for i, end := range []string{api.PathCancel, api.PathCommit, api.PathCancel} {
+		for i, end := range []string{apipath.Cancel, apipath.Commit, apipath.Cancel} {
 			body := fmt.Sprintf(`{"id":"%d%s",%s`, i, claim[1:4], claim)
-			f.hold(api.PathReserve, body+`}`, http.StatusOK)
-			if end == api.PathCommit {
+			f.hold(apipath.Reserve, body+`}`, http.StatusOK)
+			if end == apipath.Commit {
 				body += `,"permits":1`
 			}
 			f.post(end, body+`}`).problem(http.StatusServiceUnavailable, "send it again")
 		}
-		f.post(api.PathCancel, `{"id":"another",`+claim+`}`).problem(http.StatusServiceUnavailable, "send it again")
+		f.post(apipath.Cancel, `{"id":"another",`+claim+`}`).problem(http.StatusServiceUnavailable, "send it again")
 	}
 }
 
@@ -262,17 +263,17 @@ func TestNumbersStay(t *testing.T) {
 	})
 	for _, hold := range []string{`"key":"k","policy":"llm","permits":500`, `"path":"/","attributes":{"tokens":500}`} {
 		end := strings.Replace(strings.Replace(hold, `,"permits":500`, "", 1), `"tokens":500`, "", 1)
-		f.hold(api.PathReserve, `{"id":"a`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
-		if _, told := f.hold(api.PathCancel, `{"id":"a`+hold[1:4]+`",`+end+`}`, http.StatusOK); told.Applied != -500 {
+		f.hold(apipath.Reserve, `{"id":"a`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
+		if _, told := f.hold(apipath.Cancel, `{"id":"a`+hold[1:4]+`",`+end+`}`, http.StatusOK); told.Applied != -500 {
 			t.Errorf("cancelled: %+v", told)
 		}
-		f.hold(api.PathReserve, `{"id":"b`+hold[1:4]+`",`+hold+`,"ttl":"1s"}`, http.StatusOK)
+		f.hold(apipath.Reserve, `{"id":"b`+hold[1:4]+`",`+hold+`,"ttl":"1s"}`, http.StatusOK)
 		clock.Advance(2 * time.Second)
-		again, _ := f.hold(api.PathReserve, `{"id":"c`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
+		again, _ := f.hold(apipath.Reserve, `{"id":"c`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
 		if again.LimitName != "" || again.Remaining != 98 {
 			t.Errorf("after one that has expired: %+v", again)
 		}
-		if _, told := f.hold(api.PathCommit, `{"id":"b`+hold[1:4]+`",`+end+`,"permits":9}`, http.StatusOK); told.Applied != 9 || !told.Late {
+		if _, told := f.hold(apipath.Commit, `{"id":"b`+hold[1:4]+`",`+end+`,"permits":9}`, http.StatusOK); told.Applied != 9 || !told.Late {
 			t.Errorf("committed late: %+v", told)
 		}
 	}
@@ -307,19 +308,19 @@ func TestHoldsRefused(t *testing.T) {
 		`[{"id":"a"}]`:                                     "the body is malformed",
 		`{"id":"a","key":"k","algorithm":"CONCURRENCY"}`:   "algorithm",
 	} {
-		f.post(api.PathReserve, body).problem(http.StatusBadRequest, want)
+		f.post(apipath.Reserve, body).problem(http.StatusBadRequest, want)
 	}
-	f.post(api.PathCommit, `{"id":"a","key":"k","permits":-1}`).problem(http.StatusBadRequest, "permits")
-	f.post(api.PathCommit, `{"id":"a","key":"k"}`).problem(http.StatusBadRequest, "permits")
-	f.post(api.PathCommit, `{"id":"a","key":"k","permits":1,"expiresAt":-1}`).problem(http.StatusBadRequest, "expiresAt")
-	f.post(api.PathCancel, `{"id":"a","key":"k","permits":1}`).problem(http.StatusBadRequest, "permits")
-	f.post(api.PathCommit, `{"id":"a","key":"k","permits":1,"keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
-	f.post(api.PathCancel, `{"id":"a","key":"k","keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
-	f.post(api.PathEvaluate, `{"path":"/chat","keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
-	f.post(api.PathReserve+"?details=true", `{"id":"a"}`).problem(http.StatusBadRequest, "query")
+	f.post(apipath.Commit, `{"id":"a","key":"k","permits":-1}`).problem(http.StatusBadRequest, "permits")
+	f.post(apipath.Commit, `{"id":"a","key":"k"}`).problem(http.StatusBadRequest, "permits")
+	f.post(apipath.Commit, `{"id":"a","key":"k","permits":1,"expiresAt":-1}`).problem(http.StatusBadRequest, "expiresAt")
+	f.post(apipath.Cancel, `{"id":"a","key":"k","permits":1}`).problem(http.StatusBadRequest, "permits")
+	f.post(apipath.Commit, `{"id":"a","key":"k","permits":1,"keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
+	f.post(apipath.Cancel, `{"id":"a","key":"k","keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
+	f.post(apipath.Evaluate, `{"path":"/chat","keep":0}`).problem(http.StatusBadRequest, `parameter is "keep"`)
+	f.post(apipath.Reserve+"?details=true", `{"id":"a"}`).problem(http.StatusBadRequest, "query")
 	f.get(check+"?policy=gateway&key=k").problem(http.StatusBadRequest, "reserve")
 	closed := newFixture(t, func(c *server.Config) { c.API.Open = false })
-	for _, path := range []string{api.PathReserve, api.PathCommit, api.PathCancel} {
+	for _, path := range []string{apipath.Reserve, apipath.Commit, apipath.Cancel} {
 		if got := closed.post(path, `{"id":"a","permits":1}`); got.status != http.StatusForbidden {
 			t.Errorf("%s by anybody: %d %s", path, got.status, got.body)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -108,25 +109,25 @@ func TestKeepOfHolds(t *testing.T) {
 		return fmt.Sprintf(`{"id":%q,"key":"k","policy":"llm","permits":%d,"keep":2}`, id, permits)
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		f.hold(api.PathReserve, job(id, 10), http.StatusOK)
+		f.hold(apipath.Reserve, job(id, 10), http.StatusOK)
 	}
-	if d, _ := f.hold(api.PathReserve, job("d", 10), http.StatusTooManyRequests); d.LimitName != "places" || d.Remaining != 0 || d.Reason != "limit" {
+	if d, _ := f.hold(apipath.Reserve, job("d", 10), http.StatusTooManyRequests); d.LimitName != "places" || d.Remaining != 0 || d.Reason != "limit" {
 		t.Errorf("a job beyond the places that it may have: %+v", d)
 	}
-	if again, _ := f.hold(api.PathReserve, job("a", 10), http.StatusOK); !again.Replayed {
+	if again, _ := f.hold(apipath.Reserve, job("a", 10), http.StatusOK); !again.Replayed {
 		t.Errorf("renewed: %+v", again)
 	}
-	critical, _ := f.hold(api.PathReserve, `{"id":"e","key":"k","policy":"llm","permits":60}`, http.StatusOK)
+	critical, _ := f.hold(apipath.Reserve, `{"id":"e","key":"k","policy":"llm","permits":60}`, http.StatusOK)
 	if critical.Remaining != 1 {
 		t.Errorf("critical: %+v", critical)
 	}
-	if _, end := f.hold(api.PathCommit, `{"id":"a","key":"k","policy":"llm","permits":12}`, http.StatusOK); end.Applied != 2 {
+	if _, end := f.hold(apipath.Commit, `{"id":"a","key":"k","policy":"llm","permits":12}`, http.StatusOK); end.Applied != 2 {
 		t.Errorf("commit: %+v", end)
 	}
-	if _, end := f.hold(api.PathCancel, `{"id":"b","key":"k","policy":"llm"}`, http.StatusOK); end.Applied != -10 {
+	if _, end := f.hold(apipath.Cancel, `{"id":"b","key":"k","policy":"llm"}`, http.StatusOK); end.Applied != -10 {
 		t.Errorf("cancel: %+v", end)
 	}
-	if never, _ := f.hold(api.PathReserve, job("f", 99), http.StatusTooManyRequests); never.RetryAfterSeconds != -1 || never.Reason != "never" || never.LimitName != "tokens" {
+	if never, _ := f.hold(apipath.Reserve, job("f", 99), http.StatusTooManyRequests); never.RetryAfterSeconds != -1 || never.Reason != "never" || never.LimitName != "tokens" {
 		t.Errorf("more than it may ever have: %+v", never)
 	}
 }

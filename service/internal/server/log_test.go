@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -43,7 +44,7 @@ func TestUntrustedForwardedHeaders(t *testing.T) {
 	if log := f.log.String(); strings.Count(log, "trusted_proxies") != 1 || !strings.Contains(log, `level=WARN`) || !strings.Contains(log, "peer=192.0.2.9:1 header=X-Forwarded-For") {
 		t.Errorf("the log: %s", log)
 	}
-	if metrics := f.get(api.PathMetrics).body; !strings.Contains(metrics, "rate_limiter_untrusted_forwarded_total 3\n") {
+	if metrics := f.get(apipath.Metrics).body; !strings.Contains(metrics, "rate_limiter_untrusted_forwarded_total 3\n") {
 		t.Errorf("the metrics do not count 3 requests:\n%s", metrics)
 	}
 }
@@ -82,7 +83,7 @@ func TestHealthDetails(t *testing.T) {
 		}
 	})
 	ask := func(query, token string) reply {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathHealth+query, nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Health+query, nil)
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
@@ -94,10 +95,10 @@ func TestHealthDetails(t *testing.T) {
 	ask("?details=true", "").problem(401, "Authorization is missing")
 	ask("?details=true", "wrong").problem(401)
 	ask("?details=1", "right").problem(400, `details is "1"; allowed: true or false`)
-	var health api.Health
+	var health rest.Health
 	ask("?details=true", "right").into(&health)
 	store, rules := health.Components["store"], health.Components["rules"]
-	if _, known := store.Details["latencyMicros"]; !known || store.Details["on_store_failure"] != "open" || rules.Details["rules"] != 3.0 || rules.Status != api.StatusUp {
+	if _, known := store.Details["latencyMicros"]; !known || store.Details["on_store_failure"] != "open" || rules.Details["rules"] != 3.0 || rules.Status != rest.StatusUp {
 		t.Errorf("%+v", health)
 	}
 }
@@ -144,7 +145,7 @@ func TestWrongTokensAreCountedAndLogged(t *testing.T) {
 		ask(fmt.Sprintf("guessed-%d", i), http.StatusUnauthorized)
 	}
 	ask("", http.StatusUnauthorized)
-	f.do(httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathForwardAuth, nil)).problem(http.StatusForbidden)
+	f.do(httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.ForwardAuth, nil)).problem(http.StatusForbidden)
 	log := f.log.String()
 	if lines := strings.Count(log, "outcome=invalid_token"); lines < 10 || lines > 100 {
 		t.Errorf("%d lines of 1000 wrong tokens", lines)
@@ -159,7 +160,7 @@ func TestWrongTokensAreCountedAndLogged(t *testing.T) {
 	if strings.Contains(log, "guessed") {
 		t.Error("the log shows a token")
 	}
-	metrics := f.get(api.PathMetrics).body
+	metrics := f.get(apipath.Metrics).body
 	for outcome, want := range map[string]int{"invalid_token": 1000, "unauthenticated": 1, "forbidden": 1} {
 		if line := fmt.Sprintf("rate_limiter_api_refused_total{outcome=%q} %d\n", outcome, want); !strings.Contains(metrics, line) {
 			t.Errorf("the metrics lack %s", line)

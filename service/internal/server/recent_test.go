@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/adminapi"
@@ -33,18 +33,18 @@ func TestActivity(t *testing.T) {
 	d.token = adminToken
 	d.fill()
 	for range 6 {
-		d.postPublic(api.PathCheck, `{"key":"alice","policy":"pair"}`)
+		d.postPublic(apipath.Check, `{"key":"alice","policy":"pair"}`)
 	}
-	d.postPublic(api.PathCheck, `[{"key":"bob"},{"key":"bob"},{"key":"bob","algorithm":"FIXED_WINDOW"}]`)
+	d.postPublic(apipath.Check, `[{"key":"bob"},{"key":"bob"},{"key":"bob","algorithm":"FIXED_WINDOW"}]`)
 	for range 3 {
-		r := newRequest("POST", "http://"+d.server.Addr().String()+api.PathEvaluate, `{"method":"POST","path":"/login","ip":"192.0.2.7"}`)
+		r := newRequest("POST", "http://"+d.server.Addr().String()+apipath.Evaluate, `{"method":"POST","path":"/login","ip":"192.0.2.7"}`)
 		r.Header.Set("X-Request-Id", "req-7")
 		r.RequestURI = ""
 		d.send(r)
 	}
-	d.postPublic(api.PathEvaluate, `{"path":"/banned","ip":"192.0.2.9"}`)
+	d.postPublic(apipath.Evaluate, `{"path":"/banned","ip":"192.0.2.9"}`)
 	for range 3 {
-		d.postPublic(api.PathEvaluate, `{"path":"/shadow"}`)
+		d.postPublic(apipath.Evaluate, `{"path":"/shadow"}`)
 	}
 	advance(2 * time.Second)
 	d.token = "the-token-of-a-reader"
@@ -117,10 +117,10 @@ func TestActivityOfAPIKey(t *testing.T) {
 	d.ask("PUT", "/api/v1/rules", `[{"id":"keys","missing":"skip","match":{"path":"/one"},"scope":"per_api_key",`+fiveAnHour+`},
 		{"id":"both","missing":"skip","match":{"path":"/both"},"scope":["per_ip","per_api_key"],"limits":[{"algorithm":"fixed_window","limit":1,"window":"1h"}]}]`).is(200)
 	for range 6 {
-		d.postPublic(api.PathEvaluate, `{"path":"/one","ip":"192.0.2.7","attributes":{"apiKey":"key|A"}}`)
+		d.postPublic(apipath.Evaluate, `{"path":"/one","ip":"192.0.2.7","attributes":{"apiKey":"key|A"}}`)
 	}
 	for range 2 {
-		d.postPublic(api.PathEvaluate, `{"path":"/both","ip":"192.0.2.7","attributes":{"apiKey":"key-B"}}`)
+		d.postPublic(apipath.Evaluate, `{"path":"/both","ip":"192.0.2.7","attributes":{"apiKey":"key-B"}}`)
 	}
 	advance(2 * time.Second)
 	hashed := rules.HashedClient(`key\|A`)
@@ -148,7 +148,7 @@ func TestActivityOfAPIKey(t *testing.T) {
 // Where nobody needs a token nobody is told names.
 func TestActivityWithoutTokens(t *testing.T) {
 	d, advance := newActivityFixture(t)
-	d.postPublic(api.PathCheck, `{"key":"alice"}`)
+	d.postPublic(apipath.Check, `{"key":"alice"}`)
 	advance(2 * time.Second)
 	if got := d.ask("GET", "/api/v1/top", "").is(200); strings.Contains(got.body, "alice") || !strings.Contains(got.body, `"client":"client-`) {
 		t.Errorf("the top is %s", got.body)
@@ -175,7 +175,7 @@ func TestObservedCheckAllocates(t *testing.T) {
 	allocations := func(recorder *activity.Recorder) float64 {
 		f := newFixture(t, func(c *server.Config) { c.Activity = recorder })
 		w := &discard{header: http.Header{}}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck+"?key=user:123&algorithm=FIXED_WINDOW", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Check+"?key=user:123&algorithm=FIXED_WINDOW", nil)
 		return testing.AllocsPerRun(5000, func() { serve(f, w, r) })
 	}
 	spare := 0.0

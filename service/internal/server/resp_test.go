@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -346,7 +346,7 @@ func TestRESPCommitsADegradedHold(t *testing.T) {
 func (c *talk) counted(lines ...string) {
 	c.t.Helper()
 	recorder := httptest.NewRecorder()
-	c.http.ServeHTTP(recorder, httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, api.PathMetrics, nil))
+	c.http.ServeHTTP(recorder, httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, apipath.Metrics, nil))
 	for _, line := range lines {
 		if !strings.Contains(recorder.Body.String(), line+"\n") {
 			c.t.Errorf("the metrics lack %s", line)

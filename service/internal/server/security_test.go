@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -45,13 +45,13 @@ func manage(header http.Header, status int) []call {
 		{method: "GET", path: check + "?key=k"},
 		{method: "POST", path: check, body: `{"key":"k"}`},
 		{method: "POST", path: check, body: `[{},{"key":"k"}]`},
-		{method: "GET", path: api.PathRemaining + "?key=k"},
-		{method: "HEAD", path: api.PathRemaining + "?key=k"},
-		{method: "DELETE", path: api.PathReset + "?key=k"},
-		{method: "DELETE", path: api.PathReset},
-		{method: "POST", path: api.PathSettle, body: `{"key":"k","permits":1}`},
-		{method: "POST", path: api.PathSettle, body: `{"permits":1}`},
-		{method: "POST", path: api.PathEvaluate, body: `{"ip":"198.51.100.1"}`},
+		{method: "GET", path: apipath.Remaining + "?key=k"},
+		{method: "HEAD", path: apipath.Remaining + "?key=k"},
+		{method: "DELETE", path: apipath.Reset + "?key=k"},
+		{method: "DELETE", path: apipath.Reset},
+		{method: "POST", path: apipath.Settle, body: `{"key":"k","permits":1}`},
+		{method: "POST", path: apipath.Settle, body: `{"permits":1}`},
+		{method: "POST", path: apipath.Evaluate, body: `{"ip":"198.51.100.1"}`},
 	} {
 		c.header, c.status = header, status
 		calls = append(calls, c)
@@ -89,7 +89,7 @@ func TestSecurityModel(t *testing.T) {
 		{method: "GET", path: check, status: 200, key: "192.0.2.1"},
 		{method: "POST", path: check, body: `{}`, status: 200, key: "192.0.2.1"},
 		{method: "POST", path: check, body: `[{},{}]`, status: 200},
-		{method: "GET", path: api.PathRemaining, status: 200, key: "192.0.2.1"},
+		{method: "GET", path: apipath.Remaining, status: 200, key: "192.0.2.1"},
 	}
 	var others []call
 	for _, name := range []string{
@@ -100,11 +100,11 @@ func TestSecurityModel(t *testing.T) {
 	identity := func(peer, key string) call {
 		return call{
 			method: "GET", path: check, peer: peer, status: 200, key: key,
-			header: http.Header{"X-User-Id": {"root"}, "X-Api-Key": {"k"}, "X-Forwarded-Host": {"h"}, "X-Forwarded-Method": {"DELETE"}, "X-Forwarded-Uri": {api.PathReset}},
+			header: http.Header{"X-User-Id": {"root"}, "X-Api-Key": {"k"}, "X-Forwarded-Host": {"h"}, "X-Forwarded-Method": {"DELETE"}, "X-Forwarded-Uri": {apipath.Reset}},
 		}
 	}
 	forwardAuth := func(peer string, status int) call {
-		return call{method: "GET", path: api.PathForwardAuth, peer: peer, status: status, header: traefik("POST", "/login")}
+		return call{method: "GET", path: apipath.ForwardAuth, peer: peer, status: status, header: traefik("POST", "/login")}
 	}
 	for _, clause := range []struct {
 		text   string
@@ -180,10 +180,10 @@ func TestSecurityModel(t *testing.T) {
 			{method: "GET", path: check + "?key=k", status: 403},
 			{method: "GET", path: check + "?key=", status: 403},
 			{method: "POST", path: check, body: `[{},{"key":"k"}]`, header: bearer(apiToken), status: 403},
-			{method: "GET", path: api.PathRemaining + "?key=k", header: bearer(apiToken), status: 403},
-			{method: "DELETE", path: api.PathReset + "?key=k", header: bearer(apiToken), status: 403},
-			{method: "POST", path: api.PathSettle, body: `{"key":"k","permits":1}`, header: bearer(apiToken), status: 403},
-			{method: "DELETE", path: api.PathReset, header: bearer(apiToken), status: 200, key: "192.0.2.1"},
+			{method: "GET", path: apipath.Remaining + "?key=k", header: bearer(apiToken), status: 403},
+			{method: "DELETE", path: apipath.Reset + "?key=k", header: bearer(apiToken), status: 403},
+			{method: "POST", path: apipath.Settle, body: `{"key":"k","permits":1}`, header: bearer(apiToken), status: 403},
+			{method: "DELETE", path: apipath.Reset, header: bearer(apiToken), status: 200, key: "192.0.2.1"},
 			{method: "GET", path: check, status: 200, key: "192.0.2.1"},
 		}},
 		{"the profiler is the admin listener's alone", open, []call{{method: "GET", path: "/debug/pprof/", header: bearer(adminToken), status: 404}}},

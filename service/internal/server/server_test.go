@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -170,11 +170,11 @@ func TestDrain(t *testing.T) {
 	<-inside
 	r.stop()
 	f := &fixture{t: t, store: r.store, log: r.log, Handler: r.server.Handler(), router: description(t)}
-	eventually(t, func() bool { return f.get(api.PathReadiness).status == http.StatusServiceUnavailable })
-	if got := f.get(api.PathReadiness); got.body != `{"status":"DOWN","components":{"server":{"status":"DOWN"},"store":{"status":"UP"}}}`+"\n" {
+	eventually(t, func() bool { return f.get(apipath.Readiness).status == http.StatusServiceUnavailable })
+	if got := f.get(apipath.Readiness); got.body != `{"status":"DOWN","components":{"server":{"status":"DOWN"},"store":{"status":"UP"}}}`+"\n" {
 		t.Errorf("readiness: %s", got.body)
 	}
-	if got := f.get(api.PathLiveness); got.status != 200 {
+	if got := f.get(apipath.Liveness); got.status != 200 {
 		t.Errorf("liveness: %d", got.status)
 	}
 	select {
@@ -316,7 +316,7 @@ func TestSpoofedAddresses(t *testing.T) {
 // A body that never comes holds no connection, whether it is read or not.
 func TestSlowBody(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.HTTP.BodyTimeout = time.Millisecond })
-	for path, status := range map[string]string{check: "400", "/nowhere": "404", api.PathRemaining: "405"} {
+	for path, status := range map[string]string{check: "400", "/nowhere": "404", apipath.Remaining: "405"} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
 		if err != nil {
 			t.Fatal(err)

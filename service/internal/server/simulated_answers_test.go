@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -181,7 +181,7 @@ func servedAnswers(t *testing.T, set *rules.Set, events []simulate.Event) []answ
 		for len(ends) > 0 && ends[0].at <= at {
 			time.Sleep(time.Until(ends[0].at.Time())) //nolint:forbidigo // the bubble's time
 			var answer struct{ Late bool }
-			if askService(t, f, api.PathCommit, ends[0].commit, &answer); answer.Late {
+			if askService(t, f, apipath.Commit, ends[0].commit, &answer); answer.Late {
 				t.Errorf("the hold %v is lost", ends[0].commit)
 			}
 			ends = ends[1:]
@@ -197,7 +197,7 @@ func servedAnswers(t *testing.T, set *rules.Set, events []simulate.Event) []answ
 		if ev.Hold == nil {
 			asked.Go(func() {
 				begun := time.Now()
-				askService(t, f, api.PathEvaluate, body, &served[i])
+				askService(t, f, apipath.Evaluate, body, &served[i])
 				served[i].Waited = time.Since(begun).Microseconds()
 			})
 			synctest.Wait()
@@ -209,7 +209,7 @@ func servedAnswers(t *testing.T, set *rules.Set, events []simulate.Event) []answ
 			ExpiresAt int64
 			Matched   []string
 		}
-		askService(t, f, api.PathReserve, body, &reserved)
+		askService(t, f, apipath.Reserve, body, &reserved)
 		if served[i] = reserved.answer; !reserved.Allowed {
 			continue
 		}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
 func (f *fixture) remaining(query string) api.RemainingResponse {
 	f.t.Helper()
 	var left api.RemainingResponse
-	got := f.get(api.PathRemaining + "?" + query)
+	got := f.get(apipath.Remaining + "?" + query)
 	if got.status != http.StatusOK {
 		f.t.Fatalf("remaining: %d %s", got.status, got.body)
 	}
@@ -42,18 +43,18 @@ func TestRemaining(t *testing.T) {
 	if left := f.remaining("policy=pair"); left.Policy != "pair" || left.Key != "192.0.2.1" || left.Remaining != 3 {
 		t.Errorf("a policy: %+v", left)
 	}
-	f.get(api.PathRemaining+"?permits=101").problem(400, `permits is "101"; allowed: an integer from 1 to 100`)
-	f.get(api.PathRemaining+"?permits=4&policy=pair").problem(400, "an integer from 1 to 3")
-	f.get(api.PathRemaining+"?permits=0").problem(400, "permits")
-	f.get(api.PathRemaining+"?keep=101").problem(400, `keep is "101"; allowed: an integer from 0 to 100`)
-	f.get(api.PathRemaining+"?keep=-1&policy=pair").problem(400, "an integer from 0 to 3")
-	f.get(api.PathRemaining+"?cost=1").problem(400, `parameter is "cost"; allowed: key, algorithm, policy, permits, keep, details`)
-	f.get(api.PathRemaining+"?key=").problem(400, "key")
-	if got := f.get(api.PathRemaining).header.Get("X-RateLimit-Limit"); got != "" {
+	f.get(apipath.Remaining+"?permits=101").problem(400, `permits is "101"; allowed: an integer from 1 to 100`)
+	f.get(apipath.Remaining+"?permits=4&policy=pair").problem(400, "an integer from 1 to 3")
+	f.get(apipath.Remaining+"?permits=0").problem(400, "permits")
+	f.get(apipath.Remaining+"?keep=101").problem(400, `keep is "101"; allowed: an integer from 0 to 100`)
+	f.get(apipath.Remaining+"?keep=-1&policy=pair").problem(400, "an integer from 0 to 3")
+	f.get(apipath.Remaining+"?cost=1").problem(400, `parameter is "cost"; allowed: key, algorithm, policy, permits, keep, details`)
+	f.get(apipath.Remaining+"?key=").problem(400, "key")
+	if got := f.get(apipath.Remaining).header.Get("X-RateLimit-Limit"); got != "" {
 		t.Errorf("remaining has rate limit fields")
 	}
 	head := httptest.NewRecorder()
-	f.ServeHTTP(head, httptest.NewRequestWithContext(t.Context(), http.MethodHead, api.PathRemaining+"?key=k", nil))
+	f.ServeHTTP(head, httptest.NewRequestWithContext(t.Context(), http.MethodHead, apipath.Remaining+"?key=k", nil))
 	if head.Code != http.StatusOK {
 		t.Errorf("HEAD: %d", head.Code)
 	}
@@ -109,7 +110,7 @@ func TestReset(t *testing.T) {
 		f.get(check + "?key=other&permits=50")
 	}
 	drain()
-	if got := f.delete(api.PathReset + "?key=k&algorithm=SLIDING_WINDOW"); got.body != `{"key":"k","algorithm":"SLIDING_WINDOW_LOG","reset":true}`+"\n" {
+	if got := f.delete(apipath.Reset + "?key=k&algorithm=SLIDING_WINDOW"); got.body != `{"key":"k","algorithm":"SLIDING_WINDOW_LOG","reset":true}`+"\n" {
 		t.Errorf("body %s", got.body)
 	}
 	for _, algorithm := range stint.Algorithms() {
@@ -121,7 +122,7 @@ func TestReset(t *testing.T) {
 			t.Errorf("%s: %d left, want %d", algorithm, left.Remaining, want)
 		}
 	}
-	if got := f.delete(api.PathReset + "?key=k&policy=pair"); got.body != `{"key":"k","policy":"pair","reset":true}`+"\n" {
+	if got := f.delete(apipath.Reset + "?key=k&policy=pair"); got.body != `{"key":"k","policy":"pair","reset":true}`+"\n" {
 		t.Errorf("body %s", got.body)
 	}
 	if left := f.remaining("key=k&policy=pair"); left.Remaining != 3 {
@@ -129,7 +130,7 @@ func TestReset(t *testing.T) {
 	}
 	drain()
 	f.store.calls.Store(0)
-	if got := f.delete(api.PathReset + "?key=k"); got.body != `{"key":"k","reset":true}`+"\n" {
+	if got := f.delete(apipath.Reset + "?key=k"); got.body != `{"key":"k","reset":true}`+"\n" {
 		t.Errorf("body %s", got.body)
 	}
 	if n := f.store.ops.Load(); f.store.calls.Load() != 1 {
@@ -147,12 +148,12 @@ func TestReset(t *testing.T) {
 		t.Errorf("another key was reset: %+v", left)
 	}
 	f.get(check + "?permits=9")
-	if got := f.delete(api.PathReset); got.body != `{"key":"192.0.2.1","reset":true}`+"\n" {
+	if got := f.delete(apipath.Reset); got.body != `{"key":"192.0.2.1","reset":true}`+"\n" {
 		t.Errorf("body %s", got.body)
 	}
-	f.delete(api.PathReset+"?key=k&permits=1").problem(400, "permits")
-	f.delete(api.PathReset+"?key=k&keep=0").problem(400, `parameter is "keep"; allowed: key, algorithm, policy`)
-	f.delete(api.PathReset+"?key=k&algorithm=X").problem(400, "algorithm")
+	f.delete(apipath.Reset+"?key=k&permits=1").problem(400, "permits")
+	f.delete(apipath.Reset+"?key=k&keep=0").problem(400, `parameter is "keep"; allowed: key, algorithm, policy`)
+	f.delete(apipath.Reset+"?key=k&algorithm=X").problem(400, "algorithm")
 }
 
 func TestSettle(t *testing.T) {
@@ -172,7 +173,7 @@ func TestSettle(t *testing.T) {
 		{`{"key":"k","algorithm":"LEAKY_BUCKET","permits":7}`, 7, 93},
 	} {
 		var settled api.SettleResponse
-		got := f.post(api.PathSettle, step.body)
+		got := f.post(apipath.Settle, step.body)
 		got.into(&settled)
 		if want := (settled.ResetAfterMicros + 999_999) / 1_000_000; settled.At != int64(start) || settled.ResetAfterSeconds != want {
 			t.Errorf("%s: %s, want at %d and %d seconds", step.body, got.body, start, want)
@@ -196,7 +197,7 @@ func TestSettle(t *testing.T) {
 		`{"key":"k","permits":1,"keep":0}`:                    `parameter is "keep"`,
 		`{"path":"/","permits":1,"keep":0}`:                   `parameter is "keep"`,
 	} {
-		f.post(api.PathSettle, body).problem(400, want)
+		f.post(apipath.Settle, body).problem(400, want)
 	}
-	f.post(api.PathSettle+"?x=1", `{"permits":1}`).problem(400, "the query")
+	f.post(apipath.Settle+"?x=1", `{"permits":1}`).problem(400, "the query")
 }

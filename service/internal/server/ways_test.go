@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
@@ -51,7 +51,7 @@ func TestEvaluateSaysVia(t *testing.T) {
 		t.Errorf("denied: %+v", e)
 	}
 	reserve := `{"path":"/","attributes":{"team":"search","class":"critical"},"id":"h"}`
-	got := f.post(api.PathReserve, reserve)
+	got := f.post(apipath.Reserve, reserve)
 	if got.status != 200 || !strings.Contains(got.body, `"class":"critical","via":"borrowed"`) || !strings.Contains(got.body, `"key":"search"`) {
 		t.Errorf("reserved: %d %s", got.status, got.body)
 	}
@@ -76,12 +76,12 @@ func TestSettleSaysVia(t *testing.T) {
 		`,"via":"guaranteed","key":"k"`:         "key",
 		`,"via":"guaranteed","algorithm":"any"`: "algorithm",
 	} {
-		f.post(api.PathSettle, body+more+`}`).problem(400, want)
+		f.post(apipath.Settle, body+more+`}`).problem(400, want)
 	}
-	f.post(api.PathSettle, `{"permits":1,"key":"k","via":"guaranteed"}`).problem(400, "via")
-	f.post(api.PathSettle, `{"permits":1,"via":"guaranteed"}`).problem(400, "via is \"guaranteed\"; allowed: none, since no rule")
+	f.post(apipath.Settle, `{"permits":1,"key":"k","via":"guaranteed"}`).problem(400, "via")
+	f.post(apipath.Settle, `{"permits":1,"via":"guaranteed"}`).problem(400, "via is \"guaranteed\"; allowed: none, since no rule")
 	f.post(evaluate, `{"path":"/","via":"guaranteed"}`).problem(400, "via")
-	if got := f.post(api.PathSettle, body+`,"via":"guaranteed"}`); got.status != 200 || !strings.Contains(got.body, `"remaining":2`) {
+	if got := f.post(apipath.Settle, body+`,"via":"guaranteed"}`); got.status != 200 || !strings.Contains(got.body, `"remaining":2`) {
 		t.Errorf("settled: %d %s", got.status, got.body)
 	}
 }
@@ -97,7 +97,7 @@ func TestMaxCost(t *testing.T) {
 	})
 	const want = `rule "team": X-Cost is 6; allowed: a cost of 1 to 5, the rule's max_cost`
 	f.post(evaluate, `{"path":"/","headers":{"x-cost":"6"}}`).problem(400, want)
-	f.post(api.PathReserve, `{"path":"/","headers":{"x-cost":"6"},"id":"h"}`).problem(400, want)
+	f.post(apipath.Reserve, `{"path":"/","headers":{"x-cost":"6"},"id":"h"}`).problem(400, want)
 	f.ask("", with(traefik("GET", "/"), "X-Cost", "6")).problem(400, want)
 	if n := f.store.calls.Load(); n != 0 {
 		t.Errorf("the store was asked %d times", n)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -25,18 +26,18 @@ import (
 // does not take for a request.
 func FuzzConnection(f *testing.F) {
 	for _, path := range []string{
-		api.PathCheck, api.PathRemaining, api.PathHealth, api.PathLiveness, api.PathReadiness, api.PathInfo,
-		api.PathMetrics, api.PathMetricsAlias, api.PathOpenAPI,
+		apipath.Check, apipath.Remaining, apipath.Health, apipath.Liveness, apipath.Readiness, apipath.Info,
+		apipath.Metrics, apipath.MetricsAlias, apipath.OpenAPI,
 	} {
 		f.Add([]byte("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n"))
 	}
 	for _, seed := range []string{
-		"DELETE " + api.PathReset + "?key=k HTTP/1.1\r\nHost: h\r\n\r\n",
-		"POST " + api.PathSettle + " HTTP/1.1\r\nHost: h\r\nContent-Length: 13\r\n\r\n{\"permits\":1}",
-		"POST " + api.PathCheck + " HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-		"POST " + api.PathCheck + " HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
-		"POST " + api.PathCheck + " HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
-		"HEAD " + api.PathHealth + " HTTP/1.0\r\n\r\n",
+		"DELETE " + apipath.Reset + "?key=k HTTP/1.1\r\nHost: h\r\n\r\n",
+		"POST " + apipath.Settle + " HTTP/1.1\r\nHost: h\r\nContent-Length: 13\r\n\r\n{\"permits\":1}",
+		"POST " + apipath.Check + " HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		"POST " + apipath.Check + " HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+		"POST " + apipath.Check + " HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
+		"HEAD " + apipath.Health + " HTTP/1.0\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
 		"GET http://h/metrics HTTP/1.1\r\nHost: other\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n",
 		"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -123,7 +124,7 @@ func checkAnswer(t *testing.T, got []byte, head bool) {
 	media := response.Header.Get("Content-Type")
 	switch status := response.StatusCode; {
 	case status < 400 || status == http.StatusTooManyRequests:
-	case media == api.ProblemType:
+	case media == apipath.ProblemType:
 		var problem api.Problem
 		if !head && json.Unmarshal(body, &problem) != nil || status >= 500 && !strings.Contains(problem.Detail, "the client has gone") {
 			t.Fatalf("%d %s", status, body)

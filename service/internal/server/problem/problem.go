@@ -23,6 +23,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
 )
@@ -63,7 +64,7 @@ func Forbidden(format string, args ...any) *Error { return New(http.StatusForbid
 func NoPath(path string) *Error {
 	return New(
 		http.StatusNotFound, "path is %q; allowed: the paths that %s of this listener describes", Short(path),
-		api.PathOpenAPI,
+		apipath.OpenAPI,
 	)
 }
 
@@ -82,7 +83,7 @@ func CheckMethod(r *http.Request, has ...string) error {
 func ReducedCapacity(detail string) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable,
-		Type:   api.ProblemReducedCapacity,
+		Type:   apipath.ProblemReducedCapacity,
 		Detail: detail,
 		Field:  "Retry-After",
 		Value:  "1",
@@ -145,10 +146,10 @@ func Write(w http.ResponseWriter, err error) {
 		Status: e.Status,
 		Detail: Clip(e.Detail),
 	}
-	if e.Type == api.ProblemReducedCapacity {
+	if e.Type == apipath.ProblemReducedCapacity {
 		document.Title = "Temporary Reduced Capacity"
 	}
-	header.Set("Content-Type", api.ProblemType)
+	header.Set("Content-Type", apipath.ProblemType)
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(e.Status)
 	text, _ := Marshal(document) // which has nothing that can't be
