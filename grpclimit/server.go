@@ -31,7 +31,7 @@ type Server struct {
 	// decide describes and decides a call or a message of it: plain or byRules. Where it may not hold, it returns at
 	// once, but for what the store takes.
 	decide      func(ctx context.Context, c *call, request any, mayHold bool, e *enforce.Evaluation) error
-	evaluations enforce.Evaluations
+	evaluations adapt.Evaluations
 	ends        ends.Queue // of holds, which failed
 }
 

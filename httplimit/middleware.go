@@ -26,7 +26,7 @@ type Middleware struct {
 	address func(*http.Request) string
 	// decide describes a request and decides it: plain or byRules. running holds what it costs; nil: it takes.
 	decide      func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error
-	evaluations enforce.Evaluations
+	evaluations adapt.Evaluations
 	ends        ends.Queue // of holds, which failed
 }
 

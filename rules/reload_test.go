@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -82,18 +83,18 @@ func TestFailureOfOthers(t *testing.T) {
 	}
 }
 
-func TestChangesFrom(t *testing.T) {
+func TestChanges(t *testing.T) {
 	a, b, c := rule("a"), rule("b"), rule("c")
 	old := compile(t, a, b)
-	if changes := old.ChangesFrom(nil); !equalIDs(changes.Added, "a b") || changes.None() {
+	if changes := rulediff.Between(nil, old); !equalIDs(changes.Added, "a b") || changes.None() {
 		t.Errorf("from none: %+v", changes)
 	}
 	b.Labels, b.Match.Headers, b.Match.Methods, b.Overrides = map[string]string{}, map[string]string{}, []string{}, []rules.Override{}
-	if changes := compile(t, b, a).ChangesFrom(old); !changes.None() {
+	if changes := rulediff.Between(old, compile(t, b, a)); !changes.None() {
 		t.Errorf("the same in another order and with empty lists: %+v", changes)
 	}
 	a.Priority = 1
-	if changes := compile(t, c, a).ChangesFrom(old); !equalIDs(changes.Added, "c") || !equalIDs(changes.Removed, "b") || !equalIDs(changes.Changed, "a") {
+	if changes := rulediff.Between(old, compile(t, c, a)); !equalIDs(changes.Added, "c") || !equalIDs(changes.Removed, "b") || !equalIDs(changes.Changed, "a") {
 		t.Errorf("changes are %+v", changes)
 	}
 }
@@ -123,7 +124,7 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		}
 		changed := old
 		set(&changed)
-		if changes := compile(t, changed).ChangesFrom(compile(t, old)); !equalIDs(changes.Changed, "a") {
+		if changes := rulediff.Between(compile(t, old), compile(t, changed)); !equalIDs(changes.Changed, "a") {
 			t.Errorf("%s changed, and that is no change", name)
 		}
 	}
@@ -170,13 +171,13 @@ func TestFamilyIsAChange(t *testing.T) {
 	} {
 		changed := team.Clone()
 		set(&changed)
-		if changes := compile(t, org, other, changed).ChangesFrom(compile(t, org, other, team)); !equalIDs(changes.Changed, "a") {
+		if changes := rulediff.Between(compile(t, org, other, team), compile(t, org, other, changed)); !equalIDs(changes.Changed, "a") {
 			t.Errorf("%s changed, and that is no change", name)
 		}
 	}
 	quota := rule("a")
 	quota.Otherwise = "org"
-	if changes := compile(t, org, quota).ChangesFrom(compile(t, org, rule("a"))); !equalIDs(changes.Changed, "a") {
+	if changes := rulediff.Between(compile(t, org, rule("a")), compile(t, org, quota)); !equalIDs(changes.Changed, "a") {
 		t.Error("Otherwise changed, and that is no change")
 	}
 }

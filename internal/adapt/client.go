@@ -29,8 +29,8 @@ type Client struct {
 	Refuse            bool
 	MaxWait, MaxPause time.Duration
 
-	evaluations enforce.Evaluations
-	pauses      enforce.Pauses
+	evaluations Evaluations
+	pauses      Pauses
 }
 
 // Faults are all that is wrong with a configuration.

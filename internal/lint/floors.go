@@ -41,6 +41,7 @@ var folders = []folder{
 	{path: "internal/algorithm", floor: 1},
 	{path: "clientip", floor: 1},
 	{path: "rules", floor: 1},
+	{path: "internal/rulediff", floor: 1, also: []string{"rules"}},
 	{path: "rules/file", floor: 1, also: []string{"internal/document/rulefile"}},
 	{path: "internal/document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
 	{

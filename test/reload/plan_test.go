@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -68,12 +69,12 @@ func (p *plan) list() []rules.Rule {
 }
 
 // next makes the next set, and tells in which IDs it differs from the one before.
-func (p *plan) next() ([]rules.Rule, rules.Changes) {
+func (p *plan) next() ([]rules.Rule, rulediff.Changes) {
 	if p.number++; p.number > 1 {
 		p.change()
 	}
 	list := p.list()
-	var changes rules.Changes
+	var changes rulediff.Changes
 	known := make(map[string]rules.Rule, len(list))
 	for _, r := range list {
 		known[r.ID] = r

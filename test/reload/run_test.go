@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -48,7 +49,7 @@ type run struct {
 
 // reloaded is one reload.
 type reloaded struct {
-	changes rules.Changes
+	changes rulediff.Changes
 	took    time.Duration // to compile the set and put it in force
 }
 
@@ -128,7 +129,7 @@ func (r *run) reload() error {
 	r.swap(set, list)
 	took := compiled + time.Since(start)
 	r.inForce.Store(int64(v.number))
-	if changes := set.ChangesFrom(old); !reflect.DeepEqual(changes, want) {
+	if changes := rulediff.Between(old, set); !reflect.DeepEqual(changes, want) {
 		r.faults.add(fmt.Errorf("set %d: the changes are %+v, want %+v", v.number, changes, want))
 	}
 	r.reloads = append(r.reloads, reloaded{want, took})

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/component"
@@ -67,7 +68,7 @@ type serving struct {
 	store   *states.Store
 	source  *rulesource.Source
 	rules   *follow.Follower[*rules.Set]
-	changes rules.Changes // that the last set of rules made
+	changes rulediff.Changes // that the last set of rules made
 	limits  *follow.Follower[config.Config]
 	domains *domainsource.Follower
 	server  *server.Server

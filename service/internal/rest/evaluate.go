@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/follow"
@@ -159,7 +160,7 @@ func (e *evaluation) vias() map[string]string {
 
 // SwapRules puts rules in the place of those in force, and tells in which they differ; nil is none. Swaps are
 // serialised; requests are not kept waiting, as the limiter's set is swapped atomically.
-func (s *Service) SwapRules(set *rules.Set) rules.Changes {
+func (s *Service) SwapRules(set *rules.Set) rulediff.Changes {
 	s.swapping.Lock()
 	defer s.swapping.Unlock()
 	if set == nil {
@@ -173,7 +174,7 @@ func (s *Service) SwapRules(set *rules.Set) rules.Changes {
 	s.ruleMetrics.Set(set)
 	s.warnOfWaits(set, old)
 	s.warnOfRules(set, old)
-	changes := set.ChangesFrom(old)
+	changes := rulediff.Between(old, set)
 	s.observeRules(set, changes)
 	return changes
 }

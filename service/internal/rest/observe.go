@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/logsampler"
@@ -64,7 +65,7 @@ func (s *Service) observe(ctx context.Context, e *stint.Event) {
 }
 
 // observeRules tells the recorder of other rules.
-func (s *Service) observeRules(set *rules.Set, changes rules.Changes) {
+func (s *Service) observeRules(set *rules.Set, changes rulediff.Changes) {
 	if s.config.Activity == nil || changes.None() {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -59,7 +60,7 @@ func (d *Draft) Replace(list []rules.Rule) {
 func (d *Draft) Rules() []rules.Rule { return slices.Clone(d.rules) }
 
 // Changes are the changes of the draft so far, by ID.
-func (d *Draft) Changes() []rules.Change { return rules.Diff(d.from.Rules, d.rules) }
+func (d *Draft) Changes() []rulediff.Change { return rulediff.Diff(d.from.Rules, d.rules) }
 
 // Rule returns the rule of an ID, false if there is none. It must not be changed.
 func (r *Revision) Rule(id string) (rules.Rule, bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -138,7 +139,7 @@ func (m *Manager) History(ctx context.Context, before int64, n int) ([]Info, err
 type Edited struct {
 	// Info is of the revision that was made, or of the newest if nothing was changed.
 	Info
-	rules.Changes
+	rulediff.Changes
 	// Texts are the rules that were added or changed, by ID, as rulefile.JSON writes them.
 	Texts map[string][]byte
 }
@@ -249,7 +250,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	next.Texts = nil
 	m.current = next
 	m.enforce(set)
-	return Edited{Info: next.Info, Changes: rules.Summarize(changes), Texts: texts}, nil
+	return Edited{Info: next.Info, Changes: rulediff.Summarize(changes), Texts: texts}, nil
 }
 
 // nextID is that of the revision after the current one. Its time is later, whatever the clock says.
@@ -259,7 +260,7 @@ func (m *Manager) nextID() ID {
 
 // check reports text of the author or of a changed rule that a store would not return unchanged, and rules that are too
 // large. It returns the rules as they are written, by ID.
-func check(changes []rules.Change, author Author) (texts map[string][]byte, err error) {
+func check(changes []rulediff.Change, author Author) (texts map[string][]byte, err error) {
 	if !utf8.ValidString(author.By + author.Action + author.Comment) {
 		return nil, stint.Invalid("the author", author, "text in UTF-8")
 	}

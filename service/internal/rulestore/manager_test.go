@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -74,7 +75,7 @@ func TestEdit(t *testing.T) {
 		return nil
 	})
 	want := rulestore.ID{Number: 2, At: 5001}
-	if err != nil || v.ID != want || v.Count != 3 || !reflect.DeepEqual(v.Changes, rules.Changes{Added: []string{"c"}, Changed: []string{"a"}}) {
+	if err != nil || v.ID != want || v.Count != 3 || !reflect.DeepEqual(v.Changes, rulediff.Changes{Added: []string{"c"}, Changed: []string{"a"}}) {
 		t.Errorf("%+v, %v; want %+v", v, err, want)
 	}
 	kept, err := r.Revision(t.Context(), 2)
@@ -117,7 +118,7 @@ func TestDraft(t *testing.T) {
 		return nil
 	})
 	holds(t, r, 3, " b:4 c:1 z:5")
-	if want := (rules.Changes{Added: []string{"b", "z"}, Removed: []string{"a"}}); !reflect.DeepEqual(v.Changes, want) {
+	if want := (rulediff.Changes{Added: []string{"b", "z"}, Removed: []string{"a"}}); !reflect.DeepEqual(v.Changes, want) {
 		t.Errorf("changes are %+v, want %+v", v.Changes, want)
 	}
 }

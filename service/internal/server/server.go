@@ -28,6 +28,7 @@ import (
 
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/admin"
@@ -119,7 +120,7 @@ func (s *Server) Handler() http.Handler {
 // SwapRules puts rules in the place of those in force, and tells in which they differ; nil is
 // none. Requests that have begun are decided by the rules that they began with. It is safe for
 // concurrent use.
-func (s *Server) SwapRules(set *rules.Set) rules.Changes { return s.rest.SwapRules(set) }
+func (s *Server) SwapRules(set *rules.Set) rulediff.Changes { return s.rest.SwapRules(set) }
 
 // SwapLimits is [rest.Service.SwapLimits].
 func (s *Server) SwapLimits(limits rest.Limits) error { return s.rest.SwapLimits(limits) }

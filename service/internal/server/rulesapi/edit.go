@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -112,7 +113,7 @@ func (c *call) edited(e *rulestore.Edited) (answer adminapi.Edited, err error) {
 }
 
 // changesOf converts changes to their wire type.
-func changesOf(ids rules.Changes) adminapi.RuleChanges {
+func changesOf(ids rulediff.Changes) adminapi.RuleChanges {
 	list := func(ids []string) []string { return append([]string{}, ids...) }
 	return adminapi.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
 }
@@ -390,7 +391,7 @@ func (c *call) validate() (validation adminapi.Validation, err error) {
 	if err != nil {
 		return validation, err
 	}
-	changes := changesOf(set.ChangesFrom(inForce))
+	changes := changesOf(rulediff.Between(inForce, set))
 	validation = adminapi.Validation{Valid: true, Rules: len(list), RuleChanges: &changes}
 	given := make(map[string]bool, len(list))
 	for i := range list {

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -155,7 +156,7 @@ func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rule
 
 // exposesKeys reports whether a change moves a rule's scope to or from API keys. The name of
 // a client in an override may then be an API key before the change and not after it, or the reverse.
-func exposesKeys(change *rules.Change) bool {
+func exposesKeys(change *rulediff.Change) bool {
 	before, after := change.Before, change.After
 	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) &&
 		(countsKeys(before) || countsKeys(after))
@@ -238,7 +239,7 @@ func renamedKeys[V any](clients map[string]V, name func(client string) string) m
 
 // shownChange is a change as the caller sees it. If exposesKeys is true, readers see all clients
 // hashed, before and after.
-func (c *call) shownChange(change rules.Change) (shown adminapi.RuleChange, err error) {
+func (c *call) shownChange(change rulediff.Change) (shown adminapi.RuleChange, err error) {
 	side := func(rule *rules.Rule) []byte {
 		if rule == nil || err != nil {
 			return nil

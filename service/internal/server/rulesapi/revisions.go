@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -154,7 +154,7 @@ func (c *call) getRevision() error {
 		diff := adminapi.RuleRevisionDiff{
 			RuleRevision: revisionOf(now.Info), Since: old.Number, Changes: []adminapi.RuleChange{},
 		}
-		for _, change := range rules.Diff(old.Rules, now.Rules) {
+		for _, change := range rulediff.Diff(old.Rules, now.Rules) {
 			shown, err := c.shownChange(change)
 			if err != nil {
 				return nil, err

@@ -1,4 +1,4 @@
-package enforce
+package adapt
 
 import (
 	"context"

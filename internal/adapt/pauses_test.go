@@ -1,4 +1,4 @@
-package enforce_test
+package adapt_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/adapt"
 )
 
 // However many keys pause, those that are remembered are bounded: what is over makes room, and else the key
@@ -17,7 +17,7 @@ import (
 func TestPausesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100
-		p := enforce.Pauses{Most: most, Longest: time.Hour}
+		p := adapt.Pauses{Most: most, Longest: time.Hour}
 		for i := range most {
 			p.Add(strconv.Itoa(i), time.Duration(i+1)*time.Minute)
 		}
@@ -41,7 +41,7 @@ func TestPausesAreBounded(t *testing.T) {
 // A shorter pause does not end a longer one, a pause of 0 is none, and Await waits to the end of a pause.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := enforce.Pauses{Most: 2, Longest: time.Hour}
+		p := adapt.Pauses{Most: 2, Longest: time.Hour}
 		p.Add("k", time.Minute)
 		p.Add("k", time.Second)
 		p.Add("none", 0)
