@@ -197,6 +197,10 @@ type Limit struct {
 	// [time.LoadLocation]: by the machine's data, else by that of the program. Default: "",
 	// which is UTC. "Local" is not a name. Only with Calendar.
 	TimeZone string
+	// FirstRequest lets a client's fixed window begin with its first admitted request, charge or reserve; the next
+	// begins with the first one after its end. If all is given back there is none. Default: false, windows begin at
+	// multiples of their length. Not with Calendar.
+	FirstRequest bool
 	// MinInterval is the least time between two admitted requests, whatever their
 	// cost. Default: 0, none. At most 366 days, whole microseconds. Sliding window
 	// log only.
@@ -233,10 +237,16 @@ func LeakyBucket(capacity int64, leak Rate) Limit {
 }
 
 // FixedWindow admits limit permits per window. Windows start at multiples of the
-// window since the Unix epoch. Around a boundary up to twice the limit can pass
+// window since the Unix epoch, or with a client's first request ([Limit.FromFirst]). Around a boundary up to twice the limit can pass
 // within one window's length; the sliding windows don't have that weakness.
 func FixedWindow(limit int64, window time.Duration) Limit {
 	return Limit{Algorithm: AlgorithmFixedWindow, Capacity: limit, Window: window}
+}
+
+// FromFirst is a fixed window that begins with a client's first request.
+func (l Limit) FromFirst() Limit {
+	l.FirstRequest = true
+	return l
 }
 
 // CalendarWindow admits limit permits per minute, hour, day, week, month or year
@@ -436,6 +446,9 @@ func (l Limit) validateOptions(faults *faults) {
 	}
 	if l.Calendar > CalendarYear {
 		faults.add("calendar", uint8(l.Calendar), "minute, hour, day, week, month or year")
+	}
+	if l.FirstRequest && (l.Algorithm != AlgorithmFixedWindow || l.Calendar != CalendarNone) {
+		faults.add("start", "first_request", "only with FIXED_WINDOW, and without calendar")
 	}
 	if l.TimeZone != "" {
 		if l.Calendar == CalendarNone {

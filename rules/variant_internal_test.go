@@ -3,7 +3,7 @@ package rules
 import "testing"
 
 // TestReadings counts the normalisations that a path's features leave open, as they are told in
-// docs/adr/0010-every-variant-of-a-path.md.
+// docs/adr/0010-every-reading-of-a-path.md.
 func TestReadings(t *testing.T) {
 	for path, want := range map[string]int{
 		"/a/b": 1, "/a%20b": 1, "/a.b/...": 1, "/a/": 1,

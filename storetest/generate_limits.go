@@ -124,7 +124,10 @@ func (c chooser) options(l *stint.Limit) {
 	case 7:
 		l.MaxDebt = c.near(bounds.MaxPermits)
 	}
-	if l.Algorithm == stint.AlgorithmFixedWindow && c.intn(5) > 2 {
+	if l.Algorithm == stint.AlgorithmFixedWindow {
+		l.FirstRequest = c.oneIn(3)
+	}
+	if l.Algorithm == stint.AlgorithmFixedWindow && !l.FirstRequest && c.intn(5) > 2 {
 		l.Window = 0
 		l.Calendar = stint.CalendarMinute + stint.Calendar(c.intn(6)) // #nosec G115 -- below 6
 		l.TimeZone = pick(c, zones[:]...)
@@ -152,6 +155,7 @@ func (c chooser) changed(old stint.Limit) stint.Limit {
 		case 3:
 			other := c.limit(old.Algorithm)
 			l.Rate, l.Window, l.Calendar, l.TimeZone = other.Rate, other.Window, other.Calendar, other.TimeZone
+			l.FirstRequest = other.FirstRequest
 		case 4:
 			l.MaxDebt, l.MinInterval, l.CountDenied = 0, 0, false
 			if l.Algorithm != stint.AlgorithmFixedWindow {

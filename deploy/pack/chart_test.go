@@ -26,8 +26,6 @@ import (
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/stint-go/stint/internal/apipath"
 )
 
 // sets are values for the chart: its own; pods that share a Redis; and everything.
@@ -163,7 +161,7 @@ func TestChartRenders(t *testing.T) {
 	if o.deployment.Spec.Replicas != nil || *o.scaler.Spec.MinReplicas != 2 || o.scaler.Spec.MaxReplicas != 20 || o.scaler.Spec.ScaleTargetRef.Name != o.deployment.Name {
 		t.Errorf("the deployment has %v pods beside the scaler %+v", o.deployment.Spec.Replicas, o.scaler.Spec)
 	}
-	if endpoint := o.monitor.Spec.Endpoints[0]; apipath.Port != o.service.Spec.Ports[0].Name || apipath.Path != "/metrics" || o.monitor.Labels["release"] != "prometheus" {
+	if endpoint := o.monitor.Spec.Endpoints[0]; endpoint.Port != o.service.Spec.Ports[0].Name || endpoint.Path != "/metrics" || o.monitor.Labels["release"] != "prometheus" {
 		t.Errorf("the monitor is %+v", o.monitor)
 	}
 	for _, port := range o.service.Spec.Ports {
@@ -360,7 +358,7 @@ config:
 	}
 	old, grace := start(), time.Duration(*o.deployment.Spec.Template.Spec.TerminationGracePeriodSeconds)*time.Second
 	var endpoint atomic.Pointer[container] // whom the Service names
-	apipath.Store(old)
+	endpoint.Store(old)
 	var admitted, asked, lost atomic.Int64
 	var callers sync.WaitGroup
 	ended := make(chan struct{})
@@ -373,7 +371,7 @@ config:
 				default:
 				}
 				asked.Add(1)
-				status, body, err := get("http://"+apipath.Load().service+"/api/v1/rate-limit/check?policy=many&key=ann", "")
+				status, body, err := get("http://"+endpoint.Load().service+"/api/v1/rate-limit/check?policy=many&key=ann", "")
 				if err != nil || status != http.StatusOK && status != http.StatusTooManyRequests {
 					lost.Add(1)
 					t.Errorf("%d %s %v", status, body, err)
@@ -394,8 +392,8 @@ config:
 		for probe(t, fresh, readiness) != http.StatusOK {
 			<-time.After(10 * time.Millisecond)
 		}
-		replaced := apipath.Load()
-		told := time.AfterFunc(500*time.Millisecond, func() { apipath.Store(fresh) }) // the Service learns of it later
+		replaced := endpoint.Load()
+		told := time.AfterFunc(500*time.Millisecond, func() { endpoint.Store(fresh) }) // the Service learns of it later
 		replaced.stop(t, grace)
 		told.Stop()
 	}
@@ -427,7 +425,7 @@ func found(t *testing.T, pattern string) string {
 // and alerts. What others find annotated is the port and the path of the metrics.
 func TestMonitorPage(t *testing.T) {
 	o, _ := rendered(t, found(t, "# my-values.yaml, with the operator"))
-	if endpoint := o.monitor.Spec.Endpoints[0]; apipath.Interval != "15s" || o.monitor.Labels["release"] != "prometheus" {
+	if endpoint := o.monitor.Spec.Endpoints[0]; endpoint.Interval != "15s" || o.monitor.Labels["release"] != "prometheus" {
 		t.Errorf("the monitor is %+v", o.monitor)
 	}
 	o, _ = rendered(t, found(t, "# my-values.yaml, without the operator"))

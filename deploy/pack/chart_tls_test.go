@@ -15,8 +15,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-
-	"github.com/stint-go/stint/internal/apipath"
 )
 
 // certificate makes one that signs itself, for a name, and its key.
@@ -59,20 +57,20 @@ func TestPodWithTLS(t *testing.T) {
 	}
 
 	endpoint := o.monitor.Spec.Endpoints[0]
-	if apipath.TLSConfig == nil || apipath.TLSConfig.ServerName == nil || apipath.TLSConfig.CA.Secret == nil || apipath.TLSConfig.CA.Secret.Key != "tls.crt" {
+	if endpoint.TLSConfig == nil || endpoint.TLSConfig.ServerName == nil || endpoint.TLSConfig.CA.Secret == nil || endpoint.TLSConfig.CA.Secret.Key != "tls.crt" {
 		t.Fatalf("the monitor is %+v", endpoint)
 	}
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM([]byte(certificate))
 	prometheus := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, ServerName: *apipath.TLSConfig.ServerName},
+		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, ServerName: *endpoint.TLSConfig.ServerName},
 	}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.service+apipath.Path, http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.service+endpoint.Path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.URL.Scheme = strings.ToLower(string(*apipath.Scheme))
+	request.URL.Scheme = strings.ToLower(string(*endpoint.Scheme))
 	response, err := prometheus.Do(request)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ type windowState struct {
 }
 
 // fixedWindow admits at most limit permits per window. Windows start at multiples of their length
-// since the Unix epoch, or follow a calendar. Its known weakness: up to twice the limit can pass
+// since the Unix epoch, follow a calendar, or begin with the first permits that are counted. Its known weakness: up to twice the limit can pass
 // within one length around a boundary. It is safe for concurrent use. With count c, limit L and
 // cost n a request is admitted if c + n <= L - keep, and until the window's end nothing comes back:
 //
@@ -27,12 +27,16 @@ type fixedWindow struct {
 	limit    int64
 	debt     int64
 	length   int64     // microseconds; 0 with a calendar
+	step     int64     // windows start at multiples of it: its length, or 1 where the first permits begin one
 	calendar *calendar // nil without
 }
 
 // newFixedWindow prepares a valid limit.
 func newFixedWindow(limit stint.Limit) *fixedWindow {
 	w := &fixedWindow{limit: limit.Capacity, debt: limit.Debt(), length: limit.Window.Microseconds()}
+	if w.step = w.length; limit.FirstRequest {
+		w.step = 1
+	}
 	if limit.Calendar != stint.CalendarNone {
 		w.calendar = newCalendar(limit.Calendar, limit.TimeZone)
 	}
@@ -44,7 +48,7 @@ func (w *fixedWindow) window(t stint.Instant) (start, end stint.Instant) {
 	if w.calendar != nil {
 		return w.calendar.window(t)
 	}
-	start = t - t%stint.Instant(w.length)
+	start = t - t%stint.Instant(w.step)
 	return start, start + stint.Instant(w.length)
 }
 

@@ -2,8 +2,9 @@
 --
 -- state: start, stop (microseconds), count; nil start is untouched; own_start and
 --        own_stop, the limit's own window, are set by adopt
--- limit: capacity, debt, length (microseconds; 0 with a calendar), edges (with a
---        calendar: four ascending instants, the bounds of three windows)
+-- limit: capacity, debt, length (microseconds; 0 with a calendar), step (windows
+--        start at multiples of it), edges (with a calendar: four ascending instants,
+--        the bounds of three windows)
 
 local fixed_window = {}
 
@@ -11,7 +12,7 @@ local fixed_window = {}
 -- edges at hand don't reach it.
 function fixed_window.window(limit, t)
   if limit.length > 0 then
-    local start = t - t % limit.length
+    local start = t - t % limit.step
     return start, start + limit.length
   end
   for i = 1, 3 do
@@ -93,13 +94,13 @@ end
 -- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit in the
 -- capacity, less what is to be kept.
 -- The number that it keeps is the window's length, or 0 for the limit's own.
-function fixed_window.take_stored(now, found, start, kept, count, n, capacity, length)
+function fixed_window.take_stored(now, found, start, kept, count, n, capacity, length, step)
   local t = now
   if found and start > now then
     t = start
   end
   if not found or count == 0 or t >= start + (kept > 0 and kept or length) then
-    start, kept, count = t - t % length, 0, 0
+    start, kept, count = t - t % step, 0, 0
   end
   if count + n <= capacity then
     return start, kept, count + n

@@ -43,7 +43,7 @@ func (g generator) limit() stint.Limit {
 				l.Calendar = stint.Calendar(1 + g.IntN(int(stint.CalendarYear)))
 				l.TimeZone = zones[g.IntN(len(zones))]
 			} else {
-				l.Window = g.period()
+				l.Window, l.FirstRequest = g.period(), g.IntN(3) == 0
 			}
 		case stint.AlgorithmSlidingWindowLog:
 			l.Window = g.period()
@@ -80,6 +80,7 @@ func (g generator) variant(l stint.Limit) stint.Limit {
 		changed.MaxDebt, changed.MinInterval, changed.CountDenied = other.MaxDebt, other.MinInterval, other.CountDenied
 	default:
 		changed.Rate, changed.Window, changed.Calendar, changed.TimeZone = other.Rate, other.Window, other.Calendar, other.TimeZone
+		changed.FirstRequest = other.FirstRequest
 	}
 	if changed.Validate() != nil {
 		return other

@@ -62,14 +62,18 @@ func (m *Machine) TimeOf(n int64) int64 {
 // Window returns a fixed window's window that holds t.
 func (m *Machine) Window(t stint.Instant) (start, end stint.Instant) { return m.window.window(t) }
 
+// Step is of what the starts of a fixed window's windows are multiples, in microseconds; 0 with a calendar.
+func (m *Machine) Step() int64 { return m.window.step }
+
 // TakeStoredArgs are what take_stored of the twins is given to take n permits, so that keep more are left. Of a bucket:
 // how long they take, the rate's permits, and how long the capacity but for those to keep takes, in microseconds each
-// with its fraction. Of a window or a counter: n, how much may be counted, and the length in microseconds.
+// with its fraction. Of a window or a counter: n, how much may be counted, and the length in microseconds; of a window,
+// too, of what its starts are multiples.
 func (m *Machine) TakeStoredArgs(n, keep int64) []int64 {
 	s := m.bucket
 	switch {
 	case m.window != nil:
-		return []int64{n, m.capacity - keep, m.window.length, 0, 0}
+		return []int64{n, m.capacity - keep, m.window.length, m.window.step, 0}
 	case m.counter != nil:
 		return []int64{n, m.capacity - keep, m.counter.window, 0, 0}
 	case s == nil:

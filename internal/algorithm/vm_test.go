@@ -130,6 +130,8 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 		set("period", period)
 	case stint.AlgorithmFixedWindow:
 		set("length", limit.Window.Microseconds())
+		window := algorithm.NewMachine(limit)
+		set("step", window.Step())
 		if limit.Calendar != stint.CalendarNone {
 			table.RawSetString("edges", vm.table(0, 0, 0, 0)) // until better ones are asked for
 		}

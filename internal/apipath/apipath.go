@@ -2,8 +2,6 @@
 // them.
 package apipath
 
-import ()
-
 // The paths of the API.
 const (
 	// Those of the limiter begin with /api/v1/rate-limit; health, info and metrics have the names that

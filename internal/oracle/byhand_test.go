@@ -90,6 +90,16 @@ func TestOracleByHand(t *testing.T) {
 			{10*s - 1, take, 1, false, 0, 10*s + 1, 10*s + 1, 0, 10*s + 1, 0}, // the newest window counts
 			{12 * s, settle, -9, true, 3, 0, 0, 0, 0, -3},
 		}},
+		{"window from the first request", stint.FixedWindow(3, 10*time.Second).FromFirst(), []exampleStep{
+			{4 * s, take, 4, false, 3, never, 0, 0, 0, 0}, // a denied request begins none
+			{5 * s, take, 2, true, 1, 0, 10 * s, 0, 10 * s, 0},
+			{15*s - 1, take, 2, false, 1, 1, 1, 0, 1, 0},
+			{15 * s, peek, 3, true, 3, 0, 0, 0, 0, 0},
+			{17 * s, settle, 2, true, 1, 0, 10 * s, 0, 10 * s, 2}, // a charge begins one
+			{18 * s, settle, -2, true, 3, 0, 0, 0, 0, -2},         // all is given back: there is none
+			{19 * s, take, 3, true, 0, 0, 10 * s, 0, 10 * s, 0},
+			{18 * s, take, 1, false, 0, 11 * s, 11 * s, 0, 11 * s, 0}, // the newest window counts
+		}},
 		{"sliding window log", stint.SlidingWindowLog(3, 10*time.Second), []exampleStep{
 			{0, take, 1, true, 2, 0, 10 * s, 0, 10 * s, 0},
 			{1 * s, take, 2, true, 0, 0, 10 * s, 0, 9 * s, 0},

@@ -36,7 +36,9 @@ func (w *calendarWindows) window(limit *stint.Limit, at stint.Instant) (start, e
 	zone := limit.TimeZone
 	switch limit.Calendar {
 	case stint.CalendarNone:
-		start = at - at%micros(limit.Window)
+		if start = at; !limit.FirstRequest {
+			start -= at % micros(limit.Window)
+		}
 		return start, start + micros(limit.Window)
 	case stint.CalendarMinute:
 		start = at - w.wallTimeAt(zone, at)%minute

@@ -37,6 +37,7 @@ type account struct {
 	limit stint.Limit
 	mixed bool // see ledger
 	items []*item
+	start int64 // of the newest window, where the first request begins one
 }
 
 // A pledge is a hold: what the ledger knows of an id.
@@ -256,6 +257,9 @@ func (s *share) giveBack(n name, permits int64) {
 func (a *account) add(at, n int64) *item {
 	it := &item{at, n}
 	if n > 0 && a.limit.Algorithm != stint.AlgorithmConcurrency {
+		if at >= a.start+a.limit.Window.Microseconds() || a.taken(a.start, at+1) == 0 {
+			a.start = at
+		}
 		a.items = append(a.items, it)
 	}
 	return it
@@ -395,6 +399,11 @@ func (a *account) room(now int64) *big.Rat {
 	capacity, window := rat(a.limit.Capacity), a.limit.Window.Microseconds()
 	switch a.limit.Algorithm {
 	case stint.AlgorithmFixedWindow:
+		if a.limit.FirstRequest && now >= a.start+window {
+			return capacity
+		} else if a.limit.FirstRequest {
+			return sub(capacity, rat(a.taken(a.start, now+1)))
+		}
 		a.forget(now - now%window)
 		return sub(capacity, rat(a.taken(now-now%window, now+1)))
 	case stint.AlgorithmSlidingWindowLog:

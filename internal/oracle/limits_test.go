@@ -58,6 +58,7 @@ func (g *generator) limit(kind int) (l stint.Limit) {
 		l = stint.LeakyBucket(capacity, stint.Per(1+g.rng.Int64N(9), g.period())).WithCost(1 + g.rng.Int64N(min(3, capacity)))
 	case 2:
 		l = stint.FixedWindow(capacity, g.period())
+		l.FirstRequest = g.rng.IntN(2) == 0
 	case 3:
 		l = stint.SlidingWindowCounter(capacity, g.period())
 	case 4:
@@ -98,6 +99,8 @@ func (g *generator) alter(l *stint.Limit) {
 			l.Rate.Period = g.period()
 		} else if l.Algorithm == stint.AlgorithmSlidingWindowLog {
 			l.MinInterval = time.Duration(g.pick(0, g.rng.Int64N(2_000_000))) * time.Microsecond
+		} else if l.Algorithm == stint.AlgorithmFixedWindow {
+			l.FirstRequest = !l.FirstRequest
 		}
 	case 3:
 		if l.Algorithm != stint.AlgorithmConcurrency {

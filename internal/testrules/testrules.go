@@ -144,6 +144,8 @@ func randomLimits(t *rapid.T) []stint.Limit {
 				l.Window, l.TimeZone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin"}).Draw(t, "zone")
 				l.Calendar = rapid.Map(rapid.IntRange(1, 6),
 					func(n int) stint.Calendar { return stint.Calendar(n) }).Draw(t, "calendar")
+			} else if l.Algorithm == stint.AlgorithmFixedWindow {
+				l.FirstRequest = rapid.Bool().Draw(t, "from the first")
 			}
 			if l.Algorithm == stint.AlgorithmTokenBucket || l.Algorithm == stint.AlgorithmFixedWindow {
 				l.Lease = rapid.Int64Range(stint.LeaseAuto, l.Capacity).Draw(t, "lease")

@@ -26,6 +26,7 @@ type parameter struct {
 type (
 	debt  int64 // of which a document's 0 is stint.NoDebt
 	lease int64
+	first bool // of a document start: first_request
 )
 
 var (
@@ -40,6 +41,9 @@ var (
 	leased      = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow}
 )
 
+// firstRequest is the start of windows that begin with a client's first request.
+const firstRequest = "first_request"
+
 // parameters are all of them, in the order in which they are written. The order is that of
 // documents that stint writes: what the limit is called, how much, how fast, and then options.
 var parameters = []parameter{
@@ -51,6 +55,7 @@ var parameters = []parameter{
 	{"window", windows, true, func(l *stint.Limit) any { return &l.Window }},
 	{"calendar", fixedWindow, false, func(l *stint.Limit) any { return &l.Calendar }},
 	{"timezone", fixedWindow, false, func(l *stint.Limit) any { return &l.TimeZone }},
+	{"start", fixedWindow, false, func(l *stint.Limit) any { return (*first)(&l.FirstRequest) }},
 	{"min_interval", slidingLog, false, func(l *stint.Limit) any { return &l.MinInterval }},
 	{"count_denied", slidingLog, false, func(l *stint.Limit) any { return &l.CountDenied }},
 	{"max_debt", stint.Algorithms(), false, func(l *stint.Limit) any { return (*debt)(&l.MaxDebt) }},
@@ -80,6 +85,11 @@ func setter(field any) document.Setter {
 		return document.Parsed(field, stint.ParseDuration, document.KindText, document.KindInteger)
 	case *debt:
 		return readDebt(field)
+	case *first:
+		return document.Scalar(firstRequest, func(text string) bool {
+			*field = text == firstRequest
+			return bool(*field)
+		}, document.KindText)
 	default:
 		return readLease(field.(*lease))
 	}
@@ -91,6 +101,8 @@ func written(field any) document.Value {
 		switch of := of.(type) {
 		case *debt:
 			return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(max(0, *of))}, true
+		case *first:
+			return document.Value{Kind: document.KindText, Text: firstRequest}, bool(*of)
 		case *lease:
 			return document.Value{Kind: document.KindText, Text: "auto"}, *of == stint.LeaseAuto
 		default:

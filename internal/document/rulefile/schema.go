@@ -87,6 +87,8 @@ func ofParameter(p *parameter) schema {
 		return rateSchema()
 	case *time.Duration:
 		return durationSchema()
+	case *first:
+		return schema{"const": firstRequest}
 	case *debt:
 		return integers(0, bounds.MaxPermits)
 	case *lease:

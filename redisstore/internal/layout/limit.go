@@ -87,7 +87,7 @@ func (l *Limit) describe(encoding string) {
 		if l.Calendar() {
 			l.number(life)
 		} else {
-			l.number(life, length)
+			l.number(life, length, l.Step())
 		}
 	case stint.AlgorithmSlidingWindowCounter:
 		window := spec.Window.Microseconds()

@@ -83,7 +83,7 @@ if fixed_window then
       end,
     }
   end
-  kinds.f = window(function(limit, a) limit.length = a end)
+  kinds.f = window(function(limit, a, b) limit.length, limit.step = a, b end)
   kinds.c = window(function(limit, a, b, c, d) limit.length, limit.edges = 0, { a, b, c, d } end)
 end
 

@@ -45,11 +45,12 @@ var verbNames = []string{
 // limitNumbers are the numbers by which a limit is described behind its letter, each of 8 bytes. Times are
 // microseconds; life is the longest that a state matters; permits:period is a rate in lowest
 // terms; start and end are the window of the calendar that holds a time, before and after its
-// neighbours' start and end; counts is 1 when denied requests are counted.
+// neighbours' start and end; step is of what windows' starts are multiples; counts is 1 when denied
+// requests are counted.
 var limitNumbers = map[string]string{
 	"t": "capacity debt life permits period",         // token bucket
 	"l": "capacity debt life permits period",         // leaky bucket
-	"f": "capacity debt life length",                 // fixed window
+	"f": "capacity debt life length step",            // fixed window
 	"c": "capacity debt life before start end after", // fixed window by the calendar
 	"s": "capacity debt life window",                 // sliding window counter
 	"p": "capacity debt life window interval counts", // sliding window log as a packed string

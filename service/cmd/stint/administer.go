@@ -103,6 +103,9 @@ func (r *ruleRow) allows() string {
 		default:
 			text = fmt.Sprintf("%v per %v", l["limit"], l["window"])
 		}
+		if l["start"] != nil {
+			text += " from the first request"
+		}
 		limits = append(limits, fmt.Sprintf("%s (%v)", text, l["algorithm"]))
 	}
 	return strings.Join(limits, "; ")

@@ -368,6 +368,9 @@ func limitDetails(claim *stint.Claim, each []stint.Outcome, at stint.Instant) []
 		case stint.AlgorithmFixedWindow:
 			window := algorithm.NewMachine(limit)
 			start, _ := window.Window(at)
+			if limit.FirstRequest && o.ResetAfter > 0 {
+				start = at.Add(o.ResetAfter - limit.Window)
+			}
 			d.WindowStart = int64(start)
 		case stint.AlgorithmSlidingWindowCounter:
 			d.WindowStart = int64(at) - int64(at)%limit.Window.Microseconds()

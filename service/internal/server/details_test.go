@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -45,6 +46,16 @@ func TestDetails(t *testing.T) {
 		}
 		if queue := d.QueueSize; (queue != nil) != (algorithm == "LEAKY_BUCKET") || queue != nil && *queue != 30 {
 			t.Errorf("%s: a queue of %v", algorithm, queue)
+		}
+	}
+
+	first := newFixture(t, func(c *server.Config) {
+		c.Policies["first"] = []stint.Limit{stint.FixedWindow(5, time.Minute).FromFirst()}
+	})
+	for _, path := range []string{apipath.Remaining, check, check} {
+		d := first.get(path + "?key=k&policy=first&details=true").check().Details[0]
+		if d.WindowStart != int64(start) {
+			t.Errorf("%s: %+v, want a window that begins at %d", path, d, int64(start))
 		}
 	}
 

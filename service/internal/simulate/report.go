@@ -359,6 +359,9 @@ func describe(l stint.Limit) string {
 	case l.Calendar != stint.CalendarNone:
 		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity) + " per calendar " + l.Calendar.String()
 	}
+	if l.FirstRequest {
+		text += " from the first request"
+	}
 	if l.MinInterval > 0 {
 		text += ", min_interval " + stint.FormatDuration(l.MinInterval)
 	}

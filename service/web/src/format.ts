@@ -116,6 +116,7 @@ export function limitText(limit: Record<string, unknown>): string {
     const [amount, unit = ""] = String(pace).split("/", 2);
     parts.push(`${amount} per ${units[unit] ?? unit}` + (count === undefined ? "" : ` (${count} at once)`));
   } else parts.push(String(count ?? ""));
+  if (limit.start !== undefined) parts.push("from the first request");
   if (limit.min_interval !== undefined) parts.push(`${String(limit.min_interval)} apart`);
   return parts.join(", ");
 }

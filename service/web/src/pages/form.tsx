@@ -232,6 +232,7 @@ function LimitRow({ i, rule, box, set, fault, whole, alone }: { i: number; rule:
     const next = to === "leaky_bucket" ? "leak" : "refill";
     const window = textOf(rule.at([...path, "window"])) || "1m";
     rule.set([...path, "algorithm"], to);
+    if (to !== "fixed_window") rule.set([...path, "start"], undefined);
     if (bucket(to) && was && speed !== next) rule.rename(path, speed, next, rule.at([...path, speed]));
     if (bucket(to) && !was) {
       const most = rule.at([...path, "limit"]);
