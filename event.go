@@ -65,6 +65,9 @@ type Event struct {
 	Via string
 	// Shadow says that this is what a rule in shadow would have decided. The request's own decision is told before.
 	Shadow bool
+	// Marked says that the rule marks an admitted request, for the limit of the decision: it does not fit it, or, if
+	// the decision is allowed, has used as much of it as the rule's mark_at says. Shadow is set, too.
+	Marked bool
 
 	// Replayed says of a Reserve, Commit or Cancel that the hold was there, or had ended, before.
 	Replayed bool

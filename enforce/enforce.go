@@ -209,6 +209,8 @@ type Verdict struct {
 	// and those that deny without: their Rule, Class, Via, Claim, Decision and Reason. Default: none,
 	// decided by a service.
 	Shadows []stint.Event
+	// Exceeded are the limits that mark an admitted request. Default: none, also where a failure policy decided.
+	Exceeded []Exceeded
 	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
 	// They must not be changed.
 	Undecided []Claimed
@@ -230,6 +232,8 @@ type Verdict struct {
 
 	// byDefault says that it is denied since no rule holds for it.
 	byDefault bool
+	// marks says that a rule that decides may mark.
+	marks bool
 
 	matches rules.Matches
 	// claims are those of the rules that decide, in the order of their rules. The slices below are
@@ -245,11 +249,11 @@ type Verdict struct {
 
 // reset makes it the verdict of a request that nothing was asked about yet: admitted.
 func (v *Verdict) reset() {
-	v.byDefault, v.Remote, v.Hold = false, nil, stint.HoldOp{}
+	v.byDefault, v.marks, v.Remote, v.Hold = false, false, nil, stint.HoldOp{}
 	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Shadows = v.Matched[:0], v.Shadowed[:0], v.Shadows[:0]
-	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
+	v.claims, v.shadows, v.Exceeded = v.claims[:0], v.shadows[:0], v.Exceeded[:0]
 	v.Via, v.Class = "", ""
 }
 
@@ -305,7 +309,7 @@ func (v *Verdict) clearOnError(err error) error {
 		v.byDefault = false
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
 		v.Turn, v.Via, v.Class = 0, "", ""
-		v.Shadowed, v.Shadows, v.Undecided = v.Shadowed[:0], v.Shadows[:0], v.claims
+		v.Shadowed, v.Shadows, v.Exceeded, v.Undecided = v.Shadowed[:0], v.Shadows[:0], v.Exceeded[:0], v.claims
 	}
 	return err
 }
@@ -435,6 +439,13 @@ func (v *Verdict) note(d stint.Decision, err error) error {
 		return err
 	}
 	v.Allowed, v.Decision = d.Allowed, d
+	if v.marks && d.Allowed {
+		v.mark()
+		if v.claims[0].marks() { // all do, and none decides
+			v.Decision = stint.Decision{Allowed: true, At: d.At, Source: d.Source, Degraded: d.Degraded}
+			return nil
+		}
+	}
 	v.decideBy(d.Index)
 	return nil
 }
@@ -499,7 +510,11 @@ func (v *Verdict) decisionOf(i, n int, outcomes []stint.Outcome) stint.Decision 
 	v.ways = v.ways[:0]
 	for _, c := range v.claims[i : i+n] {
 		for range c.Claim.Policy.Len() {
-			v.ways = append(v.ways, decide.PerGroup+uint16(c.way)) // #nosec G115 -- not all
+			number := decide.PerGroup + uint16(c.way) // #nosec G115 -- not all
+			if c.marks() {
+				number += bounds.MaxWays
+			}
+			v.ways = append(v.ways, number)
 		}
 	}
 	return decide.Combine(outcomes, v.ways, v.Decision.At)

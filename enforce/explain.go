@@ -225,6 +225,7 @@ func (v *Verdict) Tell(ctx context.Context, e *stint.Event, observe stint.Observ
 		s := &v.Shadows[i]
 		e.Rule, e.Set, e.Claim, e.Decision, e.Reason, e.Class, e.Via = s.Rule, s.Set, s.Claim, s.Decision,
 			s.Reason, s.Class, s.Via
+		e.Marked = s.Marked
 		e.Claim.Key = cmp.Or(e.Claim.Key, address)
 		observe(ctx, e)
 	}

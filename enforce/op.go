@@ -37,7 +37,7 @@ func (b *built) op(claims []Claimed) (op stint.Op) {
 	if plain == len(claims) {
 		return op
 	}
-	b.ways, b.groups = slices.Grow(b.ways[:0], len(claims)), b.groups[:0]
+	b.ways, b.groups = slices.Grow(b.ways[:0], 2*len(claims)), b.groups[:0]
 	for from := plain; from < len(claims); {
 		first := len(b.ways)
 		to := from
@@ -46,6 +46,9 @@ func (b *built) op(claims []Claimed) (op stint.Op) {
 			for to++; to < len(claims) && claims[to].Rule == claims[way].Rule && claims[to].way == claims[way].way; to++ {
 			}
 			b.ways = append(b.ways, b.claims[way:to])
+		}
+		if claims[from].marks() {
+			b.ways = append(b.ways, nil) // which takes nothing
 		}
 		b.groups = append(b.groups, b.ways[first:])
 		from = to
@@ -79,10 +82,14 @@ func (v *Verdict) order() {
 	}
 }
 
-// rank is 0 of a claim that has to admit.
+// rank is 0 of a claim that has to admit. Those of rules that mark are the last, since what is told of ways is of the
+// first group.
 func rank(c Claimed) int {
-	if c.way == all {
+	switch {
+	case c.way == all:
 		return 0
+	case !c.marks():
+		return 1
 	}
-	return 1
+	return 2
 }

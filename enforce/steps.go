@@ -98,7 +98,14 @@ func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 				v.addShadow(&matched)
 				break
 			}
+			first := len(v.claims)
 			v.claims = appendClaims(v.claims, &matched)
+			if matched.Rule.OnExceed == rules.Mark && verb != stint.VerbSettle && verb != stint.VerbReset {
+				for i := first; i < len(v.claims); i++ {
+					v.claims[i].way = 0 // or none, see built.op
+				}
+			}
+			v.marks = v.marks || matched.Rule.OnExceed == rules.Mark || matched.Rule.MarkAt > 0
 		case rules.Banned, rules.Lacking:
 			if inShadow {
 				v.shadow(&stint.Event{

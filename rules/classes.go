@@ -27,7 +27,7 @@ type ClassBy struct {
 	Attribute string `doc:"attribute"`
 }
 
-// A Percent is a part of a limit, 0 to 99. What it gives is rounded down to whole permits.
+// A Percent is a part of a limit. What it gives is rounded down to whole permits.
 type Percent int64
 
 // of is the part of n.

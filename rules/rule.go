@@ -56,7 +56,10 @@ type Rule struct {
 	// Banned rules deny every request that they match, except of clients with an override.
 	Banned bool `doc:"banned"`
 	// OnExceed is how a request that the limits deny is treated. Default: Reject.
-	OnExceed OnExceed `doc:"on_exceed" is:"one-of reject wait shadow"`
+	OnExceed OnExceed `doc:"on_exceed" is:"one-of reject wait shadow mark"`
+	// MarkAt marks a request that is admitted, and leaves a client of a limit of the rule only so much that this part of
+	// it, or more, is used: 1 to 100 percent. Default: 0, none.
+	MarkAt Percent `doc:"mark_at" is:"percent"`
 	// MaxWait bounds how long a request is held: 1ms to 5m. With Wait only, where it
 	// has no default.
 	MaxWait time.Duration `doc:"max_wait" is:"duration 1ms 5m"`
@@ -211,6 +214,9 @@ const (
 	Wait
 	// Shadow admits it, and tells that the rule would have denied.
 	Shadow
+	// Mark admits it as well, and tells its caller: the limits are charged if the request fits them and everything else
+	// admits it, else they take nothing of it.
+	Mark
 )
 
 // OnStoreFailure says what decides by a rule while the store is unreachable: "open", "closed" or
@@ -264,7 +270,7 @@ type Override struct {
 // The names are those of documents; a name's place is the value.
 var (
 	missingNames  = []string{"", "skip", "deny", "ip"}
-	onExceedNames = []string{"reject", "wait", "shadow"}
+	onExceedNames = []string{"reject", "wait", "shadow", "mark"}
 )
 
 // String is skip, deny or ip, and nothing for MissingUnset.
@@ -323,7 +329,7 @@ func (r *Rule) Equal(o *Rule) bool {
 		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.MissingStatus == o.MissingStatus && r.Cost == o.Cost &&
 		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited &&
 		r.Banned == o.Banned &&
-		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
+		r.OnExceed == o.OnExceed && r.MarkAt == o.MarkAt && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
 		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.PartitionBy == o.PartitionBy &&
 		r.Reserve == o.Reserve &&
 		r.Within == o.Within && maps.Equal(r.Guaranteed, o.Guaranteed) && maps.Equal(r.Weights, o.Weights) &&

@@ -381,8 +381,14 @@ func (r *Rule) validateLimitsAt(f *faults, param string, limits []stint.Limit, c
 // validateOutcome looks at what becomes of requests beyond the limits: parameters of waiting are
 // refused where nothing waits.
 func (r *Rule) validateOutcome(f *faults) {
-	if r.OnExceed > Shadow {
-		f.invalid("on_exceed", uint8(r.OnExceed), "reject, wait or shadow")
+	if r.OnExceed > Mark {
+		f.invalid("on_exceed", uint8(r.OnExceed), "reject, wait, shadow or mark")
+	}
+	if r.OnExceed == Mark {
+		r.validateMark(f)
+	}
+	if r.MarkAt < 0 || r.MarkAt > 100 {
+		f.invalid("mark_at", fmt.Sprintf("%d%%", r.MarkAt), "1% to 100%")
 	}
 	if r.OnExceed == Wait {
 		if r.MaxWait < time.Millisecond || r.MaxWait > bounds.MaxWaitLimit {
@@ -418,6 +424,25 @@ func (r *Rule) validateOutcome(f *faults) {
 	}
 	if e := r.Reserve.OnExpiry; e != "" && e != Release && e != Keep {
 		f.invalid("reserve.on_expiry", string(e), "release or keep")
+	}
+}
+
+// validateMark refuses what can't be charged only if it fits, or is charged in another rule's place.
+func (r *Rule) validateMark(f *faults) {
+	if r.Within != "" || r.Otherwise != "" {
+		f.invalid("on_exceed", "mark", "reject, wait or shadow in a rule with within or otherwise")
+	}
+	of := func(param string, limits []stint.Limit) {
+		for i, l := range limits {
+			if l.Algorithm == stint.AlgorithmLeakyBucket || l.CountDenied || l.Lease != 0 {
+				f.invalid(fmt.Sprintf("%s[%d]", param, i), l.Algorithm.String(),
+					"with on_exceed mark no leaky bucket, count_denied or lease")
+			}
+		}
+	}
+	of("limits", r.Limits)
+	for i := range r.Overrides {
+		of(fmt.Sprintf("overrides[%d].limits", i), r.Overrides[i].Limits)
 	}
 }
 

@@ -134,7 +134,17 @@ func TestValidate(t *testing.T) {
 		}, "limits[1].count_denied", "is true; allowed: false where permits are reserved"},
 		{"override's limit with places", override(rules.Override{Key: "192.0.2.1", Limits: append(places(), leaky)}, rules.PerIP), "overrides[0].limits[1].cost", "1 or more"},
 
-		{"on_exceed", func(r *rules.Rule) { r.OnExceed = 9 }, "on_exceed", "on_exceed is 9; allowed: reject, wait or shadow"},
+		{"on_exceed", func(r *rules.Rule) { r.OnExceed = 9 }, "on_exceed", "on_exceed is 9; allowed: reject, wait, shadow or mark"},
+		{"mark with a queue", func(r *rules.Rule) {
+			r.OnExceed, r.Limits = rules.Mark, []stint.Limit{stint.LeakyBucket(1, stint.PerSecond(1))}
+		}, "limits[0]", "with on_exceed mark no leaky bucket, count_denied or lease"},
+		{"mark with a lease", func(r *rules.Rule) {
+			r.OnExceed, r.Limits = rules.Mark, []stint.Limit{stint.FixedWindow(9, time.Second).WithLease(2)}
+		}, "limits[0]", "with on_exceed mark no"},
+		{"mark within another", func(r *rules.Rule) {
+			r.OnExceed, r.Within, r.Limits, r.Borrow = rules.Mark, "other", nil, rules.Borrow{Any: true}
+		}, "on_exceed", `"mark"; allowed: reject, wait or shadow in a rule with within or otherwise`},
+		{"mark_at", func(r *rules.Rule) { r.MarkAt = 101 }, "mark_at", "1% to 100%"},
 		{"wait without a bound", func(r *rules.Rule) { r.OnExceed = rules.Wait }, "max_wait", "1ms to 5m"},
 		{"wait too long", func(r *rules.Rule) { r.OnExceed, r.MaxWait = rules.Wait, time.Hour }, "max_wait", "1h0m0s; allowed: 1ms to 5m"},
 		{"waiters", func(r *rules.Rule) { r.OnExceed, r.MaxWait, r.MaxWaiters = rules.Wait, time.Second, 10_001 }, "max_waiters", "10001; allowed: 1 to 10000"},

@@ -97,8 +97,8 @@ func Written(rule rules.Rule) (document.Value, error) {
 	switch failure := rule.OnStoreFailure; {
 	case rule.Missing > rules.MissingIP:
 		return document.Value{}, stint.Invalid("missing", uint8(rule.Missing), "skip, deny or ip")
-	case rule.OnExceed > rules.Shadow:
-		return document.Value{}, stint.Invalid("on_exceed", uint8(rule.OnExceed), "reject, wait or shadow")
+	case rule.OnExceed > rules.Mark:
+		return document.Value{}, stint.Invalid("on_exceed", uint8(rule.OnExceed), "reject, wait, shadow or mark")
 	case failure != "" && failure != rules.FailOpen && failure != rules.FailClosed && failure != rules.FailLocal:
 		return document.Value{}, stint.Invalid("on_store_failure", string(failure), "open, closed or local")
 	}
@@ -172,10 +172,10 @@ func write(of any) document.Value {
 					document.Field{Name: name, Value: writeTexts((*of)[name])})
 			}
 			return v, true
+		case *rules.Percent:
+			return writePercent(*of), true
 		case *map[string]rules.Percent:
-			return writeNames(*of, func(p rules.Percent) document.Value {
-				return document.Value{Kind: document.KindText, Text: fmt.Sprintf("%d%%", p)}
-			}), true
+			return writeNames(*of, writePercent), true
 		case *map[string]int64:
 			return writeNames(*of, func(n int64) document.Value {
 				return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(n)}
@@ -204,6 +204,10 @@ func writeNames[V any](of map[string]V, write func(V) document.Value) (v documen
 		v.Kind, v.Fields = document.KindMapping, append(v.Fields, document.Field{Name: name, Value: write(of[name])})
 	}
 	return v
+}
+
+func writePercent(p rules.Percent) document.Value {
+	return document.Value{Kind: document.KindText, Text: fmt.Sprintf("%d%%", p)}
 }
 
 // writeTexts writes a list of texts, or the one that there is by itself. A single text needs no
@@ -235,6 +239,7 @@ var kinds = document.Kinds{
 	"rate": func(field any, _ []string) document.Reader {
 		return document.Parsed(field.(*stint.Rate), stint.ParseRate, document.KindText)
 	},
+	"percent":  func(field any, _ []string) document.Reader { return percent(field.(*rules.Percent), 1, 100) },
 	"percents": func(field any, _ []string) document.Reader { return percents(field.(*map[string]rules.Percent)) },
 	"weights":  func(field any, _ []string) document.Reader { return weights(field.(*map[string]int64)) },
 	"time":     func(field any, _ []string) document.Reader { return instant(field.(*time.Time)) },
@@ -261,13 +266,18 @@ func percents(field *map[string]rules.Percent) document.ReaderFunc {
 	return byName(field, "a mapping of classes to what each leaves, such as batch: 40%", func(
 		part *rules.Percent,
 	) document.Reader {
-		return document.Scalar("0% to 99%", func(text string) bool {
-			digits, found := strings.CutSuffix(text, "%")
-			n, ok := document.ParseInteger(digits)
-			*part = rules.Percent(n)
-			return found && ok && n >= 0 && n <= 99
-		}, document.KindText)
+		return percent(part, 0, 99)
 	})
+}
+
+// percent reads a part such as 80%.
+func percent(part *rules.Percent, least, most int64) document.Setter {
+	return document.Scalar(fmt.Sprintf("%d%% to %d%%", least, most), func(text string) bool {
+		digits, found := strings.CutSuffix(text, "%")
+		n, ok := document.ParseInteger(digits)
+		*part = rules.Percent(n)
+		return found && ok && n >= least && n <= most
+	}, document.KindText)
 }
 
 // weights reads a mapping of clients to their weights. A weight is a share of what there is, in

@@ -186,6 +186,8 @@ func ofField(field reflect.StructField) schema {
 		return named(schema{"anyOf": []any{text, schema{"type": "array", "items": text}}})
 	case "percents":
 		return named(schema{"type": "string", "pattern": "^[0-9]{1,2}%$"})
+	case "percent":
+		return schema{"type": "string", "pattern": "^[0-9]{1,3}%$"}
 	case "weights":
 		return named(integers(1, bounds.MaxPermits))
 	case "borrow":

@@ -134,7 +134,7 @@ type ExplainedRule struct {
 	By string `json:"by,omitempty"`
 	// Class is the request's class, if the rule has classes.
 	Class string `json:"class,omitempty"`
-	// OnExceed is reject, wait or shadow.
+	// OnExceed is reject, wait, shadow or mark.
 	OnExceed string `json:"onExceed"`
 	// Allowed says whether the rule alone would admit the request.
 	Allowed bool `json:"allowed"`

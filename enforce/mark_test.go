@@ -1,0 +1,175 @@
+package enforce_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/rules"
+)
+
+// marking is a rule that marks, of so many requests an hour.
+func marking(id string, n int64) rules.Rule {
+	r := per(id, hourly(n))
+	r.OnExceed = rules.Mark
+	return r
+}
+
+// exceeded are the limits that mark a verdict, as rule, capacity and whether there is a wait.
+func exceeded(v *enforce.Verdict) string {
+	var list []string
+	for _, e := range v.Exceeded {
+		list = append(list, fmt.Sprintf("%s %d %v", e.Rule, e.Limit, e.RetryAfter > 0))
+	}
+	return strings.Join(list, ", ")
+}
+
+// A rule that marks is charged while the request fits and is admitted, and takes nothing of others. It neither denies nor
+// decides.
+func TestMark(t *testing.T) {
+	limiter, _ := newLimiter(t, per("hard", hourly(4)), marking("soft", 2))
+	for i, want := range []string{"", "", "soft 2 true", "soft 2 true"} {
+		v := decide(t, limiter, alice)
+		if got := exceeded(v); got != want || !v.Allowed || v.Rule.ID != "hard" || v.Decision.Remaining != int64(3-i) {
+			t.Errorf("request %d: marked by %q, want %q; %+v by %v", i, got, want, v.Decision, v.Rule)
+		}
+	}
+	v := decide(t, limiter, alice)
+	if v.Allowed || len(v.Exceeded) > 0 || v.Rule.ID != "hard" {
+		t.Errorf("a denied request is marked by %q, and denied by %v", exceeded(v), v.Rule)
+	}
+
+	limiter, _ = newLimiter(t, per("hard", hourly(1)), marking("soft", 2))
+	decide(t, limiter, alice)
+	for range 3 {
+		decide(t, limiter, alice) // is denied
+	}
+	explained, err := limiter.ExplainEach(t.Context(), &alice)
+	if err != nil || explained.Rules[1].Each[0].Remaining != 1 {
+		t.Errorf("what is denied was charged: %+v, %v", explained, err)
+	}
+}
+
+// Where all rules mark, everything is admitted and no limit decides.
+func TestMarkAlone(t *testing.T) {
+	limiter, _ := newLimiter(t, marking("soft", 1), marking("softer", 2))
+	for i, want := range []string{"", "soft 1 true", "soft 1 true, softer 2 true"} {
+		v := decide(t, limiter, alice)
+		if got := exceeded(v); got != want || !v.Allowed || v.Rule != nil || v.Claim.Policy != nil || v.Decision.Limit != 0 {
+			t.Errorf("request %d: %q, want %q; %+v by %v", i, got, want, v.Decision, v.Rule)
+		}
+		if !slices.Equal(v.Matched, []string{"soft", "softer"}) {
+			t.Errorf("matched %v", v.Matched)
+		}
+	}
+}
+
+// mark_at marks by how much of a limit is used, of rules that deny and of those that mark.
+func TestMarkAt(t *testing.T) {
+	hard, soft := per("hard", hourly(5)), marking("soft", 2)
+	hard.MarkAt, soft.MarkAt = 80, 100
+	limiter, _ := newLimiter(t, hard, soft)
+	for i, want := range []string{"", "soft 2 false", "soft 2 true", "hard 5 false, soft 2 true", "hard 5 false, soft 2 true"} {
+		if v := decide(t, limiter, alice); exceeded(v) != want {
+			t.Errorf("request %d: %q, want %q", i, exceeded(v), want)
+		}
+	}
+}
+
+// Of a rule with ways the limits of the way that was charged mark.
+func TestMarkAtOfWays(t *testing.T) {
+	quota, extra := per("quota", hourly(1)), per("extra", hourly(10))
+	quota.Otherwise, quota.MarkAt = "extra", 20
+	limiter, _ := newLimiter(t, quota, extra)
+	for i, want := range []string{"quota 1 false", "", "quota 10 false"} {
+		if v := decide(t, limiter, alice); exceeded(v) != want {
+			t.Errorf("request %d: %q, want %q", i, exceeded(v), want)
+		}
+	}
+}
+
+// Observers are told of each mark as of no request of its own.
+func TestMarksAreTold(t *testing.T) {
+	soft := marking("soft", 2)
+	soft.MarkAt = 50
+	limiter, _ := newLimiter(t, per("hard", hourly(9)), soft)
+	var got []string
+	for range 3 {
+		v := decide(t, limiter, alice)
+		v.Tell(t.Context(), &stint.Event{}, func(_ context.Context, e *stint.Event) {
+			if e.Rule == "soft" {
+				got = append(got, fmt.Sprint(e.Claim.Key, e.Marked, e.Shadow, e.Checked(), e.Decision.Allowed, e.Reason, e.Limit().Capacity))
+			} else if e.Marked {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+	want := []string{"192.0.2.1true true false true2", "192.0.2.1true true false true2", "192.0.2.1true true false falselimit2"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// A reserve holds of a rule that marks what fits, and its commit ends that alone.
+func TestMarkReserves(t *testing.T) {
+	limiter, _ := newLimiter(t, per("hard", hourly(100)), marking("soft", 10))
+	var v enforce.Verdict
+	reserve := func() *stint.Reservation {
+		t.Helper()
+		r, err := limiter.Reserve(t.Context(), &alice, stint.Hold{}, &v)
+		if err != nil || r == nil {
+			t.Fatal(r, err)
+		}
+		return r
+	}
+	first := reserve()
+	if got := exceeded(&v); got != "" {
+		t.Errorf("the first is marked by %q", got)
+	}
+	if _, err := first.Commit(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	second := reserve()
+	if got := exceeded(&v); got != "soft 10 true" {
+		t.Errorf("the second is marked by %q", got)
+	}
+	if _, err := second.Commit(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	explained, err := limiter.ExplainEach(t.Context(), &alice)
+	if err != nil || explained.Rules[0].Each[0].Remaining != 85 || explained.Rules[1].Each[0].Remaining != 0 {
+		t.Errorf("%+v, %v", explained.Rules, err)
+	}
+}
+
+// A request that waits for one rule is marked by another one, once.
+func TestMarkOfOneThatWaits(t *testing.T) {
+	waits := per("waits", stint.FixedWindow(1, time.Second).FromFirst())
+	waits.OnExceed, waits.MaxWait = rules.Wait, time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		limiter, _ := newLimiter(t, waits, marking("soft", 1))
+		for i, want := range []string{"", "soft 1 true", "soft 1 true"} {
+			if v := decide(t, limiter, alice); exceeded(v) != want || !v.Allowed {
+				t.Errorf("request %d: %q, want %q", i, exceeded(v), want)
+			}
+		}
+	})
+}
+
+// A failure policy marks nothing.
+func TestDegradedIsNotMarked(t *testing.T) {
+	limiter := withoutStore(t, failover.Open, marking("soft", 1))
+	for range 3 {
+		if v := decide(t, limiter, alice); !v.Allowed || len(v.Exceeded) > 0 {
+			t.Errorf("%+v, marked by %q", v.Decision, exceeded(v))
+		}
+	}
+}
