@@ -95,6 +95,7 @@ var folders = []folder{
 	{path: "service/internal/component", floor: 1},
 	{path: "service/internal/kernel", floor: 1, uses: []string{"golang.org/x/sys"}},
 	{path: "service/internal/htmlpage", floor: 1},
+	{path: "service/internal/manpage", floor: 1, uses: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}},
 	{path: "service/internal/logsampler", floor: 2},
 	{
 		path: "service/internal/follow", floor: 2, not: stores, also: []string{"service/internal/logsampler"},

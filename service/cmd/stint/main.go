@@ -160,7 +160,7 @@ func rootCommand(p process) *cobra.Command {
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p),
 		holdsCommand(p), rulesCommand(p),
 		simulateCommand(p), benchCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), rateLimitCommand(p),
-		versionCommand(p), manCommand(),
+		versionCommand(p), manCommand(p),
 	)
 	return root
 }

@@ -14,9 +14,9 @@ func TestManPagesAndCompletions(t *testing.T) {
 		t.Fatalf("%d, %s", code, stderr)
 	}
 	for name, want := range map[string]string{
-		"stint.1":               "stint-check(1)",
-		"stint-serve.1":         `\fB--store\fP`,
-		"stint-rules-explain.1": `\fB--method\fP`,
+		"stint.1":               `stint\-check(1)`,
+		"stint-serve.1":         `\fB\-\-store\fR \fIURL\fR`,
+		"stint-rules-explain.1": `\fB\-\-method\fR`,
 	} {
 		text, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil || !strings.Contains(string(text), want) {
