@@ -7,11 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/stint-go/stint"
@@ -79,41 +75,12 @@ func aboutService(ctx context.Context) (*resource.Resource, error) {
 	)
 }
 
-// StartMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the
-// variables say so; its end sends them once more. The interval, headers and the rest are read by the
-// SDK. The metrics are converted from the registry that Prometheus is served from, so that both have
-// the same names and values. An error is a fault of a variable.
-func StartMetrics(
-	ctx context.Context, env Env, served prometheus.Gatherer, logger *slog.Logger,
-) (end func(), err error) {
-	if is, err := exported(env, "METRICS"); !is {
-		return nil, err
-	}
-	var options []otlpmetrichttp.Option
-	if !endpointNamed(env, "METRICS") {
-		options = append(options, otlpmetrichttp.WithEndpointURL(defaultOTLP+"/v1/metrics"))
-	}
-	sender, err := otlpmetrichttp.New(ctx, options...)
-	if err != nil {
-		return nil, err
-	}
-	about, err := aboutService(ctx)
-	if err != nil {
-		return nil, err
-	}
-	producer := bridge.NewMetricProducer(bridge.WithGatherer(served))
-	provider := metric.NewMeterProvider(
-		metric.WithReader(metric.NewPeriodicReader(sender, metric.WithProducer(producer))), metric.WithResource(about),
-	)
-	logger.Info("metrics are sent by OTLP")
-	return func() { sendRest(provider, logger, "metrics were lost") }, nil
-}
-
-// sendRest sends what waits. It has otlpTime for that. What can't be sent then is lost, and the log says so.
-func sendRest(of interface{ Shutdown(context.Context) error }, logger *slog.Logger, lost string) {
+// sendRest sends what waits by a function. It has otlpTime for that. What can't be sent then is lost, and the log says
+// so.
+func sendRest(send func(context.Context) error, logger *slog.Logger, lost string) {
 	ctx, cancel := context.WithTimeout(context.Background(), otlpTime)
 	defer cancel()
-	if err := of.Shutdown(ctx); err != nil {
+	if err := send(ctx); err != nil {
 		logger.Warn(lost, "err", err)
 	}
 }

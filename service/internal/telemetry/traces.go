@@ -57,7 +57,7 @@ func StartTraces(ctx context.Context, env Env, logger *slog.Logger) (*Traces, er
 // End sends what waits.
 func (t *Traces) End() {
 	if t != nil {
-		sendRest(t.provider, t.logger, "spans were lost")
+		sendRest(t.provider.Shutdown, t.logger, "spans were lost")
 	}
 }
 
