@@ -50,7 +50,9 @@ func write(command *cobra.Command, folder, date string) error {
 }
 
 // nameOf is what the page of a command is called: stint-rules-explain.
-func nameOf(command *cobra.Command) string { return strings.ReplaceAll(command.CommandPath(), " ", "-") }
+func nameOf(command *cobra.Command) string {
+	return strings.ReplaceAll(command.CommandPath(), " ", "-")
+}
 
 // page is the page of a command, in the language of man(7).
 func page(command *cobra.Command, date string) string {

@@ -1,7 +1,7 @@
 // Package dashboard serves the pages of the dashboard, which `make web` builds from service/web and which are
 // embedded here. They ask the admin API for all that they show.
 //
-// The files are compressed once, when the service starts, and have names with a hash of their
+// Scripts and style sheets are embedded compressed, and files have names with a hash of their
 // content where they may be cached for ever. A checkout in which nobody has built them has a page
 // that says so, and everything else works.
 package dashboard
@@ -13,6 +13,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -28,9 +29,23 @@ var embedded embed.FS
 // Report is the script that draws the page of `stint simulate --html` by the code of the dashboard, and its style. Both
 // are "" in a program that was built without the dashboard.
 func Report() (script, style string) {
-	js, _ := embedded.ReadFile("dist/report.js") // which is missing where nobody has built it
-	css, _ := embedded.ReadFile("dist/report.css")
+	js, _, _ := read(embedded, "dist/report.js.gz") // which is missing where nobody has built it
+	css, _, _ := read(embedded, "dist/report.css.gz")
 	return string(js), string(css)
+}
+
+// read reads a file, which is compressed if its name ends with .gz; small is nil if it is not.
+func read(from fs.FS, name string) (plain, small []byte, err error) {
+	text, err := fs.ReadFile(from, name)
+	if err != nil || !strings.HasSuffix(name, ".gz") {
+		return text, nil, err
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err = io.ReadAll(unpacked)
+	return plain, text, err
 }
 
 // policy lets a page load nothing but what is embedded, talk to nobody but this service, and be
@@ -54,7 +69,7 @@ type Handler struct {
 // A file is one of the dashboard's.
 type file struct {
 	kind, tag    string
-	plain, small []byte // small is compressed; nil when that saves nothing
+	plain, small []byte // small is compressed; nil: it is not
 	named        bool   // whether its name changes with what is in it
 }
 
@@ -75,10 +90,9 @@ func load(dist fs.FS) (*Handler, error) {
 		if err != nil || entry.IsDir() || path.Dir(name) == "." && name != "index.html" { // not of the dashboard
 			return err
 		}
-		text, err := fs.ReadFile(dist, name)
-		if err == nil {
-			h.files["/"+name] = newFile(name, text)
-		}
+		plain, small, err := read(dist, name)
+		name = strings.TrimSuffix(name, ".gz")
+		h.files["/"+name] = newFile(name, plain, small)
 		return err
 	})
 	if err != nil {
@@ -87,25 +101,20 @@ func load(dist fs.FS) (*Handler, error) {
 	if index := h.files["/index.html"]; index != nil {
 		h.files["/"], h.built = index, true
 	} else {
-		h.files["/"] = newFile("index.html", []byte(notBuilt))
+		h.files["/"] = newFile("index.html", []byte(notBuilt), nil)
 	}
 	return h, nil
 }
 
-// newFile prepares a file: its type by its name, its tag by its content, and its compressed form.
-func newFile(name string, text []byte) *file {
-	sum := sha256.Sum256(text)
+// newFile prepares a file: its type by its name, and its tag by its content.
+func newFile(name string, plain, small []byte) *file {
+	sum := sha256.Sum256(plain)
 	f := &file{
 		kind: mime.TypeByExtension(path.Ext(name)), tag: `"` + hex.EncodeToString(sum[:16]) + `"`,
-		plain: text, named: strings.HasPrefix(name, "assets/"),
+		plain: plain, small: small, named: strings.HasPrefix(name, "assets/"),
 	}
 	if f.kind == "" || path.Ext(name) == ".js" { // the system's table may say otherwise
 		f.kind = map[string]string{".js": "text/javascript; charset=utf-8", ".woff2": "font/woff2"}[path.Ext(name)]
-	}
-	var small bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&small, gzip.BestCompression) // a level that there is
-	if _, err := w.Write(text); err == nil && w.Close() == nil && small.Len() < len(text)*9/10 {
-		f.small = small.Bytes()
 	}
 	return f
 }
