@@ -23,7 +23,7 @@ func Between(old, now *rules.Set) Changes {
 	}
 	was, is := old.Rules(), now.Rules()
 	for _, list := range [][]rules.Rule{was, is} {
-		slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortStableFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
 	}
 	return Summarize(Diff(was, is))
 }

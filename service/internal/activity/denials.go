@@ -309,7 +309,7 @@ func (r *Recorder) denialsOf(q *denialQuery, n int) ([]Denial, bool) {
 	for i := range found {
 		found[i].Process = r.config.Process.Name
 	}
-	slices.SortFunc(found, func(a, b Denial) int { return cmp.Compare(b.Seq, a.Seq) })
+	slices.SortStableFunc(found, func(a, b Denial) int { return cmp.Compare(b.Seq, a.Seq) })
 	return found, more || moreInShadow
 }
 

@@ -90,7 +90,7 @@ func Import(ctx context.Context, url string) (list []rules.Rule, notes []string,
 	for _, doc := range docs {
 		i.add(doc)
 	}
-	slices.SortFunc(i.rules, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(i.rules, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
 	return i.rules, i.notes, nil
 }
 

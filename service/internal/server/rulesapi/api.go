@@ -284,7 +284,7 @@ func (c *call) prepare() (err error) {
 func (c *call) current() (rulestore.Revision, error) {
 	if c.api.config.Manager == nil {
 		list := c.api.config.Limiter.Set().Rules()
-		slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortStableFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
 		return rulestore.Revision{Rules: list}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
