@@ -126,14 +126,21 @@ func JSON(rule rules.Rule) ([]byte, error) {
 	return v.JSON(), err
 }
 
-// OverrideJSON writes what holds for one client, as [JSON] does among the rule's overrides.
-func OverrideJSON(override rules.Override) ([]byte, error) {
+// WrittenOverride is what holds for one client, as a value that [Override] reads as the same.
+func WrittenOverride(override rules.Override) (document.Value, error) {
 	if err := sound("", override.Limits); err != nil {
-		return nil, err
+		return document.Value{}, err
 	}
 	v := write(&override)
+	v.Kind = document.KindMapping // of the zero override too
 	addCosts(v, override.Costs)
-	return v.JSON(), nil
+	return v, nil
+}
+
+// OverrideJSON is [WrittenOverride] as one line of JSON.
+func OverrideJSON(override rules.Override) ([]byte, error) {
+	v, err := WrittenOverride(override)
+	return v.JSON(), err
 }
 
 // addCosts writes the costs of a rule's or an override's limits into these.

@@ -35,6 +35,11 @@ func administerCommand(p process, use, short, long string) (*cobra.Command, *api
 	return command, a
 }
 
+// ruleRows are rules, as a list shows them.
+type ruleRows struct {
+	Rules []ruleRow `json:"rules"`
+}
+
 // A ruleRow is what a list shows of a rule. Parameters that it does not show are not decoded. So a
 // newer service may have rules with parameters that this program does not know.
 type ruleRow struct {
@@ -135,20 +140,14 @@ func listRulesCommand(p process) *cobra.Command {
 		if flags.Changed("enabled") {
 			query.Set("enabled", strconv.FormatBool(*enabled))
 		}
-		var answer adminapi.RuleList
-		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules", query: query}, &answer)
-		if err != nil {
-			return err
-		}
-		rows := [][]string{{"ID", "STATE", "SCOPE", "MATCHES", "ALLOWS"}}
-		for _, text := range answer.Rules {
-			var r ruleRow
-			if err := json.Unmarshal(text, &r); err != nil {
-				return failed(fmt.Errorf("reading a rule of the answer: %w", err))
+		return ask(a, call{method: http.MethodGet, path: "/api/v1/rules", query: query}, func(answer *ruleRows) [][]string {
+			rows := [][]string{{"ID", "STATE", "SCOPE", "MATCHES", "ALLOWS"}}
+			for i := range answer.Rules {
+				r := &answer.Rules[i]
+				rows = append(rows, []string{r.ID, r.state(), r.scopeText(), r.matches(), r.allows()})
 			}
-			rows = append(rows, []string{r.ID, r.state(), r.scopeText(), r.matches(), r.allows()})
-		}
-		return a.show(body, rows...)
+			return rows
+		})
 	}
 	return command
 }

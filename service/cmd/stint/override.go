@@ -1,18 +1,16 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
 // overrideFlags are what `stint rules override` is told.
@@ -73,10 +71,10 @@ func (f *overrideFlags) list(a *apiCommand, path string) error {
 	if f.changes() {
 		return misused("no client is named; allowed: one, whose override is to change")
 	}
-	return ask(a, call{method: http.MethodGet, path: path}, func(answer *adminapi.OverrideList) [][]string {
+	return ask(a, call{method: http.MethodGet, path: path}, func(answer *overrideRows) [][]string {
 		rows := [][]string{{"CLIENT", "ALLOWS", "UNTIL"}}
-		for _, text := range answer.Overrides {
-			rows = append(rows, overrideRow(text, time.Now()))
+		for i := range answer.Overrides {
+			rows = append(rows, answer.Overrides[i].row(time.Now()))
 		}
 		return rows
 	})
@@ -84,7 +82,7 @@ func (f *overrideFlags) list(a *apiCommand, path string) error {
 
 // change shows or changes the override at a path, that of a client.
 func (f *overrideFlags) change(a *apiCommand, path, client string) error {
-	row := func(text *json.RawMessage) [][]string { return [][]string{overrideRow(*text, time.Now())} }
+	row := func(o *overrideRow) [][]string { return [][]string{o.row(time.Now())} }
 	query := queryOf(map[string]string{"comment": f.comment})
 	switch {
 	case !f.changes():
@@ -118,35 +116,34 @@ func (f *overrideFlags) document() ([]byte, error) {
 		}
 		override.Limits = append(override.Limits, limit)
 	}
-	text, err := rulefile.OverrideJSON(override)
+	written, err := rulefile.WrittenOverride(override)
 	if err != nil {
 		return nil, err
 	}
-	members := map[string]json.RawMessage{}
-	if string(text) != "null" {
-		if err := json.Unmarshal(text, &members); err != nil {
-			return nil, err
+	for _, field := range [][2]string{{"for", f.span}, {"until", f.until}} {
+		if name, text := field[0], field[1]; text != "" {
+			value := document.Value{Kind: document.KindText, Text: text}
+			written.Fields = append(written.Fields, document.Field{Name: name, Value: value})
 		}
 	}
-	for name, value := range map[string]string{"for": f.span, "until": f.until} {
-		if value != "" {
-			members[name], _ = json.Marshal(value) // texts can be written
-		}
-	}
-	return json.Marshal(members)
+	return written.JSON(), nil
 }
 
-// overrideRow shows an override: the client, what holds for it, and until when.
-func overrideRow(text json.RawMessage, now time.Time) []string {
-	var o struct {
-		ruleRow
+// overrideRows are the overrides of a rule, as a list shows them.
+type overrideRows struct {
+	Overrides []overrideRow `json:"overrides"`
+}
 
-		Key   string    `json:"key"`
-		Until time.Time `json:"until"`
-	}
-	if err := json.Unmarshal(text, &o); err != nil {
-		return []string{"?", strings.TrimSpace(string(text)), ""}
-	}
+// An overrideRow is what a list shows of an override.
+type overrideRow struct {
+	ruleRow
+
+	Key   string    `json:"key"`
+	Until time.Time `json:"until"`
+}
+
+// row is the client, what holds for it, and until when.
+func (o *overrideRow) row(now time.Time) []string {
 	until := "removed"
 	if !o.Until.IsZero() {
 		until = o.Until.UTC().Format(time.RFC3339)
