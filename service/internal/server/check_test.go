@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,15 +22,21 @@ import (
 
 const check = apipath.Check
 
+// checked is the answer to an admitted check of the fixture's time, but for what follows it.
+func checked(key, algorithm string, limit, remaining int, resetAfter time.Duration) string {
+	return fmt.Sprintf(`{"allowed":true,"key":%q,"algorithm":%q,"limit":%d,"remaining":%d,`+
+		`"resetAfterSeconds":%.0f,"retryAfterSeconds":0,"message":"Request allowed",`+
+		`"resetAfterMicros":%d,"retryAfterMicros":0,"delayMicros":0,"at":1790000050500000,"source":"store"`,
+		key, algorithm, limit, remaining, math.Ceil(resetAfter.Seconds()), resetAfter.Microseconds())
+}
+
 func TestCheck(t *testing.T) {
 	f := newFixture(t, nil)
 	got := f.get(check + "?key=user:123&algorithm=TOKEN_BUCKET&permits=5")
 	if got.status != http.StatusOK {
 		t.Fatalf("status %d", got.status)
 	}
-	want := `{"allowed":true,"key":"user:123","algorithm":"TOKEN_BUCKET","limit":100,"remaining":95,` +
-		`"resetAfterSeconds":1,"retryAfterSeconds":0,"message":"Request allowed",` +
-		`"resetAfterMicros":500000,"retryAfterMicros":0,"delayMicros":0,"at":1790000050500000,"source":"store"}`
+	want := checked("user:123", "TOKEN_BUCKET", 100, 95, 500*time.Millisecond) + "}"
 	if got.body != want {
 		t.Errorf("body\n%s, want\n%s", got.body, want)
 	}
