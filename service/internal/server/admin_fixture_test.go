@@ -62,13 +62,19 @@ func newAdminFixture(t *testing.T, kept rulestore.Store, change func(*server.Con
 	return d
 }
 
-// adminDescription loads ../admin/openapi.yaml.
-var adminDescription = sync.OnceValues(func() (routers.Router, error) {
+// adminDocument loads ../admin/openapi.yaml.
+var adminDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	document, err := openapi3.NewLoader().LoadFromFile("../admin/openapi.yaml")
 	if err != nil {
 		return nil, err
 	}
-	if err := document.Validate(context.Background()); err != nil {
+	return document, document.Validate(context.Background())
+})
+
+// adminDescription finds the operations of ../admin/openapi.yaml.
+var adminDescription = sync.OnceValues(func() (routers.Router, error) {
+	document, err := adminDocument()
+	if err != nil {
 		return nil, err
 	}
 	for _, mediaType := range []string{"application/yaml", "text/yaml"} {
