@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/clientip"
@@ -56,55 +54,6 @@ func defaultsShown(t *testing.T, section string) map[string]string {
 		}
 	}
 	return shown
-}
-
-// Every setting of stint.example.yaml with a value stands on the page with the same one, and the page has no other.
-func TestDefaultsOfTheService(t *testing.T) {
-	text, err := os.ReadFile("docs/stint.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
-	settings := map[string]string{}
-	var walk func(name string, node *yaml.Node)
-	walk = func(name string, node *yaml.Node) {
-		switch node.Kind {
-		case yaml.MappingNode:
-			for i := 0; i < len(node.Content); i += 2 {
-				walk(strings.TrimPrefix(name+"."+node.Content[i].Value, "."), node.Content[i+1])
-			}
-		case yaml.SequenceNode:
-			var values []string
-			for _, element := range node.Content {
-				values = append(values, element.Value)
-			}
-			settings[name] = "[" + strings.Join(values, ", ") + "]"
-		case yaml.ScalarNode:
-			if node.Value != "" {
-				settings[name] = node.Value
-			}
-		default:
-			t.Fatalf("%s: kind %d", name, node.Kind)
-		}
-	}
-	walk("", document.Content[0])
-	shown := defaultsShown(t, "The service")
-	for name, value := range settings {
-		if shown[name] != value {
-			t.Errorf("%s is %q by default, and %q on the page", name, value, shown[name])
-		}
-	}
-	for name := range shown {
-		if _, known := settings[name]; !known {
-			t.Errorf("%s has no default in stint.example.yaml", name)
-		}
-	}
-	if len(settings) < 60 {
-		t.Errorf("only %d settings were found", len(settings))
-	}
 }
 
 // Every field of the library whose comment tells a default has a row, whose value is in that comment.

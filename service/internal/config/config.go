@@ -8,9 +8,9 @@
 //
 // The main types are [Config], what `stint serve` runs by; [Sources], where it is read from; and
 // [Setting], one scalar of it as the command line knows it. To add a setting, add a field with its
-// tags to Config or to one of the structs in it, a text to help.txt, and a line to
-// docs/stint.example.yaml: flags, variables, the help, and, by `go test -run TestReference -rewrite`, the
-// page of settings and the JSON schema are made of these. The parts of the service are given the Config
+// tags to Config or to one of the structs in it, and a text to help.txt: flags, variables, the help, and,
+// by `go test -run TestReference -rewrite`, the page of settings, the JSON schema and the setting's line
+// in docs/stint.example.yaml are made of these. The parts of the service are given the Config
 // itself. A rule that involves several settings belongs into the checks of load.go.
 //
 // A Config is a value: nothing changes it after [Load], and it may be read by several goroutines.

@@ -43,17 +43,30 @@ func (s Setting) Default() string { return s.Tag.Get("default") }
 func (s Setting) Value() string { return s.Tag.Get("value") }
 
 // help says of each setting what it does: the setting's name in the file and a colon, the text in
-// indented lines, and an empty line. Lines are wrapped for the reader of this table; a help text
-// has them as one.
+// indented lines, behind "why:" the reason of the built-in value, and an empty line. Lines are wrapped
+// for the reader of this table; a help text has them as one.
 //
 //go:embed help.txt
 var help string
 
 // Help says what the setting does.
 func (s Setting) Help() string {
-	_, text, _ := strings.Cut("\n"+help, "\n"+s.Name+":\n")
+	text, _ := s.told()
+	return text
+}
+
+// Why says why the built-in value is as it is; "" if that needs no reason.
+func (s Setting) Why() string {
+	_, why := s.told()
+	return why
+}
+
+// told is what help says of the setting.
+func (s Setting) told() (text, why string) {
+	_, text, _ = strings.Cut("\n"+help, "\n"+s.Name+":\n")
 	text, _, _ = strings.Cut(text, "\n\n")
-	return strings.Join(strings.Fields(text), " ")
+	text, why, _ = strings.Cut(strings.Join(strings.Fields(text), " "), " why: ")
+	return text, why
 }
 
 // Secret reports whether nobody may see the value. A secret has no flag, since the

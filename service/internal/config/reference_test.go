@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,8 @@ const (
 	schemaFile = "../../../docs/reference/stint.schema.json"
 	rulesFile  = "../../../docs/reference/rules.schema.json"
 	valuesFile = "../../../deploy/helm/values.schema.json"
+
+	exampleFile = "../../../docs/stint.example.yaml"
 )
 
 // allowed is what a setting may be, as the fault says that it makes of a mapping; a text that is not checked is its unit.
@@ -41,12 +44,12 @@ func page(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString(`# Settings
 
-For operators of ` + "`stint serve`" + `: every setting with its built-in value, what it may be and what it does. [Configuration](configuration.md) says
-how they are given and how they work together. This page and the [JSON schema](stint.schema.json), by which editors check the file, are
+For operators of ` + "`stint serve`" + `: every setting with its built-in value and the reason for it, what it may be and what it does.
+[Configuration](configuration.md) says how they are given and how they work together. This page and the [JSON schema](stint.schema.json), by which editors check the file, are
 made from the program's own list.
 
-| setting | default | allowed | |
-|---|---|---|---|
+| setting | default | allowed | | why this default |
+|---|---|---|---|---|
 `)
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 	for _, s := range config.Settings() {
@@ -54,11 +57,45 @@ made from the program's own list.
 		if s.Default() != "" {
 			standard = "`" + s.Default() + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Name, standard, cell(allowed(t, s)), cell(s.Help()))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Name, standard, cell(allowed(t, s)), cell(s.Help()), cell(s.Why()))
 	}
 	b.WriteString("\n`defaults`, `policies`, `rules` and `metrics.labels` are given in the file only; see [Limits](configuration.md#limits) and " +
 		"[Rules](../rules.md).\n")
 	return b.String()
+}
+
+// example is the example of a configuration, with a line for each setting that it lacks, behind that of the setting
+// before it.
+func example(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, before := strings.Split(string(text), "\n"), 0
+	for _, s := range config.Settings() {
+		var faults document.Faults
+		read := document.Parse(exampleFile, []byte(strings.Join(lines, "\n")), len(text)*2, &faults)
+		if err := faults.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, found := read.Find(s.Name); found {
+			before = read.Place(s.Name).Line
+			continue
+		}
+		if strings.Contains(string(text), "\n#"+s.Name+":") {
+			continue // an example
+		}
+		parts := strings.Split(s.Name, ".")
+		standard := s.Default()
+		if standard == "" {
+			standard = `""`
+		}
+		line := fmt.Sprintf("%s%s: %s  # %s", strings.Repeat("  ", len(parts)-1), parts[len(parts)-1], standard, s.Help())
+		lines = slices.Insert(lines, before, line)
+		before++
+	}
+	return strings.Join(lines, "\n")
 }
 
 // orZero adds the word for a setting's zero value to schemas of which a value has to match one. Nothing at all says off, too.
@@ -200,7 +237,8 @@ func valuesSchema(t *testing.T) string {
 	return ""
 }
 
-// The page of settings and the schemas are made of the struct, with its help, and of package rules' tags.
+// The page of settings, the schemas, and what the example lacks are made of the struct, with its help, and of package
+// rules' tags.
 func TestReference(t *testing.T) {
 	indented := func(of map[string]any) string {
 		text, err := json.MarshalIndent(of, "", " ")
@@ -211,6 +249,7 @@ func TestReference(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		pageFile: page(t), schemaFile: indented(schema(t)), rulesFile: indented(rulesSchema()), valuesFile: valuesSchema(t),
+		exampleFile: example(t),
 	} {
 		if *rewrite {
 			if err := os.WriteFile(name, []byte(want), 0o644); err != nil { //nolint:gosec // a page for everybody
