@@ -19,9 +19,8 @@ const (
 	// grpcAwaited is how many calls may wait for their messages, of which grpc-go holds what has come, before another
 	// one ends one of them.
 	grpcAwaited = 2048
-	// grpcWatches is how many may watch the health service on one connection, and mostWatches on all of them, before
-	// another one ends one of them.
-	grpcWatches = 32
+	// mostWatches is how many may watch the health service on all connections before another one ends one of them. On one
+	// connection grpc-go bounds them, as it does all calls: grpcStreams.
 	mostWatches = 2048
 )
 
@@ -226,7 +225,7 @@ func (w *watches) begin(ctx context.Context, c *call) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c.from.watching >= grpcWatches || w.all >= mostWatches && !w.makeRoom(address) {
+	if w.all >= mostWatches && !w.makeRoom(address) {
 		c.refuse(&errTooManyWatches)
 		return
 	}
@@ -235,7 +234,6 @@ func (w *watches) begin(ctx context.Context, c *call) {
 	}
 	w.of[address][c] = struct{}{}
 	w.all++
-	c.from.watching++
 	context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -272,5 +270,4 @@ func (w *watches) leave(address string, c *call) {
 		delete(w.of, address)
 	}
 	w.all--
-	c.from.watching--
 }

@@ -272,10 +272,9 @@ func (c grpcConn) Close() error {
 // connection.
 type rpcAddr struct {
 	net.Addr
-	conn     *trackedConn
-	frames   *framedConn // nil until the handshake has ended
-	awaited  int         // its calls that wait for their messages; arrivals' lock guards it
-	watching int         // its calls that watch the health; the lock of watches guards it
+	conn    *trackedConn
+	frames  *framedConn // nil until the handshake has ended
+	awaited int         // its calls that wait for their messages; arrivals' lock guards it
 }
 
 // framedCredentials count the frames of connections, below which there may be TLS.
