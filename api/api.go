@@ -207,6 +207,10 @@ type EvaluateResponse struct {
 	// all; those in shadow too. Where a rule can lend from several others it reads borrowed:ID. Default:
 	// nil.
 	Vias map[string]string `json:"vias,omitempty"`
+	// Available is how many permits the limits have for the client, one after another, if nobody else takes any: of a
+	// rule with several ways what they have together, where Remaining is of the way that was charged. Default: nil, of a
+	// request without such a rule.
+	Available *int64 `json:"available,omitempty"`
 	// Matched are the IDs of the rules that hold for the request, by priority and ID.
 	Matched []string `json:"matched"`
 	// Shadowed are the IDs of the rules in shadow that would have denied it.
@@ -252,6 +256,9 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 			text = appendString(append(appendString(text, rule), ':'), e.Vias[rule])
 		}
 		text = append(text, '}')
+	}
+	if e.Available != nil {
+		text = appendInt(append(text, `,"available":`...), *e.Available)
 	}
 	text = appendStrings(append(text, `,"matched":`...), e.Matched)
 	if len(e.Shadowed) > 0 {

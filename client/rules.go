@@ -69,6 +69,7 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 	if v.Remote.Vias = answer.Vias; answer.Vias == nil && answer.Via != "" {
 		v.Remote.Vias = map[string]string{answer.Rule: answer.Via}
 	}
+	v.Remote.Available = answer.Available
 	v.Remote.Unauthenticated = !answer.Allowed && len(header["Www-Authenticate"]) > 0
 	if answer.Rule != "" {
 		v.Rule = &rules.Rule{ID: answer.Rule}

@@ -153,6 +153,8 @@ type Remote struct {
 	Missing []string
 	Header  http.Header       // of the answer, with the rate limit fields
 	Vias    map[string]string // what [Verdict.Vias] says
+	// what [Verdict.Available] says; nil without ways
+	Available *int64
 
 	Unauthenticated bool // as of the verdict
 }

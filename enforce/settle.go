@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -106,6 +107,22 @@ func (v *Verdict) Vias() (vias map[string]string) {
 		}
 	}
 	return vias
+}
+
+// Available is how many permits the limits that decide have for the request, one after another of one permit each, if
+// nobody else takes any: of each rule with ways what they have together, of all rules the least. It reports false of a
+// verdict without ways, whose Decision.Remaining says it, and where no limit was asked. It has to be asked before the
+// verdict is used again.
+func (v *Verdict) Available() (n int64, chooses bool) {
+	if v.Remote != nil && v.Remote.Available != nil {
+		return *v.Remote.Available, true
+	}
+	isWay := func(c Claimed) bool { return c.way != all }
+	if v.Claim.Policy == nil || v.Decision.Degraded || !slices.ContainsFunc(v.claims, isWay) {
+		return 0, false
+	}
+	op := v.op(stint.VerbPeek)
+	return decide.Available(&op, op.Each)
 }
 
 // ways are the ways of a rule, each of claims.

@@ -22,6 +22,39 @@ func (a *tenant) charge(r rules.Request, want map[string]string) map[string]stri
 	return v.Vias()
 }
 
+// What is available is that of all ways together, and of several rules the least; without ways, nothing is said.
+func TestAvailable(t *testing.T) {
+	org, team := organisation()
+	quota, extra := per("quota", hourly(3)), rules.Rule{ID: "extra", Scope: []string{rules.Global}, Limits: []stint.Limit{hourly(40)}}
+	quota.Otherwise = "extra"
+	for _, test := range []struct {
+		name      string
+		rules     []rules.Rule
+		team      string
+		available int64
+		chooses   bool
+	}{
+		{"a floor of 30 of 100, of which floors need 50", []rules.Rule{org, team}, "search", 49, true},
+		{"what has to admit has less", []rules.Rule{org, team, per("address", hourly(10))}, "search", 9, true},
+		{"two states", []rules.Rule{quota, extra}, "", 42, true},
+		{"two rules with ways", []rules.Rule{org, team, quota, extra}, "search", 42, true},
+		{"one way", []rules.Rule{org, team}, "other", 0, false},
+		{"no ways", []rules.Rule{per("address", hourly(10))}, "", 0, false},
+	} {
+		a := newTenant(t, test.rules...)
+		v := decide(t, a.limiter, with("team", test.team))
+		if n, chooses := v.Available(); n != test.available || chooses != test.chooses {
+			t.Errorf("%s: %d, %t; want %d, %t", test.name, n, chooses, test.available, test.chooses)
+		}
+		if !test.chooses {
+			continue
+		}
+		if n, _ := a.count(100, with("team", test.team)); int64(n) != test.available {
+			t.Errorf("%s: %d are admitted, want %d", test.name, n, test.available)
+		}
+	}
+}
+
 // settle settles a request, of which so many permits are applied.
 func (a *tenant) settle(r rules.Request, permits int64, vias map[string]string) {
 	a.t.Helper()

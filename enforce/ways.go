@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -55,6 +56,15 @@ func (x *Explained) Ways() (ways []ExplainedWay) {
 	}
 	end()
 	return ways
+}
+
+// Available is [Verdict.Available] of the rule alone.
+func (x *Explained) Available() (n int64, chooses bool) {
+	op := x.op()
+	if x.Each == nil || op.Groups() == nil {
+		return 0, false
+	}
+	return decide.Available(&op, x.Each)
 }
 
 // ViaAt is by what a request is charged that takes of the limit at a place of Each; "" by the

@@ -67,6 +67,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("BucketsAreKept", testBucketsAreKept)
 	if !opts.NoWays {
 		check("Ways", testWays)
+		check("Available", testAvailable)
 		check("EmptyWay", testEmptyWay)
 		check("OtherWays", testOtherWays)
 	}

@@ -1,10 +1,12 @@
 package storetest
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // family is a child with a floor within a parent, as operations with ways ask them: the floor and the parent; else the
@@ -59,7 +61,8 @@ func (f *family) left() [2]int64 {
 }
 
 // testWays: of a floor of 3 within 10, of which 5 are kept for others, a lone child has its floor
-// and borrows the 2 that nobody is sure of.
+// and borrows the 2 that nobody is sure of. It is told what the way has left that is charged; what all ways have
+// together is as many as are admitted from then on.
 func testWays(t *testing.T, newStore newStoreFunc) {
 	for _, algorithm := range stint.Algorithms() {
 		if algorithm == stint.AlgorithmLeakyBucket {
@@ -70,21 +73,26 @@ func testWays(t *testing.T, newStore newStoreFunc) {
 			allowed   bool
 			via       uint8
 			remaining int64
+			available int64
 			left      [2]int64
 		}{
-			{true, 0, 4, [2]int64{2, 9}},
-			{true, 0, 3, [2]int64{1, 8}},
-			{true, 0, 2, [2]int64{0, 7}},
-			{true, 1, 1, [2]int64{0, 6}},
-			{true, 1, 0, [2]int64{0, 5}},
-			{false, 0, 0, [2]int64{0, 5}},
+			{true, 0, 2, 4, [2]int64{2, 9}},
+			{true, 0, 1, 3, [2]int64{1, 8}},
+			{true, 0, 0, 2, [2]int64{0, 7}},
+			{true, 1, 1, 1, [2]int64{0, 6}},
+			{true, 1, 0, 0, [2]int64{0, 5}},
+			{false, 0, 0, 0, [2]int64{0, 5}},
 		} {
 			for _, verb := range []stint.Verb{stint.VerbPeek, stint.VerbTake} {
-				d, remaining := f.do(f.op(verb, 1)), want.remaining
+				op := f.op(verb, 1)
+				d, want := f.do(op), want
 				if verb == stint.VerbPeek && want.allowed {
-					remaining++
+					want.remaining, want.available = want.remaining+1, want.available+1
 				}
-				if d.Allowed != want.allowed || d.Via != want.via || d.Remaining != remaining {
+				if n, some := decide.Available(&op, op.Each); n != want.available || !some {
+					t.Errorf("%s: %s %d: %d are available, %t; want %d", algorithm, verb, i, n, some, want.available)
+				}
+				if d.Allowed != want.allowed || d.Via != want.via || d.Remaining != want.remaining {
 					t.Errorf("%s: %s %d: %+v, want %+v", algorithm, verb, i, d, want)
 				}
 			}
@@ -98,6 +106,59 @@ func testWays(t *testing.T, newStore newStoreFunc) {
 			f.each[2].RetryAfter; d.RetryAfter != min(first, second) {
 			t.Errorf("%s: %+v waits, of %v and %v", algorithm, d, first, second)
 		}
+	}
+}
+
+// testAvailable: what all ways have together is what requests of one permit are admitted, one after another, until one
+// is denied.
+func testAvailable(t *testing.T, newStore newStoreFunc) {
+	policies := []*stint.Policy{
+		policyOf(t, "a", stint.TokenBucket(5, stint.Per(5, time.Hour))), policyOf(t, "b", stint.FixedWindow(4, time.Hour)),
+		policyOf(t, "c", stint.SlidingWindowLog(6, time.Hour)),
+		policyOf(t, "d", stint.SlidingWindowCounter(9, time.Hour), stint.FixedWindow(7, time.Hour).Named("e")),
+	}
+	together := 0 // operations whose ways have more than the one that is charged
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 53)) // #nosec G404 -- of a test
+		claim := func() stint.Claim {
+			return stint.Claim{
+				Key: []string{"k", "l"}[random.IntN(2)], Policy: policies[random.IntN(len(policies))], Permits: 1,
+				Keep: int64(random.IntN(2) * random.IntN(4)),
+			}
+		}
+		op := stint.Op{Verb: stint.VerbTake, Extra: new(stint.Extra)}
+		if random.IntN(3) == 0 {
+			op.Claim = claim()
+		}
+		for range 1 + random.IntN(4)/3 {
+			group := []stint.Way{{claim(), claim()}, {claim()}, {claim()}}
+			op.Extra.Groups = append(op.Extra.Groups, group[random.IntN(2):])
+		}
+		if op.Validate() != nil {
+			continue
+		}
+		op.Each = make([]stint.Outcome, op.Limits())
+		f := newFamily(t, newStore, stint.AlgorithmFixedWindow, 3, 10, 5)
+		for range random.IntN(6) {
+			f.do(op)
+		}
+		peek := op
+		peek.Verb = stint.VerbPeek
+		before := f.do(peek)
+		available, some := decide.Available(&peek, peek.Each)
+		admitted := int64(0)
+		for f.do(op).Allowed {
+			admitted++
+		}
+		if admitted != available || !some {
+			t.Errorf("seed %d: %d were available, %t, and %d admitted", seed, available, some, admitted)
+		}
+		if before.Remaining < available {
+			together++
+		}
+	}
+	if together < 10 {
+		t.Errorf("%d operations have more than one way left, want 10 or more", together)
 	}
 }
 

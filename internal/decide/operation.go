@@ -20,7 +20,8 @@ type Operation struct {
 	// Outs are what the limits say, one for each part. That of a part without a machine is known already, as is that it
 	// was charged if the operation is admitted.
 	Outs []stint.Outcome
-	// Told says that the caller is told what each limit says, with when more remains of it.
+	// Told says that the caller is told what each limit says, with when more remains of it. Else what the limits say
+	// that are not charged is not known.
 	Told bool
 
 	allowed bool
@@ -66,10 +67,8 @@ func (o *Operation) Decide() {
 	if !o.takeAtOnce() {
 		o.askAndCharge()
 	}
-	if len(o.taken) > 0 {
-		o.sayAllLeft()
-	}
 	if o.Told {
+		o.sayAllLeft()
 		o.sayGrowth()
 	}
 }
@@ -85,7 +84,7 @@ func (o *Operation) takeAtOnce() bool {
 	for i := range o.Parts {
 		p, out := &o.Parts[i], &o.Outs[i]
 		if p.Machine != nil && len(o.Ways) > 0 && placeOf(o.Ways[i]) > 0 {
-			*out = stint.Outcome{Limit: p.Machine.Capacity()} // nobody is told more but what is left
+			*out = stint.Outcome{Limit: p.Machine.Capacity()} // nobody is told more of it
 			continue
 		}
 		if p.Machine == nil || p.Machine.HasLog() || p.Machine.HasPlaces() || !o.States[p.State].IsPlain() {
@@ -214,7 +213,7 @@ func (o *Operation) charge(charged bool) {
 
 // sayAllLeft says of the limits that were asked, and not charged, what is left after others were.
 func (o *Operation) sayAllLeft() {
-	for i := range o.Parts {
+	for i := range o.taken {
 		if !o.taken[i] && o.Parts[i].Machine != nil && !o.isLeftByEarlier(i) {
 			o.sayLeft(i)
 		}

@@ -3,6 +3,7 @@
 package decide
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -214,7 +215,7 @@ func PassOver(ways []uint16) (via uint8) {
 // Combine makes the decision of an operation from its limits' outcomes, of which there is at least one, and the numbers
 // of their ways, nil without groups. All must allow, and a way of each group. The deciding limit is, on denial, the one
 // with the longest wait, otherwise the one with the least Remaining, the first on a tie. Denied, a group waits as long
-// as the way that waits least; admitted, it has left what the way has that has most. A group that may charge nothing
+// as the way that waits least; admitted, it has left what the way has that is charged. A group that may charge nothing
 // does not decide. In formulas without groups, for outcomes o:
 //
 //	Allowed   = all o.Allowed
@@ -254,8 +255,9 @@ func combine(outs []stint.Outcome, ways []uint16, allowed bool, via uint8, at st
 	return d
 }
 
-// deciderOf finds the limit that decides an operation with groups: of each group that of the best way, and of these the
-// worst. It returns the longest delay of the limits of no group, too, since no way has any.
+// deciderOf finds the limit that decides an operation with groups: of each group that of the way that is charged, or on
+// denial of the one that waits least, and of these the worst. It returns the longest delay of the limits of no group,
+// too, since no way has any.
 func deciderOf(outs []stint.Outcome, ways []uint16, allowed bool) (decider int, delay time.Duration) {
 	decider = -1
 	for i := 0; i < len(ways); {
@@ -269,9 +271,14 @@ func deciderOf(outs []stint.Outcome, ways []uint16, allowed bool) (decider int, 
 			i++
 		default:
 			end, optional := endOfGroup(ways, i), isOptional(ways[i])
-			best = bestOf(outs, ways, i, end, allowed)
+			at := i
 			if i = end; optional {
 				continue
+			}
+			if from, to, _ := firstThatAdmits(outs, ways, at, end); allowed {
+				best = worstOf(outs, from, to, true)
+			} else {
+				best = soonestOf(outs, ways, at, end)
 			}
 		}
 		if decider < 0 || isWorse(&outs[best], &outs[decider], allowed) {
@@ -281,22 +288,27 @@ func deciderOf(outs []stint.Outcome, ways []uint16, allowed bool) (decider int, 
 	return max(0, decider), delay
 }
 
-// bestOf is the limit that decides a group: the worst of its best way, the first of equals.
-func bestOf(outs []stint.Outcome, ways []uint16, at, end int, allowed bool) (best int) {
+// soonestOf is the limit that decides a group that denies: the worst of the way that waits least, the first of equals.
+func soonestOf(outs []stint.Outcome, ways []uint16, at, end int) (best int) {
 	best = -1
 	for from, to := at, 0; from < end; from = to {
 		to = endOfWay(ways, from)
-		worst := from
-		for i := from + 1; i < to; i++ {
-			if isWorse(&outs[i], &outs[worst], allowed) {
-				worst = i
-			}
-		}
-		if best < 0 || isWorse(&outs[best], &outs[worst], allowed) {
+		if worst := worstOf(outs, from, to, false); best < 0 || isWorse(&outs[best], &outs[worst], false) {
 			best = worst
 		}
 	}
 	return best
+}
+
+// worstOf is the worst of the limits of a way, the first of equals.
+func worstOf(outs []stint.Outcome, from, to int, allowed bool) (worst int) {
+	worst = from
+	for i := from + 1; i < to; i++ {
+		if isWorse(&outs[i], &outs[worst], allowed) {
+			worst = i
+		}
+	}
+	return worst
 }
 
 // isWorse reports whether a limit has less left than another one, or, where the operation is denied, a longer wait.
@@ -305,6 +317,57 @@ func isWorse(o, than *stint.Outcome, allowed bool) bool {
 		return o.Remaining < than.Remaining
 	}
 	return o.RetryAfter > than.RetryAfter
+}
+
+// Available is how many permits an operation's limits have, from their outcomes, for one request after another of one
+// permit each if nobody else takes any: of a group what its ways have together, of all the least. It reports false if
+// there is nothing to choose among. For the outcomes o of a group, and w and v of its ways:
+//
+//	of(w)     = min over its limits of max(0, o.Remaining - the sum of of(v), v before w, that name the limit's state)
+//	available = the sum of of(w)
+func Available(op *stint.Op, outs []stint.Outcome) (n int64, chooses bool) {
+	n = math.MaxInt64
+	ways := Ways(op, nil)
+	for at, end := 0, 0; at < len(ways); at = end {
+		if !isChoice(ways[at]) {
+			end = at + 1
+			n = min(n, outs[at].Remaining)
+			continue
+		}
+		if end = endOfGroup(ways, at); !isOptional(ways[at]) {
+			n, chooses = min(n, together(op, outs[:end], ways, at)), true
+		}
+	}
+	return n, chooses
+}
+
+// together is Available of one group, of the limits from a place on.
+func together(op *stint.Op, outs []stint.Outcome, ways []uint16, at int) (sum int64) {
+	var buffer [2 * inline]int64
+	taken := append(buffer[:0], make([]int64, len(outs)-at)...) // of each limit's state
+	for from, to := at, 0; from < len(outs); from = to {
+		to = endOfWay(ways, from)
+		of := outs[from].Remaining - taken[from-at]
+		for i := from; i < to; i++ {
+			of = max(0, min(of, outs[i].Remaining-taken[i-at]))
+		}
+		sum += of
+		for i := from; i < to; i++ {
+			for j := to; j < len(outs); j++ {
+				if ofOneState(op, i, j) {
+					taken[j-at] += of
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// ofOneState reports whether two limits of an operation name one state.
+func ofOneState(op *stint.Op, i, j int) bool {
+	a, of := op.LimitAt(i)
+	b, other := op.LimitAt(j)
+	return of.Key == other.Key && of.Policy.Name() == other.Policy.Name() && a.Name == b.Name && a.Algorithm == b.Algorithm
 }
 
 // Of is the decision of an operation from its limits' outcomes. Applied of a Settle is [Settled]'s.

@@ -53,10 +53,10 @@ func TestOracleWaysByHand(t *testing.T) {
 		steps  []wayStep
 	}{
 		{"a floor, else what the parent does not keep", nil, [][]stint.Way{{{claim("c", child, 0), claim("p", parent, 0)}, {claim("p", parent, 2)}}}, []wayStep{
-			// Ways 0 and 1 have 0 and 1 left: way 1 decides, though way 0 was charged.
-			{0, take, 2, true, 0, 2, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 3, 60, 60), ok(5, 1, 60, 60)}},
-			// Way 1 is charged: the parent of way 0 tells what that has left. Both have 0 left: the first decides.
-			{0, take, 1, true, 1, 0, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 2, 60, 60), ok(5, 0, 60, 60)}},
+			// Ways 0 and 1 have 0 and 1 left: way 0 decides, since it was charged.
+			{0, take, 2, true, 0, 0, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 3, 60, 60), ok(5, 1, 60, 60)}},
+			// Way 1 is charged: the parent of way 0 tells what that has left, and does not decide.
+			{0, take, 1, true, 1, 2, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 2, 60, 60), ok(5, 0, 60, 60)}},
 			// The floor waits less than the parent.
 			{0, take, 1, false, 0, 0, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 2, 60, 60), no(5, 0, 60, 60, 60)}},
 			{0, try, 1, false, 0, 0, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 2, 60, 60), no(5, 0, 60, 60, 60)}},
@@ -66,20 +66,20 @@ func TestOracleWaysByHand(t *testing.T) {
 			// No way ever admits 6: the first one's first limit decides.
 			{10 * s, take, 6, false, 0, 0, []stint.Outcome{no(2, 2, never, 0, 0), no(5, 2, never, 50, 50), no(5, 0, never, 50, 50)}},
 			{10 * s, take, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 10, 10), ok(5, 1, 50, 50), no(5, 0, 50, 50, 50)}},
-			{10 * s, reset, 0, true, 0, 2, []stint.Outcome{ok(2, 2, 0, 0), ok(5, 5, 0, 0), ok(5, 3, 0, 0)}},
+			{10 * s, reset, 0, true, 0, 0, []stint.Outcome{ok(2, 2, 0, 0), ok(5, 5, 0, 0), ok(5, 3, 0, 0)}},
 		}},
 		{"two floors share a parent", nil, [][]stint.Way{{{claim("c", child, 0), claim("p", parent, 0)}, {claim("d", child, 0), claim("p", parent, 1)}, {claim("p", parent, 4)}}}, []wayStep{
 			{0, peek, 1, true, 0, 0, []stint.Outcome{ok(2, 2, 0, 0), ok(5, 5, 0, 0), ok(2, 2, 0, 0), ok(5, 4, 0, 0), ok(5, 1, 0, 0)}},
-			{0, take, 2, true, 0, 2, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 3, 60, 60), ok(2, 2, 0, 0), ok(5, 2, 60, 60), no(5, 0, never, 60, 60)}},
-			{0, take, 2, true, 1, 0, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 1, 60, 60), ok(2, 0, 10, 10), ok(5, 0, 60, 60), no(5, 0, never, 60, 60)}},
+			{0, take, 2, true, 0, 0, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 3, 60, 60), ok(2, 2, 0, 0), ok(5, 2, 60, 60), no(5, 0, never, 60, 60)}},
+			{0, take, 2, true, 1, 2, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 1, 60, 60), ok(2, 0, 10, 10), ok(5, 0, 60, 60), no(5, 0, never, 60, 60)}},
 		}},
 		{"a third way", nil, [][]stint.Way{{{claim("p", parent, 4)}, {claim("p", parent, 3)}, {claim("p", parent, 0)}}}, []wayStep{
-			{0, take, 1, true, 0, 2, []stint.Outcome{ok(5, 0, 60, 60), ok(5, 1, 60, 60), ok(5, 4, 60, 60)}},
-			{0, take, 1, true, 1, 2, []stint.Outcome{no(5, 0, 60, 60, 60), ok(5, 0, 60, 60), ok(5, 3, 60, 60)}},
+			{0, take, 1, true, 0, 0, []stint.Outcome{ok(5, 0, 60, 60), ok(5, 1, 60, 60), ok(5, 4, 60, 60)}},
+			{0, take, 1, true, 1, 1, []stint.Outcome{no(5, 0, 60, 60, 60), ok(5, 0, 60, 60), ok(5, 3, 60, 60)}},
 			{0, take, 1, true, 2, 2, []stint.Outcome{no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60), ok(5, 2, 60, 60)}},
 			{0, take, 3, false, 0, 2, []stint.Outcome{no(5, 0, never, 60, 60), no(5, 0, never, 60, 60), no(5, 2, 60, 60, 60)}},
 			{0, take, 1, true, 2, 2, []stint.Outcome{no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60), ok(5, 1, 60, 60)}},
-			{0, take, 1, true, 2, 0, []stint.Outcome{no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60), ok(5, 0, 60, 60)}},
+			{0, take, 1, true, 2, 2, []stint.Outcome{no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60), ok(5, 0, 60, 60)}},
 			// All ways wait as long: the first decides.
 			{0, take, 1, false, 0, 0, []stint.Outcome{no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60), no(5, 0, 60, 60, 60)}},
 		}},
@@ -96,10 +96,10 @@ func TestOracleWaysByHand(t *testing.T) {
 			}},
 		}},
 		{"two groups", nil, [][]stint.Way{{{claim("c", child, 1)}, {claim("p", parent, 3)}}, {{claim("d", child, 0)}, {claim("q", parent, 0)}}}, []wayStep{
-			{0, take, 1, true, 0, 1, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 2, 0, 0), ok(2, 1, 10, 10), ok(5, 5, 0, 0)}},
+			{0, take, 1, true, 0, 0, []stint.Outcome{ok(2, 0, 10, 10), ok(5, 2, 0, 0), ok(2, 1, 10, 10), ok(5, 5, 0, 0)}},
 			// Via is of the first group. The second is charged on its first way.
-			{0, take, 1, true, 1, 1, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 1, 60, 60), ok(2, 0, 10, 10), ok(5, 5, 0, 0)}},
-			{0, take, 1, true, 1, 0, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 0, 60, 60), no(2, 0, 10, 10, 10), ok(5, 4, 60, 60)}},
+			{0, take, 1, true, 1, 2, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 1, 60, 60), ok(2, 0, 10, 10), ok(5, 5, 0, 0)}},
+			{0, take, 1, true, 1, 1, []stint.Outcome{no(2, 0, 10, 10, 10), ok(5, 0, 60, 60), no(2, 0, 10, 10, 10), ok(5, 4, 60, 60)}},
 			// The first group denies: the second is not charged, and waits for nothing.
 			{0, take, 1, false, 0, 0, []stint.Outcome{no(2, 0, 10, 10, 10), no(5, 0, 60, 60, 60), no(2, 0, 10, 10, 10), ok(5, 4, 60, 60)}},
 			{10 * s, peek, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 0, 0), no(5, 0, 50, 50, 50), ok(2, 2, 0, 0), ok(5, 4, 50, 50)}},
@@ -143,16 +143,16 @@ func TestOracleWaysByHand(t *testing.T) {
 			{0, take, 2, false, 0, 2, []stint.Outcome{no(2, 0, 10, 10, 10), no(2, 0, never, 10, 10), no(5, 1, 60, 60, 60)}},
 		}},
 		{"a limit that counts denied requests beside ways", []stint.Claim{claim("k", hammered, 0)}, [][]stint.Way{{{claim("a", parent, 4)}, {claim("b", parent, 4)}}}, []wayStep{
-			{0, take, 1, true, 0, 0, []stint.Outcome{ok(2, 1, 10, 10), ok(5, 0, 60, 60), ok(5, 1, 0, 0)}},
+			{0, take, 1, true, 0, 1, []stint.Outcome{ok(2, 1, 10, 10), ok(5, 0, 60, 60), ok(5, 1, 0, 0)}},
 			{0, take, 1, true, 1, 0, []stint.Outcome{ok(2, 0, 10, 10), no(5, 0, 60, 60, 60), ok(5, 0, 60, 60)}},
 			{10 * s, try, 1, false, 0, 1, []stint.Outcome{ok(2, 2, 0, 0), no(5, 0, 50, 50, 50), no(5, 0, 50, 50, 50)}},
 			{10 * s, take, 1, false, 0, 1, []stint.Outcome{ok(2, 1, 10, 10), no(5, 0, 50, 50, 50), no(5, 0, 50, 50, 50)}},
 		}},
 		// The limits of one policy are one way: both admit, or it does not.
 		{"a policy of two limits", nil, [][]stint.Way{{{claim("c", both, 0)}, {claim("p", parent, 0)}}}, []wayStep{
-			{0, take, 2, true, 0, 2, []stint.Outcome{ok(2, 0, 10, 10), ok(3, 1, 60, 60), ok(5, 5, 0, 0)}},
+			{0, take, 2, true, 0, 0, []stint.Outcome{ok(2, 0, 10, 10), ok(3, 1, 60, 60), ok(5, 5, 0, 0)}},
 			{10 * s, take, 2, true, 1, 2, []stint.Outcome{ok(2, 2, 0, 0), no(3, 1, 50, 50, 50), ok(5, 3, 50, 50)}},
-			{10 * s, take, 1, true, 0, 2, []stint.Outcome{ok(2, 1, 10, 10), ok(3, 0, 50, 50), ok(5, 3, 50, 50)}},
+			{10 * s, take, 1, true, 0, 1, []stint.Outcome{ok(2, 1, 10, 10), ok(3, 0, 50, 50), ok(5, 3, 50, 50)}},
 			{10 * s, take, 5, false, 0, 2, []stint.Outcome{no(2, 1, never, 10, 10), no(3, 0, never, 50, 50), no(5, 3, 50, 50, 50)}},
 		}},
 	} {
@@ -198,7 +198,7 @@ func TestOracleForgettingSharedState(t *testing.T) {
 		oracle.Decide(operation(stint.VerbTake, "other", parent, 2), noon+30*second)
 		each := []stint.Outcome{ok(5, left[0], 10, 10), ok(5, left[1], 10, 10)}
 		_, err := oracle.Check(op, noon, Answer{Each: each, Decision: stint.Decision{
-			Allowed: true, Index: 1, Limit: 5, Remaining: left[1], ResetAfter: 10 * time.Second, At: noon,
+			Allowed: true, Limit: 5, Remaining: left[0], ResetAfter: 10 * time.Second, At: noon,
 		}})
 		if (err == nil) != want {
 			t.Errorf("%d left: %v; expected to be accepted: %t", left, err, want)

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -126,15 +127,6 @@ func (w way) wait() (longest time.Duration) {
 	return longest
 }
 
-// left is the least that is left of the way's limits.
-func (w way) left() int64 {
-	least := w[0].out.Remaining
-	for _, p := range w {
-		least = min(least, p.out.Remaining)
-	}
-	return least
-}
-
 // choose finds the first way of each group that admits, and marks what is charged if the operation is admitted, as it
 // reports.
 func (pl *plan) choose() bool {
@@ -180,23 +172,18 @@ func (pl *plan) on() (ways []int) {
 	return ways
 }
 
-// deciding are the limits, in order, of which one decides what the operation is told. Denied, a group's waits are
-// those of the way that waits least; admitted, its way is the one with the most left; the first on a tie. A hold
-// is told of its own way. A group that may charge nothing counts for a hold that is on one of its ways alone.
+// deciding are the limits, in order, of which one decides what the operation is told. Admitted, a group's way is the
+// one that is charged; denied, the one that waits least, the first on a tie. A hold is told of its own way.
+// A group that may charge nothing counts for a hold that is on one of its ways alone.
 func (pl *plan) deciding(allowed bool) (places []*place) {
 	counts := slices.Clone(pl.must)
 	for _, g := range pl.groups {
 		if g.isOptional() && !g.held {
 			continue
 		}
-		best := g.ways[0]
-		if g.held {
-			best = g.ways[g.on]
-		}
-		for _, w := range g.ways {
-			if !g.held && (allowed && w.left() > best.left() || !allowed && w.wait() < best.wait()) {
-				best = w
-			}
+		best := g.ways[max(0, g.on)]
+		if !allowed && !g.held {
+			best = slices.MinFunc(g.ways, func(a, b way) int { return cmp.Compare(a.wait(), b.wait()) })
 		}
 		counts = append(counts, best...)
 	}

@@ -247,7 +247,8 @@ func TestTeamOfNoOrganisation(t *testing.T) {
 	}
 }
 
-// What is left is told of the way that has most, whichever was charged, and on denial of the one that admits first.
+// What is left is told of the way that was charged, and on denial of the one that admits first; what is available, of all
+// ways together.
 func TestWhatIsLeftOfWays(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
 	page, err := os.ReadFile(organisationsPage)
@@ -264,14 +265,17 @@ func TestWhatIsLeftOfWays(t *testing.T) {
 		return v.Decision
 	}
 	d := ask()
-	if said := fmt.Sprintf(`"limit": %d, "remaining": %d`, d.Limit, d.Remaining); v.Via != rules.ViaGuaranteed || !strings.Contains(string(page), said) {
+	available, _ := v.Available()
+	said := fmt.Sprintf("`\"limit\": %d, \"remaining\": %d` and `\"available\": %d`", d.Limit, d.Remaining, available)
+	if v.Via != rules.ViaGuaranteed || !strings.Contains(string(page), said) {
 		t.Errorf("the page does not say %s, by %s", said, v.Via)
 	}
 	for range 498 {
 		d = ask()
 	}
-	if !d.Allowed || d.Remaining != 1 || v.Via != rules.ViaBorrowed {
-		t.Errorf("request 499: %+v by %s", d, v.Via)
+	available, _ = v.Available()
+	if !d.Allowed || d.Limit != 1000 || d.Remaining != 1 || v.Via != rules.ViaBorrowed || available != 1 {
+		t.Errorf("request 499: %+v by %s, %d available", d, v.Via, available)
 	}
 	ask()
 	if d = ask(); d.Allowed || d.Remaining != 0 {

@@ -380,6 +380,9 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 		if answer.Limit > 0 {
 			rows = append(rows, checkRows(&answer.CheckResponse)[1:]...)
 		}
+		if answer.Available != nil {
+			rows = append(rows, []string{"available", fmt.Sprintf("%d by all ways", *answer.Available)})
+		}
 		return k.show(body, rows...)
 	})
 }

@@ -289,6 +289,11 @@ func (e *example) print(x *adminapi.Explanation) error {
 		}
 	}
 	for i := range x.Rules {
+		if available := x.Rules[i].Available; available != nil {
+			if err := say(e.Out, "rule %s, all ways together: %d permits\n", x.Rules[i].Rule, *available); err != nil {
+				return err
+			}
+		}
 		for _, way := range x.Rules[i].Ways {
 			text := "admits"
 			if !way.Allowed {

@@ -146,6 +146,9 @@ type ExplainedRule struct {
 	// Ways are the ways to charge the request, in the order in which they are tried: the first that is allowed is charged.
 	// Default: none, all limits have to admit.
 	Ways []ExplainedWay `json:"ways,omitempty"`
+	// Available is how many permits all ways have together, for requests of one permit each. Default: nil, of a rule with
+	// one way.
+	Available *int64 `json:"available,omitempty"`
 	// Holds is what is held of the client's permits, the next to expire first; at most 100 of each
 	// limit.
 	Holds []LiveHold `json:"holds,omitempty"`

@@ -79,6 +79,8 @@ type told struct {
 	shadow  []string
 	class   string
 	via     string
+
+	available int64 // by several ways; -1 without them
 }
 
 // A middleware by a service's rules answers as one by the same rules in the process, field by field.
@@ -96,6 +98,10 @@ func TestMiddlewareByAService(t *testing.T) {
 			Decided: func(_ *http.Request, v *enforce.Verdict) {
 				answer = told{
 					reason: v.Reason(), missing: slices.Clone(v.Missing()), shadow: slices.Clone(v.Shadowed), class: v.Class, via: v.Via,
+				}
+				answer.available = -1
+				if n, chooses := v.Available(); chooses {
+					answer.available = n
 				}
 				if !v.Allowed {
 					answer.limit = v.Limit().Name
@@ -133,7 +139,7 @@ func TestMiddlewareByAService(t *testing.T) {
 		got, gotHeader := ask(c.Rules("x-size"), r)
 		reasons[got.reason] = true
 		if got.status != want.status || got.rule != want.rule || got.reason != want.reason || got.limit != want.limit ||
-			got.class != want.class || got.via != want.via ||
+			got.class != want.class || got.via != want.via || got.available != want.available ||
 			!slices.Equal(got.missing, want.missing) || !slices.Equal(got.shadow, want.shadow) {
 			t.Errorf("request %d, %s: %+v, want %+v", i, r.URL.Path, got, want)
 		}

@@ -136,6 +136,9 @@ func (e *evaluation) answer() {
 	}
 	if v.Claim.Policy != nil {
 		c.CheckResponse = checkResponse(v.Claim.Key, v.Limit(), &v.Decision, v.Reason())
+		if available, chooses := v.Available(); chooses {
+			c.Available = &available
+		}
 		return
 	}
 	c.Allowed, c.Message = v.Allowed, messageAllowed

@@ -38,21 +38,32 @@ func withShared(t *testing.T) func(*server.Config) {
 	return func(c *server.Config) { c.Rules = compile(t, shared()) }
 }
 
-// An evaluation and a reserve say of which class a request is, and by what it was charged.
+// An evaluation and a reserve say of which class a request is, by what it was charged, what that has left, and what all
+// ways have.
 func TestEvaluateSaysVia(t *testing.T) {
 	f := newFixture(t, withShared(t))
 	const body = `{"path":"/","attributes":{"team":"search"}}`
-	for i, want := range []string{"guaranteed", "guaranteed", "borrowed", "borrowed", "borrowed", "borrowed"} {
-		if e := f.post(evaluate, body).evaluated(200); e.Via != want || e.Class != "batch" || e.Rule != "team" || e.Key != "search" {
-			t.Errorf("request %d: %+v, want %s", i, e, want)
+	for i, want := range []struct {
+		via                         string
+		limit, remaining, available int64
+	}{
+		{"guaranteed", 2, 1, 5}, {"guaranteed", 2, 0, 4},
+		{"borrowed", 10, 3, 3}, {"borrowed", 10, 2, 2}, {"borrowed", 10, 1, 1}, {"borrowed", 10, 0, 0},
+	} {
+		e := f.post(evaluate, body).evaluated(200)
+		if e.Via != want.via || e.Class != "batch" || e.Rule != "team" || e.Key != "search" {
+			t.Errorf("request %d: %+v, want %s", i, e, want.via)
+		}
+		if e.Limit != want.limit || e.Remaining != want.remaining || e.Available == nil || *e.Available != want.available {
+			t.Errorf("request %d: %+v, want %+v", i, e, want)
 		}
 	}
-	if e := f.post(evaluate, body).evaluated(429); e.Via != "" || e.Class != "batch" || e.Key != "search" {
+	if e := f.post(evaluate, body).evaluated(429); e.Via != "" || e.Available == nil || *e.Available != 0 || e.Class != "batch" || e.Key != "search" {
 		t.Errorf("denied: %+v", e)
 	}
 	reserve := `{"path":"/","attributes":{"team":"search","class":"critical"},"id":"h"}`
 	got := f.post(apipath.Reserve, reserve)
-	if got.status != 200 || !strings.Contains(got.body, `"class":"critical","via":"borrowed"`) || !strings.Contains(got.body, `"key":"search"`) {
+	if got.status != 200 || !strings.Contains(got.body, `"class":"critical","via":"borrowed","available":1,`) || !strings.Contains(got.body, `"key":"search"`) {
 		t.Errorf("reserved: %d %s", got.status, got.body)
 	}
 }
@@ -326,6 +337,9 @@ func TestExplainSaysWays(t *testing.T) {
 	}
 	if team.Key != "search" || team.Class != "batch" || !slices.Equal(team.Ways, want) || len(team.Limits) != 3 {
 		t.Fatalf("%+v", team)
+	}
+	if team.Available == nil || *team.Available != 4 {
+		t.Errorf("%v are available, want 4", team.Available)
 	}
 	for i, want := range []adminapi.ExplainedLimit{
 		{Way: 1, Name: "guaranteed", Via: "guaranteed"},

@@ -250,7 +250,7 @@ export interface Explanation {
   why: string;
   reason?: string;
   retryAfterSeconds: number;
-  rules: { rule: string; outcome: string; by?: string; class?: string; onExceed: string; allowed: boolean; key?: string; cost?: number; limits?: LimitState[] }[];
+  rules: { rule: string; outcome: string; by?: string; class?: string; onExceed: string; allowed: boolean; key?: string; cost?: number; available?: number; limits?: LimitState[] }[];
 }
 export interface Session {
   required: boolean; // whether a token is needed

@@ -89,11 +89,17 @@ func (c *conn) evaluate(args [][]byte) {
 	if shared {
 		more += 2
 	}
+	if answer.Available != nil {
+		more++
+	}
 	c.decision(&answer.CheckResponse, more)
 	c.textOf("rule", answer.Rule)
 	if shared {
 		c.textOf("class", answer.Class)
 		c.textOf("via", answer.Via)
+	}
+	if answer.Available != nil {
+		c.integerOf("available", *answer.Available)
 	}
 	c.listOf("matched", answer.Matched)
 	c.listOf("shadowed", answer.Shadowed)

@@ -312,6 +312,9 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 	for i := range ways {
 		shown.Ways = append(shown.Ways, adminapi.ExplainedWay{Via: ways[i].Via, Allowed: ways[i].Allowed, Why: ways[i].Why})
 	}
+	if available, chooses := rule.Available(); chooses {
+		shown.Available = &available
+	}
 	op := stint.Op{Claim: rule.Claim, And: rule.And} // of the claims in the order of Each, whatever their ways
 	for i, o := range rule.Each {
 		limit, claim := op.LimitAt(i)

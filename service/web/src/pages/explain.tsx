@@ -96,7 +96,7 @@ export function Explain({ state }: { state?: string }) {
               {answer.rules.flatMap((r) => (r.limits?.length ? r.limits : [undefined]).map((l, i) => (
                 <tr key={r.rule + i}>
                   <td>{i === 0 ? <RuleLink id={r.rule} /> : ""}</td>
-                  <td class={r.onExceed === "shadow" ? "shadow" : ""}>{i === 0 ? (r.onExceed === "shadow" ? "shadow, " : "") + r.outcome + (r.by ? " by " + r.by : "") + (r.class ? ", " + r.class : "") : ""}</td>
+                  <td class={r.onExceed === "shadow" ? "shadow" : ""}>{i === 0 ? (r.onExceed === "shadow" ? "shadow, " : "") + r.outcome + (r.by ? " by " + r.by : "") + (r.class ? ", " + r.class : "") + (r.available !== undefined ? `, ${compact(r.available)} left by all ways` : "") : ""}</td>
                   <td>{i === 0 && r.key ? <ClientLink name={r.key} /> : ""}</td>
                   <td class="hide-narrow">{l ? (l.via ? l.via + ": " : "") + (l.rule ? l.rule + ", " : "") + (l.name || l.algorithm.toLowerCase().replaceAll("_", " ")) + (l.keep ? `, ${compact(l.keep)} kept for others` : "") : ""}</td>
                   <td class={l && !l.allowed ? "n denied" : "n"}>{l ? `${compact(l.remaining)} of ${compact(l.limit)}` : ""}</td>
