@@ -22,10 +22,6 @@ ENVOY := test/envoy/reference
 ALONE := $(MONGO) $(ENVOY) deploy
 LINTER := $(CURDIR)/bin/golangci-lint
 
-define CURL
-curl -i 'http://127.0.0.1:8080/api/v1/rate-limit/check?key=user:123&algorithm=TOKEN_BUCKET'
-endef
-
 # each runs a command in every module, with a second argument in that one too.
 each = for module in $(MODULES); do (cd "$$module" && $(1)); done$(if $(2),; for module in $(ALONE); do (cd "$$module" && export GOWORK=off && $(1)); done)
 
@@ -58,9 +54,7 @@ screenshots: web ## make pictures of all pages of the dashboard, in bin/screensh
 
 .PHONY: run
 run: build ## start the service on 127.0.0.1:8080 with its state in memory
-	@umask 077; token=$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); echo "$$token write $${USER:-you}" > bin/admin-tokens; \
-	printf 'Try, in another terminal:\n\n  %s\n\nDashboard: http://127.0.0.1:8079/\nToken:     %s\n\n' "$(CURL)" "$$token"; \
-	exec bin/stint serve --store memory:// --admin-tokens-file bin/admin-tokens
+	@exec scripts/run bin/stint
 
 .PHONY: build
 build: web ## build bin/stint, with the dashboard

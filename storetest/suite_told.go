@@ -63,8 +63,8 @@ func testSettledOfFixedCosts(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testOwnWay: a hold, its renewals and its end tell of the way that it is on, and a lost one is charged on the way that its
-// Commit names.
+// testOwnWay: a hold, its renewals and its end tell of the way that it is on, and a lost one is charged on the way that
+// its Commit names.
 func testOwnWay(t *testing.T, newStore newStoreFunc) {
 	f := newFamily(t, newStore, stint.AlgorithmFixedWindow, 3, 20, 5)
 	do := func(verb stint.Verb, n int64, hold stint.HoldOp) (stint.HoldOp, stint.Decision) {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,5 +163,49 @@ func expectLines(t *testing.T, command, printed, want string) {
 			return
 		}
 		lines = lines[at+1:]
+	}
+}
+
+// `make run` prints where the service listens, whatever it was told: the request and the token that it prints work.
+func TestMakeRunSaysWhere(t *testing.T) {
+	program, err := stintProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), "scripts/run", program, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_, _ = io.Copy(io.Discard, stdout)
+		_ = command.Wait()
+	})
+	said := map[string]string{}
+	for lines := bufio.NewScanner(stdout); said["Token:"] == "" && lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 1 {
+			said[fields[0]] = strings.Trim(fields[len(fields)-1], "'")
+		}
+	}
+	for what, url := range map[string]string{"the request": said["curl"], "the dashboard": said["Dashboard:"], "the token": said["Dashboard:"] + "api/v1/rules"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatalf("%s: %v; it prints %v", what, err, said)
+		}
+		r.Header.Set("Authorization", "Bearer "+said["Token:"])
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%s, %s: %s", what, url, answer.Status)
+		}
 	}
 }
