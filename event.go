@@ -82,6 +82,9 @@ type Event struct {
 
 	// Method, Path and RequestID are the request's.
 	Method, Path, RequestID string
+	// Attributes are the request's. Observers must neither change them nor keep them. They may hold secrets, such as an
+	// API key.
+	Attributes map[string]string
 }
 
 // Limit is the one that decided; the zero Limit when none was asked.

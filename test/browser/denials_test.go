@@ -33,9 +33,14 @@ func TestDenials(t *testing.T) {
 	if status := s.ask(http.MethodPut, "/api/v1/rules/free", rule, nil); status != http.StatusCreated {
 		t.Fatal(status)
 	}
+	regions := map[string]any{"scope": "custom:region", "missing": "skip", "limits": rule["limits"]}
+	if status := s.ask(http.MethodPut, "/api/v1/rules/regions", regions, nil); status != http.StatusCreated {
+		t.Fatal(status)
+	}
 	ask := func() {
 		s.post("/api/v1/rate-limit/evaluate", api.EvaluateRequest{
-			Method: http.MethodGet, Path: "/orders", IP: "192.0.2.9", Attributes: map[string]string{api.AttributeUserID: "=a|b", "tenant": `c\d`, "plan": "free"},
+			Method: http.MethodGet, Path: "/orders", IP: "192.0.2.9",
+			Attributes: map[string]string{api.AttributeUserID: "=a|b", "tenant": `c\d`, "plan": "free", "region": "eu", "token": "secret"},
 		})
 	}
 	ask()
@@ -72,7 +77,7 @@ func TestDenials(t *testing.T) {
 	p.shows("What is known of a request that free denied.")
 	p.shows("Its address is not known")
 	p.shows("0 of 1")
-	for label, want := range map[string]string{"Method": "GET", "Path": "/orders", "User": "=a|b", "Attributes, name: value": "plan: free\ntenant: c\\d", "Address": "192.0.2.1"} {
+	for label, want := range map[string]string{"Method": "GET", "Path": "/orders", "User": "=a|b", "Attributes, name: value": "plan: free\ntenant: c\\d\nregion: eu", "Address": "192.0.2.1"} {
 		p.until(label+" is another one", fmt.Sprintf(`[...document.querySelectorAll("label")].find((l) => l.firstChild.textContent === %q)?.querySelector("input, textarea").value === %q`, label, want))
 	}
 	p.until("the address does not have the request", `location.hash.includes("orders")`)

@@ -30,6 +30,7 @@ import (
 	"context"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -106,7 +107,7 @@ const (
 )
 
 // A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It
-// uses at most 19 MiB, and 32 MiB more for recent decisions. The lock order is hub.mu, then mu.
+// uses at most 22 MiB, and 32 MiB more for recent decisions. The lock order is hub.mu, then mu.
 type Recorder struct {
 	config Config
 	seed   keyhash.Seed
@@ -114,6 +115,8 @@ type Recorder struct {
 	secret [32]byte
 	hub    hub
 	shared shared
+	// named are the attributes of denied requests that are kept; nil are none.
+	named atomic.Pointer[[]string]
 
 	mu           sync.Mutex // guards what follows
 	totals       totals
@@ -153,6 +156,11 @@ func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
 	hash := keyhash.String(r.seed, client)
 	key := bits.RotateLeft64(hash, 32) ^ keyhash.String(r.seed, e.Rule) // turned, so that a rule may be named as a client
 	second, outcome := uint32(e.At/1e6), outcomeOf(e)
+	var buffer [maxAttributes]byte
+	attributes := buffer[:0]
+	if names := r.named.Load(); names != nil && !e.Decision.Allowed && len(e.Attributes) > 0 {
+		attributes = appendAttributes(attributes, *names, e.Attributes)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.totals.count(second, e)
@@ -160,7 +168,7 @@ func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
 		r.rules.find(e.Rule, second).count(second, outcome, !e.Shadow && promlimit.Near(&e.Decision))
 	}
 	if outcome == Denied || outcome == ShadowDenied {
-		r.denials.add(e, key, client)
+		r.denials.add(e, key, client, attributes)
 	}
 	if outcome == ShadowDenied && client != "" {
 		r.shadowDenied.count(second/60, key, e.Rule, client)
@@ -187,8 +195,10 @@ func (r *Recorder) StoreChanged(shard int, cause string) {
 	r.changed(Change{Kind: "store", State: state, Shard: shard, Detail: cause})
 }
 
-// RulesChanged notes that rules of another revision are in force, with what changed in words.
-func (r *Recorder) RulesChanged(revision, detail string) {
+// RulesChanged notes that rules of another revision are in force, with what changed in words, and the names of the
+// attributes that are kept of requests that are denied from then on.
+func (r *Recorder) RulesChanged(revision, detail string, attributes []string) {
+	r.named.Store(&attributes)
 	r.changed(Change{Kind: "rules", State: revision, Detail: detail})
 }
 

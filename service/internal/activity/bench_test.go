@@ -46,6 +46,8 @@ func BenchmarkObserve(b *testing.B) {
 		for _, denied := range []int{0, 2, 100} {
 			b.Run(fmt.Sprintf("keys=%s/denied=%d%%", keys, denied), func(b *testing.B) {
 				r := activity.New(activity.Config{})
+				r.RulesChanged("1", "", []string{"plan", "region", "user"})
+				attributes := map[string]string{"plan": "free", "region": "eu-central", "tokens": "100"}
 				begin := time.Now().UnixMicro()
 				b.ReportAllocs()
 				used := cpuTime(b)
@@ -58,7 +60,7 @@ func BenchmarkObserve(b *testing.B) {
 							outcome = activity.Denied
 						}
 						e := decisionAt(stint.Instant(begin+int64(i)), "api", names[i%len(names)], outcome)
-						e.Elapsed, e.Method, e.Path = time.Microsecond, "GET", "/v1/orders/1234"
+						e.Elapsed, e.Method, e.Path, e.Attributes = time.Microsecond, "GET", "/v1/orders/1234", attributes
 						if i%100 < denied {
 							e.RequestID = "b7ad6b7169203331"
 						}

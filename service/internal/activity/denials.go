@@ -13,7 +13,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// How many of each are kept: a pair takes some 600 bytes, so both tables take 7 MB.
+// How many of each are kept: a pair takes some 850 bytes, so both tables take 10 MB.
 const (
 	maxDenials = 10_000
 	// maxShadowDenials bounds those of rules in shadow, which have places of their own and push out no
@@ -22,6 +22,10 @@ const (
 	maxChanges       = 1_000
 	// maxDeniedPath is what is kept of a path, without its query.
 	maxDeniedPath = 128
+	// maxAttributes and maxAttribute are what is kept of attributes, in bytes: of all of a request, with two more for
+	// each, and of each name or value, which else is left out.
+	maxAttributes = 256
+	maxAttribute  = 128
 	// searchChunk is how many pairs are looked at before decisions may go on.
 	searchChunk = 128
 )
@@ -36,7 +40,7 @@ type pair struct {
 	// end, and the next of those whose keys are alike.
 	older, newer, chained int32
 	// ends are where the texts of the request end.
-	ends      [4]uint16
+	ends      [5]uint16
 	algorithm stint.Algorithm
 }
 
@@ -45,8 +49,39 @@ type denial struct {
 	rule, class, reason, limitName string
 	// limit is how many permits the limit has that denied; 0 if it was none.
 	limit int64
-	// The texts of strangers stand one after the other: client, method, path, request ID.
-	text [maxClient + maxMethod + maxDeniedPath + maxRequestID]byte
+	// The texts of strangers stand one after the other: client, method, path, request ID, attributes.
+	text [maxClient + maxMethod + maxDeniedPath + maxRequestID + maxAttributes]byte
+}
+
+// appendAttributes appends the attributes of a request that have these names, as many as fit: of each the name and the
+// value behind their lengths.
+func appendAttributes(text []byte, names []string, of map[string]string) []byte {
+	for _, name := range names {
+		value := of[name]
+		fits := len(text)+2+len(name)+len(value) <= maxAttributes
+		if value == "" || max(len(name), len(value)) > maxAttribute || !fits {
+			continue
+		}
+		text = append(append(text, byte(len(name))), name...)
+		text = append(append(text, byte(len(value))), value...)
+	}
+	return text
+}
+
+// attributesIn reads what [appendAttributes] wrote.
+func attributesIn(text []byte) (attributes map[string]string) {
+	next := func() (part string) {
+		part, text = textOf(text[1:1+text[0]]), text[1+text[0]:]
+		return part
+	}
+	for len(text) > 0 {
+		if attributes == nil {
+			attributes = map[string]string{}
+		}
+		name := next()
+		attributes[name] = next()
+	}
+	return attributes
 }
 
 // A denialTable has the pairs of rule and client that were denied last, each once, however often it was. The one whose
@@ -126,8 +161,9 @@ func (d *denials) init() {
 	d.shadow.init(maxShadowDenials)
 }
 
-// add counts a denial, and keeps the request in place of the one before.
-func (d *denials) add(e *stint.Event, key uint64, client string) {
+// add counts a denial, and keeps the request in place of the one before, with its attributes as [appendAttributes]
+// writes them.
+func (d *denials) add(e *stint.Event, key uint64, client string, attributes []byte) {
 	table := &d.real
 	if e.Shadow {
 		table = &d.shadow
@@ -157,6 +193,7 @@ func (d *denials) add(e *stint.Event, key uint64, client string) {
 	p.ends[2] = end
 	end += uint16(copy(s.text[end:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
 	p.ends[3] = end
+	p.ends[4] = end + uint16(copy(s.text[end:], attributes))
 }
 
 // A found is a pair with its last request.
@@ -165,7 +202,7 @@ type found struct {
 	*denial
 }
 
-// textAt is one of the texts of strangers: the client, the method, the path or the request ID.
+// textAt is one of the texts of strangers: the client, the method, the path, the request ID or the attributes.
 func (f found) textAt(i int) []byte {
 	begin := uint16(0)
 	if i > 0 {
@@ -180,6 +217,7 @@ func (f found) show() Denial {
 		Seq: f.seq, First: stint.Instant(f.first), At: stint.Instant(f.last), Count: f.count,
 		Rule: f.rule, Class: f.class, Reason: f.reason, Limit: f.limit, LimitName: f.limitName,
 		Client: textOf(f.textAt(0)), Method: textOf(f.textAt(1)), Path: textOf(f.textAt(2)), RequestID: textOf(f.textAt(3)),
+		Attributes: attributesIn(f.textAt(4)),
 	}
 	if f.algorithm != 0 {
 		shown.Algorithm = f.algorithm.String()

@@ -2,8 +2,10 @@ package activity_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +24,10 @@ func TestDenials(t *testing.T) {
 	}
 	banned := decisionAt(s.At(), "ban", "mallory", activity.Denied)
 	banned.Reason = stint.ReasonBanned
+	banned.Attributes = map[string]string{
+		"plan": "free", "region": "eu\xff", "none": "", "other": "of no rule", "long": strings.Repeat("x", 129), "a": strings.Repeat("y", 128), "b": strings.Repeat("z", 128),
+	}
+	s.RulesChanged("7", "", []string{"absent", "plan", "region", "none", "long", "a", "b"})
 	s.Observe(t.Context(), &banned)
 	seen, pages, target := 0, 0, "/api/v1/denials?scope=process&limit=1000"
 	for next := uint64(1); next != 0; pages++ {
@@ -50,10 +56,15 @@ func TestDenials(t *testing.T) {
 	if got := get[activity.Denials](s, "/api/v1/denials?rule=api&limit=5"); len(got.Denials) != 5 || got.Denials[0].Process != "a" || got.Denials[0].Client != "client-10099" {
 		t.Errorf("the heads are %+v", got)
 	}
+	// Of the attributes that rules name, those are kept that fit.
+	kept := map[string]string{"plan": "free", "region": `eu\xff`, "a": strings.Repeat("y", 128)}
+	if got := get[activity.Denials](s, "/api/v1/denials?rule=ban").Denials[0].Attributes; !maps.Equal(got, kept) {
+		t.Errorf("of attributes there are %v, want %v", got, kept)
+	}
 	// Without a token, names are neither shown nor searched.
 	s.names = false
 	masked := get[activity.Denials](s, "/api/v1/denials?scope=process&rule=ban").Denials[0]
-	if masked.Client == "mallory" || !strings.HasPrefix(masked.Client, "client-") || masked.RequestID != "" {
+	if masked.Client == "mallory" || !strings.HasPrefix(masked.Client, "client-") || masked.RequestID != "" || masked.Attributes != nil {
 		t.Errorf("without a token it is %+v", masked)
 	}
 	if top := get[activity.Top](s, "/api/v1/top?limit=100"); slices.ContainsFunc(top.Denied, func(i activity.TopItem) bool { return len(i.Client) != len("client-")+12 }) {
@@ -91,7 +102,7 @@ func TestFloodOfDenials(t *testing.T) {
 		Process: "a", Seq: 3, First: first, At: first + 2e6, Count: 3, Rule: "login", Client: "victim", Class: "batch", Reason: "limit",
 		Limit: 5, LimitName: "tries", Algorithm: "FIXED_WINDOW", Method: "POST", Path: "/login/2", RequestID: "id-2",
 	}
-	if len(d.Denials) != 1 || d.Denials[0] != want || d.Kept != 10_000 || d.More || d.Scope != activity.ScopeProcess || d.Processes != 1 {
+	if len(d.Denials) != 1 || !reflect.DeepEqual(d.Denials[0], want) || d.Kept != 10_000 || d.More || d.Scope != activity.ScopeProcess || d.Processes != 1 {
 		t.Errorf("the victim has %+v, want %+v", d, want)
 	}
 	if d := get[activity.Denials](s, "/api/v1/denials?client=one+client"); len(d.Denials) != 1 || d.Denials[0].Count != 20*9_998 {

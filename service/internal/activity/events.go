@@ -192,18 +192,16 @@ func (r *Recorder) takeSnapshot() func(names bool) any {
 // sharedOf is what all processes say together, for readers with or without names.
 func (r *Recorder) sharedOf(v *view, names bool) Shared {
 	const few = 20
-	clientOf := r.mask(names)
-	return Shared{Processes: v.processes(), Top: v.top(few, clientOf), Denials: v.denials(few, clientOf)}
+	shared := Shared{Processes: v.processes(), Top: v.top(few, r.mask(names)), Denials: v.denials(few)}
+	r.maskDenials(shared.Denials.Denials, names)
+	return shared
 }
 
 // lastDenials are up to n after a number, and up to n of rules in shadow, and whether there are
 // more.
 func (r *Recorder) lastDenials(names bool, after uint64, n int) ([]Denial, bool) {
-	clientOf := r.mask(names)
 	found, more := r.denialsOf(&denialQuery{after: after}, n)
-	for i := range found {
-		found[i].Client = clientOf(found[i].Client)
-	}
+	r.maskDenials(found, names)
 	return found, more
 }
 

@@ -219,10 +219,7 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience
 			return nil, err
 		}
 	}
-	clientOf := r.mask(a.names)
-	for i := range d.Denials {
-		d.Denials[i].Client = clientOf(d.Denials[i].Client)
-	}
+	r.maskDenials(d.Denials, a.names)
 	return d, nil
 }
 

@@ -101,6 +101,16 @@ func (r *Recorder) mask(names bool) func(client string) string {
 	}
 }
 
+// maskDenials makes denials those for callers with or without names, who are not told attributes either.
+func (r *Recorder) maskDenials(list []Denial, names bool) {
+	clientOf := r.mask(names)
+	for i := range list {
+		if list[i].Client = clientOf(list[i].Client); !names {
+			list[i].Attributes = nil
+		}
+	}
+}
+
 // summarize is this process's summary.
 func (r *Recorder) summarize() summary {
 	now := r.now()
@@ -300,7 +310,7 @@ func (v *view) merge(n int, clientOf func(string) string, of func(*summary) ([]T
 }
 
 // denials are the last of all processes, the newest first.
-func (v *view) denials(n int, clientOf func(string) string) SharedDenials {
+func (v *view) denials(n int) SharedDenials {
 	d := SharedDenials{Scope: v.scope, Processes: len(v.summaries)}
 	all := []Denial{}
 	for i := range v.summaries {
@@ -308,8 +318,5 @@ func (v *view) denials(n int, clientOf func(string) string) SharedDenials {
 	}
 	all = mergeDenials(all)
 	d.Denials = all[:min(n, len(all))]
-	for i := range d.Denials {
-		d.Denials[i].Client = clientOf(d.Denials[i].Client)
-	}
 	return d
 }

@@ -69,7 +69,7 @@ func awaitField(t testing.TB, eval activity.Eval, field string) string {
 func TestShared(t *testing.T) {
 	eval := evaluator(t)
 	a := newService(t, activity.Config{Process: activity.Process{Name: "a", Version: "v1"}, Eval: eval})
-	a.RulesChanged("7", "added api")
+	a.RulesChanged("7", "added api", nil)
 	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
 	a.see(5, "api", "alice", activity.Admitted)
 	a.see(3, "api", "bob", activity.Denied)

@@ -177,6 +177,9 @@ type Denial struct {
 	Method    string `json:"method,omitempty"`
 	Path      string `json:"path,omitempty"`
 	RequestID string `json:"requestId,omitempty"`
+	// Attributes are those of the last request that rules name, up to 256 bytes of them, without API keys. Only for those
+	// who are shown names.
+	Attributes map[string]string `json:"attributes,omitempty"`
 	// a rule in shadow would have denied
 	Shadow bool `json:"shadow,omitempty"`
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -126,4 +128,22 @@ func pairs(m map[string]any) []any {
 		list = append(list, m[name])
 	}
 	return list
+}
+
+// The attributes that are kept of denied requests are those that rules name; API keys are none of them.
+func TestAttributesOf(t *testing.T) {
+	got := attributesOf([]rules.Rule{
+		{Match: rules.Match{Attributes: map[string][]string{"plan": {"free"}}}, Scope: []string{rules.PerIP, rules.Custom("tenant")}},
+		{Scope: []string{rules.PerAPIKey, rules.Custom(api.AttributeAPIKey)}, Cost: rules.Cost{Attribute: "size"}, PartitionBy: "region"},
+		{
+			Scope: []string{rules.Custom("tenant")}, Costs: []rules.Cost{{}, {Attribute: "tokens"}},
+			Classes: rules.Classes{By: rules.ClassBy{Attribute: "class"}},
+		},
+	})
+	if want := []string{"class", "plan", "region", "size", "tenant", "tokens"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := attributesOf([]rules.Rule{{Scope: []string{rules.PerUser}}}); !slices.Equal(got, []string{api.AttributeUserID}) {
+		t.Errorf("%q, want the user", got)
+	}
 }

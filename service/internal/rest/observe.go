@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
@@ -52,7 +55,7 @@ func (s *Service) observeVerdict(
 ) {
 	e.event = stint.Event{
 		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: stint.Claim{Key: e.request.Address},
-		Method: e.request.Method, Path: e.request.Path, RequestID: id,
+		Method: e.request.Method, Path: e.request.Path, RequestID: id, Attributes: e.request.Attributes,
 	}
 	e.verdict.Tell(ctx, &e.event, s.observe)
 }
@@ -78,7 +81,34 @@ func (s *Service) observeRules(set *rules.Set, changes rulediff.Changes) {
 			words = append(words, fmt.Sprintf("%s %s", c.what, strings.Join(c.ids, ", ")))
 		}
 	}
-	s.config.Activity.RulesChanged(s.revisionOf(set), strings.Join(words, "; "))
+	s.config.Activity.RulesChanged(s.revisionOf(set), strings.Join(words, "; "), attributesOf(set.Rules()))
+}
+
+// attributesOf are the attributes that rules name, by which a request is found again: those of what they hold for, of
+// clients, classes, costs and partitions, and the user where rules count users. API keys are none of them.
+func attributesOf(list []rules.Rule) []string {
+	named := map[string]bool{}
+	for i := range list {
+		rule := &list[i]
+		for name := range rule.Match.Attributes {
+			named[name] = true
+		}
+		for _, part := range rule.Scope {
+			if name, custom := strings.CutPrefix(part, rules.CustomPrefix); custom {
+				named[name] = true
+			}
+			named[api.AttributeUserID] = named[api.AttributeUserID] || part == rules.PerUser
+		}
+		for _, cost := range append([]rules.Cost{rule.Cost}, rule.Costs...) {
+			named[cost.Attribute] = true
+		}
+		named[rule.Classes.By.Attribute], named[rule.PartitionBy] = true, true
+	}
+	for _, not := range []string{"", api.AttributeAPIKey} {
+		delete(named, not)
+	}
+	maps.DeleteFunc(named, func(_ string, used bool) bool { return !used })
+	return slices.Sorted(maps.Keys(named))
 }
 
 // revisionOf is the number of the rules' revision if they come from a store of revisions. Else it

@@ -92,6 +92,7 @@ export interface Denial {
   method?: string;
   path?: string; // without its query
   requestId?: string;
+  attributes?: Record<string, string>; // that rules name
   shadow?: boolean; // a rule in shadow would have denied
 }
 export interface Denials {

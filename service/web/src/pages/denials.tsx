@@ -92,9 +92,12 @@ export const Searched = ({ of }: { of: Found }) => (
 function csv(rows: Denial[]): string {
   const time = (micros: number) => new Date(micros / 1000).toISOString();
   const cell = (value?: string | number | boolean) => `"${String(value ?? "").replace(/^(?=[=+\-@\t\r])/, "'").replaceAll('"', '""')}"`;
-  const line = (d: Denial) => [time(d.first), time(d.at), d.count, d.client, d.rule, d.class, d.reason, d.limit, d.limitName, d.algorithm, d.method, d.path, d.requestId, !!d.shadow, d.process];
-  return [["first", "last", "count", "client", "rule", "class", "reason", "limit", "limit_name", "algorithm", "method", "path", "request_id", "shadow", "process"], ...rows.map(line)].map((cells) => cells.map(cell).join(",") + "\r\n").join("");
+  const line = (d: Denial) => [time(d.first), time(d.at), d.count, d.client, d.rule, d.class, d.reason, d.limit, d.limitName, d.algorithm, d.method, d.path, d.requestId, attributesOf(d, "; "), !!d.shadow, d.process];
+  return [["first", "last", "count", "client", "rule", "class", "reason", "limit", "limit_name", "algorithm", "method", "path", "request_id", "attributes", "shadow", "process"], ...rows.map(line)].map((cells) => cells.map(cell).join(",") + "\r\n").join("");
 }
+
+/** attributesOf are the attributes of the last request that are known. */
+const attributesOf = (d: Denial, between: string) => Object.entries(d.attributes ?? {}).map((pair) => pair.join(": ")).join(between);
 
 /** limitOf is the limit that denied. */
 const limitOf = (d: Denial) => (d.limit ? `${compact(d.limit)} ${d.limitName || d.algorithm?.toLowerCase().replaceAll("_", " ") || ""}` : "");
@@ -119,7 +122,7 @@ export function DenialTable({ label, rows, empty, clients, low }: { label: strin
           <td class="hide-narrow" title={limitOf(d)}><Why of={d} /></td>
           <td class="mono hide-narrow" title={`${d.method ?? ""} ${d.path ?? ""}, ID ${d.requestId ?? "not known"}`}>{d.method} {d.path}</td>
           {clients && <td class="mono hide-narrow" title={d.requestId}>{d.requestId}</td>}
-          <td class="n">{isRule(d.rule) && <a href={address("explain", { rule: d.rule ?? "", client: d.client ?? "", method: d.method ?? "", path: d.path ?? "" })} title="Explain this request: what the rules make of it now">explain</a>}</td>
+          <td class="n">{isRule(d.rule) && <a href={address("explain", { rule: d.rule ?? "", client: d.client ?? "", method: d.method ?? "", path: d.path ?? "", attributes: attributesOf(d, "\n") })} title="Explain this request: what the rules make of it now">explain</a>}</td>
         </tr>
       )}
     />

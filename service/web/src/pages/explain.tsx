@@ -62,11 +62,14 @@ export function Explain({ state }: { state?: string }) {
       setFault(messageOf(error));
     }
   };
-  // A denial says its rule and client; what its request had is worked out from both.
+  // A denial says its rule and client, from which it is worked out what its request had, and the attributes that are known of it.
   const fill = async () => {
     const { body } = await ask<RuleList>(`/api/v1/rules?prefix=${encodeURIComponent(q.rule)}`); // in a list, where none is no error
     const rule = body.rules.find((r) => r.id === q.rule) ?? { id: q.rule };
-    const found = { ...requestOf(rule, q.client), method: q.method || "GET", path: q.path || "/" };
+    const made = requestOf(rule, q.client);
+    const { userId: user = made.user, ...known } = { ...pairsOf(made.attributes), ...pairsOf(q.attributes) };
+    const attributes = Object.entries(known).map((p) => p.join(": ")).join("\n");
+    const found = { ...made, user, attributes, method: q.method || "GET", path: q.path || "/" };
     keep(found);
     await run({ ...q, ...found });
   };
