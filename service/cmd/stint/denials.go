@@ -64,10 +64,18 @@ func denialsCommand(p process) *cobra.Command {
 				true:  "nothing would have been denied in shadow",
 			}[*shadow], searched(&answer, begin))
 		}
-		if err := a.show(body, denialRows(&answer)...); err != nil || len(answer.Silent) == 0 {
+		if err := a.show(body, denialRows(&answer)...); err != nil {
 			return err
 		}
-		return say(p.Out, "%s", silentText(&answer)+"\n")
+		if cmp.Or(a.token, a.tokenFile, a.env(a.tokenVariable)) == "" {
+			if err := say(p.Out, "clients have pseudonyms here; holders of a token of admin.tokens_file are shown names\n"); err != nil {
+				return err
+			}
+		}
+		if len(answer.Silent) == 0 && !answer.Unasked {
+			return nil
+		}
+		return say(p.Out, "%s\n", silentText(&answer))
 	}
 	return command
 }
@@ -140,7 +148,10 @@ func searched(answer *activity.Denials, since string) string {
 // silentText says how many processes answered, and which did not.
 func silentText(answer *activity.Denials) string {
 	text := fmt.Sprintf("%d of %d processes answered", answer.Processes-len(answer.Silent), answer.Processes)
-	if len(answer.Silent) > 0 {
+	switch {
+	case answer.Unasked:
+		text = "this process alone was asked, since the Redis that the processes share does not answer"
+	case len(answer.Silent) > 0:
 		text += ", and not " + strings.Join(answer.Silent, ", ")
 	}
 	return text + "; what processes that have ended denied is lost; programs that use the library record none"

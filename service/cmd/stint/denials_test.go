@@ -33,6 +33,7 @@ rules:
 		{"check " + request, exitOK, "shadow       would be denied by login\n"},
 		{"denials", exitOK, "no denials"},
 		{"denials --shadow", exitOK, " login "},
+		{"denials --shadow", exitOK, "\nclients have pseudonyms here; holders of a token of admin.tokens_file are shown names\n"},
 		{"denials --shadow --rule day", exitOK, "nothing would have been denied"},
 		{"denials --shadow --json", exitOK, `"shadow":true`},
 		{"denials --client x", exitFailed, "with a token only"},

@@ -96,6 +96,9 @@ func (f *overrideFlags) change(a *apiCommand, path, client string) error {
 		}
 		return a.show([]byte("{}\n"), []string{client + ": no override any more"})
 	}
+	if len(f.limits) == 0 && !f.unlimited && !f.banned {
+		return misused("nothing says what %s may do; allowed: --limit, --unlimited or --banned", client)
+	}
 	body, err := f.document()
 	if err != nil {
 		return err
@@ -147,7 +150,7 @@ func (o *overrideRow) row(now time.Time) []string {
 	until := "removed"
 	if !o.Until.IsZero() {
 		until = o.Until.UTC().Format(time.RFC3339)
-		if left := o.Until.Sub(now).Round(time.Second); left > 0 {
+		if left := o.Until.Sub(now).Truncate(time.Second); left > 0 {
 			until += ", " + left.String() + " left"
 		} else {
 			until += ", ended"

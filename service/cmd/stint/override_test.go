@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 // One client of a rule gets something else, for a time or for ever, and what holds is listed with what is left of it.
@@ -41,7 +43,8 @@ rules:
 		{"check " + request, exitOK, "allowed"},
 		{"check " + request, exitDenied, "reason       limit"},
 		{"rules override login 192.0.2.1 --remove --banned", exitUsage, "--remove is given with what is to hold"},
-		{"rules override login 192.0.2.1 --for 2h", exitFailed, "exactly one of"},
+		{"rules override login 192.0.2.1 --for 2h", exitUsage, "nothing says what 192.0.2.1 may do; allowed: --limit, --unlimited or --banned"},
+		{"rules override login 192.0.2.1 --unlimited --banned", exitFailed, "exactly one of"},
 		{"rules override login 192.0.2.1 --banned --for 2", exitFailed, "2 has no unit; did you mean 2s?"},
 		{"rules override login 192.0.2.1 --limit few", exitUsage, `--limit is "few"`},
 		{"rules override login --banned", exitUsage, "no client is named"},
@@ -51,6 +54,19 @@ rules:
 		code, stdout, stderr := do(t, env, strings.Fields(step.args)...)
 		if code != step.code || !strings.Contains(stdout+stderr, step.want) {
 			t.Fatalf("stint %s exits with %d: %s%s, want %d and %s", step.args, code, stdout, stderr, step.code, step.want)
+		}
+	}
+}
+
+// What is left of an override is said in whole seconds, and never too much.
+func TestOverrideLeft(t *testing.T) {
+	text := json.RawMessage(`{"key":"ann","unlimited":true,"until":"2026-12-24T18:00:00Z"}`)
+	until := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
+	for left, want := range map[time.Duration]string{
+		2*time.Hour + 700*time.Millisecond: "2026-12-24T18:00:00Z, 2h0m0s left", time.Second: "2026-12-24T18:00:00Z, 1s left", 0: "2026-12-24T18:00:00Z, ended",
+	} {
+		if row := overrideRow(text, until.Add(-left)); row[2] != want {
+			t.Errorf("%v before its end: %s, want %s", left, row[2], want)
 		}
 	}
 }

@@ -142,6 +142,7 @@ func (r *Recorder) askDenials(ctx context.Context, q denialQuery, n int) (Denial
 		answers = append(answers, others...)
 	}
 	d := merged(v.scope, answers, silent, n)
+	d.Unasked = v.scope == ScopeProcess
 	d.From = max(d.From, v.ended)
 	return d, nil
 }

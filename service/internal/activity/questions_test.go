@@ -3,6 +3,7 @@ package activity_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -111,6 +112,21 @@ func TestSharedWithStrangers(t *testing.T) {
 	life, err := eval(t.Context(), "return tostring(redis.call('PTTL', KEYS[1]))", activityKey, nil)
 	if n, _ := strconv.Atoi(life); err != nil || n <= 0 {
 		t.Errorf("the hash lives for %s ms, %v", life, err)
+	}
+}
+
+// While the Redis does not answer, the answer says that others were not asked.
+func TestDenialsWithoutRedis(t *testing.T) {
+	gone := errors.New("connection refused")
+	s := newService(t, activity.Config{Eval: func(context.Context, string, string, []string) (string, error) { return "", gone }})
+	s.see(1, "login", "victim", activity.Denied)
+	d := get[activity.Denials](s, "/api/v1/denials")
+	if !d.Unasked || d.Scope != activity.ScopeProcess || d.Processes != 1 || len(d.Denials) != 1 {
+		t.Errorf("the answer is %+v", d)
+	}
+	alone := newService(t, activity.Config{})
+	if d := get[activity.Denials](alone, "/api/v1/denials"); d.Unasked {
+		t.Errorf("of a process that shares nothing, the answer is %+v", d)
 	}
 }
 

@@ -190,6 +190,8 @@ type Denials struct {
 	Processes int    `json:"processes"` // that were asked
 	// Silent are the names of those among them that did not answer in time.
 	Silent []string `json:"silent,omitempty"`
+	// Unasked says that only this process was asked, since the Redis that the processes share does not answer.
+	Unasked bool `json:"unasked,omitempty"`
 	// Kept is how many pairs the processes that answered have, whether or not they were wanted. Of what was denied after
 	// From none is missing.
 	Kept int64         `json:"kept"`

@@ -99,6 +99,7 @@ export interface Denials {
   scope: string;
   processes: number;
   silent?: string[]; // those that did not answer
+  unasked?: boolean; // the Redis by which they are asked does not answer
   kept: number; // how many pairs of rule and client were searched
   from: number; // of what was denied later none is missing
   denials: Denial[];

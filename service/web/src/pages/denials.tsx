@@ -81,6 +81,7 @@ export function Denials({ state }: { state?: string }) {
 
 /** Silent names the processes that did not answer. */
 export const Silent = ({ of }: { of: Found }) =>
+  of.unasked ? <p class="degraded" role="status">Only this process was asked: the Redis that the processes share does not answer.</p> :
   of.silent?.length ? <p class="degraded" role="status">{of.silent.length === 1 ? "A process" : `${of.silent.length} processes`} did not answer: {of.silent.join(", ")}.</p> : null;
 
 /** Searched says among what nothing was found. */
