@@ -213,6 +213,8 @@ type EvaluateResponse struct {
 	Available *int64 `json:"available,omitempty"`
 	// Matched are the IDs of the rules that hold for the request, by priority and ID.
 	Matched []string `json:"matched"`
+	// Exceeded are the limits that mark it, if it is admitted.
+	Exceeded []Exceeded `json:"exceeded,omitempty"`
 	// Shadowed are the IDs of the rules in shadow that would have denied it.
 	Shadowed []string `json:"shadowed,omitempty"`
 	// Missing are the parts of the rule's scope that the request lacks, if it is denied for that.
@@ -261,6 +263,16 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 		text = appendInt(append(text, `,"available":`...), *e.Available)
 	}
 	text = appendStrings(append(text, `,"matched":`...), e.Matched)
+	if len(e.Exceeded) > 0 {
+		text = append(text, `,"exceeded":[`...)
+		for i := range e.Exceeded {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = e.Exceeded[i].append(text)
+		}
+		text = append(text, ']')
+	}
 	if len(e.Shadowed) > 0 {
 		text = appendStrings(append(text, `,"shadowed":`...), e.Shadowed)
 	}
@@ -272,6 +284,28 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 
 // MarshalJSON is AppendJSON for encoding/json.
 func (e EvaluateResponse) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
+
+// Exceeded is a limit that marks an admitted request: the request does not fit it, or, with a RetryAfterMicros of 0, has
+// used as much of it as its rule's mark_at says.
+type Exceeded struct {
+	// Rule is the ID of its rule, and LimitName what the limit is called.
+	Rule      string `json:"rule"`
+	LimitName string `json:"limitName,omitempty"`
+	// Limit is how many permits it has.
+	Limit int64 `json:"limit"`
+	// RetryAfterMicros is how long until it would admit the request; -1 if it never does.
+	RetryAfterMicros int64 `json:"retryAfterMicros"`
+}
+
+// append appends it as encoding/json would write it.
+func (e *Exceeded) append(text []byte) []byte {
+	text = appendString(append(text, `{"rule":`...), e.Rule)
+	if e.LimitName != "" {
+		text = appendString(append(text, `,"limitName":`...), e.LimitName)
+	}
+	text = appendInt(append(text, `,"limit":`...), e.Limit)
+	return append(appendInt(append(text, `,"retryAfterMicros":`...), e.RetryAfterMicros), '}')
+}
 
 // A Rest is what a key has left of the limit that decides: on a denial the limit with the
 // longest wait, otherwise the limit with the fewest permits left.

@@ -65,6 +65,11 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 	}
 	v.Allowed, v.Matched, v.Shadowed = answer.Allowed, answer.Matched, answer.Shadowed
 	v.Class, v.Via = answer.Class, answer.Via
+	for _, x := range answer.Exceeded {
+		v.Exceeded = append(v.Exceeded, enforce.Exceeded{
+			Rule: x.Rule, LimitName: x.LimitName, Limit: x.Limit, RetryAfter: waitOf(x.RetryAfterMicros),
+		})
+	}
 	v.Remote = &enforce.Remote{Reason: stint.Reason(answer.Reason), Missing: answer.Missing, Header: header}
 	if v.Remote.Vias = answer.Vias; answer.Vias == nil && answer.Via != "" {
 		v.Remote.Vias = map[string]string{answer.Rule: answer.Via}

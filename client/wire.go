@@ -76,18 +76,22 @@ func sourceNamed(name string) (stint.Source, bool) {
 // decisionOf reads a decision about the policy from a plausible answer.
 func decisionOf(policy *stint.Policy, a *api.CheckResponse) stint.Decision {
 	source, _ := sourceNamed(a.Source)
-	d := stint.Decision{
+	return stint.Decision{
 		Allowed: a.Allowed, Degraded: a.Degraded, Source: source,
 		Index: indexOf(policy, a.Algorithm, a.Limit), Limit: a.Limit, Remaining: a.Remaining,
 		ResetAfter: time.Duration(a.ResetAfterMicros) * time.Microsecond,
-		RetryAfter: stint.Never,
+		RetryAfter: waitOf(a.RetryAfterMicros),
 		Delay:      time.Duration(a.DelayMicros) * time.Microsecond,
 		At:         stint.Instant(a.At),
 	}
-	if a.RetryAfterMicros >= 0 {
-		d.RetryAfter = time.Duration(a.RetryAfterMicros) * time.Microsecond
+}
+
+// waitOf is a wait as it is on the wire; what is below 0, or none that a wait can be, is [stint.Never].
+func waitOf(n int64) time.Duration {
+	if n < 0 || n > math.MaxInt64/int64(time.Microsecond) {
+		return stint.Never
 	}
-	return d
+	return time.Duration(n) * time.Microsecond
 }
 
 // indexOf finds the limit that an answer is about in the program's own policy; 0 where it has none.

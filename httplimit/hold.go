@@ -19,13 +19,14 @@ func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx)
 func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.Request, end func(), admitted bool) {
 	cost := m.server.Running()
 	if cost == nil {
-		return r, func() {}, m.admit(w, r, nil)
+		held, admitted = m.admit(w, r, nil)
+		return held, func() {}, admitted
 	}
 	end = func() { m.ends.End(r.Context(), cost, m.tellers(r)) }
-	if !m.admit(w, r, cost) {
+	if held, admitted = m.admit(w, r, cost); !admitted {
 		return r, end, false
 	}
-	return r.WithContext(cost.Begin(r.Context())), end, true
+	return held.WithContext(cost.Begin(held.Context())), end, true
 }
 
 // tellers tell Failed of an end that failed; nil if nobody is told.

@@ -2,10 +2,12 @@ package httplimit
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stint-go/stint"
@@ -69,16 +71,21 @@ func unfit(err error) error {
 
 // admit decides a request, and answers it unless it is admitted. Evaluations are reused, as one has room for a verdict
 // and the outcomes of all limits.
-func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, running *enforce.RunningCost) bool {
+//
+// A request that a rule marks is another one then, whose context says so.
+func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, running *enforce.RunningCost) (*http.Request, bool) {
 	e := m.evaluations.Get()
 	defer m.evaluations.Put(e)
 	v := &e.Verdict
 	switch err := m.carryOut(w.Header(), r, e, running); {
 	case err != nil:
 		m.fail(w, r, err)
-		return false
+		return r, false
+	case v.Allowed && len(v.Exceeded) > 0:
+		WriteExceeded(w.Header(), v.Exceeded)
+		return r.WithContext(context.WithValue(r.Context(), exceededKey{}, slices.Clone(v.Exceeded))), true
 	case v.Allowed:
-		return true
+		return r, true
 	case m.config.Denied != nil:
 		m.config.Denied(w, r, v)
 	case v.Unauthenticated():
@@ -87,7 +94,7 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, running *enfo
 	default:
 		exceeded(w, r)
 	}
-	return false
+	return r, false
 }
 
 // fail tells of a request that was not decided, and answers it.

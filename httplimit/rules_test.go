@@ -82,6 +82,29 @@ func login(n int64) rules.Rule {
 	return r
 }
 
+// A handler is told which limits mark its request, and the response names their rules.
+func TestMarks(t *testing.T) {
+	soft := perMinute("soft", 1, rules.Global)
+	soft.OnExceed = rules.Mark
+	var told []enforce.Exceeded
+	h := wrapRules(t, httplimit.Config{Rules: standing(t, perMinute("all", 3, rules.Global), soft)},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told = httplimit.Exceeded(r.Context()) }))
+	for i, want := range []string{"", "soft", "soft"} {
+		told = nil
+		w := send(h, asks(t, http.MethodGet, "http://a/"))
+		if got := w.Header().Get("X-RateLimit-Exceeded"); w.Code != http.StatusOK || got != want || (len(told) > 0) != (want != "") {
+			t.Errorf("request %d: %d, marked by %q and told %v, want %q", i, w.Code, got, told, want)
+		}
+	}
+	if want := []enforce.Exceeded{{Rule: "soft", Limit: 1, RetryAfter: 40 * time.Second}}; !slices.Equal(told, want) {
+		t.Errorf("the handler is told %+v, want %+v", told, want)
+	}
+	w := send(h, asks(t, http.MethodGet, "http://a/"))
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("X-RateLimit-Exceeded") != "" {
+		t.Errorf("a denied request: %d %v", w.Code, w.Header())
+	}
+}
+
 // All rules that match decide, and the one that did says what the response tells.
 func TestRules(t *testing.T) {
 	h := wrapRules(t, httplimit.Config{Rules: standing(t, login(1), perMinute("all", 3, rules.Global))}, hello)

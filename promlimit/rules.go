@@ -22,13 +22,14 @@ const (
 	ruleMissing              // the request lacked what the rule's scope asks for
 	ruleShadowDenied         // it is in shadow, and would have denied
 	ruleShadowAllowed        // it is in shadow, its limits were asked, and they would have admitted
+	ruleMarked               // it marks an admitted request, by each limit that does
 	ruleUnavailable          // it was to decide, by itself or with others, and the store could not: each is counted
 
 	ruleOutcomes
 )
 
 var ruleOutcomeNames = [ruleOutcomes]string{
-	"allowed", "denied", "banned", "missing", "shadow_denied", "shadow_allowed", "unavailable",
+	"allowed", "denied", "banned", "missing", "shadow_denied", "shadow_allowed", "marked", "unavailable",
 }
 
 // nearLimit is the part of a limit, one in so many, that is left when a client is near it.
@@ -38,7 +39,8 @@ const nearLimit = 5
 //
 //	rate_limiter_rule_decisions_total{rule,set,outcome}  requests by the rule that decided them: allowed, denied, banned,
 //	                                                     missing; those shown to a rule in shadow: shadow_denied,
-//	                                                     shadow_allowed; those that it could not decide: unavailable
+//	                                                     shadow_allowed; those that a limit of it marks: marked; those
+//	                                                     that it could not decide: unavailable
 //	rate_limiter_rule_near_limit_total{rule,set}         requests that the rule admitted and that left a client a fifth
 //	                                                     of the limit, or less
 //	rate_limiter_rule_ways_total{rule,set,class,via,outcome}
@@ -200,6 +202,8 @@ func (t tallies) count(id string, outcome int) {
 // matters: a shadow is told first, as it decides nothing.
 func outcomeOf(e *stint.Event) int {
 	switch {
+	case e.Marked:
+		return ruleMarked
 	case e.Shadow && e.Decision.Allowed:
 		return ruleShadowAllowed
 	case e.Shadow:

@@ -79,6 +79,10 @@ func TestRules(t *testing.T) {
 	set := compile(t,
 		rule("shop", func(r *rules.Rule) { r.Set = "web" }),
 		rule("tried", func(r *rules.Rule) { r.OnExceed = rules.Shadow; r.Limits[0].Capacity = 2 }),
+		rule("soft", func(r *rules.Rule) {
+			r.OnExceed, r.Match.Paths = rules.Mark, []string{"/tried"}
+			r.Limits[0].Capacity = 1
+		}),
 		rule("free", func(r *rules.Rule) { r.Match.Paths = []string{"/tried"}; r.Unlimited, r.Limits = true, nil }),
 		rule("closed", func(r *rules.Rule) { r.Banned, r.Limits = true, nil }),
 	)
@@ -110,11 +114,12 @@ rate_limiter_rule_decisions_total{outcome="denied",rule="shop",set="web"} 2
 rate_limiter_rule_decisions_total{outcome="missing",rule="shop",set="web"} 1
 `
 	others := `rate_limiter_rule_decisions_total{outcome="banned",rule="closed",set=""} 1
+rate_limiter_rule_decisions_total{outcome="marked",rule="soft",set=""} 2
 rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="tried",set=""} 2
 rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="tried",set=""} 1
 `
 	byDefault := defaultHelp + "rate_limiter_default_denials_total 1\n"
-	expect(byDefault + decisionsHelp + shop + others + near + rulesHelp + "rate_limiter_rules 4\n")
+	expect(byDefault + decisionsHelp + shop + others + near + rulesHelp + "rate_limiter_rules 5\n")
 
 	gone := stint.Event{Rule: "gone", Decision: stint.Decision{Allowed: true}}
 	if n := testing.AllocsPerRun(100, func() { r.Observe(t.Context(), &gone) }); n != 0 {

@@ -45,7 +45,7 @@ func TestJSON(t *testing.T) {
 func TestUnspeakableRules(t *testing.T) {
 	for want, rule := range map[string]rules.Rule{
 		"missing is 9; allowed: skip, deny or ip":                      {Missing: 9},
-		"on_exceed is 9; allowed: reject, wait, shadow or mark":              {OnExceed: 9},
+		"on_exceed is 9; allowed: reject, wait, shadow or mark":        {OnExceed: 9},
 		`on_store_failure is "x"; allowed: open, closed or local`:      {OnStoreFailure: "x"},
 		"limits[0]: algorithm is 0; allowed: one of":                   {Limits: []stint.Limit{{}}},
 		"overrides[0].limits[0]: limit is 0; allowed: 1 to 1000000000": {Overrides: []rules.Override{{Limits: []stint.Limit{stint.FixedWindow(0, time.Second)}}}},

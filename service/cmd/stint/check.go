@@ -374,6 +374,9 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 		if len(answer.Shadowed) > 0 {
 			rows = append(rows, []string{"shadow", "would be denied by " + strings.Join(answer.Shadowed, ", ")})
 		}
+		if marks := exceeded(answer.Exceeded); marks != "" {
+			rows = append(rows, []string{"exceeded", marks})
+		}
 		if answer.Reason != "" {
 			rows = append(rows, []string{"reason", joined(" ", answer.Reason, strings.Join(answer.Missing, ", "))})
 		}
@@ -532,4 +535,20 @@ func waitText(micros int64) string {
 		return "never"
 	}
 	return (time.Duration(micros) * time.Microsecond).String()
+}
+
+// exceeded lists the limits that mark a request.
+func exceeded(marks []api.Exceeded) string {
+	var list []string
+	for _, x := range marks {
+		text := x.Rule
+		if x.LimitName != "" {
+			text += " (" + x.LimitName + ")"
+		}
+		if x.RetryAfterMicros > 0 {
+			text += ", for " + (time.Duration(x.RetryAfterMicros) * time.Microsecond).String()
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "; ")
 }

@@ -152,6 +152,9 @@ func New(config Config) *Recorder {
 // Observe counts a decision, as a [stint.Observer]. It allocates once in some thousand calls. Of the event it keeps the
 // texts of Rule, Class, Reason and the limit's name, and copies of the others.
 func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
+	if e.Marked && e.Decision.Allowed { // by how much is used: the request is counted already
+		return
+	}
 	client := e.Claim.Key[:min(len(e.Claim.Key), maxClient)]
 	hash := keyhash.String(r.seed, client)
 	key := bits.RotateLeft64(hash, 32) ^ keyhash.String(r.seed, e.Rule) // turned, so that a rule may be named as a client

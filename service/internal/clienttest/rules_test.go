@@ -43,6 +43,7 @@ func serviceRules(t *testing.T) *rules.Set {
 			ID: "known", Match: match("/known"), Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, MissingStatus: 401,
 			Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
 		},
+		{ID: "soft", Match: match("/search"), Scope: []string{rules.Global}, OnExceed: rules.Mark, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
 		{ID: "banned", Match: match("/private/**"), Scope: []string{rules.Global}, Banned: true},
 		{ID: "watched", Match: match("/login"), Scope: []string{rules.Global}, OnExceed: rules.Shadow, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
 		{
@@ -81,6 +82,7 @@ type told struct {
 	via     string
 
 	available int64 // by several ways; -1 without them
+	exceeded  []enforce.Exceeded
 }
 
 // A middleware by a service's rules answers as one by the same rules in the process, field by field.
@@ -99,6 +101,7 @@ func TestMiddlewareByAService(t *testing.T) {
 				answer = told{
 					reason: v.Reason(), missing: slices.Clone(v.Missing()), shadow: slices.Clone(v.Shadowed), class: v.Class, via: v.Via,
 				}
+				answer.exceeded = slices.Clone(v.Exceeded)
 				answer.available = -1
 				if n, chooses := v.Available(); chooses {
 					answer.available = n

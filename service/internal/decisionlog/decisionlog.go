@@ -70,6 +70,8 @@ func (l *Log) Observe(ctx context.Context, e *stint.Event) {
 	switch {
 	case e.Shadow && e.Decision.Allowed:
 		return
+	case e.Marked:
+		message, sampler = "marked", l.shadows
 	case e.Decision.Allowed:
 		message = "allowed"
 	case e.Shadow:

@@ -131,6 +131,12 @@ func (s *Service) describe(header http.Header, e *evaluation) {
 func (e *evaluation) answer() {
 	v, c := &e.verdict, &e.response
 	*c = api.EvaluateResponse{Class: v.Class, Via: v.Via, Matched: v.Matched, Shadowed: v.Shadowed}
+	for i := range v.Exceeded {
+		x := &v.Exceeded[i]
+		c.Exceeded = append(c.Exceeded, api.Exceeded{
+			Rule: x.Rule, LimitName: x.LimitName, Limit: x.Limit, RetryAfterMicros: api.Micros(x.RetryAfter),
+		})
+	}
 	if v.Rule != nil {
 		c.Rule = v.Rule.ID
 	}

@@ -108,7 +108,7 @@ func newCandidate(c Candidate, config *Config, memory *memory) (*candidate, erro
 	for i := range list {
 		rule := &list[i]
 		made.rules[rule.ID] = &tally{rule: rule}
-		made.plain = made.plain && rule.OnExceed != rules.Shadow && !made.rules[rule.ID].hasWays()
+		made.plain = made.plain && rule.OnExceed < rules.Shadow && !made.rules[rule.ID].hasWays()
 		isPlace := func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency }
 		made.holds = made.holds || !config.NoHolds && slices.ContainsFunc(rule.Limits, isPlace)
 	}

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,6 +93,13 @@ func (c *conn) evaluate(args [][]byte) {
 	if answer.Available != nil {
 		more++
 	}
+	var marks []string
+	for i := range answer.Exceeded {
+		marks = append(marks, answer.Exceeded[i].Rule)
+	}
+	if marks != nil {
+		more++
+	}
 	c.decision(&answer.CheckResponse, more)
 	c.textOf("rule", answer.Rule)
 	if shared {
@@ -104,6 +112,9 @@ func (c *conn) evaluate(args [][]byte) {
 	c.listOf("matched", answer.Matched)
 	c.listOf("shadowed", answer.Shadowed)
 	c.listOf("missing", answer.Missing)
+	if marks != nil {
+		c.listOf("exceeded", slices.Compact(marks))
+	}
 }
 
 // holds remembers of the holds that were reserved here what their ends have to say, in two
