@@ -91,6 +91,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check("Growth", testGrowth)
 		check("GrowsByExpiries", testGrowsByExpiries)
 		check("TimeNeverRunsBack", testTimeNeverRunsBack)
+		check("GivenBackByAnother", testGivenBackByAnother)
 		check("LongQueue", testLongQueue)
 		check("OrderOfLimits", testOrderOfLimits)
 		check("ManyExpiries", testManyExpiries)

@@ -215,3 +215,26 @@ func testForgottenIsNotNoticed(t *testing.T, newStore newStoreFunc) {
 		t.Errorf("%+v, %v, want a charge in the window of its time", op.Each[0].ResetAfter, err)
 	}
 }
+
+// testGivenBackByAnother: a window of which all is given back keeps its start, also if another version of the limit, whose
+// own windows began before, gives it back: a clock that is set back then counts in it.
+func testGivenBackByAnother(t *testing.T, newStore newStoreFunc) {
+	h := newHeld(t, newStore, stint.FixedWindow(9, time.Minute))
+	second := h.policy
+	h.clock.Advance(time.Hour + time.Minute)
+	h.key = "k"
+	hold, err := h.do(stint.VerbReserve, 4, stint.HoldOp{Hold: stint.Hold{ID: "h", TTL: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.policy = policyOf(t, "held", stint.FixedWindow(9, time.Hour))
+	if _, err := h.do(stint.VerbCancel, 0, stint.HoldOp{Hold: stint.Hold{ID: "h", ExpiresAt: hold.ExpiresAt}}); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(-time.Second)
+	op := operation(stint.VerbTake, "k", second, 1)
+	op.Each = make([]stint.Outcome, 1)
+	if _, err := h.store.Decide(h.ctx, op); err != nil || op.Each[0].ResetAfter != time.Minute+time.Second {
+		t.Errorf("%+v, %v, want a request in the window that was given back", op.Each[0], err)
+	}
+}

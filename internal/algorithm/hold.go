@@ -57,7 +57,9 @@ func (w *fixedWindow) piece(state *windowState, n int64) Piece {
 // giveBack brings the state up to now and gives back the permits of a piece, if its window still counts. It returns how
 // many.
 func (w *fixedWindow) giveBack(state *windowState, now stint.Instant, p Piece) int64 {
-	*state = w.at(state, now)
+	if state.Count > 0 || max(now, state.Start) >= state.End { // else its start stays, whoever wrote it
+		*state = w.at(state, now)
+	}
 	if state.Start != p.At || state.End != p.Until {
 		return 0
 	}

@@ -21,7 +21,7 @@ type Operation struct {
 	// was charged if the operation is admitted.
 	Outs []stint.Outcome
 	// Told says that the caller is told what each limit says, with when more remains of it. Else what the limits say
-	// that are not charged is not known.
+	// that are not charged is not known, unless the first group may charge nothing.
 	Told bool
 
 	allowed bool
@@ -67,8 +67,10 @@ func (o *Operation) Decide() {
 	if !o.takeAtOnce() {
 		o.askAndCharge()
 	}
-	if o.Told {
+	if o.Told || len(o.Ways) > 0 && isOptional(o.Ways[0]) { // then there may be no other limit to tell of
 		o.sayAllLeft()
+	}
+	if o.Told {
 		o.sayGrowth()
 	}
 }
