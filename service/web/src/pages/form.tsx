@@ -162,7 +162,7 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
           <div class="row">
             <Box label="Labels, name: value" rows={1} value={pairsText(at("labels"))} set={(t) => put(["labels"], pairs(t))} fault={faultOf("labels")} />
             <label class="check"><input type="checkbox" checked={at("enabled") !== false} onChange={(e) => put(["enabled"], e.currentTarget.checked ? undefined : false)} /> enabled{faultOf("enabled") && <span class="fault"> {faultOf("enabled")}</span>}</label>
-            <Choose label="A request over the limit" value={onExceed} options={{ reject: "is rejected", wait: "waits", shadow: "is admitted (shadow)" }} set={(v) => put(["on_exceed"], v === "reject" ? undefined : v)} fault={faultOf("on_exceed")} />
+            <Choose label="A request over the limit" value={onExceed} options={{ reject: "is rejected", wait: "waits", shadow: "is admitted (shadow)", mark: "is admitted and marked" }} set={(v) => put(["on_exceed"], v === "reject" ? undefined : v)} fault={faultOf("on_exceed")} />
             {onExceed === "wait" && box("for at most", ["max_wait"], undefined, { size: 6, placeholder: "2s" })}
             {onExceed === "wait" && box("so many at once", ["max_waiters"], numeral, { size: 6, placeholder: "100" })}
           </div>
