@@ -27,6 +27,7 @@ type Operation struct {
 	allowed bool
 	via     uint8
 	taken   []bool // which limits are charged, or would be; without groups it is empty
+	refused bool   // whether takeAtOnce found that the first limit, which has to admit, denies
 }
 
 // Admitted reports whether an operation that was carried out is admitted.
@@ -64,6 +65,12 @@ const inline = 4
 // Decide carries the operation out, a Take, Try, Peek or Settle: it first asks all limits, then charges those that are
 // to be. Decision says what becomes of it.
 func (o *Operation) Decide() {
+	if len(o.Parts) == 1 && len(o.Ways) == 0 && o.Parts[0].Machine != nil {
+		p, out := &o.Parts[0], &o.Outs[0]
+		o.States[p.State].One(p.Machine, o.Verb, o.Now, p.Permits, p.Keep, o.Told, out)
+		o.taken, o.allowed, o.via = o.taken[:0], out.Allowed, 0
+		return
+	}
 	if !o.takeAtOnce() {
 		o.askAndCharge()
 	}
@@ -79,6 +86,7 @@ func (o *Operation) Decide() {
 // and where that can't be undone by putting back numbers, it leaves all as it was. Where they admit, as they mostly do,
 // it saves to ask first.
 func (o *Operation) takeAtOnce() bool {
+	o.refused = false
 	if o.taken = o.taken[:0]; o.Verb > stint.VerbTry || len(o.Parts) > inline || o.Told && len(o.Ways) > 0 {
 		return false
 	}
@@ -96,6 +104,7 @@ func (o *Operation) takeAtOnce() bool {
 		s := &o.States[p.State]
 		before[i] = s.Numbers
 		if s.Numbers = p.Machine.ApplyNumbers(algorithm.Take, s.Numbers, o.Now, p.Permits, p.Keep, out); !out.Allowed {
+			o.refused = i == 0 && len(o.Ways) == 0 && s.Holding == nil // of which waits would have to be corrected
 			o.putBack(before[:i])
 			return false
 		}
@@ -141,8 +150,8 @@ func (o *Operation) askAndCharge() {
 
 // Decision is that of an operation that was carried out, of parts that all have a machine. Applied of a Settle is
 // [Settled]'s.
-func (o *Operation) Decision() stint.Decision {
-	d := combine(o.Outs, o.Ways, o.allowed, o.via, o.Now)
+func (o *Operation) Decision() (d stint.Decision) {
+	d = combine(o.Outs, o.Ways, o.allowed, o.via, o.Now)
 	if o.Verb == stint.VerbSettle {
 		d.Applied = Settled(o.Outs, func(i int) bool { return o.Parts[i].Machine.Settles() })
 	}
@@ -161,7 +170,7 @@ func (o *Operation) ask(action algorithm.Action) (allowed, charged bool) {
 	for i := range o.Parts {
 		p, out := &o.Parts[i], &o.Outs[i]
 		switch {
-		case p.Machine == nil:
+		case p.Machine == nil || i == 0 && o.refused: // it is known already
 		case chooses && !o.Told && o.isNeedless(i):
 			*out = stint.Outcome{Limit: p.Machine.Capacity()}
 			continue

@@ -231,8 +231,8 @@ func Combine(outs []stint.Outcome, ways []uint16, at stint.Instant) stint.Decisi
 }
 
 // combine is Combine where it is known what was chosen.
-func combine(outs []stint.Outcome, ways []uint16, allowed bool, via uint8, at stint.Instant) stint.Decision {
-	d := stint.Decision{Allowed: allowed, Via: via, At: at}
+func combine(outs []stint.Outcome, ways []uint16, allowed bool, via uint8, at stint.Instant) (d stint.Decision) {
+	d.Allowed, d.Via, d.At = allowed, via, at
 	var applied Least
 	decider := 0
 	if len(ways) == 0 {
