@@ -319,11 +319,10 @@ func (v *Verdict) clearOnError(err error) error {
 // appendClaims appends the claims of a rule to a list.
 func appendClaims(list []Claimed, matched *rules.Matched) []Claimed {
 	for i := range 1 + len(matched.And) {
-		c := Claimed{
-			Rule: matched.Rule, Claim: matched.Claim, way: all, Named: i < matched.Named, Class: matched.Class,
-			Client: matched.Client,
-		}
-		if i > 0 {
+		list = append(list, Claimed{})
+		c := &list[len(list)-1]
+		c.Rule, c.Class, c.Client, c.Named, c.way = matched.Rule, matched.Class, matched.Client, i < matched.Named, all
+		if c.Claim = matched.Claim; i > 0 {
 			c.Claim = matched.And[i-1]
 		}
 		if i < len(matched.Vias) {
@@ -332,7 +331,6 @@ func appendClaims(list []Claimed, matched *rules.Matched) []Claimed {
 		if i < len(matched.Ways) {
 			c.way = int8(matched.Ways[i]) // #nosec G115 -- at most MaxWays
 		}
-		list = append(list, c)
 	}
 	return list
 }

@@ -58,13 +58,6 @@ type Step struct {
 func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
 	v.matches.Now = l.wall
-	at := (*rules.Matches).At
-	switch {
-	case verb > stint.VerbReserve:
-		at = (*rules.Matches).AtEnd
-	case verb == stint.VerbSettle || verb == stint.VerbReset:
-		at = (*rules.Matches).AtSettle
-	}
 	match := (*rules.Set).Match
 	if l.rejectAmbiguous {
 		match = (*rules.Set).MatchUnambiguous
@@ -75,8 +68,9 @@ func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	var fault error
 	var faulty *rules.Rule
 	v.byDefault = l.denyByDefault
+	var matched rules.Matched
 	for i := range v.matches.Len() {
-		matched, err := at(&v.matches, i)
+		err := v.matches.AtVerb(i, verb, &matched)
 		if err == nil && (matched.Outcome == rules.Skipped || verb < stint.VerbReserve && matched.NeedsReserve()) {
 			continue
 		}

@@ -86,50 +86,55 @@ func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
 // be the key of another client: an API key, and what is no printable text or longer than a key may
 // be, appears as its SHA-256, behind \sha256: ; a client counted by address, as Missing says,
 // appears behind \ip: .
-func (m *Matches) At(i int) (Matched, error) { return m.match(i, false, true) }
+func (m *Matches) At(i int) (matched Matched, err error) {
+	err = m.AtVerb(i, stint.VerbTake, &matched)
+	return matched, err
+}
 
-// AtSettle is At for what has been decided before, which a cost above the rule's MaxCost does not undo:
-// a settlement or a reset.
-func (m *Matches) AtSettle(i int) (Matched, error) { return m.match(i, false, false) }
-
-// AtEnd is AtSettle for the end of what a client holds: one that an override bans by now has the
-// rule's own limits.
-func (m *Matches) AtEnd(i int) (Matched, error) { return m.match(i, true, false) }
-
-// match is At. If the cost is bounded, one above the rule's MaxCost is an error. The order matters:
-// a rule that another one includes decides nothing; then the client and the terms that hold for it;
+// AtVerb is At for what is to be done. It writes what it tells into h, with an error the rule alone. What has been
+// decided before is not undone by a cost above the rule's MaxCost, of a settlement, a reset or the end of what a client
+// holds. At that end a client that an override bans by now has the rule's own limits.
+//
+// The order matters: a rule that another one includes decides nothing; then the client and the terms that hold for it;
 // then what of the limits is paid how.
-func (m *Matches) match(i int, ending, bounded bool) (Matched, error) {
-	c := &m.rules[i]
-	h := Matched{Rule: &c.Rule}
+func (m *Matches) AtVerb(i int, verb stint.Verb, h *Matched) (err error) {
+	c, ending := &m.rules[i], verb > stint.VerbReserve
+	*h = Matched{Rule: &c.Rule}
 	if by := m.includedBy(c.compiled, ending); by != nil {
 		h.Outcome, h.By = Included, &by.Rule
-		return h, nil
+		return nil
 	}
 	var key string
 	var t *terms
 	if key, t, h.Outcome = m.client(c, ending); h.Outcome != Limited {
-		return h, nil
+		return nil
 	}
 	keep, class := c.classOf(m.request)
 	h.Class, h.Client = class, key
-	var err error
-	m.lend(&h)
-	switch {
-	case c.parent != nil:
-		err = m.matchWithin(&h, c.compiled, key, keep, ending, bounded)
-	default:
-		if err = h.decideBy(c.compiled, t, key, m.cost, keep); err == nil && c.otherwise != nil && h.Outcome == Limited {
-			err = m.decideOtherwise(&h, c.compiled, ending)
-		}
+	lists := c.parent != nil || c.otherwise != nil || len(t.groups) > 1
+	if lists {
+		m.lend(h)
 	}
-	if m.own(&h); err != nil {
-		return Matched{Rule: h.Rule}, err
+	if c.parent != nil {
+		bounded := !ending && verb != stint.VerbSettle && verb != stint.VerbReset
+		err = m.matchWithin(h, c.compiled, key, keep, ending, bounded)
+	} else {
+		err = h.decideBy(c.compiled, t, key, m.cost, keep)
 	}
-	return h, nil
+	if err == nil && c.parent == nil && c.otherwise != nil && h.Outcome == Limited {
+		err = m.decideOtherwise(h, c.compiled, ending)
+	}
+	if lists {
+		m.own(h)
+	}
+	if err != nil {
+		*h = Matched{Rule: h.Rule}
+	}
+	return err
 }
 
-// matchWithin makes the claims of a rule that is within others.
+// matchWithin makes the claims of a rule that is within others. If the cost is bounded, one above the rule's MaxCost is
+// an error.
 func (m *Matches) matchWithin(h *Matched, c *compiled, key string, keep Percent, ending, bounded bool) error {
 	permits, err := m.cost(&c.Cost)
 	if err != nil {
@@ -199,14 +204,14 @@ func (h *Matched) decideBy(c *compiled, t *terms, key string, cost func(*Cost) (
 		if err != nil {
 			return err
 		}
-		claim := stint.Claim{Key: key, Policy: g.policy, Permits: permits, Keep: c.kept}
+		claim := &h.Claim
+		if i > 0 {
+			h.And = append(h.And, stint.Claim{})
+			claim = &h.And[i-1]
+		}
+		claim.Key, claim.Policy, claim.Permits, claim.Keep = key, g.policy, permits, c.kept
 		if class > 0 {
 			claim.Keep += class.of(g.policy.Limit(0).Capacity - c.kept)
-		}
-		if i == 0 {
-			h.Claim = claim
-		} else {
-			h.And = append(h.And, claim)
 		}
 		if g.named() {
 			h.Named++

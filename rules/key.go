@@ -205,6 +205,9 @@ func JoinKey(parts ...string) string {
 
 // escape appends a part of a client so that it does not end before its end.
 func escape(key []byte, part string) []byte {
+	if strings.IndexByte(part, '|') < 0 && strings.IndexByte(part, '\\') < 0 {
+		return append(key, part...)
+	}
 	for i := range len(part) {
 		if part[i] == '|' || part[i] == '\\' {
 			key = append(key, '\\')

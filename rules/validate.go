@@ -131,7 +131,7 @@ func isAlphanumeric(c rune) bool {
 // isPrintable reports whether the text is UTF-8 without control characters.
 func isPrintable(text string) bool {
 	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
+		if c := text[i]; c < ' ' || c > '~' {
 			return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 		}
 	}
