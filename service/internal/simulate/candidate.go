@@ -21,7 +21,7 @@ type candidate struct {
 	limiter *enforce.Limiter
 	store   *store
 	rules   map[string]*tally // of all rules, by ID
-	last    *tally            // the one that was looked up last
+	recent  [16]*tally        // those that were looked up last, by the ends of their IDs
 	total   tally
 	// logged has the log decide, not the rules.
 	logged bool
@@ -90,12 +90,13 @@ func (t *tally) way(class, via string, allowed bool) {
 	}
 }
 
-// tally is that of a rule, by its ID. Requests one after another mostly have the same rules.
+// tally is that of a rule, by its ID. Requests one after another mostly have the same few rules.
 func (c *candidate) tally(id string) *tally {
-	if c.last == nil || c.last.rule.ID != id {
-		c.last = c.rules[id]
+	recent := &c.recent[id[len(id)-1]%16]
+	if *recent == nil || (*recent).rule.ID != id {
+		*recent = c.rules[id]
 	}
-	return c.last
+	return *recent
 }
 
 // newCandidate makes a candidate whose clients have used nothing.
@@ -173,7 +174,7 @@ func (c *candidate) prepare(events []Event) {
 // match finds what is to be decided about an event, or why and by which rule it is denied without.
 func (c *candidate) match(r *request, ev *Event) {
 	c.matched = ev.Time
-	r.time, r.line, r.hold, r.charges, r.claims = ev.Time, ev.Line, ev.Hold, false, r.claims[:0]
+	r.time, r.line, r.hold, r.charges = ev.Time, ev.Line, ev.Hold, false
 	r.reason, r.denier, r.part = "", nil, c.parts.of(ev)
 	c.total.Requests++
 	v, verb := &r.verdict, stint.VerbTake
@@ -183,10 +184,12 @@ func (c *candidate) match(r *request, ev *Event) {
 		c.requireHold(r, ev)
 	}
 	err := c.limiter.Prepare(&ev.Request, v, verb)
-	for i := range v.Claims() {
-		of := &v.Claims()[i]
+	claims := v.Claims()
+	r.claims = sized(r.claims, len(claims))
+	for i := range claims {
+		of := &claims[i]
 		rule := c.tally(of.Rule.ID)
-		r.claims = append(r.claims, c.store.claim(rule, &of.Claim))
+		c.store.claim(&r.claims[i], rule, &of.Claim, 0)
 		if ev.Hold == nil || err != nil {
 			continue
 		}
@@ -256,7 +259,7 @@ func (c *candidate) Decide(_ context.Context, op stint.Op) (stint.Decision, erro
 			_, r.claims[nth].way = op.NthClaim(nth)
 		}
 	}
-	d := c.carry(op.Verb)
+	c.carry(op.Verb)
 	for i := range op.Each {
 		if len(c.store.ops) < len(op.Each) {
 			op.Each[i] = stint.Outcome{Allowed: true} // of clients outside the sample
@@ -265,14 +268,14 @@ func (c *candidate) Decide(_ context.Context, op stint.Op) (stint.Decision, erro
 	for i := range c.store.ops {
 		op.Each[c.store.ops[i].nth] = c.store.Outs[i]
 	}
-	return d, nil
+	return c.answer, nil
 }
 
-// carry carries out a verb on what the request claims.
-func (c *candidate) carry(verb stint.Verb) stint.Decision {
+// carry carries out a verb on what the request claims, which makes the answer.
+func (c *candidate) carry(verb stint.Verb) {
 	c.verb = verb
 	if c.answer, c.known = c.store.decide(verb, c.on.claims, c.now); !c.known {
-		return c.answer
+		return
 	}
 	c.answer.Index = c.store.ops[c.answer.Index].nth
 	if verb == stint.VerbTake || verb == stint.VerbTry && c.answer.Allowed {
@@ -281,7 +284,6 @@ func (c *candidate) carry(verb stint.Verb) stint.Decision {
 	if c.answer.Allowed && c.on.hold != nil {
 		c.hold(c.on)
 	}
-	return c.answer
 }
 
 // take takes what a request asks for that can't wait. Where the limiter would do no more than ask once, it is left out,
@@ -293,9 +295,9 @@ func (c *candidate) take(r *request) {
 	}
 	v := &r.verdict
 	c.on, c.now = r, r.time
-	decider := c.carry(stint.VerbTake)
-	if v.Allowed, v.Decision = decider.Allowed, decider; c.known && c.decided != nil {
-		at := slices.IndexFunc(c.store.ops, func(op limitOp) bool { return op.nth == decider.Index })
+	c.carry(stint.VerbTake)
+	if v.Allowed, v.Decision.Delay = c.answer.Allowed, c.answer.Delay; c.known && c.decided != nil {
+		at := slices.IndexFunc(c.store.ops, func(op limitOp) bool { return op.nth == c.answer.Index })
 		of := &v.Claims()[c.store.ops[at].claim]
 		v.Rule, v.Claim = of.Rule, of.Claim
 		v.Claim.Key = of.Client
@@ -311,11 +313,10 @@ func (c *candidate) DecideAll(ctx context.Context, ops []stint.Op, results []sti
 
 // decideShadow decides a rule in shadow, which is asked by itself, at the time when the request was let through.
 func (c *candidate) decideShadow(op *stint.Op) (stint.Decision, error) {
-	c.shadows = c.shadows[:0]
-	for nth := range op.Len() {
+	c.shadows = sized(c.shadows, op.Len())
+	for nth := range c.shadows {
 		of, way := op.NthClaim(nth)
-		c.shadows = append(c.shadows, c.store.claim(nil, of))
-		c.shadows[nth].way = way
+		c.store.claim(&c.shadows[nth], nil, of, way)
 	}
 	d, known := c.store.decide(op.Verb, c.shadows, c.now)
 	if !known {
@@ -335,7 +336,7 @@ func (c *candidate) record(allowed bool) {
 		for to = from + 1; to < len(c.store.ops) && claims[c.store.ops[to].claim].rule == rule; {
 			to++
 		}
-		admits := allowed || c.store.combine(from, to, c.now).Allowed
+		admits := allowed || to-from < len(c.store.ops) && c.store.combine(from, to, c.now).Allowed
 		c.recordRule(from, to, allowed, false)
 		if !admits {
 			rule.Denied++

@@ -120,6 +120,7 @@ type linePattern struct {
 type linePart struct {
 	name, field, until string
 	kept               *string // where the value is kept, nil if it is not
+	first, no          byte    // that text's first byte, 0 if there is none, and the one before it where it ends nothing
 	one                bool    // whether the first byte of that text ends the value
 	blank              bool    // whether that text ends with a blank
 	open               bool    // whether more may follow behind a blank, if there is no text
@@ -164,7 +165,16 @@ func (r *Reader) pattern(format, text string) (func() parser, error) {
 		if !r.options.Headers && (field == "user_agent" || field == "referer") {
 			part.field = "" // which costs time for each line
 		}
-		part.one = strings.HasPrefix(part.until, `"`) || slices.Contains([]string{"user", "client", "host"}, field)
+		if part.until != "" {
+			part.first = part.until[0]
+		}
+		switch part.first {
+		case '"':
+			part.no = '\\'
+		case ' ':
+			part.no = ','
+		}
+		part.one = part.first == '"' || slices.Contains([]string{"user", "client", "host"}, field)
 	}
 	r.line, r.about = lineRead{}, &p.about
 	if err := r.has(r.known.pick(p.about.names)); err != nil {
@@ -214,24 +224,25 @@ func (p *linePattern) parse(line string, ev *Event) error {
 // word, as IPv6 addresses have several. A value without quotes or brackets is not empty, and those of
 // users, clients and the last variable have no blanks.
 func (p *linePart) cut(line string) (value, rest string, ok bool) {
-	if p.until == "" {
+	at := 0
+	switch p.first {
+	case 0:
 		value, _, more := strings.Cut(line, " ")
 		return value, line[len(value):], value != "" && (p.open || !more)
-	}
-	first, at := p.until[0], 0
-	if p.until == ":" {
-		word, _, _ := strings.Cut(line, " ")
-		if at = strings.LastIndexByte(word, ':'); at < 0 {
-			return "", "", false
+	case ':':
+		if word, _, _ := strings.Cut(line, " "); p.until == ":" {
+			if at = strings.LastIndexByte(word, ':'); at < 0 {
+				return "", "", false
+			}
 		}
 	}
 	for ; ; at++ {
-		next := strings.IndexByte(line[at:], first)
+		next := strings.IndexByte(line[at:], p.first)
 		if next < 0 {
 			return "", "", false
 		}
 		at += next
-		if at > 0 && (first == '"' && line[at-1] == '\\' && escaped(line[:at]) || first == ' ' && line[at-1] == ',') {
+		if at > 0 && line[at-1] == p.no && (p.no == ',' || escaped(line[:at])) {
 			continue
 		}
 		if len(p.until) == 1 || strings.HasPrefix(line[at:], p.until) {
@@ -241,11 +252,11 @@ func (p *linePart) cut(line string) (value, rest string, ok bool) {
 			return "", "", false
 		}
 	}
-	value, rest = line[:at], line[at+len(p.until):]
+	rest = line[at+len(p.until):]
 	for p.blank && rest != "" && rest[0] == ' ' {
 		rest = rest[1:] // some logs align columns
 	}
-	return value, rest, at > 0 || first != ' '
+	return line[:at], rest, at > 0 || p.first != ' '
 }
 
 // escaped reports whether what follows a text is escaped: by an odd number of backslashes, as \\" ends

@@ -127,7 +127,7 @@ func (s *store) untilExpiry(claims []claim) {
 
 // hold has a request hold n permits of a client's state that were just taken, and returns what comes back of it.
 func (l *limit) hold(client int32, n int64) (piece algorithm.Piece) {
-	m := l.state.machine()
+	m := &l.machine
 	if m.HasPlaces() { // which store.save has held
 		return algorithm.Piece{N: n}
 	}
@@ -140,7 +140,7 @@ func (l *limit) hold(client int32, n int64) (piece algorithm.Piece) {
 
 // end ends a hold's part of a client's state, and charges what it cost beyond what was held.
 func (l *limit) end(client int32, now stint.Instant, p *part, out *stint.Outcome) {
-	m := l.state.machine()
+	m := &l.machine
 	var state algorithm.State
 	l.state.load(client, &state)
 	m.EndHold(&state, now, []algorithm.Piece{p.piece}, p.piece.N, p.kept, math.MinInt64)

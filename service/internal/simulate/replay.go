@@ -245,10 +245,9 @@ func (r *replay) compare(op *recordedOp) {
 			verb = v
 		}
 	}
-	r.claims = r.claims[:0]
+	r.claims = sized(r.claims, len(op.claims))
 	for i, c := range op.claims {
-		r.claims = append(r.claims, r.store.claim(nil, &op.claims[i]))
-		r.claims[i].way = op.ways[i]
+		r.store.claim(&r.claims[i], nil, &op.claims[i], op.ways[i])
 		if r.changed(&r.claims[i], c.Policy) {
 			r.unfit("line %d: the limits of a client of policy %q changed", op.number, c.Policy.Name())
 		}

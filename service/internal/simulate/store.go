@@ -55,9 +55,17 @@ type claim struct {
 	way uint16
 }
 
-// claim finds where the client of a rule's claim is.
-func (s *store) claim(rule *tally, of *stint.Claim) claim {
-	return claim{rule: rule, permits: of.Permits, keep: of.Keep, table: s.table(of.Policy), key: keyOf(of.Key)}
+// claim makes c a rule's claim, and finds where its client is.
+func (s *store) claim(c *claim, rule *tally, of *stint.Claim, way uint16) {
+	*c = claim{permits: of.Permits, keep: of.Keep, rule: rule, table: s.table(of.Policy), key: keyOf(of.Key), way: way}
+}
+
+// sized is a list of n, in the memory of another one if that is enough. What is in it is of no use.
+func sized[T any](list []T, n int) []T {
+	if n > cap(list) {
+		return make([]T, n)
+	}
+	return list[:n]
 }
 
 // table is where the clients of a policy are.
@@ -79,7 +87,7 @@ func (s *store) table(policy *stint.Policy) *table {
 // are in s.outs, of the limits in s.ops, until the next call.
 func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
 	s.ops, s.Ways = s.ops[:0], s.Ways[:0]
-	alternatives, nth := false, int16(0)
+	nth, alternatives := int16(0), len(claims) > 0 && claims[len(claims)-1].way != 0 // ways come last
 	for i := 0; i < len(claims); {
 		first, sampled := len(s.ops), true
 		next := i
@@ -90,17 +98,14 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 			sampled = sampled && client >= 0
 			for j := range t.limits {
 				s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), nth, c.permits, c.keep})
-				nth++
-				s.Ways = append(s.Ways, c.way)
-				alternatives = alternatives || c.way != 0
+				if nth++; alternatives {
+					s.Ways = append(s.Ways, c.way)
+				}
 			}
 		}
 		if !sampled {
-			s.ops, s.Ways = s.ops[:first], s.Ways[:first]
+			s.ops, s.Ways = s.ops[:first], s.Ways[:min(first, len(s.Ways))]
 		}
-	}
-	if !alternatives {
-		s.Ways = s.Ways[:0]
 	}
 	s.load()
 	if len(s.ops) == 0 {
@@ -110,7 +115,7 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 		for i := range s.ops {
 			op := &s.ops[i]
 			op.limit.state.reset(op.client)
-			s.Outs[i] = op.limit.state.machine().Untouched(op.keep)
+			s.Outs[i] = op.limit.machine.Untouched(op.keep)
 		}
 		return s.combine(0, len(s.ops), now), true
 	}
@@ -126,24 +131,18 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 // load loads the states of the operation's limits.
 func (s *store) load() {
 	n := len(s.ops)
-	s.Parts, s.States = s.Parts[:0], slices.Grow(s.States[:0], n)[:n]
-	s.Outs = slices.Grow(s.Outs[:0], n)[:n]
-	clear(s.Outs)
+	s.Parts, s.States, s.Outs = sized(s.Parts, n), sized(s.States, n), sized(s.Outs, n)
 	for i := range s.ops {
 		op, at := &s.ops[i], i
-		for j := range s.ops[:i] { // several ways may lead to one state
-			if len(s.Ways) > 0 && s.ops[j].limit == op.limit && s.ops[j].client == op.client {
-				at = j
-				break
-			}
+		// What else the limit reads of the state is loaded.
+		s.States[i].Changed = false
+		if len(s.Ways) > 0 { // several ways may lead to one state
+			at = slices.IndexFunc(s.ops, func(o limitOp) bool { return o.limit == op.limit && o.client == op.client })
 		}
 		if at == i {
-			s.States[i] = decide.State{}
 			op.limit.state.load(op.client, &s.States[i].State)
 		}
-		s.Parts = append(s.Parts, decide.Part{
-			Machine: op.limit.state.machine(), State: at, Permits: op.permits, Keep: op.keep,
-		})
+		s.Parts[i] = decide.Part{Machine: &op.limit.machine, State: at, Permits: op.permits, Keep: op.keep}
 	}
 }
 
@@ -175,13 +174,13 @@ func (s *store) combine(from, to int, now stint.Instant) stint.Decision {
 // window.
 type limit struct {
 	stint.Limit
-	state  states
-	window window
+	machine algorithm.Machine
+	state   states
+	window  window
 }
 
 // states are those of all clients under a limit.
 type states interface {
-	machine() *algorithm.Machine
 	load(client int32, state *algorithm.State)
 	save(client int32, state *algorithm.State)
 	reset(client int32)
@@ -194,13 +193,10 @@ type states interface {
 // statesOf are those of one algorithm, of whose state an S is kept.
 type statesOf[S any] struct {
 	pages[S]
-	of     algorithm.Machine
 	read   func(kept *S, state *algorithm.State)
 	write  func(kept *S, state *algorithm.State)
 	loaded S // by prefetch
 }
-
-func (s *statesOf[S]) machine() *algorithm.Machine { return &s.of }
 
 func (s *statesOf[S]) load(client int32, state *algorithm.State) { s.read(s.at(client), state) }
 
@@ -219,31 +215,26 @@ type tokens struct {
 }
 
 // statesFor are the states of a limit.
-func statesFor(l stint.Limit) states {
-	m := algorithm.NewMachine(l)
+func statesFor(m *algorithm.Machine) states {
 	switch {
 	case m.HasPlaces():
 		return &statesOf[int64]{
-			of:    m,
 			read:  func(held *int64, state *algorithm.State) { state.Held = *held },
 			write: func(held *int64, state *algorithm.State) { *held = state.Held },
 		}
 	case m.HasLog():
 		return &statesOf[algorithm.Log]{
-			of:    m,
-			read:  func(log *algorithm.Log, state *algorithm.State) { state.Log = *log },
+			read:  func(log *algorithm.Log, state *algorithm.State) { state.Log, state.Held = *log, 0 },
 			write: func(log *algorithm.Log, state *algorithm.State) { *log = state.Log },
 		}
-	case l.Algorithm == stint.AlgorithmTokenBucket:
+	case m.Algorithm() == stint.AlgorithmTokenBucket:
 		return &statesOf[tokens]{
-			of:    m,
 			read:  func(t *tokens, state *algorithm.State) { state.Numbers, state.Held = t.Numbers, t.held },
 			write: func(t *tokens, state *algorithm.State) { *t = tokens{state.Numbers, state.Held} },
 		}
 	default:
 		return &statesOf[algorithm.Numbers]{
-			of:    m,
-			read:  func(n *algorithm.Numbers, state *algorithm.State) { state.Numbers = *n },
+			read:  func(n *algorithm.Numbers, state *algorithm.State) { state.Numbers, state.Held = *n, 0 },
 			write: func(n *algorithm.Numbers, state *algorithm.State) { *n = state.Numbers },
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/algorithm"
 )
 
 // pages are values of clients by number. They grow by pages, so that nothing is copied and little
@@ -20,7 +21,10 @@ type pages[T any] struct {
 // A page is small, since each of thousands of rules may have one client.
 const page = 1 << 6
 
-func (p *pages[T]) at(client int32) *T { return &p.list[client/page][client%page] }
+func (p *pages[T]) at(client int32) *T {
+	n := uint32(client) // which is divided by a shift
+	return &p.list[n/page][n%page]
+}
 
 func (p *pages[T]) grow() {
 	if p.used%page == 0 {
@@ -165,10 +169,11 @@ func newTable(policy *stint.Policy, maxClients int, memory *memory) *table {
 		l := policy.Limit(i)
 		t.leaky = t.leaky || l.Algorithm == stint.AlgorithmLeakyBucket
 		t.limits[i] = limit{
-			Limit:  l,
-			state:  statesFor(l),
-			window: window{span: stint.Instant(spanOf(l).Microseconds()), memory: memory},
+			Limit:   l,
+			machine: algorithm.NewMachine(l),
+			window:  window{span: stint.Instant(spanOf(l).Microseconds()), memory: memory},
 		}
+		t.limits[i].state = statesFor(&t.limits[i].machine)
 	}
 	return t
 }
@@ -254,8 +259,8 @@ func (t *table) name(c *client, k *key) {
 func (t *table) look(k *key) (i uint64, known bool) {
 	mask := uint64(len(t.index) - 1)
 	for i = k.hash & mask; t.index[i] != 0; i = (i + 1) & mask {
-		n := numberOf(t.index[i])
-		if t.index[i] == entry(k.hash, n) && t.is(t.clients.at(n), k) {
+		at := t.index[i]
+		if at>>numberBits == uint32(k.hash>>32)&0xff && t.is(t.clients.at(numberOf(at)), k) {
 			return i, true
 		}
 	}

@@ -16,6 +16,9 @@ type timeline struct {
 	width int // of widths
 	first stint.Instant
 	steps []Step
+	// last is the step that was counted in last, of the instants from on and before to
+	last     int
+	from, to stint.Instant
 }
 
 // A Step is what happened in a step of time, by when requests came.
@@ -42,6 +45,22 @@ func (t *timeline) step() stint.Instant { return stint.Instant(widths[t.width].M
 // add counts a request that came at an instant. Instants come in order, but one may be a little
 // earlier than the first, and counts in the first step then.
 func (t *timeline) add(at stint.Instant, admitted, shadow bool) {
+	if at < t.from || at >= t.to {
+		t.turn(at)
+	}
+	s := &t.steps[t.last]
+	if !admitted {
+		s.Denied++
+		return
+	}
+	s.Admitted++
+	if shadow {
+		s.Shadow++
+	}
+}
+
+// turn goes on to the step of an instant.
+func (t *timeline) turn(at stint.Instant) {
 	if t.steps == nil {
 		t.first = at - at%t.step()
 	}
@@ -54,15 +73,8 @@ func (t *timeline) add(at stint.Instant, admitted, shadow bool) {
 	for i >= len(t.steps) {
 		t.steps = append(t.steps, Step{})
 	}
-	s := &t.steps[i]
-	if !admitted {
-		s.Denied++
-		return
-	}
-	s.Admitted++
-	if shadow {
-		s.Shadow++
-	}
+	t.last, t.from = i, t.first+stint.Instant(i)*t.step()
+	t.to = t.from + t.step()
 }
 
 // coarsen goes on to the next width. As each width divides the next, every old step falls into
@@ -82,7 +94,7 @@ func (t *timeline) coarsen() {
 		sum := &t.steps[to]
 		sum.Admitted, sum.Denied, sum.Shadow = sum.Admitted+s.Admitted, sum.Denied+s.Denied, sum.Shadow+s.Shadow
 	}
-	t.first, t.steps = first, t.steps[:used]
+	t.first, t.steps, t.to = first, t.steps[:used], t.from
 }
 
 // smooth coarsens many steps of which none has many requests: their differences would say nothing.
