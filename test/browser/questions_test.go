@@ -130,8 +130,8 @@ func TestBrokenConnection(t *testing.T) {
 	guess(again, "192.0.2.2")
 }
 
-// What all processes decided stands together in one labelled time; a time that is chosen, and the plot, are of this process. Who
-// does not answer about denials is named.
+// What all processes decided stands together in one labelled time, and in the plot; a time that is chosen is of this process. A
+// process that does not answer about denials is named.
 func TestAllProcesses(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
@@ -145,9 +145,11 @@ func TestAllProcesses(t *testing.T) {
 	const row = `[...document.querySelectorAll("section[aria-label='Rules by denials'] tbody tr")].find((r) => r.cells[0].innerText === "demo-login")`
 	p.until("the time is not labelled", `/^All 2 processes, last \d/.test(document.querySelector("h2.group").innerText) && document.querySelector("h1").innerText.includes("(all 2 processes, last ")`)
 	p.until("not all are counted", row+`.cells[1].innerText === "3" && `+row+`.cells[3].innerText === "18" && `+row+`.cells[4].innerText === "3"`)
+	p.until("the plot is not of all", `document.querySelector("main").innerText.includes("requests per second, all 2 processes")`)
+	p.until("processes on one machine are not told apart", `new Set([...document.querySelectorAll("section[aria-label=Processes] tbody tr")].map((r) => r.cells[0].innerText.replace(" (this)", ""))).size === 2`)
 	p.until("a client of the other process is not shown", `document.querySelector("section[aria-label=Clients]").innerText.includes("192.0.2.3")`)
 	p.visit(fmt.Sprintf("from=%d&to=%d", time.Now().Add(-time.Minute).Unix(), time.Now().Add(time.Minute).Unix()))
-	p.until("the chosen time is not of this process", `document.querySelector("h2.group").innerText.startsWith("This process, ") && `+row+`.cells[1].innerText === "1"`)
+	p.until("the chosen time is not of this process", `document.querySelector("h2.group").innerText.startsWith("This process, ") && document.querySelector("main").innerText.includes("requests per second, this process") && `+row+`.cells[1].innerText === "1"`)
 
 	p.visit("denials")
 	p.until("the other process is not asked", denied("192.0.2.3", "demo-login"))

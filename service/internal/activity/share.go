@@ -265,6 +265,7 @@ func (v *view) top(n int, clientOf func(string) string) Top {
 	at := v.summaries[0].At
 	t := Top{
 		Scope: v.scope, Processes: len(v.summaries), From: (at/60e6 - topMinutes + 1) * 60e6, At: at, Rules: v.rules(),
+		Series: v.hour(),
 	}
 	for i := range v.summaries {
 		t.Total.add(v.summaries[i].Counted.Total)

@@ -173,6 +173,37 @@ func TestCountsOfAll(t *testing.T) {
 	}
 }
 
+// The last hour of all processes is added up in steps, up to the last one that has ended in all of them.
+func TestHourOfAll(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	first := int64(a.At()/1e6) / 15 * 15
+	a.see(1, "api", "alice", activity.Admitted)
+	b.see(2, "api", "alice", activity.Denied)
+	for _, s := range []*service{a, b} {
+		s.advance(30 * time.Second)
+	}
+	b.see(4, "shy", "bob", activity.ShadowDenied)
+	a.see(3, "api", "bob", activity.Denied)
+	a.advance(14 * time.Second)
+	_ = get[activity.Processes](a, "/api/v1/processes")
+	b.advance(31 * time.Second) // two steps ahead of what a has told
+	_ = get[activity.Processes](b, "/api/v1/processes")
+	h := get[activity.Top](b, "/api/v1/top").Series
+	end := int64(a.At()/1e6) / 15 * 15
+	if h.Step != 15 || len(h.Admitted) != 239 || h.From+15*239 != end {
+		t.Fatalf("the series has %d steps of %d s from %d on, which do not end at %d", len(h.Admitted), h.Step, h.From, end)
+	}
+	at := func(counts []uint32, second int64) uint32 { return counts[(second-h.From)/15] }
+	if at(h.Admitted, first) != 1 || at(h.Denied, first) != 2 || at(h.Denied, first+30) != 3 || at(h.ShadowDenied, first+30) != 4 {
+		t.Errorf("the series is %+v", h)
+	}
+	if sum(h.Admitted)+sum(h.Denied)+sum(h.ShadowDenied) != 10 || sum(h.Degraded) != 0 {
+		t.Errorf("together there are %d, %d and %d", sum(h.Admitted), sum(h.Denied), sum(h.ShadowDenied))
+	}
+}
+
 // While Redis does not answer, figures are this process's, and say so.
 func TestSharedWithoutRedis(t *testing.T) {
 	away := func(context.Context, string, string, []string) (string, error) {

@@ -2,7 +2,14 @@ package activity
 
 import (
 	"cmp"
+	"math"
 	"slices"
+)
+
+// What a process tells the others of the last hour: so many steps, each of so many seconds.
+const (
+	hourStep  = 15
+	hourSteps = totalSeconds/hourStep - 1 // the ring of seconds has a part of one more
 )
 
 // windowRules is how many rules a process tells the others the counts of: those that decided most.
@@ -11,6 +18,7 @@ const windowRules = 100
 // counted is what a process decided in the minutes that the top covers.
 type counted struct {
 	Total Counts
+	Hour  TotalSeries
 	Rules []RuleCounts
 }
 
@@ -26,12 +34,68 @@ func (r *Recorder) counted(second uint32) (c counted) {
 			c.Total.Degraded += int64(bin.degraded)
 		}
 	}
+	c.Hour = r.totals.hour(second)
 	for _, s := range r.rules.busiest(minute) {
 		if of := s.counted(minute); len(c.Rules) < windowRules && of.Admitted+of.Denied+of.ShadowDenied > 0 {
 			c.Rules = append(c.Rules, of)
 		}
 	}
 	return c
+}
+
+// newHour makes a series of the last hour that ends before a second.
+func newHour(end int64) TotalSeries {
+	return TotalSeries{
+		Series:   newSeries(end-hourSteps*hourStep, hourStep, hourSteps),
+		Degraded: make([]uint32, hourSteps),
+	}
+}
+
+// end is the first second after the series.
+func (s *TotalSeries) end() int64 { return s.From + hourSteps*hourStep }
+
+// hour are the totals of the last hour, in the steps that ended before a second.
+func (t *totals) hour(second uint32) TotalSeries {
+	s := newHour(int64(second / hourStep * hourStep))
+	for i := range uint32(hourSteps * hourStep) {
+		at := uint32(s.From) + i
+		if bin := &t[at%totalSeconds]; bin.second == at {
+			step := i / hourStep
+			s.Admitted[step] += bin.admitted
+			s.Denied[step] += bin.denied
+			s.ShadowDenied[step] += bin.shadow
+			s.Degraded[step] += bin.degraded
+		}
+	}
+	return s
+}
+
+// hour adds up the last hour of the processes in view, up to the end of the one that told it first. Those of another
+// version tell none.
+func (v *view) hour() TotalSeries {
+	var told []*TotalSeries
+	end := int64(math.MaxInt64)
+	for i := range v.summaries {
+		s := &v.summaries[i].Counted.Hour
+		whole := s.Step == hourStep && s.From%hourStep == 0
+		for _, counts := range [][]uint32{s.Admitted, s.Denied, s.ShadowDenied, s.Degraded} {
+			whole = whole && len(counts) == hourSteps
+		}
+		if whole {
+			told, end = append(told, s), min(end, s.end())
+		}
+	}
+	all := newHour(end)
+	for _, s := range told {
+		ahead := int((s.From - all.From) / hourStep) // the first steps of all are before the others' first
+		for i := 0; i+ahead < hourSteps; i++ {
+			all.Admitted[i+ahead] += s.Admitted[i]
+			all.Denied[i+ahead] += s.Denied[i]
+			all.ShadowDenied[i+ahead] += s.ShadowDenied[i]
+			all.Degraded[i+ahead] += s.Degraded[i]
+		}
+	}
+	return all
 }
 
 // counted is what the rule decided in the minutes that the top covers.

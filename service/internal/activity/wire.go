@@ -37,6 +37,13 @@ type Totals struct {
 	StoreMicros []uint32 `json:"storeMicros"`
 }
 
+// A TotalSeries counts all requests of processes.
+type TotalSeries struct {
+	Series
+
+	Degraded []uint32 `json:"degraded"`
+}
+
 // A RuleSeries counts the requests that a rule decided. Of a rule in shadow, Admitted are those
 // that it would admit.
 type RuleSeries struct {
@@ -148,6 +155,8 @@ type Top struct {
 	From  stint.Instant `json:"from"`
 	At    stint.Instant `json:"at"`
 	Total Counts        `json:"total"`
+	// Series are the requests of the last hour, in steps of 15 seconds that have ended in all processes.
+	Series TotalSeries `json:"series"`
 	// Rules are the 100 that denied most, of those that are among the 100 of a process that decided most.
 	Rules   []RuleCounts `json:"rules"`
 	Clients []TopItem    `json:"clients"`

@@ -70,6 +70,7 @@ export interface Top {
   from: number;
   at: number;
   total: Counts;
+  series: Series & { degraded: number[] }; // of the last hour
   rules: RuleCounts[]; // those that denied most first
   clients: TopItem[];
   denied: TopItem[];

@@ -28,6 +28,18 @@ function windowOf(live: Live, top: Top): { text: string; seconds: number } {
   return { text: `${scopeText(top.scope, top.processes)}, last ${duration(seconds * 1e6)}`, seconds };
 }
 
+/** oldestStart is when the first of the processes started, in Unix seconds. */
+const oldestStart = (live: Live) => Math.min(...(live.processes?.processes ?? []).map((p) => p.startedAt)) / 1e6;
+
+/** hourOf is the last part of the hour that all processes count, per second: null where none had started. */
+function hourOf(series: Top["series"], span: number, started: number) {
+  const { from, step } = series;
+  const first = Math.max(0, series.admitted.length - span / step);
+  const times = series.admitted.slice(first).map((_, i) => from + (first + i + 1) * step);
+  const per = (counts: number[]) => counts.slice(first).map((n, i) => ((times[i] ?? 0) <= started ? null : n / step));
+  return { times, admitted: per(series.admitted), denied: per(series.denied), degraded: per(series.degraded), shadow: per(series.shadowDenied) };
+}
+
 function Sentence({ live, top }: { live: Live; top: Top }) {
   const { admitted, denied, degraded } = top.total;
   const all = admitted + denied;
@@ -112,9 +124,10 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
     const per = (ring: Live["admitted"]) => perSecond(ring, until, span, step);
     return { times, admitted: per(live.admitted), denied: per(live.denied), degraded: per(live.degraded), shadow: per(live.shadow), marks: marksOf(live) };
   }, [until, span, live.changes, live.started]);
+  const { started, top } = live;
   const processes = live.processes?.processes.length ?? 1;
-  const { started } = live;
-  const { top } = live;
+  const all = processes > 1 && !range ? top?.series : undefined; // a time that was chosen is of this process
+  const plotOfAll = useMemo(() => all && { ...hourOf(all, span, oldestStart(live)), marks: marksOf(live) }, [all, span, live.changes]);
   if (live.now === 0 || !top) return <p class="empty">{live.state === "connecting" ? "Reading what happened…" : "Nothing is known yet."}</p>;
   if (live.admitted.sum(3600) + live.denied.sum(3600) + top.total.admitted + top.total.denied === 0 && live.rules.size === 0) return <><Sentence live={live} top={top} /><Empty /></>;
   return (
@@ -138,9 +151,9 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
           <When label="Around" size={8} sign={-1} value={time} set={setTime} />
           <button type="submit">Show</button>
         </form>
-        <span class="faint hide-narrow">requests per second, this process</span>
+        <span class="faint hide-narrow">requests per second, {plotOfAll && top ? scopeText(top.scope, top.processes) : "this process"}</span>
       </div>
-      <Plot {...plot} label={`Requests per second over the last ${span / 60} minutes: offered, admitted, and denied as the gap between`} range={range} onBrush={setRange} />
+      <Plot {...(plotOfAll ?? plot)} label={`Requests per second over the last ${span / 60} minutes: offered, admitted, and denied as the gap between`} range={range} onBrush={setRange} />
       {range && (
         <div class="row" role="status">
           <span>
@@ -411,7 +424,7 @@ function Processes({ live }: { live: Live }) {
         <tbody>
           {list.map((p) => (
             <tr key={p.name}>
-              <td title={p.name}>{p.host || p.name}{p.self && <span class="faint"> (this)</span>}</td>
+              <td title={p.name}>{p.host || p.name}{list.some((o) => o !== p && o.host === p.host) && p.host && ` ${p.name}`}{p.self && <span class="faint"> (this)</span>}</td>
               <td class="hide-narrow">{p.version}</td>
               <td class="n" title={p.revision}>{revisionOf(p.revision) ? <a href={at("revisions", p.revision)}>{p.revision}</a> : p.revision ? p.revision.replace("sha256:", "") : "–"}</td>
               <td class="n">{rate(p.rates.admitted)}</td>
