@@ -47,8 +47,12 @@ func TestEvaluateSaysVia(t *testing.T) {
 		via                         string
 		limit, remaining, available int64
 	}{
-		{"guaranteed", 2, 1, 5}, {"guaranteed", 2, 0, 4},
-		{"borrowed", 10, 3, 3}, {"borrowed", 10, 2, 2}, {"borrowed", 10, 1, 1}, {"borrowed", 10, 0, 0},
+		{"guaranteed", 2, 1, 5},
+		{"guaranteed", 2, 0, 4},
+		{"borrowed", 10, 3, 3},
+		{"borrowed", 10, 2, 2},
+		{"borrowed", 10, 1, 1},
+		{"borrowed", 10, 0, 0},
 	} {
 		e := f.post(evaluate, body).evaluated(200)
 		if e.Via != want.via || e.Class != "batch" || e.Rule != "team" || e.Key != "search" {
