@@ -138,16 +138,23 @@ func testAvailable(t *testing.T, newStore newStoreFunc) {
 			continue
 		}
 		op.Each = make([]stint.Outcome, op.Limits())
-		f := newFamily(t, newStore, stint.AlgorithmFixedWindow, 3, 10, 5)
+		f := newFixture(t, newStore)
+		do := func(op stint.Op) stint.Decision {
+			d, err := f.store.Decide(f.ctx, op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
 		for range random.IntN(6) {
-			f.do(op)
+			do(op)
 		}
 		peek := op
 		peek.Verb = stint.VerbPeek
-		before := f.do(peek)
+		before := do(peek)
 		available, some := decide.Available(&peek, peek.Each)
 		admitted := int64(0)
-		for f.do(op).Allowed {
+		for do(op).Allowed {
 			admitted++
 		}
 		if admitted != available || !some {
