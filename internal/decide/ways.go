@@ -352,9 +352,10 @@ func together(op *stint.Op, outs []stint.Outcome, ways []uint16, at int) (sum in
 			of = max(0, min(of, outs[i].Remaining-taken[i-at]))
 		}
 		sum += of
-		for i := from; i < to; i++ {
+		for i := from; i < to && of > 0; i++ {
+			limit, claim := op.LimitAt(i)
 			for j := to; j < len(outs); j++ {
-				if ofOneState(op, i, j) {
+				if isOf(op, j, &limit, claim) {
 					taken[j-at] += of
 				}
 			}
@@ -363,11 +364,11 @@ func together(op *stint.Op, outs []stint.Outcome, ways []uint16, at int) (sum in
 	return sum
 }
 
-// ofOneState reports whether two limits of an operation name one state.
-func ofOneState(op *stint.Op, i, j int) bool {
-	a, of := op.LimitAt(i)
-	b, other := op.LimitAt(j)
-	return of.Key == other.Key && of.Policy.Name() == other.Policy.Name() && a.Name == b.Name && a.Algorithm == b.Algorithm
+// isOf reports whether limit i of an operation names the state of a claim's limit.
+func isOf(op *stint.Op, i int, limit *stint.Limit, claim *stint.Claim) bool {
+	other, by := op.LimitAt(i)
+	return by.Key == claim.Key && by.Policy.Name() == claim.Policy.Name() &&
+		other.Name == limit.Name && other.Algorithm == limit.Algorithm
 }
 
 // Of is the decision of an operation from its limits' outcomes. Applied of a Settle is [Settled]'s.
