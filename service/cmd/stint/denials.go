@@ -68,7 +68,8 @@ func denialsCommand(p process) *cobra.Command {
 			return err
 		}
 		if cmp.Or(a.token, a.tokenFile, a.env(a.tokenVariable)) == "" {
-			if err := say(p.Out, "clients have pseudonyms here; holders of a token of admin.tokens_file are shown names\n"); err != nil {
+			const pseudonyms = "clients have pseudonyms here; holders of a token of admin.tokens_file are shown names\n"
+			if err := say(p.Out, pseudonyms); err != nil {
 				return err
 			}
 		}
