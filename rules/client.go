@@ -75,10 +75,6 @@ func (h *Matched) NeedsReserve() bool {
 		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() }))
 }
 
-// NeedsReserve reports whether one of the rule's own limits is of concurrency, so that only a Reserve is
-// decided by it. Overrides may have other limits.
-func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
-
 // At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
 // that the request names and that is none, or above the rule's MaxCost.
 //

@@ -402,3 +402,7 @@ func sentPath(u *url.URL) string {
 	}
 	return u.EscapedPath()
 }
+
+// NeedsReserve reports whether one of the rule's own limits is of concurrency, so that only a Reserve is
+// decided by it. Overrides may have other limits.
+func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }

@@ -3,11 +3,14 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A Warning is something in a rule that is allowed, and may be other than was meant. Warnings are
@@ -154,6 +157,167 @@ func (c *compiled) warnOfPartitions(list []Warning) []Warning {
 				Errors: true,
 			})
 		}
+	}
+	return list
+}
+
+// A mistake is a part of a rule that is valid, and can hardly be meant. [Options] say whether it is a fault;
+// else it is a [Warning].
+type mistake struct {
+	kind string // as a Warning's
+	// param, value and allowed are as of a fault.
+	param   string
+	value   any // a string or plain
+	allowed string
+	// harmless says that some requests get what is meant, so that it is always a warning.
+	harmless bool
+}
+
+// The kinds of mistakes.
+const (
+	kindDialect = "has a path that is written as for another router"
+	kindMethod  = "has a method that no request has"
+)
+
+// warning is the mistake as a warning.
+func (m *mistake) warning() Warning {
+	text := stint.Invalid(m.param, m.value, m.allowed).Error()
+	return Warning{Kind: m.kind, Detail: prefix.Trim(text), Mistake: !m.harmless}
+}
+
+// maxMistakes bounds the warnings of one rule's mistakes.
+const maxMistakes = 16
+
+// warnOfMistakes warns of mistakes, the first ones if they are many.
+func (c *compiled) warnOfMistakes(list []Warning) []Warning {
+	mistakes := c.mistakes()
+	for i := range mistakes[:min(len(mistakes), maxMistakes)] {
+		list = append(list, mistakes[i].warning())
+	}
+	return list
+}
+
+// refuse notes the mistakes of a rule that the rule was without before; was may be nil.
+func (f *faults) refuse(rule, was *Rule) {
+	var known []mistake
+	if was != nil {
+		known = was.mistakes()
+	}
+	for _, m := range rule.mistakes() {
+		if !m.harmless && !slices.Contains(known, m) {
+			f.invalid(m.param, m.value, m.allowed)
+		}
+	}
+}
+
+// mistakes are the rule's, which may have faults.
+func (r *Rule) mistakes() (list []mistake) {
+	for _, method := range r.Match.Methods {
+		if strings.ContainsAny(method, "*|") && isToken(method) {
+			list = append(list, mistake{
+				kind: kindMethod, param: "match.methods", value: method,
+				allowed: "each method by itself, such as GET, or no methods, which is any",
+			})
+		}
+	}
+	for _, paths := range []struct {
+		param string
+		texts []string
+	}{{"match.paths", r.Match.Paths}, {"match.except", r.Match.Except}} {
+		for i, text := range paths.texts {
+			if _, valid := takePattern(text); !valid {
+				continue
+			}
+			if allowed, likely := inDialect(text); allowed != "" {
+				list = append(list, mistake{
+					kind: kindDialect, param: placeOf(paths.param, i, len(paths.texts)), value: text,
+					allowed: allowed, harmless: likely,
+				})
+			}
+		}
+	}
+	return r.neverAdmits(list)
+}
+
+// kindNever is the kind of limits that have less than a request costs.
+const kindNever = "never admits some requests"
+
+// neverAdmits adds the limits of the rule, of its overrides and of its loans that have less than a request costs.
+func (r *Rule) neverAdmits(list []mistake) []mistake {
+	list = r.neverAdmit(list, -1, r.Limits, r.Costs)
+	for i := range r.Overrides {
+		o := &r.Overrides[i]
+		list = r.neverAdmit(list, i, o.Limits, o.Costs)
+	}
+	if most, cost := r.Borrow.Rate.Permits, r.Cost.Permits; r.Within != "" && most > 0 && most < cost {
+		list = append(list, mistake{
+			kind: kindNever, param: "borrow", value: plain(r.Borrow.Rate.String()),
+			allowed:  fmt.Sprintf("at least %d permits a period, the cost: nothing is ever borrowed", cost),
+			harmless: len(r.Guaranteed)+len(r.Weights) > 0 || r.Cost.Header != "" || r.Cost.Attribute != "",
+		})
+	}
+	return list
+}
+
+// neverAdmit adds limits, the rule's or with an index an override's, that have less than a request costs. Some requests
+// are admitted, so that it is harmless, if they may name a smaller cost, are charged to the rule that Otherwise names,
+// or are of another class.
+func (r *Rule) neverAdmit(list []mistake, override int, limits []stint.Limit, costs []Cost) []mistake {
+	limits = r.asReserved(limits, costs)
+	for i := range limits {
+		cost, own := r.Cost, false
+		if i < len(costs) && costs[i] != (Cost{}) {
+			cost, own = costs[i], true
+		}
+		permits, capacity := max(cost.Permits, 1), limits[i].Capacity
+		if permits <= capacity && !r.Classes.Has() || permits > bounds.MaxPermits || limits[i].Validate() != nil {
+			continue // as it should be, or a fault of its own
+		}
+		at, param := fmt.Sprintf("limits[%d]", i), "cost"
+		if override >= 0 {
+			at = fmt.Sprintf("overrides[%d].%s", override, at)
+		}
+		if own {
+			param = at + ".cost"
+		}
+		m := mistake{kind: kindNever, harmless: r.Otherwise != ""}
+		requests := "requests"
+		if cost.Header != "" || cost.Attribute != "" {
+			m.harmless, requests, param = true, "requests that name no cost", param+".default"
+		}
+		switch {
+		case permits > capacity && override >= 0 && !own:
+			m.param, m.value = at, plain(fmt.Sprintf("a limit of %d", capacity))
+			m.allowed = fmt.Sprintf("at least %d, the cost, or banned: %s of its client are never admitted", permits, requests)
+			list = append(list, m)
+		case permits > capacity:
+			m.param, m.value = param, plain(strconv.FormatInt(permits, 10))
+			m.allowed = fmt.Sprintf("at most %d, all that %s has: %s are never admitted", capacity, at, requests)
+			list = append(list, m)
+		default:
+			list = r.neverAdmitClasses(list, m, at, capacity, permits, requests)
+		}
+	}
+	return list
+}
+
+// neverAdmitClasses adds the classes that leave more of a limit than a request could do without. like is what else
+// is known of them.
+func (r *Rule) neverAdmitClasses(
+	list []mistake, like mistake, at string, capacity, permits int64, requests string,
+) []mistake {
+	var never []string
+	for _, class := range slices.Sorted(maps.Keys(r.Classes.Keep)) {
+		if keep := r.Classes.Keep[class]; keep > 0 && keep < 100 && permits > capacity-keep.of(capacity) {
+			never = append(never, class)
+		}
+	}
+	like.harmless = like.harmless || len(never) < len(r.Classes.Keep)
+	for _, class := range never {
+		like.param, like.value = "classes.keep."+class, plain(fmt.Sprintf("%d%%", r.Classes.Keep[class]))
+		like.allowed = fmt.Sprintf("a part of the %d of %s that leaves %d, the cost: %s of the class are never admitted",
+			capacity, at, permits, requests)
+		list = append(list, like)
 	}
 	return list
 }
