@@ -131,13 +131,3 @@ func (op *Op) validateHold() error {
 	}
 	return nil
 }
-
-// printable reports whether a text is printable ASCII.
-func printable(text string) bool {
-	for i := range len(text) {
-		if text[i] < 0x20 || text[i] > 0x7e {
-			return false
-		}
-	}
-	return true
-}

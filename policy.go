@@ -135,3 +135,29 @@ func (p *Policy) overlaps(q *Policy) bool {
 	}
 	return false
 }
+
+// printable reports whether a text is printable ASCII.
+func printable(text string) bool {
+	for i := range len(text) {
+		if text[i] < 0x20 || text[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// canBeWay reports why the policy can't be decided as one of several ways.
+func (p *Policy) canBeWay() error {
+	for _, l := range p.limits {
+		switch {
+		case l.CountDenied:
+			return Invalid("CountDenied", true,
+				"a limit that counts no denied requests, since a way may deny and another admit")
+		case l.Algorithm == AlgorithmLeakyBucket:
+			return Invalid("algorithm", l.Algorithm, "one without a queue, since of several ways one is taken")
+		case l.Lease != 0:
+			return Invalid("lease", l.Lease, "a limit without a lease, since the ways are tried together")
+		}
+	}
+	return nil
+}

@@ -206,8 +206,10 @@ func (op *Op) Validate() error {
 	if op.And == nil && op.Each == nil && op.Groups() == nil {
 		return nil
 	}
-	if err := op.validateGroups(); err != nil {
-		return err
+	if op.Groups() != nil {
+		if err := op.validateGroups(); err != nil {
+			return err
+		}
 	}
 	if err := op.validateTogether(); err != nil {
 		return err

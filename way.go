@@ -78,22 +78,6 @@ func (op *Op) validateGroups() error {
 	return nil
 }
 
-// canBeWay reports why the policy can't be decided as one of several ways.
-func (p *Policy) canBeWay() error {
-	for _, l := range p.limits {
-		switch {
-		case l.CountDenied:
-			return Invalid("CountDenied", true,
-				"a limit that counts no denied requests, since a way may deny and another admit")
-		case l.Algorithm == AlgorithmLeakyBucket:
-			return Invalid("algorithm", l.Algorithm, "one without a queue, since of several ways one is taken")
-		case l.Lease != 0:
-			return Invalid("lease", l.Lease, "a limit without a lease, since the ways are tried together")
-		}
-	}
-	return nil
-}
-
 // firstWays is how many ways the operation's first group has; 0 if it has none.
 func (op *Op) firstWays() int {
 	if groups := op.Groups(); groups != nil {

@@ -131,14 +131,3 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 	}
 	return decide.Of(op, outs, at)
 }
-
-// resetLocally clears the shares of an operation's clients, once the store has cleared their states.
-func (s *Store) resetLocally(ctx context.Context, op *stint.Op) error {
-	if op.Verb != stint.VerbReset || s.config.Local == nil {
-		return nil
-	}
-	_, err := s.config.Local.Decide(
-		context.WithoutCancel(ctx), stint.Op{Verb: stint.VerbReset, Claim: op.Claim, And: op.And, Extra: op.Extra},
-	)
-	return err
-}

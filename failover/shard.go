@@ -34,13 +34,6 @@ type outage struct {
 	err error // what callers get: it wraps stint.ErrUnavailable and the cause
 }
 
-// noteAnswer notes that the store decided about a key of the shard. What all callers share is written when it changes.
-func (sh *shard) noteAnswer() {
-	if !sh.answered.Load() {
-		sh.answered.Store(true)
-	}
-}
-
 // unreachable notes that the shard is unreachable. The others are asked: if they are
 // unreachable too, their callers should not have to find out one after the other.
 func (sh *shard) unreachable(cause error) {

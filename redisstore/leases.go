@@ -76,29 +76,6 @@ func newLeases(s *Store) *leases {
 	return ls
 }
 
-// leasable returns the limit of an operation that may be decided by a lease: a take or
-// a try of one policy with one limit that has leases. What has to leave permits to others the server decides.
-func (s *Store) leasable(op *stint.Op) *layout.Limit {
-	if op.Verb > stint.VerbTry || op.And != nil || op.Extra != nil || op.Policy.Len() > 1 || op.Keep > 0 {
-		return nil
-	}
-	if l := &s.plan(op.Policy)[0]; l.Spec.Lease != 0 {
-		return l
-	}
-	return nil
-}
-
-// marked marks a denial by limits with leases, of which the server can't tell whether
-// the permits that are missing were spent.
-func marked(op *stint.Op, d stint.Decision) stint.Decision {
-	if d.Allowed || d.RetryAfter == 0 || d.RetryAfter == stint.Never {
-		return d
-	}
-	limit, _ := op.LimitAt(int(d.Index))
-	d.Leased = limit.Lease != 0
-	return d
-}
-
 // atHand answers an operation without the server if it can.
 func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
 	var l *lease

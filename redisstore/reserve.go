@@ -48,35 +48,6 @@ func (h *share) last() int {
 	}
 }
 
-// spansPartitions reports whether an operation's claims are in several partitions of a cluster.
-func (s *Store) spansPartitions(op *stint.Op) bool {
-	routes := s.routes.Load()
-	if len(routes.batchers) == 1 {
-		return false
-	}
-	if op.And == nil && op.Extra == nil {
-		return false
-	}
-	first := routes.Partition(op.First().Key)
-	for nth := range op.Len() {
-		claim, _ := op.NthClaim(nth)
-		if routes.Partition(claim.Key) != first {
-			return true
-		}
-	}
-	return false
-}
-
-// anySpansPartitions is spansPartitions for any of several operations.
-func (s *Store) anySpansPartitions(ops []stint.Op) bool {
-	for i := range ops {
-		if s.spansPartitions(&ops[i]) {
-			return true
-		}
-	}
-	return false
-}
-
 // decideSpanning carries out an operation over several partitions.
 func (s *Store) decideSpanning(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
 	takes := op.Verb == stint.VerbTake || op.Verb == stint.VerbTry

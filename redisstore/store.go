@@ -399,3 +399,55 @@ func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) 
 	}
 	return result.Decision, result.Err
 }
+
+// spansPartitions reports whether an operation's claims are in several partitions of a cluster.
+func (s *Store) spansPartitions(op *stint.Op) bool {
+	routes := s.routes.Load()
+	if len(routes.batchers) == 1 {
+		return false
+	}
+	if op.And == nil && op.Extra == nil {
+		return false
+	}
+	first := routes.Partition(op.First().Key)
+	for nth := range op.Len() {
+		claim, _ := op.NthClaim(nth)
+		if routes.Partition(claim.Key) != first {
+			return true
+		}
+	}
+	return false
+}
+
+// anySpansPartitions is spansPartitions for any of several operations.
+func (s *Store) anySpansPartitions(ops []stint.Op) bool {
+	for i := range ops {
+		if s.spansPartitions(&ops[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// leasable returns the limit of an operation that may be decided by a lease: a take or
+// a try of one policy with one limit that has leases. What has to leave permits to others the server decides.
+func (s *Store) leasable(op *stint.Op) *layout.Limit {
+	if op.Verb > stint.VerbTry || op.And != nil || op.Extra != nil || op.Policy.Len() > 1 || op.Keep > 0 {
+		return nil
+	}
+	if l := &s.plan(op.Policy)[0]; l.Spec.Lease != 0 {
+		return l
+	}
+	return nil
+}
+
+// marked marks a denial by limits with leases, of which the server can't tell whether
+// the permits that are missing were spent.
+func marked(op *stint.Op, d stint.Decision) stint.Decision {
+	if d.Allowed || d.RetryAfter == 0 || d.RetryAfter == stint.Never {
+		return d
+	}
+	limit, _ := op.LimitAt(int(d.Index))
+	d.Leased = limit.Lease != 0
+	return d
+}

@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"unique"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
@@ -377,4 +379,48 @@ func (b *Batch) Answer(i int, op *stint.Op, result *stint.Result) *Entry {
 	*result = stint.Result{Decision: e.Decision}
 	copy(op.Each, b.Outcomes(e))
 	return e
+}
+
+// keyCopies are copies of the keys of callers that may leave before a batch has been answered, and may then use
+// the memory of their keys for others. They are copied one behind another, so that an
+// allocation lasts for many batches. Copies are never overwritten: a connection may still have
+// to send a command whose batch was given up. The zero value is ready to use.
+type keyCopies struct{ room strings.Builder }
+
+// keyCopiesBytes is how much room is made at once.
+const keyCopiesBytes = 4096
+
+// keep returns a copy of a name.
+func (n *keyCopies) keep(name string) string {
+	if n.room.Cap()-n.room.Len() < len(name) {
+		n.room.Reset()
+		n.room.Grow(max(keyCopiesBytes, len(name)))
+	}
+	from := n.room.Len()
+	n.room.WriteString(name)
+	return n.room.String()[from:]
+}
+
+// permitsOf is how many permits a limit is asked for by a verb with n of them. Of a limit with a
+// cost of its own, which a hold's end does not change, a Reserve has them below 0, and a Commit and
+// a Cancel -1, as for every limit that keeps what was taken.
+func permitsOf(l *layout.Limit, verb stint.Verb, n int64) int64 {
+	cost, settles := l.Spec.Cost, l.Settles()
+	switch {
+	case verb == stint.VerbReserve && cost > 0:
+		return -cost
+	case verb == stint.VerbReserve:
+		return n
+	case verb == stint.VerbSettle && settles:
+		return algorithm.Amount(n)
+	case verb == stint.VerbSettle:
+		return 0
+	case verb < stint.VerbReserve || verb > stint.VerbList:
+		return l.Spec.Takes(n)
+	case !settles || !l.Returns():
+		return -1
+	case verb == stint.VerbCancel:
+		return 0
+	}
+	return n
 }

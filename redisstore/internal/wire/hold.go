@@ -244,30 +244,6 @@ func appendNumber(text []byte, n int64, bytes int) []byte {
 	return text
 }
 
-// permitsOf is how many permits a limit is asked for by a verb with n of them. Of a limit with a
-// cost of its own, which a hold's end does not change, a Reserve has them below 0, and a Commit and
-// a Cancel -1, as for every limit that keeps what was taken.
-func permitsOf(l *layout.Limit, verb stint.Verb, n int64) int64 {
-	cost, settles := l.Spec.Cost, l.Settles()
-	switch {
-	case verb == stint.VerbReserve && cost > 0:
-		return -cost
-	case verb == stint.VerbReserve:
-		return n
-	case verb == stint.VerbSettle && settles:
-		return algorithm.Amount(n)
-	case verb == stint.VerbSettle:
-		return 0
-	case verb < stint.VerbReserve || verb > stint.VerbList:
-		return l.Spec.Takes(n)
-	case !settles || !l.Returns():
-		return -1
-	case verb == stint.VerbCancel:
-		return 0
-	}
-	return n
-}
-
 // readLive reads what holds limit i of n has, and appends them to a list.
 func (d *decider) readLive(live []stint.Hold, i, n int) []stint.Hold {
 	for range d.answers.number(4) {
