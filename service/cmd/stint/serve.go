@@ -170,7 +170,7 @@ func (s *serving) newServer(ctx context.Context) (func(), error) {
 			Observers: s.told.observers(), Activity: s.recent.Recorder,
 		},
 		RulesPlace: s.source.Place, RulesForgotten: s.source.Forgotten,
-		Middleware: s.traced.Middleware(), Trace: telemetry.RecordedTrace,
+		Middleware: s.traced.Middleware(), Trace: s.traced.Recorded(),
 	}
 	if s.config.Envoy.XDS.Server != "" {
 		c.RateLimitLoads = 1 // a file is read before requests come, a control plane may answer later

@@ -21,12 +21,10 @@ package config
 import (
 	"log/slog"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
-	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/rules"
 )
@@ -122,19 +120,6 @@ type Config struct {
 	AdminAsked bool
 }
 
-// OverloadAdmits reports whether a check for which there is no time is admitted.
-func (c *Config) OverloadAdmits() bool { return c.OnOverload == failover.Admit }
-
-// RulesRequired reports whether nothing is admitted while no rules are known.
-func (c *Config) RulesRequired() bool { return c.OnStoreFailure != failover.Open }
-
-// LongestWait is how long a rule may hold a request so that it is answered in time. A body may take
-// BodyTimeout before the rules are asked. What is left of WriteTimeout is for the wait, or half of
-// it if BodyTimeout leaves less.
-func (h HTTP) LongestWait() time.Duration {
-	return max(h.WriteTimeout-h.BodyTimeout, h.WriteTimeout/2)
-}
-
 // RulesFromStore is where rules are kept in the store of the states: in the process with
 // memory://, else in its Redis.
 const RulesFromStore = "store"
@@ -150,9 +135,6 @@ type TLS struct {
 	// ClientCAFile has the authorities of mutual TLS; "" asks clients for no certificate.
 	ClientCAFile string `doc:"client_ca_file" value:"PATH"`
 }
-
-// Enabled reports whether the listener speaks TLS.
-func (t TLS) Enabled() bool { return t.CertFile != "" }
 
 // validate reports what is missing. section is the configuration's, such as tls.
 func (t TLS) validate(section string) error {
@@ -313,15 +295,6 @@ type StoreTLS struct {
 	ServerName string `doc:"server_name" for:"redis" value:"NAME"`
 }
 
-// Memory reports whether state lives in this process.
-func (s Store) Memory() bool { return s.URL == memoryURL }
-
-// Clustered reports whether state lives in a Redis Cluster, in several partitions.
-func (s Store) Clustered() bool {
-	scheme, _, _ := strings.Cut(s.URL, "://")
-	return strings.HasSuffix(scheme, "-cluster") && s.Partitions != 1
-}
-
 const memoryURL = "memory://"
 
 // ClientIP says how a client's address is found, as [clientip.Config] has it.
@@ -356,20 +329,6 @@ type Headers struct {
 	// RetryAfter is RFC 9110's, section 10.2.3, in whole seconds, rounded up so that a client that
 	// obeys it is not too early.
 	RetryAfter bool `doc:"retry_after" default:"true"`
-}
-
-// Fields are the fields as package httplimit has them.
-func (h Headers) Fields() (fields httplimit.Fields) {
-	if h.XRateLimit {
-		fields |= httplimit.XRateLimit
-	}
-	if h.IETF {
-		fields |= httplimit.IETF
-	}
-	if h.RetryAfter {
-		fields |= httplimit.RetryAfter
-	}
-	return fields
 }
 
 // API says which callers may name keys.
@@ -442,25 +401,6 @@ type Metrics struct {
 	// StoreHealth is 0 for never. INFO is one command for each server, whatever the number of
 	// processes that scrape.
 	StoreHealth time.Duration `doc:"store_health" is:"duration 1s 1h" zero:"off" default:"15s" value:"DURATION"`
-}
-
-// DefaultLimits returns the limits that the algorithms' names stand for when the configuration says
-// nothing else: 100 permits, refilled or drained at 10 per second, or per 60 seconds.
-func DefaultLimits() map[stint.Algorithm]stint.Limit {
-	// The numbers are those of the REST API's contract: clients may rely on them without configuring
-	// anything.
-	const permits, window = 100, 60 * time.Second
-	limits := map[stint.Algorithm]stint.Limit{}
-	for _, limit := range []stint.Limit{
-		stint.TokenBucket(permits, stint.PerSecond(10)),
-		stint.LeakyBucket(permits, stint.PerSecond(10)),
-		stint.FixedWindow(permits, window),
-		stint.SlidingWindowLog(permits, window),
-		stint.SlidingWindowCounter(permits, window),
-	} {
-		limits[limit.Algorithm] = limit
-	}
-	return limits
 }
 
 type (

@@ -1,10 +1,10 @@
 // Package listen is the listeners of the service: who may have a connection, for how long, and how all of them end.
 //
 // [Listeners] open the listeners of HTTP, of the admin API, of gRPC and of the Redis protocol, by the program's
-// configuration, and serve what they are given on them. Each bounds the number of its connections, of all clients and
-// of one (connections.go), what a connection of HTTP/2 and of gRPC may hold (frames.go, grpc_*.go), and speaks TLS by
-// files that are followed (package certificates). Stop drains: no request is lost that was sent before. The package
-// knows nothing of what requests ask.
+// configuration, and serve what they are given on them. Each bounds how long its connections take (connections.go),
+// their number, of all clients and of one (conn_limiter.go), what a connection of HTTP/2 and of gRPC may hold
+// (frames.go, grpc_*.go), and speaks TLS by files that are followed (package certificates). Stop drains: no request is
+// lost that was sent before. The package knows nothing of what requests ask.
 package listen
 
 import (
@@ -265,23 +265,6 @@ func (l *Listeners) Stop(ctx context.Context, last func(context.Context)) error 
 		}
 	}
 	return failed
-}
-
-// closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.
-var closeConnection = []string{"close"}
-
-// closeOnDrain ends connections with their next answer while the server drains, so that their clients send
-// nothing on them that would be lost.
-type closeOnDrain struct {
-	http.Handler
-	draining *atomic.Bool
-}
-
-func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if l.draining.Load() {
-		w.Header()["Connection"] = closeConnection
-	}
-	l.Handler.ServeHTTP(w, r)
 }
 
 // secure makes the listener speak TLS, if it has files for it. A connection may then carry many requests at once,

@@ -124,12 +124,17 @@ func (t *Traces) Decisions(store stint.Store) stint.Store {
 	return otellimit.Decisions(store, t.provider)
 }
 
-// RecordedTrace is the ID of the trace in which a request's span is recorded; "" if it is not.
-func RecordedTrace(ctx context.Context) string {
-	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
-		return span.TraceID().String()
+// Recorded finds the ID of the trace in which a request's span is recorded; "" if it is not. It is nil without traces.
+func (t *Traces) Recorded() func(context.Context) string {
+	if t == nil {
+		return nil
 	}
-	return ""
+	return func(ctx context.Context) string {
+		if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
+			return span.TraceID().String()
+		}
+		return ""
+	}
 }
 
 // Middleware makes spans of requests, in the trace that they name; nil without traces. Most

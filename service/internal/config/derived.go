@@ -1,0 +1,70 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/httplimit"
+)
+
+// What follows from settings stands here, and config.go has the settings alone.
+
+// OverloadAdmits reports whether a check for which there is no time is admitted.
+func (c *Config) OverloadAdmits() bool { return c.OnOverload == failover.Admit }
+
+// RulesRequired reports whether nothing is admitted while no rules are known.
+func (c *Config) RulesRequired() bool { return c.OnStoreFailure != failover.Open }
+
+// LongestWait is how long a rule may hold a request so that it is answered in time. A body may take
+// BodyTimeout before the rules are asked. What is left of WriteTimeout is for the wait, or half of
+// it if BodyTimeout leaves less.
+func (h HTTP) LongestWait() time.Duration {
+	return max(h.WriteTimeout-h.BodyTimeout, h.WriteTimeout/2)
+}
+
+// Memory reports whether state lives in this process.
+func (s Store) Memory() bool { return s.URL == memoryURL }
+
+// Clustered reports whether state lives in a Redis Cluster, in several partitions.
+func (s Store) Clustered() bool {
+	scheme, _, _ := strings.Cut(s.URL, "://")
+	return strings.HasSuffix(scheme, "-cluster") && s.Partitions != 1
+}
+
+// Fields are the fields as package httplimit has them.
+func (h Headers) Fields() (fields httplimit.Fields) {
+	if h.XRateLimit {
+		fields |= httplimit.XRateLimit
+	}
+	if h.IETF {
+		fields |= httplimit.IETF
+	}
+	if h.RetryAfter {
+		fields |= httplimit.RetryAfter
+	}
+	return fields
+}
+
+// DefaultLimits returns the limits that the algorithms' names stand for when the configuration says
+// nothing else: 100 permits, refilled or drained at 10 per second, or per 60 seconds.
+func DefaultLimits() map[stint.Algorithm]stint.Limit {
+	// The numbers are those of the REST API's contract: clients may rely on them without configuring
+	// anything.
+	const permits, window = 100, 60 * time.Second
+	limits := map[stint.Algorithm]stint.Limit{}
+	for _, limit := range []stint.Limit{
+		stint.TokenBucket(permits, stint.PerSecond(10)),
+		stint.LeakyBucket(permits, stint.PerSecond(10)),
+		stint.FixedWindow(permits, window),
+		stint.SlidingWindowLog(permits, window),
+		stint.SlidingWindowCounter(permits, window),
+	} {
+		limits[limit.Algorithm] = limit
+	}
+	return limits
+}
+
+// Enabled reports whether the listener speaks TLS.
+func (t TLS) Enabled() bool { return t.CertFile != "" }
