@@ -61,8 +61,12 @@ func TestAdminRoles(t *testing.T) {
 	d.fill()
 	d.token = "the-token-of-a-reader"
 	for _, c := range [][3]string{
-		{"GET", "/api/v1/rules"}, {"GET", "/api/v1/rules/login"}, {"GET", "/api/v1/rules/user/overrides/root"},
-		{"HEAD", "/api/v1/rules"}, {"POST", "/api/v1/rules/validate", `[]`}, {"POST", "/api/v1/rules/explain", `{"path":"/"}`},
+		{"GET", "/api/v1/rules"},
+		{"GET", "/api/v1/rules/login"},
+		{"GET", "/api/v1/rules/user/overrides/root"},
+		{"HEAD", "/api/v1/rules"},
+		{"POST", "/api/v1/rules/validate", `[]`},
+		{"POST", "/api/v1/rules/explain", `{"path":"/"}`},
 	} {
 		d.ask(c[0], c[1], c[2]).is(200)
 	}
