@@ -2,6 +2,7 @@ package activity
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 )
@@ -137,13 +138,13 @@ func (v *view) rules() []RuleCounts {
 			}
 		}
 	}
-	rules := make([]RuleCounts, 0, len(sums))
-	for _, sum := range sums {
-		rules = append(rules, *sum)
-	}
-	slices.SortFunc(rules, func(a, b RuleCounts) int {
+	all := slices.SortedFunc(maps.Values(sums), func(a, b *RuleCounts) int {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.ShadowDenied, a.ShadowDenied),
 			cmp.Compare(b.Admitted, a.Admitted), cmp.Compare(a.Rule, b.Rule))
 	})
-	return rules[:min(windowRules, len(rules))]
+	rules := make([]RuleCounts, min(windowRules, len(all)))
+	for i := range rules {
+		rules[i] = *all[i]
+	}
+	return rules
 }

@@ -198,11 +198,11 @@ func (b *rpcBounds) evict() {
 		reads        int
 		since, holds int64
 	}
-	var found []candidate
+	var found []*candidate
 	for conn := range b.tracker.conns {
 		if s := conn.streams; s != nil {
 			s.mu.Lock()
-			c := candidate{conn: conn, since: s.since.Load()}
+			c := &candidate{conn: conn, since: s.since.Load()}
 			if s.reads {
 				c.reads = 1
 			}
@@ -213,7 +213,7 @@ func (b *rpcBounds) evict() {
 			s.mu.Unlock()
 		}
 	}
-	slices.SortFunc(found, func(x, y candidate) int {
+	slices.SortFunc(found, func(x, y *candidate) int {
 		return cmp.Or(cmp.Compare(x.reads, y.reads), cmp.Compare(x.since, y.since), cmp.Compare(y.holds, x.holds))
 	})
 	for _, c := range found {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -219,12 +220,11 @@ func (t *tally) report(tables []*table, most int) RuleReport {
 	if t.refused != nil {
 		r.Refused = prefix.Trim(t.refused.Error())
 	}
-	for _, w := range t.ways {
+	for _, w := range slices.SortedFunc(maps.Values(t.ways), func(a, b *WayReport) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Via, b.Via))
+	}) {
 		r.Ways = append(r.Ways, *w)
 	}
-	slices.SortFunc(r.Ways, func(a, b WayReport) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Via, b.Via))
-	})
 	var denied, heavy []ranked
 	for _, t := range tables {
 		r.Sample, r.Unsampled, r.Busiest = max(r.Sample, 1<<t.level), r.Unsampled+t.skipped, max(r.Busiest, t.busiest)

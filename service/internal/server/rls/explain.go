@@ -2,6 +2,7 @@ package rls
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,7 +49,8 @@ func (s *Service) Domains() []Domain {
 	for _, d := range t.list {
 		from[d.Name] = d.From
 	}
-	for name, d := range t.domains {
+	for _, name := range slices.Sorted(maps.Keys(t.domains)) {
+		d := t.domains[name]
 		shown := Domain{Name: name, From: from[name], Limits: []Limit{}}
 		for _, l := range d.made {
 			shown.Limits = append(shown.Limits, l.shown())
@@ -56,7 +58,6 @@ func (s *Service) Domains() []Domain {
 		slices.SortFunc(shown.Limits, func(a, b Limit) int { return strings.Compare(a.ID, b.ID) })
 		list = append(list, shown)
 	}
-	slices.SortFunc(list, func(a, b Domain) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
