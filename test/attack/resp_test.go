@@ -31,6 +31,8 @@ func TestRedisProtocol(t *testing.T) {
 	thousand := append([]string{"DEL"}, strings.Fields(strings.Repeat("attacker ", 1000))...)
 	most := append([]string{"DEL"}, strings.Fields(strings.Repeat("attacker ", 1<<14-1))...)
 	patterns := append([]string{"CONFIG", "GET"}, strings.Fields(strings.Repeat("*a*a*a*a*b ", 3000))...)
+	const script = "return redis.call('CL.THROTTLE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])"
+	sum := strings.Repeat("0a", 20)
 	for _, attack := range []struct {
 		name        string
 		connections int
@@ -48,6 +50,12 @@ func TestRedisProtocol(t *testing.T) {
 		{"resets of many keys", connections, pipeline(1, most...), respAttackers{}},
 		{"settings by many patterns", connections, pipeline(1, patterns...), respAttackers{}},
 		{"settings by one long pattern", connections, pipeline(1, "CONFIG", "GET", strings.Repeat("*a", 100_000)), respAttackers{}},
+		{"scripts", connections, pipeline(1000, "EVAL", script, "1", "attacker", "9", "1", "86400"), respAttackers{}},
+		{"many scripts", connections, pipeline(100, "EVAL", "return redis.call('CL.THROTTLE', '"+eachOther+"', 9, 1, 86400)", "0"), respAttackers{}},
+		{"many scripts that are loaded", connections, pipeline(100, "SCRIPT", "LOAD", "return redis.call('CL.THROTTLE', '"+eachOther+"', 9, 1, 86400)"), respAttackers{}},
+		{"long scripts", connections, pipeline(1, "EVAL", script+strings.Repeat(" ", 1_000_000), "1", "attacker", "9", "1", "86400"), respAttackers{}},
+		{"scripts within scripts", connections, pipeline(100, "EVAL", "return redis.call('CL.THROTTLE', "+strings.Repeat("tonumber(", 100)+"1", "0"), respAttackers{}},
+		{"questions for scripts", connections, pipeline(1, append([]string{"SCRIPT", "EXISTS"}, strings.Fields(strings.Repeat(sum+" ", 16_000))...)...), respAttackers{}},
 		{"pings", connections, strings.Repeat("PING\n", 3000), respAttackers{}},
 		{"descriptions", connections, strings.Repeat("COMMAND\n", 2000), respAttackers{}},
 		{"transactions", connections, "MULTI\n" + strings.Repeat("COMMAND\n", 8000) + "EXEC\n", respAttackers{}},

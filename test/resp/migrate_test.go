@@ -81,8 +81,12 @@ func TestFromRedisCell(t *testing.T) {
 		if err := limits.Set(ctx, "a", "b", 0).Err(); err == nil || !strings.Contains(err.Error(), "unknown command") {
 			t.Errorf("a command of data: %v", err)
 		}
-		if err := limits.Eval(ctx, `return redis.call("CL.THROTTLE", "a", 1, 1, 1)`, nil).Err(); err == nil {
-			t.Error("a script was run")
+		script := `return redis.call("CL.THROTTLE", KEYS[1], 15, 30, 60)`
+		if reply, err := limits.Eval(ctx, script, []string{"user456"}).Int64Slice(); err != nil || len(reply) != 5 || reply[2] != 15 {
+			t.Errorf("from a script: %v, %v", reply, err)
+		}
+		if err := limits.Eval(ctx, "local a = 1 "+script, []string{"a"}).Err(); err == nil || !strings.Contains(err.Error(), "allowed: return redis.call(") {
+			t.Errorf("another script: %v", err)
 		}
 		if err := limits.Close(); limited || err != nil {
 			t.Errorf("limited: %v, %v", limited, err)

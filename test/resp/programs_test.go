@@ -45,7 +45,7 @@ func TestRedisCLI(t *testing.T) {
 	if text := program(t, "", "script", "-qec", "timeout 1 redis-cli -p "+s.port()+" --stat; true", "/dev/null"); !line.MatchString(text) {
 		t.Errorf("--stat: %s", text)
 	}
-	expectText(t, "CSV", cli(t, s, "", "--csv", "CONFIG", "GET", "databases"), `"databases","1"`)
+	expectText(t, "CSV", cli(t, s, "", "--csv", "CONFIG", "GET", "databases"), `"databases","16"`)
 
 	lines := "CL.THROTTLE lines 4 1 3600\nMULTI\nCL.THROTTLE lines 4 1 3600\nTTL lines\nEXEC\nDEL lines\nEXISTS lines\n"
 	for _, protocol := range []string{"-2", "-3"} {

@@ -78,7 +78,11 @@ func TestRESPAllocatesNothing(t *testing.T) {
 	}
 	s := respService(t)
 	const rounds, commands = 500, 64
-	for _, words := range [][]string{{"CL.THROTTLE", "key:1", "15", "30", "60", "1"}, {"STINT.CHECK", "api", "key:1"}} {
+	for _, words := range [][]string{
+		{"CL.THROTTLE", "key:1", "15", "30", "60", "1"},
+		{"STINT.CHECK", "api", "key:1"},
+		{"EVAL", "return redis.call('CL.THROTTLE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])", "1", "key:1", "15", "30", "60"},
+	} {
 		text := strings.Repeat(command(words...), commands)
 		least := math.Inf(1)
 		for range 5 {

@@ -145,11 +145,11 @@ func isAnswer(got, want string) bool {
 
 func TestRESP(t *testing.T) {
 	c := talking(t, true, nil)
-	c.expect("PING\nping hello\nECHO a\nSELECT 0\nSELECT 1\nCLIENT ID\nCLIENT SETNAME me\nclient getname\nCLIENT SETINFO LIB-NAME x",
-		"+PONG", "hello", "a", "+OK", "-ERR DB index is out of range", "1", "+OK", "me", "+OK")
+	c.expect("PING\nping hello\nECHO a\nSELECT 0\nSELECT 15\nSELECT 0\nSELECT 16\nSELECT -1\nSELECT x\nCLIENT ID\nCLIENT SETNAME me\nclient getname\nCLIENT SETINFO LIB-NAME x",
+		"+PONG", "hello", "a", "+OK", "+OK", "+OK", "-ERR DB index is out of range", "-ERR DB index is out of range", "-ERR DB index is out of range", "1", "+OK", "me", "+OK")
 	c.expect("CLIENT MAINT_NOTIFICATIONS ON\nCLUSTER SLOTS\nSENTINEL masters\nGET k\nCONFIG GET save\nCONFIG GET nothing\nCOMMAND COUNT\nCOMMAND DOCS",
 		"-ERR unknown subcommand…", "-ERR This instance has cluster support disabled", "-ERR unknown command 'SENTINEL', with args beginning with: 'masters' ",
-		"-ERR unknown command 'GET', with args beginning with: 'k' ", "[save ]", "[]", "26", "[]")
+		"-ERR unknown command 'GET', with args beginning with: 'k' ", "[save ]", "[]", "29", "[]")
 	c.expect("COMMAND INFO CL.THROTTLE nothing ping", "[[cl.throttle -5 [+fast] 1 1 1] nil [ping -1 [+fast] 0 0 0]]")
 	c.expect("HELLO 4\nHELLO 3 SETNAME you\nHELLO", "-NOPROTO unsupported protocol version",
 		"[server stint version 7.2.0 proto 3 id 1 mode standalone role master modules []]", "[server stint version…")

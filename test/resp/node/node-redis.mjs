@@ -25,7 +25,7 @@ export async function nodeRedis({ port, version, token, ca }) {
   assert.equal(await client.pTTL(own), -2)
   assert.match(await client.info('server'), /redis_version:7/)
   assert.ok((await client.clientId()) > 0)
-  assert.deepEqual({ ...(await client.configGet('databases')) }, { databases: '1' })
+  assert.deepEqual({ ...(await client.configGet('databases')) }, { databases: '16' })
   await assert.rejects(client.get(own), /ERR unknown command/)
   await assert.rejects(client.sendCommand(throttle(own, 15, 30, 'long')), /ERR period is "long"/)
 

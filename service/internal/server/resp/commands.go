@@ -35,6 +35,9 @@ func (s *Server) table() map[string]*command {
 	named := map[string]*command{}
 	for _, d := range []command{
 		{name: "CL.THROTTLE", least: 5, most: 6, keyed: true, batched: true, run: (*conn).throttled},
+		{name: "EVAL", least: 3, most: -1, keyed: true, batched: true, run: (*conn).eval},
+		{name: "EVALSHA", least: 3, most: -1, keyed: true, batched: true, run: (*conn).evalSHA},
+		{name: "SCRIPT", least: 2, most: -1, asks: true, inTurn: true, run: (*conn).script},
 		{name: "STINT.CHECK", least: 3, most: 4, keyed: true, batched: true, run: (*conn).check},
 		{name: "STINT.EVALUATE", least: 3, most: -1, asks: true, run: (*conn).evaluate},
 		{name: "STINT.RESERVE", least: 6, most: 6, keyed: true, run: (*conn).reserveHold},
@@ -187,13 +190,14 @@ func (c *conn) ping(args [][]byte) {
 	c.simple("PONG")
 }
 
-// selectDB answers SELECT: there is one database. Clients send SELECT 0 when they connect, and have
-// to get an OK.
+// selectDB answers SELECT: each database has keys of its own for CL.THROTTLE.
 func (c *conn) selectDB(args [][]byte) {
-	if text(args[1]) != "0" {
+	n := digits(args[1])
+	if n < 0 || n >= databases {
 		c.fail("ERR", "DB index is out of range")
 		return
 	}
+	c.db = n
 	c.ok()
 }
 
@@ -294,7 +298,7 @@ func (c *conn) describeAll(args [][]byte) {
 // settings are those that programs ask for before they begin. They say that there is no bound, no
 // snapshot and no file.
 var settings = []struct{ name, value string }{
-	{"appendonly", "no"}, {"databases", "1"}, {"maxmemory", "0"}, {"save", ""}, {"timeout", "0"},
+	{"appendonly", "no"}, {"databases", strconv.Itoa(databases)}, {"maxmemory", "0"}, {"save", ""}, {"timeout", "0"},
 }
 
 // Patterns of CONFIG GET are few and short, as settings are: each is compared with each setting.
@@ -448,7 +452,7 @@ func (c *conn) authenticate(token []byte) bool {
 // reset answers RESET: the connection is as new, without a token.
 func (c *conn) reset([][]byte) {
 	c.discard()
-	c.name, c.three = "", false
+	c.name, c.three, c.db = "", false, 0
 	c.authorise("")
 	c.simple("RESET")
 }

@@ -40,6 +40,7 @@ type conn struct {
 	address string
 	number  int64
 	name    string
+	db      int64 // of SELECT
 
 	token           string
 	refused, unable error // why it may not name keys, and not ask at all

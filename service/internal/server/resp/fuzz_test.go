@@ -116,6 +116,8 @@ func FuzzConn(f *testing.F) {
 		command("STINT.EVALUATE", "GET", "/", "ip", "::1") + command("STINT.EVALUATE", "GET", "/", "ip") + command("STINT.CHECK", "no", "k"),
 		command("CL.THROTTLE", "", "999999999", "1000000000", "31536000", "1000000000") + command("CL.THROTTLE", "\x00", "-1", "0", "99999999999", "x"),
 		"COMMAND\nCOMMAND COUNT\nCOMMAND DOCS\nCOMMAND LIST\nCOMMAND INFO ping no\nCONFIG GET *\nINFO\nCLUSTER SLOTS\nSELECT 1\nECHO a\nEXISTS k\nPTTL k\n",
+		command("SCRIPT", "LOAD", oneLine) + command("EVALSHA", digest(oneLine), "1", "k", "1", "2", "3", "4") + command("EVAL", oneLine, "2", "k") + "SELECT 15\nTTL k\nSCRIPT FLUSH\n",
+		command("MULTI") + command("EVAL", oneLine+"[1];", "1", "k", "1", "2", "3", "4") + command("EVALSHA", "a", "0") + command("SCRIPT", "EXISTS", "a", "b") + "EXEC\n",
 		"*0\r\n*-1\r\n\r\n \n*1\r\n$0\r\n\r\n*2\r\n$4\r\nPING\r\n:1\r\n", "POST / HTTP/1.1\r\n\r\n" + command("DEL", "k"),
 	} {
 		for _, part := range []uint{0, 1, 7, 1 << 10} {
@@ -287,7 +289,7 @@ func fakeConfig(t *testing.T, log io.Writer, tokens, bound bool) resp.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := memstore.New(memstore.Config{})
+	store := memstore.New(memstore.Config{Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
 	errToken := errors.New("no token")
 	may := func(token string) error {
 		if tokens && token != "secret" {

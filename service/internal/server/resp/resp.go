@@ -1,11 +1,11 @@
 // Package resp serves the Redis protocol, so that every client of Redis is one of stint:
-// CL.THROTTLE as redis-cell has it, and STINT.CHECK, STINT.EVALUATE, STINT.RESERVE, STINT.COMMIT
-// and STINT.CANCEL. What a client sends at once is decided as one batch, each command alone and in
-// order, between MULTI and EXEC too.
+// CL.THROTTLE as redis-cell has it, by itself or from a script of one line, and STINT.CHECK,
+// STINT.EVALUATE, STINT.RESERVE, STINT.COMMIT and STINT.CANCEL. What a client sends at once is
+// decided as one batch, each command alone and in order, between MULTI and EXEC too.
 //
 // The protocol is that of https://redis.io/docs/latest/develop/reference/protocol-spec/. parser.go
 // reads it and reply.go writes it; commands.go has the table of commands and the first words of
-// clients; throttle.go and stint.go have the commands that decide; conn.go is a connection,
+// clients; throttle.go, script.go and stint.go have the commands that decide; conn.go is a connection,
 // outbox.go what its client has not read yet.
 //
 // A connection has one goroutine, which reads, decides and answers; a second one writes only while
@@ -108,6 +108,7 @@ type Server struct {
 	config    Config
 	commands  map[string]*command
 	throttles throttles
+	scripts   scripts
 	holds     holds
 	budget    budget
 	// batches has *batch and replies *[]byte: connections that are silent have neither.

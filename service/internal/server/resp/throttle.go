@@ -14,13 +14,21 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 )
 
-// throttlePolicy is the name of CL.THROTTLE's policy: a key has one state, whatever the parameters are that it is asked
-// about with.
-const throttlePolicy = "cl.throttle"
+// databases is how many there are to SELECT, as of a Redis that is not configured.
+const databases = 16
+
+// throttlePolicy is the name of CL.THROTTLE's policy in a database: there a key has one state, whatever the parameters
+// are that it is asked about with.
+func throttlePolicy(db int64) string {
+	if db == 0 {
+		return "cl.throttle"
+	}
+	return fmt.Sprintf("cl.throttle:%d", db)
+}
 
 // parameters are those of CL.THROTTLE: a token bucket of burst + 1 permits, of which count come in
-// a period. They are the identity of a throttle: the same numbers are the same policy.
-type parameters struct{ burst, count, seconds int64 }
+// a period, and the database. They are the identity of a throttle: the same numbers are the same policy.
+type parameters struct{ burst, count, seconds, db int64 }
 
 // A throttle is what CL.THROTTLE with certain parameters asks.
 type throttle struct {
@@ -66,7 +74,7 @@ func (t *throttles) of(p parameters) (*throttle, error) {
 	}
 	limit := stint.TokenBucket(p.burst+1, stint.Per(p.count, time.Duration(p.seconds)*time.Second))
 	limit.MaxDebt = stint.NoDebt
-	policy, err := stint.NewPolicy(throttlePolicy, limit)
+	policy, err := stint.NewPolicy(throttlePolicy(p.db), limit)
 	if err != nil {
 		return nil, stint.Invalid("max_burst, count and period", fmt.Sprintf("%d, %d and %d", p.burst, p.count, p.seconds),
 			"a bucket that fills in less than 10 years")
@@ -88,42 +96,46 @@ func (t *throttles) of(p parameters) (*throttle, error) {
 	return found, nil
 }
 
-// slot is the place of a key, and its hash without the bits of the number.
-func (t *throttles) slot(key string) (slot *atomic.Uint64, hash uint64) {
-	hash = keyhash.String(t.seed, key)
+// slot is the place of a key of a database, and its hash without the bits of the number. Another database has other
+// hashes: an odd multiple of its number changes them all over.
+func (t *throttles) slot(key string, db int64) (slot *atomic.Uint64, hash uint64) {
+	hash = keyhash.String(t.seed, key) ^ uint64(db)*0x9e3779b97f4a7c15
 	return &t.seen[hash%seenSlots], hash &^ numberBits
 }
 
 // see notes what a key was taken of with. It is not written when it says the same already, so that
 // a hot key does not move a cache line between processors.
 func (t *throttles) see(key string, by *throttle) {
-	slot, hash := t.slot(key)
+	slot, hash := t.slot(key, by.db)
 	if says := hash | by.number; slot.Load() != says {
 		slot.Store(says)
 	}
 }
 
-// seenBy is what a key was taken of with last, nil if this process does not know it. Where it is alone,
+// seenBy is what a key of a database was taken of with last, nil if this process does not know it. Where it is alone,
 // and all keys are asked about with the same parameters, it knows.
-func (t *throttles) seenBy(key string, alone bool) *throttle {
-	slot, hash := t.slot(key)
+func (t *throttles) seenBy(key string, db int64, alone bool) *throttle {
+	slot, hash := t.slot(key, db)
 	says := slot.Load()
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	var by *throttle
 	if number := says & numberBits; says&^numberBits == hash && 0 < number && number <= uint64(len(t.all)) {
-		return t.all[number-1]
+		by = t.all[number-1]
+	} else if alone && len(t.all) == 1 {
+		by = t.all[0]
 	}
-	if alone && len(t.all) == 1 {
-		return t.all[0]
+	if by == nil || by.db != db {
+		return nil
 	}
-	return nil
+	return by
 }
 
 // Policy implements [Target].
 func (t *throttle) Policy() *stint.Policy { return t.policy }
 
 // Rule implements [Target].
-func (t *throttle) Rule() string { return throttlePolicy }
+func (t *throttle) Rule() string { return t.policy.Name() }
 
 // Most implements [Target].
 func (t *throttle) Most() int64 { return bounds.MaxPermits }
@@ -153,7 +165,7 @@ func (c *conn) throttled(args [][]byte) {
 		c.wrong(notParameters(args[2:]))
 		return
 	}
-	p, quantity := parameters{numbers[0], numbers[1], numbers[2]}, numbers[3]
+	p, quantity := parameters{numbers[0], numbers[1], numbers[2], c.db}, numbers[3]
 	key, t := c.key(args[1]), c.throttle
 	err := c.server.config.CheckKey(key)
 	if err == nil && (t == nil || t.parameters != p || t.gone.Load()) {
@@ -239,17 +251,20 @@ func digits(text []byte) (n int64) {
 	return n
 }
 
-// anyThrottle is a policy that tells whether there is a state of CL.THROTTLE, whatever parameters wrote it: no bucket
-// is larger, and none of its size is slower. It reads a bucket that is full as not full until that could have been
-// filled from empty (docs/internals/changed-limits.md).
-var anyThrottle = func() *stint.Policy {
+// anyThrottle has a policy of each database, which tells whether there is a state of CL.THROTTLE, whatever parameters
+// wrote it: no bucket is larger, and none of its size is slower. It reads a bucket that is full as not full until that
+// could have been filled from empty (docs/internals/changed-limits.md).
+var anyThrottle = func() (all [databases]*stint.Policy) {
 	limit := stint.TokenBucket(bounds.MaxPermits, stint.Per(bounds.MaxPermits/9, 366*24*time.Hour))
 	limit.MaxDebt = stint.NoDebt
-	policy, err := stint.NewPolicy(throttlePolicy, limit)
-	if err != nil {
-		panic(err) //nolint:forbidigo // a constant
+	for db := range all {
+		policy, err := stint.NewPolicy(throttlePolicy(int64(db)), limit)
+		if err != nil {
+			panic(err) //nolint:forbidigo // a constant
+		}
+		all[db] = policy
 	}
-	return policy
+	return all
 }()
 
 // throttleOp is an operation of one permit under a throttle's policy.
@@ -283,13 +298,13 @@ func (c *conn) countKeys(keys [][]byte, remove bool) {
 	for some := range slices.Chunk(keys, batchSize) {
 		ops = ops[:0]
 		for _, key := range some {
-			policy := anyThrottle
-			if by := c.server.throttles.seenBy(string(key), c.server.config.Take != nil); by != nil {
+			policy := anyThrottle[c.db]
+			if by := c.server.throttles.seenBy(string(key), c.db, c.server.config.Take != nil); by != nil {
 				policy = by.policy
 			}
 			ops = append(ops, throttleOp(stint.VerbPeek, string(key), policy))
 			if remove {
-				ops = append(ops, throttleOp(stint.VerbReset, string(key), anyThrottle))
+				ops = append(ops, throttleOp(stint.VerbReset, string(key), anyThrottle[c.db]))
 			}
 		}
 		results, ok := c.ask(ops)
@@ -343,8 +358,8 @@ func (c *conn) ttl(args [][]byte) {
 		return
 	}
 	key := string(args[1])
-	by := c.server.throttles.seenBy(key, c.server.config.Take != nil)
-	ops := []stint.Op{throttleOp(stint.VerbPeek, key, anyThrottle)}
+	by := c.server.throttles.seenBy(key, c.db, c.server.config.Take != nil)
+	ops := []stint.Op{throttleOp(stint.VerbPeek, key, anyThrottle[c.db])}
 	if by != nil {
 		ops = append(ops, throttleOp(stint.VerbPeek, key, by.policy))
 	}
