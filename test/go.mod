@@ -9,11 +9,13 @@ require (
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/labstack/echo/v5 v5.3.1
+	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/rs/zerolog v1.33.0
 	github.com/stint-go/stint v0.1.0
 	github.com/stint-go/stint/grpclimit v0.1.0
+	github.com/stint-go/stint/mcplimit v0.1.0
 	github.com/stint-go/stint/promlimit v0.1.0
 	github.com/stint-go/stint/redisstore/goredis v0.1.0
 	github.com/stint-go/stint/redisstore/rueidis v0.1.0
@@ -28,7 +30,14 @@ require (
 
 require (
 	cel.dev/expr v0.25.3 // indirect
+	github.com/google/jsonschema-go v0.4.3 // indirect
+	github.com/segmentio/asm v1.1.3 // indirect
+	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/stint-go/stint/internal/document v0.1.0 // indirect
+	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	golang.org/x/oauth2 v0.37.0 // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 )
 

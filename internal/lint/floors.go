@@ -79,6 +79,10 @@ var folders = []folder{
 			"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 		},
 	},
+	{
+		path: "mcplimit", floor: 3, not: stores, also: []string{"httplimit", "internal/adapt", "internal/ends"},
+		uses: []string{"github.com/modelcontextprotocol/go-sdk"},
+	},
 	{path: "promlimit", floor: 3, not: stores, uses: []string{
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model",
 	}},
@@ -224,6 +228,7 @@ var folders = []folder{
 	{path: "examples/grpc", floor: 5, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
+	{path: "examples/mcp", floor: 5, uses: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{path: "test", floor: 5, testsOnly: true},
 	{path: "test/release", floor: 5, testsOnly: true, uses: []string{"github.com/CycloneDX/cyclonedx-go"}},
 

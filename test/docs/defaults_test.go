@@ -71,7 +71,7 @@ func TestDefaultsOfTheLibrary(t *testing.T) {
 	for _, structs := range []string{
 		"limit.go Limit", "limiter.go Config", "hold.go Hold", "memstore/memstore.go Config", "redisstore/options.go Options",
 		"redisstore/rueidis/config.go Config", "failover/failover.go Config", "client/options.go Options", "clientip/config.go Config",
-		"httplimit/middleware.go Config", "httplimit/transport.go TransportConfig", "grpclimit/server.go Config", "grpclimit/client.go ClientConfig", "enforce/enforce.go Config", "rules/set.go Options",
+		"httplimit/middleware.go Config", "httplimit/transport.go TransportConfig", "grpclimit/server.go Config", "mcplimit/middleware.go Config", "grpclimit/client.go ClientConfig", "enforce/enforce.go Config", "rules/set.go Options",
 	} {
 		name, kind, _ := strings.Cut(structs, " ")
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(name), nil, parser.ParseComments)
