@@ -255,8 +255,10 @@ var (
 		"ASK ", "TRYAGAIN ",
 	}
 	// unwritten are replies to the first write of put.lua too, the only one that can fail. Redis 6
-	// adds its own prefix.
-	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't "}
+	// adds its own prefix. Rights are the last two: of Redis before 7.2, and of it and Valkey since.
+	unwritten = []string{
+		"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't ", "ACL failure in script: ",
+	}
 )
 
 // refused reports whether the reply to a put says for certain that nothing was stored. It is for

@@ -51,6 +51,7 @@ func TestRefused(t *testing.T) {
 		{fmt.Errorf("the greeting: %w", reply("WRONGPASS invalid username-password pair or user is disabled.")), true},
 		{reply(script6 + "NOPERM The user executing the script can't run this command or subcommand"), true},
 		{reply("ERR The user executing the script can't run this command or subcommand script: 0a1b, on @user_script:47."), true},
+		{reply("ERR ACL failure in script: User default has no permissions to run the 'hset' command script: 0a1b, on @user_script:26."), true},
 		{reply("BUSYGROUP Consumer Group name already exists"), false},
 		{reply("ERR user_script:60: attempt to index a nil value"), false},
 		{errors.New("OOM of something else"), false},
