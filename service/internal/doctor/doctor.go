@@ -177,6 +177,7 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisconn.Server) {
 	} else {
 		d.lookAtVersion(server.Name, info)
 		d.lookAtReplicas(ctx, server, info)
+		d.lookAtRegions(ctx, server)
 	}
 	d.lookAtTime(ctx, server)
 	for _, s := range redisSettings {
@@ -301,6 +302,16 @@ func (d *doctor) lookAtVersion(name string, info map[string]string) {
 		return
 	}
 	d.note(OK, "version", name, found, "")
+}
+
+// lookAtRegions looks whether other regions write to the same database: Redis Enterprise's Active-Active, whose INFO
+// has a section of its own. It merges counters, but a client's state is a field of a hash.
+func (d *doctor) lookAtRegions(ctx context.Context, server redisconn.Server) {
+	if info, err := server.Info(ctx, "crdt"); err == nil && info["crdt_config_version"] != "" {
+		d.note(Wrong, "active-active", server.Name,
+			"of what two regions write to a client's state the last write wins, and what the other has charged is lost",
+			"a database that one region alone writes to")
+	}
 }
 
 // The doctor speaks if the server's clock is further away than clockTolerance, or if the median of

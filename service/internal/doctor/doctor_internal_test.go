@@ -55,6 +55,8 @@ func TestDoctorOfServers(t *testing.T) {
 		{"Redis 10", server("redis_version:10.0.0", 0), time.Minute, "version", OK},
 		{"Valkey", server("redis_version:7.2.4\r\nvalkey_version:8.1.0", 0), time.Minute, "version", OK},
 		{"old Valkey", server("redis_version:7.2.4\r\nvalkey_version:7.1.0", 0), time.Minute, "version", Wrong},
+		{"Active-Active", server("redis_version:7.4.0\r\n# CRDT Context\r\ncrdt_config_version:3", 0), time.Minute, "active-active", Wrong},
+		{"one region", server("redis_version:7.4.0", 0), time.Minute, "active-active", ""},
 		{"a clock behind", server("redis_version:7.0.0", -time.Hour), time.Minute, "clock", Advice},
 		{"a clock ahead", server("redis_version:7.0.0", time.Hour), time.Minute, "clock", Advice},
 		{"a clock", server("redis_version:7.0.0", 0), time.Minute, "clock", OK},
