@@ -78,13 +78,15 @@ $(NODE_CLIENTS): test/resp/node/package-lock.json
 	@cd test/resp/node && npm ci --no-audit --no-fund --loglevel=error > /dev/null && touch node_modules
 
 .PHONY: test-all
-test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, faults, attacks, the release, packages
+test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, Valkey, faults, attacks, the release, packages
 	@$(MAKE) test-rest
 
 .PHONY: test-rest
 test-rest: web ## run what test-all runs besides test
 	@scripts/ensure curl redis-server node npm chromium nginx caddy php python3 python3-redis script prometheus amtool rpm systemd-analyze
 	@$(MAKE) $(NODE_CLIENTS)
+	@scripts/valkey
+	@scripts/test valkey
 	@scripts/test race
 	@scripts/test whole
 
