@@ -46,7 +46,7 @@ func TestMessages(t *testing.T) {
 			}
 		}
 	}
-	if quoted < 55 {
+	if quoted < 45 {
 		t.Errorf("only %d messages were found", quoted)
 	}
 }
