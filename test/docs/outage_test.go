@@ -189,6 +189,38 @@ func TestStateChanged(t *testing.T) {
 	}
 }
 
+// While the server is away the page's policy of logins is refused, and the others are decided by the process's share.
+func TestForPolicy(t *testing.T) {
+	config := failover.Config{
+		Mode: failover.Local,
+		ForPolicy: func(policy *stint.Policy) (failover.PolicyOptions, bool) {
+			return failover.PolicyOptions{Mode: failover.Closed, Timeout: 50 * time.Millisecond}, policy.Name() == "login"
+		},
+	}
+	server := testredis.Start(t)
+	store, err := clients["rueidis"](t, server, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for name, refused := range map[string]bool{"login": true, "api": false} {
+		limiter, err := stint.New(store, name, stint.FixedWindow(2, 24*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := limiter.Allow(t.Context(), "ann")
+		if errors.Is(err, stint.ErrUnavailable) != refused || d.Allowed == refused {
+			t.Errorf("%s: %v, %v", name, d, err)
+		}
+	}
+}
+
 // go-redis has a logger for all its clients, which a program may replace.
 func TestLogOfGoRedis(t *testing.T) {
 	defer logging.Enable()

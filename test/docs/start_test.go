@@ -321,24 +321,3 @@ func TestEmptyKey(t *testing.T) {
 		t.Errorf("an empty key: %v; want ErrInvalid", err)
 	}
 }
-
-// The README's first program.
-func readme(ctx context.Context) error {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
-	if err != nil {
-		return err
-	}
-	decision, err := limiter.Allow(ctx, "user:42")
-	if err != nil {
-		return err // the store could not decide; a denial is not an error
-	}
-	if !decision.Allowed {
-		fmt.Println("try again in", decision.RetryAfter)
-	}
-	return nil
-}
-
-func Example_readme() {
-	fmt.Println(readme(context.Background()))
-	// Output: <nil>
-}

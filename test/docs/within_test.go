@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -461,41 +460,35 @@ func TestClassesWithFloors(t *testing.T) {
 	}
 }
 
-// The page's function admits batch jobs while more than 40 are left.
+// Batch jobs of the page are admitted while more than 40 are left.
 func TestKeep(t *testing.T) {
-	store := memstore.New(memstore.Config{Now: still})
-	policy, err := stint.NewPolicy("api", stint.TokenBucket(100, stint.PerSecond(10)))
+	ctx, user := t.Context(), "ann"
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []struct {
-		batch    bool
-		admitted int
-	}{{true, 60}, {false, 40}} {
-		n := 0
-		for {
-			yes, err := admit(t.Context(), store, policy, "ann", want.batch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !yes {
-				break
-			}
-			n++
+	batches, criticals := 0, 0
+	for range 101 {
+		decision, err := limiter.Ask(ctx, user, stint.Query{Keep: 40}) // a batch job: denied while 40 or fewer of 100 are left
+		if err != nil {
+			t.Fatal(err)
 		}
-		if n != want.admitted {
-			t.Errorf("batch %v: %d are admitted, want %d", want.batch, n, want.admitted)
+		if decision.Allowed {
+			batches++
 		}
 	}
-}
-
-func admit(ctx context.Context, store stint.Store, policy *stint.Policy, user string, batch bool) (bool, error) {
-	claim := stint.Claim{Key: user, Policy: policy, Permits: 1}
-	if batch {
-		claim.Keep = 40 // of 100: batch jobs are denied while 40 or fewer are left
+	for range 101 {
+		decision, err := limiter.Allow(ctx, user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decision.Allowed {
+			criticals++
+		}
 	}
-	decision, err := store.Decide(ctx, stint.Op{Claim: claim})
-	return decision.Allowed, err
+	if batches != 60 || criticals != 40 {
+		t.Errorf("%d batch jobs are admitted, and then %d others; want 60 and 40", batches, criticals)
+	}
 }
 
 // A customer has what is included in each month, and then what is extra, and the verdict says which.
