@@ -46,7 +46,7 @@ func TestMessages(t *testing.T) {
 			}
 		}
 	}
-	if quoted < 45 {
+	if quoted < 40 {
 		t.Errorf("only %d messages were found", quoted)
 	}
 }
