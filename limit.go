@@ -237,8 +237,8 @@ func LeakyBucket(capacity int64, leak Rate) Limit {
 }
 
 // FixedWindow admits limit permits per window. Windows start at multiples of the
-// window since the Unix epoch, or with a client's first request ([Limit.FromFirst]). Around a boundary up to twice the limit can pass
-// within one window's length; the sliding windows don't have that weakness.
+// window since the Unix epoch, or with a client's first request ([Limit.FromFirst]). Around a boundary up to
+// twice the limit can pass within one window's length; the sliding windows don't have that weakness.
 func FixedWindow(limit int64, window time.Duration) Limit {
 	return Limit{Algorithm: AlgorithmFixedWindow, Capacity: limit, Window: window}
 }

@@ -134,8 +134,8 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 // MarshalJSON is AppendJSON for encoding/json.
 func (e EvaluateResponse) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
-// Exceeded is a limit that marks an admitted request: the request does not fit it, or, with a RetryAfterMicros of 0, has
-// used as much of it as its rule's mark_at says.
+// Exceeded is a limit that marks an admitted request: the request does not fit it, or, with a RetryAfterMicros of 0,
+// has used as much of it as its rule's mark_at says.
 type Exceeded struct {
 	// Rule is the ID of its rule, and LimitName what the limit is called.
 	Rule      string `json:"rule"`

@@ -216,8 +216,8 @@ func testForgottenIsNotNoticed(t *testing.T, newStore newStoreFunc) {
 	}
 }
 
-// testGivenBackByAnother: a window of which all is given back keeps its start, also if another version of the limit, whose
-// own windows began before, gives it back: a clock that is set back then counts in it.
+// testGivenBackByAnother: a window of which all is given back keeps its start, also if another version of the limit,
+// whose own windows began before, gives it back: a clock that is set back then counts in it.
 func testGivenBackByAnother(t *testing.T, newStore newStoreFunc) {
 	h := newHeld(t, newStore, stint.FixedWindow(9, time.Minute))
 	second := h.policy
@@ -228,7 +228,8 @@ func testGivenBackByAnother(t *testing.T, newStore newStoreFunc) {
 		t.Fatal(err)
 	}
 	h.policy = policyOf(t, "held", stint.FixedWindow(9, time.Hour))
-	if _, err := h.do(stint.VerbCancel, 0, stint.HoldOp{Hold: stint.Hold{ID: "h", ExpiresAt: hold.ExpiresAt}}); err != nil {
+	end := stint.HoldOp{Hold: stint.Hold{ID: "h", ExpiresAt: hold.ExpiresAt}}
+	if _, err := h.do(stint.VerbCancel, 0, end); err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(-time.Second)

@@ -69,10 +69,12 @@ func randomRule(t *rapid.T) rules.Rule {
 		Limits:        randomLimits(t),
 		Unlimited:     rapid.Bool().Draw(t, "unlimited"),
 		Banned:        rapid.Bool().Draw(t, "banned"),
-		OnExceed:      rapid.SampledFrom([]rules.OnExceed{rules.Reject, rules.Wait, rules.Shadow, rules.Mark}).Draw(t, "on exceed"),
-		MarkAt:        rules.Percent(rapid.IntRange(0, 100).Draw(t, "mark at")),
-		MaxWait:       between("max wait", bounds.MaxWaitLimit),
-		MaxWaiters:    rapid.IntRange(0, 10_000).Draw(t, "max waiters"),
+		OnExceed: rapid.SampledFrom([]rules.OnExceed{
+			rules.Reject, rules.Wait, rules.Shadow, rules.Mark,
+		}).Draw(t, "on exceed"),
+		MarkAt:     rules.Percent(rapid.IntRange(0, 100).Draw(t, "mark at")),
+		MaxWait:    between("max wait", bounds.MaxWaitLimit),
+		MaxWaiters: rapid.IntRange(0, 10_000).Draw(t, "max waiters"),
 		OnStoreFailure: rapid.SampledFrom([]rules.OnStoreFailure{
 			"", rules.FailOpen, rules.FailClosed, rules.FailLocal,
 		}).Draw(t, "on store failure"),
