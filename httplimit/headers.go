@@ -28,13 +28,18 @@ type Headers struct {
 	fields Fields
 	policy []string   // the value of RateLimit-Policy
 	items  []string   // `"name";r=` of each limit
+	grows  string     // `;t=`
 	limits [][]string // X-RateLimit-Limit of each limit
 	places []bool     // whether each limit is of concurrency
 }
 
 // newHeaders prepares the fields of the policy's decisions.
 func newHeaders(policy *stint.Policy, fields Fields) *Headers {
-	h := &Headers{fields: fields & AllFields}
+	left := ";r="
+	h := &Headers{fields: fields, grows: ";t="}
+	if fields&IETF166 == IETF166 {
+		left, h.grows = ";a=", ";w="
+	}
 	var text []byte
 	for i, name := range displayNames(policy.Limits()) {
 		limit := policy.Limit(i)
@@ -42,7 +47,7 @@ func newHeaders(policy *stint.Policy, fields Fields) *Headers {
 			text = append(text, ", "...)
 		}
 		text = appendPolicyItem(text, name, limit)
-		h.items = append(h.items, string(appendQuoted(nil, name))+";r=")
+		h.items = append(h.items, string(appendQuoted(nil, name))+left)
 		h.limits = append(h.limits, []string{strconv.FormatInt(limit.Capacity, 10)})
 		h.places = append(h.places, isConcurrency(limit))
 	}
@@ -99,7 +104,7 @@ const (
 // allocates twice, a string and an array of its parts. The maps get slices whose capacity is 1, so
 // that a handler that appends to a field does not write over its neighbour.
 func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outcome) {
-	if d.Degraded || h.fields == 0 {
+	if d.Degraded || h.fields&AllFields == 0 {
 		return
 	}
 	// All texts are written into one buffer on the stack and become one string, whose
@@ -178,7 +183,7 @@ func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
 			wait = retrySeconds(outcome.RetryAfter)
 		}
 		if wait > 0 {
-			text = append(text, ";t="...)
+			text = append(text, h.grows...)
 			text = strconv.AppendInt(text, wait, 10)
 		}
 	}
@@ -303,7 +308,11 @@ const (
 	// RetryAfter is Retry-After, in whole seconds, on a denial.
 	RetryAfter
 
-	// AllFields is all of them.
+	// IETF166 is IETF, with RateLimit in the spelling of the open proposal 166 for the draft: what is left is "a" and not
+	// "r", and when there will be more is "w" and not "t". It is for clients that read nothing else.
+	IETF166 Fields = IETF | 1<<3
+
+	// AllFields is all of them, by revision 11.
 	AllFields = XRateLimit | IETF | RetryAfter
 
 	// NoFields says none where the zero value means all, as in a [Config].
@@ -312,8 +321,8 @@ const (
 
 // validate reports a set that a configuration can't mean.
 func (f Fields) validate() error {
-	if f&^AllFields != 0 && f != NoFields {
-		return stint.Invalid("Fields", uint8(f), "XRateLimit, IETF and RetryAfter together, or NoFields")
+	if f&^(AllFields|IETF166) != 0 && f != NoFields || f&IETF166 == IETF166&^IETF {
+		return stint.Invalid("Fields", uint8(f), "XRateLimit, IETF or IETF166, and RetryAfter together, or NoFields")
 	}
 	return nil
 }

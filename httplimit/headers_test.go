@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"bytes"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -103,12 +104,33 @@ func TestFullLimitHasNoTime(t *testing.T) {
 	expect(t, header, map[string]string{"RateLimit-Policy": `"default";q=5;w=60`, "RateLimit": `"default";r=5`})
 }
 
+// The proposal 166 has other names in RateLimit, and nothing else.
+func TestProposed(t *testing.T) {
+	draft, proposed := http.Header{}, http.Header{}
+	p := policy(t, stint.FixedWindow(50, time.Minute), stint.TokenBucket(9, stint.PerSecond(1)).Named("r=0;t=1"))
+	d := stint.Decision{Limit: 50, Remaining: 0, RetryAfter: 7 * time.Second, At: at}
+	each := []stint.Outcome{{RetryAfter: 7 * time.Second}, {Allowed: true, Remaining: 9}}
+	httplimit.HeadersOf(p, httplimit.AllFields).Write(draft, d, each)
+	httplimit.HeadersOf(p, httplimit.XRateLimit|httplimit.IETF166|httplimit.RetryAfter).Write(proposed, d, each)
+	if got := draft.Get("RateLimit"); got != `"default";r=0;t=7, "r=0;t=1";r=9` {
+		t.Errorf("by the draft: %s", got)
+	}
+	if got := proposed.Get("RateLimit"); got != `"default";a=0;w=7, "r=0;t=1";a=9` {
+		t.Errorf("by the proposal: %s", got)
+	}
+	delete(draft, "Ratelimit")
+	delete(proposed, "Ratelimit")
+	if !maps.EqualFunc(draft, proposed, slices.Equal) {
+		t.Errorf("other fields differ: %v, %v", draft, proposed)
+	}
+}
+
 func TestFieldSwitches(t *testing.T) {
 	d := stint.Decision{Limit: 1, RetryAfter: time.Second}
 	limit := stint.FixedWindow(1, time.Minute)
 	each := []stint.Outcome{{Limit: 1, RetryAfter: time.Second}}
 	for fields, want := range map[httplimit.Fields]int{
-		0: 0, httplimit.XRateLimit: 3, httplimit.IETF: 2, httplimit.RetryAfter: 1, httplimit.AllFields: 6,
+		0: 0, httplimit.XRateLimit: 3, httplimit.IETF: 2, httplimit.RetryAfter: 1, httplimit.AllFields: 6, httplimit.IETF166: 2, httplimit.NoFields: 0,
 	} {
 		if header := write(t, fields, d, each, limit); len(header) != want {
 			t.Errorf("fields %d: %v, want %d of them", fields, header, want)

@@ -406,6 +406,11 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("the error does not say what the %s: %v", param, err)
 		}
 	}
+	for _, fields := range []httplimit.Fields{httplimit.NoFields | httplimit.IETF166, 1 << 3, 1 << 4} {
+		if _, err := httplimit.New(httplimit.Config{Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Fields: fields}); err == nil {
+			t.Errorf("the fields %d are taken", fields)
+		}
+	}
 	_, err = httplimit.New(httplimit.Config{Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Fields: httplimit.NoFields | httplimit.IETF})
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("none and some fields: %v", err)

@@ -52,11 +52,11 @@ func retryAfter(lines []string, now time.Time) (time.Duration, bool) {
 	return min(max(date.Sub(now), 0), longestPause), true
 }
 
-// exhausted reads RateLimit of the IETF's draft, revision 11: it is the longest t of the limits of
-// which nothing is left. A limit of which something is left asks for nothing, however long it takes
+// exhausted reads RateLimit of the IETF's draft, revision 11, or as the proposal 166 spells it: it is the longest t, or
+// w, of the limits of which nothing is left. A limit of which something is left asks for nothing, however long it takes
 // until there is more.
 func exhausted(field string) (wait time.Duration, ok bool) {
-	if !strings.Contains(field, "r=0") && !strings.Contains(field, "r=-0") {
+	if !strings.Contains(field, "=0") && !strings.Contains(field, "=-0") {
 		return 0, false // most fields are not worth reading
 	}
 	quotas, _ := parseQuotas(field)
@@ -103,9 +103,11 @@ func (s *scanner) skip(c byte) bool {
 	return found
 }
 
-// parameters reads what follows an item, and keeps r and t. The last of each counts.
+// parameters reads what follows an item, and keeps r and t, or, without an r, what the proposal 166 has in their place,
+// a and w. The last of each counts.
 func (s *scanner) parameters() (q quota, ok bool) {
 	q = quota{remaining: -1, grows: -1}
+	proposed, draft := q, false
 	for name := s.consume(parameter); name != ""; name = s.consume(parameter) {
 		value := ""
 		if s.skip('=') {
@@ -119,10 +121,17 @@ func (s *scanner) parameters() (q quota, ok bool) {
 		}
 		switch strings.TrimLeft(name, "; ") {
 		case "r":
-			q.remaining = n
+			q.remaining, draft = n, true
 		case "t":
 			q.grows = n
+		case "a":
+			proposed.remaining = n
+		case "w":
+			proposed.grows = n
 		}
+	}
+	if !draft && proposed.remaining >= 0 {
+		return proposed, true
 	}
 	return q, true
 }

@@ -35,6 +35,9 @@ func TestParseQuotas(t *testing.T) {
 		{`"a";r=1;r=2; t=3`, []quota{{2, 3}}, true}, // the last one counts, section 4.2.3.2
 		{`"a";r=1;r=x`, []quota{{-1, -1}}, true},
 		{`"a\"\\";r=1;pk=:cGs=:;u;v=?0;w=1.5;x=@9;y=%"f%c3%bc"`, []quota{{1, -1}}, true},
+		{`"a";a=0;w=7, "b";w=2;a=0;a=5`, []quota{{0, 7}, {5, 2}}, true},       // as the proposal 166 spells it
+		{`"a";r=1;t=2;w=60, "b";a=0;w=9;r=3`, []quota{{1, 2}, {3, -1}}, true}, // r is the draft's, whatever else there is
+		{`"a";w=9;t=1, "b";a=x;w=1`, []quota{{-1, 1}, {-1, -1}}, true},
 		{`tok;r=1, 5;r=1, ("a" b;c);r=1, ();r=2, "a";r=3`, []quota{{3, -1}}, true},
 		{`"a";r=999999999999999`, []quota{{999999999999999, -1}}, true},
 		{`"a";r=1000000000000000`, nil, false}, // 16 digits
@@ -78,7 +81,7 @@ func TestParseQuotas(t *testing.T) {
 // to itself by a comma is its members twice.
 func FuzzParseQuotas(f *testing.F) {
 	for _, seed := range []string{
-		`"default";r=50;t=30`, `"a";r=0;t=1, "b";r=5;pk=:cGs=:`, `("a" b;c=1.5);d, ?1, @5`, `%"f%c3%bc";x`, `*a/b:c;*=-1`,
+		`"default";r=50;t=30`, `"a";a=0;w=3;c=1`, `"a";r=0;t=1, "b";r=5;pk=:cGs=:`, `("a" b;c=1.5);d, ?1, @5`, `%"f%c3%bc";x`, `*a/b:c;*=-1`,
 	} {
 		f.Add(seed)
 	}

@@ -92,7 +92,7 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // what the hosts that are called ask for:
 //
 //   - Retry-After, in seconds or as a date, of a response of status 429 or 503;
-//   - RateLimit of the IETF's draft, revision 11, when nothing remains (r=0): the
+//   - RateLimit of the IETF's draft, revision 11 or the proposal 166, when nothing remains (r=0, a=0): the
 //     longest t of such limits, of any status;
 //   - X-RateLimit-Remaining, when it is 0, with X-RateLimit-Reset: below 10^9 seconds
 //     from now, else Unix seconds.

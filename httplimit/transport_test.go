@@ -96,6 +96,7 @@ func TestTransportHeedsServers(t *testing.T) {
 		{"RateLimit before the denial", 200, []string{`RateLimit: "a";r=0;t=30`}, 30 * time.Second},
 		{"something remains", 200, []string{`RateLimit: "a";r=1;t=30`}, 0},
 		{"the longest of what is used up", 200, []string{`RateLimit: "a";r=0;t=3, "b";r=0;t=5;pk=:AAA=:`, `RateLimit: "c";r=1;t=30`}, 5 * time.Second},
+		{"as the proposal 166 spells it", 200, []string{`RateLimit: "a";a=0;w=3, "b";a=-0;w=4`, `RateLimit: "c";a=1;w=30`}, 4 * time.Second},
 		{"no time", 200, []string{`RateLimit: "a";r=0`}, 0},
 		{"negative time", 200, []string{`RateLimit: "a";r=0;t=-5`}, 0},
 		{"a decimal", 200, []string{`RateLimit: "a";r=0;t=5.0`}, 0},

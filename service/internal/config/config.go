@@ -25,6 +25,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/rules"
 )
@@ -324,8 +325,9 @@ type Identity struct {
 type Headers struct {
 	// XRateLimit are the fields that most client libraries know; X-RateLimit-Reset is in Unix seconds.
 	XRateLimit bool `doc:"x_ratelimit" default:"true"`
-	// IETF are the fields of the IETF's draft, which say it for each limit that was asked.
-	IETF bool `doc:"ietf" default:"true"`
+	// IETF are the fields of the IETF's draft, which say it for each limit that was asked: 0 for none, else
+	// [httplimit.IETF] or [httplimit.IETF166].
+	IETF httplimit.Fields `doc:"ietf" is:"ietf" default:"true"`
 	// RetryAfter is RFC 9110's, section 10.2.3, in whole seconds, rounded up so that a client that
 	// obeys it is not too early.
 	RetryAfter bool `doc:"retry_after" default:"true"`

@@ -35,11 +35,9 @@ func (s Store) Clustered() bool {
 
 // Fields are the fields as package httplimit has them.
 func (h Headers) Fields() (fields httplimit.Fields) {
+	fields = h.IETF
 	if h.XRateLimit {
 		fields |= httplimit.XRateLimit
-	}
-	if h.IETF {
-		fields |= httplimit.IETF
 	}
 	if h.RetryAfter {
 		fields |= httplimit.RetryAfter

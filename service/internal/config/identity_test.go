@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
@@ -69,6 +70,23 @@ func TestWrongIdentityAttributes(t *testing.T) {
 	for _, text := range []string{"plan", "plan=X-Plan,plan=X-Tier", "=X-Plan", "plan="} {
 		if _, err := config.Load(config.Sources{Flags: map[string]string{"identity-attributes": text}}); err == nil {
 			t.Errorf("the flag %q is accepted", text)
+		}
+	}
+}
+
+// The fields of the IETF are those of a revision.
+func TestRevisions(t *testing.T) {
+	for text, want := range map[string]httplimit.Fields{
+		"true": httplimit.IETF, "True": httplimit.IETF, "draft-11": httplimit.IETF, "issue-166": httplimit.IETF166, "false": 0,
+	} {
+		for name, sources := range map[string]config.Sources{
+			"file": {File: write(t, "headers: {ietf: "+text+"}\n")}, "flag": {Flags: map[string]string{"headers-ietf": text}},
+			"variable": {Env: env(map[string]string{"STINT_HEADERS_IETF": text})},
+		} {
+			got, err := config.Load(sources)
+			if fields := got.Headers.Fields(); err != nil || fields != httplimit.XRateLimit|httplimit.RetryAfter|want {
+				t.Errorf("%s by a %s: fields %d, %v", text, name, fields, err)
+			}
 		}
 	}
 }

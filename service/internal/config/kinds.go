@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -65,6 +66,15 @@ var kinds = document.Kinds{
 		return document.List(
 			field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network,
 		)
+	},
+	"ietf": func(field any, _ []string) document.Reader {
+		return document.Scalar("true, false, draft-11 or issue-166", func(text string) bool {
+			fields, known := map[string]httplimit.Fields{
+				"false": 0, "true": httplimit.IETF, "draft-11": httplimit.IETF, "issue-166": httplimit.IETF166,
+			}[strings.ToLower(text)]
+			*field.(*httplimit.Fields) = fields
+			return known
+		}, document.KindBoolean, document.KindText)
 	},
 	"level": func(field any, _ []string) document.Reader {
 		return document.Scalar("debug, info, warn or error", func(text string) bool {

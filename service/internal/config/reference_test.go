@@ -132,6 +132,8 @@ func schemaOf(t *testing.T, s config.Setting) map[string]any {
 		schema["enum"] = names(words[1:])
 	case kind == "level":
 		schema["enum"] = names([]string{"debug", "info", "warn", "error"})
+	case kind == "ietf":
+		schema["enum"] = []any{true, false, "draft-11", "issue-166"}
 	case kind == "integer" || kind == "partitions":
 		number := map[string]any{"type": "integer"}
 		if kind == "integer" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/config"
@@ -149,10 +150,11 @@ func TestPolicy(t *testing.T) {
 
 func TestHeaderSwitches(t *testing.T) {
 	for fields, want := range map[config.Headers]string{
-		{}:                 "",
-		{XRateLimit: true}: "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset",
-		{IETF: true}:       "Ratelimit Ratelimit-Policy",
-		{RetryAfter: true}: "Retry-After",
+		{IETF: httplimit.IETF166}: "Ratelimit Ratelimit-Policy",
+		{}:                        "",
+		{XRateLimit: true}:        "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset",
+		{IETF: httplimit.IETF}:    "Ratelimit Ratelimit-Policy",
+		{RetryAfter: true}:        "Retry-After",
 	} {
 		f := newFixture(t, func(c *server.Config) { c.Headers = fields })
 		f.get(check + "?key=k&permits=100")
