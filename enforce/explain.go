@@ -180,7 +180,8 @@ func (x *Explanation) Why() string {
 // lacking says what the deciding rule would have to know of the request.
 func (v *Verdict) lacking() string {
 	parts, instead := v.Missing(), ""
-	if n := len(parts) - 1; v.Rule.Missing == rules.MissingIP && n > 0 && !slices.Contains(v.Rule.Scope, rules.PerIP) {
+	if n := len(parts) - 1; v.Rule.Missing == rules.MissingIP && n > 0 && parts[n] == rules.PerIP &&
+		!slices.Contains(v.Rule.Scope, rules.PerIP) {
 		parts, instead = parts[:n], ", and the address to count it by instead"
 	}
 	return "the request lacks what it counts by, " + strings.Join(parts, " and ") + instead

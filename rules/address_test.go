@@ -25,7 +25,7 @@ func banning(client string, scope ...string) rules.Rule {
 func TestOverridesOfAddresses(t *testing.T) {
 	const (
 		any64 = "an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, a network such as 10.0.0.0/8 or 2001:db8::/32, or unknown"
-		most  = "a network of up to 64 bits, by which IPv6 clients are counted (ipv6_prefix), such as "
+		most  = "a network of up to 64 bits, by which IPv6 clients are counted, such as "
 	)
 	for _, test := range []struct {
 		bits         int
@@ -51,7 +51,7 @@ func TestOverridesOfAddresses(t *testing.T) {
 		{0, "::/0", ""},
 		{0, "2001:DB8::/32", "2001:db8::/32, as the network is written"},
 		{0, "2001:db8::1/32", "2001:db8::/32, as the network is written"},
-		{56, "2001:db8::/64", "a network of up to 56 bits, by which IPv6 clients are counted (ipv6_prefix), such as 2001:db8::/56"},
+		{56, "2001:db8::/64", "a network of up to 56 bits, by which IPv6 clients are counted, such as 2001:db8::/56"},
 		{128, "2001:db8::/64", ""},
 		{128, "2001:db8::1/128", "2001:db8::1, by which the client is counted"},
 		{128, "::ffff:192.0.2.1", "192.0.2.1, by which the client is counted"},

@@ -155,8 +155,11 @@ func (m *Matches) matchWithin(h *Matched, c *compiled, key string, keep Percent,
 // by. Of the keys the two commonest, the address alone and the one of all clients, are not copied.
 func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome Outcome) {
 	address := m.request.Address
+	if c.networks {
+		address = c.counted.networkOf(address)
+	}
 	t = &c.own
-	lacks := m.appendClient(c) || c.PartitionBy != "" && m.partition(c) == ""
+	lacks := m.appendClient(c, address) || c.PartitionBy != "" && m.partition(c) == ""
 	switch {
 	case !lacks:
 		if o := c.overrideOf(m.key, m.address, address, &m.network, m.Now); o != nil && (!ending || !o.bans()) {
@@ -246,8 +249,8 @@ func (m *Matches) cost(c *Cost) (int64, error) {
 
 // appendClient writes the client's key into m.key, as long as it may be. It reports whether the
 // request lacks a part. The parts stand in the order of the rule's scope, with | between, each
-// escaped by appendPart so that no two clients have one key.
-func (m *Matches) appendClient(c *match) (lacks bool) {
+// escaped by appendPart so that no two clients have one key. address is the request's, as the rule counts it.
+func (m *Matches) appendClient(c *match, address string) (lacks bool) {
 	m.key = m.key[:0]
 	for i, scope := range c.Scope {
 		value := m.value(c, i)
@@ -257,8 +260,8 @@ func (m *Matches) appendClient(c *match) (lacks bool) {
 		if i > 0 {
 			m.key = append(m.key, '|')
 		}
-		if scope == PerIP {
-			m.address = len(m.key)
+		if scope == PerIP || c.networks && isPerIP(scope) {
+			m.address, value = len(m.key), address
 		}
 		m.key = appendPart(m.key, scope, keyPart{text: value})
 	}
@@ -277,6 +280,9 @@ func (m *Matches) value(c *match, i int) string {
 	case PerAPIKey:
 		return m.request.APIKey
 	default:
+		if c.networks && isPerIP(scope) {
+			return m.request.Address
+		}
 		name := scope[len(CustomPrefix):]
 		if c.parameters[i] {
 			return m.parameter(c, name)
@@ -309,7 +315,7 @@ func (m *Matches) Lacks(i int) []string {
 		!slices.Contains(lacks, attribute) {
 		lacks = append(lacks, attribute)
 	}
-	if len(lacks) > 0 && c.Missing == MissingIP && m.request.Address == "" && !slices.Contains(lacks, PerIP) {
+	if len(lacks) > 0 && c.Missing == MissingIP && m.request.Address == "" && !slices.ContainsFunc(lacks, isPerIP) {
 		lacks = append(lacks, PerIP)
 	}
 	return lacks
@@ -336,7 +342,7 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 		}
 	}
 	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP && tag == "" {
-		if allowed := addressFault(address, bits, false); allowed != "" {
+		if allowed := addressFault(address, r.masks(bits), false); allowed != "" {
 			return "", stint.Invalid("key", r.shownKey(client), "behind "+fallbackPrefix+" "+allowed)
 		}
 		return client, nil
@@ -419,7 +425,7 @@ func (s *Set) client(id, client string, now func() time.Time) (k known, err erro
 	if parts, err := splitKey("key", client, ""); err == nil { // not one that is counted by address
 		text, start := c.keyOf(parts)
 		address, buffer := "", []byte(nil)
-		if at := slices.Index(c.Scope, PerIP); at >= 0 {
+		if at := c.addressPart(); at >= 0 {
 			address = parts[at].text
 		}
 		k.override, k.floor = c.overrideOf(text, start, address, &buffer, now), c.floorOf(text)
@@ -438,7 +444,7 @@ func (c *compiled) overrideOf(
 		return nil
 	}
 	o := c.overrideAt(key, now)
-	if o != nil || len(c.networks[0])+len(c.networks[1]) == 0 || address == noAddress {
+	if o != nil || len(c.lengths[0])+len(c.lengths[1]) == 0 || address == noAddress {
 		return o
 	}
 	host, _, _ := strings.Cut(address, "/")
@@ -446,7 +452,7 @@ func (c *compiled) overrideOf(
 	if err != nil {
 		return nil
 	}
-	for _, length := range c.networks[ip.BitLen()/128] {
+	for _, length := range c.lengths[ipVersion(ip)] {
 		network, _ := ip.Prefix(length) // as long as the address at most
 		*buffer = append(network.AppendTo(append((*buffer)[:0], key[:start]...)), key[start+len(address):]...)
 		if o := c.overrideAt(*buffer, now); o != nil {

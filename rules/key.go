@@ -31,10 +31,10 @@ func (r *Rule) partsOf(param, client, shown string, bits int, networks bool) ([]
 		if p.hashed && r.Scope[i] != PerAPIKey {
 			return nil, stint.Invalid(param, shown, `\sha256: in the place of an API key only`)
 		}
-		if r.Scope[i] != PerIP {
+		if !isPerIP(r.Scope[i]) {
 			continue
 		}
-		if allowed := addressFault(p.text, bits, networks); allowed != "" {
+		if allowed := addressFault(p.text, r.masks(bits), networks); allowed != "" {
 			if len(r.Scope) > 1 {
 				allowed = "in the place of " + PerIP + ": " + allowed
 			}
@@ -144,7 +144,7 @@ func (r *Rule) keyOf(parts []keyPart) (key []byte, address int) {
 		if i > 0 {
 			key = append(key, '|')
 		}
-		if r.Scope[i] == PerIP {
+		if isPerIP(r.Scope[i]) {
 			address = len(key)
 		}
 		key = appendPart(key, r.Scope[i], p)
@@ -226,74 +226,72 @@ const (
 )
 
 // addressFault says what would be right where a text is not the key of a client by its address, as
-// clientip.Resolver.KeyOf writes it: an IPv4 address, an IPv6 network of so many bits, or unknown;
-// with networks it may also be a network of several clients. bits 0 stands for any number. It is ""
+// clientip.Resolver.KeyOf writes it: an IPv4 address, an IPv6 network of so many bits, or unknown; of rules that count
+// networks, an IPv4 network. With networks it may also be a network of several clients. It is ""
 // if nothing is wrong: no request has another key. What it says is what the author would have to
 // write: the network by which an address is counted, or the canonical form of a network.
-func addressFault(text string, bits int, networks bool) (allowed string) {
-	if text == noAddress || isAddressKey(text, bits) {
+func addressFault(text string, of masks, networks bool) (allowed string) {
+	if text == noAddress || isAddressKey(text, of) {
 		return ""
 	}
 	address, length, ok := readAddress(text)
-	most := cmp.Or(bits, address.BitLen())
+	most := cmp.Or(of[ipVersion(address)], address.BitLen())
+	of[1] = cmp.Or(of[1], defaultIPv6Prefix)
+	bits := of[ipVersion(address)]
 	if !networks {
-		most = cmp.Or(bits, defaultIPv6Prefix)
+		most = bits
 	}
-	shorter := ok && length < address.BitLen() && (address.Is4() || length < most)
+	shorter := ok && length < most
 	if networks && shorter {
 		if canonical := netip.PrefixFrom(address, length).Masked().String(); canonical != text {
 			return canonical + ", as the network is written"
 		}
 		return ""
 	}
-	if bits == 0 {
-		bits = defaultIPv6Prefix
-	}
 	switch {
-	case ok && networks && address.Is6() && length > bits && strings.Contains(text, "/"):
-		return fmt.Sprintf(
-			"a network of up to %d bits, by which IPv6 clients are counted (ipv6_prefix), such as %s", bits,
-			addressKey(address, bits),
-		)
+	case ok && networks && (address.Is6() || bits < 32) && length > bits && strings.Contains(text, "/"):
+		return fmt.Sprintf("a network of up to %d bits, by which IPv%d clients are counted, such as %s", bits,
+			4+2*ipVersion(address), addressKey(address, bits))
 	case ok && !shorter:
 		return addressKey(address, bits) + ", by which the client is counted"
-	case ok && address.Is4():
+	case ok && address.Is4() && bits == 32:
 		return "a single address of IPv4, by which clients are counted"
 	case ok:
-		return networkForm(bits) + ", by which clients are counted"
+		return of.form(ipVersion(address)) + ", by which clients are counted"
 	case networks:
-		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, a network such as 10.0.0.0/8 or 2001:db8::/32, or %s",
-			networkForm(bits), noAddress)
+		return fmt.Sprintf("%s, %s, a network such as 10.0.0.0/8 or 2001:db8::/32, or %s", of.form(0), of.form(1), noAddress)
 	default:
-		return fmt.Sprintf("an IPv4 address such as 192.0.2.1, %s, or %s", networkForm(bits), noAddress)
+		return fmt.Sprintf("%s, %s, or %s", of.form(0), of.form(1), noAddress)
 	}
 }
 
 // isAddressKey reports whether the text is the key of an address, with any number of bits if that
 // is 0.
-func isAddressKey(text string, bits int) bool {
+func isAddressKey(text string, of masks) bool {
 	address, length, ok := readAddress(text)
-	if !ok || address.Is4() || bits != 0 {
-		return ok && addressKey(address, bits) == text
-	}
-	return length > 0 && addressKey(address, length) == text
+	bits := cmp.Or(of[ipVersion(address)], length)
+	return ok && bits > 0 && addressKey(address, bits) == text
 }
 
 // addressKey is the key of an address.
 func addressKey(address netip.Addr, bits int) string {
-	if address.Is4() || bits == address.BitLen() {
+	if bits == address.BitLen() {
 		return address.String()
 	}
 	return netip.PrefixFrom(address, bits).Masked().String()
 }
 
-// networkForm is what the key of an IPv6 address is like.
-func networkForm(bits int) string {
-	example := addressKey(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 5: 1, 7: 2, 15: 1}), bits)
-	if !strings.Contains(example, "/") {
-		return "an IPv6 address such as " + example
+// form is what the key of an address is like.
+func (p masks) form(version int) string {
+	address := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	if version == 1 {
+		address = netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 5: 1, 7: 2, 15: 1})
 	}
-	return fmt.Sprintf("an IPv6 network of %d bits such as %s", bits, example)
+	example := addressKey(address, p[version])
+	if !strings.Contains(example, "/") {
+		return fmt.Sprintf("an IPv%d address such as %s", 4+2*version, example)
+	}
+	return fmt.Sprintf("an IPv%d network of %d bits such as %s", 4+2*version, p[version], example)
 }
 
 // readAddress reads an address or a network as people write them, with how many bits of it count.

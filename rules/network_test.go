@@ -1,8 +1,11 @@
 package rules_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,14 +53,19 @@ func compareNetworks(t *rapid.T, scope []string) (found int) {
 		}
 		return netip.AddrFrom16([16]byte{0x20, 1, some(1), 0, 5: some(3), 7: some(3) << 6, 15: some(1)})
 	})
-	keyOf := func(ip netip.Addr) string {
-		if ip.Is4() || bits == 128 {
+	network := func(ip netip.Addr, ipv4, ipv6 int) string {
+		of := map[bool]int{true: ipv4, false: ipv6}[ip.Is4()]
+		if of == ip.BitLen() {
 			return ip.String()
 		}
-		return netip.PrefixFrom(ip, bits).Masked().String()
+		return netip.PrefixFrom(ip, of).Masked().String()
 	}
+	ipv4 := rapid.SampledFrom([]int{0, 0, 8, 24, 25, 32}).Draw(t, "IPv4 bits")
+	ipv6 := rapid.SampledFrom([]int{0, 0, 17, 48, 56}).Draw(t, "IPv6 bits")
+	keyOf := func(ip netip.Addr) string { return network(ip, cmp.Or(ipv4, 32), cmp.Or(ipv6, bits)) }
 	r := rule("a")
-	r.Scope = scope
+	r.Scope = slices.Clone(scope)
+	r.Scope[len(scope)-1] = rules.PerNetwork(ipv4, ipv6)
 	if r.Missing = rules.MissingSkip; len(r.Scope) == 1 {
 		r.Missing = 0
 	}
@@ -72,9 +80,9 @@ func compareNetworks(t *rapid.T, scope []string) (found int) {
 		ip := address.Draw(t, "address")
 		key := keyOf(ip)
 		if rapid.Bool().Draw(t, "network") {
-			most := 31
+			most := cmp.Or(ipv4, 32) - 1
 			if ip.Is6() {
-				most = bits - 1
+				most = cmp.Or(ipv6, bits) - 1
 			}
 			key = netip.PrefixFrom(ip, rapid.IntRange(0, most).Draw(t, "length")).Masked().String()
 		}
@@ -94,13 +102,14 @@ func compareNetworks(t *rapid.T, scope []string) (found int) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		ip := keyOf(address.Draw(t, "client"))
+		came := address.Draw(t, "client")
+		ip, sent := keyOf(came), network(came, 32, bits)
 		if rapid.IntRange(0, 9).Draw(t, "none") == 0 {
-			ip = "unknown"
+			ip, sent = "unknown", "unknown"
 		}
 		who := other("client of")
 		part := strings.TrimSuffix(strings.ReplaceAll(who, `\`, ""), "|")
-		request := rules.Request{Address: ip, User: part, APIKey: part}
+		request := rules.Request{Address: sent, User: part, APIKey: part}
 		want := int64(10)
 		if at := naiveOverride(plain, who+ip, ip); at >= 0 {
 			want = plain[at].Limits[0].Capacity
@@ -114,12 +123,87 @@ func compareNetworks(t *rapid.T, scope []string) (found int) {
 		if err != nil || h.Claim.Policy.Limit(0).Capacity != want {
 			t.Fatalf("%s%s has %+v, %v; want the limit %d of %+v", who, ip, h, err, want, r.Overrides)
 		}
+		if hashed := r.Scope[0] == rules.PerAPIKey; !hashed && h.Claim.Key != who+ip {
+			t.Fatalf("%s%s is counted as %q", who, ip, h.Claim.Key)
+		}
 		claims, err := set.ClientClaims("a", who+ip)
 		if err != nil || claims[len(claims)-1].Policy.Limit(0).Capacity != want {
 			t.Fatalf("%s%s has the claims %+v, %v; want one of %d", who, ip, claims, err, want)
 		}
 	}
 	return found
+}
+
+// A rule that counts networks counts all of their clients together, and has no others.
+func TestPerNetwork(t *testing.T) {
+	r := rule("a")
+	r.Scope = []string{rules.PerNetwork(24, 56)}
+	r.Overrides = []rules.Override{{Key: "192.0.2.0/24", Banned: true}, {Key: "2001:db8::/32", Unlimited: true}}
+	by := rule("by")
+	by.Scope, by.Missing = []string{rules.PerUser, rules.PerNetwork(0, 48)}, rules.MissingIP
+	set := compile(t, r, by)
+	for address, want := range map[string][3]string{
+		"192.0.2.7": {"", "ann|192.0.2.7", `\ip:192.0.2.7`}, "198.51.100.255": {"198.51.100.0/24", "ann|198.51.100.255", `\ip:198.51.100.255`},
+		"2001:db9:1:2::/64": {"2001:db9:1::/56", "ann|2001:db9:1::/48", `\ip:2001:db9:1::/48`}, "2001:db8:1:2::/64": {"", "ann|2001:db8:1::/48", `\ip:2001:db8:1::/48`},
+		"unknown": {"unknown", "ann|unknown", `\ip:unknown`}, "web-1": {"web-1", "ann|web-1", `\ip:web-1`},
+	} {
+		for i, user := range []string{"ann", ""} {
+			request, m := rules.Request{Address: address, User: user}, rules.Matches{}
+			if err := set.Match(&request, &m); err != nil {
+				t.Fatal(err)
+			}
+			one, err := m.At(0)
+			two, err2 := m.At(1)
+			if err != nil || err2 != nil || one.Claim.Key != want[0] || two.Claim.Key != want[1+i] {
+				t.Errorf("%s of %q is counted as %q and %q, %v %v; want %q", address, user, one.Claim.Key, two.Claim.Key, err, err2, want)
+			}
+		}
+	}
+	for client, want := range map[string]string{
+		"192.0.2.7": "192.0.2.0/24, by which the client is counted", "192.0.2.0/25": "192.0.2.0/24, by which the client is counted",
+		"192.0.0.0/16": "an IPv4 network of 24 bits such as 192.0.2.0/24, by which clients are counted",
+		"2001:db8::1":  "2001:db8::/56, by which the client is counted", "2001:db8::/48": "an IPv6 network of 56 bits such as 2001:db8:1::/56, by which clients are counted",
+		"web": "an IPv4 network of 24 bits such as 192.0.2.0/24, an IPv6 network of 56 bits such as 2001:db8:1::/56, or unknown", "198.51.100.0/24": "", "2001:db8:0:ff00::/56": "",
+	} {
+		if _, err := set.ClientClaims("a", client); allowedOf(err) != want {
+			t.Errorf("%s: %v; want %q", client, err, want)
+		}
+	}
+	for scope, want := range map[string]string{
+		"per_ip:0/65": "1 to 64, by which IPv6 clients are counted (ipv6_prefix)", "per_ip:33/0": "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global",
+		"per_ip:024/0": "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global", "per_ip:8/8": "each part once", "per_ip:0/0": "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global",
+	} {
+		r := rule("a")
+		if r.Scope = []string{scope}; want == "each part once" {
+			r.Scope = append(r.Scope, rules.PerIP)
+		}
+		if _, err := rules.Compile([]rules.Rule{r}, rules.Options{}); allowedOf(err) != want {
+			t.Errorf("the scope %s: %v; want %q", scope, err, want)
+		}
+	}
+	r = rule("a")
+	r.Scope = []string{rules.PerNetwork(24, 56)}
+	for key, want := range map[string]string{
+		"192.0.2.0/28": "a network of up to 24 bits, by which IPv4 clients are counted, such as 192.0.2.0/24", "192.0.2.1": "192.0.2.0/24, by which the client is counted",
+		"2001:db8::/60": "a network of up to 56 bits, by which IPv6 clients are counted, such as 2001:db8::/56", "10.0.0.0/8": "",
+	} {
+		r.Overrides = []rules.Override{{Key: key, Unlimited: true}}
+		if _, err := rules.Compile([]rules.Rule{r}, rules.Options{}); allowedOf(err) != want {
+			t.Errorf("an override of %s: %v; want %q", key, err, want)
+		}
+	}
+}
+
+// allowedOf is what an error says is allowed.
+func allowedOf(err error) string {
+	var invalid *stint.InvalidError
+	if errors.As(err, &invalid) {
+		return invalid.Allowed
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // tenThousand is a rule with as many overrides of networks, of all usual lengths.

@@ -33,7 +33,7 @@ type Rule struct {
 	Labels map[string]string `doc:"labels"`
 	// Match says which requests the rule holds for. Default: all.
 	Match Match `doc:"match"`
-	// Scope says what a client is: [Global], [PerIP], [PerUser], [PerAPIKey] or [Custom] with an
+	// Scope says what a client is: [Global], [PerIP] or [PerNetwork], [PerUser], [PerAPIKey] or [Custom] with an
 	// attribute's name; several are one composite key, and global stands alone. It has no default.
 	Scope []string `doc:"scope" one:"scope" is:"scope"`
 	// Missing is how requests that lack a part of Scope, or PartitionBy's attribute, are treated. It

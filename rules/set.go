@@ -117,7 +117,10 @@ type compiled struct {
 	family
 	// lengths of those that overrides have in the place of an address, the longest first: of IPv4, and
 	// of IPv6
-	networks [2][]int
+	lengths [2][]int
+	// networks is whether the rule counts networks by PerNetwork, of counted bits.
+	networks bool
+	counted  masks
 }
 
 // Terms are what a rule has for a client. With neither limits nor unlimited it is banned.
@@ -310,6 +313,9 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 	for _, scope := range rule.Scope {
 		c.parameters = append(c.parameters, rule.hasParameter(scope))
 	}
+	if at := c.addressPart(); at >= 0 && c.Scope[at] != PerIP {
+		c.networks, c.counted = true, c.masks(cmp.Or(options.IPv6Prefix, defaultIPv6Prefix))
+	}
 	old := &compiled{}
 	if options.Previous != nil {
 		if was := options.Previous.byID[rule.ID]; was != nil && was.OnStoreFailure == rule.OnStoreFailure &&
@@ -357,7 +363,7 @@ func (c *compiled) mostLimits() int {
 
 // addNetwork notes how long the network is that an override may have in the place of an address.
 func (c *compiled) addNetwork(parts []keyPart) {
-	at := slices.Index(c.Scope, PerIP)
+	at := c.addressPart()
 	if at < 0 {
 		return
 	}
@@ -365,7 +371,7 @@ func (c *compiled) addNetwork(parts []keyPart) {
 	if err != nil {
 		return
 	}
-	of := &c.networks[network.Addr().BitLen()/128]
+	of := &c.lengths[ipVersion(network.Addr())]
 	if place, known := slices.BinarySearchFunc(*of, network.Bits(), func(a, b int) int { return b - a }); !known {
 		*of = slices.Insert(*of, place, network.Bits())
 	}

@@ -265,13 +265,16 @@ func (r *Rule) validateScope(f *faults) {
 		switch {
 		case scope == Global && len(r.Scope) > 1, !IsScope(scope), custom && len(attribute) > maxText:
 			f.invalid("scope", scope, scopes)
-		case slices.Contains(r.Scope[:i], scope):
+		case slices.Contains(r.Scope[:i], scope), isPerIP(scope) && r.addressPart() < i:
 			f.invalid("scope", scope, "each part once")
+		}
+		if _, ipv6, _ := Networks(scope); f.bits > 0 && ipv6 > f.bits {
+			f.invalid("scope.per_ip.ipv6", ipv6, fmt.Sprintf("1 to %d, by which IPv6 clients are counted (ipv6_prefix)", f.bits))
 		}
 		if r.hasParameter(scope) {
 			r.validateParameter(f, attribute)
 		}
-		mayLack = mayLack || IsScope(scope) && scope != Global && scope != PerIP && !r.hasParameter(scope)
+		mayLack = mayLack || IsScope(scope) && scope != Global && !isPerIP(scope) && !r.hasParameter(scope)
 	}
 	switch {
 	case r.Missing > MissingIP:
@@ -279,7 +282,7 @@ func (r *Rule) validateScope(f *faults) {
 	case r.Missing == MissingUnset && mayLack:
 		f.invalid("missing", plain("not given"),
 			"skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for")
-	case r.Missing == MissingIP && slices.Contains(r.Scope, PerIP) && len(r.Scope) == 1 && r.PartitionBy == "":
+	case r.Missing == MissingIP && r.addressPart() == 0 && len(r.Scope) == 1 && r.PartitionBy == "":
 		f.invalid("missing", "ip", "skip or deny, since the scope is the address already")
 	case r.MissingStatus != 0 && r.MissingStatus != 401:
 		f.invalid("missing_status", strconv.Itoa(r.MissingStatus), "401, or none")
@@ -317,6 +320,9 @@ func IsScope(scope string) bool {
 	case Global, PerIP, PerUser, PerAPIKey:
 		return true
 	default:
+		if _, _, networks := Networks(scope); networks {
+			return true
+		}
 		return len(scope) > len(CustomPrefix) && strings.HasPrefix(scope, CustomPrefix)
 	}
 }

@@ -61,6 +61,9 @@ func randomRule(t *rapid.T) rules.Rule {
 				[]string{rules.Global, rules.PerIP, rules.PerUser, rules.PerAPIKey},
 			),
 			rapid.Map(some, rules.Custom),
+			rapid.Custom(func(t *rapid.T) string {
+				return rules.PerNetwork(rapid.IntRange(0, 32).Draw(t, "IPv4"), rapid.IntRange(0, 128).Draw(t, "IPv6"))
+			}),
 		), 0, 3).Draw(t, "scope")),
 		Missing: rapid.SampledFrom([]rules.Missing{0, rules.MissingSkip, rules.MissingDeny, rules.MissingIP}).Draw(t,
 			"missing"),

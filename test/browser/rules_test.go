@@ -273,6 +273,35 @@ func TestTransferOfRules(t *testing.T) {
 	}
 }
 
+// The bits of networks that a rule counts are fields of the form, which writes them as a mapping, and per_ip without any.
+func TestNetworksInTheForm(t *testing.T) {
+	t.Parallel()
+	s := ruled(t)
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("rules/demo-login")
+	p.until("there are no bits", there(formField("Bits of IPv4")))
+	p.fillForm("Bits of IPv4", "24")
+	p.fillForm("Bits of IPv6", "48")
+	text := `document.querySelector("textarea:not(form textarea)").value`
+	p.until("the text has no network", text+`.includes("scope:\n  per_ip:\n    ipv4: 24\n    ipv6: 48\n")`)
+	p.fillForm("Bits of IPv6", "")
+	p.press("Enforce at once")
+	p.until("the rule is not saved", `![...document.querySelectorAll("button")].some((b) => b.textContent === "Undo")`)
+	var saved struct {
+		Scope struct {
+			PerIP map[string]int `json:"per_ip"`
+		}
+	}
+	if s.ask(http.MethodGet, "/api/v1/rules/demo-login", nil, &saved); len(saved.Scope.PerIP) != 1 || saved.Scope.PerIP["ipv4"] != 24 {
+		t.Errorf("the rule is %+v", saved)
+	}
+	p.fillForm("Bits of IPv4", "")
+	p.until("per_ip is not alone", text+`.includes("scope: per_ip\n")`)
+	p.visit("rules")
+	p.shows("per network (ipv4 /24)")
+}
+
 // Each fault of a rule stands beside its own field in the form, by the path that it names: in the group around it if it has no field, above the
 // form if it has no group.
 func TestFaultsBesideFields(t *testing.T) {

@@ -112,6 +112,11 @@ func Written(rule rules.Rule) (document.Value, error) {
 	}
 	v := write(&rule)
 	v.Kind = document.KindMapping // of the zero rule too
+	for i := range v.Fields {
+		if v.Fields[i].Name == "scope" {
+			writeScope(&v.Fields[i].Value)
+		}
+	}
 	addCosts(v, rule.Costs)
 	overrides, _ := v.Find("overrides")
 	for i := range rule.Overrides {
@@ -366,19 +371,60 @@ func texts(field *[]string, allowed string, is func(text string) bool) document.
 	}
 }
 
+// networks is per_ip as a mapping.
+type networks struct {
+	PerIP struct {
+		IPv4 int `doc:"ipv4" is:"integer 1 32"`
+		IPv6 int `doc:"ipv6" is:"integer 1 128"`
+	} `doc:"per_ip"`
+}
+
 // scope reads one scope, or a list of those that make a composite key.
-func scope(field *[]string) document.Setter {
-	const allowed = "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE"
-	list := texts(field, allowed, rules.IsScope)
-	return func(v document.Value, fault func(document.Value, string)) {
-		switch {
-		case v.Kind == document.KindText:
-			list(document.Value{At: v.At, Kind: document.KindList, Items: []document.Value{v}}, fault)
-		case v.Kind == document.KindList && len(v.Items) > 0:
-			list(v, fault)
-		default:
-			fault(v, allowed+", or a list of them")
+func scope(field *[]string) document.ReaderFunc {
+	const allowed = "global, per_ip (or per_ip: {ipv4: 24, ipv6: 56}), per_user, per_api_key or custom:ATTRIBUTE"
+	return func(path document.Path, v document.Value, faults *document.Faults) {
+		list := document.Value{At: v.At, Kind: document.KindList, Items: v.Items}
+		if v.Kind == document.KindText || v.Kind == document.KindMapping {
+			list.Items = []document.Value{v}
 		}
+		if len(list.Items) == 0 {
+			faults.Invalid(path.String(), v, allowed+", or a list of them")
+			return
+		}
+		sound, read := len(*faults), make(map[int]string)
+		list.Items = slices.Clone(list.Items)
+		for i, item := range list.Items {
+			if item.Kind == document.KindMapping {
+				var of networks
+				document.Kinds(nil).Read(path, item, &of, faults)
+				read[i] = rules.PerNetwork(of.PerIP.IPv4, of.PerIP.IPv6)
+				list.Items[i] = document.Value{At: item.At, Kind: document.KindText, Text: rules.PerIP}
+				if read[i] == rules.PerIP && len(*faults) == sound {
+					faults.Invalid(path.String(), item, allowed)
+				}
+			}
+		}
+		texts(field, allowed, func(text string) bool {
+			_, _, address := rules.Networks(text)
+			return rules.IsScope(text) && (!address || text == rules.PerIP)
+		}).ReadDocument(path, list, faults)
+		for i := range read {
+			if len(*faults) == sound {
+				(*field)[i] = read[i]
+			}
+		}
+	}
+}
+
+// writeScope writes scopes that count networks as mappings.
+func writeScope(v *document.Value) {
+	for i := range v.Items {
+		writeScope(&v.Items[i])
+	}
+	if ipv4, ipv6, is := rules.Networks(v.Text); is && v.Text != rules.PerIP {
+		of := networks{}
+		of.PerIP.IPv4, of.PerIP.IPv6 = ipv4, ipv6
+		*v = write(&of)
 	}
 }
 

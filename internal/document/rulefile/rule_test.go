@@ -48,6 +48,8 @@ func TestRules(t *testing.T) {
 		`{"scope":"per_ip","missing":"skip"}`:                   {Scope: []string{rules.PerIP}, Missing: rules.MissingSkip},
 		`{"scope":["per_user","custom:tier"],"missing":"deny"}`: {Scope: []string{rules.PerUser, rules.Custom("tier")}, Missing: rules.MissingDeny},
 		`{"scope":["per_api_key"],"missing":"ip"}`:              {Scope: []string{rules.PerAPIKey}, Missing: rules.MissingIP},
+		`{"scope":{"per_ip":{"ipv4":24,"ipv6":56}}}`:            {Scope: []string{rules.PerNetwork(24, 56)}},
+		`{"scope":["per_user",{"per_ip":{"ipv6":48}}]}`:         {Scope: []string{rules.PerUser, rules.PerNetwork(0, 48)}},
 		`{"cost":5}`:                               {Cost: rules.Cost{Permits: 5}},
 		`{"cost":{"header":"X-Cost"}}`:             {Cost: rules.Cost{Header: "X-Cost"}},
 		`{"cost":{"default":7,"attribute":"sum"}}`: {Cost: rules.Cost{Permits: 7, Attribute: "sum"}},

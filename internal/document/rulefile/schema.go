@@ -179,7 +179,12 @@ func ofField(field reflect.StructField) schema {
 	case "texts":
 		return schema{"type": []any{"array", "null"}, "items": texts}
 	case "scope":
-		one := schema{"type": "string", "pattern": "^(global|per_ip|per_user|per_api_key|custom:.+)$"}
+		of := ofStruct(reflect.TypeFor[networks]())
+		of["type"], of["required"] = "object", []any{"per_ip"}
+		of["properties"].(schema)["per_ip"].(schema)["minProperties"] = 1
+		one := schema{"anyOf": []any{
+			schema{"type": "string", "pattern": "^(global|per_ip|per_user|per_api_key|custom:.+)$"}, of,
+		}}
 		return schema{"anyOf": []any{one, schema{"type": "array", "minItems": 1, "items": one}}}
 	case "attributes":
 		text := schema{"type": "string"}

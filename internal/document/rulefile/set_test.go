@@ -87,7 +87,7 @@ rules:
 	const want = `r.yaml:1:1: "colour" is not a name in the document; allowed: rules
 r.yaml:3:3: rule "a": missing is not given; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for
 r.yaml:6:3: rule "b": limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place
-r.yaml:7:10: rule "b": scope is "per_moon"; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE
+r.yaml:7:10: rule "b": scope is "per_moon"; allowed: global, per_ip (or per_ip: {ipv4: 24, ipv6: 56}), per_user, per_api_key or custom:ATTRIBUTE
 r.yaml:8:13: rule "b": max_wait is 1s; allowed: only with on_exceed wait
 r.yaml:9:3: rule "a" is given twice, first at r.yaml:3:3
 r.yaml:10:18: rule "a": match.path is "no-slash"; allowed: a path such as /users/{id}/posts or /static/**: *, {name} and ** stand for whole segments, ** at the end

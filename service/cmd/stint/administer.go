@@ -122,7 +122,7 @@ func (r *ruleRow) scopeText() string {
 	if json.Unmarshal(r.Scope, &parts) == nil {
 		return strings.Join(parts, "+")
 	}
-	return strings.Trim(string(r.Scope), `"`)
+	return strings.ReplaceAll(string(r.Scope), `"`, "")
 }
 
 // listRulesCommand is `stint rules list`; the service does the filtering.

@@ -54,6 +54,22 @@ func TestSimulateLog(t *testing.T) {
 	}
 }
 
+// A rule that counts networks has clients that are networks, of a log, too.
+func TestSimulateNetworks(t *testing.T) {
+	log, rules := writeFile(t, accessLog), writeFile(t, "- {id: all, scope: {per_ip: {ipv4: 24}}, limits: [{algorithm: fixed_window, limit: 3, window: 1h}]}\n")
+	decisions := filepath.Join(t.TempDir(), "a.jsonl")
+	if code, _, stderr := do(t, nil, "simulate", "--candidate", rules, log, "--decisions", decisions); code != exitOK {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	lines := readFile(t, decisions)
+	if strings.Count(lines, `"key":"192.0.2.0/24"`) != 4 || strings.Count(lines, `"allowed":false`) != 1 {
+		t.Errorf("decisions:\n%s", lines)
+	}
+	if _, out, _ := do(t, nil, "rules", "explain", "--rules", rules, "--ip", "192.0.2.77"); !strings.Contains(out, "192.0.2.0/24") {
+		t.Errorf("explained: %s", out)
+	}
+}
+
 // TestSimulateParts: requests are counted by an attribute, and what the log says is a candidate.
 func TestSimulateParts(t *testing.T) {
 	table := writeFile(t, "time,ip,team,status\n1000,a,search,200\n1001,a,search,429\n1002,b,<ads>,200\n1003,a,,429\n1004,b,<ads>,503\n")

@@ -73,3 +73,24 @@ func TestExplainARequest(t *testing.T) {
 		t.Errorf("explaining is recorded: %q", lines)
 	}
 }
+
+// A rule that counts networks is kept as it was put, and counts, explains and overrides all addresses of one together.
+func TestNetworksOfARule(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
+	const rule = `{"id":"net","match":{"path":"/net"},"scope":{"per_ip":{"ipv4":24,"ipv6":56}},"limits":[{"algorithm":"fixed_window","limit":2,"window":"1h"}]}`
+	if got := d.ask("POST", "/api/v1/rules", rule).is(201); got.body != rule {
+		t.Errorf("created: %s", got.body)
+	}
+	d.ask("POST", "/api/v1/rules", strings.NewReplacer("net", "fine", "56", "65").Replace(rule)).problem(400, "scope.per_ip.ipv6", "1 to 64")
+	for i, ip := range []string{"192.0.2.1", "192.0.2.250", "192.0.2.9", "192.0.3.1", "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:3::1"} {
+		status := map[bool]int{false: 200, true: 429}[i == 2 || i == 6]
+		d.postPublic(evaluate, `{"path":"/net","ip":"`+ip+`"}`).is(status)
+	}
+	x := d.ask("POST", "/api/v1/rules/explain", `{"path":"/net","ip":"192.0.2.77"}`).explained()
+	if x.Allowed || x.Rules[0].Key != "192.0.2.0/24" {
+		t.Errorf("explained: %+v", x)
+	}
+	d.ask("PUT", "/api/v1/rules/net/overrides/192.0.2.0%2F24", `{"unlimited":true}`).is(201)
+	d.ask("PUT", "/api/v1/rules/net/overrides/192.0.2.1", `{"unlimited":true}`).problem(400, "192.0.2.0/24, by which the client is counted")
+	d.postPublic(evaluate, `{"path":"/net","ip":"192.0.2.200"}`).is(200)
+}

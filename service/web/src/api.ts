@@ -1,5 +1,11 @@
 // What the admin API answers, and how it is asked.
 
+/** A ScopePart is what a rule counts by; of addresses perhaps networks of so many bits. */
+export type ScopePart = string | { per_ip: { ipv4?: number; ipv6?: number } };
+
+/** scopeName is the name of a part of a scope. */
+export const scopeName = (part: ScopePart) => (typeof part === "object" ? "per_ip" : part);
+
 export interface Series {
   from: number; // Unix seconds
   step: number; // seconds
@@ -167,7 +173,7 @@ export interface Rule {
   priority?: number;
   labels?: Record<string, string>;
   match?: Record<string, unknown>;
-  scope?: string | string[];
+  scope?: ScopePart | ScopePart[];
   limits?: Limit[];
   unlimited?: boolean;
   banned?: boolean;

@@ -1,8 +1,8 @@
 // What the rules make of a request, without taking anything.
 
 import { useEffect, useState } from "preact/hooks";
-import { ask } from "../api";
-import type { Explanation, Rule, RuleList } from "../api";
+import { ask, scopeName } from "../api";
+import type { Explanation, Rule, RuleList, ScopePart } from "../api";
 import { compact, duration } from "../format";
 import { ClientLink, messageOf, RuleLink, useKept } from "../ui";
 
@@ -26,7 +26,7 @@ function requestOf(rule: Rule, client: string) {
   if (rest.startsWith("\\ip:")) address(rest.slice(4));
   else {
     const parts = partsOf(rest);
-    ([] as string[]).concat(rule.scope ?? "global").forEach((scope, i) => {
+    ([] as ScopePart[]).concat(rule.scope ?? "global").map(scopeName).forEach((scope, i) => {
       const part = parts[i] ?? "";
       if (scope === "per_ip") address(part);
       else if (scope === "per_user") found.user = part;

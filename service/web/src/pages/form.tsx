@@ -2,7 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Fault } from "../api";
+import { scopeName } from "../api";
+import type { Fault, ScopePart } from "../api";
 import { RuleText } from "../ruletext";
 import type { Path } from "../ruletext";
 
@@ -200,19 +201,28 @@ const parts: Record<string, string> = { per_ip: "address", per_user: "user", per
 
 function Scope({ rule, put, set, fault, missing }: { rule: RuleText; put: (path: Path, value: unknown) => void; set: (text: string) => void; fault?: string; missing?: string }) {
   const now = rule.at(["scope"]);
-  const list = (Array.isArray(now) ? now : now === undefined ? [] : [now]).map(textOf);
-  const custom = list.filter((s) => s.startsWith("custom:")).map((s) => s.slice("custom:".length));
-  const write = (next: string[]) => {
+  const list = (Array.isArray(now) ? now : now === undefined ? [] : [now]) as ScopePart[];
+  const names = list.map((s) => textOf(scopeName(s)));
+  const custom = names.filter((s) => s.startsWith("custom:")).map((s) => s.slice("custom:".length));
+  const write = (next: ScopePart[]) => {
     const scope = next.filter((s) => s !== "global");
     put(["scope"], scope.length > 1 ? scope : (scope[0] ?? "global"));
   };
+  const bits = list.map((s) => (typeof s === "object" ? s.per_ip : undefined)).find(Boolean) ?? {};
+  const network = (version: "ipv4" | "ipv6", label: string) => (
+    <Box label={label} size={4} value={textOf(bits[version])} set={(t) => {
+      const of = Object.fromEntries(Object.entries({ ...bits, [version]: numeral(t) }).filter(([, n]) => n !== undefined));
+      write(list.map((s) => (scopeName(s) === "per_ip" ? (Object.keys(of).length ? { per_ip: of } : "per_ip") : s)));
+    }} />
+  );
   return (
     <Group title="Who is one client">
       <div class="row">
         {Object.entries(parts).map(([scope, name]) => (
-          <label class="check" key={scope}><input type="checkbox" checked={list.includes(scope)} onChange={(e) => write(e.currentTarget.checked ? [...list, scope] : list.filter((s) => s !== scope))} /> {name}</label>
+          <label class="check" key={scope}><input type="checkbox" checked={names.includes(scope)} onChange={(e) => write(e.currentTarget.checked ? [...list, scope] : list.filter((s) => scopeName(s) !== scope))} /> {name}</label>
         ))}
-        <Box label="Attributes" size={14} value={custom.join(" ")} set={(t) => write([...list.filter((s) => !s.startsWith("custom:")), ...tokens(t).map((a) => "custom:" + a)])} />
+        {names.includes("per_ip") && <>{network("ipv4", "Bits of IPv4")}{network("ipv6", "Bits of IPv6")}</>}
+        <Box label="Attributes" size={14} value={custom.join(" ")} set={(t) => write([...list.filter((s) => !textOf(s).startsWith("custom:")), ...tokens(t).map((a) => "custom:" + a)])} />
         <Choose label="A request without it" value={textOf(rule.at(["missing"]))} options={{ "": "–", skip: "is passed over", deny: "is denied", ip: "is counted by address" }} set={(v) => set(rule.set(["missing"], v || undefined))} fault={missing} />
       </div>
       {list.length === 0 || list[0] === "global" ? <p class="faint">None is chosen: all requests count together.</p> : list.length > 1 && <p class="faint">Together they are one client.</p>}

@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Rule, RuleList, RuleStatistics, Validation } from "../api";
+import type { Rule, RuleList, RuleStatistics, ScopePart, Validation } from "../api";
 import { integer, limitText, share } from "../format";
 import { useLive } from "../live";
 import type { RuleActivity } from "../live";
@@ -19,8 +19,8 @@ export function what(rule: Rule): string {
   if (rule.banned) return "banned" + except;
   if (rule.unlimited) return "unlimited" + except;
   const limits = (rule.limits ?? []).map(limitText).join(" and ");
-  const list = ([] as string[]).concat(rule.scope ?? "global");
-  const whom = list.map((s) => scopes[s] ?? s.replace(/^custom:/, "")).join(" and ");
+  const list = ([] as ScopePart[]).concat(rule.scope ?? "global");
+  const whom = list.map((s) => (typeof s === "object" ? `network (${Object.entries(s.per_ip).map(([of, bits]) => `${of} /${bits}`).join(", ")})` : scopes[s] ?? s.replace(/^custom:/, ""))).join(" and ");
   return (whom === "all together" ? `${limits}, ${whom}` : `${limits} per ${whom}`) + except;
 }
 
