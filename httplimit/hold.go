@@ -17,6 +17,9 @@ func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx)
 // be called when it is done, also on panic. The end is committed with the context of the request, which
 // enforce detaches from the request's cancellation.
 func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.Request, end func(), admitted bool) {
+	if m.config.SkipPreflights && isPreflight(r) {
+		return r, func() {}, true
+	}
 	cost := m.server.Running()
 	if cost == nil {
 		held, admitted = m.admit(w, r, nil)
@@ -45,5 +48,11 @@ func (m *Middleware) tellers(r *http.Request) func() (now, later func(error)) {
 // before the store is closed. What has not arrived when the context ends is given up, which [Config.Failed] is told;
 // then the error wraps the context's.
 func (m *Middleware) Drain(ctx context.Context) error { return m.ends.Drain(ctx) }
+
+// isPreflight reports whether a browser asks what another origin's page may send (Fetch, "CORS-preflight fetch").
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != ""
+}
 
 func isConcurrency(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency }

@@ -306,6 +306,11 @@ type Config struct {
 	// nil, one that trusts no proxy: a client is its peer.
 	Clients *clientip.Resolver
 
+	// SkipPreflights admits preflight requests of CORS without asking for anything, as if they took nothing; they get no
+	// fields, and nobody is told of them. Anybody can send such requests. It is for limits outside of what answers them;
+	// CORS belongs outside of the limits, so that denials have its fields, too. Default: false.
+	SkipPreflights bool
+
 	// Reserve holds what a request costs while its handler runs, in the place of taking it, and renews
 	// the hold: so a request takes a place of stint.Concurrency, or what it may cost at most. When the
 	// handler returns, panics or is left by its client, the hold is committed with the cost that the

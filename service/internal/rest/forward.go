@@ -12,13 +12,15 @@ import (
 )
 
 // The header fields in which proxies say what they were asked, as http.Header keeps them. A proxy
-// has one set of them: those of Traefik and Caddy, or those that nginx is configured to send.
+// has one set of them: those of Traefik and Caddy, those that nginx is configured to send, or those that
+// ingress-nginx has it send, where the URL has the host and the URI.
 const (
 	forwardedMethod = "X-Forwarded-Method"
 	forwardedURI    = "X-Forwarded-Uri"
 	forwardedHost   = "X-Forwarded-Host"
 	originalMethod  = "X-Original-Method"
 	originalURI     = "X-Original-Uri"
+	originalURL     = "X-Original-Url"
 )
 
 // noCredentials is the challenge that RFC 9110, section 15.5.2, demands of a 401. No credentials
@@ -46,7 +48,11 @@ func (s *Service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	cost := capacity.CostOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
+	size := 0
+	for _, name := range []string{forwardedURI, originalURI, originalURL} {
+		size += len(r.Header.Get(name))
+	}
+	cost := capacity.CostOf(1, size)
 	return s.withEvaluation(r, cost, func(r *http.Request, e *evaluation) error {
 		if err := s.readForwarded(e, r); err != nil {
 			return err
@@ -91,19 +97,40 @@ func (s *Service) readForwarded(e *evaluation, r *http.Request) (err error) {
 	if q.Method, _, err = forwardedValue(r.Header, forwardedMethod, originalMethod); err != nil {
 		return err
 	}
-	uri, field, err := forwardedValue(r.Header, forwardedURI, originalURI)
-	if err != nil {
+	field := ""
+	if q.Host, q.Path, field, err = forwardedTarget(r); err != nil {
 		return err
 	}
-	if err := checkPath(field, uri); err != nil {
-		return err
-	}
-	q.Path = uri
-	if q.Host, err = hostOf(r, field); err != nil {
+	if err := checkPath(field, q.Path); err != nil {
 		return err
 	}
 	q.Header, q.Address = r.Header, s.clients.Key(r.RemoteAddr, r.Header)
 	return readIdentity(&s.config.Identity, e, r.Header)
+}
+
+// forwardedTarget is the host and the URI that the proxy was asked for, and which field has the URI. A URL beside
+// other fields has to say the same.
+func forwardedTarget(r *http.Request) (host, uri, field string, err error) {
+	url, err := single(r.Header, originalURL)
+	if err != nil {
+		return "", "", "", err
+	}
+	scheme, rest, _ := strings.Cut(url, "://")
+	end := max(strings.IndexByte(rest, '/'), 0)
+	if url != "" && (scheme != "http" && scheme != "https" || end == 0) {
+		return "", "", "", stint.Invalid(originalURL, problem.Short(url), "a URL such as https://example.com/path")
+	}
+	host, uri, field = rest[:end], rest[end:], originalURL
+	if url == "" || len(r.Header[forwardedURI])+len(r.Header[originalURI]) > 0 {
+		if uri, field, err = forwardedValue(r.Header, forwardedURI, originalURI); err != nil {
+			return "", "", "", err
+		}
+		if host, err = hostOf(r, field); err == nil && url != "" && rest != host+uri {
+			err = problem.BadRequest("%s is %q beside %s %q of host %q; allowed: one of them, or the same in both", originalURL,
+				problem.Short(url), field, problem.Short(uri), problem.Short(host))
+		}
+	}
+	return host, uri, field, err
 }
 
 // forwardedValue is the value of the first of two fields that is there, and which it is. When both are, they

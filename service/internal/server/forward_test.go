@@ -85,6 +85,38 @@ func TestForwardAuth(t *testing.T) {
 	}
 }
 
+// ingress are the fields that ingress-nginx has nginx send; the request's own host is that of auth-url.
+func ingress(method, url string) http.Header {
+	return http.Header{"X-Original-Method": {method}, "X-Original-Url": {url}, "X-Forwarded-For": {"198.51.100.1"}}
+}
+
+func TestForwardAuthIngress(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	for i, url := range []string{"https://a.example.com/login?next=/", "http://b.example.com:8080//x/..%2Flogin", "http://c/login"} {
+		f.ask("", ingress("POST", url)).answered(map[bool]int{false: 200, true: 429}[i == 2])
+	}
+	for url, want := range map[string]string{
+		"/login":        `X-Original-Url is "/login"; allowed: a URL such as https://example.com/path`,
+		"ftp://a/login": "allowed: a URL", "https:///login": "allowed: a URL", "https://a": "allowed: a URL", "http//a/b": "allowed: a URL",
+		"https://%61.example.com/login": "host is", "": "X-Forwarded-Uri and X-Original-Uri are missing",
+	} {
+		f.ask("", ingress("POST", url)).problem(400, want)
+	}
+	f.ask("", with(ingress("POST", "https://a/login"), "X-Original-Url", "https://a/login", "https://a/login")).problem(400, "2 lines")
+	f.ask("", with(ingress("POST", "https://a/login"), "X-Original-Method")).problem(400, "X-Forwarded-Method and X-Original-Method are missing")
+	// What a client sends in the fields of other proxies has to say the same.
+	for name, header := range map[string]http.Header{
+		"nginx": with(nginx("GET", "/free"), "X-Original-Url", "http://a.example.com/cost/1"), "a host": with(nginx("GET", "/free"), "X-Original-Url", "http://b.example.com/free"),
+		"Traefik": with(traefik("GET", "/free"), "X-Original-Url", "http://a.example.com/cost/1"), "its host": with(traefik("GET", "/free"), "X-Original-Url", "http://b.example.com/free"),
+	} {
+		if f.ask("", header).problem(400, "X-Original-Url is", "allowed: one of them, or the same in both"); t.Failed() {
+			t.Error(name)
+		}
+	}
+	f.ask("", with(traefik("GET", "/free"), "X-Original-Url", "https://a.example.com/free")).answered(200)
+	f.ask("", with(nginx("GET", "/free"), "X-Original-Url", "https://example.com/free")).answered(200)
+}
+
 func TestForwardAuthStatus(t *testing.T) {
 	f := newFixture(t, behindProxies)
 	for query, status := range map[string]int{
@@ -275,6 +307,8 @@ func TestForwardAuthHost(t *testing.T) {
 		{nginx("GET", "/host"), "example.org", ""},
 		{with(nginx("GET", "/host"), "X-Forwarded-Host", "example.org"), "a.example.com", "10"}, // the client's own
 		{traefik("GET", "/host"), "stint", "10"},
+		{ingress("GET", "https://A.example.com:8443/host"), "stint", "10"},
+		{ingress("GET", "https://example.org/host"), "a.example.com", ""},
 		{with(traefik("GET", "/host"), "X-Forwarded-Host", "example.org"), "a.example.com", ""},
 	} {
 		if got := ask(test.header, test.host); got != test.limit {
