@@ -146,6 +146,33 @@ func TestSettle(t *testing.T) {
 	wantLeft(t, "reset by client", left(t, limiter, r), map[string]int64{"b/": 50})
 }
 
+// A sum of parts is charged by a decision, held by a reserve, and charged by a commit that leaves it to the rules; what is
+// settled, and what a commit says, changes the limits whose cost it is.
+func TestSettleSums(t *testing.T) {
+	r := per("a", stint.FixedWindow(10, time.Hour).Named("requests"), stint.FixedWindow(1000, time.Hour).Named("tokens"))
+	r.Costs = []rules.Cost{{}, {Sum: []rules.CostPart{{Attribute: "in"}, {Attribute: "out", Weight: 4000}, {Attribute: "cached", Weight: 100}}}}
+	limiter, _ := newLimiter(t, r)
+	of := func(in, out, cached string) rules.Request {
+		request := alice
+		request.Attributes = map[string]string{"in": in, "out": out, "cached": cached}
+		return request
+	}
+	request, v := of("10", "5", "1"), enforce.Verdict{}
+	decide(t, limiter, request)
+	wantLeft(t, "decided", left(t, limiter, request), map[string]int64{"a/requests": 9, "a/tokens": 969})
+	if err := limiter.Settle(t.Context(), &request, -9, &v); err != nil || v.Decision.Applied != -9 {
+		t.Errorf("%+v, %v", v.Decision, err)
+	}
+	wantLeft(t, "settled", left(t, limiter, request), map[string]int64{"a/requests": 9, "a/tokens": 978})
+	reserve(t, limiter, of("10", "100", ""), stint.Hold{ID: "h"})
+	wantLeft(t, "held", left(t, limiter, request), map[string]int64{"a/requests": 8, "a/tokens": 568})
+	used, h := of("10", "20", "11"), stint.HoldOp{Hold: stint.Hold{ID: "h"}}
+	if err := limiter.End(t.Context(), &used, stint.VerbCommit, &h, -1, nil, nil, &v); err != nil || v.Decision.Applied != -318 {
+		t.Errorf("%+v, %v", v.Decision, err)
+	}
+	wantLeft(t, "committed", left(t, limiter, request), map[string]int64{"a/requests": 8, "a/tokens": 886})
+}
+
 // A request without limits has nothing to settle, and a leaky bucket takes no turn back.
 func TestSettleNothing(t *testing.T) {
 	ban := rules.Rule{ID: "ban", Scope: []string{rules.PerIP}, Banned: true, Match: rules.Match{Paths: []string{"/ban"}}}

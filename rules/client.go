@@ -132,12 +132,12 @@ func (m *Matches) AtVerb(i int, verb stint.Verb, h *Matched) (err error) {
 // matchWithin makes the claims of a rule that is within others. If the cost is bounded, one above the rule's MaxCost is
 // an error.
 func (m *Matches) matchWithin(h *Matched, c *compiled, key string, keep Percent, ending, bounded bool) error {
-	permits, err := m.cost(&c.Cost)
+	permits, err := m.cost(&c.cost)
 	if err != nil {
 		return err
 	}
 	if bounded && c.MaxCost > 0 && permits > c.MaxCost {
-		return stint.Invalid(cmp.Or(c.Cost.Header, c.Cost.Attribute), permits,
+		return stint.Invalid(cmp.Or(c.Cost.Header, c.Cost.Attribute, "cost"), permits,
 			fmt.Sprintf("a cost of 1 to %d, the rule's max_cost", c.MaxCost))
 	}
 	if h.Outcome = m.findLevels(c, key, ending); h.Outcome != Limited {
@@ -222,27 +222,52 @@ func (h *Matched) decideBy(c *compiled, t *terms, key string, cost func(*Cost) (
 // cost is what the request takes of limits. A value of several lines is a fault and not the first
 // of them: which one a server behind would read is not known.
 func (m *Matches) cost(c *Cost) (int64, error) {
+	if len(c.Sum) > 0 {
+		return m.sum(c.Sum)
+	}
+	return m.number(c.Header, c.Attribute, c.Permits, 1)
+}
+
+// sum is the sum of parts, rounded up. There are 8 at most: below 8 x 10^9 x 10^9 thousandths, which fit.
+func (m *Matches) sum(parts []CostPart) (int64, error) {
+	sum := int64(0)
+	for i := range parts {
+		p := &parts[i]
+		n, err := m.number(p.Header, p.Attribute, p.Default, 0)
+		if err != nil {
+			return 0, err
+		}
+		sum += n * int64(p.Weight)
+	}
+	if sum = (sum + 999) / 1000; sum > bounds.MaxPermits {
+		return 0, stint.Invalid("cost", sum, fmt.Sprintf("a sum of up to %d", bounds.MaxPermits))
+	}
+	return max(sum, 1), nil
+}
+
+// number is that in a header field or an attribute, or what stands for none.
+func (m *Matches) number(header, attribute string, none, least int64) (int64, error) {
 	text, named := "", ""
 	switch {
-	case c.Header != "":
-		lines := m.request.Header[c.Header]
+	case header != "":
+		lines := m.request.Header[header]
 		if len(lines) > 1 {
-			return 0, stint.Invalid(c.Header, strconv.Itoa(len(lines))+" lines", "one")
+			return 0, stint.Invalid(header, strconv.Itoa(len(lines))+" lines", "one")
 		}
 		if len(lines) == 1 {
 			text = lines[0]
 		}
-		named = c.Header
-	case c.Attribute != "":
-		text, named = m.request.Attributes[c.Attribute], c.Attribute
+		named = header
+	case attribute != "":
+		text, named = m.request.Attributes[attribute], attribute
 	}
 	if text == "" {
-		return c.Permits, nil
+		return none, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 || n > bounds.MaxPermits {
+	if err != nil || n < least || n > bounds.MaxPermits {
 		const most = 64
-		return 0, stint.Invalid(named, text[:min(len(text), most)], fmt.Sprintf("a cost, 1 to %d", bounds.MaxPermits))
+		return 0, stint.Invalid(named, text[:min(len(text), most)], fmt.Sprintf("a cost, %d to %d", least, bounds.MaxPermits))
 	}
 	return n, nil
 }

@@ -1,10 +1,12 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -240,6 +242,40 @@ type Cost struct {
 	// Permits is the cost, 1 to 1,000,000,000; with Header or Attribute the cost of a
 	// request that has none. Default: 0, which is 1.
 	Permits int64 `doc:"default" is:"integer 1 1000000000"`
+	// Sum are parts of which the cost is the sum, rounded up once, and at least 1; in place of the others. At most 8.
+	// Default: none.
+	Sum []CostPart `doc:"sum" of:"parts"`
+}
+
+// A CostPart is what a header field or an attribute holds, an integer from 0 to 1,000,000,000, times a weight.
+type CostPart struct {
+	// Header and Attribute are as those of [Cost]; one of them.
+	Header    string `doc:"header"`
+	Attribute string `doc:"attribute"`
+	// Weight is how many permits the value 1 stands for. Default: 0, which is 1000 thousandths.
+	Weight Thousandths `doc:"weight" is:"thousandths"`
+	// Default is the value of a request without one, 0 to 1,000,000,000.
+	Default int64 `doc:"default" is:"integer 0 1000000000"`
+}
+
+// Thousandths are a number from 0.001 to 1,000,000, as 1 to 1,000,000,000.
+type Thousandths int64
+
+// String writes the number with as few digits as it needs.
+func (n Thousandths) String() string {
+	text := strings.TrimRight(fmt.Sprintf("%d.%03d", n/1000, n%1000), "0")
+	return strings.TrimSuffix(text, ".")
+}
+
+// named reports whether requests may name the cost.
+func (c *Cost) named() bool { return c.Header != "" || c.Attribute != "" || len(c.Sum) > 0 }
+
+// isZero reports whether nothing is said about the cost.
+func (c *Cost) isZero() bool { return c.Permits == 0 && !c.named() }
+
+// equal reports whether two costs are the same.
+func (c Cost) equal(o Cost) bool {
+	return c.Header == o.Header && c.Attribute == o.Attribute && c.Permits == o.Permits && slices.Equal(c.Sum, o.Sum)
 }
 
 // An Override is what holds for one client of a rule in place of the rule's limits: exactly
@@ -311,14 +347,23 @@ func (r *Rule) Clone() Rule {
 		c.Match.Attributes[name] = slices.Clone(values)
 	}
 	c.Scope = slices.Clone(r.Scope)
-	c.Limits, c.Costs = slices.Clone(r.Limits), slices.Clone(r.Costs)
+	c.Limits, c.Costs, c.Cost.Sum = slices.Clone(r.Limits), cloneCosts(r.Costs), slices.Clone(r.Cost.Sum)
 	c.Guaranteed, c.Weights, c.Classes.Keep = maps.Clone(r.Guaranteed), maps.Clone(r.Weights), maps.Clone(r.Classes.Keep)
 	c.Overrides = slices.Clone(r.Overrides)
 	for i := range c.Overrides {
 		o := &c.Overrides[i]
-		o.Limits, o.Costs = slices.Clone(o.Limits), slices.Clone(o.Costs)
+		o.Limits, o.Costs = slices.Clone(o.Limits), cloneCosts(o.Costs)
 	}
 	return c
+}
+
+// cloneCosts are costs with slices of their own.
+func cloneCosts(costs []Cost) []Cost {
+	costs = slices.Clone(costs)
+	for i := range costs {
+		costs[i].Sum = slices.Clone(costs[i].Sum)
+	}
+	return costs
 }
 
 // Equal reports whether the rules say the same. A list without elements is like none, since what
@@ -326,8 +371,9 @@ func (r *Rule) Clone() Rule {
 func (r *Rule) Equal(o *Rule) bool {
 	return r.ID == o.ID && r.Name == o.Name && r.Set == o.Set && r.Disabled == o.Disabled && r.Priority == o.Priority &&
 		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
-		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.MissingStatus == o.MissingStatus && r.Cost == o.Cost &&
-		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited &&
+		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.MissingStatus == o.MissingStatus &&
+		r.Cost.equal(o.Cost) &&
+		slices.Equal(r.Limits, o.Limits) && slices.EqualFunc(r.Costs, o.Costs, Cost.equal) && r.Unlimited == o.Unlimited &&
 		r.Banned == o.Banned &&
 		r.OnExceed == o.OnExceed && r.MarkAt == o.MarkAt && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
 		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.PartitionBy == o.PartitionBy &&
@@ -339,7 +385,7 @@ func (r *Rule) Equal(o *Rule) bool {
 		maps.Equal(r.Classes.Keep, o.Classes.Keep) &&
 		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
 			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) &&
-				slices.Equal(a.Costs, b.Costs) && a.Until.Equal(b.Until)
+				slices.EqualFunc(a.Costs, b.Costs, Cost.equal) && a.Until.Equal(b.Until)
 		})
 }
 

@@ -40,7 +40,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -101,8 +100,9 @@ type compiled struct {
 	rank int
 	// how many limits the rule adds at most to the operation of a request
 	maxLimits int
-	// own is what clients without an override have.
-	own terms
+	// own is what clients without an override have, and cost the rule's, as requests are asked for it.
+	own  terms
+	cost Cost
 	// paths and except are the patterns of Match; fields its header fields.
 	paths  []pattern
 	except []pattern
@@ -147,7 +147,7 @@ type group struct {
 }
 
 // named reports whether a request may name the cost.
-func (g *group) named() bool { return g.cost.Header != "" || g.cost.Attribute != "" }
+func (g *group) named() bool { return g.cost.named() }
 
 // bans reports whether the client is banned.
 func (t *terms) bans() bool { return !t.unlimited && !t.within && len(t.groups) == 0 }
@@ -308,7 +308,7 @@ func (s *Set) root(text string) *node {
 // looked at, since a limit that stayed keeps its policy and what stores prepared for it.
 func compile(rule *Rule, options Options) (c *compiled, err error) {
 	c = &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), strict: options.StrictSlash}
-	c.classNames = c.Classes.names()
+	c.classNames, c.cost = c.Classes.names(), rule.Cost.canonical()
 	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
 	for _, scope := range rule.Scope {
 		c.parameters = append(c.parameters, rule.hasParameter(scope))
@@ -395,7 +395,7 @@ func (r *Rule) asReserved(limits []stint.Limit, costs []Cost) []stint.Limit {
 	}
 	limits = slices.Clone(limits)
 	for i := range min(len(limits), len(costs)) {
-		if c := costs[i]; c.Header == "" && c.Attribute == "" {
+		if c := costs[i]; !c.named() {
 			limits[i].Cost = c.Permits
 		}
 	}
@@ -409,15 +409,15 @@ func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, 
 	t := terms{unlimited: unlimited, within: c.Within != ""}
 	for i, limit := range c.asReserved(limits, costs) {
 		g := group{cost: c.Cost}
-		if i < len(costs) && costs[i] != (Cost{}) {
+		if i < len(costs) && !costs[i].isZero() {
 			g.cost = costs[i]
 		}
 		if c.Classes.Has() {
 			g.capacity = limit.Capacity
 		}
-		g.cost.Permits, g.cost.Header = max(g.cost.Permits, 1), http.CanonicalHeaderKey(g.cost.Header)
+		g.cost = g.cost.canonical()
 		at := slices.IndexFunc(t.groups, func(known group) bool {
-			return known.cost == g.cost && known.capacity == g.capacity
+			return known.cost.equal(g.cost) && known.capacity == g.capacity
 		})
 		if at < 0 {
 			at = len(t.groups)

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -338,6 +339,37 @@ func (c *Cost) validate(f *faults, param string) {
 	if c.Header != "" && c.Attribute != "" {
 		f.invalid(param, "a header and an attribute", "one of them")
 	}
+	if len(c.Sum) > maxParts || len(c.Sum) > 0 && (c.Permits != 0 || c.Header != "" || c.Attribute != "") {
+		f.invalid(param+".sum", plain(fmt.Sprintf("%d parts", len(c.Sum))),
+			fmt.Sprintf("up to %d, and nothing beside them", maxParts))
+	}
+	for i, p := range c.Sum {
+		of := fmt.Sprintf("%s.sum[%d]", param, i)
+		switch {
+		case (p.Header == "") == (p.Attribute == ""):
+			f.invalid(of, plain("neither or both"), "a header or an attribute")
+		case p.Header != "" && !isToken(p.Header):
+			f.invalid(of+".header", p.Header, "the name of a header field")
+		case p.Weight < 0 || p.Weight > bounds.MaxPermits:
+			f.invalid(of+".weight", p.Weight.String(), "0.001 to 1000000")
+		case p.Default < 0 || p.Default > bounds.MaxPermits:
+			f.invalid(of+".default", p.Default, fmt.Sprintf("0 to %d", bounds.MaxPermits))
+		}
+	}
+}
+
+// maxParts bounds the parts of a cost, so that their sum fits into 64 bits.
+const maxParts = 8
+
+// canonical is the cost as requests are asked for it: with canonical names, and what is 0 by default.
+func (c Cost) canonical() Cost {
+	c.Permits, c.Header = max(c.Permits, 1), http.CanonicalHeaderKey(c.Header)
+	c.Sum = slices.Clone(c.Sum)
+	for i := range c.Sum {
+		p := &c.Sum[i]
+		p.Header, p.Weight = http.CanonicalHeaderKey(p.Header), cmp.Or(p.Weight, 1000)
+	}
+	return c
 }
 
 // validateLimits sees to it that a rule has limits, or says what it has in their place.

@@ -253,7 +253,7 @@ func (r *Rule) neverAdmits(list []mistake) []mistake {
 		list = append(list, mistake{
 			kind: kindNever, param: "borrow", value: plain(r.Borrow.Rate.String()),
 			allowed:  fmt.Sprintf("at least %d permits a period, the cost: nothing is ever borrowed", cost),
-			harmless: len(r.Guaranteed)+len(r.Weights) > 0 || r.Cost.Header != "" || r.Cost.Attribute != "",
+			harmless: len(r.Guaranteed)+len(r.Weights) > 0 || r.Cost.named(),
 		})
 	}
 	return list
@@ -266,7 +266,7 @@ func (r *Rule) neverAdmit(list []mistake, override int, limits []stint.Limit, co
 	limits = r.asReserved(limits, costs)
 	for i := range limits {
 		cost, own := r.Cost, false
-		if i < len(costs) && costs[i] != (Cost{}) {
+		if i < len(costs) && !costs[i].isZero() {
 			cost, own = costs[i], true
 		}
 		permits, capacity := max(cost.Permits, 1), limits[i].Capacity
@@ -282,7 +282,7 @@ func (r *Rule) neverAdmit(list []mistake, override int, limits []stint.Limit, co
 		}
 		m := mistake{kind: kindNever, harmless: r.Otherwise != ""}
 		requests := "requests"
-		if cost.Header != "" || cost.Attribute != "" {
+		if cost.named() {
 			m.harmless, requests, param = true, "requests that name no cost", param+".default"
 		}
 		switch {

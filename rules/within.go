@@ -120,7 +120,7 @@ func (r *Rule) validateWithin(f *faults) {
 	if r.MaxCost < 0 || r.MaxCost > bounds.MaxPermits {
 		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("1 to %d", bounds.MaxPermits))
 	}
-	named := r.Cost.Header != "" || r.Cost.Attribute != ""
+	named := r.Cost.named()
 	switch {
 	case named && r.MaxCost == 0 && r.Borrow.Allowed():
 		f.invalid("max_cost", missing, "the largest cost that requests name, which has to fit beside the floors")

@@ -110,11 +110,18 @@ func orNone(texts []string) []string {
 // requests that lack it.
 func randomCost(t *rapid.T) rules.Cost {
 	cost := rules.Cost{Permits: rapid.Int64Range(0, bounds.MaxPermits).Draw(t, "permits")}
-	switch rapid.IntRange(0, 2).Draw(t, "source") {
+	switch rapid.IntRange(0, 3).Draw(t, "source") {
 	case 0:
 		cost.Header = rapid.StringN(1, 9, -1).Draw(t, "cost header")
 	case 1:
 		cost.Attribute = rapid.StringN(1, 9, -1).Draw(t, "cost attribute")
+	case 2:
+		cost.Sum = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rules.CostPart {
+			return rules.CostPart{
+				Attribute: rapid.StringN(1, 9, -1).Draw(t, "part"), Default: rapid.Int64Range(0, 3).Draw(t, "part's default"),
+				Weight: rules.Thousandths(rapid.Int64Range(0, bounds.MaxPermits).Draw(t, "weight")),
+			}
+		}), 1, 3).Draw(t, "sum")
 	}
 	return cost
 }

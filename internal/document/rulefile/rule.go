@@ -203,7 +203,12 @@ func write(of any) document.Value {
 			return document.Value{Kind: document.KindText, Text: of.Rate.String()}, true
 		case *rules.Cost:
 			v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
-			return v, of.Header == "" && of.Attribute == ""
+			return v, of.Header == "" && of.Attribute == "" && len(of.Sum) == 0
+		case *rules.Thousandths:
+			if v.Kind, v.Text = document.KindInteger, of.String(); *of%1000 != 0 {
+				v.Kind = document.KindFloat
+			}
+			return v, true
 		default:
 			return v, false
 		}
@@ -436,9 +441,20 @@ func cost(field *rules.Cost) document.ReaderFunc {
 			document.Integer(&field.Permits, 1, bounds.MaxPermits).ReadDocument(path, v, faults)
 			return
 		}
-		document.Kinds(nil).Read(path, v, field, faults)
-		if field.Header == "" && field.Attribute == "" {
-			faults.Add(v.At, "%s has no source; allowed: a number, or a mapping with header or attribute", path)
+		document.Kinds{"thousandths": thousandths}.Read(path, v, field, faults)
+		if field.Header == "" && field.Attribute == "" && len(field.Sum) == 0 {
+			faults.Add(v.At, "%s has no source; allowed: a number, or a mapping with header, attribute or sum", path)
 		}
 	}
+}
+
+// thousandths reads a number with up to three digits behind the point.
+func thousandths(field any, _ []string) document.Reader {
+	return document.Scalar("0.001 to 1000000, with up to three digits behind the point", func(text string) bool {
+		whole, part, _ := strings.Cut(text, ".")
+		n, ok := document.ParseInteger(whole)
+		behind, err := strconv.ParseUint((part + "000")[:3], 10, 16)
+		*field.(*rules.Thousandths) = rules.Thousandths(1000*n + int64(behind))
+		return ok && err == nil && len(part) <= 3 && n >= 0 && n < 1_000_000 && 1000*n+int64(behind) > 0 || text == "1000000"
+	}, document.KindInteger, document.KindFloat)
 }

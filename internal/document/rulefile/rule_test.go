@@ -50,8 +50,11 @@ func TestRules(t *testing.T) {
 		`{"scope":["per_api_key"],"missing":"ip"}`:              {Scope: []string{rules.PerAPIKey}, Missing: rules.MissingIP},
 		`{"scope":{"per_ip":{"ipv4":24,"ipv6":56}}}`:            {Scope: []string{rules.PerNetwork(24, 56)}},
 		`{"scope":["per_user",{"per_ip":{"ipv6":48}}]}`:         {Scope: []string{rules.PerUser, rules.PerNetwork(0, 48)}},
-		`{"cost":5}`:                               {Cost: rules.Cost{Permits: 5}},
-		`{"cost":{"header":"X-Cost"}}`:             {Cost: rules.Cost{Header: "X-Cost"}},
+		`{"cost":5}`:                   {Cost: rules.Cost{Permits: 5}},
+		`{"cost":{"header":"X-Cost"}}`: {Cost: rules.Cost{Header: "X-Cost"}},
+		`{"cost":{"sum":[{"attribute":"in"},{"header":"X-Cached","weight":0.1,"default":0},{"attribute":"out","weight":4.25,"default":9}]}}`: {
+			Cost: rules.Cost{Sum: []rules.CostPart{{Attribute: "in"}, {Header: "X-Cached", Weight: 100}, {Attribute: "out", Weight: 4250, Default: 9}}},
+		},
 		`{"cost":{"default":7,"attribute":"sum"}}`: {Cost: rules.Cost{Permits: 7, Attribute: "sum"}},
 		`{"limits":[{"algorithm":"fixed_window","limit":1,"calendar":"day"},{"algorithm":"fixed_window","limit":2,"window":"1s","name":"b","cost":{"attribute":"tokens"}}],` +
 			`"overrides":[{"key":"a","limits":[{"algorithm":"fixed_window","limit":1,"calendar":"day","cost":3}]}]}`: {

@@ -197,6 +197,8 @@ func ofField(field reflect.StructField) schema {
 		return named(integers(1, bounds.MaxPermits))
 	case "borrow":
 		return schema{"anyOf": []any{schema{"type": "boolean"}, rateSchema(), schema{"enum": []any{"true", "false"}}}}
+	case "thousandths":
+		return schema{"type": "number", "minimum": 0.001, "maximum": 1_000_000}
 	case "cost":
 		return costSchema()
 	case "limits":
@@ -209,7 +211,8 @@ func ofField(field reflect.StructField) schema {
 func costSchema() schema {
 	from := ofStruct(reflect.TypeFor[rules.Cost]())
 	from["type"] = "object"
-	from["anyOf"] = []any{schema{"required": []any{"header"}}, schema{"required": []any{"attribute"}}}
+	one := func(name string) any { return schema{"required": []any{name}} }
+	from["anyOf"] = []any{one("header"), one("attribute"), one("sum")}
 	return schema{"anyOf": []any{integers(1, bounds.MaxPermits), from}}
 }
 

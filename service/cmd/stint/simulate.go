@@ -258,12 +258,17 @@ func (s *simulation) prepare() error {
 // asks for one, since that makes a map for each request.
 func (s *simulation) add(name string, set *rules.Set) {
 	for _, rule := range set.Rules() {
-		s.reader.Headers = s.reader.Headers || len(rule.Match.Headers) > 0 || rule.Cost.Header != ""
+		s.reader.Headers = s.reader.Headers || len(rule.Match.Headers) > 0 || namesField(&rule.Cost)
 		for _, cost := range rule.Costs {
-			s.reader.Headers = s.reader.Headers || cost.Header != ""
+			s.reader.Headers = s.reader.Headers || namesField(&cost)
 		}
 	}
 	s.config.Candidates = append(s.config.Candidates, simulate.Candidate{Name: name, Set: set})
+}
+
+// namesField reports whether a header field names the cost, or a part of it.
+func namesField(c *rules.Cost) bool {
+	return c.Header != "" || slices.ContainsFunc(c.Sum, func(p rules.CostPart) bool { return p.Header != "" })
 }
 
 // addLimit adds candidates for a limit of the command line. A rate such as 100/1m stands for one

@@ -157,6 +157,9 @@ func fromValue(v document.Value) any {
 	case document.KindInteger:
 		n, _ := document.ParseInteger(v.Text)
 		return n
+	case document.KindFloat: // a weight
+		n, _ := strconv.ParseFloat(v.Text, 64)
+		return n
 	case document.KindBoolean:
 		return v.Text == "true"
 	default:
