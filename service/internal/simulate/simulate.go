@@ -78,8 +78,9 @@ func New(config Config) (*Simulation, error) {
 }
 
 // blockSize is how many events are prepared together. It hides the latency of memory, which is most
-// of what a decision costs with many clients.
-const blockSize = 64
+// of what a decision takes; beyond 8 more gain nothing, and each of them keeps what its rules claim:
+// with 8 candidates of 1,000 rules that match, 3 MiB.
+const blockSize = 16
 
 // Add has all candidates decide an event, now or with some of those that follow. Its strings and maps must not be
 // changed until Finish has returned. The error is that of [Config.Decided] for an event up to this one, that of
