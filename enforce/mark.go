@@ -33,7 +33,7 @@ func (v *Verdict) mark() {
 		c := &v.claims[i]
 		n := c.Claim.Policy.Len()
 		marks, at := c.marks(), int64(c.Rule.MarkAt)
-		if at > 0 && !marks && (i == 0 || v.claims[i-1].Rule != c.Rule) {
+		if at > 0 && !marks && c.way != all && (i == 0 || v.claims[i-1].Rule != c.Rule) {
 			claims, limits := v.ofRule(i)
 			charged = int8(v.decisionOf(i, claims, v.each[first:first+limits]).Via) // #nosec G115 -- at most MaxWays
 		}

@@ -465,6 +465,11 @@ func (r *Rule) validateOutcome(f *faults) {
 	}
 }
 
+// canBeWay reports whether a limit may be charged, or not, by what it says itself, as one of several ways is.
+func canBeWay(l *stint.Limit) bool {
+	return l.Algorithm != stint.AlgorithmLeakyBucket && !l.CountDenied && l.Lease == 0
+}
+
 // validateMark refuses what can't be charged only if it fits, or is charged in another rule's place.
 func (r *Rule) validateMark(f *faults) {
 	if r.Within != "" || r.Otherwise != "" {
@@ -472,7 +477,7 @@ func (r *Rule) validateMark(f *faults) {
 	}
 	of := func(param string, limits []stint.Limit) {
 		for i, l := range limits {
-			if l.Algorithm == stint.AlgorithmLeakyBucket || l.CountDenied || l.Lease != 0 {
+			if !canBeWay(&l) {
 				f.invalid(fmt.Sprintf("%s[%d]", param, i), l.Algorithm.String(),
 					"with on_exceed mark no leaky bucket, count_denied or lease")
 			}

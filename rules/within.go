@@ -275,7 +275,7 @@ func (s *Set) checkOtherwise(c *compiled, fault func(*compiled, string, any, str
 	}
 	check := func(of *compiled, limits []stint.Limit, where string) {
 		for i, l := range limits {
-			if l.CountDenied || l.Lease != 0 || l.Algorithm == stint.AlgorithmLeakyBucket {
+			if !canBeWay(&l) {
 				fault(c, "otherwise", c.Otherwise, fmt.Sprintf("rules whose limits count no denied requests, "+
 					"have no lease and are no leaky buckets, as %slimits[%d] of rule %s does or is", where, i, of.ID))
 			}

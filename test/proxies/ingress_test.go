@@ -5,7 +5,6 @@ package proxies
 import (
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,26 +50,14 @@ func ingress(t *testing.T, snippets bool) (file string) {
 		of["server-snippet"], of["configuration-snippet"] = "", ""
 	}
 	target := strings.Replace(of["auth-url"], "stint.stint.svc.cluster.local:8080", "stint", 1)
-	text := `
-worker_processes 1;
-pid nginx.pid;
-error_log stderr;
-events {}
-http {
-	access_log off;
-	client_body_temp_path body;
-	proxy_temp_path proxy;
-	fastcgi_temp_path fastcgi;
-	uwsgi_temp_path uwsgi;
-	scgi_temp_path scgi;
-	include upstreams.conf;
+	return nginxOf(t, `
 	map $http_x_request_id $req_id { default $http_x_request_id; "" $request_id; }
 	map $http_upgrade $connection_upgrade { default upgrade; "" ""; }
 	server {
 		include listen.conf;
 		server_name _;
 		set $proxy_upstream_name "-";
-` + of["server-snippet"] + `
+`+of["server-snippet"]+`
 		location = /_external-auth-Lw-Prefix {
 			internal;
 			access_log off;
@@ -94,7 +81,7 @@ http {
 			proxy_ssl_server_name on;
 			proxy_pass_request_headers on;
 			client_max_body_size 1m;
-			set $target ` + target + `;
+			set $target `+target+`;
 			proxy_pass $target;
 		}
 		location / {
@@ -122,17 +109,11 @@ http {
 			proxy_buffering off;
 			proxy_http_version 1.1;
 			proxy_next_upstream error timeout;
-` + of["configuration-snippet"] + `
+`+of["configuration-snippet"]+`
 			proxy_pass http://application;
 			proxy_redirect off;
 		}
-	}
-}`
-	file = filepath.Join(t.TempDir(), "nginx.conf")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	}`)
 }
 
 // The Ingress of docs/ingress-nginx.md limits, by the method, the host and the path that the client has asked for.

@@ -69,7 +69,17 @@ func leastConfiguration(t *testing.T, php bool, places ...string) (file string) 
 	text = strings.NewReplacer(append(places,
 		"http://127.0.0.1:8000", "http://application", "http://127.0.0.1:8080", "http://stint", "include fastcgi.conf", "include /etc/nginx/fastcgi.conf",
 	)...).Replace(text)
-	text = `
+	return nginxOf(t, `
+	server {
+		include listen.conf;
+`+text+`
+	}`)
+}
+
+// nginxOf is a configuration of nginx with this in its http block, whose files are in the folder that it runs in.
+func nginxOf(t *testing.T, inHTTP string) (file string) {
+	t.Helper()
+	text := `
 worker_processes 1;
 pid nginx.pid;
 error_log stderr;
@@ -82,10 +92,7 @@ http {
 	uwsgi_temp_path uwsgi;
 	scgi_temp_path scgi;
 	include upstreams.conf;
-	server {
-		include listen.conf;
-` + text + `
-	}
+` + inHTTP + `
 }`
 	file = filepath.Join(t.TempDir(), "nginx.conf")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
