@@ -30,6 +30,8 @@ type Reservation struct {
 	replayed  bool
 	via       uint8     // of the last Reserve
 	certain   time.Time // until when it is held, by this process's clock: since the last Reserve was sent, its TTL
+	calling   bool      // whether an operation uses call
+	call      holdCall
 }
 
 // An End is what a Commit or a Cancel did.
@@ -324,6 +326,28 @@ type holdCall struct {
 	hold  HoldOp
 }
 
+// begin is the memory for an operation: the reservation's own, unless another operation uses it.
+func (r *Reservation) begin() *holdCall {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calling {
+		return new(holdCall)
+	}
+	r.calling = true
+	return &r.call
+}
+
+// done gives back the memory for an operation. After an error it is not used again: a store that was not waited for
+// may still use it.
+func (r *Reservation) done(call *holdCall, err error) {
+	if call != &r.call || err != nil {
+		return
+	}
+	r.mu.Lock()
+	r.calling = false
+	r.mu.Unlock()
+}
+
 // reserve carries out a Reserve of claims that ask for so many permits, and tells what became of the hold, if anybody
 // wants to know.
 func (r *Reservation) reserve(
@@ -333,7 +357,7 @@ func (r *Reservation) reserve(
 	told *HoldOp,
 	each []Outcome,
 ) (Decision, error) {
-	call := new(holdCall)
+	call := r.begin()
 	if told == nil {
 		told = &call.hold
 	}
@@ -343,7 +367,9 @@ func (r *Reservation) reserve(
 	sent := time.Now()
 	d, err := r.decide(ctx, op)
 	d.Full = told.Full
-	return d, r.grown(claims, permits, told, &d, err, sent)
+	err = r.grown(claims, permits, told, &d, err, sent)
+	r.done(call, err)
+	return d, err
 }
 
 // claimsOf are the hold's claims with so many permits where that is asked.
@@ -421,14 +447,17 @@ func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 // end commits or cancels the hold. The expiry that this process knows goes with it, and the way, so that a store
 // which has lost the hold can charge it.
 func (r *Reservation) end(ctx context.Context, verb Verb, claims Op) (End, error) {
-	r.mu.Lock()
-	call := &holdCall{hold: HoldOp{Hold: r.hold, Via: r.via}}
-	call.hold.ExpiresAt = r.expiresAt
-	r.mu.Unlock()
+	call := r.begin()
 	h := &call.hold
+	*h = HoldOp{Hold: r.hold}
+	r.mu.Lock()
+	h.ExpiresAt, h.Via = r.expiresAt, r.via
+	r.mu.Unlock()
 	d, err := r.decide(ctx, claims.on(verb, h, &call.extra))
 	if err != nil {
 		return End{}, err
 	}
-	return End{Applied: d.Applied, Replayed: h.Replayed, Late: h.Late, Reset: h.Reset, At: d.At}, nil
+	end := End{Applied: d.Applied, Replayed: h.Replayed, Late: h.Late, Reset: h.Reset, At: d.At}
+	r.done(call, nil)
+	return end, nil
 }

@@ -404,6 +404,45 @@ func TestAReserveThatIsAnsweredTooLate(t *testing.T) {
 	})
 }
 
+// A keepingStore fails a Commit, and keeps what it was told of holds, as one that answers too late.
+type keepingStore struct {
+	stint.Store
+	told []*stint.HoldOp
+	fail error
+}
+
+func (s *keepingStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	s.told = append(s.told, op.Hold())
+	if s.fail != nil {
+		return stint.Decision{}, s.fail
+	}
+	return s.Store.Decide(ctx, op)
+}
+
+// What a store may still write to, since it has failed, is not used again; what it is done with is.
+func TestAFailedEndKeepsItsMemory(t *testing.T) {
+	store := &keepingStore{Store: memstore.New(memstore.Config{})}
+	l, err := stint.New(store, "p", stint.Concurrency(5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.fail = stint.ErrUnavailable
+	if _, err := r.Commit(t.Context(), 1); !errors.Is(err, stint.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	store.fail = nil
+	if _, err := r.Commit(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if told := store.told; told[0] != told[1] || told[2] == told[1] {
+		t.Errorf("a Reserve, a Commit that failed and one more were of %p", told)
+	}
+}
+
 // A crowd of holders never exceeds the capacity.
 func TestConcurrencyUnderACrowd(t *testing.T) {
 	l := newReserving(t, stint.Concurrency(7))

@@ -11,13 +11,14 @@ import (
 type hold struct {
 	decide.Hold
 	holder *holder
-	hashes []uint64 // of the states, in the order of the claims and their limits
+	hashes []uint64  // of the states, in the order of the claims and their limits
+	hash   [1]uint64 // of hashes, while there is one
 	// counted is the bytes that it was counted with.
 	counted int64
 }
 
 // holdBytes is about what a hold takes, beside its id and its parts; endBytes what is remembered of a part.
-const holdBytes, endBytes = 224, 16
+const holdBytes, endBytes = 240, 16
 
 // bytes is about what the hold takes: after its end, without its parts.
 func (h *hold) bytes() int64 {
@@ -41,7 +42,8 @@ func (s *Store) decideHold(op *stint.Op) (stint.Decision, error) {
 	defer s.operations.Put(o)
 	s.lock(o)
 	s.loadAll(o)
-	h := ids.find(told.ID)
+	old := ids.find(told.ID)
+	h := old
 	if h != nil && o.Now > h.Forgotten() {
 		h = nil
 	}
@@ -65,9 +67,9 @@ func (s *Store) decideHold(op *stint.Op) (stint.Decision, error) {
 	if err == nil && o.Known != nil {
 		if h == nil {
 			h, o.spare = o.spare, nil
-			h.holder, h.hashes = o.holder(), o.hashes(make([]uint64, 0, len(o.Parts)))
+			h.holder, h.hashes = o.holder(), o.hashes(h.hash[:0])
 		}
-		s.put(ids, h, o.Now)
+		s.put(ids, old, h, o.Now)
 	}
 	s.unlock(o)
 	s.finish(o.places, o.States, o.Now)

@@ -53,8 +53,8 @@ func (s *idShard) find(id string) *hold {
 	return s.prev.holds[id]
 }
 
-// put keeps a hold.
-func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
+// put keeps a hold, in place of what was found under its ID, which may be itself; nil: nothing.
+func (s *Store) put(ids *idShard, old, h *hold, now stint.Instant) {
 	forgotten := h.Forgotten()
 	if now >= ids.turn && now >= ids.prev.forgotten {
 		s.addIDBytes(-ids.prev.bytes)
@@ -65,9 +65,16 @@ func (s *Store) put(ids *idShard, h *hold, now stint.Instant) {
 		ids.cur = newIDs()
 	}
 	before := ids.cur.bytes + ids.prev.bytes
-	ids.prev.remove(h.ID)
-	ids.cur.remove(h.ID)
-	ids.cur.add(h)
+	switch {
+	case old == nil:
+		ids.cur.add(h)
+	case old == h && ids.cur.holds[h.ID] == h:
+		ids.cur.recount(h)
+	default:
+		ids.prev.remove(h.ID)
+		ids.cur.remove(h.ID)
+		ids.cur.add(h)
+	}
 	ids.cur.forgotten = max(ids.cur.forgotten, forgotten)
 	s.addIDBytes(ids.cur.bytes + ids.prev.bytes - before)
 	s.idsFull(ids, h.holder, now)
@@ -97,6 +104,13 @@ func (i *ids) add(h *hold) {
 	h.counted = h.bytes()
 	i.holds[h.ID] = h
 	i.count(h.holder, h.counted)
+}
+
+// recount counts the bytes of an id that is kept as they are now.
+func (i *ids) recount(h *hold) {
+	before := h.counted
+	h.counted = h.bytes()
+	i.count(h.holder, h.counted-before)
 }
 
 // count counts bytes of a holder's ids.

@@ -28,7 +28,7 @@ type HoldOperation struct {
 	Fresh *Hold
 
 	bound []uint16 // the ways, bound to those that the hold is on
-	lacks []int64
+	lacks []int64  // what a Reserve lacks of each limit, or a Commit says it cost
 }
 
 // Decide carries out the operation. What is refused with an error changes nothing.
@@ -103,9 +103,9 @@ func (r *HoldOperation) place(i int) int {
 // state is the state of limit i of the operation.
 func (r *HoldOperation) state(i int) *State { return &r.States[r.Parts[i].State] }
 
-// costs are what a commit says each limit has cost, as the hold has them.
-func (r *HoldOperation) costs() []int64 {
-	costs := make([]int64, len(r.Parts))
+// costs are what a commit says each limit has cost, as the hold has them, in the memory of a list.
+func (r *HoldOperation) costs(list []int64) []int64 {
+	costs := slices.Grow(list[:0], len(r.Parts))[:len(r.Parts)]
 	for i := range r.Parts {
 		costs[r.place(i)] = r.Parts[i].Permits
 	}
@@ -115,7 +115,8 @@ func (r *HoldOperation) costs() []int64 {
 // isAgain reports whether the operation asks for the end that the hold has had.
 func (r *HoldOperation) isAgain(end End) bool {
 	if r.Verb == stint.VerbCommit {
-		return end == Committed && slices.Equal(r.costs(), r.Known.actual)
+		r.lacks = r.costs(r.lacks)
+		return end == Committed && slices.Equal(r.lacks, r.Known.actual)
 	}
 	return r.Verb == stint.VerbCancel && end == Cancelled
 }
@@ -461,7 +462,7 @@ func (r *HoldOperation) over(applied int64) stint.Decision {
 	if r.Verb == stint.VerbCancel {
 		h.end = Cancelled
 	} else {
-		h.actual = r.costs()
+		h.actual = r.costs(h.cost[:0])
 	}
 	h.parts = nil
 	return r.answer(applied)

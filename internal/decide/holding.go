@@ -54,9 +54,10 @@ type Hold struct {
 	endedAt    stint.Instant
 	late       bool
 	reset      bool
-	dropped    bool    // by a Drop: it is not to be renewed
-	via        uint8   // of an end: the way that it was on
-	actual     []int64 // of a commit: what each limit was said to have cost
+	dropped    bool     // by a Drop: it is not to be renewed
+	via        uint8    // of an end: the way that it was on
+	actual     []int64  // of a commit: what each limit was said to have cost
+	cost       [1]int64 // of actual, while there is one
 	applied    int64
 }
 
