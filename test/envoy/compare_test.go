@@ -126,7 +126,22 @@ func (e exchange) settle(want, got *rls.RateLimitResponse) (w, g *rls.RateLimitR
 	}
 	squeeze(w.GetDynamicMetadata())
 	squeeze(g.GetDynamicMetadata())
+	dropShadowed(g)
 	return w, g
+}
+
+// dropShadowed drops the list of descriptors that are over in shadow mode, which the reference does not have, if each of
+// them is admitted and has nothing left.
+func dropShadowed(r *rls.RateLimitResponse) {
+	fields := r.GetDynamicMetadata().GetFields()
+	for _, value := range fields["shadowModeViolations"].GetListValue().GetValues() {
+		i := int(value.GetNumberValue())
+		if i >= len(r.GetStatuses()) || r.GetStatuses()[i].GetCode() != rls.RateLimitResponse_OK ||
+			r.GetStatuses()[i].GetLimitRemaining() > 0 {
+			return
+		}
+	}
+	delete(fields, "shadowModeViolations")
 }
 
 const resetHeader = "RateLimit-Reset"

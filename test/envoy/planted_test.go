@@ -112,6 +112,11 @@ func TestCompare(t *testing.T) {
 		{"a field of metadata", func(r *response) {
 			r.DynamicMetadata.Fields["metadata"] = structpb.NewStringValue("")
 		}, "dynamic_metadata: "},
+		{"what is denied among those in shadow mode", func(r *response) {
+			r.DynamicMetadata.Fields["shadowModeViolations"] = structpb.NewListValue(&structpb.ListValue{
+				Values: []*structpb.Value{structpb.NewNumberValue(1)},
+			})
+		}, "dynamic_metadata: "},
 		{"hits as text", func(r *response) {
 			r.DynamicMetadata.Fields["hitsAddend"] = structpb.NewStringValue("2")
 		}, "dynamic_metadata: "},

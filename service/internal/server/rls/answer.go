@@ -121,11 +121,12 @@ func (d *decision) headers() []*core.HeaderValue {
 
 // metadata is the request, as the reference service hands it to Envoy, with the metadata of limits
 // that were asked. The names of its fields, such as quotaModeViolations, are those of the reference
-// service, by which access logs and filters may go.
+// service, by which access logs and filters may go; shadowModeViolations, the indexes of the
+// descriptors that are over a limit in shadow mode, is our own.
 func (d *decision) metadata() *structpb.Struct {
 	text, number := structpb.NewStringValue, structpb.NewNumberValue
 	r := d.request
-	var descriptors, violations []*structpb.Value
+	var descriptors, violations, shadowed []*structpb.Value
 	merged := map[string]*structpb.Value{}
 	quota := false
 	for i, given := range r.Descriptors {
@@ -135,7 +136,10 @@ func (d *decision) metadata() *structpb.Struct {
 			continue
 		}
 		quota = quota || k.limit.quota
-		if k.over && !k.limit.shadow && d.quota(k) {
+		switch {
+		case k.over && k.limit.shadow:
+			shadowed = append(shadowed, number(float64(i)))
+		case k.over && d.quota(k):
 			violations = append(violations, number(float64(i)))
 		}
 		if !k.over {
@@ -156,6 +160,9 @@ func (d *decision) metadata() *structpb.Struct {
 	}
 	if len(violations) > 0 {
 		fields["quotaModeViolations"] = structpb.NewListValue(&structpb.ListValue{Values: violations})
+	}
+	if len(shadowed) > 0 {
+		fields["shadowModeViolations"] = structpb.NewListValue(&structpb.ListValue{Values: shadowed})
 	}
 	if len(merged) > 0 {
 		fields["metadata"] = structpb.NewStructValue(&structpb.Struct{Fields: merged})

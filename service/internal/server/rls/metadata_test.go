@@ -1,6 +1,7 @@
 package rls_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,6 +33,32 @@ descriptors:
 		_, null := merged["a"].GetKind().(*structpb.Value_NullValue)
 		if !strings.Contains(want, "{name:"+name+"}") || null != strings.Contains(want, "a:null") || merged["b"].GetNumberValue() != 2 {
 			t.Errorf("%v, want %s", merged, want)
+		}
+	}
+}
+
+// A descriptor that is over a limit in shadow mode is named, so that Envoy can tell the upstream; one that is denied
+// or within its limit is not.
+func TestMetadataOfShadowMode(t *testing.T) {
+	s := newService(t, rls.Config{Metadata: true}, `
+domain: d
+descriptors:
+  - {key: soft, shadow_mode: true, `+years+`1}}
+  - {key: hard, `+years+`1}}
+  - {key: wide, shadow_mode: true, `+years+`100}}
+`)
+	list := of(costing("wide=", 1), costing("hard=", 1), costing("soft=", 1))
+	for _, want := range []string{"", "2"} {
+		response, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, value := range response.DynamicMetadata.Fields["shadowModeViolations"].GetListValue().GetValues() {
+			got = append(got, strconv.Itoa(int(value.GetNumberValue())))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("the descriptors %v are over in shadow mode, want %q", got, want)
 		}
 	}
 }
