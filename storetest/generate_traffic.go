@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // The times that sequences keep to: what a state may need beyond latest still is
@@ -134,7 +135,8 @@ func (g *traffic) next(room int) []Step {
 
 // learn looks at an answer for times and costs that are worth trying. It draws nothing: what
 // is drawn for one batch must not depend on how many came before it, or it can't be shrunk.
-func (g *traffic) learn(step Step, d stint.Decision, outcomes []stint.Outcome) {
+func (g *traffic) learn(step Step, answer oracle.Answer) {
+	d, outcomes := answer.Decision, answer.Each
 	g.recent = d
 	waits := []time.Duration{d.RetryAfter, d.ResetAfter, d.Delay}
 	if len(outcomes) > 0 {

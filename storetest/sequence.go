@@ -66,8 +66,7 @@ func Generate(seed uint64, algorithm stint.Algorithm, operations int) Sequence {
 	for len(sequence.Steps) < operations {
 		for _, step := range g.next(operations - len(sequence.Steps)) {
 			sequence.Steps = append(sequence.Steps, step)
-			answer := model.Decide(step.Op, step.At)
-			g.learn(step, answer.Decision, answer.Each)
+			g.learn(step, model.Decide(step.Op, step.At))
 		}
 	}
 	return sequence
@@ -77,7 +76,7 @@ func Generate(seed uint64, algorithm stint.Algorithm, operations int) Sequence {
 // every answer with an exact model. The error says which step went wrong and how.
 func Replay(ctx context.Context, store stint.Store, clock *Clock, sequence Sequence) error {
 	c := comparison{store, clock, oracle.New(0)}
-	return c.replay(ctx, sequence.Steps, func(Step, stint.Decision, []stint.Outcome) {})
+	return c.replay(ctx, sequence.Steps, func(Step, oracle.Answer) {})
 }
 
 // A comparison is a store beside the model that its answers are compared with.
@@ -96,11 +95,7 @@ var garbage = stint.Outcome{
 var errUnanswered = errors.New("the operation was not answered")
 
 // replay carries out steps in batches, and gives the answers that are right to learn.
-func (c *comparison) replay(
-	ctx context.Context,
-	steps []Step,
-	learn func(Step, stint.Decision, []stint.Outcome),
-) error {
+func (c *comparison) replay(ctx context.Context, steps []Step, learn func(Step, oracle.Answer)) error {
 	for from := 0; from < len(steps); {
 		to := from + 1
 		for steps[from].Batch != 0 && to < len(steps) && steps[to].Batch == steps[from].Batch &&
@@ -116,11 +111,7 @@ func (c *comparison) replay(
 }
 
 // carryOut has the store decide the steps of one batch, and compares the answers.
-func (c *comparison) carryOut(
-	ctx context.Context,
-	steps []Step,
-	learn func(Step, stint.Decision, []stint.Outcome),
-) error {
+func (c *comparison) carryOut(ctx context.Context, steps []Step, learn func(Step, oracle.Answer)) error {
 	c.clock.Set(steps[0].At)
 	if r := steps[0].reset; r != nil {
 		c.model.ResetAll(*r, steps[0].At)
@@ -130,6 +121,10 @@ func (c *comparison) carryOut(
 	for i, step := range steps {
 		results[i].Err = errUnanswered
 		ops[i] = step.Op
+		if h := step.Op.Hold(); h != nil { // which the store writes into
+			told := *h
+			ops[i].Extra = &stint.Extra{Groups: step.Op.Groups(), Hold: &told}
+		}
 		if step.Each {
 			ops[i].Each = make([]stint.Outcome, step.Op.Limits()+1)
 			for j := range ops[i].Each {
@@ -143,21 +138,17 @@ func (c *comparison) carryOut(
 		results[0].Decision, results[0].Err = c.store.Decide(ctx, ops[0])
 	}
 	for i, op := range ops {
-		outcomes, err := op.Each, results[i].Err
-		if last := len(outcomes) - 1; last >= 0 {
-			if outcomes[last] != garbage {
-				err = errors.Join(err, errors.New("wrote more outcomes than the operation has limits"))
+		if last := len(op.Each) - 1; last >= 0 {
+			if op.Each[last] != garbage {
+				results[i].Err = errors.Join(results[i].Err, errors.New("wrote more outcomes than the operation has limits"))
 			}
-			outcomes = outcomes[:last]
+			op.Each = op.Each[:last]
 		}
-		if err != nil {
-			return prefix.Errorf("at %s, %s: %w", steps[i].At, oracle.Describe(op), err)
-		}
-		answer := oracle.Answer{Decision: results[i].Decision, Each: outcomes}
+		answer := oracle.Got(op, results[i])
 		if _, err := c.model.Check(steps[i].Op, steps[i].At, answer); err != nil {
 			return err
 		}
-		learn(steps[i], results[i].Decision, outcomes)
+		learn(steps[i], answer)
 	}
 	return nil
 }

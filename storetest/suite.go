@@ -2,8 +2,8 @@
 //
 // [Run] puts a store through every check: random sequences of operations compared field by field
 // with an exact model, among them the ends of waits, peeks, resets, changed limits and policies;
-// refused input; concurrency; how often a hold is charged; and, if the store can do it, that a
-// policy is reset. A store's test package needs one line:
+// scenarios of holds, ways and changed limits, compared with it likewise; refused input; concurrency;
+// and, if the store can do it, that a policy is reset. A store's test package needs one line:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
@@ -58,43 +58,9 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Invalid", testInvalid)
 	check("Cancelled", testCancelled)
 	check("Timeout", testTimeout)
-	check("SettledOfFixedCosts", testSettledOfFixedCosts)
 	check("Concurrency", testConcurrency)
-	check("Changed", testChanged)
-	check("RenewedExpiresLast", testRenewedExpiresLast)
-	check("ForgottenIsNotNoticed", testForgottenIsNotNoticed)
-	check("PlansInTurn", testPlansInTurn)
-	check("BucketsAreKept", testBucketsAreKept)
-	if !opts.NoWays {
-		check("Ways", testWays)
-		check("Available", testAvailable)
-		check("EmptyWay", testEmptyWay)
-		check("OtherWays", testOtherWays)
-	}
-	if !opts.NoHolds && !opts.NoWays {
-		check("HeldWays", testHeldWays)
-		check("HeldEmptyWay", testHeldEmptyWay)
-		check("LeftByAnEmptyWay", testLeftByAnEmptyWay)
-		check("DeniedBesideEmptyWay", testDeniedBesideEmptyWay)
-		check("OrderWithinWays", testOrderWithinWays)
-		check("OwnWay", testOwnWay)
-	}
-	if !opts.NoHolds {
-		check("HoldEnds", testHoldEnds)
-		check("LostHold", testLostHold)
-		check("HeldByMore", testHeldByMore)
-		check("HeldInABatch", testHeldInABatch)
-		check("ExpiredInPart", testExpiredInPart)
-		check("ResetAndReservedAnew", testResetAndReservedAnew)
-		check("ResetBeforeExpiry", testResetBeforeExpiry)
-		check("ResetBeforeADrop", testResetBeforeADrop)
-		check("Growth", testGrowth)
-		check("GrowsByExpiries", testGrowsByExpiries)
-		check("TimeNeverRunsBack", testTimeNeverRunsBack)
-		check("GivenBackByAnother", testGivenBackByAnother)
-		check("LongQueue", testLongQueue)
-		check("OrderOfLimits", testOrderOfLimits)
-		check("ManyExpiries", testManyExpiries)
+	for _, s := range scenarios(opts) {
+		check(s.name, s.test)
 	}
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()

@@ -108,18 +108,26 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 	headless.And = []stint.Claim{l}
 	short := operation(stint.VerbTake, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
+	expiring := func(at stint.Instant) stint.Op {
+		op := operation(stint.VerbCommit, "k", window, 1)
+		op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h", ExpiresAt: at}}}
+		return op
+	}
 	for name, op := range map[string]stint.Op{
-		"unknown verb":      operation(stint.VerbList+1, "k", window, 1),
-		"empty key":         operation(stint.VerbTake, "", window, 1),
-		"long key":          operation(stint.VerbTake, strings.Repeat("k", bounds.MaxKeyBytes+1), window, 1),
-		"no policy":         operation(stint.VerbTake, "k", nil, 1),
-		"take of 0":         operation(stint.VerbTake, "k", window, 0),
-		"try of -1":         operation(stint.VerbTry, "k", window, -1),
-		"peek of 0":         operation(stint.VerbPeek, "k", window, 0),
-		"leaky refund":      operation(stint.VerbSettle, "k", leaky, -1),
-		"reset of no key":   operation(stint.VerbReset, "", window, 0),
-		"claim without key": with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
-		"claim of 0":        with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
+		"expired before 1970":   expiring(-1),
+		"expires too late":      expiring(1<<53 + 1),
+		"expires at the latest": expiring(1<<63 - 1),
+		"unknown verb":          operation(stint.VerbList+1, "k", window, 1),
+		"empty key":             operation(stint.VerbTake, "", window, 1),
+		"long key":              operation(stint.VerbTake, strings.Repeat("k", bounds.MaxKeyBytes+1), window, 1),
+		"no policy":             operation(stint.VerbTake, "k", nil, 1),
+		"take of 0":             operation(stint.VerbTake, "k", window, 0),
+		"try of -1":             operation(stint.VerbTry, "k", window, -1),
+		"peek of 0":             operation(stint.VerbPeek, "k", window, 0),
+		"leaky refund":          operation(stint.VerbSettle, "k", leaky, -1),
+		"reset of no key":       operation(stint.VerbReset, "", window, 0),
+		"claim without key":     with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
+		"claim of 0":            with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
 		"one state twice": with(operation(stint.VerbTake, "k", window, 1),
 			stint.Claim{Key: "k", Policy: window, Permits: 1}),
 		"too short for Each":              short,
