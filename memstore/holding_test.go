@@ -1,7 +1,6 @@
 package memstore_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -90,108 +89,6 @@ func TestAClientHasSoManyHolds(t *testing.T) {
 	}
 }
 
-// From counts that a sliding counter of another length took over nothing comes back; from a fixed window, which goes on
-// to its own end, what was held.
-func TestHoldsOfAChangedLimit(t *testing.T) {
-	for _, test := range []struct {
-		before, after stint.Limit
-		left          int64 // after a commit of 2 of 10
-	}{
-		{stint.SlidingWindowCounter(20, time.Hour), stint.SlidingWindowCounter(20, 2*time.Hour), 9},
-		{stint.SlidingWindowCounter(20, time.Hour), stint.SlidingWindowCounter(30, time.Hour), 27},
-		{stint.FixedWindow(20, time.Hour), stint.FixedWindow(20, 2*time.Hour), 17},
-		{stint.SlidingWindowLog(20, time.Hour), stint.SlidingWindowLog(20, 2*time.Hour), 17},
-		{stint.TokenBucket(20, stint.PerHour(1)), stint.TokenBucket(40, stint.PerHour(2)), 17},
-		{stint.Concurrency(20), stint.Concurrency(5), 5},
-	} {
-		h := newHeld(t, memstore.Config{}, test.before)
-		h.reserve("a", 10, time.Minute)
-		after := h.policyOf(test.after)
-		if test.after.Algorithm == stint.AlgorithmConcurrency {
-			h.wantLeft(after, 0)
-		} else if _, err := h.do(stint.VerbTake, after, 1, nil); err != nil {
-			t.Fatal(err)
-		}
-		h.commit(after, "a", 2)
-		h.wantLeft(after, test.left)
-	}
-}
-
-// A reset drops what is held: its end moves nothing of what came after.
-func TestAResetDropsHolds(t *testing.T) {
-	for name, reset := range map[string]func(h *held) error{
-		"of the key": func(h *held) error { _, err := h.do(stint.VerbReset, h.policy, 0, nil); return err },
-		"of all":     func(h *held) error { return h.store.ResetAll(t.Context(), stint.Scope{All: true}) },
-	} {
-		h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
-		h.reserve("a", 10, time.Minute)
-		if err := reset(h); err != nil {
-			t.Fatal(err)
-		}
-		h.wantLeft(h.policy, 20)
-		h.reserve("b", 4, time.Minute)
-		if hold := h.commit(h.policy, "a", 2); !hold.Reset {
-			t.Errorf("%s: %+v", name, hold)
-		}
-		h.wantLeft(h.policy, 16)
-		h.commit(h.policy, "b", 3)
-		h.wantLeft(h.policy, 17)
-	}
-}
-
-// A hold that the store has lost is charged once, as long as it can't have forgotten it.
-func TestALostHoldIsChargedOnce(t *testing.T) {
-	h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
-	expires := h.now.Add(time.Minute)
-	for i := range 2 {
-		hold := stint.HoldOp{Hold: stint.Hold{ID: "a", TTL: time.Minute, ExpiresAt: expires}}
-		d, err := h.do(stint.VerbCommit, h.policy, 5, &hold)
-		if err != nil || d.Applied != 5 || !hold.Late || hold.Replayed != (i > 0) {
-			t.Fatalf("%v, %+v, %v", d, hold, err)
-		}
-		h.wantLeft(h.policy, 15)
-	}
-	h.now = expires.Add(2*time.Minute) + 1
-	hold := stint.HoldOp{Hold: stint.Hold{ID: "b", TTL: time.Minute, ExpiresAt: expires}}
-	if _, err := h.do(stint.VerbCommit, h.policy, 5, &hold); !errors.Is(err, stint.ErrUnknownReservation) {
-		t.Errorf("%v", err)
-	}
-}
-
-// An end that names other claims than the hold had is another end, and of a live hold a mistake.
-func TestAnEndOfOtherClaims(t *testing.T) {
-	h := newHeld(t, memstore.Config{}, stint.FixedWindow(20, 24*time.Hour))
-	other := stint.Op{
-		Verb: stint.VerbCommit, Claim: stint.Claim{Key: "other", Policy: h.policy, Permits: 3},
-		Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "a"}}},
-	}
-	h.reserve("a", 5, time.Minute)
-	if _, err := h.store.Decide(t.Context(), other); !errors.Is(err, stint.ErrOtherClaims) {
-		t.Errorf("live: %v", err)
-	}
-	h.commit(h.policy, "a", 3)
-	if _, err := h.store.Decide(t.Context(), other); !errors.Is(err, stint.ErrResolved) {
-		t.Errorf("committed: %v", err)
-	}
-	h.wantLeft(h.policy, 17)
-}
-
-// A leaky bucket's turns don't come back, and a hold's time counts from the turn.
-func TestReserveOfALeakyBucket(t *testing.T) {
-	h := newHeld(t, memstore.Config{}, stint.LeakyBucket(10, stint.PerSecond(1)).WithCost(1))
-	for i := range 3 {
-		d, hold := h.reserve(fmt.Sprint(i), 5, 10*time.Second)
-		if want := time.Duration(i) * time.Second; d.Delay != want || hold.ExpiresAt != h.now.Add(want+10*time.Second) {
-			t.Fatalf("%v, expires at %v", d, hold.ExpiresAt)
-		}
-	}
-	h.commit(h.policy, "0", 5)
-	if _, err := h.do(stint.VerbCancel, h.policy, 0, &stint.HoldOp{Hold: stint.Hold{ID: "1"}}); err != nil {
-		t.Fatal(err)
-	}
-	h.wantLeft(h.policy, 7)
-}
-
 // What holds took of memory comes back, and so does what was remembered of them.
 func TestHoldsLeaveNoMemory(t *testing.T) {
 	h := newHeld(t, memstore.Config{}, stint.Concurrency(5), stint.TokenBucket(1000, stint.PerSecond(1)))
@@ -251,70 +148,6 @@ func liveHolds(t *testing.T, store stint.Store, key string, policy *stint.Policy
 	t.Helper()
 	_, err = store.Decide(t.Context(), stint.Op{Verb: stint.VerbList, Claim: stint.Claim{Key: key, Policy: policy}, Extra: &stint.Extra{Live: &live}})
 	return live, err
-}
-
-// What is dropped is free at once, and has expired: to renew it is an error, and its commit is late. Other holds, and what it
-// has elsewhere, stay.
-func TestDrop(t *testing.T) {
-	h := newHeld(t, memstore.Config{}, stint.Concurrency(2), stint.FixedWindow(100, time.Hour).Named("tokens"))
-	other := stint.Claim{Key: "other", Policy: h.policy, Permits: 1}
-	op := stint.Op{
-		Verb: stint.VerbReserve, Claim: stint.Claim{Key: "k", Policy: h.policy, Permits: 1}, And: []stint.Claim{other},
-		Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "stuck"}}},
-	}
-	if d, err := h.store.Decide(t.Context(), op); err != nil || !d.Allowed {
-		t.Fatal(d, err)
-	}
-	h.reserve("well", 1, time.Minute)
-	if d, _ := h.reserve("next", 1, time.Minute); d.Allowed {
-		t.Fatal("three places of two")
-	}
-	stuck := &stint.HoldOp{Hold: stint.Hold{ID: "stuck"}}
-	if d, err := h.do(stint.VerbDrop, h.policy, 0, stuck); err != nil || d.Applied != -1 {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	if _, err := h.do(stint.VerbDrop, h.policy, 0, stuck); !errors.Is(err, stint.ErrUnknownReservation) {
-		t.Fatal(err)
-	}
-	if d, _ := h.reserve("next", 1, time.Minute); !d.Allowed || d.Remaining != 0 {
-		t.Fatalf("%+v", d)
-	}
-	if live, err := liveHolds(t, h.store, "other", h.policy); err != nil || len(live) != 1 || live[0].ID != "stuck" {
-		t.Fatal(live, err)
-	}
-	var resolved *stint.ResolvedError
-	if _, err := h.store.Decide(t.Context(), op); !errors.As(err, &resolved) || resolved.End != "expired" || resolved.At != h.now {
-		t.Fatal(err)
-	}
-	op.Verb, op.Extra = stint.VerbCommit, &stint.Extra{Hold: stuck}
-	if d, err := h.store.Decide(t.Context(), op); err != nil || !stuck.Late || d.Applied != 1 {
-		t.Fatalf("%+v, %+v, %v", d, stuck, err)
-	}
-	h.wantLeft(h.policyOf(stint.FixedWindow(100, time.Hour).Named("tokens")), 97)
-	if live, err := liveHolds(t, h.store, "other", h.policy); err != nil || len(live) != 0 {
-		t.Fatal(live, err)
-	}
-	for _, op := range []stint.Op{
-		{Verb: stint.VerbList, Claim: other},
-		{Verb: stint.VerbList, Claim: other, And: []stint.Claim{other}, Extra: &stint.Extra{Live: new([]stint.Hold)}},
-		{Verb: stint.VerbDrop, Claim: other},
-	} {
-		if _, err := h.store.Decide(t.Context(), op); !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("%v: %v", op.Verb, err)
-		}
-	}
-}
-
-// What was reset with its policy is not listed.
-func TestListAfterAReset(t *testing.T) {
-	h := newHeld(t, memstore.Config{}, stint.Concurrency(2))
-	h.reserve("a", 1, time.Minute)
-	if err := h.store.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
-		t.Fatal(err)
-	}
-	if live, err := liveHolds(t, h.store, "k", h.policy); err != nil || len(live) != 0 {
-		t.Errorf("%v, %v", live, err)
-	}
 }
 
 // Live holds of many clients take half of the memory at most, so that the limits of others hold. When they have ended, or

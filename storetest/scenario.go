@@ -29,6 +29,7 @@ import (
 //	  take 1 k p either 2 k a with 2 k b else 2 k b else nothing    ways
 //	  take 1 k p & peek 1 k p -> left=3                             one batch
 //	  9 x reserve h$i: 1 k p; go 1s                                 with 1 to 9 for $i
+//	  list 0 k p -> live=h,g                                        the ids, the next to expire first
 //	  reset-all p                                                   of a policy
 //	  admitted 5                                                    takes had 5 permits in all, or fewer
 //
@@ -185,6 +186,13 @@ func (p *play) facts(op stint.Op, got oracle.Answer) []string {
 			return []string{word}
 		}
 	}
+	if op.Verb == stint.VerbList {
+		var ids []string
+		for _, h := range got.Live {
+			ids = append(ids, h.ID)
+		}
+		return []string{"live=" + strings.Join(ids, ",")}
+	}
 	d, h, words := got.Decision, got.Hold, []string{"denied"}
 	if d.Allowed {
 		words = []string{"allowed"}
@@ -197,7 +205,8 @@ func (p *play) facts(op stint.Op, got oracle.Answer) []string {
 	}
 	words = append(words,
 		fmt.Sprint("left=", d.Remaining), fmt.Sprint("via=", d.Via), fmt.Sprint("applied=", d.Applied),
-		"retry="+describeWait(d.RetryAfter), "new="+describeWait(d.ResetAfter),
+		"retry="+describeWait(d.RetryAfter), "delay="+describeWait(d.Delay), "new="+describeWait(d.ResetAfter),
+		"expires="+describeWait(h.ExpiresAt.Time().Sub(noon.Time())),
 	)
 	if len(got.Each) > 0 {
 		available, _ := decide.Available(&op, got.Each)
@@ -263,7 +272,10 @@ func (p *play) operation(text string) (op stint.Op) {
 		}
 		words = words[1:]
 	}
-	if held || extra.Groups != nil {
+	if op.Verb == stint.VerbList {
+		extra.Live = new([]stint.Hold)
+	}
+	if held || extra.Groups != nil || extra.Live != nil {
 		op.Extra = &extra
 	}
 	return op

@@ -121,9 +121,12 @@ func (c *comparison) carryOut(ctx context.Context, steps []Step, learn func(Step
 	for i, step := range steps {
 		results[i].Err = errUnanswered
 		ops[i] = step.Op
-		if h := step.Op.Hold(); h != nil { // which the store writes into
+		switch h := step.Op.Hold(); { // a store writes into them
+		case h != nil:
 			told := *h
 			ops[i].Extra = &stint.Extra{Groups: step.Op.Groups(), Hold: &told}
+		case step.Op.Verb == stint.VerbList:
+			ops[i].Extra = &stint.Extra{Live: new([]stint.Hold)}
 		}
 		if step.Each {
 			ops[i].Each = make([]stint.Outcome, step.Op.Limits()+1)

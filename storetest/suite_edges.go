@@ -114,6 +114,11 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 		return op
 	}
 	for name, op := range map[string]stint.Op{
+		"list into nothing": {Verb: stint.VerbList, Claim: k},
+		"list of two claims": {Verb: stint.VerbList, Claim: k, And: []stint.Claim{l}, Extra: &stint.Extra{
+			Live: new([]stint.Hold),
+		}},
+		"drop of no hold":       {Verb: stint.VerbDrop, Claim: k},
 		"expired before 1970":   expiring(-1),
 		"expires too late":      expiring(1<<53 + 1),
 		"expires at the latest": expiring(1<<63 - 1),
