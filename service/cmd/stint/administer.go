@@ -17,21 +17,21 @@ import (
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
-// standardAdmin is the URL of the admin listener unless admin_listen moves it.
-const standardAdmin = "http://127.0.0.1:8079"
-
-// administerCommand makes a command that asks the admin API. It has the flags --admin, --token,
-// --token-file, --json and --timeout. The token is that of --token, of --token-file or of the
-// environment, in this order; a token in a file does not show in the list of processes.
-func administerCommand(p process, use, short, long string) (*cobra.Command, *apiCommand) {
-	command := &cobra.Command{
-		Use:   use,
-		Short: short,
-		Long:  long + "\n\nIt asks the admin listener of a running service.",
-		Args:  cobra.NoArgs,
+// administerCommand makes a command that asks the admin API, with the flags of structs. It has the flags --admin,
+// --token, --token-file, --json and --timeout, too. A token in a file does not show in the list of processes.
+func administerCommand(p process, path string, flags ...any) (*cobra.Command, *apiCommand) {
+	command, a := newAdminCommand(p, path, 30*time.Second)
+	command.Long += "\n\nIt asks the admin listener of a running service."
+	for _, fields := range flags {
+		addFlags(command.Flags(), path, fields)
 	}
-	a := newAPICommand(p, command, "admin", standardAdmin, "STINT_ADMIN_TOKEN", 30*time.Second)
-	command.Flags().StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
+	return command, a
+}
+
+// newAdminCommand makes a command that calls a service's admin listener, or may do so.
+func newAdminCommand(p process, path string, timeout time.Duration) (*cobra.Command, *apiCommand) {
+	command, a := newAPICommand(p, path, "admin", "http://127.0.0.1:8079", "STINT_ADMIN_TOKEN", timeout)
+	command.Flags().StringVar(&a.tokenFile, "token-file", "", flagHelp(path, "token-file"))
 	return command, a
 }
 
@@ -127,20 +127,22 @@ func (r *ruleRow) scopeText() string {
 
 // listRulesCommand is `stint rules list`; the service does the filtering.
 func listRulesCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "list", "List a service's rules", "List the rules, sorted by ID.")
+	f := struct {
+		Set     string
+		Label   []string
+		Prefix  string
+		Enabled bool
+	}{Enabled: true}
+	command, a := administerCommand(p, "rules list", &f)
 	flags := command.Flags()
-	set := flags.String("set", "", "only rules of the set `NAME`")
-	labels := flags.StringArray("label", nil, "only rules with the label `NAME:VALUE`; may be given several times")
-	prefix := flags.String("prefix", "", "only rules whose IDs begin with `TEXT`")
-	enabled := flags.Bool("enabled", true, "only rules that are enabled, or with =false only those that are not")
 	flags.Lookup("enabled").DefValue = "" // without it, all are listed
 	command.RunE = func(*cobra.Command, []string) error {
-		query := queryOf(map[string]string{"set": *set, "prefix": *prefix})
-		query["label"] = *labels
+		query := queryOf(map[string]string{"set": f.Set, "prefix": f.Prefix})
+		query["label"] = f.Label
 		if flags.Changed("enabled") {
-			query.Set("enabled", strconv.FormatBool(*enabled))
+			query.Set("enabled", strconv.FormatBool(f.Enabled))
 		}
-		return ask(a, call{method: http.MethodGet, path: "/api/v1/rules", query: query}, func(answer *ruleRows) [][]string {
+		return ask(a, call{path: "/api/v1/rules", query: query}, func(answer *ruleRows) [][]string {
 			rows := [][]string{{"ID", "STATE", "SCOPE", "MATCHES", "ALLOWS"}}
 			for i := range answer.Rules {
 				r := &answer.Rules[i]
@@ -154,42 +156,39 @@ func listRulesCommand(p process) *cobra.Command {
 
 // revisionsCommand is `stint rules revisions`: the list, or one revision's changes.
 func revisionsCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "revisions [NUMBER]", "List the revisions of a service's rules, or show one",
-		"List who changed which rules and when, the newest revision first. With a number, show what that revision changed.")
+	f := struct {
+		Rule  string
+		Limit int
+	}{Limit: 20}
+	command, a := administerCommand(p, "rules revisions", &f)
 	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
 		}
 		return oneRevision(args)
 	}
-	flags := command.Flags()
-	rule := flags.String("rule", "", "only revisions that changed the rule `ID`")
-	limit := flags.Int("limit", 20, "at most `N` revisions")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			if flags.Changed("rule") || flags.Changed("limit") {
+			if flags := command.Flags(); flags.Changed("rule") || flags.Changed("limit") {
 				return misused("--rule or --limit is given with a number; allowed: in the list of revisions only")
 			}
 			var answer adminapi.RuleRevisionDiff
-			body, _, err := a.do(
-				call{method: http.MethodGet, path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])},
-				&answer,
-			)
+			body, _, err := a.do(call{path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])}, &answer)
 			if err != nil {
 				return err
 			}
-			if a.json {
+			if a.JSON {
 				return a.show(body)
 			}
 			return sayRevision(p, &answer)
 		}
-		query := queryOf(map[string]string{"limit": fmt.Sprint(*limit), "rule": *rule})
+		query := queryOf(map[string]string{"limit": fmt.Sprint(f.Limit), "rule": f.Rule})
 		var answer adminapi.RuleRevisionList
-		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-revisions", query: query}, &answer)
+		body, _, err := a.do(call{path: "/api/v1/rule-revisions", query: query}, &answer)
 		if err != nil {
 			return err
 		}
-		if answer.RulesFrom != "" && !a.json {
+		if answer.RulesFrom != "" && !a.JSON {
 			return say(p.Out, "there are no revisions: rules come from %s\n", answer.RulesFrom)
 		}
 		rows := [][]string{{"REVISION", "TIME", "BY", "ACTION", "RULES", "COMMENT"}}
@@ -241,18 +240,13 @@ func sayRevision(p process, d *adminapi.RuleRevisionDiff) error {
 // rollbackCommand is `stint rules rollback`. It makes a new revision with old rules, so that it can
 // be undone the same way.
 func rollbackCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "rollback NUMBER",
-		"Make a service's rules, or one of them, what they were at a revision",
-		"Make the rules what they were at a revision, or with --rule one of them, which is removed if it was not there. "+
-			"This is a\n"+
-			"new revision; 0 is before the first.")
+	var f struct{ Rule, Comment string }
+	command, a := administerCommand(p, "rules rollback", &f)
 	command.Args = func(_ *cobra.Command, args []string) error { return oneRevision(args) }
-	rule := command.Flags().String("rule", "", "only the rule `ID`")
-	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		path := "/api/v1/rule-revisions/" + url.PathEscape(args[0]) + "/rollback"
 		query := url.Values{}
-		for name, text := range map[string]string{"comment": *comment, "rule": *rule} {
+		for name, text := range map[string]string{"comment": f.Comment, "rule": f.Rule} {
 			if command.Flags().Changed(name) {
 				query.Set(name, text)
 			}
@@ -265,19 +259,18 @@ func rollbackCommand(p process) *cobra.Command {
 // resetAllCommand is `stint reset-all`. It gives all clients their limits anew, so it wants --yes,
 // also in scripts.
 func resetAllCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "reset-all", "Clear the state of all clients of a service, or of a rule",
-		"Clear the state of all clients of everything that the service's store keeps under its key prefix, "+
-			"or with --rule of one\n"+
-			"rule. Rules stay. It needs --yes.")
-	rule := command.Flags().String("rule", "", "only the clients of the rule `ID`")
-	yes := command.Flags().Bool("yes", false, "say that this is meant")
+	var f struct {
+		Rule string
+		Yes  bool
+	}
+	command, a := administerCommand(p, "reset-all", &f)
 	command.RunE = func(*cobra.Command, []string) error {
-		if !*yes {
+		if !f.Yes {
 			return misused("--yes is missing; allowed: with --yes, as all clients may use their limits anew")
 		}
 		path, what := "/api/v1/reset", "everything"
-		if *rule != "" {
-			path, what = "/api/v1/rules/"+url.PathEscape(*rule)+"/reset", "rule "+*rule
+		if f.Rule != "" {
+			path, what = "/api/v1/rules/"+url.PathEscape(f.Rule)+"/reset", "rule "+f.Rule
 		}
 		return ask(a, call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)},
 			func(answer *adminapi.RuleReset) [][]string {

@@ -21,28 +21,22 @@ import (
 // compared goes with the put (If-Match, RFC 9110, section 13.1.1), so an edit in between makes it
 // fail and nothing is lost. What is printed before the put is thus exactly what the put changes.
 func applyCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "apply PATH", "Make a service's rules those of a file or folder",
-		"Make the service's rules those of a file, or of the files of a folder: rules that are not\n"+
-			"there are removed. The change is printed, and made only if nobody has edited the rules since\n"+
-			"they were compared.")
-	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
+	var f struct{ Comment string }
+	command, a := administerCommand(p, "rules apply", &f)
 	compare := compareFlags(p, command, a)
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := compare(args[0])
 		if err != nil {
 			return err
 		}
-		if !a.json {
+		if !a.JSON {
 			if err := c.print(p); err != nil {
 				return err
 			}
 		}
 		return a.edit(call{
-			method:   http.MethodPut,
-			path:     "/api/v1/rules",
-			query:    queryOf(map[string]string{"comment": *comment}),
-			document: c.document,
-			header:   map[string]string{"If-Match": c.tag},
+			method: http.MethodPut, path: "/api/v1/rules", query: queryOf(map[string]string{"comment": f.Comment}),
+			document: c.document, header: map[string]string{"If-Match": c.tag},
 		})
 	}
 	return command
@@ -51,16 +45,14 @@ func applyCommand(p process) *cobra.Command {
 // diffCommand is `stint rules diff`, apply without the put. Its exit code tells a script whether
 // there is a difference.
 func diffCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "diff PATH", "Compare a file or folder of rules with a service's rules",
-		"Say what `stint rules apply` would change: + is added, - is removed, ~ is changed, "+
-			"with\neach parameter as it is and as it would be. It exits with 1 when the rules differ.")
+	command, a := administerCommand(p, "rules diff")
 	compare := compareFlags(p, command, a)
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := compare(args[0])
 		if err != nil {
 			return err
 		}
-		if a.json {
+		if a.JSON {
 			if err := sayJSON(p.Out, c.changes, ""); err != nil {
 				return err
 			}
@@ -104,7 +96,7 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 			return nil, misused("%v", err)
 		}
 		var current adminapi.RuleList
-		_, tag, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules"}, &current)
+		_, tag, err := a.do(call{path: "/api/v1/rules"}, &current)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +113,7 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 	for _, text := range current {
 		var rule ruleRow
 		if err := json.Unmarshal(text, &rule); err != nil {
-			return nil, failed(fmt.Errorf("reading a rule of the answer: %w", err))
+			return nil, fmt.Errorf("reading a rule of the answer: %w", err)
 		}
 		before[rule.ID] = text
 	}
@@ -129,7 +121,7 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 	for _, rule := range next {
 		text, err := rulefile.JSON(rule)
 		if err != nil {
-			return nil, failed(err)
+			return nil, err
 		}
 		after[rule.ID] = text
 		texts = append(texts, text)

@@ -30,16 +30,29 @@ import (
 // from --limit, and never asked of the target: an error there would go unnoticed otherwise.
 type benchmark struct {
 	*apiCommand
-	load    bench.Load
-	policy  *stint.Policy
-	permits int64
-	limits  []string
-	config  func() (config.Config, error)
+	benchFlags
+	load   bench.Load
+	bound  *stint.Policy
+	config func() (config.Config, error)
+}
 
-	target, addr, named, rule, domain, descriptor, url string
-	rate, against, page                                string
-	tls                                                bool
-	asked                                              description // that rules decide
+// benchFlags say what is verified, which rule or policy decides, and how it is asked.
+type benchFlags struct {
+	Limit                []string
+	Target, Policy, Rule string
+
+	description // that the rule decides
+
+	Addr                    string
+	TLS                     bool
+	URL, Domain, Descriptor string
+	Rate                    string
+	Callers                 int
+	For                     time.Duration
+	Requests, Keys          int
+	Distribution            string
+	Permits                 int64
+	Against, Report         string
 }
 
 // benchTargets are what may be asked, each with the flags that it has for itself. A flag that is
@@ -55,60 +68,16 @@ var benchTargets = map[string]string{
 // benchCommand is `stint bench`. Flags of a single target are registered for all and refused by
 // prepare, so that --help shows what there is.
 func benchCommand(p process) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "bench",
-		Short: "Load a service, or a store, and verify each decision against the limit",
-		Long: "Ask for decisions, at a rate or by so many callers, and hold each against the limit: exactly, by the\n" +
-			"time at which it was made, where the answer has that, or else by when it was sent and received. The\n" +
-			"keys begin with a prefix of the run's own. It exits with 1 if a decision differs,\n" +
-			"and with 4 if the target, or its store, decided nothing.\n\n" +
-			"  stint bench --limit token_bucket:100:10/s --store redis://127.0.0.1:6379\n" +
-			"  stint bench --limit token_bucket:100:10/s --target rest --policy api --rate 1000/s --keys 25\n" +
-			"  stint bench --limit token_bucket:100:10/s --target rest --rule login --method POST --path /login\n" +
-			"  stint bench --limit fixed_window:50:1s --target rls --addr 127.0.0.1:8081 --domain d --descriptor user\n" +
-			"  stint bench --limit token_bucket:100:10/s --target resp --addr 127.0.0.1:6390\n" +
-			"  stint bench --limit token_bucket:100:10/s --target http --url http://127.0.0.1:3000/ --keys 1\n\n" +
-			"With --rule, a request of --method, --path and the like is what the rules decide. {key} in these is the\n" +
-			"key, as in --user {key}. Without --ip, each key has an address of its own.\n\n" +
-			"docs/bench.md explains the figures.",
-		Args: cobra.NoArgs,
-	}
-	b := &benchmark{apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
+	command, a := newServerCommand(p, "bench")
+	b := &benchmark{apiCommand: a, benchFlags: benchFlags{
+		Target: "library", description: standardRequest, Domain: "bench", Descriptor: "key", Callers: 64,
+		For: 10 * time.Second, Requests: bench.MaxRequests, Keys: 1000, Distribution: "uniform", Permits: 1,
+	}}
 	flags := command.Flags()
-	flags.StringArrayVar(&b.limits, "limit", nil,
-		"`LIMIT` to verify: ALGORITHM:PERMITS:RATE, where windows have a DURATION; N/DURATION, a sliding log; "+
-			"or as rules write it; several have to admit together")
-	flags.StringVar(&b.target, "target", "library",
-		"`NAME` of what is asked: library (with --store), rest, rls, resp or http")
-	flags.StringVar(&b.named, "policy", "",
-		"`NAME` of the service's policy, whose limits --limit repeats; without one, resp asks by CL.THROTTLE")
-	flags.StringVar(&b.rule, "rule", "",
-		"`ID` of the service's rule, whose limits --limit repeats, in place of --policy with rest")
-	b.asked.register(flags)
+	addFlags(flags, "bench", &b.benchFlags)
 	for _, name := range descriptionFlags {
 		flags.Lookup(name).Usage += "; with --rule"
 	}
-	flags.StringVar(&b.addr, "addr", "", "`HOST:PORT` of the service's listener for rls or resp")
-	flags.BoolVar(&b.tls, "tls", false, "speak TLS with the listener at --addr; "+
-		"its certificate is of an authority of the system, or of the file in SSL_CERT_FILE")
-	flags.StringVar(&b.url, "url", "",
-		"`URL` of a handler that a limit stands before, with http: 429 is a denial, and {key} in it the key")
-	flags.StringVar(&b.domain, "domain", "bench", "`NAME` of the domain, with rls")
-	flags.StringVar(&b.descriptor, "descriptor", "key", "`NAME` of the descriptor whose value is the key, with rls")
-	flags.StringVar(&b.rate, "rate", "", "`RATE` at which requests are due, such as 5000/s, "+
-		"whenever they are answered (default: each caller asks again when it is answered)")
-	flags.IntVar(&b.load.Callers, "callers", 64, "`NUMBER` of requests that are in flight at most")
-	b.load.Length = 10 * time.Second
-	flags.Var((*timeoutFlag)(&b.load.Length), "for", "`DURATION` of the load")
-	flags.IntVar(&b.load.Requests, "requests", bench.MaxRequests,
-		"`NUMBER` of requests after which the load ends before that")
-	flags.IntVar(&b.load.Keys, "keys", 1000, "`NUMBER` of keys")
-	flags.StringVar(&b.load.Distribution, "distribution", "uniform",
-		"`NAME` of how often each key is asked for: hot (one for all), uniform or zipf")
-	flags.Int64Var(&b.permits, "permits", 1, "`N`, the cost of each request")
-	flags.StringVar(&b.against, "against", "",
-		"compare with scripts of ours in the Redis at `URL`: redis_rate's algorithm, a GCRA as redis-cell's, a fixed window")
-	flags.StringVar(&b.page, "report", "", "write a page with plots to `FILE`")
 	b.config = settingFlags(p, flags, append(storeSettings(), "on_store_failure")...)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := b.prepare(); err != nil {
@@ -121,8 +90,8 @@ func benchCommand(p process) *cobra.Command {
 
 // prepare reads the flags. Nothing is asked before all flags are known to be sound.
 func (b *benchmark) prepare() (err error) {
-	if _, known := benchTargets[b.target]; !known {
-		return misused("--target is %q; allowed: library, rest, rls, resp or http", b.target)
+	if _, known := benchTargets[b.Target]; !known {
+		return misused("--target is %q; allowed: library, rest, rls, resp or http", b.Target)
 	}
 	have := map[string][]string{}
 	for _, target := range slices.Sorted(maps.Keys(benchTargets)) {
@@ -131,27 +100,30 @@ func (b *benchmark) prepare() (err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(have)) {
-		if b.command.Flags().Changed(name) && !slices.Contains(have[name], b.target) {
-			return misused("--%s is given with --target %s; allowed: with --target %s", name, b.target,
+		if b.command.Flags().Changed(name) && !slices.Contains(have[name], b.Target) {
+			return misused("--%s is given with --target %s; allowed: with --target %s", name, b.Target,
 				strings.Join(have[name], " or "))
 		}
 	}
-	switch name, described := b.asked.given(b.command.Flags()); {
-	case b.rule != "" && b.named != "":
+	switch name, described := b.given(b.command.Flags()); {
+	case b.Rule != "" && b.Policy != "":
 		return misused("--rule and --policy are given; allowed: one of them")
-	case described && b.rule == "":
+	case described && b.Rule == "":
 		return misused("--%s is given without --rule; allowed: with --rule", name)
 	}
-	if b.rate != "" {
-		if b.load.Rate, err = stint.ParseRate(b.rate); err != nil {
-			return misused("--rate is %q; allowed: N/DURATION such as 5000/s", b.rate)
+	b.load = bench.Load{
+		Callers: b.Callers, Length: b.For, Requests: b.Requests, Keys: b.Keys, Distribution: b.Distribution,
+	}
+	if b.Rate != "" {
+		if b.load.Rate, err = stint.ParseRate(b.Rate); err != nil {
+			return misused("--rate is %q; allowed: N/DURATION such as 5000/s", b.Rate)
 		}
 	}
 	if fault := b.load.Validate(); fault != nil {
 		return misused("--%s is %s; allowed: %s", fault.Param, fault.Value, fault.Allowed)
 	}
-	if b.permits < 1 || b.permits > bounds.MaxPermits {
-		return misused("--permits is %d; allowed: 1 to %d", b.permits, int64(bounds.MaxPermits))
+	if b.Permits < 1 || b.Permits > bounds.MaxPermits {
+		return misused("--permits is %d; allowed: 1 to %d", b.Permits, int64(bounds.MaxPermits))
 	}
 	return b.prepareLimits()
 }
@@ -161,11 +133,11 @@ func (b *benchmark) prepare() (err error) {
 func (b *benchmark) prepareLimits() error {
 	// Keys of a run begin anew, so that an earlier run takes nothing from it.
 	b.load.Prefix = "bench-" + strings.ToLower(rand.Text()[:8])
-	if len(b.limits) == 0 {
+	if len(b.Limit) == 0 {
 		return misused("--limit is missing; allowed: %s", shortForms)
 	}
 	var limits []stint.Limit
-	for _, text := range b.limits {
+	for _, text := range b.Limit {
 		spelled := spelledOut(text)
 		limit, err := parseLimit(spelled)
 		if err != nil {
@@ -179,11 +151,11 @@ func (b *benchmark) prepareLimits() error {
 		}
 		limits = append(limits, limit)
 	}
-	if b.against != "" && len(limits) > 1 {
+	if b.Against != "" && len(limits) > 1 {
 		return misused("--against is given with %d limits; allowed: with one", len(limits))
 	}
 	var err error
-	if b.policy, err = stint.NewPolicy(cmp.Or(b.named, b.load.Prefix), limits...); err != nil {
+	if b.bound, err = stint.NewPolicy(cmp.Or(b.Policy, b.load.Prefix), limits...); err != nil {
 		return misused("--limit or --policy: %s", prefix.Trim(err.Error()))
 	}
 	return nil
@@ -223,29 +195,29 @@ func (b *benchmark) run(ctx context.Context) error {
 	}
 	defer closing()
 	scripts := map[string]bench.Target{}
-	if b.against != "" {
-		redis, err := bench.OpenRedis(b.against)
+	if b.Against != "" {
+		redis, err := bench.OpenRedis(b.Against)
 		if err != nil {
 			return unreachable(fmt.Errorf("--against: %s", document.Redact(err.Error())))
 		}
 		defer redis.Close()
 		for _, name := range bench.Scripts() {
-			scripts[name] = b.within(bench.Script(redis, name, b.policy.Limit(0), b.permits))
+			scripts[name] = b.within(bench.Script(redis, name, b.bound.Limit(0), b.Permits))
 		}
 	}
-	if b.page != "" { // whether it can be written is told before the load
-		page, err := os.OpenFile(b.page, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // as files that others may read
+	if b.Report != "" { // whether it can be written is told before the load
+		page, err := os.OpenFile(b.Report, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // as files that others may read
 		if err != nil {
-			return failed(fmt.Errorf("--report: %w", err))
+			return fmt.Errorf("--report: %w", err)
 		}
 		_ = page.Close()
 	}
-	limits := b.policy.Limits()
+	limits := b.bound.Limits()
 	report := &bench.Report{Load: b.describe()}
-	report.Add(b.target, b.load.Run(ctx, ask), limits, b.permits)
+	report.Add(b.Target, b.load.Run(ctx, ask), limits, b.Permits)
 	for _, name := range bench.Scripts() {
 		if script, asked := scripts[name]; asked && ctx.Err() == nil { // if interrupted, what was done is reported
-			report.Add("script "+name, b.load.Run(ctx, script), limits, b.permits)
+			report.Add("script "+name, b.load.Run(ctx, script), limits, b.Permits)
 		}
 	}
 	if err := b.write(report); err != nil {
@@ -265,27 +237,27 @@ func (b *benchmark) run(ctx context.Context) error {
 // describe says what is verified, and how the target is asked.
 func (b *benchmark) describe() string {
 	return fmt.Sprintf(
-		"%s: %s, %d callers, %v, %d keys (%s), permits %d", strings.Join(b.limits, " and "), cmp.Or(b.rate, "closed loop"),
-		b.load.Callers, b.load.Length, b.load.Keys, b.load.Distribution, b.permits,
+		"%s: %s, %d callers, %v, %d keys (%s), permits %d", strings.Join(b.Limit, " and "), cmp.Or(b.Rate, "closed loop"),
+		b.load.Callers, b.load.Length, b.load.Keys, b.load.Distribution, b.Permits,
 	)
 }
 
 // write prints the report, and then writes the page: what was measured is told, even if the page
 // can't be written.
 func (b *benchmark) write(report *bench.Report) error {
-	if err := b.print(report); err != nil || b.page == "" {
+	if err := b.print(report); err != nil || b.Report == "" {
 		return err
 	}
-	err := os.WriteFile(b.page, []byte(report.HTML()), 0o666) //nolint:gosec // as files that others may read
+	err := os.WriteFile(b.Report, []byte(report.HTML()), 0o666) //nolint:gosec // as files that others may read
 	if err != nil {
-		return failed(fmt.Errorf("--report: %w", err))
+		return fmt.Errorf("--report: %w", err)
 	}
 	return nil
 }
 
 // print writes the report for people, or as JSON.
 func (b *benchmark) print(report *bench.Report) error {
-	if b.json {
+	if b.JSON {
 		return sayJSON(b.Out, report, "  ")
 	}
 	head, rows := report.Figures()
@@ -298,50 +270,50 @@ func (b *benchmark) print(report *bench.Report) error {
 
 // open connects to the target. What it returns closes what it opened.
 func (b *benchmark) open(ctx context.Context) (_ bench.Target, closing func(), err error) {
-	switch b.target {
+	switch b.Target {
 	case "library":
 		return b.openStore(ctx)
 	case "rest":
 		return b.openREST()
 	case "http":
-		at, err := url.Parse(b.url)
+		at, err := url.Parse(b.URL)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-			return nil, nil, misused("--url is %q; allowed: http:// or https:// and a host, with --target http", b.url)
+			return nil, nil, misused("--url is %q; allowed: http:// or https:// and a host, with --target http", b.URL)
 		}
-		ask, closing := bench.URL(at, b.timeout)
+		ask, closing := bench.URL(at, b.Timeout)
 		return ask, closing, nil
 	}
-	if _, _, err := net.SplitHostPort(b.addr); err != nil {
-		return nil, nil, misused("--addr is %q; allowed: HOST:PORT of the service's listener for %s", b.addr, b.target)
+	if _, _, err := net.SplitHostPort(b.Addr); err != nil {
+		return nil, nil, misused("--addr is %q; allowed: HOST:PORT of the service's listener for %s", b.Addr, b.Target)
 	}
-	if b.target == "rls" {
-		ask, closing, err := bench.Envoy(b.addr, b.tls, b.domain, b.descriptor, uint32(b.permits))
+	if b.Target == "rls" {
+		ask, closing, err := bench.Envoy(b.Addr, b.TLS, b.Domain, b.Descriptor, uint32(b.Permits))
 		return b.within(ask), closing, err
 	}
-	limit := b.policy.Limit(0)
-	seconds := limit.Algorithm == stint.AlgorithmTokenBucket && limit.Rate.Period%time.Second == 0 && b.policy.Len() == 1
-	if b.named == "" && !seconds {
+	limit := b.bound.Limit(0)
+	seconds := limit.Algorithm == stint.AlgorithmTokenBucket && limit.Rate.Period%time.Second == 0 && b.bound.Len() == 1
+	if b.Policy == "" && !seconds {
 		return nil, nil, misused("--policy is missing; allowed: a policy of the service, " +
 			"or one token bucket with a period of whole seconds, which CL.THROTTLE takes")
 	}
-	at := url.URL{Scheme: "redis", Host: b.addr, User: url.UserPassword("", cmp.Or(b.token, b.env(b.tokenVariable)))}
-	if b.tls {
+	at := url.URL{Scheme: "redis", Host: b.Addr, User: url.UserPassword("", cmp.Or(b.Token, b.env(b.tokenVariable)))}
+	if b.TLS {
 		at.Scheme = "rediss"
 	}
 	redis, err := bench.OpenRedis(at.String())
 	if err != nil {
-		return nil, nil, unreachable(fmt.Errorf("--addr is %s: %w", b.addr, err))
+		return nil, nil, unreachable(fmt.Errorf("--addr is %s: %w", b.Addr, err))
 	}
-	if b.named == "" {
-		return b.within(bench.Throttle(redis, limit, b.permits)), redis.Close, nil
+	if b.Policy == "" {
+		return b.within(bench.Throttle(redis, limit, b.Permits)), redis.Close, nil
 	}
-	return b.within(bench.Check(redis, b.named, b.permits)), redis.Close, nil
+	return b.within(bench.Check(redis, b.Policy, b.Permits)), redis.Close, nil
 }
 
 // within bounds each request by --timeout.
 func (b *benchmark) within(ask bench.Target) bench.Target {
 	return func(ctx context.Context, key string) (bench.Answer, error) {
-		ctx, cancel := context.WithTimeout(ctx, b.timeout)
+		ctx, cancel := context.WithTimeout(ctx, b.Timeout)
 		defer cancel()
 		return ask(ctx, key)
 	}
@@ -349,11 +321,11 @@ func (b *benchmark) within(ask bench.Target) bench.Target {
 
 // openREST asks a service by its REST API.
 func (b *benchmark) openREST() (bench.Target, func(), error) {
-	if b.named == "" && b.rule == "" {
+	if b.Policy == "" && b.Rule == "" {
 		return nil, nil, misused("--policy is missing; allowed: the name of the service's policy, " +
 			"or --rule with the ID of a rule, whose limits --limit repeats")
 	}
-	described, err := b.asked.wire()
+	described, err := b.wire()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -364,9 +336,9 @@ func (b *benchmark) openREST() (bench.Target, func(), error) {
 	if _, err := client.Open(s.base.String(), client.Options{Token: s.token}); err != nil { // which looks at URL and token
 		return nil, nil, misused("%v", err)
 	}
-	ask, closing := bench.REST(s.base, s.token, b.named, b.permits, b.timeout)
-	if b.rule != "" {
-		ask, closing = bench.Rule(s.base, s.token, b.rule, described, b.timeout)
+	ask, closing := bench.REST(s.base, s.token, b.Policy, b.Permits, b.Timeout)
+	if b.Rule != "" {
+		ask, closing = bench.Rule(s.base, s.token, b.Rule, described, b.Timeout)
 	}
 	return ask, closing, nil
 }
@@ -389,5 +361,5 @@ func (b *benchmark) openStore(ctx context.Context) (_ bench.Target, closing func
 	if err != nil {
 		return nil, nil, err
 	}
-	return bench.OfStore(store, b.policy, b.permits), closing, nil
+	return bench.OfStore(store, b.bound, b.Permits), closing, nil
 }

@@ -3,14 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,11 +36,16 @@ import (
 // by the same code.
 type keyCommand struct {
 	*apiCommand
-	algorithm, policy string
-	permits, keep     int64 // of a check, or of what a peek asks about
-	limit, name       string
-	loadStore         func() (config.Config, error)
+	keyFlags
+	costFlags
+	loadStore func() (config.Config, error)
 }
+
+// keyFlags say which limit is asked about.
+type keyFlags struct{ Algorithm, Policy, Limit, Name string }
+
+// costFlags say what a check costs, or a peek asks about.
+type costFlags struct{ Permits, Keep int64 }
 
 // limitSpace begins the names of limits that are given on the command line, apart from those of the
 // configuration's policies. A --limit can thus never change the state of a policy that has the same
@@ -51,31 +54,13 @@ const limitSpace = "check/"
 
 // newKeyCommand makes a command about one key. The flags of the store are those of serve, since
 // with --store this process stands where a service would.
-func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyCommand) {
-	command := &cobra.Command{
-		Use:   use + " KEY",
-		Short: short,
-		Long: long + "\n\n" +
-			"It asks a running service; or, with --store, a shared store directly, deciding by the\n" +
-			"limits of --config as a service with the same file would, or by --limit:\n\n" +
-			"    stint " + use + " --store redis://127.0.0.1:6379 --limit 3/1h nightly",
-		Args: cobra.ExactArgs(1),
-	}
-	k := &keyCommand{
-		apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second),
-	}
+func newKeyCommand(p process, name string) (*cobra.Command, *keyCommand) {
+	command, a := newServerCommand(p, name)
+	command.Args = cobra.ExactArgs(1)
+	command.Long += "\n\n" + strings.TrimSpace(strings.ReplaceAll(helpOf("of a key"), "{command}", name))
+	k := &keyCommand{apiCommand: a, keyFlags: keyFlags{Name: "default"}, costFlags: costFlags{Permits: 1}}
 	flags := command.Flags()
-	flags.StringVar(
-		&k.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET",
-	)
-	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
-	flags.StringVar(
-		&k.limit, "limit", "",
-		"`LIMIT` to use, with a shared store: N/DURATION, never more than N in any such time, "+
-			"or as rules write it, such as\n"+
-			"'{algorithm: token_bucket, capacity: 10, refill: 1/m}'",
-	)
-	flags.StringVar(&k.name, "name", "default", "`NAME` under which the store keeps the state of --limit")
+	addFlags(flags, name, &k.keyFlags)
 	k.loadStore = settingFlags(p, flags, storeSettings()...)
 	store := flags.Lookup("store")
 	store.DefValue = "" // without it, a service is asked
@@ -87,8 +72,8 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 // given, so that the service's defaults hold, whatever its version.
 func (k *keyCommand) call(s *service, method, path, key string, query url.Values, answer any) ([]byte, error) {
 	query.Set("key", key)
-	for name, text := range map[string]string{"algorithm": k.algorithm, "policy": k.policy} {
-		if k.command.Flags().Changed(name) || name == "policy" && k.limit != "" {
+	for name, text := range map[string]string{"algorithm": k.Algorithm, "policy": k.Policy} {
+		if k.command.Flags().Changed(name) || name == "policy" && k.Limit != "" {
 			query.Set(name, text)
 		}
 	}
@@ -96,17 +81,10 @@ func (k *keyCommand) call(s *service, method, path, key string, query url.Values
 	return body, err
 }
 
-// costFlags adds the flags of a check's cost.
-func (k *keyCommand) costFlags() {
-	flags := k.command.Flags()
-	flags.Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
-	flags.Int64Var(&k.keep, "keep", 0, "`N` permits of each limit to leave to others, as if the limits were so much lower")
-}
-
 // cost is the part of a query that the flags of the cost say. Parameters that an older service refuses
 // are left out unless they are given.
 func (k *keyCommand) cost(refused ...string) url.Values {
-	query := url.Values{"permits": {strconv.FormatInt(k.permits, 10)}, "keep": {strconv.FormatInt(k.keep, 10)}}
+	query := url.Values{"permits": {fmt.Sprint(k.Permits)}, "keep": {fmt.Sprint(k.Keep)}}
 	for _, name := range refused {
 		if !k.command.Flags().Changed(name) {
 			query.Del(name)
@@ -142,28 +120,29 @@ func (k *keyCommand) connect() (*service, error) {
 // is asked exactly as a service would ask it. It fails rather than guess when the
 // store is unreachable, and lets the caller name keys.
 func (k *keyCommand) connectStore() (*service, error) {
-	ctx, cancel := context.WithTimeout(k.command.Context(), k.timeout)
+	ctx, cancel := context.WithTimeout(k.command.Context(), k.Timeout)
 	defer cancel()
 	loaded, err := k.loadStore()
 	if err != nil {
 		return nil, err
 	}
-	if loaded.Store.Memory() && !k.command.Flags().Changed("store") {
-		return nil, misused("--limit is given without a store; allowed: with the URL of a shared one in --store or " +
-			"STINT_STORE")
-	}
-	if loaded.Store.Memory() {
+	switch given := k.command.Flags().Changed("store"); {
+	case !loaded.Store.Memory():
+	case given:
 		return nil, misused(
 			"--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server",
 		)
+	default:
+		return nil, misused("--limit is given without a store; allowed: with the URL of a shared one in --store or " +
+			"STINT_STORE")
 	}
 	if k.command.Flags().Changed("limit") {
 		limit, err := k.readLimit()
 		if err != nil {
 			return nil, err
 		}
-		k.policy = limitSpace + k.name
-		loaded.Policies[k.policy] = []stint.Limit{limit}
+		k.Policy = limitSpace + k.Name
+		loaded.Policies[k.Policy] = []stint.Limit{limit}
 	}
 	loaded.OnStoreFailure = failover.Closed
 	opened, err := openStates(ctx, loaded)
@@ -194,11 +173,11 @@ func (k *keyCommand) readLimit() (limit stint.Limit, err error) {
 			return limit, misused("--limit and --%s are given; allowed: one of them", name)
 		}
 	}
-	if _, err := stint.NewPolicy(limitSpace+k.name, stint.FixedWindow(1, time.Second)); err != nil || k.name == "" {
+	if _, err := stint.NewPolicy(limitSpace+k.Name, stint.FixedWindow(1, time.Second)); err != nil || k.Name == "" {
 		most := bounds.MaxNameBytes - len(limitSpace)
-		return limit, misused("--name is %q; allowed: 1 to %d characters of printable ASCII", k.name, most)
+		return limit, misused("--name is %q; allowed: 1 to %d characters of printable ASCII", k.Name, most)
 	}
-	return parseLimit(k.limit)
+	return parseLimit(k.Limit)
 }
 
 // parseLimit reads a limit of the command line. The short form is a sliding window log: it alone
@@ -251,15 +230,8 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 // perhaps with a command that is run if it is allowed. What stands behind -- is the command and its
 // arguments; cobra hands over both as arguments, and tells where -- was.
 func checkCommand(p process) *cobra.Command {
-	command, k := newKeyCommand(
-		p, "check", "Check a key, or a request by the rules, taking permits; run a command if it is allowed",
-		"Check whether a request of the key is allowed, and take its permits if so. It exits\n"+
-			"with 0 when allowed and with 3 when denied.\n\n"+
-			"Without a key, the rules of a service decide the request that --method, --path and the like\n"+
-			"describe.\n\n"+guardHelp,
-	)
-	command.Use = "check [KEY] [-- COMMAND [ARGUMENT...]]"
-	var asked description
+	command, k := newKeyCommand(p, "check")
+	asked := standardRequest
 	command.Args = func(command *cobra.Command, args []string) error {
 		keys := len(args)
 		if dash := command.ArgsLenAtDash(); dash >= 0 {
@@ -279,16 +251,17 @@ func checkCommand(p process) *cobra.Command {
 		}
 		return nil
 	}
-	asked.register(command.Flags())
-	k.costFlags()
-	wait := command.Flags().String("wait", "", "wait until the check is allowed; --wait=`DURATION` for that long at most")
-	command.Flags().Lookup("wait").NoOptDefVal = waitForever
-	command.RunE = func(command *cobra.Command, args []string) error {
-		most, err := waitOfFlag(*wait)
+	var f struct{ Wait string }
+	flags := command.Flags()
+	for _, fields := range []any{&asked, &k.costFlags, &f} {
+		addFlags(flags, "check", fields)
+	}
+	flags.Lookup("wait").NoOptDefVal = waitForever
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		most, err := waitOfFlag(f.Wait)
 		if err != nil {
 			return err
 		}
-		flags := command.Flags()
 		if _, described := asked.given(flags); described {
 			return k.evaluate(&asked, flags.Changed("wait"), most, args)
 		}
@@ -323,7 +296,7 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 	defer s.close()
 	var body []byte
 	once := func() (answer api.CheckResponse, err error) {
-		body, err = k.call(s, http.MethodGet, apipath.Check, key, k.cost("keep"), &answer)
+		body, err = k.call(s, "", apipath.Check, key, k.cost("keep"), &answer)
 		return answer, err
 	}
 	return k.decide(key, once, wait, most, words, func(answer *api.CheckResponse) error {
@@ -340,13 +313,9 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 			return misused("--%s is given for a request that rules decide; allowed: only for a key", name)
 		}
 	}
-	request, err := asked.wire()
+	document, err := asked.document()
 	if err != nil {
 		return err
-	}
-	document, err := json.Marshal(request)
-	if err != nil {
-		return failed(err)
 	}
 	s, err := k.service()
 	if err != nil {
@@ -360,7 +329,7 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 		body, _, err = k.callOn(s, call{method: http.MethodPost, path: apipath.Evaluate, document: document}, &answer)
 		return answer.CheckResponse, err
 	}
-	return k.decide(cmp.Or(asked.path, "/"), once, wait, most, words, func(*api.CheckResponse) error {
+	return k.decide(cmp.Or(asked.Path, "/"), once, wait, most, words, func(*api.CheckResponse) error {
 		rows := [][]string{
 			{"allowed", yesOrNo(answer.Allowed)},
 			{"rule", cmp.Or(answer.Rule, "none")},
@@ -412,7 +381,7 @@ func (k *keyCommand) decide(
 	case err != nil:
 		return err
 	}
-	if len(words) == 0 || !answer.Allowed && k.json {
+	if len(words) == 0 || !answer.Allowed && k.JSON {
 		if err := show(&answer); err != nil {
 			return err
 		}
@@ -430,10 +399,8 @@ func (k *keyCommand) decide(
 // peekCommand is `stint peek`, which takes nothing. It exits with 0 also if a request would be
 // denied: it was asked what is, and has said so.
 func peekCommand(p process) *cobra.Command {
-	command, k := newKeyCommand(p, "peek", "Say what a key has left, taking nothing",
-		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. "+
-			"It exits with 0 in either case.")
-	k.costFlags()
+	command, k := newKeyCommand(p, "peek")
+	addFlags(command.Flags(), "peek", &k.costFlags)
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		s, err := k.connect()
 		if err != nil {
@@ -441,7 +408,7 @@ func peekCommand(p process) *cobra.Command {
 		}
 		defer s.close()
 		var answer api.RemainingResponse
-		body, err := k.call(s, http.MethodGet, apipath.Remaining, args[0], k.cost("permits", "keep"), &answer)
+		body, err := k.call(s, "", apipath.Remaining, args[0], k.cost("permits", "keep"), &answer)
 		if err != nil {
 			return err
 		}
@@ -453,8 +420,7 @@ func peekCommand(p process) *cobra.Command {
 // resetCommand is `stint reset` of one key; that of a whole rule is [resetAllCommand]. Everybody's
 // state of the key under all policies is cleared if none is named.
 func resetCommand(p process) *cobra.Command {
-	command, k := newKeyCommand(p, "reset", "Clear the state of a key",
-		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
+	command, k := newKeyCommand(p, "reset")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		s, err := k.connect()
 		if err != nil {

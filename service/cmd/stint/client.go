@@ -36,30 +36,38 @@ type apiCommand struct {
 	flag, standard string
 	// The token is that of --token, of the first line of --token-file, or of the variable
 	// tokenVariable, in this order. A flag is seen by other users of the machine.
-	token, tokenFile string
-	tokenVariable    string
-	// json prints answers as they came, for scripts; without it they are tables for people.
-	json bool
-	// timeout bounds each call, from connecting to the end of the answer.
-	timeout time.Duration
+	tokenVariable string
+	tokenFile     string
+	apiFlags
 }
 
-// newAPICommand gives a command the flags that name the service, the token and the form of the answer. The standard URL
-// and timeout are their defaults.
+// apiFlags are the flags of all commands that call a service.
+type apiFlags struct {
+	Token string
+	// JSON prints answers as they came, for scripts; without it they are tables for people.
+	JSON bool
+	// Timeout bounds each call, from connecting to the end of the answer.
+	Timeout time.Duration
+}
+
+// newAPICommand makes the command of a path, with the flags that name the service, the token and the form of the answer.
+// The standard URL and timeout are their defaults.
 func newAPICommand(
-	p process,
-	command *cobra.Command,
-	flag, standard, tokenVariable string,
-	timeout time.Duration,
-) *apiCommand {
+	p process, path, flag, standard, tokenVariable string, timeout time.Duration,
+) (*cobra.Command, *apiCommand) {
+	command := newCommand(path)
 	a := &apiCommand{process: p, command: command, flag: flag, standard: standard, tokenVariable: tokenVariable}
+	a.Timeout = timeout
 	flags := command.Flags()
-	flags.String(flag, standard, "`URL` of the service [STINT_"+strings.ToUpper(flag)+"]")
-	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag ["+tokenVariable+"]")
-	flags.BoolVar(&a.json, "json", false, "print the answer as JSON")
-	a.timeout = timeout
-	flags.Var((*timeoutFlag)(&a.timeout), "timeout", "longest `DURATION` to wait for an answer")
-	return a
+	flags.String(flag, standard, flagHelp(path, flag))
+	addFlags(flags, path, &a.apiFlags)
+	flags.Lookup("token").Usage += " [" + tokenVariable + "]"
+	return command, a
+}
+
+// newServerCommand makes a command that calls a service's REST API.
+func newServerCommand(p process, path string) (*cobra.Command, *apiCommand) {
+	return newAPICommand(p, path, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)
 }
 
 // listenerOf says whose URL a flag takes. A client that takes one listener for the other is told
@@ -78,7 +86,7 @@ type service struct {
 	close  func()
 }
 
-// A call is one request.
+// A call is one request, a GET unless it has another method.
 type call struct {
 	method, path string
 	query        url.Values
@@ -98,14 +106,14 @@ func (a *apiCommand) service() (*service, error) {
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
 		return nil, misused("%s is %q; allowed: a URL such as %s", from, document.RedactURL(text), a.standard)
 	}
-	token := cmp.Or(a.token, a.env(a.tokenVariable))
+	token := cmp.Or(a.Token, a.env(a.tokenVariable))
 	if a.tokenFile != "" {
-		if a.token != "" {
+		if a.Token != "" {
 			return nil, misused("--token and --token-file are given; allowed: one of them")
 		}
 		text, err := os.ReadFile(a.tokenFile)
 		if err != nil {
-			return nil, failed(err)
+			return nil, err
 		}
 		first, _, _ := strings.Cut(string(text), "\n")
 		token = strings.TrimSpace(first)
@@ -122,7 +130,7 @@ func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
 	target.RawQuery = c.query.Encode()
 	request, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.document))
 	if err != nil {
-		return nil, failed(err)
+		return nil, err
 	}
 	for name, text := range c.header {
 		if text != "" {
@@ -149,7 +157,7 @@ func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
 // callOn sends a request to a service, decodes the answer, and returns it as it came, with its ETag. A denied check is
 // an answer, one that is not the API's an error.
 func (a *apiCommand) callOn(s *service, c call, answer any) (body []byte, tag string, err error) {
-	ctx, cancel := context.WithTimeout(a.command.Context(), a.timeout)
+	ctx, cancel := context.WithTimeout(a.command.Context(), a.Timeout)
 	defer cancel()
 	response, err := s.send(ctx, c)
 	if err != nil {
@@ -202,7 +210,7 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 		return nil, unreachable(fmt.Errorf("the answer of %s broke off: %w", s.base.Redacted(), err))
 	}
 	if response.StatusCode == http.StatusPreconditionFailed {
-		return nil, failed(errors.New("somebody else edited the rules meanwhile; nothing was changed. Run the command again"))
+		return nil, errors.New("somebody else edited the rules meanwhile; nothing was changed. Run the command again")
 	}
 	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	var problem api.Problem
@@ -211,10 +219,10 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 			return nil, unreachable(&problem)
 		}
 		if response.StatusCode == http.StatusNotFound && strings.HasPrefix(problem.Detail, "path is ") {
-			return nil, failed(fmt.Errorf("%s is another listener: --%s takes the URL of %s", s.base.Redacted(), s.flag,
-				listenerOf[s.flag]))
+			return nil, fmt.Errorf("%s is another listener: --%s takes the URL of %s", s.base.Redacted(), s.flag,
+				listenerOf[s.flag])
 		}
-		return nil, failed(&problem)
+		return nil, &problem
 	}
 	// 401 is the denial of a rule with `missing_status: 401`.
 	denied := response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusUnauthorized
@@ -224,14 +232,14 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 	}
 	if media != "application/json" || !made && !denied ||
 		json.Unmarshal(body, answer) != nil {
-		return nil, failed(fmt.Errorf("%s does not answer like stint: %s, %q", s.base.Redacted(), response.Status, media))
+		return nil, fmt.Errorf("%s does not answer like stint: %s, %q", s.base.Redacted(), response.Status, media)
 	}
 	return body, nil
 }
 
 // show prints an answer as it came if JSON is asked for, else as rows.
 func (a *apiCommand) show(body []byte, rows ...[]string) error {
-	if a.json {
+	if a.JSON {
 		return say(a.Out, "%s\n", bytes.TrimSpace(body))
 	}
 	return sayTable(a.Out, rows)

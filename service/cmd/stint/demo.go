@@ -12,10 +12,6 @@ import (
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-const demoHelp = "make up rules and traffic, to see what stint shows: rules demo-*, " +
-	"users demo-user-* and addresses for documentation. " +
-	"It needs the store memory:// and no rules"
-
 // demonstrable reports why a configuration has no place for a demonstration, and gives one without
 // an admin token one, so that clients are shown by name. The token is returned, if it is new. Only
 // where nothing real can be disturbed: rules that are made up would decide over real clients, and a
@@ -37,7 +33,7 @@ func demonstrable(c *config.Config) (token string, err error) {
 func (s *serving) startDemo(ctx context.Context) (end func(), err error) {
 	n, err := demo.PutRules(ctx, s.source.Manager)
 	if err != nil {
-		return nil, failed(err)
+		return nil, err
 	}
 	options := client.Options{HTTPClient: &http.Client{Transport: inProcess{s.server.Handler()}}}
 	if len(s.config.API.Tokens) > 0 {
@@ -45,7 +41,7 @@ func (s *serving) startDemo(ctx context.Context) (end func(), err error) {
 	}
 	opened, err := client.Open("http://localhost", options)
 	if err != nil {
-		return nil, failed(err)
+		return nil, err
 	}
 	s.logger.Warn(
 		"this is a demonstration: rules and traffic are made up by --demo", "rules", n,

@@ -20,54 +20,46 @@ import (
 // denialsCommand is `stint denials`. The service asks all processes that share its Redis; the
 // filters are the service's, too, so that a limit counts what is shown.
 func denialsCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "denials", "List who was denied last, or whom rules in shadow would have denied",
-		"List who was denied last by a service and the processes that share its Redis: each client of each\n"+
-			"rule once, with its first and last denial, how often it was denied, and the last request. The\n"+
-			"processes have up to 4 seconds to answer. With --shadow it lists whom rules in shadow would have "+
-			"denied.\n\n"+
-			"Clients are shown by name to holders of a token only. Programs that use the library record no denials,\n"+
-			"and a process that ends takes its own with it.")
-	flags := command.Flags()
-	shadow := flags.Bool("shadow", false, "whom rules in shadow would have denied, and no denials")
-	rule := flags.String("rule", "", "only those of the rule `ID`")
-	client := flags.String("client", "", "only those of the client `NAME`; needs a token")
-	since := flags.String("since", "", "only those denied since `TIME`, such as 2026-11-23T10:04:11Z, or for the last 15m")
-	reason := flags.String("reason", "", "only those for the reason `WORD`, such as limit or banned")
-	id := flags.String("id", "", "only those whose last request had the `ID` of X-Request-ID")
-	limit := flags.Int("limit", 20, "at most `N` clients of rules")
+	f := struct {
+		Shadow                          bool
+		Rule, Client, Since, Reason, ID string
+		Limit                           int
+	}{Limit: 20}
+	command, a := administerCommand(p, "denials", &f)
 	command.RunE = func(*cobra.Command, []string) error {
-		begin, err := sinceTime(*since, time.Now())
+		begin, err := sinceTime(f.Since, time.Now())
 		if err != nil {
-			return err
+			return misused("%v\nsee 'stint denials --help'", err)
 		}
 		query := queryOf(map[string]string{
-			"limit": strconv.Itoa(*limit), "shadow": strconv.FormatBool(*shadow), "rule": *rule, "client": *client,
-			"since": begin, "reason": *reason, "q": *id,
+			"limit": strconv.Itoa(f.Limit), "shadow": strconv.FormatBool(f.Shadow), "rule": f.Rule, "client": f.Client,
+			"since": begin, "reason": f.Reason, "q": f.ID,
 		})
 		var answer activity.Denials
-		body, _, err := a.do(call{method: http.MethodGet, path: activity.PathDenials, query: query}, &answer)
+		body, _, err := a.do(call{path: activity.PathDenials, query: query}, &answer)
 		if err != nil {
 			return err
 		}
-		if a.json {
+		if a.JSON {
 			return a.show(body)
 		}
-		if *id != "" {
-			answer.Denials = slices.DeleteFunc(answer.Denials, func(d activity.Denial) bool { return d.RequestID != *id })
+		if f.ID != "" {
+			answer.Denials = slices.DeleteFunc(answer.Denials, func(d activity.Denial) bool { return d.RequestID != f.ID })
 		}
 		if len(answer.Denials) == 0 {
-			if err := knownRule(a, *rule); err != nil {
+			if err := knownRule(a, f.Rule); err != nil {
 				return err
 			}
-			return say(p.Out, "%s %s\n", map[bool]string{
-				false: "no denials",
-				true:  "nothing would have been denied in shadow",
-			}[*shadow], searched(&answer, begin))
+			none := "no denials"
+			if f.Shadow {
+				none = "nothing would have been denied in shadow"
+			}
+			return say(p.Out, "%s %s\n", none, searched(&answer, begin))
 		}
 		if err := a.show(body, denialRows(&answer)...); err != nil {
 			return err
 		}
-		if cmp.Or(a.token, a.tokenFile, a.env(a.tokenVariable)) == "" {
+		if cmp.Or(a.Token, a.tokenFile, a.env(a.tokenVariable)) == "" {
 			const pseudonyms = "clients have pseudonyms here; holders of a token of admin.tokens_file are shown names\n"
 			if err := say(p.Out, pseudonyms); err != nil {
 				return err
@@ -97,7 +89,7 @@ func knownRule(a *apiCommand, id string) error {
 		return nil
 	}
 	var list struct{ Rules []struct{ ID string } }
-	if _, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules"}, &list); err != nil {
+	if _, _, err := a.do(call{path: "/api/v1/rules"}, &list); err != nil {
 		return err
 	}
 	var ids []string
@@ -106,8 +98,7 @@ func knownRule(a *apiCommand, id string) error {
 			return nil
 		}
 	}
-	return exit{exitFailed, fmt.Sprintf("there is no rule %q%s, and none of that ID denied anybody",
-		id, spell.DidYouMean(id, ids))}
+	return fmt.Errorf("there is no rule %q%s, and none of that ID denied anybody", id, spell.DidYouMean(id, ids))
 }
 
 // denialRows are the lines of a table.
@@ -161,10 +152,8 @@ func silentText(answer *activity.Denials) string {
 // patchRuleCommand is `stint rules patch`. The patch is sent as it was given: the service applies
 // it to the rule as it is then, and says what became of it.
 func patchRuleCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "patch ID PATCH", "Change some parameters of one rule of a service",
-		"Change the parameters of a rule that PATCH names, a JSON merge patch (RFC 7396): null removes one.\n\n"+
-			"    stint rules patch login '{\"on_exceed\": \"shadow\"}'     # decides, and denies nobody\n"+
-			"    stint rules patch login '{\"on_exceed\": \"reject\"}'     # enforced again")
+	var f struct{ Comment string }
+	command, a := administerCommand(p, "rules patch", &f)
 	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 2 {
 			return fmt.Errorf("there are %d arguments; allowed: the ID of a rule, and a patch such as '{\"enabled\": false}'",
@@ -172,11 +161,10 @@ func patchRuleCommand(p process) *cobra.Command {
 		}
 		return nil
 	}
-	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		return ask(a, call{
 			method: http.MethodPatch, path: "/api/v1/rules/" + url.PathEscape(args[0]),
-			query: queryOf(map[string]string{"comment": *comment}), document: []byte(args[1]),
+			query: queryOf(map[string]string{"comment": f.Comment}), document: []byte(args[1]),
 		}, func(rule *ruleRow) [][]string {
 			return [][]string{{rule.ID + ": " + rule.state(), rule.matches(), rule.allows()}}
 		})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -17,27 +18,15 @@ import (
 // A description is a request for rules, as flags describe it. Several commands take one: rules
 // explain and check describe the same request by the same flags.
 type description struct {
-	method, path, host    string
-	address, user, apiKey string
-	set                   string
-	headers, attributes   []string
+	Method, Path, Host, IP, User, APIKey, Set string
+	Header, Attribute                         []string
 }
 
-// descriptionFlags are the names of its flags.
+// standardRequest is what the flags describe that are not given.
+var standardRequest = description{Method: http.MethodGet, Path: "/"}
+
+// descriptionFlags are the names of the flags of a description.
 var descriptionFlags = []string{"method", "path", "host", "ip", "user", "api-key", "set", "header", "attribute"}
-
-// register adds the flags. Those that may be given several times keep their order.
-func (d *description) register(flags *pflag.FlagSet) {
-	flags.StringVar(&d.method, "method", http.MethodGet, "the request's `METHOD`")
-	flags.StringVar(&d.path, "path", "/", "its `PATH`, as it is sent")
-	flags.StringVar(&d.host, "host", "", "the `NAME` of the host that is asked for")
-	flags.StringVar(&d.address, "ip", "", "the client's `ADDRESS`")
-	flags.StringVar(&d.user, "user", "", "`NAME` of the user")
-	flags.StringVar(&d.apiKey, "api-key", "", "the API `KEY`")
-	flags.StringVar(&d.set, "set", "", "only the rules of the set `NAME` hold")
-	flags.StringArrayVar(&d.headers, "header", nil, "a header field, `NAME: VALUE`; may be given several times")
-	flags.StringArrayVar(&d.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
-}
 
 // given reports whether any of the flags was given, and which.
 func (d *description) given(flags *pflag.FlagSet) (name string, given bool) {
@@ -51,12 +40,12 @@ func (d *description) given(flags *pflag.FlagSet) (name string, given bool) {
 // ip is the client's address, the zero value if none is given. An IPv4 address that is written as
 // one of IPv6 is taken as the former, and a zone is dropped, as a listener would.
 func (d *description) ip() (netip.Addr, error) {
-	if d.address == "" {
+	if d.IP == "" {
 		return netip.Addr{}, nil
 	}
-	address, err := netip.ParseAddr(d.address)
+	address, err := netip.ParseAddr(d.IP)
 	if err != nil {
-		return address, misused("--ip is %q; allowed: an address such as 192.0.2.1 or 2001:db8::1", d.address)
+		return address, misused("--ip is %q; allowed: an address such as 192.0.2.1 or 2001:db8::1", d.IP)
 	}
 	return address.WithZone("").Unmap(), nil
 }
@@ -84,17 +73,17 @@ func (d *description) request(loaded config.Config) (*rules.Request, error) {
 // key.
 func (d *description) withoutAddress() (*rules.Request, error) {
 	r := &rules.Request{
-		Method: d.method, Path: d.path, Host: d.host, User: d.user, APIKey: d.apiKey, Set: d.set,
+		Method: d.Method, Path: d.Path, Host: d.Host, User: d.User, APIKey: d.APIKey, Set: d.Set,
 		Header: http.Header{}, Attributes: map[string]string{},
 	}
-	for _, text := range d.headers {
+	for _, text := range d.Header {
 		name, value, found := strings.Cut(text, ":")
 		if !found || name == "" {
 			return nil, misused("--header is %q; allowed: NAME: VALUE", text)
 		}
 		r.Header.Add(name, strings.TrimSpace(value))
 	}
-	for _, text := range d.attributes {
+	for _, text := range d.Attribute {
 		name, value, found := strings.Cut(text, "=")
 		if !found || name == "" {
 			return nil, misused("--attribute is %q; allowed: NAME=VALUE", text)
@@ -102,6 +91,15 @@ func (d *description) withoutAddress() (*rules.Request, error) {
 		r.Attributes[name] = value
 	}
 	return r, nil
+}
+
+// document is the request as a service is told it, in JSON.
+func (d *description) document() ([]byte, error) {
+	request, err := d.wire()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(request)
 }
 
 // wire is the request as a service is told it, which takes each header field once. User and API key
@@ -116,7 +114,7 @@ func (d *description) wire() (api.EvaluateRequest, error) {
 		return api.EvaluateRequest{}, err
 	}
 	asked := api.EvaluateRequest{
-		Method: r.Method, Path: r.Path, Host: r.Host, IP: d.address, Set: r.Set,
+		Method: r.Method, Path: r.Path, Host: r.Host, IP: d.IP, Set: r.Set,
 		Attributes: r.Attributes, Headers: map[string]string{},
 	}
 	for name, values := range r.Header {

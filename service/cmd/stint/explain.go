@@ -31,10 +31,17 @@ import (
 // askDomain), or here, by rules that are read and a store that is opened as serve would (explain).
 // Both print the same.
 type example struct {
-	description
 	*apiCommand
-	file      string
+	exampleFlags
 	loadStore func() (config.Config, error)
+}
+
+// exampleFlags are where the rules are, and the request, or one of Envoy's rate limit service.
+type exampleFlags struct {
+	Rules string
+	description
+	Domain     string
+	Descriptor []string
 }
 
 // explainTimeout bounds the asking of a shared store, which connects first.
@@ -43,37 +50,16 @@ const explainTimeout = 5 * time.Second
 // explainCommand is `stint rules explain`. Who is asked follows from the flags: a service with
 // --domain, --admin or STINT_ADMIN; the rules and the store of this process if a flag names them.
 func explainCommand(p process) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "explain",
-		Short: "Say which rules hold for a request, and what they decide, taking nothing",
-		Long: "Say which rules hold for a request, whom each of them counts, and what they decide.\n" +
-			"Nothing is taken. With --admin, a running service says so of its own. Else rules are those\n" +
-			"of --rules, or of --config, or else those that the store keeps; with --store, clients have\n" +
-			"what is kept there, and without they have done nothing yet.\n\n" +
-			"    stint rules explain --admin http://127.0.0.1:8079 --path /login --ip 192.0.2.1\n\n" +
-			"With --domain, a service explains a request of Envoy's rate limit service instead:\n\n" +
-			"    stint rules explain --domain web --descriptor remote_address=192.0.2.1,path=/login\n\n" +
-			"It exits with 0 when the request would be allowed and with 3 when it would be denied.",
-		Args: cobra.NoArgs,
-	}
-	flags := command.Flags()
-	e := &example{apiCommand: newAPICommand(p, command, "admin", standardAdmin, "STINT_ADMIN_TOKEN", explainTimeout)}
-	flags.Lookup("admin").Usage = "`URL` of the admin listener of a running service, which is asked then [STINT_ADMIN]"
+	const path = "rules explain"
+	command, a := newAdminCommand(p, path, explainTimeout)
+	flags, e := command.Flags(), &example{apiCommand: a, exampleFlags: exampleFlags{description: standardRequest}}
 	flags.Lookup("admin").DefValue = "" // without it, none is asked
-	flags.StringVar(&e.tokenFile, "token-file", "", "`FILE` with the token in its first line")
-	flags.StringVar(
-		&e.file, "rules", "",
-		"`PATH` of a file of rules or a folder of them; by default those of --config, or else of --store",
-	)
-	e.register(flags)
-	domain := flags.String("domain", "", "the domain `NAME` of a request of Envoy's rate limit service")
-	descriptors := flags.StringArray("descriptor", nil,
-		"one of its descriptors, `KEY=VALUE,...`; may be given several times")
+	addFlags(flags, path, &e.exampleFlags)
 	e.loadStore = settingFlags(p, flags, append(storeSettings(), "ipv6_prefix", "ambiguous_paths", "rules_default")...)
 	flags.Lookup("store").DefValue = "" // without it, clients have done nothing
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if flags.Changed("domain") || flags.Changed("descriptor") {
-			return e.askDomain(*domain, *descriptors)
+			return e.askDomain()
 		}
 		own := flagBeside(flags, descriptionFlags...) // one that names rules, a store or how they are read
 		switch {
@@ -102,20 +88,16 @@ func flagBeside(flags *pflag.FlagSet, names ...string) (other string) {
 
 // ask prints what a running service says. With --json it is the service's own answer, byte by byte.
 func (e *example) ask() error {
-	request, err := e.wire()
+	document, err := e.document()
 	if err != nil {
 		return err
-	}
-	document, err := json.Marshal(request)
-	if err != nil {
-		return failed(err)
 	}
 	var answer adminapi.Explanation
 	body, _, err := e.do(call{method: http.MethodPost, path: "/api/v1/rules/explain", document: document}, &answer)
 	if err != nil {
 		return err
 	}
-	if e.json {
+	if e.JSON {
 		err = say(e.Out, "%s\n", bytes.TrimSpace(body))
 	} else {
 		err = e.print(&answer)
@@ -127,13 +109,12 @@ func (e *example) ask() error {
 }
 
 // askDomain prints what a running service says of a request of Envoy's rate limit service.
-func (e *example) askDomain(domain string, descriptors []string) error {
+func (e *example) askDomain() error {
 	if other := flagBeside(e.command.Flags(), "domain", "descriptor"); other != "" {
 		return misused("--%s is given beside --domain; allowed: --descriptor alone, as Envoy sends nothing else", other)
 	}
-	request := map[string]any{"domain": domain}
 	var list []map[string]any
-	for _, text := range descriptors {
+	for _, text := range e.Descriptor {
 		var entries []map[string]string
 		for part := range strings.SplitSeq(text, ",") {
 			key, value, found := strings.Cut(part, "=")
@@ -144,10 +125,9 @@ func (e *example) askDomain(domain string, descriptors []string) error {
 		}
 		list = append(list, map[string]any{"entries": entries})
 	}
-	request["descriptors"] = list
-	document, err := json.Marshal(request)
+	document, err := json.Marshal(map[string]any{"domain": e.Domain, "descriptors": list})
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	var x rls.Explanation
 	body, _, err := e.do(call{method: http.MethodPost, path: "/api/v1/domains/explain", document: document}, &x)
@@ -176,9 +156,9 @@ func (e *example) askDomain(domain string, descriptors []string) error {
 		return err
 	}
 	switch {
-	case !e.json && !x.Known:
-		err = say(e.Out, "allowed yes: there is no domain %q\n", domain)
-	case !e.json:
+	case !e.JSON && !x.Known:
+		err = say(e.Out, "allowed yes: there is no domain %q\n", e.Domain)
+	case !e.JSON:
 		err = say(e.Out, "allowed %s\n", yesOrNo(x.Allowed))
 	}
 	if err != nil {
@@ -194,8 +174,8 @@ func (e *example) explain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.file != "" {
-		loaded.RulesFrom = e.file
+	if e.Rules != "" {
+		loaded.RulesFrom = e.Rules
 	}
 	if loaded.Store.Memory() && len(loaded.Rules) == 0 &&
 		(loaded.RulesFrom == "" || loaded.RulesFrom == config.RulesFromStore) {
@@ -207,7 +187,7 @@ func (e *example) explain(ctx context.Context) error {
 		return misconfigured(err)
 	}
 	defer source.Close()
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
 	set, err := source.Set(ctx)
 	switch {
@@ -239,17 +219,17 @@ func (e *example) explain(ctx context.Context) error {
 func (e *example) explainWith(ctx context.Context, config enforce.Config, r *rules.Request) error {
 	limiter, err := enforce.New(config)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	x, err := limiter.ExplainEach(ctx, r)
 	if errors.Is(err, stint.ErrInvalid) {
 		return misused("%v", err)
 	}
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	shown := rulesapi.Explanation(x)
-	if e.json {
+	if e.JSON {
 		err = sayJSON(e.Out, shown, "")
 	} else {
 		err = e.print(&shown)

@@ -46,7 +46,8 @@ func storeSettings() []string {
 // no flag: a command line can be read by everyone on the machine. A flag without a value, such as
 // --tracing, means true.
 func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (config.Config, error) {
-	file := flags.String("config", "", "YAML `FILE` with the configuration [STINT_CONFIG]")
+	var f struct{ Config string }
+	addFlags(flags, "", &f)
 	texts := map[string]*string{}
 	for _, s := range config.Settings() {
 		if len(names) > 0 && !slices.Contains(names, s.Name) || s.Secret() {
@@ -63,7 +64,7 @@ func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (conf
 		sources := config.Sources{Env: p.Env, Variables: p.variables(), Flags: map[string]string{}}
 		sources.File, sources.FileFrom = p.env("STINT_CONFIG"), "STINT_CONFIG"
 		if flags.Changed("config") {
-			sources.File, sources.FileFrom = *file, "--config"
+			sources.File, sources.FileFrom = f.Config, "--config"
 		}
 		for name, text := range texts {
 			if flags.Changed(name) {
@@ -80,24 +81,16 @@ func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (conf
 
 // serveCommand is `stint serve`, with a flag for each setting that is not secret.
 func serveCommand(p process) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the service",
-		Long: "Run the service until SIGTERM or SIGINT: then it reports itself not ready, lets the\n" +
-			"requests in flight end and exits with 0. A second signal ends it at once. SIGHUP changes\n" +
-			"nothing: rules, policies, defaults, certificates and passwords of stores are followed anyway.\n\n" +
-			"A flag beats the environment (the name in brackets), which beats the file of --config,\n" +
-			"where the limits are. docs/stint.example.yaml explains the file.",
-		Args: cobra.NoArgs,
-	}
+	command := newCommand("serve")
 	load := settingFlags(p, command.Flags())
-	demo := command.Flags().Bool("demo", false, demoHelp)
+	var f struct{ Demo bool }
+	addFlags(command.Flags(), "serve", &f)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		loaded, err := load()
 		if err != nil {
 			return err
 		}
-		return serve(command.Context(), p, loaded, load, serveOptions{demo: *demo})
+		return serve(command.Context(), p, loaded, load, serveOptions{demo: f.Demo})
 	}
 	return command
 }

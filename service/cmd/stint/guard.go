@@ -30,18 +30,6 @@ const (
 	guardSignal      = 128 // and the number of the signal that ended the command
 )
 
-const guardHelp = "With -- COMMAND, the command is run if the check is allowed, and its exit code is passed on; " +
-	"128 and the signal's\n" +
-	"number if a signal ended it. Signals reach the command. If it is not run, the exit code is 122 (denied), " +
-	"123 (the service or\n" +
-	"its store is unreachable), 124 (a signal came while waiting), 125 (wrong usage or another failure), " +
-	"126 (the command can't be run)\n" +
-	"or 127 (there is no such command).\n\n" +
-	"With --wait, a denied check is repeated when the answer says that it may succeed; " +
-	"--wait=DURATION bounds the wait. A leaky\n" +
-	"bucket's delay is waited for in any case where there is a command:\n\n" +
-	"    stint check --wait --policy backups nightly -- backup.sh /srv"
-
 // A status is the exit code of a command, which is passed on as it is.
 type status int
 

@@ -8,12 +8,13 @@
 //   - serve.go, the service as a list of parts: states.go, rule_follower.go (rules), limit_follower.go (policies),
 //     activity.go and observe.go (what is told of decisions); demo.go, its demonstration
 //   - ratelimit.go, the service in the place of Envoy's reference one
+//   - help.go and help.txt, what the commands say of themselves, and their flags
 //   - check.go and guard.go, which ask for one key; client.go, how a service is called
 //   - administer.go, apply.go, rules.go, holds.go, denials.go and top.go, which ask the admin API
 //   - simulate.go, record.go, bench.go, doctor.go and explain.go, which decide by themselves
 //
 // A command takes the world as a [process], so that tests run it whole; it returns an error that
-// may carry its exit code (an [exit]) and prints nothing on its own account.
+// may carry its exit code (an [exit]), without which it is a failure, and prints nothing on its own account.
 package main
 
 import (
@@ -37,6 +38,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/service/internal/rest"
 )
 
@@ -66,11 +68,6 @@ const (
 	exitDenied      = 3 // the check was denied
 	exitUnreachable = 4 // the service or its store did not answer
 )
-
-const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ; doctor: advice; " +
-	"bench: decisions differ), 2 wrong usage or configuration,\n" +
-	"3 denied, 4 the service or its store is unreachable (bench: decided nothing). " +
-	"`stint check KEY -- COMMAND` passes on the command's."
 
 // A process is what the program knows of the world around it.
 type process struct {
@@ -115,14 +112,6 @@ type exit struct {
 
 func (e exit) Error() string { return e.text }
 
-// failed is a failure of the command; nil if err is.
-func failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return exit{exitFailed, err.Error()}
-}
-
 // unreachable is the failure to reach the service or a store.
 func unreachable(err error) error { return exit{exitUnreachable, err.Error()} }
 
@@ -133,29 +122,17 @@ func misused(format string, args ...any) error {
 
 // rootCommand is the program, with all its commands below it.
 //
-// A command's flags are read by cobra; its faults, such as an unknown flag, end as [exitUsage] in
-// [run].
-func rootCommand(p process) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "stint",
-		Short: "A distributed rate limiter",
-		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one;\n`stint rules` checks " +
-			"and explains rules.\n\n" +
-			exitCodes,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
-	root.Args = cobra.ArbitraryArgs // else cobra itself suggests commands, in other words
-	root.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return unknownCommand(root, args[0])
-		}
-		return root.Help()
-	}
+// A command's flags and arguments are read by cobra; their faults, such as an unknown flag, end as [exitUsage] in
+// [run], which begun tells them from failures of the command itself.
+func rootCommand(p process, begun *bool) *cobra.Command {
+	root := newCommand("stint")
+	root.SilenceErrors, root.SilenceUsage, root.Version = true, true, versionText()
+	root.Args = knownCommand // else cobra itself suggests commands, in other words
+	root.RunE = func(*cobra.Command, []string) error { return root.Help() }
+	root.PersistentPreRun = func(*cobra.Command, []string) { *begun = true }
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	root.SetFlagErrorFunc(flagFault)
-	root.Version = versionText()
 	root.AddCommand(
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p),
 		holdsCommand(p), rulesCommand(p),
@@ -165,10 +142,23 @@ func rootCommand(p process) *cobra.Command {
 	return root
 }
 
+// knownCommand is the fault of a command that a group of them does not have.
+func knownCommand(group *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, command := range group.Commands() {
+		names = append(names, command.Name())
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], group.CommandPath(), spell.DidYouMean(args[0], names))
+}
+
 // run carries out one command line until it ends or ctx is done, and returns the
 // exit code. Answers go to Out, everything else to Err.
 func run(ctx context.Context, args []string, p process) int {
-	root := rootCommand(p)
+	begun := false
+	root := rootCommand(p, &begun)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
@@ -177,10 +167,11 @@ func run(ctx context.Context, args []string, p process) int {
 	if passed, ok := errors.AsType[status](err); ok {
 		return int(passed)
 	}
-	var known exit
-	if !errors.As(err, &known) { // from reading the command line
+	known := exit{exitFailed, err.Error()}
+	if !begun {
 		known = exit{exitUsage, fmt.Sprintf("%v\nsee '%s --help'", err, command.CommandPath())}
 	}
+	_ = errors.As(err, &known) // of another error it stays
 	if known.text != "" {
 		p.tell(known.text)
 	}
@@ -212,14 +203,10 @@ func build() rest.Build {
 
 // versionCommand says what is running, for bug reports.
 func versionCommand(p process) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "version",
-		Short: "Say what this is: version, commit, Go version",
-		Args:  cobra.NoArgs,
-	}
-	asJSON := jsonFlag(command)
+	var f struct{ JSON bool }
+	command := newCommand("version", &f)
 	command.RunE = func(*cobra.Command, []string) error {
-		if *asJSON {
+		if f.JSON {
 			b := build()
 			return sayJSON(p.Out, rest.Info{Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version()}, "")
 		}
@@ -236,11 +223,6 @@ func versionText() string {
 	return fmt.Sprintf("%s\ncommit %s\n%s %s/%s", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// jsonFlag gives a command the flag --json.
-func jsonFlag(command *cobra.Command) *bool {
-	return command.Flags().Bool("json", false, "print the answer as JSON")
-}
-
 // sayJSON writes what was asked for as JSON, in one line if indent is "".
 func sayJSON(out io.Writer, v any, indent string) error {
 	var text bytes.Buffer
@@ -248,7 +230,7 @@ func sayJSON(out io.Writer, v any, indent string) error {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", indent)
 	if err := encoder.Encode(v); err != nil {
-		return failed(err)
+		return err
 	}
 	return say(out, "%s", text.Bytes())
 }
@@ -256,7 +238,7 @@ func sayJSON(out io.Writer, v any, indent string) error {
 // say writes what was asked for; that nobody could be told is a failure.
 func say(out io.Writer, format string, args ...any) error {
 	_, err := io.WriteString(out, harmless(fmt.Sprintf(format, args...)))
-	return failed(err)
+	return err
 }
 
 // harmless writes the control characters of a text as JSON does, ends of lines and tabs excepted. A

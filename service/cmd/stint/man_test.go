@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Each command has a man page, and completions know each command and flag.
@@ -34,4 +37,23 @@ func TestManPagesAndCompletions(t *testing.T) {
 	if _, words, _ := do(t, nil, "__complete", "ru"); !strings.HasPrefix(words, "rules\t") {
 		t.Errorf("ru is completed to %q", words)
 	}
+}
+
+// help.txt says of each command what it does, and of each flag what it means.
+func TestHelpIsComplete(t *testing.T) {
+	var look func(command *cobra.Command)
+	look = func(command *cobra.Command) {
+		if command.Short == "" {
+			t.Errorf("nothing is said of %s", command.CommandPath())
+		}
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			if flag.Usage == "" {
+				t.Errorf("nothing is said of %s --%s", command.CommandPath(), flag.Name)
+			}
+		})
+		for _, below := range command.Commands() {
+			look(below)
+		}
+	}
+	look(rootCommand(process{Env: environment(nil)}, new(bool)))
 }

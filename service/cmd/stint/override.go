@@ -15,31 +15,17 @@ import (
 
 // overrideFlags are what `stint rules override` is told.
 type overrideFlags struct {
-	limits            []string
-	unlimited, banned bool
-	remove, reset     bool
-	span, until       string
-	comment           string
+	Limit             []string
+	Unlimited, Banned bool
+	For, Until        string
+	Reset, Remove     bool
+	Comment           string
 }
 
 // overrideCommand is `stint rules override`: it lists a rule's overrides, and makes, replaces and removes one.
 func overrideCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "override RULE [CLIENT]", "List a rule's overrides, or change that of one client",
-		"List what holds for single clients of a rule, and for how long, or let something else hold for one of them:\n\n"+
-			"    stint rules override login ann --limit 100/1h --for 2h     # then the rule's own limits again\n"+
-			"    stint rules override login ann --unlimited                 # until it is removed\n"+
-			"    stint rules override login ann --remove\n\n"+
-			"What the client has used stays used, unless --reset clears it.")
 	var f overrideFlags
-	flags := command.Flags()
-	flags.StringArrayVar(&f.limits, "limit", nil, "what the client may do: "+shortForms+"; may be given several times")
-	flags.BoolVar(&f.unlimited, "unlimited", false, "the rule does not limit the client")
-	flags.BoolVar(&f.banned, "banned", false, "the rule denies all of the client's requests")
-	flags.StringVar(&f.span, "for", "", "how long it holds, a `DURATION` such as 2h; without it and --until for ever")
-	flags.StringVar(&f.until, "until", "", "the `TIME` at which it ends, such as 2026-12-24T18:00:00Z")
-	flags.BoolVar(&f.reset, "reset", false, "clear what the client has used of the rule")
-	flags.BoolVar(&f.remove, "remove", false, "remove the client's override")
-	flags.StringVar(&f.comment, "comment", "", "`TEXT` that is kept with the revision")
+	command, a := administerCommand(p, "rules override", &f)
 	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 && len(args) != 2 {
 			return fmt.Errorf("there are %d arguments; allowed: the ID of a rule, and a client of it", len(args))
@@ -58,12 +44,12 @@ func overrideCommand(p process) *cobra.Command {
 
 // changes reports whether a flag asks for a change.
 func (f *overrideFlags) changes() bool {
-	return f.holds() || f.remove || f.comment != ""
+	return f.holds() || f.Remove || f.Comment != ""
 }
 
 // holds reports whether a flag says what is to hold.
 func (f *overrideFlags) holds() bool {
-	return len(f.limits) > 0 || f.unlimited || f.banned || f.reset || f.span != "" || f.until != ""
+	return len(f.Limit) > 0 || f.Unlimited || f.Banned || f.Reset || f.For != "" || f.Until != ""
 }
 
 // list shows all overrides of the rule at a path.
@@ -71,7 +57,7 @@ func (f *overrideFlags) list(a *apiCommand, path string) error {
 	if f.changes() {
 		return misused("no client is named; allowed: one, whose override is to change")
 	}
-	return ask(a, call{method: http.MethodGet, path: path}, func(answer *overrideRows) [][]string {
+	return ask(a, call{path: path}, func(answer *overrideRows) [][]string {
 		rows := [][]string{{"CLIENT", "ALLOWS", "UNTIL"}}
 		for i := range answer.Overrides {
 			rows = append(rows, answer.Overrides[i].row(time.Now()))
@@ -83,11 +69,11 @@ func (f *overrideFlags) list(a *apiCommand, path string) error {
 // change shows or changes the override at a path, that of a client.
 func (f *overrideFlags) change(a *apiCommand, path, client string) error {
 	row := func(o *overrideRow) [][]string { return [][]string{o.row(time.Now())} }
-	query := queryOf(map[string]string{"comment": f.comment})
+	query := queryOf(map[string]string{"comment": f.Comment})
 	switch {
 	case !f.changes():
-		return ask(a, call{method: http.MethodGet, path: path}, row)
-	case f.remove:
+		return ask(a, call{path: path}, row)
+	case f.Remove:
 		if f.holds() {
 			return misused("--remove is given with what is to hold; allowed: alone, or with --comment")
 		}
@@ -96,14 +82,14 @@ func (f *overrideFlags) change(a *apiCommand, path, client string) error {
 		}
 		return a.show([]byte("{}\n"), []string{client + ": no override any more"})
 	}
-	if len(f.limits) == 0 && !f.unlimited && !f.banned {
+	if len(f.Limit) == 0 && !f.Unlimited && !f.Banned {
 		return misused("nothing says what %s may do; allowed: --limit, --unlimited or --banned", client)
 	}
 	body, err := f.document()
 	if err != nil {
 		return err
 	}
-	if f.reset {
+	if f.Reset {
 		query.Set("reset", "true")
 	}
 	return ask(a, call{method: http.MethodPut, path: path, query: query, document: body}, row)
@@ -111,8 +97,8 @@ func (f *overrideFlags) change(a *apiCommand, path, client string) error {
 
 // document is the override as the service reads it, which says what is wrong with it.
 func (f *overrideFlags) document() ([]byte, error) {
-	override := rules.Override{Unlimited: f.unlimited, Banned: f.banned}
-	for _, text := range f.limits {
+	override := rules.Override{Unlimited: f.Unlimited, Banned: f.Banned}
+	for _, text := range f.Limit {
 		limit, err := parseLimit(spelledOut(text))
 		if err != nil {
 			return nil, err
@@ -123,7 +109,7 @@ func (f *overrideFlags) document() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, field := range [][2]string{{"for", f.span}, {"until", f.until}} {
+	for _, field := range [][2]string{{"for", f.For}, {"until", f.Until}} {
 		if name, text := field[0], field[1]; text != "" {
 			value := document.Value{Kind: document.KindText, Text: text}
 			written.Fields = append(written.Fields, document.Field{Name: name, Value: value})

@@ -23,27 +23,20 @@ const dropInName = "ratelimit"
 // rateLimitCommand is `stint ratelimit`: serve, with the settings translated from the reference
 // service's variables.
 func rateLimitCommand(p process) *cobra.Command {
-	return &cobra.Command{
-		Use:   dropInName,
-		Short: "Run in the place of Envoy's reference rate limit service, by its environment variables",
-		Long: "Run in the place of Envoy's reference rate limit service (github.com/envoyproxy/ratelimit): " +
-			"by its environment\n" +
-			"variables and their defaults, in its accounting. A link to this program with the name ratelimit does the same.\n" +
-			"Variables that begin with STINT_ beat them, such as STINT_ADMIN_LISTEN for the dashboard.",
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			d, loaded, err := dropin.Read(p.Env, p.variables())
-			if err != nil {
-				return misused("%v", err)
-			}
-			reload := func() (config.Config, error) {
-				_, loaded, err := dropin.Read(p.Env, p.variables())
-				return loaded, err
-			}
-			p.Env = d.Env
-			return serve(command.Context(), p, loaded, reload, serveOptions{dropIn: d})
-		},
+	command := newCommand(dropInName)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		d, loaded, err := dropin.Read(p.Env, p.variables())
+		if err != nil {
+			return misused("%v", err)
+		}
+		reload := func() (config.Config, error) {
+			_, loaded, err := dropin.Read(p.Env, p.variables())
+			return loaded, err
+		}
+		p.Env = d.Env
+		return serve(command.Context(), p, loaded, reload, serveOptions{dropIn: d})
 	}
+	return command
 }
 
 // furtherConnections is how many connections each of the listeners for metrics and the configuration serves at once;
@@ -83,7 +76,7 @@ func (s *serving) serveMetrics(w http.ResponseWriter, r *http.Request) {
 func (s *serving) openOne(ctx context.Context, service, address string, handler http.Handler) (end func(), err error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, failed(err)
+		return nil, err
 	}
 	s.logger.Info("listening", "service", service, "addr", ln.Addr().String())
 	own := &http.Server{

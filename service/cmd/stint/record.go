@@ -27,7 +27,7 @@ func (s *simulation) replayRecords() error {
 				break
 			}
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			defer func() { _ = f.Close() }() // which was read
 			files = append(files, f)
@@ -37,9 +37,9 @@ func (s *simulation) replayRecords() error {
 	}
 	c, err := simulate.Replay(records...)
 	if err != nil {
-		return failed(err)
+		return err
 	}
-	if s.json {
+	if s.JSON {
 		err = sayJSON(s.Out, c, "  ")
 	} else {
 		err = say(s.Out, "%d decisions: %d equal, %d different, %d by the denial cache, which are not compared\n",
@@ -47,13 +47,13 @@ func (s *simulation) replayRecords() error {
 	}
 	switch {
 	case err != nil:
-		return failed(err)
+		return err
 	case c.Unfit != "":
-		return failed(fmt.Errorf("nobody can claim that the record replays: %s (%d decisions differ)", c.Unfit, c.Different))
+		return fmt.Errorf("nobody can claim that the record replays: %s (%d decisions differ)", c.Unfit, c.Different)
 	case c.Decisions == 0:
-		return failed(errors.New("there are no decisions in the record"))
+		return errors.New("there are no decisions in the record")
 	case c.Different > 0:
-		return failed(fmt.Errorf("%d decisions differ. The first: %s", c.Different, c.FirstDifference))
+		return fmt.Errorf("%d decisions differ. The first: %s", c.Different, c.FirstDifference)
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
-	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/config"
@@ -24,26 +23,15 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rulesapi"
 )
 
-// unknownCommand is the fault of a command that a group of them does not have.
-func unknownCommand(group *cobra.Command, name string) error {
-	var names []string
-	for _, command := range group.Commands() {
-		names = append(names, command.Name())
-	}
-	return fmt.Errorf("unknown command %q for %q%s", name, group.CommandPath(), spell.DidYouMean(name, names))
-}
-
 // rulesCommand is `stint rules`, which has commands alone.
 func rulesCommand(p process) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "rules COMMAND",
-		Short: "Check, explain and change rules",
-		RunE: func(command *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("missing subcommand: see stint rules --help")
-			}
-			return unknownCommand(command, args[0])
-		},
+	command := newCommand("rules")
+	command.RunE = func(*cobra.Command, []string) error { return nil } // its Args are never right
+	command.Args = func(command *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.New("missing subcommand: see stint rules --help")
+		}
+		return knownCommand(command, args)
 	}
 	command.AddCommand(
 		validateCommand(p), explainCommand(p),
@@ -56,22 +44,16 @@ func rulesCommand(p process) *cobra.Command {
 // validateCommand is `stint rules validate`. It needs neither a store nor a running service, so
 // that it can run where rules are reviewed.
 func validateCommand(p process) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "validate FILE...",
-		Short: "Check files of rules or of Envoy's domains, or folders of them",
-		Long: "Check files of rules: YAML or JSON, a list of rules or a mapping with one under `rules`; or files with\n" +
-			"domains of Envoy's rate limit service. A folder's files are one set. It exits with 2 when a rule can't be\n" +
-			"enforced, and names every fault with file, line and column.",
-		Args: cobra.MinimumNArgs(1),
-	}
-	asJSON := jsonFlag(command)
+	var f struct{ JSON bool }
+	command := newCommand("rules validate", &f)
+	command.Args = cobra.MinimumNArgs(1)
 	load := settingFlags(p, command.Flags(), "ipv6_prefix", "envoy.merge_domains")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		loaded, err := load()
 		if err != nil {
 			return err
 		}
-		return validateRules(p.Out, args, *asJSON, loaded)
+		return validateRules(p.Out, args, f.JSON, loaded)
 	}
 	return command
 }
@@ -198,30 +180,24 @@ func ruleFaults(err error) []adminapi.RuleFault {
 // importCommand is `stint rules import`. It reads another program's documents and changes nothing,
 // neither there nor in a service.
 func importCommand(p process) *cobra.Command {
-	return &cobra.Command{
-		Use:   "import URL",
-		Short: "Convert the rules of FluxGate in a MongoDB",
-		Long: "Convert the rules of FluxGate: the documents of the collection rate_limit_rules in the database\n" +
-			"of the URL, mongodb://HOST/DATABASE[?collection=NAME]. The rules are printed as JSON, which\n" +
-			"'stint rules validate' and rules_from read. Standard error lists what could not be converted.\n" +
-			"Nothing is changed in the database.",
-		Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, args []string) error {
-			list, notes, err := mongo.Import(command.Context(), args[0])
-			switch {
-			case errors.Is(err, stint.ErrInvalid):
-				return misused("%v", err)
-			case err != nil:
-				return failed(err)
-			}
-			text, err := rulestore.Encode(list)
-			if err != nil {
-				return failed(err)
-			}
-			for _, note := range notes {
-				p.tell(note)
-			}
-			return say(p.Out, "%s", text)
-		},
+	command := newCommand("rules import")
+	command.Args = cobra.ExactArgs(1)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		list, notes, err := mongo.Import(command.Context(), args[0])
+		if errors.Is(err, stint.ErrInvalid) {
+			return misused("%v", err)
+		}
+		if err != nil {
+			return err
+		}
+		text, err := rulestore.Encode(list)
+		if err != nil {
+			return err
+		}
+		for _, note := range notes {
+			p.tell(note)
+		}
+		return say(p.Out, "%s", text)
 	}
+	return command
 }

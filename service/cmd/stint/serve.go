@@ -105,7 +105,7 @@ func serve(
 // went.
 func (s *serving) run(ctx context.Context) (err error) {
 	if s.list, err = component.New(s.logger, s.parts()...); err != nil {
-		return failed(err)
+		return err
 	}
 	if err = s.list.Start(ctx); err != nil {
 		return notStarted(err)
@@ -114,7 +114,7 @@ func (s *serving) run(ctx context.Context) (err error) {
 	if err == nil {
 		s.logger.Info("stopped")
 	}
-	return failed(err)
+	return err
 }
 
 // notStarted is a failure to start, with the exit code of its cause. Its last line names the part that failed.
@@ -256,7 +256,7 @@ func (s *serving) listen(ctx context.Context) error {
 	if errors.Is(err, stint.ErrInvalid) {
 		return misconfigured(err)
 	}
-	return failed(err)
+	return err
 }
 
 // announceStore logs where state lives and what decides while that can't be reached.

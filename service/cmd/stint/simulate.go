@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,106 +28,52 @@ import (
 // simulate itself.
 type simulation struct {
 	process
-	limits, files []string
-	pattern       simulate.Pattern
-	length, hold  string
-	reorder       string
-	logs          []string
-	reader        simulate.ReaderOptions
-	config        simulate.Config
+	simulateFlags
+	outputFlags
+	pattern simulate.Pattern
+	logs    []string
+	reader  simulate.ReaderOptions
+	config  simulate.Config
+}
 
-	logged          string // "": what the log says is no candidate
-	decisions, html string
-	json, strict    bool
-	explain         string // a file, whose first lines are explained
-	share           string // "": nothing is to be suggested
-	suggestRate     bool
-	replay          bool
+// simulateFlags are the flags of what is compared and of the traffic, of a pattern or of logs; outputFlags those of what
+// is written. A Logged of "" is no candidate.
+type simulateFlags struct {
+	Limit, Candidate       []string
+	Logged, By             string
+	Pattern                string
+	Seed                   uint64
+	Rate                   float64
+	Clients                int
+	Length, Hold           string
+	Client, Path, Method   string
+	Burst                  int
+	Format                 string
+	Strict                 bool
+	ExplainFormat, Reorder string
+	MaxClients             int
+}
+
+type outputFlags struct {
+	DenyByDefault       bool
+	Decisions, HTML     string
+	JSON                bool
+	Suggest             string // "": nothing is to be suggested
+	SuggestRate, Replay bool
 }
 
 // simulateCommand is `stint simulate`. Its flags are in the order of the documentation: what is
 // compared, the traffic of a pattern or of logs, and what is written.
 func simulateCommand(p process) *cobra.Command {
-	s := &simulation{process: p}
-	command := &cobra.Command{
-		Use:   "simulate [FILE...]",
-		Short: "Show what limits would do to the traffic of a log, or to a pattern",
-		Long: "Show what limits would do to the requests of access logs, in virtual time: whom they deny, how\n" +
-			"often, how long. Logs are of any format that --format names or describes: those of usual servers,\n" +
-			"load balancers and CDNs are known, and what containers and syslog write before a line; so are CSV\n" +
-			"and JSON lines with time, key and cost. gzip, zstd and bzip2 are unpacked. - is standard input.\n" +
-			"With a column hold, such as 2.5s, a request holds what it takes for so long; actual is what it cost then.\n\n" +
-			"  stint simulate --limit 100/1m access.log\n" +
-			"  stint simulate --candidate a.yaml --candidate b.yaml --html report.html access.log.gz\n" +
-			"  stint simulate --limit 100/1m --format 'nginx:$remote_addr [$time_local] \"$request\" $status' access.log\n" +
-			"  stint simulate --explain-format access.log\n" +
-			"  stint simulate --limit 100/1m --pattern boundary-burst\n\n" +
-			"docs/simulate.md helps to choose a limit and says what logs hide, docs/reference/simulate.md explains the figures.",
-	}
+	s := &simulation{process: p, simulateFlags: simulateFlags{
+		Seed: 1, Hold: "0s", Path: "/", Method: http.MethodGet, Reorder: "0s", MaxClients: 10_000_000,
+	}}
+	command := newCommand("simulate", &s.simulateFlags)
+	command.Args = cobra.ArbitraryArgs
 	flags := command.Flags()
-	flags.StringArrayVar(&s.limits, "limit", nil,
-		"`LIMIT` to compare, each client's: 100/1m for all five algorithms, or {algorithm: token_bucket, capacity: 5, "+
-			"refill: 1/s}, or a list of such; may be given several times")
-	flags.StringArrayVar(&s.files, "candidate", nil,
-		"`PATH` of a file of rules, or a folder of them, to compare; may be given several times")
-	flags.StringVar(&s.logged, "logged", "",
-		"compare with the log, too, which denied what it says was answered with 429; `NAME` is what the report calls it")
 	flags.Lookup("logged").NoOptDefVal = "as logged"
-	flags.StringVar(&s.config.By, "by", "",
-		"`ATTRIBUTE` by whose values requests are counted and plotted, too, such as team")
-	flags.StringVar(&s.pattern.Name, "pattern", "",
-		"simulate the traffic of a pattern, `NAME` of "+strings.Join(simulate.Patterns(), ", "))
-	flags.Uint64Var(&s.pattern.Seed, "seed", 1, "`NUMBER` by which the pattern is drawn")
-	flags.Float64Var(
-		&s.pattern.Rate, "rate", 0,
-		"the pattern's requests per `SECOND` (default 10; boundary-burst: as many as fill twice the first limit)",
-	)
-	flags.IntVar(&s.pattern.Clients, "clients", 0, "`NUMBER` of the pattern's clients (default 100; boundary-burst: 1)")
-	flags.StringVar(&s.length, "length", "",
-		"`DURATION` of the pattern (default 10m; diurnal: 1d; boundary-burst: two windows)")
-	flags.StringVar(&s.hold, "hold", "0s",
-		"`DURATION` for which each of the pattern's requests holds what it takes, as concurrency limits need")
-	flags.StringVar(&s.pattern.Client, "client", "",
-		"`NAME` of the pattern's clients, as address, user and API key (default client-1 and so on; "+
-			"with --clients 1 the name alone)")
-	flags.StringVar(&s.pattern.Path, "path", "/", "`PATH` that the pattern's requests ask for")
-	flags.StringVar(&s.pattern.Method, "method", "GET", "`METHOD` of the pattern's requests")
-	flags.IntVar(
-		&s.pattern.Burst, "burst", 0,
-		"`NUMBER` of a client's requests that come together (default 1; boundary-burst: by the rate)",
-	)
-	flags.StringVar(
-		&s.reader.Format, "format", "",
-		"`FORMAT` of the logs: "+strings.Join(simulate.Formats(), ", ")+
-			"; or nginx: and a log_format, apache: and a LogFormat, json:client=ClientHost,time=StartUTC, or csv:, tsv: and "+
-			"w3c: with such names or the names of columns; by default the one that reads most of the first 1,000 lines",
-	)
-	flags.BoolVar(&s.strict, "strict", false, "end with an error at the first line that can't be read")
-	flags.StringVar(
-		&s.explain, "explain-format", "", "print the first ten lines of `FILE` as they are read, and nothing else",
-	)
-	flags.StringVar(&s.reorder, "reorder", "0s", "sort requests that come up to this `DURATION` after a later one")
-	flags.IntVar(
-		&s.config.MaxClients, "max-clients", 10_000_000,
-		"`NUMBER` of clients of a rule above which only a sample is simulated",
-	)
 	settings := settingFlags(p, flags, "trusted_proxies", "client_ip_headers", "ipv6_prefix")
-	flags.BoolVar(&s.config.DenyByDefault, "deny-by-default", false, "deny requests for which no rule holds")
-	flags.StringVar(&s.decisions, "decisions", "", "write each decision as a line of JSON to `FILE`")
-	flags.StringVar(&s.html, "html", "", "write a page with plots to `FILE`")
-	flags.BoolVar(&s.json, "json", false, "print the report as JSON")
-	flags.StringVar(
-		&s.share, "suggest", "",
-		"find the least limits of each rule under which a `SHARE` of its clients, such as 99.9%, is never denied",
-	)
-	flags.BoolVar(
-		&s.suggestRate, "suggest-rate", false, "with --suggest, find the least rates of buckets in place of capacities",
-	)
-	flags.BoolVar(
-		&s.replay, "replay", false,
-		"take the files for records of serve --record, decide what they have once more, and compare",
-	)
-	flags.SortFlags = false
+	addFlags(flags, "simulate", &s.outputFlags)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s.logs = args
 		if err := s.refuseUnused(flags.Changed); err != nil {
@@ -136,7 +83,10 @@ func simulateCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s.reader.ClientIP = clientip.Config(loaded.ClientIP)
+		s.config = simulate.Config{By: s.By, MaxClients: s.MaxClients, DenyByDefault: s.DenyByDefault}
+		s.reader = simulate.ReaderOptions{
+			Format: s.Format, ClientIP: clientip.Config(loaded.ClientIP), Address: len(s.Limit) > 0,
+		}
 		return s.run(command.Context())
 	}
 	return command
@@ -155,23 +105,23 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 	reading := []string{"format", "reorder", "strict", "config", "trusted-proxies", "client-ip-headers"}
 	making := []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst", "hold"}
 	switch {
-	case s.explain != "" && len(s.logs) > 0:
-		return misused("--explain-format reads %s alone; give no other file", s.explain)
-	case s.replay:
+	case s.ExplainFormat != "" && len(s.logs) > 0:
+		return misused("--explain-format reads %s alone; give no other file", s.ExplainFormat)
+	case s.Replay:
 		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
 			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html",
 			"suggest", "suggest-rate", "logged", "by", "explain-format",
 		})...)
-	case s.suggestRate && s.share == "":
+	case s.SuggestRate && s.Suggest == "":
 		return misused("--suggest-rate is given; allowed: with --suggest only")
-	case s.decisions == "-":
+	case s.Decisions == "-":
 		return misused("--decisions is -; allowed: the name of a file")
-	case s.share != "":
+	case s.Suggest != "":
 		if err := refuse("without --suggest only", "decisions", "html", "logged", "by"); err != nil {
 			return err
 		}
 	}
-	if s.pattern.Name != "" {
+	if s.Pattern != "" {
 		return refuse("with files only", append(reading, "logged", "by")...)
 	}
 	return refuse("with --pattern only", making...)
@@ -181,20 +131,20 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 // their own beside it.
 func (s *simulation) run(ctx context.Context) (err error) {
 	switch {
-	case s.replay:
+	case s.Replay:
 		return s.replayRecords()
-	case s.explain != "":
+	case s.ExplainFormat != "":
 		return s.explainFormat()
 	}
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	if s.share != "" {
+	if s.Suggest != "" {
 		return s.suggest(ctx)
 	}
 	finish, err := s.openDecisions()
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	sim, err := simulate.New(s.config)
 	if err != nil {
@@ -209,7 +159,7 @@ func (s *simulation) run(ctx context.Context) (err error) {
 		err = finish()
 	}
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	report.Read(input, s.config.Candidates)
 	return s.write(report)
@@ -218,37 +168,36 @@ func (s *simulation) run(ctx context.Context) (err error) {
 // prepare reads the flags, and the candidates. Candidates are compared in the order of the command
 // line: limits, files, then the log itself.
 func (s *simulation) prepare() error {
-	s.reader.Address = len(s.limits) > 0
-	if s.strict {
+	if s.Strict {
 		s.reader.Unread = func(line int64, text string, fault error) error {
 			return fmt.Errorf("--strict: line %d: %w: %.200q", line, fault, text)
 		}
 	}
-	if script, _ := dashboard.Report(); s.html != "" && script == "" {
+	if script, _ := dashboard.Report(); s.HTML != "" && script == "" {
 		return misused("--html is given; allowed: in a program with the dashboard, as make build makes it with Node.js")
 	}
-	if (s.pattern.Name == "") == (len(s.logs) == 0) {
+	if (s.Pattern == "") == (len(s.logs) == 0) {
 		return misused("give either files, - for standard input, or --pattern")
 	}
-	for _, text := range s.limits {
+	for _, text := range s.Limit {
 		if err := s.addLimit(text); err != nil {
 			return err
 		}
 	}
-	for _, path := range s.files {
+	for _, path := range s.Candidate {
 		set, err := rulefile.ReadSet(path, rules.Options{IPv6Prefix: s.reader.ClientIP.IPv6Prefix})
 		if err != nil {
 			return misconfigured(err)
 		}
 		s.add(path, set)
 	}
-	if s.logged != "" {
-		s.config.Candidates = append(s.config.Candidates, simulate.Candidate{Name: s.logged, Logged: true})
+	if s.Logged != "" {
+		s.config.Candidates = append(s.config.Candidates, simulate.Candidate{Name: s.Logged, Logged: true})
 	}
 	if len(s.config.Candidates) == 0 {
 		return misused("nothing to simulate; give --limit 100/1m, or --candidate with a file of rules")
 	}
-	if s.pattern.Name != "" {
+	if s.Pattern != "" {
 		return s.preparePattern()
 	}
 	return nil
@@ -286,7 +235,7 @@ func (s *simulation) addLimit(text string) error {
 				return misused("--limit: %v", err)
 			}
 			name := strings.ToLower(l.Algorithm.String())
-			if len(s.limits) > 1 {
+			if len(s.Limit) > 1 {
 				name += " " + text
 			}
 			s.add(name, set)
@@ -316,9 +265,11 @@ func (s *simulation) addLimit(text string) error {
 // of the first candidate: it takes the limit's window, or the time that its bucket takes to fill,
 // as its own, and sends twice the capacity in it.
 func (s *simulation) preparePattern() error {
-	p := &s.pattern
-	burst := p.Name == "boundary-burst"
-	p.Length, p.Window = 10*time.Minute, time.Minute
+	s.pattern = simulate.Pattern{
+		Name: s.Pattern, Seed: s.Seed, Rate: s.Rate, Clients: s.Clients, Client: s.Client, Path: s.Path, Method: s.Method,
+		Burst: s.Burst, Length: 10 * time.Minute, Window: time.Minute,
+	}
+	p, burst := &s.pattern, s.Pattern == "boundary-burst"
 	if p.Name == "diurnal" {
 		p.Length = 24 * time.Hour
 	}
@@ -338,11 +289,11 @@ func (s *simulation) preparePattern() error {
 		p.Window, p.Length = window, 2*window
 	}
 	var err error
-	if p.Hold, err = stint.ParseDuration(s.hold); err != nil {
+	if p.Hold, err = stint.ParseDuration(s.Hold); err != nil {
 		return misused("--hold: %v", err)
 	}
-	if s.length != "" {
-		if p.Length, err = stint.ParseDuration(s.length); err != nil {
+	if s.Length != "" {
+		if p.Length, err = stint.ParseDuration(s.Length); err != nil {
 			return misused("--length: %v", err)
 		}
 	}
@@ -376,12 +327,12 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 			}
 			return add(ev)
 		}
-		if s.pattern.Name != "" {
-			return nil, failed(s.pattern.Run(bounded))
+		if s.Pattern != "" {
+			return nil, s.pattern.Run(bounded)
 		}
-		delay, err := stint.ParseDuration(s.reorder)
+		delay, err := stint.ParseDuration(s.Reorder)
 		if err != nil || delay < 0 || delay > time.Hour {
-			return nil, misused("--reorder is %q; allowed: 0s to 1h", s.reorder)
+			return nil, misused("--reorder is %q; allowed: 0s to 1h", s.Reorder)
 		}
 		r, err := simulate.NewReader(s.reader)
 		if err != nil {
@@ -392,15 +343,15 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 		defer progress.end()
 		for _, name := range s.logs {
 			if err := readLog(name, progress, r, order.Add); err != nil {
-				return nil, failed(err)
+				return nil, err
 			}
 		}
 		if err := order.Flush(); err != nil {
-			return nil, failed(err)
+			return nil, err
 		}
 		input, err := r.Done()
 		if err != nil {
-			return nil, failed(err)
+			return nil, err
 		}
 		return &input, nil
 	}
@@ -427,10 +378,10 @@ func readLog(name string, progress *progress, r *simulate.Reader, add func(*simu
 // events times the candidates, and are written through a buffer; closing reports what writing them
 // met.
 func (s *simulation) openDecisions() (closing func() error, err error) {
-	if s.decisions == "" {
+	if s.Decisions == "" {
 		return func() error { return nil }, nil
 	}
-	out, err := os.Create(filepath.Clean(s.decisions))
+	out, err := os.Create(filepath.Clean(s.Decisions))
 	if err != nil {
 		return nil, err
 	}
@@ -446,17 +397,17 @@ func (s *simulation) openDecisions() (closing func() error, err error) {
 
 // write writes the report wherever it is to go.
 func (s *simulation) write(report *simulate.Report) error {
-	if s.html != "" {
+	if s.HTML != "" {
 		page, err := report.HTML(dashboard.Report())
 		if err == nil {
-			err = os.WriteFile(s.html, []byte(page), 0o666) //nolint:gosec // as files that others may read
+			err = os.WriteFile(s.HTML, []byte(page), 0o666) //nolint:gosec // as files that others may read
 		}
 		if err != nil {
-			return failed(err)
+			return err
 		}
 	}
-	if s.json {
+	if s.JSON {
 		return sayJSON(s.Out, report, "  ")
 	}
-	return failed(report.WriteText(s.Out, s.env("NO_COLOR") == "" && isTerminal(s.Out)))
+	return report.WriteText(s.Out, s.env("NO_COLOR") == "" && isTerminal(s.Out))
 }

@@ -38,7 +38,7 @@ func (s *simulation) explainFormat() error {
 	if err != nil {
 		return misused("%v", err)
 	}
-	err = readLog(s.explain, &progress{}, r, func(ev *simulate.Event) error {
+	err = readLog(s.ExplainFormat, &progress{}, r, func(ev *simulate.Event) error {
 		q, status := &ev.Request, "-"
 		if ev.Status > 0 {
 			status = strconv.Itoa(ev.Status)
@@ -46,11 +46,11 @@ func (s *simulation) explainFormat() error {
 		return row(ev.Line, "", ev.Time.String(), q.Address, q.User, q.Method, q.Host, q.Path, status)
 	})
 	if err != nil && !errors.Is(err, errExplained) {
-		return failed(err)
+		return err
 	}
 	input, err := r.Done()
 	_ = w.Flush() // which can't fail
-	return errors.Join(say(s.Out, "format: %s\n%s", input.Described(), b.String()), failed(err))
+	return errors.Join(say(s.Out, "format: %s\n%s", input.Described(), b.String()), err)
 }
 
 // shown is a value as a terminal shows it, cut to 60 bytes.

@@ -16,21 +16,22 @@ import (
 // suggest finds limits for every rule that has some, of every candidate. Each rule is searched by
 // itself, as if it were alone: what one rule denies does not relieve another.
 func (s *simulation) suggest(ctx context.Context) error {
-	goal := simulate.Goal{Rate: s.suggestRate}
-	number, isPercent := strings.CutSuffix(s.share, "%")
+	goal := simulate.Goal{Rate: s.SuggestRate}
+	number, isPercent := strings.CutSuffix(s.Suggest, "%")
 	share, err := strconv.ParseFloat(number, 64)
 	if isPercent {
 		share /= 100
 	}
 	if goal.Share = share; err != nil || share <= 0 || share > 1 {
-		return misused("--suggest is %q; allowed: a share of the clients such as 99.9%% or 0.999", s.share)
+		return misused("--suggest is %q; allowed: a share of the clients such as 99.9%% or 0.999", s.Suggest)
 	}
 	if slices.Contains(s.logs, "-") {
 		return misused("--suggest reads its input several times; give files")
 	}
+	var unread error // why the input can't be read
 	source := func(add func(*simulate.Event) error) error {
-		_, err := s.source(ctx)(add)
-		return err
+		_, unread = s.source(ctx)(add)
+		return unread
 	}
 	var found []*simulate.Suggestion
 	for _, c := range s.config.Candidates {
@@ -39,14 +40,11 @@ func (s *simulation) suggest(ctx context.Context) error {
 				continue
 			}
 			made, err := simulate.Suggest(source, rule, rules.Options{IPv6Prefix: s.reader.ClientIP.IPv6Prefix}, goal)
-			var known exit
-			switch {
-			case errors.As(err, &known):
-				return err
-			case errors.Is(err, stint.ErrInvalid):
+			if unread == nil && errors.Is(err, stint.ErrInvalid) {
 				return misused("%v", err)
-			case err != nil:
-				return failed(err)
+			}
+			if err != nil {
+				return err
 			}
 			made.Rule = c.Name + ": " + made.Rule
 			found = append(found, made)
@@ -55,7 +53,7 @@ func (s *simulation) suggest(ctx context.Context) error {
 	if len(found) == 0 {
 		return misused("no rule has limits to search; with --suggest-rate, a rule has one bucket as its only limit")
 	}
-	if s.json {
+	if s.JSON {
 		return sayJSON(s.Out, found, "  ")
 	}
 	for _, made := range found {

@@ -18,7 +18,7 @@ func notOpened(err error) error {
 	case errors.Is(err, stint.ErrInvalid):
 		return misconfigured(err)
 	default:
-		return failed(err)
+		return err
 	}
 }
 

@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -22,34 +20,25 @@ import (
 	"github.com/stint-go/stint/service/internal/board"
 )
 
-const topKeys = "Keys: q quits; s sorts the rules by denied, by admitted or by name; " +
-	"/ filters rules and clients by text, Enter ends it;\n" +
-	"up and down select a rule, and e explains it."
-
 // topCommand is `stint top`. One goroutine reads the service's events and another the keys; the
 // board is only touched by the one that draws. On a terminal it is a screen, elsewhere lines, with
 // --json the events themselves; all three come from the same stream.
 func topCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "top", "Watch a service live",
-		"Watch the rates of a service, its rules, the top and the top denied clients, "+
-			"the last denials and the state of the store.\n"+
-			"Where the output is no terminal, it prints a line per second; with --json, the events as they come.\n\n"+topKeys+
-			"\n\n"+
-			"Clients are shown by name to holders of a token only.")
-	count := command.Flags().Int("count", 0, "end after `N` lines, where the output is no terminal; 0 is never")
+	var f struct{ Count int }
+	command, a := administerCommand(p, "top", &f)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if *count < 0 {
-			return misused("--count is %d; allowed: 0 or more", *count)
+		if f.Count < 0 {
+			return misused("--count is %d; allowed: 0 or more", f.Count)
 		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
 		w := &watcher{apiCommand: a, events: make(chan sentEvent), keys: make(chan byte)}
 		ended := make(chan error, 1)
 		go func() { ended <- w.follow(ctx) }()
-		if screen, ok := p.Out.(*os.File); ok && !a.json && isTerminal(screen) && isTerminal(os.Stdin) {
+		if screen, ok := p.Out.(*os.File); ok && !a.JSON && isTerminal(screen) && isTerminal(os.Stdin) {
 			return w.live(ctx, screen, ended)
 		}
-		return w.lines(ctx, *count, ended)
+		return w.lines(ctx, f.Count, ended)
 	}
 	return command
 }
@@ -116,7 +105,7 @@ func (w *watcher) emit(ctx context.Context, e sentEvent) bool {
 // what was missed.
 func (w *watcher) read(ctx context.Context, s *service) error {
 	response, err := s.send(ctx, call{
-		method: http.MethodGet, path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last},
+		path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last},
 	})
 	if err != nil {
 		return err
@@ -145,7 +134,7 @@ func (w *watcher) read(ctx context.Context, s *service) error {
 			e = sentEvent{}
 		}
 	}
-	return failed(fmt.Errorf("the service ended the stream: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF)))
+	return fmt.Errorf("the service ended the stream: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF))
 }
 
 // lines prints a line per second. The count is of printed lines. A lost connection is told on
@@ -160,14 +149,14 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 			return err
 		case e := <-w.events:
 			if err := b.Apply(e.kind, e.data, e.err); err != nil {
-				return failed(err)
+				return err
 			}
 			text := ""
 			switch {
 			case e.kind == "":
 				w.tell(e.err.Error())
 				continue
-			case w.json:
+			case w.JSON:
 				text = fmt.Sprintf("{%q:%s}", e.kind, e.data)
 			case e.kind == "second":
 				text = b.Line()
@@ -190,7 +179,7 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error) error {
 	before, err := term.MakeRaw(int(os.Stdin.Fd()))
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer func() { _ = term.Restore(int(os.Stdin.Fd()), before) }()
 	const enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l" // the alternate screen, without a cursor
@@ -202,11 +191,11 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 	for {
 		width, height, err := term.GetSize(int(screen.Fd()))
 		if err != nil {
-			return failed(err)
+			return err
 		}
 		if _, err := io.WriteString(screen, "\x1b[H"+strings.ReplaceAll(b.Draw(width, height), "\n", "\x1b[K\r\n")+
 			"\x1b[J"); err != nil {
-			return failed(err)
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -215,7 +204,7 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 			return err
 		case e := <-w.events:
 			if err := b.Apply(e.kind, e.data, e.err); err != nil {
-				return failed(err)
+				return err
 			}
 		case text := <-explained:
 			b.Explanation = text
@@ -259,12 +248,8 @@ func (w *watcher) readKeys(ctx context.Context) {
 // explain says in a line or two what a rule is. It asks for the rule as it is at the moment, and
 // answers an error as text, which the board shows in its place.
 func (w *watcher) explain(rule string) string {
-	var text json.RawMessage
-	if _, _, err := w.do(call{method: http.MethodGet, path: "/api/v1/rules/" + url.PathEscape(rule)}, &text); err != nil {
-		return err.Error()
-	}
 	var r ruleRow
-	if err := json.Unmarshal(text, &r); err != nil {
+	if _, _, err := w.do(call{path: "/api/v1/rules/" + url.PathEscape(rule)}, &r); err != nil {
 		return err.Error()
 	}
 	return fmt.Sprintf(
