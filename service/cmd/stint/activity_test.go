@@ -36,20 +36,13 @@ func serveAdmin(t *testing.T, args ...string) (url, admin string, stop func()) {
 // read reads a document of the admin API, perhaps with a token.
 func read[T any](t *testing.T, url string, token ...string) (document T) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
+	var fields []string
+	for _, each := range token {
+		fields = append(fields, "Authorization: Bearer "+each)
 	}
-	if len(token) > 0 {
-		request.Header.Set("Authorization", "Bearer "+token[0])
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if err := json.NewDecoder(response.Body).Decode(&document); err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v", url, response.Status, err)
+	status, text := fetch(t, http.MethodGet, url, "", fields...)
+	if err := json.Unmarshal([]byte(text), &document); err != nil || status != http.StatusOK {
+		t.Fatalf("%s: %d %s, %v", url, status, text, err)
 	}
 	return document
 }
@@ -64,12 +57,8 @@ func TestTwoServices(t *testing.T) {
 	for _, url := range []string{url1, url1, url2} { // two are denied, perhaps one by each process
 		_, _ = evaluated(t, url, login)
 		eventually(t, "a decision of "+url, func() bool { // which a process that is too busy does not make
-			response, err := http.Get(url + apipath.Check + "?key=alice&algorithm=SLIDING_WINDOW_LOG&permits=60") //nolint:noctx // of the test's own service
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = response.Body.Close()
-			return response.StatusCode == http.StatusOK || response.StatusCode == http.StatusTooManyRequests
+			status, _ := get(t, url+apipath.Check+"?key=alice&algorithm=SLIDING_WINDOW_LOG&permits=60")
+			return status == http.StatusOK || status == http.StatusTooManyRequests
 		})
 	}
 	for _, admin := range []string{admin1, admin2} {

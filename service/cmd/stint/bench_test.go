@@ -345,72 +345,9 @@ func TestBenchOfAnotherProtocol(t *testing.T) {
 }
 
 func TestBenchFlags(t *testing.T) {
-	for _, test := range [][]string{
-		{"--target", "redis"},
-		{"--limit", "x"},
-		{"--limit", "bucket:1:1/s"},
-		{"--limit", "{algorithm: concurrency, capacity: 1}"},
-		{"--limit", "{algorithm: token_bucket, capacity: 9, refill: 1/s, lease: 2}"},
-		{"--rate", "fast"},
-		{"--requests", "0"},
-		{"--requests", "5000001"},
-		{"--callers", "0"},
-		{"--callers", "x"},
-		{"--for", "0s"},
-		{"--for", "soon"},
-		{"--keys", "0"},
-		{"--distribution", "normal"},
-		{"--permits", "0"},
-		{"--policy", "p"},
-		{"--policy", "a/\n", "--target", "rest"},
-		{"--addr", "here", "--target", "rls"},
-		{"--addr", "", "--target", "resp"},
-		{"--server", "ftp://x", "--target", "rest", "--policy", "p"},
-		{"--server", "http://x"},
-		{"--domain", "d"},
-		{"--descriptor", "d"},
-		{"--store", "x"},
-		{"--store", "memory://", "--target", "rest"},
-		{"--timeout", "1s"},
-		{"--against", "redis://x", "--limit", "1/s", "--limit", "2/s"},
-		{"--token", "t"},
-		{"--tls"},
-		{"--url", "http://x/"},
-		{"--url", "x:1", "--target", "http"},
-		{"--rule", "r"},
-		{"--rule", "r", "--target", "rest", "--policy", "p"},
-		{"--user", "{key}", "--target", "rest", "--policy", "p"},
-		{"--path", "/", "--target", "resp", "--addr", "x:1"},
-		{"--ip", "{key}", "--target", "rest", "--rule", "r"},
-	} {
-		args := append([]string{"bench", "--for", "1ms"}, test...)
-		if test[0] != "--limit" {
-			args = append(args, "--limit", benchLimit)
-		}
-		if code, out, stderr := do(t, nil, args...); code != exitUsage || out != "" || !strings.Contains(stderr, test[0]) {
-			t.Errorf("%q: exit %d, %q %q", test, code, out, stderr)
-		}
+	transcript(t, "bench.txt", nil)
+	if said := says(t, nil, exitUnreachable, "--against", "bench", "--for", "10m", "--limit", "1/s", "--against", "http://u:secret@x"); strings.Contains(said, "secret") {
+		t.Error(said)
 	}
-	for _, test := range []struct { // before the load, which would be long
-		args, want string
-		code       int
-	}{
-		{"--limit 1/s --target library --domain d", "allowed: with --target rls\n", exitUsage},
-		{"--limit 1/s --target library --addr x:1", "allowed: with --target resp or rls\n", exitUsage},
-		{"--limit 1/s --against redis://127.0.0.1:1", "--against", exitUnreachable},
-		{"--limit 1/s --against http://u:secret@x", "--against", exitUnreachable},
-		{"--limit 9/s --target resp --addr 127.0.0.1:1", "--policy", exitUsage},
-		{"--limit 9/s --target rest", "--policy", exitUsage},
-		{"--limit 9/s --target resp --policy p --addr 127.0.0.1:1", "--addr", exitUnreachable},
-		{"--limit 9/s --report /", "--report", exitFailed},
-		{"", "--limit is missing; allowed: ALGORITHM:PERMITS:RATE", exitUsage},
-		{"--limit token_bucket:100", `--limit is "token_bucket:100"; allowed: ALGORITHM:PERMITS:RATE`, exitUsage},
-		{"--limit 100", `--limit is "100"; allowed: ALGORITHM:PERMITS:RATE`, exitUsage},
-		{"--limit 0/1s", "limit is 0", exitUsage},
-	} {
-		code, _, stderr := do(t, nil, append([]string{"bench", "--for", "10m"}, strings.Fields(test.args)...)...)
-		if code != test.code || !strings.Contains(stderr, test.want) || strings.Contains(stderr, "secret") {
-			t.Errorf("%q: exit %d, %q", test.args, code, stderr)
-		}
-	}
+	says(t, nil, exitUsage, "--policy", "bench", "--limit", benchLimit, "--policy", "a/\n", "--target", "rest")
 }

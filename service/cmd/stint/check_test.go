@@ -75,21 +75,7 @@ func TestJSON(t *testing.T) {
 
 func TestRefusedQuestions(t *testing.T) {
 	url, _ := start(t)
-	for args, want := range map[string]string{
-		"check k --permits 0":                        "stint: 400 Bad Request: permits ",
-		"check k --algorithm SAND":                   "stint: 400 Bad Request: algorithm ",
-		"peek k --permits 101":                       "stint: 400 Bad Request: permits ",
-		"check k --keep 101":                         "stint: 400 Bad Request: keep ",
-		"peek k --keep -1":                           "stint: 400 Bad Request: keep ",
-		"peek k --policy none":                       "stint: 400 Bad Request: policy ",
-		"peek k --policy p --algorithm TOKEN_BUCKET": "stint: 400 Bad Request: ",
-		"reset " + strings.Repeat("k", 257):          "stint: 400 Bad Request: key ",
-	} {
-		code, stdout, stderr := do(t, map[string]string{"STINT_SERVER": url}, strings.Fields(args)...)
-		if code != exitFailed || stdout != "" || !strings.HasPrefix(stderr, want) {
-			t.Errorf("%s: exit code %d, output %q, errors %q", args, code, stdout, stderr)
-		}
-	}
+	transcript(t, "refused.txt", map[string]string{"STINT_SERVER": url}, "LONG", strings.Repeat("k", 257))
 }
 
 func TestTokens(t *testing.T) {

@@ -50,8 +50,8 @@ type apiFlags struct {
 	Timeout time.Duration
 }
 
-// newAPICommand makes the command of a path, with the flags that name the service, the token and the form of the answer.
-// The standard URL and timeout are their defaults.
+// newAPICommand makes the command of a path, with the flags that name the service, the token and the form of the
+// answer. The standard URL and timeout are their defaults.
 func newAPICommand(
 	p process, path, flag, standard, tokenVariable string, timeout time.Duration,
 ) (*cobra.Command, *apiCommand) {

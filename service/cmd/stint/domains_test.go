@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 )
@@ -27,13 +26,8 @@ descriptors:
 	ask := func(status int) {
 		t.Helper()
 		body := `{"domain": "web", "descriptors": [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]}`
-		response, err := http.Post(base+"/json", "application/json", strings.NewReader(body)) //nolint:noctx // a test
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != status {
-			t.Errorf("the service answers %d, want %d", response.StatusCode, status)
+		if got, _ := postJSON(t, base, body); got != status {
+			t.Errorf("the service answers %d, want %d", got, status)
 		}
 	}
 	address := []string{"--domain", "web", "--descriptor", "remote_address=192.0.2.1"}
@@ -54,16 +48,12 @@ descriptors:
 	}
 
 	changed := "domain: web\ndescriptors: [{key: remote_address, rate_limit: {unit: year, requests_per_unit: 3}}]\n"
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, file, changed)
 	eventually(t, "the changed file is in force", func() bool {
 		code, _, _ := do(t, map[string]string{"STINT_ADMIN": admin}, append([]string{"rules", "explain"}, address...)...)
 		return code == exitOK
 	})
 	ask(http.StatusOK) // what was used counts on
 	ask(http.StatusTooManyRequests)
-	if code, _, stderr := do(t, nil, "serve", "--envoy-config", file); code != exitUsage || !strings.Contains(stderr, "only with grpc_listen") {
-		t.Errorf("without a listener: exit code %d, %s", code, stderr)
-	}
+	says(t, nil, exitUsage, "only with grpc_listen", "serve", "--envoy-config", file)
 }

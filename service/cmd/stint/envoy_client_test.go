@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -113,9 +112,6 @@ func entry(key string, hits int64) *common.RateLimitDescriptor {
 func filtered(t *testing.T, redis *testredis.Server) *envoyFilter {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, "config"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	const text = `
 domain: d
 descriptors:
@@ -123,9 +119,7 @@ descriptors:
   - {key: many, rate_limit: {unit: month, requests_per_unit: 10}}
   - {key: tokens, rate_limit: {unit: year, requests_per_unit: 100}}
 `
-	if err := os.WriteFile(filepath.Join(root, "config", "d.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, filepath.Join(root, "config", "d.yaml"), text)
 	d := drop(t, map[string]string{"RUNTIME_ROOT": root, "REDIS_URL": redis.Addr(), "LIMIT_RESPONSE_HEADERS_ENABLED": "true", "REDIS_TIMEOUT": "10s"})
 	return &envoyFilter{client: d.dial(nil), timeout: patience}
 }

@@ -52,7 +52,8 @@ const explainTimeout = 5 * time.Second
 func explainCommand(p process) *cobra.Command {
 	const path = "rules explain"
 	command, a := newAdminCommand(p, path, explainTimeout)
-	flags, e := command.Flags(), &example{apiCommand: a, exampleFlags: exampleFlags{description: standardRequest}}
+	flags := command.Flags()
+	e := &example{apiCommand: a, exampleFlags: exampleFlags{description: standardRequest}}
 	flags.Lookup("admin").DefValue = "" // without it, none is asked
 	addFlags(flags, path, &e.exampleFlags)
 	e.loadStore = settingFlags(p, flags, append(storeSettings(), "ipv6_prefix", "ambiguous_paths", "rules_default")...)

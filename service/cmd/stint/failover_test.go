@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,27 +12,6 @@ import (
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/rest"
 )
-
-// get asks a service.
-func get(t testing.TB, url string) (status int, body string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := http.Client{Timeout: patience}
-	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
-}
 
 // checked is the answer to a check.
 func checked(t testing.TB, url, query string) (status int, c api.CheckResponse) {

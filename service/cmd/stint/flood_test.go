@@ -31,13 +31,8 @@ rules:
 	defer stopNear()
 	defer stopFar()
 	request := func(url, path, ip string) int {
-		response, err := http.Post(url+"/api/v1/rate-limit/evaluate", "application/json", //nolint:noctx // of the test's own services
-			strings.NewReader(fmt.Sprintf(`{"method":"POST","path":%q,"ip":%q}`, path, ip)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
+		status, _ := evaluated(t, url, fmt.Sprintf(`{"method":"POST","path":%q,"ip":%q}`, path, ip))
+		return status
 	}
 	eventually(t, "the victim is denied", func() bool {
 		return request(far, "/login?password=x", "192.0.2.1") == http.StatusTooManyRequests

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -28,23 +27,7 @@ func TestReserveByRulesOnACluster(t *testing.T) {
 	}
 	url, _ := start(t, "--store", testredis.StartCluster(t, 3).URL(), "--store-timeout=1m", "--on-store-failure=closed",
 		"--rules-from", writeFile(t, "["+strings.Join(list, ",\n")+"]"))
-	ask := func(path, body string) (status int, text string) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		answer, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(answer)
-	}
+	ask := func(path, body string) (status int, text string) { return fetch(t, http.MethodPost, url+path, body) }
 	whole := 0
 	for _, tenant := range []string{"acme", "globex", "initech", "umbrella"} {
 		request := func(path, id, more string) string {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,22 +13,12 @@ import (
 // health and metrics say so. What a client has used counts on.
 func TestLimitsAreFollowed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "stint.yaml")
-	put := func(text string) {
-		t.Helper()
-		// Written beside it and renamed, as editors do.
-		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil {
-			t.Fatal(err)
-		}
-	}
 	text := func(limit, capacity, perAddress string) string {
 		return "policies: {mail: [{algorithm: fixed_window, limit: " + limit + ", window: 365d}]}\n" +
 			"defaults: {token_bucket: {capacity: " + capacity + ", refill: 1/24h}}\n" +
 			"rules: [{id: login, scope: global, limits: [{algorithm: fixed_window, limit: " + perAddress + ", window: 365d}]}]\n"
 	}
-	put(text("3", "5", "7"))
+	put(t, file, text("3", "5", "7"))
 	url, log := start(t, "--config", file)
 	check := func(query, want string) bool {
 		t.Helper()
@@ -44,7 +33,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 	if !check("policy=mail", `"limit":3,"remaining":2`) {
 		t.Fatal("the policy of the start does not hold")
 	}
-	put(text("30", "50", "70"))
+	put(t, file, text("30", "50", "70"))
 	eventually(t, "the new policy is in force", func() bool { return check("policy=mail", `"limit":30,"remaining":29`) })
 	eventually(t, "the new default is in force", func() bool { return check("algorithm=TOKEN_BUCKET", `"limit":50,"remaining":4`) })
 	eventually(t, "the new rule is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
@@ -53,7 +42,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 		_, body := get(t, url+apipath.Metrics)
 		return strings.Contains(body, want)
 	}
-	put(text("many", "500", "700"))
+	put(t, file, text("many", "500", "700"))
 	eventually(t, "the faulty file is refused", func() bool {
 		return metrics("rate_limiter_limits_refused_total 1\n") && metrics("rate_limiter_limits_current 0\n") && metrics("rate_limiter_rules_current 0\n")
 	})
@@ -69,7 +58,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 		t.Errorf("the log does not name the fault:\n%s", log)
 	}
 
-	put(strings.Replace(text("300", "500", "700"), "mail:", "letters:", 1) + "drain: {delay: 7s}\n")
+	put(t, file, strings.Replace(text("300", "500", "700"), "mail:", "letters:", 1)+"drain: {delay: 7s}\n")
 	eventually(t, "the policy has another name", func() bool { return check("policy=letters", `"limit":300,"remaining":300`) })
 	if status, _ := get(t, url+apipath.Check+"?key=ann&policy=mail"); status != http.StatusBadRequest {
 		t.Errorf("a policy that is gone answers %d", status)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,12 +25,7 @@ func TestRateLimitGuide(t *testing.T) {
 	}
 	root := t.TempDir()
 	file := filepath.Join(root, find("this file at `(.*?)`"))
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.Replace(find("(?s)```yaml\n(domain:.*?)```"), "minute", "year", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, file, strings.Replace(find("(?s)```yaml\n(domain:.*?)```"), "minute", "year", 1))
 
 	folder := filepath.Join(root, find(`stint rules validate (\S+)\n`))
 	if code, stdout, stderr := do(t, nil, "rules", "validate", folder); code != exitOK || !strings.Contains(stdout, "1 domain") {

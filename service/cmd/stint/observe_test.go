@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -18,17 +17,8 @@ import (
 // checkAs makes a check under a request ID, and returns the status and the ID of the answer.
 func checkAs(t *testing.T, url, id, query string) (status int, answered string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/rate-limit/check?"+query, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("X-Request-ID", id)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	return response.StatusCode, response.Header.Get("X-Request-ID")
+	status, _, header := exchange(t, http.MethodGet, url+"/api/v1/rate-limit/check?"+query, "", "X-Request-ID: "+id)
+	return status, header.Get("X-Request-ID")
 }
 
 // yearly is a flag by which no fixed window ends while a test runs, as one of a minute may between two checks.
@@ -40,20 +30,12 @@ func yearly(t *testing.T) string {
 // metricOf is a metric's value as text, without labels; "" if there is none.
 func metricOf(t *testing.T, url, name string) string {
 	t.Helper()
-	response, err := http.Get(url + "/metrics") //nolint:noctx // of the test's own service
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	match := regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindSubmatch(text)
+	_, text := get(t, url+"/metrics")
+	match := regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindStringSubmatch(text)
 	if match == nil {
 		return ""
 	}
-	return string(match[1])
+	return match[1]
 }
 
 // TestAlerts: two services on one Redis tell a receiver once that a client is near its limit, and once that it is denied. The receiver
@@ -195,11 +177,7 @@ func TestAlertsThatFail(t *testing.T) {
 // The rights that docs/redis.md lists do for the traffic of all processes and for alerts.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rights, found := strings.Cut(string(text), "ACL SETUSER limiter on >PASSWORD ")
+	_, rights, found := strings.Cut(readFile(t, "../../../docs/redis.md"), "ACL SETUSER limiter on >PASSWORD ")
 	rights, _, _ = strings.Cut(rights, "\n")
 	redis := testredis.Start(t)
 	command := []any{"ACL", "SETUSER", "limiter", "on", ">hunter2"}

@@ -124,24 +124,7 @@ func about(domain, key, value string) *pb.RateLimitRequest {
 // postJSON sends a body to /json.
 func postJSON(t testing.TB, url, body string, fields ...string) (status int, text string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, field := range fields {
-		name, value, _ := strings.Cut(field, ": ")
-		request.Header.Set(name, value)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	read, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(read)
+	return fetch(t, http.MethodPost, url+"/json", body, fields...)
 }
 
 // A runtimeFolder is the folders of the reference service: a link to a version, swapped as a whole.
@@ -161,12 +144,7 @@ func (r *runtimeFolder) swap(text string) {
 	}
 	r.versions++
 	version := fmt.Sprintf("%s-%d", r.root, r.versions)
-	if err := os.MkdirAll(filepath.Join(version, "ratelimit", "config"), 0o700); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(version, "ratelimit", "config", "d.yaml"), []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	put(r.t, filepath.Join(version, "ratelimit", "config", "d.yaml"), text)
 	if err := os.Symlink(version, version+".link"); err != nil {
 		r.t.Fatal(err)
 	}
@@ -305,13 +283,8 @@ func TestRateLimitWithoutConfiguration(t *testing.T) {
 	redis := testredis.Start(t)
 	for forced, want := range map[string]int{"false": http.StatusInternalServerError, "true": http.StatusOK} {
 		root := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(root, "config"), 0o700); err != nil {
-			t.Fatal(err)
-		}
 		broken := filepath.Join(root, "config", "d.yaml")
-		if err := os.WriteFile(broken, []byte("domain: [\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, broken, "domain: [\n")
 		d := drop(t, map[string]string{"RUNTIME_ROOT": root, "REDIS_URL": redis.Addr(), "FORCE_START_WITHOUT_INITIAL_CONFIG": forced})
 		if status, _ := get(t, d.http+"/healthcheck"); status != want {
 			t.Errorf("forced %s: /healthcheck says %d, want %d", forced, status, want)
@@ -327,9 +300,7 @@ func TestRateLimitWithoutConfiguration(t *testing.T) {
 		if _, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v")); err == nil {
 			t.Errorf("forced %s: a request is decided", forced)
 		}
-		if err := os.WriteFile(broken, fmt.Appendf(nil, domainText, "d", 5), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, broken, fmt.Sprintf(domainText, "d", 5))
 		eventually(t, "the service is ready", func() bool {
 			status, _ := get(t, d.http+"/healthcheck")
 			_, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v"))
@@ -343,14 +314,8 @@ func TestServesWithoutARefusedFile(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	folder := filepath.Join(root, "config")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"a.yaml": fmt.Sprintf(domainText, "d", 1), "b.yaml": "domain: other\ndescriptors: 5\n"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	put(t, filepath.Join(folder, "a.yaml"), fmt.Sprintf(domainText, "d", 1))
+	put(t, filepath.Join(folder, "b.yaml"), "domain: other\ndescriptors: 5\n")
 	const denied = http.StatusTooManyRequests
 	body := `{"domain": "d", "descriptors": [{"entries": [{"key": "k", "value": "v"}]}]}`
 	d := drop(t, map[string]string{"RUNTIME_ROOT": root, "REDIS_URL": testredis.Start(t).Addr()})
@@ -410,15 +375,10 @@ func TestRateLimitNamesWrongVariables(t *testing.T) {
 	if t.Failed() {
 		t.Logf("the errors:\n%s", stderr)
 	}
-	code, _, stderr = do(t, map[string]string{"CONFIG_TYPE": "ZOOKEEPER"}, "ratelimit")
-	if code != exitUsage || !strings.Contains(stderr, `CONFIG_TYPE is "ZOOKEEPER"; allowed: FILE`) {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
+	says(t, map[string]string{"CONFIG_TYPE": "ZOOKEEPER"}, exitUsage, `CONFIG_TYPE is "ZOOKEEPER"; allowed: FILE`, "ratelimit")
 	for _, rate := range []string{"7", "-1", "NaN", "all"} {
-		code, _, stderr = do(t, map[string]string{"TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": rate}, "ratelimit")
-		if code != exitUsage || !strings.Contains(stderr, `TRACING_SAMPLING_RATE is "`+rate+`"; allowed: 0 to 1`) {
-			t.Errorf("exit code %d, %s", code, stderr)
-		}
+		variables := map[string]string{"TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": rate}
+		says(t, variables, exitUsage, `TRACING_SAMPLING_RATE is "`+rate+`"; allowed: 0 to 1`, "ratelimit")
 	}
 }
 
@@ -427,9 +387,7 @@ func TestServeJSONNeedsTheRight(t *testing.T) {
 	t.Parallel()
 	tokens := writeFile(t, "a-token-of-the-test-0123456789\n")
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "d.yaml"), fmt.Appendf(nil, domainText, "d", 5), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, filepath.Join(folder, "d.yaml"), fmt.Sprintf(domainText, "d", 5))
 	url, _ := start(t, "--grpc-listen", "127.0.0.1:0", "--envoy-config", folder, "--api-tokens-file", tokens)
 	const body = `{"domain": "d", "descriptors": [{"entries": [{"key": "k"}]}]}`
 	if status, text := postJSON(t, url, body); status != http.StatusUnauthorized && status != http.StatusForbidden {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -10,11 +9,7 @@ import (
 
 // The first denial of README.md comes by the commands that it shows, and looks as it shows.
 func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, console, _ := strings.Cut(string(readme), "```console\n")
+	_, console, _ := strings.Cut(readFile(t, "../../../README.md"), "```console\n")
 	console, _, _ = strings.Cut(console, "```")
 	var commands, want strings.Builder
 	for line := range strings.Lines(console) {

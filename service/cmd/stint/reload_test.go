@@ -48,13 +48,8 @@ func (m *mount) put(t *testing.T, faulty bool) {
 	if faulty {
 		texts[2] = strings.Replace(texts[2], "per_ip", "per_moon", 1)
 	}
-	if err := os.Mkdir(filepath.Join(m.folder, own), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	for i, name := range mounted {
-		if err := os.WriteFile(filepath.Join(m.folder, own, name), []byte(texts[i]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, filepath.Join(m.folder, own, name), texts[i])
 	}
 	if err := os.Symlink(own, filepath.Join(m.folder, "..data_tmp")); err != nil {
 		t.Fatal(err)

@@ -2,9 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,26 +13,12 @@ import (
 // evaluated asks about a request and returns the status and the rules that matched.
 func evaluated(t *testing.T, url, body string) (status int, matched []string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+apipath.Evaluate, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var answer struct {
-		Matched []string `json:"matched"`
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
+	status, text := fetch(t, http.MethodPost, url+apipath.Evaluate, body)
+	var answer struct{ Matched []string }
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	return response.StatusCode, answer.Matched
+	return status, answer.Matched
 }
 
 const login = `{"method":"POST","path":"/login","ip":"192.0.2.1"}`
@@ -52,12 +36,8 @@ func TestServeRules(t *testing.T) {
 			t.Errorf("request %d: %d, %v, want %d", i, status, matched, want)
 		}
 	}
-	if code, _, stderr := do(t, nil, "serve", "--config", writeFile(t, "rules: [{id: a, scope: per_user, banned: true}]")); code != exitUsage || !strings.Contains(stderr, "missing") {
-		t.Errorf("a rule without missing: exit code %d, %s", code, stderr)
-	}
-	if code, _, stderr := do(t, nil, "serve", "--rules-from", "/no/such/rules"); code != exitUsage || !strings.Contains(stderr, "/no/such/rules") {
-		t.Errorf("no file of rules: exit code %d, %s", code, stderr)
-	}
+	says(t, nil, exitUsage, "missing", "serve", "--config", writeFile(t, "rules: [{id: a, scope: per_user, banned: true}]"))
+	says(t, nil, exitUsage, "/no/such/rules", "serve", "--rules-from", "/no/such/rules")
 }
 
 // Rules in a file are followed: what changes is in force, what is wrong is not, and clients keep
@@ -65,17 +45,7 @@ func TestServeRules(t *testing.T) {
 func TestServeFollowsRules(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rules.yaml")
-	put := func(text string) {
-		t.Helper()
-		fresh := path + ".new"
-		if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(fresh, path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(ruleFile("login", "2"))
+	put(t, path, ruleFile("login", "2"))
 	url, log := start(t, "--rules-from", path)
 	current(t, url, "1")
 	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
@@ -84,7 +54,7 @@ func TestServeFollowsRules(t *testing.T) {
 		}
 	}
 
-	put(strings.Replace(ruleFile("login", "3"), "per_ip", "per_moon", 1))
+	put(t, path, strings.Replace(ruleFile("login", "3"), "per_ip", "per_moon", 1))
 	eventually(t, "the faulty rules are refused", func() bool { return strings.Contains(log.String(), "per_moon") })
 	if status, _ := evaluated(t, url, login); status != http.StatusTooManyRequests {
 		t.Errorf("after faulty rules: %d, want those from before", status)
@@ -98,7 +68,7 @@ func TestServeFollowsRules(t *testing.T) {
 	if !strings.Contains(log.String(), "the new rules are refused; the current rules stay in force") || strings.Contains(log.String(), "again") {
 		t.Errorf("the log:\n%s", log)
 	}
-	put(ruleFile("login", "2"))
+	put(t, path, ruleFile("login", "2"))
 	current(t, url, "1")
 	ruleHealth(t, url, `"rules":{"status":"UP","details":{`, `"state":"current"`)
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
@@ -106,7 +76,7 @@ func TestServeFollowsRules(t *testing.T) {
 		t.Errorf("the log:\n%s", log)
 	}
 
-	put(ruleFile("login", "4") + ruleFile("also", "9"))
+	put(t, path, ruleFile("login", "4")+ruleFile("also", "9"))
 	eventually(t, "the new rules are in force", func() bool { return strings.Contains(log.String(), "rules changed") })
 	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
 		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "also login" {

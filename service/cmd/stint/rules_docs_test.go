@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -50,14 +49,9 @@ func TestRulesGuide(t *testing.T) {
 	}
 	ask := func(path, body string) (got answer) {
 		t.Helper()
-		response, err := http.Post(base+path, "application/json", strings.NewReader(body)) //nolint:noctx // a test
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		text, err := io.ReadAll(response.Body)
-		if err != nil || json.Unmarshal(text, &got) != nil {
-			t.Fatalf("%s %s: %d %s, %v", path, body, response.StatusCode, text, err)
+		status, text := fetch(t, http.MethodPost, base+path, body)
+		if json.Unmarshal([]byte(text), &got) != nil {
+			t.Fatalf("%s %s: %d %s", path, body, status, text)
 		}
 		return got
 	}

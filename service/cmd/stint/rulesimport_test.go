@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,13 +32,7 @@ func TestRulesImportFromMongo(t *testing.T) {
 	if code != exitOK || stdout != want || stderr != "stint: rule \"per-ip\": deniedIps is not kept\n" {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
-	name := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(name, []byte(stdout), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, stdout, stderr := do(t, nil, "rules", "validate", name); code != exitOK || !strings.Contains(stdout, ": 1 rule, 1 enabled") {
-		t.Errorf("validate: exit code %d, %s%s", code, stdout, stderr)
-	}
+	says(t, nil, exitOK, ": 1 rule, 1 enabled", "rules", "validate", writeFile(t, stdout))
 	if code, _, stderr := do(t, nil, "rules", "import", "redis://ann:s3cret@localhost"); code != exitUsage || strings.Contains(stderr, "s3cret") {
 		t.Errorf("another scheme: exit code %d, %s", code, stderr)
 	}

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -37,32 +33,9 @@ func TestNoSecretIsTold(t *testing.T) {
 	tokens, admins := writeFile(t, secretToken+"\n"), writeFile(t, secretAdmin+"\n")
 	url, log := start(t, "--store", redis.URL(), "--log-level=debug", "--api-tokens-file", tokens, "--admin-tokens-file", admins,
 		"--admin-listen=127.0.0.1:0", "--identity-api-key=X-Api-Key")
-	var admin string
-	for deadline := time.Now().Add(patience); !strings.Contains(admin, "\n"); { // it is announced after the other
-		if time.Now().After(deadline) {
-			t.Fatalf("there is no admin listener:\n%s", log)
-		}
-		_, admin, _ = strings.Cut(log.String(), "service=admin addr=")
-	}
-	admin, _, _ = strings.Cut(admin, "\n")
+	admin := awaitMatch(t, log, `service=admin addr=(\S+)\n`) // it is announced after the other
 	ask := func(method, url, token, body string) (int, string) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+token)
-		request.Header.Set("X-Api-Key", secretField)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		answer, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(answer)
+		return fetch(t, method, url, body, "Authorization: Bearer "+token, "X-Api-Key: "+secretField)
 	}
 	const check = "/api/v1/rate-limit/check?key=" + secretKey
 	if status, answer := ask("GET", url+check, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, secretKey) {
@@ -124,17 +97,10 @@ func TestNoSecretIsToldByAbsence(t *testing.T) {
 
 // What is wrong with a configuration is told without what is secret in it.
 func TestNoSecretIsToldByErrors(t *testing.T) {
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return name
-	}
+	file := func(text string) string { return writeFile(t, text) }
 	key := "-----BEGIN PRIVATE KEY-----\n" + secretPassword + "\n-----END PRIVATE KEY-----\n"
 	store := func(url string) []string { return []string{"--store", url} }
-	yaml := func(name, text string) []string { return []string{"--config", file(name, text)} }
+	yaml := func(text string) []string { return []string{"--config", file(text)} }
 	for name, args := range map[string][]string{
 		"a scheme":             store("http://user:" + secretPassword + "@host"),
 		"no scheme":            store("user:" + secretPassword + "@host:6379"),
@@ -143,14 +109,14 @@ func TestNoSecretIsToldByErrors(t *testing.T) {
 		"a host of @":          store("redis://user:p@" + secretPassword + "@host:0"),
 		"percent":              store("redis://user:" + secretPassword + "%zz@127.0.0.1:1"),
 		"no sentinel's name":   store("redis-sentinel://user:" + secretPassword + "@127.0.0.1:1"),
-		"a file's URL":         yaml("url", "store: {url: \"redis://u:"+secretPassword+"@h:x\"}\n"),
-		"a store of text":      yaml("text", "store: redis://u:"+secretPassword+"@h\n"),
-		"a list":               yaml("list", "store: {url: [redis://u:"+secretPassword+"@h]}\n"),
-		"not closed":           yaml("open", "store: {url: \"redis://u:"+secretPassword+"@h\n"),
-		"tokens in the file":   yaml("tokens", "api: {tokens: ["+secretToken+"]}\nadmin: {tokens_file: ["+secretAdmin+"]}\n"),
-		"tokens of characters": {"--api-tokens-file", file("space", secretToken+" and more\n")},
-		"a token too short":    {"--admin-tokens-file", file("short", "hunter2\n")},
-		"a key for a cert":     {"--tls-cert-file", file("key", key), "--tls-key-file", file("key", key)},
+		"a file's URL":         yaml("store: {url: \"redis://u:" + secretPassword + "@h:x\"}\n"),
+		"a store of text":      yaml("store: redis://u:" + secretPassword + "@h\n"),
+		"a list":               yaml("store: {url: [redis://u:" + secretPassword + "@h]}\n"),
+		"not closed":           yaml("store: {url: \"redis://u:" + secretPassword + "@h\n"),
+		"tokens in the file":   yaml("api: {tokens: [" + secretToken + "]}\nadmin: {tokens_file: [" + secretAdmin + "]}\n"),
+		"tokens of characters": {"--api-tokens-file", file(secretToken + " and more\n")},
+		"a token too short":    {"--admin-tokens-file", file("hunter2\n")},
+		"a key for a cert":     {"--tls-cert-file", file(key), "--tls-key-file", file(key)},
 	} {
 		args := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=off", "--log-level=debug"}, args...)
 		code, stdout, stderr := do(t, nil, args...)

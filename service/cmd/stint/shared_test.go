@@ -43,8 +43,8 @@ func manage(t *testing.T, opened rulestore.Store) *rulestore.Manager {
 	return m
 }
 
-// put edits the login rule.
-func put(t *testing.T, r *rulestore.Manager, limit int64) {
+// putLogin edits the login rule.
+func putLogin(t *testing.T, r *rulestore.Manager, limit int64) {
 	t.Helper()
 	rule := rules.Rule{
 		ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP},
@@ -64,7 +64,7 @@ func TestServeSharedRules(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	shared := editor(t, server.URL())
-	put(t, shared, 2)
+	putLogin(t, shared, 2)
 	one, _ := start(t, "--store", server.URL(), "--store-timeout=10s")
 	other, log := start(t, "--store", server.URL(), "--store-timeout=10s")
 	for i, url := range []string{one, other, one} {
@@ -76,7 +76,7 @@ func TestServeSharedRules(t *testing.T) {
 			t.Errorf("request %d: %d, %v, want %d", i, status, matched, want)
 		}
 	}
-	put(t, shared, 3)
+	putLogin(t, shared, 3)
 	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
 	if status, _ := evaluated(t, other, login); status != http.StatusOK {
 		t.Errorf("by the edited rule: %d", status)
@@ -96,11 +96,11 @@ func TestServeDeaf(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, testredis.User("deaf", ">s3cret", "~*", "&*", "+@all", "-subscribe"))
 	shared := editor(t, server.URL())
-	put(t, shared, 1)
+	putLogin(t, shared, 1)
 	url := strings.Replace(server.URL(), "redis://", "redis://deaf:s3cret@", 1)
 	service, log := start(t, "--rules-from", url)
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no notifications of edited rules") })
-	put(t, shared, 2)
+	putLogin(t, shared, 2)
 	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
 	if status, matched := evaluated(t, service, login); status != http.StatusOK || strings.Join(matched, " ") != "login" {
 		t.Errorf("%d, %v", status, matched)
@@ -120,14 +120,14 @@ func TestServeRulesInMongo(t *testing.T) {
 	}
 	t.Cleanup(opened.Close)
 	shared := manage(t, opened)
-	put(t, shared, 1)
+	putLogin(t, shared, 1)
 	service, log := start(t, "--rules-from", url)
 	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		if status, matched := evaluated(t, service, login); status != want || strings.Join(matched, " ") != "login" {
 			t.Errorf("%d, %v, want %d", status, matched, want)
 		}
 	}
-	put(t, shared, 2)
+	putLogin(t, shared, 2)
 	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
 	if status, _ := evaluated(t, service, login); status != http.StatusOK {
 		t.Errorf("by the edited rule: %d", status)
@@ -139,7 +139,7 @@ func TestServeRulesInMongo(t *testing.T) {
 func TestServeWithoutItsRules(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	put(t, editor(t, server.URL()), 1)
+	putLogin(t, editor(t, server.URL()), 1)
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestServeWithoutItsRules(t *testing.T) {
 		t.Errorf("explained: exit code %d, %s", code, stderr)
 	}
 	server.Restart(t)
-	put(t, editor(t, server.URL()), 1)
+	putLogin(t, editor(t, server.URL()), 1)
 	for _, url := range []string{open, closed, local} {
 		eventually(t, "the rules are there", func() bool {
 			_, matched := evaluated(t, url, `{"path":"/login","ip":"192.0.2.9"}`)
@@ -181,14 +181,14 @@ func TestServeFromRulesCache(t *testing.T) {
 	t.Parallel()
 	cache := filepath.Join(t.TempDir(), "rules.json")
 	server := testredis.Start(t)
-	put(t, editor(t, server.URL()), 1)
+	putLogin(t, editor(t, server.URL()), 1)
 	first, _ := start(t, "--rules-from", server.URL(), "--rules-cache", cache)
 	current(t, first, "1")
 	about, err := os.Stat(cache)
 	if err != nil || about.Mode().Perm() != 0o600 {
 		t.Fatalf("the cache: %v, %v", about, err)
 	}
-	put(t, editor(t, server.URL()), 2)
+	putLogin(t, editor(t, server.URL()), 2)
 	eventually(t, "the edit is kept", func() bool {
 		text, err := os.ReadFile(cache)
 		return err == nil && strings.Contains(string(text), `"limit":2`)
@@ -253,8 +253,8 @@ func TestServeRestoresRules(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	shared := editor(t, server.URL())
-	put(t, shared, 1)
-	put(t, shared, 2)
+	putLogin(t, shared, 1)
+	putLogin(t, shared, 2)
 	url, log := start(t, "--store", server.URL())
 	current(t, url, "1")
 	if err := server.Stop(); err != nil {

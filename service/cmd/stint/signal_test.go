@@ -129,16 +129,8 @@ func TestSIGHUPEndsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is said", func() bool { return strings.Contains(p.log.String(), "SIGHUP changes nothing") })
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/actuator/health", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
-		t.Errorf("health is %s", response.Status)
+	if status, _ := get(t, "http://"+p.addr+"/actuator/health"); status != http.StatusOK {
+		t.Errorf("health is %d", status)
 	}
 }
 

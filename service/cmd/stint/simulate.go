@@ -36,8 +36,8 @@ type simulation struct {
 	config  simulate.Config
 }
 
-// simulateFlags are the flags of what is compared and of the traffic, of a pattern or of logs; outputFlags those of what
-// is written. A Logged of "" is no candidate.
+// simulateFlags are the flags of what is compared and of the traffic, of a pattern or of logs; outputFlags those of
+// what is written. A Logged of "" is no candidate.
 type simulateFlags struct {
 	Limit, Candidate       []string
 	Logged, By             string

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,63 +120,10 @@ func TestSimulatePage(t *testing.T) {
 	}
 }
 
-func readFile(t testing.TB, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 func TestSimulateFaults(t *testing.T) {
-	log := writeFile(t, accessLog)
-	for _, test := range []struct {
-		want string
-		code int
-		args []string
-	}{
-		{"give either files", exitUsage, []string{"--limit", "1/s"}},
-		{"give either files", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", log}},
-		{"nothing to simulate", exitUsage, []string{log}},
-		{"--limit", exitUsage, []string{"--limit", "1/x", log}},
-		{"capacity", exitUsage, []string{"--limit", "{algorithm: token_bucket}", log}},
-		{`pattern`, exitUsage, []string{"--limit", "1/s", "--pattern", "stedy"}},
-		{"--reorder", exitUsage, []string{"--limit", "1/s", "--reorder", "1", log}},
-		{"format", exitUsage, []string{"--limit", "1/s", "--format", "xml", log}},
-		{"does not begin where its process began", exitFailed, []string{"--replay", writeFile(t, "{}\n")}},
-		{"--suggest", exitUsage, []string{"--limit", "1/s", "--suggest", "999", log}},
-		{"give files", exitUsage, []string{"--limit", "1/s", "--suggest", "0.9", "-"}},
-		{"no such file", exitFailed, []string{"--limit", "1/s", log + ".not"}},
-		{"with --replay, only --json", exitUsage, []string{"--replay", "--limit", "1/s", log}},
-		{"there are no files", exitUsage, []string{"--replay"}},
-		{"no decisions in the record", exitFailed, []string{"--replay", writeFile(t, "")}},
-		{"--html is given", exitUsage, []string{"--limit", "1/s", "--suggest", "90%", "--html", "x.html", log}},
-		{"with --suggest only", exitUsage, []string{"--limit", "1/s", "--suggest-rate", log}},
-		{"no rule has limits to search", exitUsage, []string{"--limit", "{algorithm: fixed_window, limit: 1, window: 1m}", "--suggest", "90%", "--suggest-rate", log}},
-		{"with --pattern only", exitUsage, []string{"--limit", "1/s", "--rate", "5", log}},
-		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--format", "csv"}},
-		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--logged"}},
-		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--by", "team"}},
-		{"--logged is given", exitUsage, []string{"--limit", "1/s", "--suggest", "90%", "--logged", log}},
-		{"--decisions is -", exitUsage, []string{"--limit", "1/s", "--decisions", "-", log}},
-		{"there are no lines", exitFailed, []string{"--limit", "1/s", writeFile(t, "")}},
-		{"--hold", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--hold", "5"}},
-		{"with --pattern only", exitUsage, []string{"--limit", "1/s", "--hold", "5s", log}},
-		{`hold is "missing in line 1"`, exitFailed, []string{"--limit", "{algorithm: concurrency, capacity: 2}", log}},
-		{`hold is "missing in line 1"`, exitFailed, []string{"--limit", "{algorithm: concurrency, capacity: 2}", "--pattern", "steady"}},
-		{"no line is a request", exitFailed, []string{"--limit", "1/s", writeFile(t, "oops\n")}},
-		{"no client; looked for ip, ", exitFailed, []string{"--limit", "1/s", writeFile(t, "time,klient\n1,a\n")}},
-		{"xz -dc FILE", exitFailed, []string{"--limit", "1/s", writeFile(t, "\xfd7zXZ\x00\x00\x04")}},
-		{"--explain-format reads", exitUsage, []string{"--explain-format", log, log}},
-		{"with --replay, only --json", exitUsage, []string{"--replay", "--strict", log}},
-		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--trusted-proxies", "10.0.0.0/8"}},
-	} {
-		code, _, stderr := do(t, nil, append([]string{"simulate"}, test.args...)...)
-		if code != test.code || !strings.Contains(stderr, test.want) || !strings.HasPrefix(stderr, "stint: ") {
-			t.Errorf("%q: exit %d: %s; want %d and %q", test.args, code, stderr, test.code, test.want)
-		}
-	}
+	transcript(t, "simulate.txt", nil, "LOG", writeFile(t, accessLog), "XZ", writeFile(t, "\xfd7zXZ\x00\x00\x04"))
+	says(t, nil, exitFailed, "does not begin where its process began", "simulate", "--replay", writeFile(t, "{}\n"))
+	says(t, nil, exitFailed, "\nstint: there are no decisions in the record", "simulate", "--replay", writeFile(t, ""))
 }
 
 // TestSimulateHead: the report begins with how the log was read, and says what rules look at in vain.

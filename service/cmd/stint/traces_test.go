@@ -32,11 +32,7 @@ func TestTraces(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, group := range export.GetResourceSpans() {
-			for _, attribute := range group.GetResource().GetAttributes() {
-				if attribute.GetKey() == "service.name" {
-					service = attribute.GetValue().GetStringValue()
-				}
-			}
+			service = attributeOf(group.GetResource().GetAttributes(), "service.name")
 			for _, scope := range group.GetScopeSpans() {
 				for _, span := range scope.GetSpans() {
 					if received[span.GetName()] != nil {
@@ -53,19 +49,8 @@ func TestTraces(t *testing.T) {
 		t.Setenv(name, value) // the SDK's own
 	}
 	url, stop := startWith(t, variables, "--store", testredis.Start(t).URL())
-	for _, header := range []string{"", "00-" + trace + "-" + parent + "-01"} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/rate-limit/check?key=secret-key", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if header != "" {
-			request.Header.Set("Traceparent", header)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
+	for _, header := range [][]string{nil, {"Traceparent: 00-" + trace + "-" + parent + "-01"}} {
+		fetch(t, http.MethodGet, url+"/api/v1/rate-limit/check?key=secret-key", "", header...)
 	}
 	stop() // which sends what waits
 	mu.Lock()
