@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func BenchmarkHold(b *testing.B) {
 				policy := policyOf(b, "p", limit)
 				var done atomic.Int64
 				var group sync.WaitGroup
-				before := serverTime(b)
+				before, own := serverTime(b), ownTime(b)
 				b.ResetTimer()
 				for caller := range 512 {
 					group.Go(func() {
@@ -51,9 +52,19 @@ func BenchmarkHold(b *testing.B) {
 				group.Wait()
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "per_s")
 				b.ReportMetric((serverTime(b)-before)/float64(b.N), "us_of_server")
+				b.ReportMetric((ownTime(b)-own)/float64(b.N), "us_of_client")
 			})
 		}
 	}
+}
+
+// ownTime is for how many microseconds this process has had a processor.
+func ownTime(b *testing.B) float64 {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e3
 }
 
 // serverTime is for how many microseconds the server has had a processor, which a busy machine changes less than its clock.

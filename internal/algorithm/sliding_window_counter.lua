@@ -210,23 +210,33 @@ function sliding_window_counter.refund_taken(state, limit, _, n, taken)
   return true
 end
 
--- give_back gives back n permits of a hold's piece, if its window still counts at an instant, and
--- returns how many.
+-- give_back_stored gives back n permits of a hold's piece, if its window still counts at an instant, of a state as it is
+-- stored. It returns the state brought to that instant, and how many came back.
+function sliding_window_counter.give_back_stored(limit, at, start, previous, current, n, from)
+  local window = limit.window
+  local t = max(at, start)
+  local begun = t - t % window
+  if begun ~= start then
+    previous, current = begun == start + window and current or 0, 0
+  end
+  if from == begun then
+    n = min(n, current)
+    return begun, previous, current - n, n
+  elseif from == begun - window then
+    n = min(n, previous)
+    return begun, previous - n, current, n
+  end
+  return begun, previous, current, 0
+end
+
+-- give_back is that of a state.
 function sliding_window_counter.give_back(state, limit, at, n, from)
   if not state.start then
     return 0
   end
-  roll(state, limit.window, max(at, state.start))
-  local counter
-  if from == state.start then
-    counter = 'current'
-  elseif from == state.start - limit.window then
-    counter = 'previous'
-  else
-    return 0
-  end
-  n = min(n, state[counter])
-  state[counter] = state[counter] - n
+  state.elapsed = max(at, state.start) % limit.window
+  state.start, state.previous, state.current, n =
+    sliding_window_counter.give_back_stored(limit, at, state.start, state.previous, state.current, n, from)
   return n
 end
 

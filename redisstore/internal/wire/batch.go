@@ -166,6 +166,7 @@ func (b *Batch) Begin(t *Target, maxLimits int) {
 	if b.stateIndex == nil {
 		b.stateIndex = map[stateKey]int32{}
 		b.descriptions, b.groups, b.epochs = map[*layout.Limit]int{}, map[groupKey]*group{}, map[string]int64{}
+		b.bucketNumbers = map[string]int{}
 	}
 	b.target, b.layout, b.maxLimits = t, t.Layout.Load(), maxLimits
 }

@@ -151,9 +151,14 @@ local function load_group()
   return hash, numbers
 end
 
-local announced = {}
+local announced, lengths = {}, {} -- texts of lengths, which are few
 local function announce(client)
-  announced[#announced + 1] = pack('>I2', #client) .. client
+  local n, length = #announced, lengths[#client]
+  if not length then
+    length = pack('>I2', #client)
+    lengths[#client] = length
+  end
+  announced[n + 1], announced[n + 2] = length, client
 end
 
 local allowed_takes = 0

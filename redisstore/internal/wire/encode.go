@@ -19,6 +19,8 @@ type encoding struct {
 	usual       bool
 	keys, args  []string
 	operations  []byte           // of the first part
+	text        []byte           // to make digests of
+	claims      []claimText      // of a hold
 	epochFields []string         // of the policies whose states are used
 	epochs      map[string]int64 // by those
 	// described is where the descriptions of limits begin among the arguments, two for each.
@@ -31,6 +33,8 @@ type encoding struct {
 	logs         []int32 // states of the first part
 	resetMarked  []int32 // states with a key that has the time of their last reset
 	numbered     []int32 // states of the first part in the script's order
+	// bucketNumbers are the numbers of the ids' buckets, from 1, for the usual operations on holds.
+	bucketNumbers map[string]int
 }
 
 // group is a hash with the states in it. In the first part it is a hash with all of its states; in
@@ -60,6 +64,7 @@ func (c *encoding) clearEncoding() {
 	clear(c.descriptions)
 	clear(c.epochFields)
 	clear(c.epochs)
+	clear(c.bucketNumbers)
 	for _, g := range c.groups {
 		*g = group{states: g.states[:0]}
 		c.freeGroups = append(c.freeGroups, g)
@@ -333,7 +338,11 @@ func (b *Batch) appendOperation(list []byte, e *Entry, holds *int) []byte {
 		list = binary.BigEndian.AppendUint64(list, uint64(e.takenAt))
 	case e.hold != nil:
 		*holds++
-		list = binary.BigEndian.AppendUint16(list, uint16(*holds))
+		number := *holds
+		if b.usual {
+			number = b.bucketNumbers[e.hold.bucket]
+		}
+		list = binary.BigEndian.AppendUint16(list, uint16(number))
 		if b.usual {
 			list = e.hold.appendUsual(list, e.Verb)
 		}

@@ -339,5 +339,9 @@ for _, state in ipairs(states) do
   end
 end
 if holds then
-  save_ids()
+  local list = {}
+  for name in pairs(ids.changed) do
+    list[#list + 1], list[#list + 2] = name, ids.buckets[name]
+  end
+  save_ids(list)
 end

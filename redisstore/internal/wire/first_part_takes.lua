@@ -1,4 +1,47 @@
--- The first part, when all of its operations are takes of states in numbers (numbers.lua).
+-- The first part, when all of its operations are takes, and none touches a log or a calendar. States are three numbers, by
+-- their place:
+--   of                    a state's limit
+--   news                  of one whose client is announced when it is written: MERGED of one that another limit wrote,
+--                         if its counts can't be told apart any more, else 1
+--   changed               of one that is to be written
+local as, bs, cs, of, news, changed = {}, {}, {}, {}, {}, {}
+local groups, places, MERGED = {}, 0, 2
+for i = 1, tonumber(argument()) do
+  local hash, numbers = load_group()
+  if meets_holds then
+    return HOLDS
+  end
+  local values, aged, loaded, kind = hash.values, hash.aged, hash.loaded, hash.kind
+  local limit, set, mine, window, same, state = nil, nil, nil, nil, #numbers == 2, {}
+  groups[i], hash.places = hash, places
+  for j = 1, hash.size do
+    if j == 1 or not same then
+      limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
+      set, window = limit.set, kind.moves and (limit.window or limit.length)
+      mine = loaded and tag_of(loaded, set)
+    end
+    local p, value, a, b, c = places + 1, values[j + 1], nil, nil, nil
+    places, of[p] = p, limit
+    if value and #value == set.length and byte(value) == mine and not (aged and aged[j + 1]) then
+      a, b, c = unpack_struct(set.body, value, 2) -- most often
+      a = a + loaded.start
+    end
+    if not a or window and not (a <= now and now < a + window and (kind.merges or b == 0 and c > 0)) then
+      if a then
+        kind.read(state, set, a, b, c)
+      else
+        local signer = read_state(hash, j, state)
+        if signer and signer ~= set then
+          news[p] = merged(kind, state, limit) and MERGED or 1
+        end
+      end
+      kind.twin.adopt(state, limit, now)
+      a, b, c = kind.write(state, limit)
+    end
+    as[p], bs[p], cs[p] = a, b, c
+  end
+end
+
 -- This is decide of decide.lua, written out: a call for each limit, and names from outside of a function, would be a tenth
 -- of the script's time.
 local list, from = argument(), 1
@@ -34,4 +77,22 @@ while from <= #list do
     end
   end
   from = last
+end
+
+for _, hash in ipairs(groups) do
+  local before, first = hash.places, hash.first - 1
+  for j = 1, hash.size do
+    local p = before + j
+    if changed[p] then
+      local client = ARGV[first + j]
+      write_numbers(hash, of[p], client, as[p], bs[p], cs[p])
+      if news[p] then
+        announce(client)
+        if news[p] == MERGED then
+          mark_merged(hash, client)
+        end
+      end
+    end
+  end
+  flush(hash)
 end

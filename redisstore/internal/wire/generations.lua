@@ -243,14 +243,9 @@ local function read_state(hash, i, state)
   return set
 end
 
--- write_numbers writes a client's state in numbers, the first an instant.
-local function write_numbers(hash, limit, field, a, b, c)
-  if not hash.list then
-    open(hash, limit)
-  end
-  local tag = hash.tags[limit] or enter(hash, limit)
-  local set = limit.set
-  local value
+-- in_numbers is a state in numbers, the first an instant, with a tag.
+local function in_numbers(hash, limit, tag, a, b, c)
+  local set, value = limit.set, nil
   a = a - hash.now.start
   if a < set.most_a and a >= -set.most_a and b < set.most_b and c < set.most_c then
     value = pack(set.tagged, tag, a, b, c)
@@ -260,9 +255,25 @@ local function write_numbers(hash, limit, field, a, b, c)
   if tag == INLINE then
     value = sub(value, 1, 1) .. set.text .. sub(value, 2)
   end
+  return value
+end
+
+-- write_numbers writes a client's state in numbers.
+local function write_numbers(hash, limit, field, a, b, c)
+  if not hash.list then
+    open(hash, limit)
+  end
   local list, n = hash.list, hash.count
-  list[n + 1], list[n + 2] = field, value
+  list[n + 1], list[n + 2] = field, in_numbers(hash, limit, hash.tags[limit] or enter(hash, limit), a, b, c)
   hash.count = n + 2
+end
+
+-- lives lets a generation that is written to live for as long as a state of it matters, and the margin.
+local function lives(hash, matters)
+  local life = matters + margin(matters)
+  if life > hash.now.life then
+    hash.now.life, hash.renewed = life, true
+  end
 end
 
 -- merged reports whether a state that is about to be written was taken over from a window of another
@@ -286,9 +297,8 @@ local function write_state(hash, limit, field, state)
   end
   local a, b, c, matters = hash.kind.write(state, limit)
   write_numbers(hash, limit, field, a, b, c)
-  local life = matters + margin(matters)
-  if matters > limit.span and life > hash.now.life then
-    hash.now.life, hash.renewed = life, true
+  if matters > limit.span then
+    lives(hash, matters)
   end
 end
 

@@ -14,14 +14,13 @@ import (
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
-// holdEntry is the hold of an operation under way, as holds.lua reads it. args is made once; the id
-// itself stands last in it, so that it needs no length. It is kept over a resend of the batch, so
-// that the hold's expiry does not move.
+// holdEntry is the hold of an operation under way. It is kept over a resend of the batch.
 type holdEntry struct {
 	told   stint.HoldOp // what the store says of it
 	bucket string       // the field of the id, beside others'
-	args   string
-	tags   string // of its limits, if there are several
+	digest string       // of the id
+	claims digest       // of the claims, in the order of the operation
+	answer digest       // of the claims and what is asked for
 
 	applied int64
 	// left says that it is to be asked again, of the script for all operations.
@@ -30,54 +29,60 @@ type holdEntry struct {
 	err error
 }
 
-// digestBytes is how much of a SHA-256 tells ids, or claims, of one client apart: 2^32 of them meet
+// A digest is how much of a SHA-256 tells ids, or claims, of one client apart: 2^32 of them meet
 // by chance once. Among a client's holds, MaxHolds at most, that is as good as never; what is
 // compared decides nothing between clients.
-const digestBytes = 8
+type digest [8]byte
 
 // digestOf tells apart ids, or claims.
-func digestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return string(sum[:digestBytes])
+func digestOf(text []byte) (d digest) {
+	sum := sha256.Sum256(text)
+	copy(d[:], sum[:])
+	return d
 }
 
 // newHoldEntry copies what the operation says of its hold. The digest of the claims tells whether a
 // second Reserve or an end is about the same claims in the same order; that of claims and costs whether an end
-// is the same again. The order of limits may be another one, but that of groups and their ways: so the second is of
-// limits that are sorted, and there is a tag for each limit, by which the script finds it among those of a hold.
+// is the same again.
 func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	h := op.Hold()
-	digest := digestOf(h.ID)
-	claims := b.claimsOf(e)
+	b.text = append(b.text[:0], h.ID...)
+	id := digestOf(b.text)
+	named := string(append(append(b.text[:0], 0), id[:]...))
+	entry := &holdEntry{told: stint.HoldOp{Hold: h.Hold, Via: h.Via}, bucket: named[:3], digest: named[1:]}
+	b.claims = b.claimsOf(e, b.claims[:0])
+	entry.claims, entry.answer = b.digestsOf(b.claims, op.Verb)
+	return entry
+}
+
+// holdArgs is what the script for all operations reads of a hold, as GIVEN in hold_ids.lua has it. The id itself stands last
+// but for the suffix, so that it needs no length. The order of limits may be another one than when it was reserved, but that
+// of groups and their ways: so the second digest is of limits that are sorted, and there is a tag for each limit, by which
+// the script finds it among those of a hold.
+func (b *Batch) holdArgs(e *Entry) string {
+	h := e.hold
+	claims := b.claimsOf(e, nil)
 	tags := ""
-	if len(claims) > 1 || op.Verb == stint.VerbDrop {
-		tags = tagsOf(claims)
+	if len(claims) > 1 || e.Verb == stint.VerbDrop {
+		tags = b.tagsOf(claims)
 	}
-	given := textOf(claims, op.Verb)
-	of := digestOf(given.claims)
-	answer := digestOf(given.claims + given.costs)[:answerBytes]
-	sorted := answer
+	sorted := h.answer
 	if !slices.IsSortedFunc(claims, claimText.compare) {
 		slices.SortFunc(claims, claimText.compare)
-		given = textOf(claims, op.Verb)
-		sorted = digestOf(given.claims + given.costs)[:answerBytes]
+		_, sorted = b.digestsOf(claims, e.Verb)
 	}
+	given := &h.told.Hold
 	keep := "\x00"
-	if h.OnExpiry == stint.ChargeOnExpiry {
+	if given.OnExpiry == stint.ChargeOnExpiry {
 		keep = "\x01"
 	}
-	remembered := h.Remembered()
+	remembered := given.Remembered()
 	if e.Verb != stint.VerbReserve {
-		remembered = decide.SurelyRemembered(&h.Hold)
+		remembered = decide.SurelyRemembered(given)
 	}
-	return &holdEntry{
-		told:   stint.HoldOp{Hold: h.Hold, Via: h.Via},
-		bucket: "\x00" + digest[:2],
-		tags:   tags,
-		args: digest + of + sorted + answer +
-			layout.BigEndian(h.Lives().Microseconds(), remembered.Microseconds(), int64(h.ExpiresAt)) +
-			keep + string([]byte{h.Via}) + h.ID,
-	}
+	return h.digest + string(h.claims[:]) + string(sorted[:answerBytes]) + string(h.answer[:answerBytes]) +
+		layout.BigEndian(given.Lives().Microseconds(), remembered.Microseconds(), int64(given.ExpiresAt)) +
+		keep + string([]byte{h.told.Via}) + given.ID + b.suffix(e) + tags
 }
 
 // answerBytes is how much tells whether an end is the same again, and tagBytes how much tells the limits of one hold
@@ -96,36 +101,33 @@ func (c claimText) compare(d claimText) int {
 	return cmp.Or(cmp.Compare(c.way, d.way), cmp.Compare(c.text, d.text))
 }
 
-// claimsOf are the limits of an operation on a hold, in its order.
-func (b *Batch) claimsOf(e *Entry) []claimText {
-	limits := b.Limits(e)
-	claims := make([]claimText, len(limits))
-	for i, p := range limits {
+// claimsOf appends the limits of an operation on a hold, in its order.
+func (b *Batch) claimsOf(e *Entry, claims []claimText) []claimText {
+	for i, p := range b.Limits(e) {
 		ref := &b.states[p.state]
-		claims[i] = claimText{
-			text: layout.BigEndian(int64(len(ref.client))) + ref.client + ref.limit.Identity.Value() + "\x00", cost: p.Asked,
-		}
+		b.text = binary.BigEndian.AppendUint64(b.text[:0], uint64(len(ref.client)))
+		b.text = append(append(append(b.text, ref.client...), ref.limit.Identity.Value()...), 0)
+		claim := claimText{text: string(b.text), cost: p.Asked}
 		if e.Ways != nil {
-			claims[i].way = e.Ways[i]
+			claim.way = e.Ways[i]
 		}
+		claims = append(claims, claim)
 	}
 	return claims
 }
 
-// claimsText is what digests of claims are made of.
-type claimsText struct{ claims, costs string }
-
-// textOf joins limits, with their ways if there are any.
-func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
+// digestsOf are the digests of limits, with their ways if there are any, and of those and what is asked of them.
+func (b *Batch) digestsOf(claims []claimText, verb stint.Verb) (of, answer digest) {
+	b.text = b.text[:0]
+	for _, c := range claims {
+		b.text = append(b.text, c.text...)
+	}
 	hasWays := slices.ContainsFunc(claims, func(c claimText) bool { return c.way > 0 })
-	names := ""
 	for i, c := range claims {
-		t.claims += c.text
-		if verb == stint.VerbCommit {
-			t.costs += layout.BigEndian(c.cost)
-		}
 		way := "must"
 		switch {
+		case !hasWays:
+			way = ""
 		case c.way == 0:
 		case i > 0 && claims[i-1].way == c.way:
 			way = "with"
@@ -136,29 +138,34 @@ func textOf(claims []claimText, verb stint.Verb) (t claimsText) {
 		default:
 			way = "else"
 		}
-		if hasWays {
-			names += way
-		}
+		b.text = append(b.text, way...)
 	}
-	t.claims += names
-	return t
+	of = digestOf(b.text)
+	if verb != stint.VerbCommit {
+		return of, of
+	}
+	for _, c := range claims {
+		b.text = binary.BigEndian.AppendUint64(b.text, uint64(c.cost))
+	}
+	return of, digestOf(b.text)
 }
 
 // tagsOf tells apart the limits of an operation on a hold, and with a byte more their ways; one alone needs no tag.
-func tagsOf(claims []claimText) (tags string) {
+func (b *Batch) tagsOf(claims []claimText) (tags string) {
 	for _, c := range claims {
-		tags += digestOf(c.text)[:tagBytes] + string([]byte{byte(c.way % 128)})
+		tag := digestOf([]byte(c.text))
+		tags += string(tag[:tagBytes]) + string([]byte{byte(c.way % 128)})
 	}
 	return tags
 }
 
-// suffix is what stands behind an id in its record, which hold_ids.lua describes.
+// suffix is what stands behind an id in its record, which hold_ids.lua describes, but for the tags.
 func (b *Batch) suffix(e *Entry) string {
 	epoch := int64(0)
 	for _, p := range b.Limits(e) {
 		epoch = max(epoch, b.epochs[p.Limit.EpochField])
 	}
-	return string(appendNumber([]byte{0}, epoch, 7)) + e.hold.tags
+	return string(appendNumber([]byte{0}, epoch, 7))
 }
 
 // isUsual reports whether first_part_holds.lua can carry out the first part: all operations there
@@ -187,22 +194,30 @@ func (b *Batch) isUsual() bool {
 }
 
 // encodeHolds writes the ids that operations name. The ids' buckets come first, all of them, so
-// that the script can fetch them in one command.
+// that the script can fetch them in one command; for the usual script each once.
 func (b *Batch) encodeHolds() {
 	cur, prev := b.target.idKeys()
 	b.keys = append(b.keys, cur, prev)
 	at := len(b.args)
 	b.arg("")
 	for i := range b.entries {
-		if h := b.entries[i].hold; h != nil && b.sent(&b.entries[i]) {
-			b.arg(h.bucket)
+		h := b.entries[i].hold
+		if h == nil || !b.sent(&b.entries[i]) {
+			continue
 		}
+		if b.usual {
+			if b.bucketNumbers[h.bucket] > 0 {
+				continue
+			}
+			b.bucketNumbers[h.bucket] = len(b.args) - at
+		}
+		b.arg(h.bucket)
 	}
 	b.args[at] = text(int64(len(b.args) - at - 1))
 	b.argNumber(b.target.Config.MaxHolds)
 	for i := range b.entries {
 		if e := &b.entries[i]; e.hold != nil && b.sent(e) && !b.usual {
-			b.arg(e.hold.args + b.suffix(e))
+			b.arg(b.holdArgs(e))
 		}
 	}
 }
@@ -211,13 +226,12 @@ func (b *Batch) encodeHolds() {
 // one of 5 of a Reserve the TTL and how long its end is remembered, of a Commit and a Cancel the digest of the claims
 // and what is asked for.
 func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
-	list = append(list, h.args[:digestBytes]...)
+	list = append(list, h.digest...)
 	if verb == stint.VerbReserve {
 		list = binary.BigEndian.AppendUint64(list, uint64(h.told.Hold.Lives().Microseconds()))
 		return appendNumber(list, h.told.Hold.Remembered().Microseconds(), 5)
 	}
-	list = append(list, h.args[digestBytes:2*digestBytes]...)
-	return append(append(list, 0), h.args[2*digestBytes:2*digestBytes+answerBytes]...)
+	return append(append(append(list, h.claims[:]...), 0), h.answer[:answerBytes]...)
 }
 
 // appendRecord appends a Reserve's record behind its expiry as hold_ids.lua has it, behind its length. It is written
@@ -225,13 +239,16 @@ func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
 func (b *Batch) appendRecord(list []byte, e *Entry) []byte {
 	h, limits, begin := e.hold, b.Limits(e), len(list)
 	list = appendNumber(append(list, 0, 0), h.told.Hold.Remembered().Microseconds(), 5)
-	list = append(append(list, h.args[digestBytes:2*digestBytes]...), 0)
+	list = append(append(list, h.claims[:]...), 0)
 	list = binary.BigEndian.AppendUint16(list, uint16(len(limits)))
 	for _, p := range limits {
 		list = appendNumber(list, max(p.permits, -p.permits), 6)
 		list = appendNumber(list, 0, 6)
 	}
 	list = append(append(list, h.told.ID...), b.suffix(e)...)
+	if len(limits) > 1 {
+		list = append(list, b.tagsOf(b.claimsOf(e, nil))...)
+	}
 	binary.BigEndian.PutUint16(list[begin:], uint16(len(list)-begin-2))
 	return list
 }
@@ -285,7 +302,7 @@ func (d *decider) readAnswer(e *Entry, limits []OpLimit, outcomes []stint.Outcom
 		}
 		if d.batch.usual {
 			for i := range limits {
-				d.readHeld(limits[i].Limit, int64(limits[i].Keep), &outcomes[i])
+				d.readHeld(limits[i].Limit, int64(limits[i].Keep), e.Growth, &outcomes[i])
 			}
 			return
 		}
@@ -328,9 +345,17 @@ func (d *decider) readAnswer(e *Entry, limits []OpLimit, outcomes []stint.Outcom
 // readHold reads what the script says of a hold. It reports false if the operation has failed.
 func (d *decider) readHold(e *Entry) (answered bool) {
 	h := e.hold
-	code, flags := d.answers.byte(), d.answers.byte()
-	at := stint.Instant(d.answers.number(8))
-	h.applied = d.answers.number(8)
+	code, flags, at := d.answers.byte(), byte(0), d.now
+	switch {
+	case !d.batch.usual:
+		flags = d.answers.byte()
+		at, h.applied = stint.Instant(d.answers.number(8)), d.answers.number(8)
+	case code == holdAnswered:
+		h.applied = -d.answers.number(6)
+		if e.Verb == stint.VerbReserve {
+			at += stint.Instant(h.told.Hold.Lives().Microseconds())
+		}
+	}
 	h.left = code == holdLeft
 	switch code {
 	case holdAnswered:
@@ -355,13 +380,16 @@ func (d *decider) readHold(e *Entry) (answered bool) {
 }
 
 // readHeld reads what first_part_holds.lua says of a state, and works out what is left of the limit.
-func (d *decider) readHeld(l *layout.Limit, keep int64, out *stint.Outcome) {
+func (d *decider) readHeld(l *layout.Limit, keep int64, growth bool, out *stint.Outcome) {
 	var numbers [3]int64
 	for i := range numbers {
-		numbers[i] = d.answers.number(8)
+		numbers[i] = d.answers.number(7)
 	}
-	held := d.answers.number(8)
-	first, last := stint.Instant(d.answers.number(8)), stint.Instant(d.answers.number(8))
+	held := d.answers.number(6)
+	var first, last stint.Instant
+	if growth || l.HasPlaces() {
+		first, last = stint.Instant(d.answers.number(7)), stint.Instant(d.answers.number(7))
+	}
 	*out = stint.Outcome{Allowed: true, Limit: l.Spec.Capacity}
 	if l.Spec.Algorithm == stint.AlgorithmConcurrency {
 		out.Remaining = max(0, l.Spec.Capacity-keep-held)

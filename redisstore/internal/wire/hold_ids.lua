@@ -82,65 +82,67 @@ local function without(bucket, at, live)
   return pack('>I4', unpack_struct('>I4', bucket) - length) .. sub(bucket, 5, at - 1) .. sub(bucket, at + length)
 end
 
--- with_live is a bucket with a live hold more, and keep_bucket keeps it, for so long at least. When its length passes a
--- power of two, what is forgotten goes: so it is never twice as long as what it has to remember, however long a generation
--- lasts, since some holds are long.
+-- with_live is a bucket with a live hold more.
 local function with_live(bucket, record)
   return pack('>I4', unpack_struct('>I4', bucket) + #record) .. record .. sub(bucket, 5)
 end
 
-local function keep_bucket(name, bucket, life)
+-- pruned is what a bucket becomes, and before is what it was. When its length passes a power of two, what is forgotten goes:
+-- so it is never twice as long as what it has to remember, however long a generation lasts, since some holds are long.
+local function pruned(before, bucket)
   if #bucket >= 256 then
-    local _, before = math.frexp(#ids.buckets[name])
-    local _, after = math.frexp(#bucket)
-    if after > before then
+    local _, was = math.frexp(before and #before or 4)
+    local _, is = math.frexp(#bucket)
+    if is > was then
       bucket = recent(bucket)
     end
   end
-  ids.buckets[name], ids.changed[name], ids.any = bucket, true, true
-  if life > ids.life then
-    ids.life = life
-  end
+  return bucket
 end
 
--- load_ids reads the ids' arguments: their number, the bucket of each, behind ids.names, and how many holds a client may have.
-local function load_ids()
+-- keep_bucket keeps a bucket, for so long at least.
+local function keep_bucket(name, bucket, life)
+  ids.buckets[name], ids.changed[name] = pruned(ids.buckets[name], bucket), true
+  ids.life = max(ids.life, life)
+end
+
+-- fetch_ids reads the ids' arguments: the fields of buckets, behind their number, and how many holds a client may have. It
+-- returns the buckets from 2 on.
+local function fetch_ids()
   ids.cur, ids.prev = KEYS[next_key], KEYS[next_key + 1]
   next_key = next_key + 2
-  local count = tonumber(argument())
-  ids.names = at - 1
+  local count, hash = tonumber(argument()), { values = {} }
   if count > 0 then
-    local hash = fetch(ids.kind, ids.cur, ids.prev, at, at + count - 1)
-    ids.hash = hash
-    for i = 1, count do
-      local bucket = hash.values[i + 1] or NO_IDS
-      if hash.aged and hash.aged[i + 1] then
-        bucket = recent(bucket) -- a bucket that moves on leaves behind what is forgotten
-      end
-      ids.buckets[argument()] = bucket
-    end
+    hash = fetch(ids.kind, ids.cur, ids.prev, at, at + count - 1)
+  end
+  ids.hash, hash.first, hash.size, at = hash, at, count, at + count
+  for i in pairs(hash.aged or {}) do
+    hash.values[i] = recent(hash.values[i]) -- a bucket that moves on leaves behind what is forgotten
   end
   ids.max = tonumber(argument())
-  return count
+  return hash.values
+end
+
+-- load_ids makes them buckets by their fields, and returns how many operations name an id.
+local function load_ids()
+  local values = fetch_ids()
+  for i = 1, ids.hash.size do
+    ids.buckets[ARGV[ids.hash.first + i - 1]] = values[i + 1] or NO_IDS
+  end
+  return ids.hash.size
 end
 
 -- bucket_of is where an id's bucket is.
 local function bucket_of(digest) return '\0' .. sub(digest, 1, 2) end
 
--- save_ids writes what has become of the ids.
-local function save_ids()
+-- save_ids writes what has become of the ids: fields and values.
+local function save_ids(list)
   local hash = ids.hash
-  if not ids.any then
-    return
+  if list[1] then
+    hash.life = ids.life + margin(ids.life)
+    open(hash, hash)
+    hash.list = list
+    lives(hash, ids.life)
+    flush(hash)
   end
-  hash.life = ids.life + margin(ids.life)
-  open(hash, hash)
-  if hash.life > hash.now.life then
-    hash.now.life, hash.renewed = hash.life, true
-  end
-  local list = hash.list
-  for name in pairs(ids.changed) do
-    list[#list + 1], list[#list + 2] = name, ids.buckets[name]
-  end
-  flush(hash)
 end

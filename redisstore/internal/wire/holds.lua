@@ -155,10 +155,10 @@ function holds.read(hash, i, state)
     return read_state(hash, i, state)
   end
   local kind = hash.kind
-  local writer, a, b, c, debt, held, live, list = holds.read_value(kind, value)
-  local set = parameters(kind, writer)
+  local a, b, c, debt, held, live, from = unpack_struct(HELD_NUMBERS, value, 2 + kind.bytes)
+  local set = parameters(kind, sub(value, 2, 1 + kind.bytes))
   kind.read(state, set, a, b, c)
-  state.debt, state.held, state.live, state.list = debt, held, live, list
+  state.debt, state.held, state.live, state.list = debt, held > 0 and held or nil, live, sub(value, from)
   start(state)
   return set
 end
@@ -173,8 +173,14 @@ function holds.write(hash, state)
   if merged(kind, state, limit) then
     mark_merged(hash, state.client)
   end
+  if not hash.list then
+    open(hash, limit)
+  end
   local a, b, c, matters = kind.write(state, limit)
-  write_held(hash, limit, state.client, a, b, c, matters, state.held, state.live, state.list, last_expiry(state.list))
+  local n = hash.count + 2
+  hash.count, hash.list[n - 1] = n, state.client
+  hash.list[n] = pack(HELD_VALUE, HELD, limit.set.text, a, b, c, limit.debt, state.held or 0, state.live, state.list)
+  lives(hash, max(matters, limit.span) + last_expiry(state.list) - now)
 end
 
 -- read_log and write_log do so for a log, whose list has the key that follows its own.
