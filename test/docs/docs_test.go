@@ -18,7 +18,7 @@ func pages(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for _, pattern := range []string{
 		"*.md", "docs/*.md", "docs/ko/*.md", "docs/migrate/*.md", "docs/reference/*.md", "docs/internals/*.md", "docs/adr/*.md", "bench/*.md",
-		"examples/*/README.md",
+		"examples/README.md", "examples/*/README.md",
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
