@@ -368,7 +368,7 @@ func TestAccessibility(t *testing.T) {
 		s := serve(t, "--demo")
 		p := open(t, s, 1280)
 		eval[bool](p, string(axe)+"; true") // once for all pages, which are one document
-		p.inspect(func() {}, view{name: "sign-in", shows: "Admin token"})
+		p.inspect(func() {}, view{name: "sign-in", shows: "--demo without one makes a token and writes it into the program's log"})
 		p.signIn(writer)
 		p.inspect(func() { // which the made-up traffic may bring late
 			s.check("/", "203.0.113.66", "")

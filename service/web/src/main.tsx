@@ -167,7 +167,10 @@ function SignIn({ signedIn }: { signedIn: (s: Session) => void }) {
         </label>
         <div class="row"><button class="main" type="submit" disabled={!token}>Sign in</button></div>
         {fault && <p class="fault" role="alert">{fault}</p>}
-        <p class="faint">A token stands in the file that <code>--admin-tokens-file</code> names. It is sent once; a session lasts 12 hours.</p>
+        <p class="faint">
+          Tokens stand in the file that <code>--admin-tokens-file</code> names; <code>--demo</code> without one makes a token and writes
+          it into the program's log. It is sent once; a session lasts 12 hours.
+        </p>
       </form>
     </main>
   );
