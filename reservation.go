@@ -436,6 +436,22 @@ func (r *Reservation) CommitHeld(ctx context.Context) (End, error) {
 	return r.end(ctx, VerbCommit, claims)
 }
 
+// CommitEach is Commit where claims cost different numbers: actual says what one cost, of what it holds, by its place
+// among the operation's claims. Limits with a cost of their own keep that.
+func (r *Reservation) CommitEach(ctx context.Context, actual func(claim int, held int64) int64) (End, error) {
+	if r == nil {
+		return End{}, errNotHeld
+	}
+	r.mu.Lock()
+	claims := r.claims.claimed()
+	r.mu.Unlock()
+	for i := range claims.Len() {
+		claim, _ := claims.NthClaim(i)
+		claim.Permits = actual(i, claim.Permits)
+	}
+	return r.end(ctx, VerbCommit, claims)
+}
+
 // Cancel ends the hold as if it had never been: for what never ran. All goes back, but a leaky bucket's turns.
 func (r *Reservation) Cancel(ctx context.Context) (End, error) {
 	if r == nil {

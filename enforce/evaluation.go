@@ -53,7 +53,9 @@ func (v *Verdict) ReservePlain(
 	var d stint.Decision
 	hold.Each = v.Each
 	running.hold, d, err = limiter.Reserve(ctx, key, cost, hold)
-	running.note(hold, d.At)
+	if running.note(hold, d.At); err == nil && running.count != nil && each {
+		d = v.awaitEndsPlain(ctx, limiter, d)
+	}
 	return v.notePlain(d, err)
 }
 

@@ -14,8 +14,9 @@ import (
 )
 
 // Reserve decides a request as DecideNow does, and holds what it costs until [stint.Reservation.Commit]
-// says what that was in the end: of the limits whose cost requests may name, or of all if there is none.
-// The others keep what they took. Rules with a concurrency limit hold for it, and for nothing else. The
+// says what that was in the end: of the limits whose cost requests may name; if there is none, of those of rules that
+// count by answers; if there is none, of all. The others keep what they took. Rules with a concurrency limit, and those
+// that count by answers, hold for it, and for nothing else. The
 // reservation is nil if the request is denied, or no limit holds for it. Where limits of several rules
 // are equal, the deciding one is the first by the rules' IDs, not by priority. Rules in shadow are
 // decided as by DecideNow, but for those with a concurrency limit. Errors are Decide's, and those of
@@ -31,15 +32,12 @@ func (l *Limiter) Reserve(
 		return nil, err
 	}
 	if len(v.claims) > 0 {
-		named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.Named })
-		asked := make([]bool, len(v.claims))
-		for i := range v.claims {
-			asked[i] = v.claims[i].Named || !named
-		}
 		v.describeHold(&hold)
 		op := v.on(stint.VerbReserve, &v.Hold)
 		var d stint.Decision
-		reservation, d, err = stint.Reserve(ctx, l.store, op, asked, hold)
+		if reservation, d, err = stint.Reserve(ctx, l.store, op, v.asked(), hold); err == nil {
+			d = l.awaitEnds(ctx, v, d)
+		}
 		if err = v.note(d, err); err != nil {
 			return nil, err
 		}
@@ -57,8 +55,9 @@ func (l *Limiter) Reserve(
 // reservation is not at hand. The request has to match the rules that it matched then; of are their
 // IDs in any order, such as the verdict's Matched of the Reserve, so that rules which match only
 // now don't count. nil stands for all that match now. A ban is no obstacle. actual is what it cost,
-// of the limits whose cost requests may name, or of all if there is none; below 0 it is what the
-// rules say that this request costs. vias are what [Verdict.Vias] said of the Reserve, or under "" what its Via was: a
+// of the limits of which Reserve says so; below 0 it is what the rules say that this request costs. status
+// is what it was answered with, for a commit by rules that count by answers: one that does not count gets
+// back what it took. 0 is not known, and counted. vias are what [Verdict.Vias] said of the Reserve, or under "" what its Via was: a
 // hold that the store has lost is charged by that way of the first rule with ways, without it by the first way. The
 // verdict tells what was applied, and hold what became of it. Errors are those of
 // [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and
@@ -69,11 +68,12 @@ func (l *Limiter) End(
 	verb stint.Verb,
 	hold *stint.HoldOp,
 	actual int64,
+	status int,
 	of []string,
 	vias map[string]string,
 	v *Verdict,
 ) error {
-	return v.clearOnError(l.end(ctx, r, verb, hold, actual, of, vias, v))
+	return v.clearOnError(l.end(ctx, r, verb, hold, actual, status, of, vias, v))
 }
 
 // end commits or cancels what a request holds under the rules that match it now, or only under
@@ -85,6 +85,7 @@ func (l *Limiter) end(
 	verb stint.Verb,
 	hold *stint.HoldOp,
 	actual int64,
+	status int,
 	of []string,
 	vias map[string]string,
 	v *Verdict,
@@ -107,10 +108,13 @@ func (l *Limiter) end(
 	if hold.Via, err = v.wayOf(vias); err != nil {
 		return err
 	}
-	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.Named })
-	for i := range v.claims {
-		if actual >= 0 && (v.claims[i].Named || !named) {
-			v.claims[i].Claim.Permits = actual
+	for i, asked := range v.asked() {
+		c := &v.claims[i]
+		if actual >= 0 && asked {
+			c.Claim.Permits = actual
+		}
+		if status > 0 && c.countsAnswers() && !c.Rule.Count.Has(status) {
+			c.Claim.Permits = 0
 		}
 	}
 	v.describeHold(&hold.Hold)
@@ -154,7 +158,7 @@ func (v *Verdict) describeHold(hold *stint.Hold) {
 	for i := range v.claims {
 		r := &v.claims[i].Rule.Reserve
 		longest = max(longest, r.TTL)
-		hold.OnExpiry = hold.OnExpiry || r.OnExpiry == rules.Keep
+		hold.OnExpiry = hold.OnExpiry || r.OnExpiry == rules.Keep || stint.Expiry(v.claims[i].countsAnswers())
 	}
 	hold.TTL = cmp.Or(hold.TTL, longest)
 }

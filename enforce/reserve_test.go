@@ -115,7 +115,7 @@ func TestEndByRulesThatHaveChanged(t *testing.T) {
 			}
 			limiter.Swap(setOf(t, limiter.Set(), test.now...))
 			h := stint.HoldOp{Hold: stint.Hold{ID: "a"}}
-			err := limiter.End(t.Context(), &request, stint.VerbCommit, &h, 25, of, nil, v)
+			err := limiter.End(t.Context(), &request, stint.VerbCommit, &h, 25, 0, of, nil, v)
 			if !errors.Is(err, want) || err == nil && (!v.Allowed || v.Decision.Applied != -35 || v.Reason() != "") {
 				t.Errorf("%s, of %q: %v, %+v; want %v", test.name, of, err, v.Decision, want)
 			}

@@ -21,6 +21,11 @@ type RunningCost struct {
 	permits   atomic.Int64
 	said      atomic.Bool
 	cancelled atomic.Bool
+	// By which answers it is counted: by plain limits, and by each claim of rules; nil: it is counted.
+	count    func(status int) bool
+	claims   []claimEnd
+	status   atomic.Int64
+	answered atomic.Bool
 	// When it was reserved, by this process's clock, and by the store's.
 	reserved   time.Time
 	reservedAt stint.Instant
@@ -66,6 +71,7 @@ func (c *RunningCost) Reserve(
 	ctx context.Context, by Holder, r *rules.Request, hold stint.Hold, v *Verdict,
 ) (err error) {
 	c.hold, err = by.Reserve(ctx, r, hold, v)
+	c.noteClaims(v)
 	c.note(v.Hold.Hold, v.Decision.At)
 	return err
 }
@@ -108,6 +114,8 @@ type EndError struct {
 	Err error
 
 	held bool // whether a commit says what each limit holds
+	// of a request of which some claims are not counted: what each of them costs; nil: as above
+	each func(claim int, held int64) int64
 }
 
 // Error says what failed, and whether it is over.
@@ -129,6 +137,8 @@ func (e *EndError) Send(ctx context.Context) (err error) {
 	switch {
 	case e.Verb == stint.VerbCancel:
 		_, err = e.Hold.Cancel(ctx)
+	case e.each != nil:
+		_, err = e.Hold.CommitEach(ctx, e.each)
 	case e.held:
 		_, err = e.Hold.CommitHeld(ctx)
 	default:
@@ -140,7 +150,8 @@ func (e *EndError) Send(ctx context.Context) (err error) {
 	return err
 }
 
-// End ends a request's hold, if it has one: with the cost that was said, or with what each limit holds.
+// End ends a request's hold, if it has one: with the cost that was said, or with what each limit holds. Limits that
+// don't count its answer get back what they gave.
 // Of a request whose handler did not begin nothing is charged. The client may be gone. A hold that the
 // handler has ended by itself is no error. An error is an [EndError].
 func (c *RunningCost) End(ctx context.Context) error {
@@ -162,6 +173,7 @@ func (c *RunningCost) End(ctx context.Context) error {
 	default:
 		end.Permits, end.held = c.hold.Permits(), true
 	}
+	c.leaveOut(&end)
 	if end.Err = end.Send(ctx); end.Err == nil {
 		return nil
 	}

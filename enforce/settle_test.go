@@ -167,7 +167,7 @@ func TestSettleSums(t *testing.T) {
 	reserve(t, limiter, of("10", "100", ""), stint.Hold{ID: "h"})
 	wantLeft(t, "held", left(t, limiter, request), map[string]int64{"a/requests": 8, "a/tokens": 568})
 	used, h := of("10", "20", "11"), stint.HoldOp{Hold: stint.Hold{ID: "h"}}
-	if err := limiter.End(t.Context(), &used, stint.VerbCommit, &h, -1, nil, nil, &v); err != nil || v.Decision.Applied != -318 {
+	if err := limiter.End(t.Context(), &used, stint.VerbCommit, &h, -1, 0, nil, nil, &v); err != nil || v.Decision.Applied != -318 {
 		t.Errorf("%+v, %v", v.Decision, err)
 	}
 	wantLeft(t, "committed", left(t, limiter, request), map[string]int64{"a/requests": 8, "a/tokens": 886})

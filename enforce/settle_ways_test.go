@@ -225,7 +225,7 @@ func TestMaxCost(t *testing.T) {
 	if _, err := a.limiter.Reserve(t.Context(), of("1"), stint.Hold{ID: "h"}, &v); err != nil || !v.Allowed {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if err := a.limiter.End(t.Context(), of("26"), stint.VerbCommit, &stint.HoldOp{Hold: stint.Hold{ID: "h"}}, -1, nil, nil, &v); err != nil || v.Decision.Applied != 25 {
+	if err := a.limiter.End(t.Context(), of("26"), stint.VerbCommit, &stint.HoldOp{Hold: stint.Hold{ID: "h"}}, -1, 0, nil, nil, &v); err != nil || v.Decision.Applied != 25 {
 		t.Errorf("a commit of more: %+v, %v", v.Decision, err)
 	}
 	if err := a.limiter.Reset(t.Context(), of("26"), &v); err != nil {
@@ -242,7 +242,7 @@ func TestACommitNamesItsWay(t *testing.T) {
 	var v enforce.Verdict
 	commit := func(id string, vias map[string]string) error {
 		hold := stint.HoldOp{Hold: stint.Hold{ID: id, ExpiresAt: a.clock.Instant()}}
-		return a.limiter.End(t.Context(), &request, stint.VerbCommit, &hold, 10, nil, vias, &v)
+		return a.limiter.End(t.Context(), &request, stint.VerbCommit, &hold, 10, 0, nil, vias, &v)
 	}
 	for _, test := range []struct {
 		id   string

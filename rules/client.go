@@ -69,9 +69,9 @@ type Matched struct {
 }
 
 // NeedsReserve reports whether only a Reserve can take of the rule's limits, as one of them is of
-// concurrency.
+// concurrency, or the rule has a Count.
 func (h *Matched) NeedsReserve() bool {
-	return h.Outcome == Limited && (h.Claim.Policy.NeedsReserve() ||
+	return h.Outcome == Limited && (h.Rule.countsAnswers() || h.Claim.Policy.NeedsReserve() ||
 		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() }))
 }
 

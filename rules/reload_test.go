@@ -106,7 +106,7 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		"Costs": []rules.Cost{{Permits: 2}}, "Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "MissingStatus": 401, "Cost": rules.Cost{Permits: 2},
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
 		"OnExceed": rules.Shadow, "MarkAt": rules.Percent(80), "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
-		"Timeout": time.Second, "PartitionBy": "tenant", "Reserve": rules.Reserve{TTL: time.Minute, OnExpiry: rules.Keep}, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
+		"Timeout": time.Second, "PartitionBy": "tenant", "Reserve": rules.Reserve{TTL: time.Minute, OnExpiry: rules.Keep}, "Count": rules.Count{Status: []int{401}}, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
 		"Within": nil, "Guaranteed": nil, "Weights": nil, "Borrow": nil, "MaxCost": nil, "Otherwise": nil, // see TestFamilyIsAChange
 		"Classes": rules.Classes{By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"a": 0}, Default: "a"},
 		"Name":    "A", "Set": "s", "Methods": []string{"GET"}, "Paths": one("/a"), "Except": one("/a/b"), "Hosts": one("a"), "Headers": map[string]string{"A": "b"}, "Attributes": map[string][]string{"plan": {"free"}},

@@ -85,6 +85,8 @@ type Rule struct {
 	// stint.Hold's. It only matters to those who reserve; requests that are decided and taken at once
 	// do not hold.
 	Reserve Reserve `doc:"reserve"`
+	// Count says which requests the rule counts, by their answers. Default: all.
+	Count Count `doc:"count" is:"count"`
 	// Within is the ID of a rule within whose limit, a token bucket, this rule's clients have floors:
 	// Guaranteed or Weights, and beside them what they Borrow. It has no limits of its own then. A request
 	// that both rules match is decided by this one, and charged to both; one that only the other matches
@@ -346,7 +348,7 @@ func (r *Rule) Clone() Rule {
 	for name, values := range c.Match.Attributes {
 		c.Match.Attributes[name] = slices.Clone(values)
 	}
-	c.Scope = slices.Clone(r.Scope)
+	c.Scope, c.Count.Status = slices.Clone(r.Scope), slices.Clone(r.Count.Status)
 	c.Limits, c.Costs, c.Cost.Sum = slices.Clone(r.Limits), cloneCosts(r.Costs), slices.Clone(r.Cost.Sum)
 	c.Guaranteed, c.Weights, c.Classes.Keep = maps.Clone(r.Guaranteed), maps.Clone(r.Weights), maps.Clone(r.Classes.Keep)
 	c.Overrides = slices.Clone(r.Overrides)
@@ -377,7 +379,7 @@ func (r *Rule) Equal(o *Rule) bool {
 		r.Banned == o.Banned &&
 		r.OnExceed == o.OnExceed && r.MarkAt == o.MarkAt && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
 		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.PartitionBy == o.PartitionBy &&
-		r.Reserve == o.Reserve &&
+		r.Reserve == o.Reserve && slices.Equal(r.Count.Status, o.Count.Status) &&
 		r.Within == o.Within && maps.Equal(r.Guaranteed, o.Guaranteed) && maps.Equal(r.Weights, o.Weights) &&
 		r.Borrow == o.Borrow &&
 		r.MaxCost == o.MaxCost && r.Otherwise == o.Otherwise && r.Classes.By == o.Classes.By &&
@@ -449,6 +451,6 @@ func sentPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// NeedsReserve reports whether one of the rule's own limits is of concurrency, so that only a Reserve is
-// decided by it. Overrides may have other limits.
-func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) }
+// NeedsReserve reports whether one of the rule's own limits is of concurrency, or the rule has a Count, so that only a
+// Reserve is decided by it. Overrides may have other limits.
+func (r *Rule) NeedsReserve() bool { return hasPlaces(r.Limits) || r.countsAnswers() }

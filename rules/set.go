@@ -388,9 +388,9 @@ func (r *Rule) reserved(limits []stint.Limit) bool {
 }
 
 // asReserved are limits of the rule. Where they are there for a Reserve, a cost that the limit has as a
-// number is its own: the end of a hold leaves it as it was taken.
+// number is its own: the end of a hold leaves it as it was taken, but with a Count.
 func (r *Rule) asReserved(limits []stint.Limit, costs []Cost) []stint.Limit {
-	if !r.reserved(limits) {
+	if !r.reserved(limits) || r.countsAnswers() {
 		return limits
 	}
 	limits = slices.Clone(limits)

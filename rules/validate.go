@@ -113,6 +113,7 @@ func (r *Rule) validate(f *faults) {
 	r.Cost.validate(f, "cost")
 	r.validateLimits(f)
 	r.validateOutcome(f)
+	r.validateCount(f)
 	r.validateFamily(f)
 	r.validateOverrides(f)
 }
@@ -402,7 +403,7 @@ func (r *Rule) validateLimitsAt(f *faults, param string, limits []stint.Limit, c
 	limits = r.asReserved(limits, costs)
 	for i := range limits {
 		var invalid *stint.InvalidError
-		if r.reserved(limits) && errors.As(limits[i].CanHold(), &invalid) {
+		if r.reserved(limits) && !r.countsAnswers() && errors.As(limits[i].CanHold(), &invalid) {
 			at := fmt.Sprintf("%s[%d].%s", param, i, spell.Document(invalid.Param))
 			f.add(at, &stint.InvalidError{Param: at, Value: invalid.Value, Allowed: invalid.Allowed})
 		}
@@ -475,18 +476,7 @@ func (r *Rule) validateMark(f *faults) {
 	if r.Within != "" || r.Otherwise != "" {
 		f.invalid("on_exceed", "mark", "reject, wait or shadow in a rule with within or otherwise")
 	}
-	of := func(param string, limits []stint.Limit) {
-		for i, l := range limits {
-			if !canBeWay(&l) {
-				f.invalid(fmt.Sprintf("%s[%d]", param, i), l.Algorithm.String(),
-					"with on_exceed mark no leaky bucket, count_denied or lease")
-			}
-		}
-	}
-	of("limits", r.Limits)
-	for i := range r.Overrides {
-		of(fmt.Sprintf("overrides[%d].limits", i), r.Overrides[i].Limits)
-	}
+	r.eachAdjusted(f, "on_exceed mark")
 }
 
 // An override ends within the times that stores know.

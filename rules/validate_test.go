@@ -144,6 +144,32 @@ func TestValidate(t *testing.T) {
 		{"mark within another", func(r *rules.Rule) {
 			r.OnExceed, r.Within, r.Limits, r.Borrow = rules.Mark, "other", nil, rules.Borrow{Any: true}
 		}, "on_exceed", `"mark"; allowed: reject, wait or shadow in a rule with within or otherwise`},
+		{"count", func(r *rules.Rule) { r.Count.Status, r.Reserve.OnExpiry = []int{401, 403, 5, 599}, rules.Keep }, "", ""},
+		{"count of no status", func(r *rules.Rule) { r.Count.Status = []int{401, 600} }, "count.status[1]", "count.status[1] is 600; allowed: a status of 100 to 599, or 1 to 5"},
+		{"count of no class", func(r *rules.Rule) { r.Count.Status = []int{6} }, "count.status[0]", "is 6; allowed"},
+		{"count twice", func(r *rules.Rule) { r.Count.Status = []int{401, 401} }, "count.status[1]", "each once"},
+		{"count of many", func(r *rules.Rule) {
+			for i := range 65 {
+				r.Count.Status = append(r.Count.Status, 400+i)
+			}
+		}, "count.status", "is 65; allowed: at most 64"},
+		{"count released", func(r *rules.Rule) { r.Count.Status, r.Reserve.OnExpiry = []int{401}, rules.Release }, "reserve.on_expiry", `"release"; allowed: keep, or none: with count`},
+		{"count with a queue", func(r *rules.Rule) { r.Count.Status, r.Limits[0] = []int{401}, leaky }, "limits[0]", "with count no leaky bucket, count_denied or lease"},
+		{"count with a queue of a fixed cost", func(r *rules.Rule) {
+			r.Count.Status, r.Limits[0], r.Costs, r.Reserve.TTL = []int{401}, leaky, []rules.Cost{{Permits: 2}}, time.Minute
+		}, "limits[0]", "with count no leaky bucket"},
+		{"count with a lease", func(r *rules.Rule) { r.Count.Status, r.Limits[0] = []int{401}, ten.WithLease(2) }, "limits[0]", "with count no"},
+		{"count with counted denials", func(r *rules.Rule) {
+			r.Count.Status, r.Limits[0] = []int{401}, stint.SlidingWindowLog(1, time.Second).CountingDenied()
+		}, "limits[0]", "with count no"},
+		{"count with an override's lease", func(r *rules.Rule) {
+			r.Count.Status = []int{401}
+			override(rules.Override{Key: "192.0.2.1", Limits: []stint.Limit{ten.WithLease(2)}}, rules.PerIP)(r)
+		}, "overrides[0].limits[0]", "with count no"},
+		{"count within another", func(r *rules.Rule) {
+			r.Count.Status, r.Within, r.Limits, r.Borrow = []int{401}, "other", nil, rules.Borrow{Any: true}
+		}, "count", "count is given; allowed: none in a rule with within or otherwise"},
+		{"count with places", func(r *rules.Rule) { r.Count.Status, r.Limits = []int{401}, append(places(), ten) }, "", ""},
 		{"mark_at", func(r *rules.Rule) { r.MarkAt = 101 }, "mark_at", "1% to 100%"},
 		{"wait without a bound", func(r *rules.Rule) { r.OnExceed = rules.Wait }, "max_wait", "1ms to 5m"},
 		{"wait too long", func(r *rules.Rule) { r.OnExceed, r.MaxWait = rules.Wait, time.Hour }, "max_wait", "1h0m0s; allowed: 1ms to 5m"},

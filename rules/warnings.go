@@ -65,7 +65,11 @@ func (s *Set) Warnings(id string, clustered bool) (list []Warning) {
 func (c *compiled) warnOfReserve(list []Warning) []Warning {
 	w := Warning{Kind: "is left out but for reserves"}
 	if c.NeedsReserve() {
-		w.Detail, w.Evident = "it has a concurrency limit: only reserves are decided by it, "+
+		has := "a concurrency limit"
+		if c.countsAnswers() {
+			has = "count"
+		}
+		w.Detail, w.Evident = "it has "+has+": only reserves are decided by it, "+
 			"evaluate and forward-auth leave it out", true
 		return append(list, w)
 	}

@@ -186,6 +186,9 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 		case other.OnExceed == Mark:
 			fault(c, param, name, "a rule that does not mark, as its limits have to admit")
 			continue
+		case other.countsAnswers():
+			fault(c, param, name, "a rule without count, as its limits are charged whatever the answer is")
+			continue
 		case param == "within" && other.PartitionBy != c.PartitionBy:
 			fault(c, param, name, "a rule with the same partition_by, since floors of several partitions can't share one limit")
 			continue

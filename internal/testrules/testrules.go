@@ -83,6 +83,10 @@ func randomRule(t *rapid.T) rules.Rule {
 		}).Draw(t, "on store failure"),
 		Timeout: between("timeout", time.Minute),
 	}
+	if rapid.Bool().Draw(t, "counts") {
+		status := rapid.OneOf(rapid.IntRange(1, 5), rapid.IntRange(100, 599))
+		rule.Count.Status = rapid.SliceOfN(status, 1, 3).Draw(t, "status")
+	}
 	if len(rule.Limits) > 0 && rapid.Bool().Draw(t, "costs") {
 		for range rule.Limits {
 			rule.Costs = append(rule.Costs, randomCost(t))

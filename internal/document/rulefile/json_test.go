@@ -30,6 +30,7 @@ func TestJSON(t *testing.T) {
 	for want, rule := range map[string]rules.Rule{
 		`{}`: {},
 		`{"id":"a","scope":"global","unlimited":true}`: {ID: "a", Scope: []string{rules.Global}, Unlimited: true, Labels: map[string]string{}},
+		`{"count":{"status":[401,"5xx"]}}`:             {Count: rules.Count{Status: []int{401, 5}}},
 		`{"id":"login","enabled":false,"priority":5,"labels":{"a":"<&>","b":"2"},"match":{"methods":["POST"],"path":"/login",` +
 			`"host":"a.example","headers":{"X-A":"*"}},"scope":["per_ip","custom:tier"],"missing":"ip","cost":{"header":"X-Cost","default":2},` +
 			`"limits":[{"algorithm":"token_bucket","capacity":5,"refill":"1/m","max_debt":0,"lease":2},{"algorithm":"sliding_window_log",` +

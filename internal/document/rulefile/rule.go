@@ -204,6 +204,8 @@ func write(of any) document.Value {
 		case *rules.Cost:
 			v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
 			return v, of.Header == "" && of.Attribute == "" && len(of.Sum) == 0
+		case *[]int:
+			return writeStatuses(*of), true
 		case *rules.Thousandths:
 			if v.Kind, v.Text = document.KindInteger, of.String(); *of%1000 != 0 {
 				v.Kind = document.KindFloat
@@ -252,7 +254,8 @@ var kinds = document.Kinds{
 			readAttributes(field.(*map[string][]string), path, v, faults)
 		})
 	},
-	"cost": func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
+	"cost":  func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
+	"count": readCount,
 	"rate": func(field any, _ []string) document.Reader {
 		return document.Parsed(field.(*stint.Rate), stint.ParseRate, document.KindText)
 	},

@@ -201,6 +201,8 @@ func ofField(field reflect.StructField) schema {
 		return schema{"type": "number", "minimum": 0.001, "maximum": 1_000_000}
 	case "cost":
 		return costSchema()
+	case "count":
+		return countSchema()
 	case "limits":
 		return limitsSchema(costSchema())
 	default: // time

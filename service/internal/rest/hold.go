@@ -23,7 +23,7 @@ func (s *Service) reserveHold(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Service) commitHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.VerbCommit, endMembers|permitsMember|viaMembers)
+	return s.hold(w, r, stint.VerbCommit, commitMembers)
 }
 
 func (s *Service) cancelHold(w http.ResponseWriter, r *http.Request) error {
@@ -39,7 +39,7 @@ func (s *Service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, 
 		if err != nil {
 			return err
 		}
-		switch byRules := q.has(settledMembers | rulesMember | viaMembers); {
+		switch byRules := q.has(settledMembers | rulesMember | viaMembers | statusMember); {
 		case byRules && s.rulesState() == follow.Unknown:
 			return errRulesUnknown()
 		case byRules && verb == stint.VerbReserve:
@@ -98,6 +98,18 @@ func (q *request) actual(verb stint.Verb) (int64, error) {
 		return 0, stint.Invalid("permits", problem.Short(q.permits), "an integer of at least 0")
 	}
 	return n, nil
+}
+
+// answered is the status that a commit says the request was answered with; 0 if it does not.
+func (q *request) answered() (int, error) {
+	if !q.has(statusMember) {
+		return 0, nil
+	}
+	n, err := parseInteger(q.status)
+	if err != nil || n < 100 || n > 599 {
+		return 0, stint.Invalid("status", problem.Short(q.status), "an HTTP status, 100 to 599")
+	}
+	return int(n), nil
 }
 
 // reserveKey begins a hold of a key's target. It answers 200 with the instant at which the hold
@@ -197,7 +209,7 @@ func (s *Service) endKey(w http.ResponseWriter, r *http.Request, q *request, ver
 }
 
 // endByRules ends a hold of a request. A commit without permits costs what the rules say that the
-// request does.
+// request does. Rules that count by answers do so by its status.
 func (s *Service) endByRules(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -213,8 +225,12 @@ func (s *Service) endByRules(
 			return err
 		}
 	}
+	status, err := q.answered()
+	if err != nil {
+		return err
+	}
 	v := &e.verdict
-	if err := s.rules.End(r.Context(), &e.request, verb, h, actual, q.rules, q.vias, v); err != nil {
+	if err := s.rules.End(r.Context(), &e.request, verb, h, actual, status, q.rules, q.vias, v); err != nil {
 		return s.storeError(r.Context(), verb, err)
 	}
 	c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")

@@ -44,6 +44,7 @@ const (
 	rulesMember
 	viaMember
 	viasMember
+	statusMember
 
 	claimMembers      = keyMember | algorithmMember | policyMember
 	costMembers       = claimMembers | permitsMember | keepMember
@@ -52,13 +53,14 @@ const (
 	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember | setMember
 	evaluationMembers = settledMembers | waitMember
 	viaMembers        = viaMember | viasMember
+	commitMembers     = endMembers | permitsMember | viaMembers | statusMember
 )
 
 // memberNames are the names of the members, in their order.
 var memberNames = [...]string{
 	"key", "algorithm", "policy", "permits", "keep", "details", "method", "path", "host", "ip", "headers",
 	"attributes", "wait", "set",
-	"id", "ttl", "expiresAt", "onExpiry", "rules", "via", "vias",
+	"id", "ttl", "expiresAt", "onExpiry", "rules", "via", "vias", "status",
 }
 
 // memberNamed returns the member of that name, or 0.
@@ -85,7 +87,7 @@ func (m member) String() string {
 type request struct {
 	present                               member
 	key, algorithm, policy, permits, keep string
-	id, ttl, expiresAt, onExpiry          string
+	id, ttl, expiresAt, onExpiry, status  string
 	rules                                 []string
 	// by which ways rules charged, under "" of those that it does not name
 	vias    map[string]string
@@ -288,6 +290,10 @@ func (s *scanner) member(q *request, name string) error {
 	case m == expiresAtMember:
 		q.expiresAt, err = s.Integer(name, "an integer")
 		return err
+	case m == statusMember:
+		s.allowed &^= claimMembers
+		q.status, err = s.Integer(name, "an integer")
+		return err
 	case m == idMember:
 		q.id, err = s.Text(name)
 		return err
@@ -301,7 +307,7 @@ func (s *scanner) member(q *request, name string) error {
 		q.onExpiry, err = s.Text(name)
 		return err
 	case m&claimMembers != 0:
-		s.allowed &^= evaluationMembers | rulesMember | viaMembers
+		s.allowed &^= evaluationMembers | rulesMember | viaMembers | statusMember
 		value, err := s.Text(name)
 		q.set(m, value)
 		return err

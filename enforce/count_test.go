@@ -1,0 +1,155 @@
+package enforce_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
+)
+
+// logins is a rule of five failed logins, one of errors that costs two, and one beside them that counts all requests.
+func logins() []rules.Rule {
+	failed, errors := per("failed", stint.FixedWindow(5, time.Hour)), per("errors", stint.FixedWindow(10, time.Hour))
+	failed.Count.Status, errors.Count.Status, errors.Cost.Permits = []int{401, 403}, []int{5}, 2
+	return []rules.Rule{failed, errors, per("all", stint.FixedWindow(50, time.Hour))}
+}
+
+// answer reserves a request, and ends it as a middleware does whose handler was answered with a status; 0 is not known.
+func answer(t *testing.T, limiter *enforce.Limiter, r rules.Request, status int, say func(*enforce.RunningCost)) {
+	t.Helper()
+	var cost enforce.RunningCost
+	var v enforce.Verdict
+	if err := cost.Reserve(t.Context(), limiter, &r, stint.Hold{}, &v); err != nil || !v.Allowed {
+		t.Fatalf("%+v, %v", v.Decision, err)
+	}
+	cost.Begin(t.Context())
+	say(&cost)
+	if status > 0 {
+		cost.SetStatus(status)
+	}
+	if err := cost.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A request is counted by the rules that count its answer; the others get back what it held. Without an answer it is
+// counted.
+func TestCountByAnswers(t *testing.T) {
+	nothing := func(*enforce.RunningCost) {}
+	for _, test := range []struct {
+		status         int
+		failed, errors int64 // what is left
+	}{
+		{200, 5, 10}, {401, 4, 10}, {403, 4, 10}, {404, 5, 10}, {499, 5, 10}, {500, 5, 8}, {503, 5, 8}, {101, 5, 10}, {0, 4, 8},
+	} {
+		limiter, _ := newLimiter(t, logins()...)
+		answer(t, limiter, alice, test.status, nothing)
+		want := map[string]int64{"failed/": test.failed, "errors/": test.errors, "all/": 49}
+		wantLeft(t, "ended", left(t, limiter, alice), want)
+
+		limiter, _ = newLimiter(t, logins()...)
+		_, v := reserve(t, limiter, alice, stint.Hold{ID: "h"})
+		for range 2 { // the second is a repetition
+			h := stint.HoldOp{Hold: stint.Hold{ID: "h"}}
+			if err := limiter.End(t.Context(), &alice, stint.VerbCommit, &h, -1, test.status, nil, nil, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantLeft(t, "committed", left(t, limiter, alice), want)
+	}
+}
+
+// Of a rule that is counted, what the handler says is the cost where requests may name it.
+func TestCountWhatTheHandlerSays(t *testing.T) {
+	named, plain := per("named", stint.FixedWindow(100, time.Hour)), per("plain", stint.FixedWindow(100, time.Hour))
+	named.Cost, named.Count.Status, plain.Count.Status = rules.Cost{Attribute: "tokens", Permits: 10}, []int{2}, []int{4}
+	tokensOf := per("tokens", stint.FixedWindow(100, time.Hour))
+	tokensOf.Cost = named.Cost
+	says := func(c *enforce.RunningCost) { c.Set(7) }
+	for status, want := range map[int]map[string]int64{
+		200: {"named/": 93, "plain/": 100, "tokens/": 93},
+		404: {"named/": 100, "plain/": 99, "tokens/": 93},
+		500: {"named/": 100, "plain/": 100, "tokens/": 93},
+	} {
+		limiter, _ := newLimiter(t, named, plain, tokensOf)
+		answer(t, limiter, alice, status, says)
+		wantLeft(t, "said", left(t, limiter, alice), want)
+	}
+}
+
+// A commit of a program that has no status to say: of 0 it gives back what rules that count by answers took, and nothing
+// else.
+func TestCommitOfRulesThatCount(t *testing.T) {
+	limiter, _ := newLimiter(t, logins()...)
+	first, _ := reserve(t, limiter, alice, stint.Hold{})
+	if end, err := first.Commit(t.Context(), 0); err != nil || end.Applied != -1 {
+		t.Fatal(end, err)
+	}
+	wantLeft(t, "of 0", left(t, limiter, alice), map[string]int64{"failed/": 5, "errors/": 10, "all/": 49})
+	second, _ := reserve(t, limiter, alice, stint.Hold{})
+	if _, err := second.CommitHeld(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantLeft(t, "held", left(t, limiter, alice), map[string]int64{"failed/": 4, "errors/": 8, "all/": 48})
+}
+
+// What nobody ends is counted when it expires.
+func TestCountWhatExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, _ := newLimiter(t, logins()...)
+		reserve(t, limiter, alice, stint.Hold{TTL: time.Second})
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's time
+		wantLeft(t, "expired", left(t, limiter, alice), map[string]int64{"failed/": 4, "errors/": 8, "all/": 49})
+	})
+}
+
+// Only a Reserve is decided by rules that count by answers. An override in one that bans denies all the same.
+func TestCountIsForReserves(t *testing.T) {
+	list := logins()
+	list[0].Overrides = []rules.Override{{Key: "192.0.2.9", Banned: true}}
+	limiter, _ := newLimiter(t, list...)
+	if v := decide(t, limiter, alice); !v.Allowed || len(v.Matched) != 1 || v.Matched[0] != "all" {
+		t.Errorf("%+v", v)
+	}
+	if v := decide(t, limiter, rules.Request{Path: "/x", Address: "192.0.2.9"}); v.Allowed || v.Rule.ID != "failed" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A denial by what requests under way hold alone is for a second: they may give it back. One by requests that were
+// counted is until the window ends.
+func TestDenialByHeldPermits(t *testing.T) {
+	nothing := func(*enforce.RunningCost) {}
+	for counted := range 6 {
+		list := logins()
+		list[1].Limits[0].Capacity = 100
+		limiter, _ := newLimiter(t, list...)
+		for i := range 5 {
+			if i < counted {
+				answer(t, limiter, alice, 401, nothing)
+			} else if r, _ := reserve(t, limiter, alice, stint.Hold{}); r == nil {
+				t.Fatal("denied")
+			}
+		}
+		r, v := reserve(t, limiter, alice, stint.Hold{})
+		if r != nil || v.Rule.ID != "failed" || (v.Decision.RetryAfter == time.Second) != (counted < 5) ||
+			v.Each[0].RetryAfter != v.Decision.RetryAfter || v.Reason() != stint.ReasonLimit {
+			t.Errorf("with %d counted: %+v, %+v", counted, v.Decision, v.Each)
+		}
+	}
+}
+
+// Where another rule denies, too, its wait counts.
+func TestDenialByHeldPermitsAndAnother(t *testing.T) {
+	limiter, _ := newLimiter(t, append(logins(), per("z", stint.FixedWindow(5, time.Minute)))...)
+	for range 5 {
+		reserve(t, limiter, alice, stint.Hold{})
+	}
+	r, v := reserve(t, limiter, alice, stint.Hold{})
+	if d := v.Decision; r != nil || v.Rule.ID != "z" || d.RetryAfter <= time.Second || d.RetryAfter > time.Minute || d.Index != 0 || d.Limit != 5 {
+		t.Errorf("%+v by %+v", d, v.Rule)
+	}
+}

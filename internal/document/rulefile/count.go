@@ -1,0 +1,69 @@
+package rulefile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/rules"
+)
+
+// aStatus is what a status may be.
+const aStatus = "a status such as 401, or a class such as 4xx"
+
+// readCount reads which answers count; a mapping that names none is a fault.
+func readCount(field any, _ []string) document.Reader {
+	return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
+		sound, count := len(*faults), field.(*rules.Count)
+		document.Kinds{"statuses": statuses}.Read(path, v, count, faults)
+		if v.Kind == document.KindMapping && len(count.Status) == 0 && len(*faults) == sound {
+			faults.Add(v.At, "%s has no status; allowed: status: a list of statuses such as 401, or classes such as 4xx", path)
+		}
+	})
+}
+
+// statuses reads a list of statuses and classes of them, or one by itself.
+func statuses(field any, _ []string) document.Reader {
+	return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
+		items, item := v.Items, func(i int) document.Path { return path.Item(i) }
+		if v.Kind != document.KindList && v.Kind != document.KindNull {
+			items, item = []document.Value{v}, func(int) document.Path { return path }
+		}
+		list := field.(*[]int)
+		*list = nil
+		for i := range items {
+			var status int
+			document.Scalar(aStatus, func(text string) bool {
+				class, all := strings.CutSuffix(strings.ToLower(text), "xx")
+				n, ok := document.ParseInteger(class)
+				status = int(n)
+				return ok && (all && n >= 1 && n <= 5 || !all && n >= 100 && n <= 599)
+			}, document.KindInteger, document.KindText).ReadDocument(item(i), items[i], faults)
+			*list = append(*list, status)
+		}
+	})
+}
+
+// writeStatuses writes statuses, of which a digit stands for all that begin with it.
+func writeStatuses(list []int) document.Value {
+	v := document.Value{Kind: document.KindList}
+	for _, status := range list {
+		item := document.Value{Kind: document.KindInteger, Text: strconv.Itoa(status)}
+		if status < 10 {
+			item = document.Value{Kind: document.KindText, Text: fmt.Sprintf("%dxx", status)}
+		}
+		v.Items = append(v.Items, item)
+	}
+	return v
+}
+
+// countSchema is that of what readCount reads.
+func countSchema() schema {
+	text := schema{"type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5][xX][xX])$"}
+	one := schema{"anyOf": []any{integers(100, 599), text}}
+	return schema{
+		"type": []any{"object", "null"}, "additionalProperties": false, "required": []any{"status"},
+		"properties": schema{"status": schema{"anyOf": []any{one, schema{"type": "array", "minItems": 1, "items": one}}}},
+	}
+}
