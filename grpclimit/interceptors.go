@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/tap"
 )
 
@@ -17,10 +18,13 @@ func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 		if err != nil {
 			return nil, err
 		}
-		if c.cost != nil {
-			ctx = c.cost.Begin(ctx)
+		if c.cost == nil {
+			return handler(ctx, request)
 		}
-		return handler(ctx, request)
+		s.answered(c, codes.Internal) // of a panic
+		response, err := handler(c.cost.Begin(ctx), request)
+		s.answered(c, codeOf(err))
+		return response, err
 	}
 }
 
@@ -60,7 +64,10 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 			return err
 		}
 		if c.cost != nil {
-			return handler(server, &holdingStream{ServerStream: stream, ctx: c.cost.Begin(stream.Context())})
+			s.answered(c, codes.Internal) // of a panic
+			err := handler(server, &holdingStream{ServerStream: stream, ctx: c.cost.Begin(stream.Context())})
+			s.answered(c, codeOf(err))
+			return err
 		}
 		if !s.config.Messages {
 			return handler(server, stream)
@@ -159,7 +166,7 @@ func (l *limitedStream) RecvMsg(message any) error {
 // then. Prefer the interceptors where clients can't be trusted to set near deadlines.
 func (s *Server) TapHandle() tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		if s.config.Reserve != nil {
+		if s.server.Reserve != nil {
 			return ctx, nil // the interceptors do
 		}
 		c := &call{method: info.FullMethodName}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -93,7 +94,7 @@ func (s *Server) limiterOf(ctx context.Context, method string) (*stint.Limiter, 
 	if _, ok := status.FromError(err); err != nil && ok {
 		return nil, err
 	}
-	return adapt.LimiterOf(limiter, err, s.config.Reserve != nil)
+	return adapt.LimiterOf(limiter, err, s.server.Reserve != nil)
 }
 
 // key is whom a call counts for.
@@ -245,10 +246,21 @@ type Config struct {
 	// Rules with a concurrency limit hold only so, and a rule's own reserve says how long and what expiry charges.
 	// Rules that wait deny at once. Only an enforce.Limiter holds.
 	//
+	// Rules that count by answers hold only so as well. A call's status is what google/rpc/code.proto says that HTTP has
+	// for its code: 401 for UNAUTHENTICATED, 499 for CANCELLED.
+	//
 	// A commit that fails is sent again in the background until the store forgets the hold: max(2 x TTL,
 	// 60 s) after it expires. A Server repeats 10,000 at most; further ones are given up. Failed is told
 	// of each, and Drain waits for them.
 	Reserve *stint.Hold
+	// Count says which calls plain limits count, by the codes that they end with: five failed logins, say. A call
+	// holds what it costs while its handler runs, by Reserve or, without one, by a hold of a minute that is renewed. It
+	// gets it back if Count says false, but for limits with a cost of their own. One that has no answer since its process
+	// died is counted. A panic is INTERNAL; the error of a context that has ended is CANCELLED or DEADLINE_EXCEEDED.
+	// Denied only by what calls under way hold, a call is told to come again after a second. Leaky buckets, CountDenied
+	// and Lease can't give back, and are faults. Default: nil, all are counted. Not with Rules, whose rules say it by Count,
+	// and not with Messages.
+	Count func(code codes.Code) bool
 	// Messages has the client's messages on streams decided too, one by one as the handler
 	// receives them, besides the start of the stream. Default: false, the start alone.
 	Messages bool
@@ -277,7 +289,11 @@ type Config struct {
 
 // server is by what the calls are decided.
 func (c *Config) server() adapt.Server {
-	return adapt.Server{Limiter: c.Limiter, Rules: c.Rules, Reserve: c.Reserve}
+	s := adapt.Server{Limiter: c.Limiter, Rules: c.Rules, Reserve: c.Reserve}
+	if c.Count != nil {
+		s.Reserve, s.Count = adapt.Holding(c.Reserve), func(code int) bool { return c.Count(codes.Code(code)) } // #nosec G115
+	}
+	return s
 }
 
 // validate reports everything that is wrong with the configuration, joined; each
@@ -286,8 +302,9 @@ func (c *Config) validate() error {
 	server := c.server()
 	faults := server.Faults(adapt.Functions{
 		LimiterOf: c.LimiterOf != nil, Key: c.Key != nil, Cost: c.Cost != nil, Describe: c.Describe != nil,
+		Count: c.Count != nil,
 	}, c.Clients != nil)
-	if c.Reserve != nil && c.Messages {
+	if server.Reserve != nil && c.Messages {
 		faults = append(faults, stint.Invalid("Messages", true, "false where calls hold what they cost"))
 	}
 	return prefix.Join(faults...)

@@ -14,22 +14,37 @@ func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx)
 
 // Begin is [Middleware.Wrap] for a framework that calls the next handler in a way of its own: it reports whether the
 // request is admitted, and has answered it otherwise. The handler is to get the request that it returns, and end is to
-// be called when it is done, also on panic. The end is committed with the context of the request, which
+// be called when it is done, also on panic; if [Cost] of the request Counts, its SetStatus before, with the status of
+// the answer. The end is committed with the context of the request, which
 // enforce detaches from the request's cancellation.
 func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.Request, end func(), admitted bool) {
-	if m.config.SkipPreflights && isPreflight(r) {
-		return r, func() {}, true
-	}
-	cost := m.server.Running()
+	held, cost, admitted := m.begin(w, r)
 	if cost == nil {
-		held, admitted = m.admit(w, r, nil)
 		return held, func() {}, admitted
 	}
-	end = func() { m.ends.End(r.Context(), cost, m.tellers(r)) }
-	if held, admitted = m.admit(w, r, cost); !admitted {
-		return r, end, false
+	return held, func() { m.end(r, cost) }, admitted
+}
+
+// begin is Begin, with what the request holds in the place of end; nil: nothing.
+func (m *Middleware) begin(
+	w http.ResponseWriter, r *http.Request,
+) (held *http.Request, cost *enforce.RunningCost, admitted bool) {
+	if m.config.SkipPreflights && isPreflight(r) {
+		return r, nil, true
 	}
-	return held.WithContext(cost.Begin(held.Context())), end, true
+	if cost = m.server.Running(); cost == nil {
+		held, admitted = m.admit(w, r, nil)
+		return held, nil, admitted
+	}
+	if held, admitted = m.admit(w, r, cost); !admitted {
+		return r, cost, false
+	}
+	return held.WithContext(cost.Begin(held.Context())), cost, true
+}
+
+// end ends what a request holds.
+func (m *Middleware) end(r *http.Request, cost *enforce.RunningCost) {
+	m.ends.End(r.Context(), cost, m.tellers(r))
 }
 
 // tellers tell Failed of an end that failed; nil if nobody is told.

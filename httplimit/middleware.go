@@ -50,10 +50,19 @@ type Middleware struct {
 // With [Config.Reserve] it holds what a request costs while next runs: see there.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		held, end, admitted := m.Begin(w, r)
-		defer end()
-		if admitted {
+		held, cost, admitted := m.begin(w, r)
+		switch {
+		case cost == nil && admitted:
 			next.ServeHTTP(w, held)
+		case cost == nil:
+		default:
+			defer m.end(r, cost)
+			if admitted && cost.Counts() {
+				answer := &answerWriter{ResponseWriter: w}
+				cost.Answer(r.Context(), func() { next.ServeHTTP(answer, held) }, func() int { return answer.begun })
+			} else if admitted {
+				next.ServeHTTP(w, held)
+			}
 		}
 	})
 }
@@ -321,10 +330,19 @@ type Config struct {
 	// Rules with a concurrency limit hold only so, and a rule's own reserve says how long and what expiry charges.
 	// Rules that wait deny at once. Only an enforce.Limiter holds.
 	//
+	// Rules that count by answers hold only so as well; which answer it was the middleware sees.
+	//
 	// A commit that fails is sent again in the background until the store forgets the hold: max(2 x TTL,
 	// 60 s) after it expires. A middleware repeats 10,000 at most; further ones are given up. Failed is
 	// told of each, and Drain waits for them.
 	Reserve *stint.Hold
+	// Count says which requests plain limits count, by the status of their answers: five failed logins, say. A request
+	// holds what it costs while its handler runs, by Reserve or, without one, by a hold of a minute that is renewed. It
+	// gets it back if Count says false, but for limits with a cost of their own. One that has no answer since its process
+	// died is counted. A panic is 500, a client that has gone before its answer began is 499, an upgrade is 101. Denied
+	// only by what requests under way hold, a request is told to come again after a second. Leaky buckets, CountDenied and
+	// Lease can't give back, and are faults. Default: nil, all are counted. Not with Rules, whose rules say it by Count.
+	Count func(status int) bool
 
 	// Fields are the header fields that responses get. Default: 0, which is AllFields;
 	// NoFields is none. Without IETF a decision costs less.
@@ -355,7 +373,11 @@ type Config struct {
 
 // server is by what the middleware decides.
 func (c *Config) server() adapt.Server {
-	return adapt.Server{Limiter: c.Limiter, Rules: c.Rules, Reserve: c.Reserve}
+	s := adapt.Server{Limiter: c.Limiter, Rules: c.Rules, Reserve: c.Reserve, Count: c.Count}
+	if c.Count != nil {
+		s.Reserve = adapt.Holding(c.Reserve)
+	}
+	return s
 }
 
 // validate reports everything that is wrong with the configuration, joined; each
@@ -364,6 +386,7 @@ func (c *Config) validate() error {
 	server := c.server()
 	faults := server.Faults(adapt.Functions{
 		LimiterOf: c.LimiterOf != nil, Key: c.Key != nil, Cost: c.Cost != nil, Describe: c.Describe != nil,
+		Count: c.Count != nil,
 	}, c.Clients != nil)
 	return prefix.Join(append(faults, c.Fields.validate())...)
 }

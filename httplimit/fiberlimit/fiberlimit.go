@@ -33,7 +33,8 @@ import (
 // A middleware with httplimit.Config.Reserve holds what a request costs until the handlers return, also
 // by an error or a panic. Handlers say the cost by httplimit.Cost(c.Context()); httplimit.Cost(c) has no
 // effect. fiber sends a body of SendStreamWriter after the handlers return, so the hold has ended by
-// then: such a handler calls stint.Limiter.Reserve.
+// then: such a handler calls stint.Limiter.Reserve. Where requests are counted by their answers, an error that handlers
+// return counts as its code, that of a fiber.Error or 500, whatever an error handler makes of it.
 func Handler(limit *httplimit.Middleware) fiber.Handler {
 	exchanges := &sync.Pool{New: func() any { return newExchange() }}
 	return func(c fiber.Ctx) error {
@@ -48,7 +49,8 @@ func Handler(limit *httplimit.Middleware) fiber.Handler {
 			done()
 			return nil
 		}
-		if httplimit.Cost(r.Context()).Hold() == nil {
+		cost := httplimit.Cost(r.Context())
+		if cost.Hold() == nil {
 			done()
 			return c.Next()
 		}
@@ -60,8 +62,27 @@ func Handler(limit *httplimit.Middleware) fiber.Handler {
 				c.SetContext(before)
 			}
 		}()
-		return c.Next()
+		if !cost.Counts() {
+			return c.Next()
+		}
+		var err error
+		cost.Answer(before, func() { err = c.Next() }, func() int { return statusOf(c, err) })
+		return err
 	}
+}
+
+// statusOf is what a request counts as, whose handlers have returned.
+func statusOf(c fiber.Ctx, err error) int {
+	failure, is := errors.AsType[*fiber.Error](err)
+	switch {
+	case is:
+		return failure.Code
+	case err != nil:
+		return http.StatusInternalServerError
+	case c.RequestCtx().Hijacked():
+		return http.StatusSwitchingProtocols
+	}
+	return c.Response().StatusCode()
 }
 
 // Context returns fiber's context of a request that a [Handler] decides, with what earlier handlers have set in it. It

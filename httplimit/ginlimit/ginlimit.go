@@ -6,8 +6,10 @@
 package ginlimit
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -20,7 +22,7 @@ import (
 // proxies are trusted where the middleware's Clients does.
 //
 // With a middleware that holds what requests cost, httplimit.Cost of the request's context says
-// what that was.
+// what that was. One that counts requests by their answers goes by the status of gin's c.Writer.
 //
 // In the functions of the middleware's configuration, [Context] leads from the request to gin's
 // context; [From] makes functions of such that get it.
@@ -33,12 +35,46 @@ func Handler(limit *httplimit.Middleware) gin.HandlerFunc {
 			c.Abort()
 			return
 		}
-		if httplimit.Cost(r.Context()).Hold() == nil {
+		cost := httplimit.Cost(r.Context())
+		if cost.Hold() == nil {
 			return // nothing is to be done when the handlers are
 		}
 		c.Request = r
+		if cost.Counts() {
+			answer := &answerWriter{ResponseWriter: c.Writer}
+			c.Writer = answer
+			defer func() { c.Writer = answer.ResponseWriter }()
+			cost.Answer(before.Context(), c.Next, answer.begun)
+			return
+		}
 		c.Next()
 	}
+}
+
+// An answerWriter notes that an answer is an upgrade, which its handler writes by itself.
+type answerWriter struct {
+	gin.ResponseWriter
+
+	upgraded bool
+}
+
+// Hijack is an upgrade.
+func (a *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	begun := a.Written()
+	conn, both, err := a.ResponseWriter.Hijack()
+	a.upgraded = a.upgraded || err == nil && !begun
+	return conn, both, err
+}
+
+// begun is the status of the answer that was begun; 0 of none. One that a handler has set alone gin writes at the end.
+func (a *answerWriter) begun() int {
+	switch {
+	case a.upgraded:
+		return http.StatusSwitchingProtocols
+	case !a.Written() && a.Status() == http.StatusOK:
+		return 0
+	}
+	return a.Status()
 }
 
 // Context returns gin's context of a request that a [Handler] decides, with what earlier

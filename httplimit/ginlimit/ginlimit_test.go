@@ -282,3 +282,51 @@ func TestLimiterOf(t *testing.T) {
 		t.Errorf("a request that is not gin's gets %d", answer.Code)
 	}
 }
+
+// A request counts as what gin answers it with, also where a handler sets the status alone.
+func TestHandlerCounts(t *testing.T) {
+	for path, want := range map[string]int{"none": 200, "status": 401, "abort": 403, "written": 404, "panic": 500, "hijack": 101} {
+		got := 0
+		limit := plain(t, httplimit.Config{Count: func(status int) bool {
+			got = status
+			return status >= 400
+		}})
+		e := gin.New()
+		e.Use(gin.CustomRecovery(func(*gin.Context, any) {}), ginlimit.Handler(limit))
+		e.GET("/none", func(*gin.Context) {})
+		e.GET("/status", func(c *gin.Context) { c.Status(401) })
+		e.GET("/abort", func(c *gin.Context) { c.AbortWithStatus(403) })
+		e.GET("/written", func(c *gin.Context) { c.String(404, "x") })
+		e.GET("/panic", func(*gin.Context) { panic("no") })
+		e.GET("/hijack", func(c *gin.Context) {
+			conn, _, err := c.Writer.Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.Close()
+		})
+		server := httptest.NewServer(e)
+		ask := func(path string) (status int) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := server.Client().Do(r)
+			if err != nil {
+				return 0 // of a hijacked connection
+			}
+			_ = w.Body.Close()
+			return w.StatusCode
+		}
+		ask(path)
+		ask(path)
+		if got != want {
+			t.Errorf("%s counts as %d, want %d", path, got, want)
+		}
+		if denied := ask("none") == http.StatusTooManyRequests; denied != (want >= 400) {
+			t.Errorf("after %s twice a request is denied: %v", path, denied)
+		}
+		server.Close()
+	}
+}

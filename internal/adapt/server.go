@@ -18,11 +18,24 @@ type Server struct {
 	Limiter *stint.Limiter
 	Rules   enforce.Decider
 	Reserve *stint.Hold // nil: requests take
+	// Count says of a request by plain limits whether it is counted, by its answer; nil: it is. Not without Reserve.
+	Count func(status int) bool
+}
+
+// Holding is how requests hold what they cost of which some are counted by their answers: by default as of a hold, and
+// charged if they end without one.
+func Holding(reserve *stint.Hold) *stint.Hold {
+	var hold stint.Hold
+	if reserve != nil {
+		hold = *reserve
+	}
+	hold.OnExpiry = stint.ChargeOnExpiry
+	return &hold
 }
 
 // Functions says which functions a configuration has.
 type Functions struct {
-	LimiterOf, Key, Cost, Describe bool
+	LimiterOf, Key, Cost, Describe, Count bool
 }
 
 // Faults are all that is wrong with a configuration. clients says that it tells how addresses are found.
@@ -54,6 +67,9 @@ func (f Functions) faults(plain, rules bool) (faults []error) {
 	if f.Cost && !plain {
 		faults = append(faults, stint.Invalid("Cost", "set", "nil without plain limits; rules say what a request costs"))
 	}
+	if f.Count && rules {
+		faults = append(faults, stint.Invalid("Count", "set", "nil with rules, whose count says which answers count"))
+	}
 	if f.Describe && !rules {
 		faults = append(faults, stint.Invalid("Describe", "set", "nil without rules"))
 	}
@@ -73,6 +89,12 @@ func (s *Server) holdFaults() (faults []error) {
 	}
 	if s.Reserve == nil {
 		return faults
+	}
+	for i := 0; s.Count != nil && s.Limiter != nil && s.Limiter.Policy() != nil && i < s.Limiter.Policy().Len(); i++ {
+		l := s.Limiter.Policy().Limit(i)
+		if err := l.CanHold(); err != nil {
+			faults = append(faults, prefix.Errorf("Count: limit %d: %w", i, err))
+		}
 	}
 	if _, holds := s.Rules.(enforce.Holder); s.Rules != nil && !holds {
 		faults = append(faults, stint.Invalid("Reserve", "set", "nil, as these rules hold nothing, or rules of enforce.New"))
@@ -110,7 +132,7 @@ func (s *Server) DecidePlain(
 		cost = 0
 	}
 	if running != nil {
-		return v.ReservePlain(ctx, limiter, key, cost, each, *s.Reserve, running)
+		return v.ReservePlain(ctx, limiter, key, cost, each || s.Count != nil, *s.Reserve, running)
 	}
 	deadline, _ := ctx.Deadline()
 	return v.DecidePlain(ctx, limiter, key, cost, each, deadline)
@@ -134,5 +156,5 @@ func (s *Server) Running() *enforce.RunningCost {
 	if s.Reserve == nil {
 		return nil
 	}
-	return new(enforce.RunningCost)
+	return enforce.NewRunningCost(s.Count)
 }
