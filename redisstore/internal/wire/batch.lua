@@ -33,7 +33,7 @@
 --   the next three only if it is mixed (first_part.lua):
 --     N, then N logs: limit N, client
 --     N, then N markers: state N
---     ids                                     with holds, as load_ids reads them, and what is asked of each (GIVEN)
+--     ids                                     with holds, as ids.by_field reads them, and what is asked of each (GIVEN)
 --   operations, joined, each
 --     >B verb, >B growth, >I2 states          growth: 1 or 0, and 2 more with groups
 --     >i8 time taken                          of a refund and a return_lease

@@ -51,7 +51,7 @@ for _ = 1, tonumber(argument()) do
 end
 
 if holds then
-  ids.first = load_ids() -- of what is asked of each id
+  ids.first = ids.by_field() -- of what is asked of each id
   ids.first, at = at, at + ids.first
 end
 
@@ -343,5 +343,5 @@ if holds then
   for name in pairs(ids.changed) do
     list[#list + 1], list[#list + 2] = name, ids.buckets[name]
   end
-  save_ids(list)
+  ids.save(list)
 end

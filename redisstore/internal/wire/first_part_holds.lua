@@ -48,8 +48,8 @@ for i = 1, count do
   end
   places = places + hash.size
 end
-local buckets, buckets_changed = fetch_ids(), {}
-local left_ids, news, scratch = {}, {}, {}
+local buckets, buckets_changed = ids.fetch(), {}
+local left_ids, news, scratch, pruned = {}, {}, {}, ids.pruned
 
 -- The operation at hand: of each state its place and 1, its permits and how many are to be kept; its numbers, how many permits
 -- are held of it and by how many holds, when the first of these expires, and where they stand in its value; and of a hold
@@ -370,4 +370,4 @@ for _, hash in ipairs(groups) do
     flush(hash)
   end
 end
-save_ids(written(ids.hash.first, ids.hash.size, buckets, buckets_changed, 1))
+ids.save(written(ids.hash.first, ids.hash.size, buckets, buckets_changed, 1))

@@ -82,14 +82,14 @@ local function without(bucket, at, live)
   return pack('>I4', unpack_struct('>I4', bucket) - length) .. sub(bucket, 5, at - 1) .. sub(bucket, at + length)
 end
 
--- with_live is a bucket with a live hold more.
-local function with_live(bucket, record)
+-- ids.with_live is a bucket with a live hold more.
+function ids.with_live(bucket, record)
   return pack('>I4', unpack_struct('>I4', bucket) + #record) .. record .. sub(bucket, 5)
 end
 
--- pruned is what a bucket becomes, and before is what it was. When its length passes a power of two, what is forgotten goes:
+-- ids.pruned is what a bucket becomes, and before is what it was. When its length passes a power of two, what is forgotten goes:
 -- so it is never twice as long as what it has to remember, however long a generation lasts, since some holds are long.
-local function pruned(before, bucket)
+function ids.pruned(before, bucket)
   if #bucket >= 256 then
     local _, was = math.frexp(before and #before or 4)
     local _, is = math.frexp(#bucket)
@@ -100,15 +100,15 @@ local function pruned(before, bucket)
   return bucket
 end
 
--- keep_bucket keeps a bucket, for so long at least.
-local function keep_bucket(name, bucket, life)
-  ids.buckets[name], ids.changed[name] = pruned(ids.buckets[name], bucket), true
+-- ids.replace keeps a bucket, for so long at least.
+function ids.replace(name, bucket, life)
+  ids.buckets[name], ids.changed[name] = ids.pruned(ids.buckets[name], bucket), true
   ids.life = max(ids.life, life)
 end
 
--- fetch_ids reads the ids' arguments: the fields of buckets, behind their number, and how many holds a client may have. It
+-- ids.fetch reads the ids' arguments: the fields of buckets, behind their number, and how many holds a client may have. It
 -- returns the buckets from 2 on.
-local function fetch_ids()
+function ids.fetch()
   ids.cur, ids.prev = KEYS[next_key], KEYS[next_key + 1]
   next_key = next_key + 2
   local count, hash = tonumber(argument()), { values = {} }
@@ -123,9 +123,9 @@ local function fetch_ids()
   return hash.values
 end
 
--- load_ids makes them buckets by their fields, and returns how many operations name an id.
-local function load_ids()
-  local values = fetch_ids()
+-- ids.by_field makes them buckets by their fields, and returns how many operations name an id.
+function ids.by_field()
+  local values = ids.fetch()
   for i = 1, ids.hash.size do
     ids.buckets[ARGV[ids.hash.first + i - 1]] = values[i + 1] or NO_IDS
   end
@@ -135,8 +135,8 @@ end
 -- bucket_of is where an id's bucket is.
 local function bucket_of(digest) return '\0' .. sub(digest, 1, 2) end
 
--- save_ids writes what has become of the ids: fields and values.
-local function save_ids(list)
+-- ids.save writes what has become of the ids: fields and values.
+function ids.save(list)
   local hash = ids.hash
   if list[1] then
     hash.life = ids.life + margin(ids.life)

@@ -96,7 +96,7 @@ local function keep_live(given, hold)
   local record = pack(
     LIVE, LIVE_BYTES + #amounts + #hold.id, given.digest, hold.expires, hold.remembered, hold.claims, flags, #hold.n
   ) .. amounts .. hold.id
-  keep_bucket(given.bucket, with_live(forget(given), record), hold.expires + hold.remembered - now)
+  ids.replace(given.bucket, ids.with_live(forget(given), record), hold.expires + hold.remembered - now)
 end
 
 local function keep_end(given, verb, hold, applied)
@@ -106,7 +106,7 @@ local function keep_end(given, verb, hold, applied)
   if remembered >= ids.longest then
     record = record .. pack(ENDED, ids.far_digest(given.digest), flags, now + remembered, 0, given.answer, applied)
   end
-  keep_bucket(given.bucket, forget(given) .. record, remembered)
+  ids.replace(given.bucket, forget(given) .. record, remembered)
 end
 
 -- What follows is of package decide, too: an operation on a hold with groups of alternatives.

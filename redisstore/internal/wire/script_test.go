@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+
 	"github.com/stint-go/stint"
 )
 
@@ -74,5 +77,20 @@ func TestMixes(t *testing.T) {
 	}
 	if all >= Mixes() {
 		t.Errorf("there is room for %d scripts, not for that of mix %d", Mixes(), all)
+	}
+}
+
+// A script has 200 names at most, and the one for everything has most.
+func TestScriptForEverythingCompiles(t *testing.T) {
+	all := firstAny | withHolds
+	for _, a := range stint.Algorithms() {
+		all |= mixOf(a)
+	}
+	chunk, err := parse.Parse(strings.NewReader(all.Script()), "everything")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lua.Compile(chunk, "everything"); err != nil {
+		t.Error(err)
 	}
 }
