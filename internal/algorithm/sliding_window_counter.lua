@@ -213,20 +213,21 @@ end
 -- give_back_stored gives back n permits of a hold's piece, if its window still counts at an instant, of a state as it is
 -- stored. It returns the state brought to that instant, and how many came back.
 function sliding_window_counter.give_back_stored(limit, at, start, previous, current, n, from)
-  local window = limit.window
-  local t = max(at, start)
-  local begun = t - t % window
+  local window, begun = limit.window, start
+  if at >= start + window then
+    begun = at - at % window
+  end
   if begun ~= start then
     previous, current = begun == start + window and current or 0, 0
   end
-  if from == begun then
-    n = min(n, current)
-    return begun, previous, current - n, n
-  elseif from == begun - window then
-    n = min(n, previous)
-    return begun, previous - n, current, n
+  local counted = from == begun and current or from == begun - window and previous or 0
+  if n > counted then
+    n = counted
   end
-  return begun, previous, current, 0
+  if from == begun then
+    return begun, previous, current - n, n
+  end
+  return begun, previous - n, current, n
 end
 
 -- give_back is that of a state.

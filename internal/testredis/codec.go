@@ -9,13 +9,16 @@ import (
 )
 
 // Command is a command as all clients write it: an array of bulk strings. A server may reply with the same bytes.
-func Command(args ...string) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "*%d\r\n", len(args))
+func Command(args ...string) string { return string(appendCommand(nil, args)) }
+
+// appendCommand appends a command to what is to be sent.
+func appendCommand(text []byte, args []string) []byte {
+	text = append(strconv.AppendInt(append(text, '*'), int64(len(args)), 10), "\r\n"...)
 	for _, arg := range args {
-		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(arg), arg)
+		text = append(strconv.AppendInt(append(text, '$'), int64(len(arg)), 10), "\r\n"...)
+		text = append(append(text, arg...), "\r\n"...)
 	}
-	return text.String()
+	return text
 }
 
 // A Reply is one value of RESP 2 or RESP 3

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 )
@@ -59,7 +58,11 @@ func (w *Wire) Close() error { return w.conn.Close() }
 
 // Send sends one command.
 func (w *Wire) Send(args ...string) error {
-	_, err := io.WriteString(w.conn, Command(args...))
+	size := 16
+	for _, arg := range args {
+		size += len(arg) + 16
+	}
+	_, err := w.conn.Write(appendCommand(make([]byte, 0, size), args))
 	return err
 }
 

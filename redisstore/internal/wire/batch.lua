@@ -109,9 +109,8 @@ local IS_HELD = string.char(HELD)
 -- load reads a group's clients, count of them from the next argument on, and says
 -- what it found, unless the script answers the operations itself.
 local function load(kind, count, answers_itself)
-  local hash = fetch(kind, KEYS[next_key], KEYS[next_key + 1], at, at + count - 1)
+  local hash = fetch(kind, KEYS[next_key], KEYS[next_key + 1], ARGV, at, at + count - 1)
   next_key = next_key + 2
-  hash.first = at
   at = at + count
   if answers_itself then
     return hash
@@ -151,14 +150,14 @@ local function load_group()
   return hash, numbers
 end
 
-local announced, lengths = {}, {} -- texts of lengths, which are few
+local announced, lengths = { count = 0 }, {} -- texts of lengths, which are few
 local function announce(client)
-  local n, length = #announced, lengths[#client]
+  local n, length = announced.count, lengths[#client]
   if not length then
     length = pack('>I2', #client)
     lengths[#client] = length
   end
-  announced[n + 1], announced[n + 2] = length, client
+  announced[n + 1], announced[n + 2], announced.count = length, client, n + 2
 end
 
 local allowed_takes = 0

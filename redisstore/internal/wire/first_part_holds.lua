@@ -106,8 +106,8 @@ local function frees(value, at, from)
   end
 end
 
--- has reports whether a piece of a value's holds is charged at its expiry, or is not.
-local function has(i, charged)
+-- any reports whether a piece of a value's holds is charged at its expiry, or is not.
+local function any(i, charged)
   local value = values[place_of_limit[i]]
   for at = lists[i] and lists[i] + FLAGS - 1 or 1, lists[i] and #value or 0, PIECE_BYTES do
     if byte(value, at) % 2 == charged then
@@ -121,13 +121,13 @@ end
 local function is_plain(i, limit, b, c, charged)
   local twin = limit.kind.twin
   if twin == sliding_window_counter then
-    return charged and not has(i, 0)
+    return charged and not any(i, 0)
   elseif keeps[i] > 0 then
     return false
   elseif twin == concurrency then
     return held[i] <= limit.capacity
   elseif twin == token_bucket then
-    return not charged and b < limit.capacity_us and not has(i, 1)
+    return not charged and b < limit.capacity_us and not any(i, 1)
   end
   return c <= limit.capacity
 end
@@ -242,18 +242,20 @@ local function finish(cancels, count, digest, claims, more_claims, actual, numbe
   if not is_live or left_ids[digest] then
     return false
   end
-  local length, expires, remembered, its_claims, its_more, keeps_it, _, amounts =
-    unpack_struct('>I2xxxxxxxxI7I5I4I4BI2', bucket, at) -- LIVE, without strings
+  local length, expires, remembered, its_claims, its_more, keeps_it, _, has, charged, amounts =
+    unpack_struct('>I2xxxxxxxxI7I5I4I4BI2I6I6', bucket, at) -- LIVE, without strings, and AMOUNTS
   remembered = expires + remembered - now
   if its_claims ~= claims or its_more ~= more_claims or keeps_it ~= 0 or now >= expires or remembered >= ids.longest then
     return false
   end
   for i = 1, count do
-    local place, charged, n, flags, from, to = place_of_limit[i], nil, nil, nil, nil, nil
+    local place, n, flags, from, to = place_of_limit[i], nil, nil, nil, nil
     local limit, value = only or of[place], values[place]
-    ns[i], charged, amounts = unpack_struct(AMOUNTS, bucket, amounts)
+    if i > 1 then
+      has, charged, amounts = unpack_struct(AMOUNTS, bucket, amounts)
+    end
     local twin = limit.kind.twin
-    if charged > 0 or permits[i] > ns[i] or not load_state(i, place) or not lists[i]
+    if charged > 0 or permits[i] > has or not load_state(i, place) or not lists[i]
       or asked and not is_plain(i, limit, bs[i], cs[i], twin == sliding_window_counter) then
       return false
     end
@@ -262,10 +264,10 @@ local function finish(cancels, count, digest, claims, more_claims, actual, numbe
       return false
     end
     n, flags, from, to, behind[i] = unpack_struct('>I6BI7I7', value, piece + 15)
-    if n ~= ns[i] then
+    if n ~= has then
       return false
     end
-    pieces[i], kept[i] = piece, cancels and 0 or permits[i] < 0 and n or permits[i]
+    ns[i], pieces[i], kept[i] = n, piece, cancels and 0 or permits[i] < 0 and n or permits[i]
     local back = n - kept[i]
     if twin == token_bucket then
       local ended = as_bucket(i)
@@ -316,10 +318,13 @@ local function finish(cancels, count, digest, claims, more_claims, actual, numbe
       announce(ARGV[hash.first + place - hash.places - 1])
     end
   end
-  bucket = pack(
-    '>I4c0c0c8BI7I5I4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, at - 1), sub(bucket, at + length), digest,
-    cancels and CANCELLED or COMMITTED, now, remembered, actual, -least
-  )
+  local flags = cancels and CANCELLED or COMMITTED
+  if at == 5 and #bucket == 4 + length then -- most often
+    bucket = pack('>I4c8BI7I5I4i6', 0, digest, flags, now, remembered, actual, -least)
+  else
+    bucket = pack('>I4c0c0c8BI7I5I4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, at - 1), sub(bucket, at + length),
+      digest, flags, now, remembered, actual, -least)
+  end
   remember(number, bucket, remembered)
   return true
 end
@@ -350,12 +355,12 @@ while from <= #list do
   end
 end
 
--- written lists the fields and values that have changed, of those that stand in ARGV from first on.
-local function written(first, count, of, is_changed, offset)
-  local fields, n = {}, 0
-  for j = 1, count do
+-- written lists the fields and values of a hash that have changed.
+local function written(hash, of, is_changed, offset)
+  local fields, n, names, first = {}, 0, hash.names, hash.first - 1
+  for j = 1, hash.size do
     if is_changed[offset + j] then
-      fields[n + 1], fields[n + 2] = ARGV[first + j - 1], of[offset + j]
+      fields[n + 1], fields[n + 2] = names[first + j], of[offset + j]
       n = n + 2
     end
   end
@@ -363,11 +368,11 @@ local function written(first, count, of, is_changed, offset)
 end
 
 for _, hash in ipairs(groups) do
-  local fields = written(hash.first, hash.size, values, changed, hash.places)
+  local fields = written(hash, values, changed, hash.places)
   if fields[1] then
     hash.list = fields
     lives(hash, hash.longest)
     flush(hash)
   end
 end
-ids.save(written(ids.hash.first, ids.hash.size, buckets, buckets_changed, 1))
+ids.save(written(ids.hash, buckets, buckets_changed, 1))

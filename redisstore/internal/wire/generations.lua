@@ -139,13 +139,13 @@ local function head(g)
   return table.concat(text)
 end
 
--- fetch reads the values of clients, whose keys are ARGV[first] to ARGV[last]: of the
+-- fetch reads the values of clients, whose keys are names[first] to names[last]: of the
 -- hash it returns, values[i + 1] is client i's and aged[i + 1] says that it is of
 -- prev. loaded and before are the generations as they were read, now is the one to
 -- write to.
-local function fetch(kind, cur, prev, first, last)
-  local hash = { kind = kind, cur = cur, prev = prev }
-  local values, aged = redis.call('HMGET', cur, '', unpack(ARGV, first, last)), nil
+local function fetch(kind, cur, prev, names, first, last)
+  local hash = { kind = kind, cur = cur, prev = prev, names = names, first = first }
+  local values, aged = redis.call('HMGET', cur, '', unpack(names, first, last)), nil
   local count = last - first + 1
   local missing = false
   for i = 2, count + 1 do
@@ -157,7 +157,7 @@ local function fetch(kind, cur, prev, first, last)
   hash.now = generation(kind, values[1])
   hash.loaded = hash.now
   if missing and not (hash.now and now >= hash.now.dead) then
-    local older = redis.call('HMGET', prev, '', unpack(ARGV, first, last))
+    local older = redis.call('HMGET', prev, '', unpack(names, first, last))
     hash.before = generation(kind, older[1])
     if hash.before then
       aged = {}

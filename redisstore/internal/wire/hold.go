@@ -198,22 +198,16 @@ func (b *Batch) isUsual() bool {
 func (b *Batch) encodeHolds() {
 	cur, prev := b.target.idKeys()
 	b.keys = append(b.keys, cur, prev)
-	at := len(b.args)
-	b.arg("")
+	b.text = b.text[:0]
 	for i := range b.entries {
 		h := b.entries[i].hold
-		if h == nil || !b.sent(&b.entries[i]) {
+		if h == nil || !b.sent(&b.entries[i]) || b.usual && b.bucketNumbers[h.bucket] > 0 {
 			continue
 		}
-		if b.usual {
-			if b.bucketNumbers[h.bucket] > 0 {
-				continue
-			}
-			b.bucketNumbers[h.bucket] = len(b.args) - at
-		}
-		b.arg(h.bucket)
+		b.text = append(b.text, h.bucket...)
+		b.bucketNumbers[h.bucket] = len(b.text) / len(h.bucket)
 	}
-	b.args[at] = text(int64(len(b.args) - at - 1))
+	b.arg(string(b.text))
 	b.argNumber(b.target.Config.MaxHolds)
 	for i := range b.entries {
 		if e := &b.entries[i]; e.hold != nil && b.sent(e) && !b.usual {

@@ -106,16 +106,19 @@ function ids.replace(name, bucket, life)
   ids.life = max(ids.life, life)
 end
 
--- ids.fetch reads the ids' arguments: the fields of buckets, behind their number, and how many holds a client may have. It
+-- ids.fetch reads the ids' arguments: the fields of buckets, of 3 bytes each, and how many holds a client may have. It
 -- returns the buckets from 2 on.
 function ids.fetch()
   ids.cur, ids.prev = KEYS[next_key], KEYS[next_key + 1]
   next_key = next_key + 2
-  local count, hash = tonumber(argument()), { values = {} }
-  if count > 0 then
-    hash = fetch(ids.kind, ids.cur, ids.prev, at, at + count - 1)
+  local text, names, hash = argument(), {}, { values = {} }
+  for i = 1, #text / 3 do
+    names[i] = sub(text, 3 * i - 2, 3 * i)
   end
-  ids.hash, hash.first, hash.size, at = hash, at, count, at + count
+  if names[1] then
+    hash = fetch(ids.kind, ids.cur, ids.prev, names, 1, #names)
+  end
+  ids.hash, hash.size = hash, #names
   for i in pairs(hash.aged or {}) do
     hash.values[i] = recent(hash.values[i]) -- a bucket that moves on leaves behind what is forgotten
   end
@@ -127,7 +130,7 @@ end
 function ids.by_field()
   local values = ids.fetch()
   for i = 1, ids.hash.size do
-    ids.buckets[ARGV[ids.hash.first + i - 1]] = values[i + 1] or NO_IDS
+    ids.buckets[ids.hash.names[i]] = values[i + 1] or NO_IDS
   end
   return ids.hash.size
 end
