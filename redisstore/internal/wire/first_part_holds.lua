@@ -18,7 +18,7 @@
 -- Strings are most of what an operation costs: a state and a bucket of ids stay the strings that they are stored as, each is
 -- made at once, of all that it consists of, and a batch of one group, which most are, has no list of limits.
 
-local READ, ONE, MORE = 'i8i8i8i8i8I4xxxxxxxxI7', '>Bc0i8i8i8i8i8I4c8I7I6BI7I7', '>Bc0i8i8i8i8i8I4c0c8I7I6BI7I7'
+local READ, ONE, MORE = 'i8i8i8i8i8I4c8I7I6BI7I7', '>Bc0i8i8i8i8i8I4c8I7I6BI7I7', '>Bc0i8i8i8i8i8I4c0c8I7I6BI7I7'
 local LESS = '>Bc0i8i8i8i8i8I4c0c0'
 local LEFT = '\4'
 
@@ -58,8 +58,8 @@ local place_of_limit, permits, keeps = {}, {}, {}
 local as, bs, cs, held, live, firsts, lists = {}, {}, {}, {}, {}, {}, {}
 local ns, kept, backs, pieces, behind = {}, {}, {}, {}, {}
 
--- load reads the state of limit i of the operation, and reports whether it can be decided here: nothing has expired, and this
--- limit wrote it.
+-- load_state reads the state of limit i of the operation, and reports whether it can be decided here: nothing has expired, and
+-- this limit wrote it. It returns the first piece that is held, too, and where the next would be.
 local function load_state(i, place)
   local limit, hash, value = only or of[place], only_hash or hash_of[place], values[place]
   if left[place] then
@@ -68,11 +68,13 @@ local function load_state(i, place)
     as[i], bs[i], cs[i], held[i], live[i], lists[i] = 0, 0, 0, 0, 0, nil
     return true
   end
-  local set, tag, writer, debt, at = limit.set, nil, nil, nil, nil
+  local set, tag = limit.set, nil
   if #value > LONGEST then
-    tag, writer, as[i], bs[i], cs[i], debt, held[i], live[i], firsts[i], at = unpack_struct(limit.held, value)
-    lists[i] = at - 15
-    return writer == set.text and debt == limit.debt and firsts[i] > now
+    local writer, debt, digest, expires, n, flags, from, to, behind
+    tag, writer, as[i], bs[i], cs[i], debt, held[i], live[i], digest, expires, n, flags, from, to, behind =
+      unpack_struct(limit.held, value)
+    firsts[i], lists[i] = expires, behind - PIECE_BYTES
+    return writer == set.text and debt == limit.debt and expires > now, digest, n, from, to, behind
   elseif #value ~= set.length then
     return false
   end
@@ -249,25 +251,30 @@ local function finish(cancels, count, digest, claims, more_claims, actual, numbe
     return false
   end
   for i = 1, count do
-    local place, n, flags, from, to = place_of_limit[i], nil, nil, nil, nil
+    local place = place_of_limit[i]
     local limit, value = only or of[place], values[place]
+    local fine, one, n, from, to, next_at = load_state(i, place)
     if i > 1 then
       has, charged, amounts = unpack_struct(AMOUNTS, bucket, amounts)
     end
     local twin = limit.kind.twin
-    if charged > 0 or permits[i] > has or not load_state(i, place) or not lists[i]
+    if charged > 0 or permits[i] > has or not fine or not one
       or asked and not is_plain(i, limit, bs[i], cs[i], twin == sliding_window_counter) then
       return false
     end
-    local piece = place_of(value, digest, PIECE_BYTES, lists[i])
-    if not piece then
-      return false
+    local piece = lists[i]
+    if one ~= digest then
+      piece = place_of(value, digest, PIECE_BYTES, piece)
+      if not piece then
+        return false
+      end
+      local _
+      n, _, from, to, next_at = unpack_struct('>I6BI7I7', value, piece + 15)
     end
-    n, flags, from, to, behind[i] = unpack_struct('>I6BI7I7', value, piece + 15)
     if n ~= has then
       return false
     end
-    ns[i], pieces[i], kept[i] = n, piece, cancels and 0 or permits[i] < 0 and n or permits[i]
+    ns[i], pieces[i], behind[i], kept[i] = n, piece, next_at, cancels and 0 or permits[i] < 0 and n or permits[i]
     local back = n - kept[i]
     if twin == token_bucket then
       local ended = as_bucket(i)
