@@ -35,7 +35,7 @@ type item struct{ at, n int64 }
 
 type account struct {
 	limit stint.Limit
-	mixed bool // see ledger
+	mixed bool // see ledger; windows of the calendar are left to the model
 	items []*item
 	start int64 // of the newest window, where the first request begins one
 }
@@ -160,7 +160,7 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 		}
 		a := l.accounts[n]
 		if a == nil {
-			a = &account{limit: limit}
+			a = &account{limit: limit, mixed: limit.Calendar != stint.CalendarNone}
 			l.accounts[n] = a
 		}
 		if limit.Cost = a.limit.Cost; limit != a.limit || int64(at) < l.now {

@@ -58,7 +58,12 @@ func (g *generator) limit(kind int) (l stint.Limit) {
 		l = stint.LeakyBucket(capacity, stint.Per(1+g.rng.Int64N(9), g.period())).WithCost(1 + g.rng.Int64N(min(3, capacity)))
 	case 2:
 		l = stint.FixedWindow(capacity, g.period())
-		l.FirstRequest = g.rng.IntN(2) == 0
+		switch g.rng.IntN(6) {
+		case 0:
+			l = stint.CalendarWindow(capacity, stint.CalendarMinute+stint.Calendar(g.rng.IntN(2)), "")
+		case 1, 2, 3:
+			l.FirstRequest = true
+		}
 	case 3:
 		l = stint.SlidingWindowCounter(capacity, g.period())
 	case 4:
@@ -91,7 +96,7 @@ func (g *generator) alter(l *stint.Limit) {
 	case 1:
 		if l.IsBucket() {
 			l.Rate.Permits = 1 + g.rng.Int64N(9)
-		} else if l.Algorithm != stint.AlgorithmConcurrency {
+		} else if l.Algorithm != stint.AlgorithmConcurrency && l.Calendar == stint.CalendarNone {
 			l.Window = g.period()
 		}
 	case 2:
@@ -99,7 +104,7 @@ func (g *generator) alter(l *stint.Limit) {
 			l.Rate.Period = g.period()
 		} else if l.Algorithm == stint.AlgorithmSlidingWindowLog {
 			l.MinInterval = time.Duration(g.pick(0, g.rng.Int64N(2_000_000))) * time.Microsecond
-		} else if l.Algorithm == stint.AlgorithmFixedWindow {
+		} else if l.Algorithm == stint.AlgorithmFixedWindow && l.Calendar == stint.CalendarNone {
 			l.FirstRequest = !l.FirstRequest
 		}
 	case 3:
