@@ -48,33 +48,6 @@ func TestContinuedWindowsLive(t *testing.T) {
 	}
 }
 
-// A window that began with a client's first request stands as every fixed window does: who reads it by a limit without
-// that, as processes of versions that did not know it, counts in it until its end, and the other way round.
-func TestFirstRequestsWindowsAreOrdinary(t *testing.T) {
-	clock := storetest.NewClock(dawn)
-	store, _ := storeOn(t, newConn(t), redisstore.Options{Now: clock.Now})
-	first, plain := policyOf(t, "", stint.FixedWindow(10, time.Minute).FromFirst()), policyOf(t, "", stint.FixedWindow(10, time.Minute))
-	clock.Advance(17 * time.Second)
-	for i, c := range []struct {
-		by    *stint.Policy
-		after time.Duration
-		reset time.Duration
-		left  int64
-	}{
-		{first, 0, time.Minute, 9},
-		{plain, 50 * time.Second, 10 * time.Second, 8},
-		{first, 9 * time.Second, time.Second, 7},
-		{plain, time.Second, 43 * time.Second, 9}, // at 1:17 the plain limit's own window
-		{first, 42 * time.Second, time.Second, 8},
-		{first, time.Second, time.Minute, 9},
-	} {
-		clock.Advance(c.after)
-		if d := take(t, store, "k", c.by, 1); d.ResetAfter != c.reset || d.Remaining != c.left {
-			t.Errorf("take %d: %+v, want %d left for %v", i, d, c.left, c.reset)
-		}
-	}
-}
-
 // Counts that a sliding window counter of another length took over are one number: nothing comes back of what was
 // taken before. What was taken since comes back, as do permits of a fixed window, which goes on to its own end.
 func TestNothingComesBackToMergedCounts(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/redisconn"
@@ -133,45 +132,5 @@ func TestStoresAgree(t *testing.T) {
 				mustAgree(t, conn, nearlyForward(storetest.Generate(1000+seed, algorithm, 400)))
 			}
 		})
-	}
-}
-
-// A charge that is refunded leaves no entry whose time could hold back the clock:
-// what follows after a step back is recorded at its own time.
-func TestStoresAgreeAfterAFullRefund(t *testing.T) {
-	log := stint.SlidingWindowLog(5, 10*time.Second)
-	policy := policyOf(t, "", log)
-	changed := policyOf(t, "", stint.SlidingWindowLog(6, 20*time.Second))
-	step := func(us stint.Instant, verb stint.Verb, policy *stint.Policy, n int64) storetest.Step {
-		return storetest.Step{At: dawn + us, Op: op(verb, "k", policy, n), Each: true}
-	}
-	together := func(s storetest.Step) storetest.Step { s.Batch = 1; return s }
-	for name, steps := range map[string][]storetest.Step{
-		"charge": {
-			step(900_000, stint.VerbSettle, policy, 3), step(900_000, stint.VerbSettle, policy, -3),
-			step(0, stint.VerbTake, policy, 1), step(1, stint.VerbTake, policy, 2), step(10_000_000, stint.VerbPeek, policy, 5),
-		},
-		"charge twice": {
-			step(900_000, stint.VerbSettle, policy, 3), step(900_000, stint.VerbSettle, policy, -3),
-			step(0, stint.VerbSettle, policy, 2), step(0, stint.VerbSettle, policy, -2), step(0, stint.VerbTake, policy, 5),
-		},
-		"take and changed limit": {
-			step(900_000, stint.VerbTake, policy, 3), step(900_000, stint.VerbSettle, policy, -3),
-			step(0, stint.VerbTake, changed, 1), step(1, stint.VerbTake, changed, 2), step(10_000_000, stint.VerbPeek, policy, 5),
-		},
-		"charge and refund in one batch": {
-			together(step(900_000, stint.VerbSettle, policy, 3)), together(step(900_000, stint.VerbSettle, policy, -3)),
-			step(0, stint.VerbTake, policy, 1), step(1, stint.VerbTake, policy, 2), step(2, stint.VerbPeek, policy, 5), step(10_000_000, stint.VerbPeek, policy, 5),
-		},
-		"charge and refund in one batch, and what was there": {
-			step(500_000, stint.VerbSettle, policy, 2), together(step(900_000, stint.VerbSettle, policy, 3)), together(step(900_000, stint.VerbSettle, policy, -5)),
-			step(0, stint.VerbSettle, policy, 1), step(1, stint.VerbTake, policy, 2), step(2, stint.VerbPeek, policy, 5), step(10_000_000, stint.VerbPeek, policy, 5),
-		},
-		"charge, refund and charge in one batch": {
-			together(step(900_000, stint.VerbSettle, policy, 3)), together(step(900_000, stint.VerbSettle, policy, -3)), together(step(900_000, stint.VerbSettle, policy, 1)),
-			step(0, stint.VerbSettle, policy, -1), step(1, stint.VerbTake, policy, 2), step(2, stint.VerbPeek, policy, 5), step(10_000_000, stint.VerbPeek, policy, 5),
-		},
-	} {
-		t.Run(name, func(t *testing.T) { mustAgree(t, newConn(t), storetest.Sequence{Steps: steps}) })
 	}
 }

@@ -120,36 +120,3 @@ func TestHoldsUnderDuplicates(t *testing.T) {
 		t.Errorf("left: %+v, charged %d, %v", each, charged.Load(), err)
 	}
 }
-
-// A denied place has taken no rate, and a hold that a reset dropped gives nothing back.
-func TestHoldsTakeAllOrNothing(t *testing.T) {
-	store, _ := storeOn(t, newConn(t), redisstore.Options{})
-	policy := gateway(t)
-	left := func() [2]int64 {
-		each := make([]stint.Outcome, 2)
-		if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}); err != nil {
-			t.Fatal(err)
-		}
-		return [2]int64{each[0].Remaining, each[1].Remaining}
-	}
-	var holds []stint.HoldOp
-	for _, id := range []string{"a", "b", "c"} {
-		h, d, err := holdVerb(t, store, stint.VerbReserve, policy, stint.HoldOp{Hold: stint.Hold{ID: id}}, 10)
-		if err != nil || d.Allowed != (id != "c") {
-			t.Fatal(id, d, err)
-		}
-		holds = append(holds, h)
-	}
-	if got := left(); got != [2]int64{0, 80} {
-		t.Errorf("after a denied place: %v", got)
-	}
-	if _, d, err := holdVerb(t, store, stint.VerbReserve, policy, holds[0], 95); err != nil || d.Allowed || left() != [2]int64{0, 80} {
-		t.Errorf("a denied growth: %+v %v, %v left", d, err, left())
-	}
-	if _, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbReset, Claim: stint.Claim{Key: "k", Policy: policy}}); err != nil {
-		t.Fatal(err)
-	}
-	if got, d, err := holdVerb(t, store, stint.VerbCommit, policy, holds[0], 3); err != nil || !got.Reset || d.Applied != 0 || left() != [2]int64{2, 100} {
-		t.Errorf("a commit after a reset: %+v %+v %v, %v left", got, d, err, left())
-	}
-}

@@ -20,7 +20,7 @@ import (
 //
 //	Name: what it shows.
 //	  each $n, $limit: 1, concurrency 2 | 2, token_bucket 3 1/s     on an empty store for each, with its texts
-//	  policy p = $limit name=a + fixed_window 5 1h                  limits; options: name, cost, debt
+//	  policy p = $limit name=a + fixed_window 5 1h                  limits; options: name, cost, debt, zone, first
 //	  policy q p = fixed_window 6 1h                                q is another version of the policy p
 //	  reserve h 1m charge: 2 k p keep 1 and 3 k q                   a hold and its claims: permits, key, policy
 //	  go 1s; at 1m; go -1us                                         the clock, which begins at 0s, noon
@@ -321,7 +321,9 @@ func (p *play) limits(texts string) (list []stint.Limit) {
 		case l.Algorithm == stint.AlgorithmConcurrency:
 			options = 2
 		default:
-			l.Window = p.duration(words[2])
+			if l.Calendar, err = stint.ParseCalendar(words[2]); err != nil {
+				l.Window, err = p.duration(words[2]), nil
+			}
 		}
 		if err != nil {
 			p.Fatalf("%s: %v", text, err)
@@ -332,6 +334,10 @@ func (p *play) limits(texts string) (list []stint.Limit) {
 				l.Name = value
 			case "cost":
 				l.Cost = p.number(value)
+			case "zone":
+				l.TimeZone = value
+			case "first":
+				l.FirstRequest = true
 			default:
 				l.MaxDebt = p.number(value)
 			}
