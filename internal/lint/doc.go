@@ -3,6 +3,6 @@
 // and a few more. What a general linter can say better stands in .golangci.yml.
 //
 // [Check] reads a tree and returns a [Finding] for each place that breaks a rule. The rules are
-// functions of one package (a folder's files, parsed) or of one file's lines; floors.go has the
+// functions of one package (a folder's files, parsed) or of one file's lines; floors.txt has the
 // table of who may import whom, which is that of ARCHITECTURE.md.
 package lint

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	_ "embed"
 	"fmt"
 	"path"
 	"strconv"
@@ -33,232 +34,44 @@ const program = "service/cmd/stint"
 // stores are chosen and wired in service/internal/states and the program alone.
 var stores = []string{"memstore", "redisstore", "failover"}
 
-// folders is the floor table of ARCHITECTURE.md. A folder's code may import the folders of lower
-// floors, and those above it in the tree. Its tests may import any folder but the programs.
-var folders = []folder{
-	// The library's module, and those below it.
-	{path: "", floor: 0},
-	{path: "internal/algorithm", floor: 1},
-	{path: "clientip", floor: 1},
-	{path: "rules", floor: 1},
-	{path: "internal/rulediff", floor: 1, also: []string{"rules"}},
-	{path: "rules/file", floor: 1, also: []string{"internal/document/rulefile"}},
-	{path: "internal/document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
-	{
-		path: "internal/document/rulefile", floor: 1, also: []string{"rules"},
-		uses: []string{"github.com/fsnotify/fsnotify"},
-	},
+// floorsText is the floor table of ARCHITECTURE.md. A folder's code may import the folders of lower floors, and those
+// above it in the tree. Its tests may import any folder but the programs. A line is a floor, a folder ("." is the root),
+// and words, behind which lists stand: also, not, uses (see folder); no-stores is not with all stores.
+//
+//go:embed floors.txt
+var floorsText string
 
-	{path: "internal/redisconn", floor: 0},
-	{path: "memstore", floor: 2},
-	{path: "redisstore", floor: 2, also: []string{
-		"redisstore/internal/queue", "redisstore/internal/wire", "redisstore/internal/layout",
-	}},
-	{
-		path: "redisstore/internal/queue", floor: 2, also: []string{"redisstore/internal/wire", "redisstore/internal/layout"},
-		not: []string{"redisstore"},
-	},
-	{
-		path: "redisstore/internal/wire", floor: 2, also: []string{"redisstore/internal/layout"}, not: []string{"redisstore"},
-	},
-	{path: "redisstore/internal/layout", floor: 2, not: []string{"redisstore"}},
-	{path: "redisstore/rueidis", floor: 2, also: []string{"failover"}, uses: []string{"github.com/redis/rueidis"}},
-	{path: "redisstore/goredis", floor: 2, also: []string{"failover"}, uses: []string{"github.com/redis/go-redis/v9"}},
-	{path: "enforce", floor: 2},
-	{path: "failover", floor: 2, also: []string{"memstore"}},
-	{path: "storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
+var folders = readFolders(floorsText)
 
-	{path: "internal/ends", floor: 3, not: stores},
-	{path: "internal/adapt", floor: 3, not: stores},
-	{path: "httplimit", floor: 3, not: stores, also: []string{"internal/adapt", "internal/ends"}},
-	{path: "httplimit/ginlimit", floor: 3, not: stores, uses: []string{"github.com/gin-gonic/gin"}},
-	{path: "httplimit/fiberlimit", floor: 3, not: stores, uses: []string{"github.com/gofiber/fiber/v3"}},
-	{
-		path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit", "internal/adapt", "internal/ends"},
-		uses: []string{
-			"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
-		},
-	},
-	{
-		path: "mcplimit", floor: 3, not: stores, also: []string{"httplimit", "internal/adapt", "internal/ends"},
-		uses: []string{"github.com/modelcontextprotocol/go-sdk"},
-	},
-	{path: "promlimit", floor: 3, not: stores, uses: []string{
-		"github.com/prometheus/client_golang", "github.com/prometheus/client_model",
-	}},
-	{path: "otellimit", floor: 3, not: stores, uses: []string{
-		"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation",
-		"go.opentelemetry.io/otel/trace",
-	}},
-	{path: "api", floor: 3, not: stores},
-	{path: "client", floor: 4, not: stores},
-
-	// The service's module.
-	{path: "service/internal/topk", floor: 1},
-	{path: "service/internal/logqueue", floor: 1},
-	{path: "service/internal/component", floor: 1},
-	{path: "service/internal/kernel", floor: 1, uses: []string{"golang.org/x/sys"}},
-	{path: "service/internal/htmlpage", floor: 1},
-	{path: "service/internal/manpage", floor: 1, uses: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}},
-	{path: "service/internal/logsampler", floor: 2},
-	{
-		path: "service/internal/follow", floor: 2, not: stores, also: []string{"service/internal/logsampler"},
-		uses: []string{"github.com/prometheus/client_golang"},
-	},
-	{path: "service/internal/rulestore", floor: 2, not: stores},
-	{path: "service/internal/rulestore/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
-	{
-		path:  "service/internal/rulestore/redis",
-		floor: 2,
-		also:  []string{"redisstore"},
-		uses:  []string{"github.com/klauspost/compress"},
-	},
-	{path: "service/internal/rulestore/mongo", floor: 2, not: stores, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
-	{path: "service/internal/decisionlog", floor: 3, not: stores},
-	{path: "service/internal/record", floor: 2, not: stores},
-	{
-		path: "service/internal/redishealth", floor: 3, not: stores,
-		uses: []string{"github.com/prometheus/client_golang"},
-	},
-	{path: "service/internal/simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
-	{path: "service/internal/bench", floor: 4, not: stores, uses: []string{
-		"github.com/redis/rueidis", "google.golang.org/grpc", "github.com/envoyproxy/go-control-plane/envoy",
-	}},
-	{
-		path: "service/internal/capacity", floor: 4, not: stores, also: []string{"service/internal/server/problem"},
-		uses: []string{"github.com/prometheus/client_golang"},
-	},
-	{path: "service/internal/holdcount", floor: 4, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
-	{path: "service/internal/requestid", floor: 4, not: stores},
-	{
-		path: "service/internal/scrape", floor: 4, not: stores, also: []string{"service/internal/server/problem"},
-		uses: []string{"github.com/prometheus/client_golang"},
-	},
-	{path: "service/internal/strictjson", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
-	{
-		path: "service/internal/certificates", floor: 4, not: stores, also: []string{"service/internal/config"},
-		uses: []string{"github.com/prometheus/client_golang"},
-	},
-	{
-		path: "service/internal/listen", floor: 4, not: stores,
-		also: []string{"service/internal/config", "service/internal/certificates"},
-		uses: []string{
-			"github.com/prometheus/client_golang", "golang.org/x/net/http2", "google.golang.org/grpc",
-			"google.golang.org/protobuf", "github.com/envoyproxy/go-control-plane/envoy",
-		},
-	},
-	{
-		path: "service/internal/admin", floor: 4, not: stores,
-		also: []string{
-			"service/internal/listen", "service/internal/capacity", "service/internal/server/rulesapi",
-			"service/internal/server/problem",
-			"service/internal/server/dashboard", "service/internal/server/session", "service/internal/server/rls",
-			"service/internal/server/simulateapi", "service/internal/activity", "service/internal/config",
-		},
-	},
-	{
-		path: "service/internal/server/simulateapi", floor: 4, not: stores,
-		also: []string{"service/internal/capacity", "service/internal/server/problem", "service/internal/activity"},
-	},
-	{
-		path: "service/internal/rest", floor: 4, not: stores,
-		also: []string{
-			"service/internal/listen", "service/internal/capacity", "service/internal/holdcount", "service/internal/requestid",
-			"service/internal/scrape", "service/internal/strictjson", "service/internal/server/problem",
-			"service/internal/server/session",
-			"service/internal/server/rls", "service/internal/server/rls/domains", "service/internal/server/resp",
-			"service/internal/activity", "service/internal/config",
-		},
-		uses: []string{
-			"github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
-			"github.com/envoyproxy/go-control-plane/envoy",
-		},
-	},
-	{path: "service/internal/server", floor: 5, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
-	{
-		path: "service/internal/server/rls", floor: 4, not: stores,
-		also: []string{"service/internal/server/rls/domains", "service/internal/server/problem"},
-		uses: []string{
-			"github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
-			"github.com/envoyproxy/go-control-plane/envoy",
-		},
-	},
-	{path: "service/internal/server/rls/domains", floor: 4, not: stores},
-	{
-		path: "service/internal/server/rls/xds", floor: 4, not: stores, also: []string{"service/internal/server/rls/domains"},
-		uses: []string{
-			"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
-			"github.com/envoyproxy/go-control-plane/envoy", "github.com/envoyproxy/go-control-plane/ratelimit",
-		},
-	},
-	{path: "service/internal/server/resp", floor: 4, not: stores},
-	{path: "service/internal/server/dashboard", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
-	{path: "service/internal/server/problem", floor: 4, not: stores},
-	{
-		path: "service/internal/server/rulesapi", floor: 4, not: stores, also: []string{"service/internal/server/problem"},
-		uses: []string{"github.com/prometheus/client_golang"},
-	},
-	{path: "service/internal/server/session", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
-	{path: "service/internal/activity", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
-	{path: "service/internal/alerts", floor: 4, not: stores},
-	{path: "service/internal/adminapi", floor: 3, not: stores},
-	{path: "service/internal/config", floor: 4},
-	{path: "service/internal/telemetry", floor: 4, not: stores, uses: []string{
-		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus",
-		"github.com/go-logr/logr",
-	}},
-	{path: "service/internal/board", floor: 5, not: stores},
-	{path: "service/internal/demo", floor: 5, not: stores},
-	{path: "service/internal/dropin", floor: 5},
-	{path: "service/internal/domainsource", floor: 5, not: stores},
-	{path: "service/internal/states", floor: 5, uses: []string{"github.com/prometheus/client_golang"}},
-	{path: "service/internal/rulesource", floor: 5, also: []string{"service/internal/states"}},
-	{path: "service/internal/doctor", floor: 5, also: []string{"service/internal/states", "service/internal/rulesource"}},
-	{path: "service/cmd/stint", floor: 6, uses: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
-		"golang.org/x/net/netutil",
-	}},
-	{path: "service/internal/clienttest", floor: 5, testsOnly: true},
-	{path: "service/internal/errortest", floor: 6, testsOnly: true},
-	{path: "service/internal/testtls", floor: 5, testsOnly: true},
-	{path: "service/internal/testmongo", floor: 0, testsOnly: true},
-
-	// Programs and tests that know what users know.
-	{path: "examples", floor: 5},
-	{path: "examples/grpc", floor: 5, uses: []string{
-		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
-	}},
-	{path: "examples/mcp", floor: 5, uses: []string{"github.com/modelcontextprotocol/go-sdk"}},
-	{path: "test", floor: 5, testsOnly: true},
-	{path: "test/release", floor: 5, testsOnly: true, uses: []string{"github.com/CycloneDX/cyclonedx-go"}},
-
-	{path: "deploy", floor: 5, testsOnly: true, uses: []string{
-		"github.com/google/go-containerregistry", "github.com/goreleaser/nfpm/v2",
-		"github.com/moby/buildkit", "helm.sh/helm/v3",
-	}},
-
-	{path: "internal/bounds", floor: -1},
-	{path: "internal/apipath", floor: -1},
-	{path: "internal/clip", floor: 0},
-	{path: "internal/keyhash", floor: -1},
-	{path: "internal/sleep", floor: -1},
-	{path: "internal/waitqueue", floor: -1},
-	{path: "internal/waiters", floor: -1},
-	{path: "internal/prefix", floor: -1},
-	{path: "internal/spell", floor: -1},
-	{path: "internal/watchdog", floor: 1},
-	{path: "internal/decide", floor: 1, also: []string{"internal/algorithm"}},
-	{path: "internal/load", floor: 1},
-	{path: "internal/measure", floor: 4},
-
-	// Helpers of tests.
-	{path: "internal/lint", floor: 0, testsOnly: true},
-	{path: "internal/testredis", floor: 0, testsOnly: true},
-	{path: "internal/testseed", floor: 0, testsOnly: true},
-	{path: "internal/testconn", floor: 3, also: []string{"internal/testredis"}, testsOnly: true},
-	{path: "internal/testrules", floor: 1, also: []string{"rules"}, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
-	{path: "internal/testtraffic", floor: 0, testsOnly: true},
-	{path: "internal/oracle", floor: 0, testsOnly: true},
+// readFolders reads a floor table.
+func readFolders(text string) (list []folder) {
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] == "#" {
+			continue
+		}
+		f := folder{path: strings.TrimPrefix(words[1], ".")}
+		f.floor, _ = strconv.Atoi(words[0]) // TestArchitecture compares it with ARCHITECTURE.md
+		var names *[]string
+		for _, word := range words[2:] {
+			switch word {
+			case "also":
+				names = &f.also
+			case "not":
+				names = &f.not
+			case "uses":
+				names = &f.uses
+			case "no-stores":
+				f.not = stores
+			case "tests-only":
+				f.testsOnly = true
+			default:
+				*names = append(*names, word)
+			}
+		}
+		list = append(list, f)
+	}
+	return list
 }
 
 // lookup returns the entry that a folder belongs to. Nothing but the root itself belongs to the
