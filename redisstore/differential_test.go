@@ -112,25 +112,3 @@ func mustAgree(t *testing.T, conn redisconn.Conn, sequence storetest.Sequence) {
 	}
 	t.Fatalf("%d operations, of which these suffice:%s\n%v", len(sequence.Steps), storetest.Sequence{Steps: steps}, fault)
 }
-
-// All encodings and the memory store give the same decision for the same sequence of
-// times, keys and costs (docs/internals/semantics.md, its first paragraph): policies, batches,
-// changed limits, clocks stepping back, every algorithm and verb.
-func TestStoresAgree(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
-		sequences := uint64(6)
-		if algorithm == stint.AlgorithmSlidingWindowLog {
-			sequences = 16 // which is where the encodings differ
-		}
-		if testing.Short() {
-			sequences /= 4
-		}
-		t.Run(algorithm.String(), func(t *testing.T) {
-			t.Parallel()
-			conn := newConn(t)
-			for seed := range sequences {
-				mustAgree(t, conn, nearlyForward(storetest.Generate(1000+seed, algorithm, 400)))
-			}
-		})
-	}
-}
