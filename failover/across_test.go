@@ -210,10 +210,7 @@ func outages(t *testing.T, random *rand.Rand, limit stint.Limit) (admitted []adm
 			}
 		default:
 			n := 1 + random.Int64N(min(3, limit.Capacity))
-			d, err := one.Decide(t.Context(), op(stint.VerbTake, "k", p, n))
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must(one.Decide(t.Context(), op(stint.VerbTake, "k", p, n)))(t)
 			if d.Allowed {
 				admitted = append(admitted, admission{time.Now(), n})
 			}

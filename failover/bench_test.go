@@ -20,10 +20,7 @@ import (
 func BenchmarkHealthy(b *testing.B) {
 	p := policy(b, "", stint.TokenBucket(bounds.MaxPermits, stint.PerSecond(bounds.MaxPermits)))
 	inner := memstore.New(memstore.Config{})
-	wrapped, err := failover.New(inner, failover.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	wrapped := must(failover.New(inner, failover.Config{}))(b)
 	defer wrapped.Close()
 	for _, row := range []struct {
 		name  string

@@ -31,8 +31,7 @@ func TestSilenceCostsOneDeadline(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, p := newFixture(t, nil), minutely(t)
+			bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 				if d := f.must("k", p); d.Degraded || d.Remaining != 99 {
 					t.Fatalf("a store that is well: %+v", d)
 				}
@@ -66,8 +65,7 @@ func TestSilenceCostsOneDeadline(t *testing.T) {
 // The calls under way when the store falls silent wait for their deadlines and no
 // longer, and count once.
 func TestManyCallersAtTheSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.faulty.Inject(silence)
 		var group sync.WaitGroup
 		for range 512 {
@@ -105,8 +103,7 @@ func TestTimeoutsAmongAnswers(t *testing.T) {
 }
 
 func testTimeoutsAmongAnswers(t *testing.T, answered func(*fixture, *stint.Policy) stint.Decision) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.faulty.Inject(func(c storetest.Call) storetest.Fault { return storetest.Fault{Block: c.Ops[0].Key == "slow"} })
 		for range 10 {
 			var group sync.WaitGroup
@@ -133,8 +130,7 @@ func testTimeoutsAmongAnswers(t *testing.T, answered func(*fixture, *stint.Polic
 }
 
 func TestFailuresInARow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		for range 5 { // two in a row, again and again
 			f.faulty.Inject(failWith(errRefused))
 			f.must("k", p)
@@ -166,8 +162,7 @@ func TestFailuresInARow(t *testing.T) {
 
 // Failures that lie far apart take nothing away.
 func TestFailuresAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		for range 30 {
 			f.faulty.Inject(failWith(errRefused))
 			f.must("k", p)
@@ -185,8 +180,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 
 // What the caller does to itself is returned as it is, and is no failure.
 func TestCallersFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		bad := op(stint.VerbTake, "", p, 1)
 		for range 10 {
 			if _, err := f.Decide(t.Context(), bad); !errors.Is(err, stint.ErrInvalid) {
@@ -258,8 +252,7 @@ func TestStoresOwnDeadline(t *testing.T) {
 // Callers with deadlines shorter than the store's don't take it away, but have it asked;
 // so a dead store is noticed.
 func TestHastyCallersRaiseSuspicion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.faulty.Inject(silence)
 		if _, err := f.Decide(within(t, timeout/2), op(0, "k", p, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
@@ -280,8 +273,7 @@ func TestHastyCallersRaiseSuspicion(t *testing.T) {
 
 // Calls that were sent before the store came back say nothing about what it is now.
 func TestLateFailuresDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.faulty.Inject(silence)
 		var group sync.WaitGroup
 		group.Go(func() { f.must("first", p) })
@@ -302,8 +294,7 @@ func TestLateFailuresDoNotCount(t *testing.T) {
 
 // There is one probe at a time, however many callers there are, and it writes.
 func TestProbes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.lose(p)
 		var under, most, calls atomic.Int64
 		var at []time.Duration
@@ -344,8 +335,7 @@ func TestProbes(t *testing.T) {
 
 // A server that answers, but can't write, is not back.
 func TestProbesNeedAWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.lose(p)
 		f.faulty.Inject(failWith(errors.New("READONLY You can't write against a read only replica")))
 		<-time.After(10 * time.Second)
@@ -358,8 +348,7 @@ func TestProbesNeedAWrite(t *testing.T) {
 
 // A store that has policies of its own, such as a service, is back when it refuses the probe's.
 func TestProbeIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		refuse := func(c storetest.Call) storetest.Fault {
 			if c.Ops[0].Policy.Name() == "failover.probe" {
 				return storetest.Fault{Err: stint.Invalid("policy", "failover.probe", "minutely")}
@@ -384,8 +373,7 @@ func TestProbeIsRefused(t *testing.T) {
 
 // Close ends the probing; TestMain sees to it that nothing is left.
 func TestClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.lose(p)
 		<-time.After(time.Second)
 		start := time.Now()
@@ -404,8 +392,7 @@ func TestClose(t *testing.T) {
 
 // A store that is in use is not probed; one that is idle is, so that an outage is told though nobody calls.
 func TestIdleStoreIsProbed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, p := newFixture(t, nil), minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		for range 600 { // a minute
 			f.must("k", p)
 			<-time.After(100 * time.Millisecond)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -50,10 +51,7 @@ func newFixtureOn(t testing.TB, wrap func(stint.Store) stint.Store, change func(
 	if change != nil {
 		change(&config)
 	}
-	store, err := failover.New(wrap(f.faulty), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must(failover.New(wrap(f.faulty), config))(t)
 	f.Store = store
 	t.Cleanup(store.Close)
 	return f
@@ -80,10 +78,7 @@ func (f *fixture) take(key string, policy *stint.Policy) (stint.Decision, error)
 // must expects a decision.
 func (f *fixture) must(key string, policy *stint.Policy) stint.Decision {
 	f.t.Helper()
-	d, err := f.take(key, policy)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	d := must(f.take(key, policy))(f.t)
 	return d
 }
 
@@ -121,10 +116,7 @@ func claim(key string, policy *stint.Policy, permits int64) stint.Claim {
 
 func policy(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p, err := stint.NewPolicy(name, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(stint.NewPolicy(name, limits...))(t)
 	return p
 }
 
@@ -136,4 +128,27 @@ func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// check ends the test with an error, if there is one.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must is the value of a call that has no error, as in must(Call())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return value
+	}
+}
+
+// bubble runs a test of a fixture, which change configures, in a bubble of synctest.
+func bubble(t *testing.T, change func(*failover.Config), run func(*testing.T, *fixture, *stint.Policy)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { run(t, newFixture(t, change), minutely(t)) })
 }

@@ -97,8 +97,7 @@ func TestOverload(t *testing.T) {
 	busy := fmt.Errorf("%w: a full queue", stint.ErrOverloaded)
 	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
 		for _, on := range []failover.Overload{failover.Reject, failover.Admit} {
-			synctest.Test(t, func(t *testing.T) {
-				f, p := newFixture(t, func(c *failover.Config) { c.Mode, c.OnOverload = mode, on }), minutely(t)
+			bubble(t, func(c *failover.Config) { c.Mode, c.OnOverload = mode, on }, func(t *testing.T, f *fixture, p *stint.Policy) {
 				f.faulty.Inject(failWith(busy))
 				for range 10 {
 					d, err := f.take("k", p)
@@ -167,10 +166,7 @@ func TestWait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, p := newFixture(t, func(c *failover.Config) { c.Mode = mode }), policy(t, "", stint.LeakyBucket(5, stint.PerSecond(1)))
 			f.lose(policy(t, "other", stint.FixedWindow(5, time.Hour)))
-			limiter, err := stint.NewLimiter(stint.Config{Store: f, Policy: p})
-			if err != nil {
-				t.Fatal(err)
-			}
+			limiter := must(stint.NewLimiter(stint.Config{Store: f, Policy: p}))(t)
 			start := time.Now()
 			for range 4 {
 				if d, err := limiter.Wait(within(t, time.Minute), "k"); !errors.Is(err, row.err) || d.Allowed != (row.err == nil) || d.Degraded != d.Allowed {

@@ -30,10 +30,7 @@ func TestProtect(t *testing.T) {
 	for mode, want := range map[failover.Mode][]bool{failover.Open: {true, true, true}, failover.Local: {true, true, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			below := &shared{Faulty: storetest.NewFaulty(memstore.New(memstore.Config{})), instances: 5}
-			store, err := failover.Protect(below, failover.Config{Mode: mode})
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := must(failover.Protect(below, failover.Config{Mode: mode}))(t)
 			if err := store.Ready(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -62,9 +62,7 @@ func TestResets(t *testing.T) {
 					t.Errorf("%d remain in the store and %d locally, want 95 and 97", inner, local)
 				}
 				f.regain()
-				if err := row.reset(f); err != nil {
-					t.Fatal(err)
-				}
+				check(t, row.reset(f))
 				if inner, local := remaining(t, f.inner, "k", spent), remaining(t, f.local, "k", spent); inner != 100 || local != 100 {
 					t.Errorf("%d remain in the store and %d locally, want 100", inner, local)
 				}

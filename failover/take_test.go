@@ -40,10 +40,7 @@ func (s *counted) Decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 func TestTakeIsForwarded(t *testing.T) {
 	const own = 7 * time.Second
 	named := func(name string) *stint.Policy {
-		policy, err := stint.NewPolicy(name, stint.FixedWindow(2, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy := must(stint.NewPolicy(name, stint.FixedWindow(2, time.Hour)))(t)
 		return policy
 	}
 	usual, slow := named("usual"), named("slow")

@@ -16,10 +16,7 @@ import (
 // Answers are counted by listener, route and status; the last trace of each bucket is its exemplar.
 func TestAnswers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	answers, err := promlimit.NewAnswers(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answers := must(promlimit.NewAnswers(registry))(t)
 	check := answers.Route("http", "/check")
 	check.Answered("200", 3*time.Millisecond, "")
 	check.Answered("200", 4*time.Millisecond, "a")
@@ -27,23 +24,17 @@ func TestAnswers(t *testing.T) {
 	check.Answered("200", time.Minute, "c")
 	check.Answered("503", time.Second, "")
 	answers.Route("grpc", "ShouldRateLimit").Answered("OK", time.Second, "")
-	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_answers_total Answers, by listener, route and status.
 # TYPE rate_limiter_answers_total counter
 rate_limiter_answers_total{route="/check",service="http",status="200"} 4
 rate_limiter_answers_total{route="/check",service="http",status="503"} 1
 rate_limiter_answers_total{route="ShouldRateLimit",service="grpc",status="OK"} 1
-`), "rate_limiter_answers_total")
-	if err != nil {
-		t.Error(err)
-	}
+`, "rate_limiter_answers_total")
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(registry.Gather())(t)
 	traces := map[float64]string{}
 	for _, bucket := range families[0].GetMetric()[0].GetHistogram().GetBucket() {
 		if exemplar := bucket.GetExemplar(); exemplar != nil {
@@ -58,10 +49,7 @@ rate_limiter_answers_total{route="ShouldRateLimit",service="grpc",status="OK"} 1
 // Nothing is lost of statuses that are new to a route while others are counted and gathered.
 func TestAnswersAtOnce(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	answers, err := promlimit.NewAnswers(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answers := must(promlimit.NewAnswers(registry))(t)
 	route := answers.Route("http", "/check")
 	var all sync.WaitGroup
 	for range 4 {
@@ -75,10 +63,7 @@ func TestAnswersAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(registry.Gather())(t)
 	for _, metric := range families[1].GetMetric() {
 		if metric.GetCounter().GetValue() != 4 {
 			t.Errorf("%v", metric)

@@ -15,10 +15,7 @@ import (
 // families gathers all metrics by their names.
 func families(t *testing.T, g prometheus.Gatherer) map[string]*dto.MetricFamily {
 	t.Helper()
-	all, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(g.Gather())(t)
 	named := map[string]*dto.MetricFamily{}
 	for _, family := range all {
 		named[family.GetName()] = family
@@ -28,10 +25,7 @@ func families(t *testing.T, g prometheus.Gatherer) map[string]*dto.MetricFamily 
 
 func TestCalls(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	calls, err := promlimit.NewCalls(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calls := must(promlimit.NewCalls(registry))(t)
 	calls.Done(2*time.Millisecond, 40, 30, nil)
 	calls.Done(4*time.Millisecond, 1, 0, nil)
 	calls.Done(time.Second, 7, 3, errors.New("connection refused"))
@@ -60,10 +54,7 @@ func TestCalls(t *testing.T) {
 // TestNativeHistograms: each histogram has native buckets beside the classic ones.
 func TestNativeHistograms(t *testing.T) {
 	m, registry := metrics(t)
-	calls, err := promlimit.NewCalls(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calls := must(promlimit.NewCalls(registry))(t)
 	calls.Done(time.Millisecond, 1, 0, nil)
 	m.Checked(1, decision(true), time.Millisecond)
 	histograms := 0

@@ -1,7 +1,6 @@
 package promlimit_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +18,7 @@ func TestFailoverCollector(t *testing.T) {
 	stats = failover.Stats{ // read at each scrape
 		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Overloaded: 9, Reachable: 14, Unreachable: 2,
 	}
-	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_failover_answers_total Operations that a failure policy answered, by its mode.
 # TYPE rate_limiter_failover_answers_total counter
 rate_limiter_failover_answers_total{mode="closed"} 2
@@ -39,10 +38,7 @@ rate_limiter_failover_probes_total 6
 # TYPE rate_limiter_store_shards gauge
 rate_limiter_store_shards{state="unreachable"} 2
 rate_limiter_store_shards{state="up"} 14
-`))
-	if err != nil {
-		t.Error(err)
-	}
+`)
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}

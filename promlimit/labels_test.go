@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/promlimit"
@@ -14,23 +13,14 @@ import (
 
 func TestWithLabels(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registerer, err := promlimit.WithLabels(registry, map[string]string{"application": "shop", "region": "eu"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := promlimit.New(registerer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	registerer := must(promlimit.WithLabels(registry, map[string]string{"application": "shop", "region": "eu"}))(t)
+	m := must(promlimit.New(registerer))(t)
 	m.StoreFailed()
-	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_store_errors_total Operations that the store could not decide.
 # TYPE rate_limiter_store_errors_total counter
 rate_limiter_store_errors_total{application="shop",region="eu"} 1
-`), "rate_limiter_store_errors_total")
-	if err != nil {
-		t.Error(err)
-	}
+`, "rate_limiter_store_errors_total")
 	if same, err := promlimit.WithLabels(registry, nil); err != nil || same != prometheus.Registerer(registry) {
 		t.Errorf("without labels the registerer is %v, %v", same, err)
 	}

@@ -22,19 +22,13 @@ import (
 func metrics(t *testing.T) (*promlimit.Metrics, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	m, err := promlimit.NewUnnamed(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(promlimit.NewUnnamed(registry))(t)
 	return m, registry
 }
 
 func TestNames(t *testing.T) {
 	_, registry := metrics(t)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(registry.Gather())(t)
 	var names []string
 	for _, family := range families {
 		names = append(names, family.GetName())
@@ -102,10 +96,7 @@ rate_limiter_store_errors_total 1
 // histogram returns the sum and the count of rate_limiter_check_seconds.
 func histogram(t *testing.T, registry *prometheus.Registry, algorithm, allowed string) (sum float64, count uint64) {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(registry.Gather())(t)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			labels := metric.GetLabel()
@@ -132,10 +123,7 @@ func TestRegistersAllOrNone(t *testing.T) {
 
 func TestObserve(t *testing.T) {
 	m, registry := metrics(t)
-	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must(stint.NewPolicy("", stint.TokenBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second)))(t)
 	decided := m.Observe
 	claim := stint.Claim{Key: "k", Policy: policy, Permits: 1}
 	event := func(verb stint.Verb, d stint.Decision, err error) *stint.Event {
@@ -164,35 +152,26 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%d checks by the limit that did not decide, want 0", count)
 		}
 	}
-	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_store_errors_total Operations that the store could not decide.
 # TYPE rate_limiter_store_errors_total counter
 rate_limiter_store_errors_total 2
-`), "rate_limiter_store_errors_total")
-	if err != nil {
-		t.Error(err)
-	}
+`, "rate_limiter_store_errors_total")
 }
 
 // A program's limiters are counted apart, by the name that New was given; those beyond a bound together.
 func TestLimiters(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	m, err := promlimit.New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(promlimit.New(registry))(t)
 	take := func(name, rule string) {
-		policy, err := stint.NewPolicy(name, stint.TokenBucket(1, stint.PerSecond(1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy := must(stint.NewPolicy(name, stint.TokenBucket(1, stint.PerSecond(1))))(t)
 		m.Observe(t.Context(), &stint.Event{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}, Rule: rule, Decision: decision(true)})
 	}
 	take("api", "")
 	take("api", "")
 	take("login", "")
 	take("counted-by-its-rule", "a-rule")
-	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_requests_total Checks answered, by the deciding limit's algorithm and by whether they were admitted.
 # TYPE rate_limiter_requests_total counter
 rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false",limiter=""} 0
@@ -201,10 +180,7 @@ rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false",limiter="lo
 rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true",limiter=""} 1
 rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true",limiter="api"} 2
 rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true",limiter="login"} 1
-`), "rate_limiter_requests_total")
-	if err != nil {
-		t.Error(err)
-	}
+`, "rate_limiter_requests_total")
 	for i := range 1000 {
 		take("made-up-"+strconv.Itoa(i), "")
 	}
@@ -219,19 +195,10 @@ func TestClosed(t *testing.T) {
 	m, registry := metrics(t)
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("gone")} })
-	closed, err := failover.New(store, failover.Config{Timeout: time.Second, Mode: failover.Closed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := must(failover.New(store, failover.Config{Timeout: time.Second, Mode: failover.Closed}))(t)
 	t.Cleanup(closed.Close)
-	policy, err := stint.NewPolicy("api", stint.TokenBucket(9, stint.PerSecond(1)), stint.FixedWindow(3, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := stint.NewLimiter(stint.Config{Store: closed, Policy: policy, Observe: m.Observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must(stint.NewPolicy("api", stint.TokenBucket(9, stint.PerSecond(1)), stint.FixedWindow(3, time.Second)))(t)
+	limiter := must(stint.NewLimiter(stint.Config{Store: closed, Policy: policy, Observe: m.Observe}))(t)
 	if _, err := limiter.Allow(t.Context(), "k"); !errors.Is(err, stint.ErrUnavailable) {
 		t.Fatal(err)
 	}
@@ -242,15 +209,12 @@ func TestClosed(t *testing.T) {
 	if _, count := histogram(t, registry, "FIXED_WINDOW", "false"); count != 2 {
 		t.Errorf("%d denials, want one of the store and one of a busy process", count)
 	}
-	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_degraded_total Checks that a failure policy answered instead of the store.
 # TYPE rate_limiter_degraded_total counter
 rate_limiter_degraded_total{allowed="false"} 1
 rate_limiter_degraded_total{allowed="true"} 0
-`), "rate_limiter_degraded_total")
-	if err != nil {
-		t.Error(err)
-	}
+`, "rate_limiter_degraded_total")
 }
 
 func decision(allowed bool) stint.Decision { return stint.Decision{Allowed: allowed} }
@@ -265,10 +229,7 @@ func TestCheckedDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkChecked(b *testing.B) {
-	m, err := promlimit.NewUnnamed(prometheus.NewRegistry())
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := must(promlimit.NewUnnamed(prometheus.NewRegistry()))(b)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		elapsed := time.Microsecond

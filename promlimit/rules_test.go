@@ -32,10 +32,7 @@ func rule(path string, change func(*rules.Rule)) rules.Rule {
 
 func compile(t *testing.T, list ...rules.Rule) *rules.Set {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must(rules.Compile(list, rules.Options{}))(t)
 	return set
 }
 
@@ -64,15 +61,10 @@ const (
 
 func TestRules(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	r, err := promlimit.NewRules(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(promlimit.NewRules(registry))(t)
 	expect := func(want string) {
 		t.Helper()
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
-			t.Error(err)
-		}
+		gathers(t, registry, want)
 	}
 	expect(defaultHelp + "rate_limiter_default_denials_total 0\n" + rulesHelp + "rate_limiter_rules 0\n")
 
@@ -87,16 +79,11 @@ func TestRules(t *testing.T) {
 		rule("closed", func(r *rules.Rule) { r.Banned, r.Limits = true, nil }),
 	)
 	r.Set(set)
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set, DenyByDefault: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set, DenyByDefault: true}))(t)
 	var v enforce.Verdict
 	ask := func(path, user string) {
 		t.Helper()
-		if err := limiter.Decide(t.Context(), &rules.Request{Path: "/" + path, User: user}, &v); err != nil {
-			t.Fatal(err)
-		}
+		check(t, limiter.Decide(t.Context(), &rules.Request{Path: "/" + path, User: user}, &v))
 		v.Tell(t.Context(), &stint.Event{}, r.Observe)
 	}
 	for range 12 { // of which 10 are admitted, and 3 leave 2 or less
@@ -140,10 +127,7 @@ rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="tried",set=""} 1
 // Rules with classes or ways count by them, and a class that goes takes its series along.
 func TestRuleWays(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	r, err := promlimit.NewRules(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(promlimit.NewRules(registry))(t)
 	org := rules.Rule{ID: "org", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(10, stint.PerHour(10))}}
 	team := func(keep map[string]rules.Percent) rules.Rule {
 		return rules.Rule{
@@ -154,16 +138,11 @@ func TestRuleWays(t *testing.T) {
 	}
 	set := compile(t, org, team(map[string]rules.Percent{"batch": 50, "critical": 0}))
 	r.Set(set, nil)
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
 	var v enforce.Verdict
 	ask := func(user, class string) {
 		t.Helper()
-		if err := limiter.Decide(t.Context(), &rules.Request{Path: "/", User: user, Attributes: map[string]string{"class": class}}, &v); err != nil {
-			t.Fatal(err)
-		}
+		check(t, limiter.Decide(t.Context(), &rules.Request{Path: "/", User: user, Attributes: map[string]string{"class": class}}, &v))
 		v.Tell(t.Context(), &stint.Event{}, r.Observe)
 	}
 	for range 5 { // 2 of them guaranteed, and 2 borrowed of the 8 that nobody is sure of, half of which stay
@@ -175,9 +154,7 @@ func TestRuleWays(t *testing.T) {
 	ask("", "critical")
 	expect := func(want string) {
 		t.Helper()
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "rate_limiter_rule_ways_total"); err != nil {
-			t.Error(err)
-		}
+		gathers(t, registry, want, "rate_limiter_rule_ways_total")
 	}
 	const critical = `rate_limiter_rule_ways_total{class="critical",outcome="allowed",rule="team",set="s",via="borrowed"} 4
 rate_limiter_rule_ways_total{class="critical",outcome="denied",rule="team",set="s",via=""} 1
@@ -205,17 +182,14 @@ rate_limiter_rule_ways_total{class="batch",outcome="denied",rule="team",set="s",
 // TestRulesUndecided: each rule that was to decide counts once, however many claims it has.
 func TestRulesUndecided(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	r, err := promlimit.NewRules(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(promlimit.NewRules(registry))(t)
 	set := compile(t, rule("a", nil), rule("b", nil))
 	r.Set(set)
 	a, _ := set.Rule("a")
 	b, _ := set.Rule("b")
 	r.Undecided([]enforce.Claimed{{Rule: &a}, {Rule: &a}, {Rule: &b}})
 	r.Undecided([]enforce.Claimed{{Rule: &b}})
-	err = testutil.GatherAndCompare(registry, strings.NewReader(decisionsHelp+`rate_limiter_rule_decisions_total{outcome="unavailable",rule="a",set=""} 1
+	err := testutil.GatherAndCompare(registry, strings.NewReader(decisionsHelp+`rate_limiter_rule_decisions_total{outcome="unavailable",rule="a",set=""} 1
 rate_limiter_rule_decisions_total{outcome="unavailable",rule="b",set=""} 2
 `), "rate_limiter_rule_decisions_total")
 	if err != nil {
@@ -225,9 +199,7 @@ rate_limiter_rule_decisions_total{outcome="unavailable",rule="b",set=""} 2
 
 func TestRulesTwice(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	if _, err := promlimit.NewRules(registry); err != nil {
-		t.Fatal(err)
-	}
+	must(promlimit.NewRules(registry))(t)
 	if _, err := promlimit.NewRules(registry); err == nil {
 		t.Error("NewRules registered names that were taken")
 	}

@@ -1,7 +1,6 @@
 package promlimit_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +17,7 @@ func TestStoreCollector(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	stats = memstore.Stats{Clients: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6, HoldsRefused: 7} // read at each scrape
-	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_store_bytes Memory that the store's states take.
 # TYPE rate_limiter_store_bytes gauge
 rate_limiter_store_bytes 4096
@@ -37,10 +36,7 @@ rate_limiter_store_reclaimed_total 6
 # HELP rate_limiter_store_states States that the store holds.
 # TYPE rate_limiter_store_states gauge
 rate_limiter_store_states 3
-`))
-	if err != nil {
-		t.Error(err)
-	}
+`)
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
@@ -52,7 +48,7 @@ func TestSharedCollector(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	stats = redisstore.Stats{Batches: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, ScriptLoads: 12} // read at each scrape
-	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+	gathers(t, registry, `
 # HELP rate_limiter_denial_cache_entries Denials that are remembered.
 # TYPE rate_limiter_denial_cache_entries gauge
 rate_limiter_denial_cache_entries 2
@@ -80,10 +76,7 @@ rate_limiter_store_queued_operations 8
 # HELP rate_limiter_store_script_loads_total Scripts sent whole: at the start, and to servers that did not know them.
 # TYPE rate_limiter_store_script_loads_total counter
 rate_limiter_store_script_loads_total 12
-`))
-	if err != nil {
-		t.Error(err)
-	}
+`)
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}

@@ -34,9 +34,7 @@ func env(variables map[string]string) func(string) (string, bool) {
 func write(t testing.TB, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "stint.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -53,6 +51,34 @@ func faults(t testing.TB, text string) string {
 		t.Errorf("%v is not ErrInvalid", err)
 	}
 	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), name+":", "")
+}
+
+// refuses loads texts, of each of which something is wrong: behind the fault's place, which a fault begins with, all of it
+// or its begin.
+func refuses(t testing.TB, texts map[string]string) {
+	t.Helper()
+	for text, want := range texts {
+		got := faults(t, text)
+		if placed := want[0] >= '0' && want[0] <= '9'; !strings.Contains(got, want) || placed && !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// check ends the test with an error, if there is one.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// load loads a configuration without a fault.
+func load(t testing.TB, sources config.Sources) config.Config {
+	t.Helper()
+	got, err := config.Load(sources)
+	check(t, err)
+	return got
 }
 
 func TestPrecedence(t *testing.T) {
@@ -118,9 +144,7 @@ func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 		t.Error("a message shows a password")
 	}
 	if *rewrite {
-		if err := os.WriteFile(expected, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(expected, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(expected)
 	if err != nil {
@@ -132,7 +156,7 @@ func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 }
 
 func TestNotADocument(t *testing.T) {
-	for text, want := range map[string]string{
+	refuses(t, map[string]string{
 		"listen: [1\n":                         "2:1: not YAML: did not find expected ',' or ']' while parsing a flow sequence that begins at 1:9",
 		"a:\n\t- b\n":                          "2:1: not YAML: ",
 		"- a\n":                                "1:1: the configuration is a list; allowed: a mapping with listen, ",
@@ -145,11 +169,7 @@ func TestNotADocument(t *testing.T) {
 		"rules_from: mongodb:/u:hunter2@h/db":  `1:13: rules_from is "redacted@h/db"; allowed: a file`,
 		"rules_from: u:hunter2@h:1":            `1:13: rules_from is "redacted@h:1"; allowed: a file`,
 		"rules_from: redis://":                 `1:13: rules_from is "redis://"; allowed: a file, a folder, `,
-	} {
-		if got := faults(t, text); !strings.HasPrefix(got, want) {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
+	})
 	_, err := config.Load(config.Sources{File: "no/such.yaml", FileFrom: "--config"})
 	if err == nil || !strings.HasPrefix(err.Error(), "stint: --config: no/such.yaml: ") {
 		t.Errorf("a missing file: %v", err)
@@ -182,10 +202,7 @@ rules: []
 `
 
 func TestContractsExample(t *testing.T) {
-	got, err := config.Load(config.Sources{File: write(t, contract)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := load(t, config.Sources{File: write(t, contract)})
 	if !reflect.DeepEqual(got.Defaults, config.Default().Defaults) {
 		t.Errorf("the built-in limits differ: %+v", got.Defaults)
 	}
@@ -218,10 +235,7 @@ func TestLease(t *testing.T) {
 
 func TestExampleFile(t *testing.T) {
 	const name = "../../../docs/stint.example.yaml"
-	got, err := config.Load(config.Sources{File: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := load(t, config.Sources{File: name})
 	want := config.Default()
 	want.AdminAsked, want.File = true, name // as the file names the address
 	if !reflect.DeepEqual(got, want) {
@@ -233,12 +247,8 @@ func TestExampleFile(t *testing.T) {
 	}
 	// What is commented out is sound as well.
 	used := filepath.Join(t.TempDir(), "stint.yaml")
-	if err := os.WriteFile(used, regexp.MustCompile(`(?m)^#(\w|  )`).ReplaceAll(text, []byte("$1")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err = config.Load(config.Sources{File: used}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(used, regexp.MustCompile(`(?m)^#(\w|  )`).ReplaceAll(text, []byte("$1")), 0o600))
+	got = load(t, config.Sources{File: used})
 	quota := stint.CalendarWindow(50000, stint.CalendarMonth, "Europe/Berlin")
 	if lease := got.Policies["events-of-all"][0].Lease; lease != stint.LeaseAuto {
 		t.Errorf("lease: %d", lease)
@@ -359,28 +369,24 @@ func TestBoundsOnClients(t *testing.T) {
 	if err != nil || got.HTTP != want || got.Drain != (config.Drain{Delay: 90 * time.Second, KeepAlive: 3 * time.Second, Timeout: time.Millisecond}) {
 		t.Errorf("%+v, %+v, %v; want %+v", got.HTTP, got.Drain, err, want)
 	}
-	for text, want := range map[string]string{
-		"http: {read_header_timeout: 9ms}":     "10ms to 10m",
-		"http: {body_timeout: 601s}":           "10ms to 10m",
-		"http: {write_timeout: 0}":             "10ms to 10m",
-		"http: {idle_timeout: 61m}":            "10ms to 1h",
+	refuses(t, map[string]string{
+		"http: {read_header_timeout: 9ms}":     " 10ms to 10m",
+		"http: {body_timeout: 601s}":           " 10ms to 10m",
+		"http: {write_timeout: 0}":             " 10ms to 10m",
+		"http: {idle_timeout: 61m}":            " 10ms to 1h",
 		"http: {max_body_memory: 1023KiB}":     "at least 1MiB, or default",
-		"http: {max_streams: 0}":               "1 to 10000",
-		"http: {max_header_size: 1023}":        "1KiB to 16MiB",
-		"http: {max_body_size: 65MiB}":         "1KiB to 64MiB",
-		"http: {max_connections: 0}":           "1 to 10000000",
-		"http: {max_connections_per_peer: -1}": "0 to 10000000",
-		"drain: {delay: 11m}":                  "0s to 10m",
-		"drain: {timeout: 0s}":                 "1ms to 1h",
+		"http: {max_streams: 0}":               " 1 to 10000",
+		"http: {max_header_size: 1023}":        " 1KiB to 16MiB",
+		"http: {max_body_size: 65MiB}":         " 1KiB to 64MiB",
+		"http: {max_connections: 0}":           " 1 to 10000000",
+		"http: {max_connections_per_peer: -1}": " 0 to 10000000",
+		"drain: {delay: 11m}":                  " 0s to 10m",
+		"drain: {timeout: 0s}":                 " 1ms to 1h",
 		"http: {max_connection: 5, delay: 5}":  "allowed: read_header_timeout, ",
 		"http: 5":                              "a mapping with read_header_timeout, ",
-		"http: {read_header_timeout: [1s]}":    "10ms to 10m",
-		"http: {max_connections: \"16\"}":      "1 to 10000000",
-	} {
-		if got := faults(t, text); !strings.Contains(got, want) {
-			t.Errorf("%s: %q does not say %q", text, got, want)
-		}
-	}
+		"http: {read_header_timeout: [1s]}":    " 10ms to 10m",
+		"http: {max_connections: \"16\"}":      " 1 to 10000000",
+	})
 }
 
 func TestTLS(t *testing.T) {
@@ -397,28 +403,31 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s: %+v, %+v, %v", text, got.TLS, got.AdminTLS, err)
 		}
 	}
-	for text, want := range map[string]string{
+	refuses(t, map[string]string{
 		"tls: {cert_file: c}":      "1:18: tls.cert_file is given; allowed: only with tls.key_file",
 		"tls: {key_file: k}":       "1:17: tls.key_file is given; allowed: only with tls.cert_file",
 		"tls: {client_ca_file: a}": "1:23: tls.client_ca_file is given; allowed: only with tls.cert_file",
 		"admin_tls: {key_file: k}": "1:23: admin_tls.key_file is given; allowed: only with admin_tls.cert_file",
-	} {
-		if got := faults(t, text); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+	})
+}
+
+// withTokens loads a configuration with a file of tokens, which a setting names, and returns its faults, too.
+func withTokens(t testing.TB, file, text string, sources config.Sources) (got config.Config, fault string) {
+	t.Helper()
+	check(t, os.WriteFile(file, []byte(text), 0o600))
+	got, err := config.Load(sources)
+	if err == nil {
+		return got, ""
 	}
+	return got, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), file, "TOKENS")
 }
 
 func TestTokens(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	load := func(text string, mode os.FileMode) (config.Config, string) {
 		t.Helper()
-		if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(tokens, mode); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(tokens, []byte(text), 0o600))
+		check(t, os.Chmod(tokens, mode))
 		got, err := config.Load(config.Sources{Env: env(map[string]string{"STINT_API_TOKENS_FILE": tokens})})
 		if err == nil {
 			return got, ""
@@ -463,15 +472,7 @@ func TestTokens(t *testing.T) {
 func TestAdminTokensHaveRoles(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	load := func(text string) (config.Config, string) {
-		t.Helper()
-		if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := config.Load(config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
-		if err == nil {
-			return got, ""
-		}
-		return got, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), tokens, "TOKENS")
+		return withTokens(t, tokens, text, config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
 	}
 	got, fault := load("0123456789abcdef\n0123456789abcdeg read\n 0123456789abcdeh\twrite  ann@example.com\n")
 	want := []server.AdminToken{
@@ -564,15 +565,11 @@ func TestClustered(t *testing.T) {
 
 // A number where a duration is meant is answered by one in the first unit by which it is allowed.
 func TestNumberWithoutUnit(t *testing.T) {
-	for text, want := range map[string]string{
+	refuses(t, map[string]string{
 		"store: {max_memory: 64}":      "1:21: store.max_memory is 64; allowed: a number of bytes such as 64KiB or 1GiB, at least 1MiB (64 has no unit; did you mean 64MiB?), or default",
 		"store: {timeout: 100}":        "1:18: store.timeout is 100; allowed: 1ms to 1m (100 has no unit; did you mean 100ms?)",
 		"drain: {timeout: 3600000}":    "1:18: drain.timeout is 3600000; allowed: 1ms to 1h (3600000 has no unit; did you mean 3600000ms?)",
 		"store: {timeout: 3600000000}": "1:18: store.timeout is 3600000000; allowed: 1ms to 1m",
 		"store: {timeout: 5h}":         `1:18: store.timeout is "5h"; allowed: 1ms to 1m`,
-	} {
-		if got := faults(t, text); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
-	}
+	})
 }
