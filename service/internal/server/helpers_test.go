@@ -98,6 +98,7 @@ func (s *store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 // A fixture is a service without a listener.
 type fixture struct {
 	t      testing.TB
+	server *server.Server
 	store  *store
 	log    *logBuffer
 	router routers.Router
@@ -160,7 +161,13 @@ func newFixture(t testing.TB, change func(*server.Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{t: t, store: store, log: log, Handler: s.Handler(), router: description(t)}
+	return fixtureOf(t, s, store, log)
+}
+
+// fixtureOf is a fixture of a server.
+func fixtureOf(t testing.TB, s *server.Server, store *store, log *logBuffer) *fixture {
+	t.Helper()
+	return &fixture{t: t, server: s, store: store, log: log, Handler: s.Handler(), router: description(t)}
 }
 
 // description loads the service's own openapi.yaml.
