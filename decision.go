@@ -116,6 +116,9 @@ func (d Decision) String() string {
 type Outcome struct {
 	// Allowed says whether this limit alone admits.
 	Allowed bool
+	// Denials says that the limit counts denials (see [Limit.OfDenials]), so that Remaining is how many more are
+	// counted. Such a limit decides no admission, unless it is alone.
+	Denials bool
 	// Limit, Remaining, RetryAfter, ResetAfter, Delay and Applied are as in
 	// [Decision], of this limit.
 	Limit      int64

@@ -8,11 +8,12 @@ import (
 // A Reason says why a request is denied. The zero value, "", is that it is not.
 type Reason string
 
-// The reasons. A [Limiter] knows the first three and the last, package enforce all of them.
+// The reasons. A [Limiter] knows those of limits and of holds, package enforce all of them.
 const (
 	ReasonLimit       Reason = "limit"        // a limit has too few permits left
 	ReasonMinInterval Reason = "min_interval" // a limit has permits left, but the one before came too short a time ago
 	ReasonNever       Reason = "never"        // the cost is above the limit itself
+	ReasonBlocked     Reason = "blocked"      // the client was denied as often as a limit on denials says
 	ReasonBanned      Reason = "banned"       // a rule bans the client
 	ReasonMissing     Reason = "missing"      // the request lacks what a rule counts by
 	ReasonDefault     Reason = "default"      // no rule holds for the request
@@ -30,6 +31,8 @@ func ReasonOf(limit Limit, d *Decision, permits int64) Reason {
 		return ReasonHolds
 	case d.RetryAfter == Never:
 		return ReasonNever
+	case limit.Denials && !d.Degraded:
+		return ReasonBlocked
 	case least > 0 && d.RetryAfter <= least && (d.Remaining >= permits || limit.CountDenied && d.RetryAfter == least):
 		return ReasonMinInterval // a denial that is counted may have taken the last permit
 	default:

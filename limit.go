@@ -201,6 +201,11 @@ type Limit struct {
 	// begins with the first one after its end. If all is given back there is none. Default: false, windows begin at
 	// multiples of their length. Not with Calendar.
 	FirstRequest bool
+	// Denials lets a fixed window count denials, in place of what is admitted: a client's window begins with the first
+	// request that an operation of the limit denies, whichever limit denies it. Each Take that is denied then counts 1,
+	// whatever its cost. From the one that fills the window on, until its end, the limit denies, and counts nothing.
+	// Default: false. Only with FirstRequest; not with MaxDebt, Lease or Cost, nor where permits are held.
+	Denials bool
 	// MinInterval is the least time between two admitted requests, whatever their
 	// cost. Default: 0, none. At most 366 days, whole microseconds. Sliding window
 	// log only.
@@ -249,6 +254,13 @@ func (l Limit) FromFirst() Limit {
 	return l
 }
 
+// OfDenials is a fixed window that counts denials: FixedWindow(20, 10*time.Minute).FromFirst().OfDenials() denies a
+// client that was denied 20 times, until 10 minutes after the first of them.
+func (l Limit) OfDenials() Limit {
+	l.Denials = true
+	return l
+}
+
 // CalendarWindow admits limit permits per minute, hour, day, week, month or year
 // of the calendar in the named time zone ("" is UTC). An hour that the zone
 // repeats is one window.
@@ -290,21 +302,27 @@ func (l Limit) WithMinInterval(d time.Duration) Limit { l.MinInterval = d; retur
 // WithCost returns the limit with a cost of its own, for each operation.
 func (l Limit) WithCost(permits int64) Limit { l.Cost = permits; return l }
 
-// Takes is how many permits an operation that asks for n takes of the limit.
+// Takes is how many permits an operation that asks for n takes of the limit; of denials, how many it counts if it is
+// denied.
 func (l Limit) Takes(n int64) int64 {
-	if l.Cost > 0 {
+	switch {
+	case l.Denials:
+		return 1
+	case l.Cost > 0:
 		return l.Cost
 	}
 	return n
 }
 
-// CanHold reports why permits of the limit can't be reserved, nil if they can: it counts denied
+// CanHold reports why permits of the limit can't be reserved, nil if they can: it counts denials or denied
 // requests, it leases, or it is a leaky bucket without a cost of its own. The error wraps
 // [ErrInvalid].
 func (l Limit) CanHold() error {
 	switch {
 	case l.CountDenied:
 		return Invalid("CountDenied", true, "false where permits are reserved: the requests that it counts are not held")
+	case l.Denials:
+		return Invalid("Denials", true, "false where permits are reserved: a reserve that is denied writes nothing")
 	case l.Lease != 0:
 		return Invalid("lease", l.Lease, "none where permits are reserved: what is leased is not held")
 	case l.Algorithm == AlgorithmLeakyBucket && l.Cost == 0:
@@ -450,6 +468,9 @@ func (l Limit) validateOptions(faults *faults) {
 	if l.FirstRequest && (l.Algorithm != AlgorithmFixedWindow || l.Calendar != CalendarNone) {
 		faults.add("start", "first_request", "only with FIXED_WINDOW, and without calendar")
 	}
+	if l.Denials {
+		l.validateDenials(faults)
+	}
 	if l.TimeZone != "" {
 		if l.Calendar == CalendarNone {
 			faults.add("TimeZone", l.TimeZone, "only with calendar")
@@ -470,6 +491,20 @@ func (l Limit) validateOptions(faults *faults) {
 	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > bounds.MaxPeriod ||
 		l.MinInterval%time.Microsecond != 0) {
 		faults.add("MinInterval", l.MinInterval, "0, or 1us to 366d in whole microseconds")
+	}
+}
+
+// validateDenials refuses what has no meaning where denials are counted.
+func (l Limit) validateDenials(faults *faults) {
+	switch {
+	case !l.FirstRequest:
+		faults.add("Denials", true, "only with FirstRequest: FixedWindow(20, 10*time.Minute).FromFirst().OfDenials()")
+	case l.MaxDebt != 0:
+		faults.add("MaxDebt", l.MaxDebt, "none where denials are counted")
+	case l.Lease != 0:
+		faults.add("lease", l.Lease, "none where denials are counted")
+	case l.Cost != 0:
+		faults.add("cost", l.Cost, "none where denials are counted: each counts 1")
 	}
 }
 

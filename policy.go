@@ -17,6 +17,7 @@ type Policy struct {
 	limits     []Limit
 	leaky      bool  // whether any limit is a leaky bucket
 	concurrent bool  // whether any limit is of concurrency
+	denials    bool  // whether any limit counts denials
 	notWay     error // why it can't be decided as one of several ways; nil: it can
 
 	prepared atomic.Pointer[preparation]
@@ -52,6 +53,7 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 			continue
 		}
 		p.leaky = p.leaky || limit.Algorithm == AlgorithmLeakyBucket
+		p.denials = p.denials || limit.Denials
 		p.concurrent = p.concurrent || limit.Algorithm == AlgorithmConcurrency
 		for _, other := range limits[:i] {
 			if other.Name == limit.Name && other.Algorithm == limit.Algorithm {
@@ -60,6 +62,11 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 					"a name that no other limit of the same algorithm in the policy has, such as name: burst",
 				)
 			}
+		}
+	}
+	for i, limit := range limits {
+		if p.denials && limit.Lease != 0 {
+			faults.add(fmt.Sprintf("limit %d: lease", i), limit.Lease, "none beside a limit that counts denials")
 		}
 	}
 	if err := prefix.Join(faults...); err != nil {
@@ -153,6 +160,9 @@ func (p *Policy) canBeWay() error {
 		case l.CountDenied:
 			return Invalid("CountDenied", true,
 				"a limit that counts no denied requests, since a way may deny and another admit")
+		case l.Denials:
+			return Invalid("Denials", true,
+				"a limit that counts no denials, since a way may deny and another admit")
 		case l.Algorithm == AlgorithmLeakyBucket:
 			return Invalid("algorithm", l.Algorithm, "one without a queue, since of several ways one is taken")
 		case l.Lease != 0:

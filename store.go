@@ -312,6 +312,9 @@ func (c *Claim) validate(verb Verb) error {
 	if c.Keep < 0 || c.Keep > bounds.MaxPermits {
 		return Invalid("keep", c.Keep, fmt.Sprintf("0 to %d", bounds.MaxPermits))
 	}
+	if c.Keep > 0 && c.Policy.denials {
+		return Invalid("keep", c.Keep, "0 for a policy with a limit that counts denials")
+	}
 	if verb <= VerbTry && c.Policy.concurrent {
 		return Invalid("the operation", verb.String(),
 			"reserve (Limiter.Reserve, POST /api/v1/rate-limit/reserve), since the policy has a concurrency limit, "+

@@ -36,8 +36,8 @@ type CheckResponse struct {
 	// Source is store, denial-cache, lease or failure-policy.
 	Source string `json:"source"`
 	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit, or
-	// above what Keep leaves of it), and of an evaluation also banned, missing or default; "" of one
-	// that is not.
+	// above what Keep leaves of it), and of an evaluation also blocked, banned, missing or default; "" of
+	// one that is not.
 	Reason string `json:"reason,omitempty"`
 	// LimitName is the name of the deciding limit, if it has one.
 	LimitName string `json:"limitName,omitempty"`

@@ -42,6 +42,9 @@ func (v *Verdict) mark() {
 		}
 		for j := 0; j < n && (marks || at > 0); j++ {
 			o := &v.each[first+j]
+			if o.Denials { // which marks nothing
+				continue
+			}
 			exceeds := marks && !o.Allowed
 			if exceeds || at > 0 && o.Allowed && (o.Limit-o.Remaining)*100 >= at*o.Limit {
 				v.noteExceeded(c, j, o, exceeds)

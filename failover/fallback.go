@@ -114,7 +114,7 @@ func untouched(outs []stint.Outcome, claim *stint.Claim) {
 		limit := claim.Policy.Limit(i)
 		room := limit.Capacity - claim.Keep
 		outs[i] = stint.Outcome{
-			Allowed: limit.Takes(claim.Permits) <= room, Limit: limit.Capacity, Remaining: max(0, room),
+			Allowed: limit.Takes(claim.Permits) <= room, Denials: limit.Denials, Limit: limit.Capacity, Remaining: max(0, room),
 		}
 		if !outs[i].Allowed {
 			outs[i].RetryAfter = stint.Never

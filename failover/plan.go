@@ -33,7 +33,7 @@ func (s *Store) newPlan(policy *stint.Policy) *plan {
 	p := &plan{policy: policy, mode: s.config.Mode, timeout: s.config.Timeout, capacity: bounds.MaxPermits + 1}
 	for i := range policy.Len() {
 		limit := policy.Limit(i)
-		if limit.Capacity < p.capacity {
+		if limit.Capacity < p.capacity && (!limit.Denials || policy.Len() == 1) {
 			p.capacity, p.least = limit.Capacity, int16(i)
 		}
 		p.life = max(p.life, longestLife(limit))

@@ -39,7 +39,11 @@ func denialsOf(policy *stint.Policy) *denials {
 		d := &denials{}
 		for _, limit := range policy.Limits() {
 			subject := subjectOf(policy, limit)
-			d.exceeded = append(d.exceeded, violation(subject, fmt.Sprintf(exceededText, limit.Capacity)))
+			text := exceededText
+			if limit.Denials {
+				text = blockedText
+			}
+			d.exceeded = append(d.exceeded, violation(subject, fmt.Sprintf(text, limit.Capacity)))
 			d.above = append(d.above, violation(subject, fmt.Sprintf(aboveText, limit.Capacity)))
 		}
 		return d
@@ -50,6 +54,7 @@ func denialsOf(policy *stint.Policy) *denials {
 // What a QuotaFailure says of a limit.
 const (
 	exceededText = "the limit of %d permits is reached"
+	blockedText  = "the client was denied %d times"
 	aboveText    = "the cost is above the limit of %d permits"
 )
 
@@ -114,6 +119,8 @@ func deniedBy(v *enforce.Verdict) error {
 		return exhausted(violation(subject, fmt.Sprintf(aboveText, limit.Capacity)), stint.Never)
 	case stint.ReasonLimit, stint.ReasonMinInterval:
 		return exhausted(violation(subject, fmt.Sprintf(exceededText, limit.Capacity)), v.Decision.RetryAfter)
+	case stint.ReasonBlocked:
+		return exhausted(violation(subject, fmt.Sprintf(blockedText, limit.Capacity)), v.Decision.RetryAfter)
 	case stint.ReasonBanned:
 		description = "the client is banned"
 	case stint.ReasonMissing:

@@ -31,6 +31,7 @@ type Headers struct {
 	grows  string     // `;t=`
 	limits [][]string // X-RateLimit-Limit of each limit
 	places []bool     // whether each limit is of concurrency
+	hidden []bool     // whether each limit is told of only while it denies: of denials, beside others
 }
 
 // newHeaders prepares the fields of the policy's decisions.
@@ -50,6 +51,7 @@ func newHeaders(policy *stint.Policy, fields Fields) *Headers {
 		h.items = append(h.items, string(appendQuoted(nil, name))+left)
 		h.limits = append(h.limits, []string{strconv.FormatInt(limit.Capacity, 10)})
 		h.places = append(h.places, isConcurrency(limit))
+		h.hidden = append(h.hidden, limit.Denials && policy.Len() > 1)
 	}
 	h.policy = []string{string(text)}
 	return h
@@ -167,11 +169,15 @@ func (h *Headers) RetryAfter(d stint.Decision, each []stint.Outcome) time.Durati
 // will be more. An item reads "name";r=remaining;t=seconds, where t is left out when nothing is
 // used. Of a limit that denies, t is when to come again, so that it agrees with Retry-After.
 func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
+	first := len(text)
 	for i, item := range h.items {
-		if i > 0 {
+		outcome := &each[i]
+		if h.hidden[i] && outcome.RetryAfter == 0 {
+			continue
+		}
+		if len(text) > first {
 			text = append(text, ", "...)
 		}
-		outcome := &each[i]
 		text = append(text, item...)
 		text = strconv.AppendInt(text, outcome.Remaining, 10)
 		wait := Seconds(outcome.GrowsAfter)
@@ -225,7 +231,7 @@ func unixCeil(at stint.Instant, after time.Duration) int64 {
 }
 
 // appendPolicyItem appends one item of RateLimit-Policy. An item reads "name";q=capacity;w=seconds.
-// A concurrency limit has no window but the quota unit "concurrent-requests".
+// A concurrency limit has no window but the quota unit "concurrent-requests"; one of denials has the unit "denials".
 func appendPolicyItem(text []byte, name string, limit stint.Limit) []byte {
 	text = appendQuoted(text, name)
 	text = append(text, ";q="...)
@@ -236,6 +242,9 @@ func appendPolicyItem(text []byte, name string, limit stint.Limit) []byte {
 	if w := secondsOrNone(limit.Span()); w > 0 {
 		text = append(text, ";w="...)
 		text = strconv.AppendInt(text, w, 10)
+	}
+	if limit.Denials {
+		text = append(text, `;qu="denials"`...)
 	}
 	return text
 }

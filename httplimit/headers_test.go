@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
 )
 
 func policy(t testing.TB, limits ...stint.Limit) *stint.Policy {
@@ -269,6 +270,36 @@ func TestIgnoredForwarded(t *testing.T) {
 		handler.ServeHTTP(httptest.NewRecorder(), r)
 		if n := strings.Count(log.String(), "a forwarded header is ignored"); n != want {
 			t.Errorf("request %d: %d lines, want %d: %s", i, n, want, log.String())
+		}
+	}
+}
+
+// A limit on denials beside others is told of while it denies, and says what it counts.
+func TestHeadersOfDenials(t *testing.T) {
+	policy, err := stint.NewPolicy("", stint.FixedWindow(2, 10*time.Minute).FromFirst().OfDenials().Named("block"),
+		stint.FixedWindow(1, time.Hour).Named("hour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := memstore.New(memstore.Config{Now: func() time.Time { return time.Unix(3600, 0) }})
+	for i, want := range []string{
+		`"hour";r=0;t=3600`, `"hour";r=0;t=3600`, `"block";r=0;t=600, "hour";r=0;t=3600`, `"block";r=0;t=600, "hour";r=0;t=3600`,
+	} {
+		each := make([]stint.Outcome, 2)
+		d, err := store.Decide(t.Context(), stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}, Each: each})
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := http.Header{}
+		httplimit.WriteHeaders(header, policy, d, each...)
+		if got := header.Get("RateLimit"); got != want {
+			t.Errorf("request %d: RateLimit: %s, want %s", i, got, want)
+		}
+		if got, want := header.Get("RateLimit-Policy"), `"block";q=2;w=600;qu="denials", "hour";q=1;w=3600`; got != want {
+			t.Errorf("RateLimit-Policy: %s, want %s", got, want)
+		}
+		if i == 0 && header.Get("X-RateLimit-Limit") != "1" {
+			t.Errorf("an admission is described by %s permits", header.Get("X-RateLimit-Limit"))
 		}
 	}
 }

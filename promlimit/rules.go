@@ -18,6 +18,7 @@ import (
 const (
 	ruleAllowed       = iota // of the rules that admitted, it was the one with the fewest permits left
 	ruleDenied               // its limits denied, and of those that did its wait was the longest
+	ruleBlocked              // the client was denied too often, and the rule blocks it
 	ruleBanned               // it denies the client, or all
 	ruleMissing              // the request lacked what the rule's scope asks for
 	ruleShadowDenied         // it is in shadow, and would have denied
@@ -29,7 +30,7 @@ const (
 )
 
 var ruleOutcomeNames = [ruleOutcomes]string{
-	"allowed", "denied", "banned", "missing", "shadow_denied", "shadow_allowed", "marked", "unavailable",
+	"allowed", "denied", "blocked", "banned", "missing", "shadow_denied", "shadow_allowed", "marked", "unavailable",
 }
 
 // nearLimit is the part of a limit, one in so many, that is left when a client is near it.
@@ -37,8 +38,8 @@ const nearLimit = 5
 
 // Rules counts what rules decide:
 //
-//	rate_limiter_rule_decisions_total{rule,set,outcome}  requests by the rule that decided them: allowed, denied, banned,
-//	                                                     missing; those shown to a rule in shadow: shadow_denied,
+//	rate_limiter_rule_decisions_total{rule,set,outcome}  requests by the rule that decided them: allowed, denied, blocked,
+//	                                                     banned, missing; those shown to a rule in shadow: shadow_denied,
 //	                                                     shadow_allowed; those that a limit of it marks: marked; those
 //	                                                     that it could not decide: unavailable
 //	rate_limiter_rule_near_limit_total{rule,set}         requests that the rule admitted and that left a client a fifth
@@ -210,6 +211,8 @@ func outcomeOf(e *stint.Event) int {
 		return ruleShadowDenied
 	case e.Decision.Allowed:
 		return ruleAllowed
+	case e.Reason == stint.ReasonBlocked:
+		return ruleBlocked
 	case e.Reason == stint.ReasonBanned:
 		return ruleBanned
 	case e.Reason == stint.ReasonMissing:

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"hash/maphash"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -260,8 +261,11 @@ func (c *denialCache) mark() (m sendMark) {
 	return m
 }
 
+// longestMemory is more than any denial is kept for.
+const longestMemory = time.Duration(math.MaxInt64)
+
 // keepDenial keeps the denial of an operation that was sent at a mark, from the outcomes of its
-// limits; grows says that they say when Remaining grows.
+// limits, as long as no limit on denials would count it; grows says that they say when Remaining grows.
 func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes []stint.Outcome, grows bool) {
 	if d.RetryAfter == stint.Never {
 		return
@@ -269,10 +273,14 @@ func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes 
 	var longest stint.Claim
 	var lasts time.Duration
 	first, hasWays := 0, op.Groups() != nil
+	until := longestMemory // when a limit on denials begins to count again
 	for i := range op.Len() {
 		claim, _ := op.NthClaim(i)
 		plan := s.plan(claim.Policy)
 		for j := range plan {
+			if plan[j].Spec.Denials {
+				until = min(until, outcomes[first+j].RetryAfter) // 0 while it counts
+			}
 			if !hasWays || first+j == int(d.Index) {
 				lasts = max(lasts, min(outcomes[first+j].RetryAfter, layout.Micros(plan[j].Life)))
 			}
@@ -282,6 +290,7 @@ func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes 
 		}
 		first += len(plan)
 	}
+	lasts = min(lasts, until)
 	kept := denial{policy: longest.Policy, permits: longest.Permits, keep: longest.Keep, decision: d}
 	if op.And != nil || hasWays {
 		kept.claimsHash = s.denials.hash(op)

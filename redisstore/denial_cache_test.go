@@ -357,6 +357,31 @@ func TestDenialsCounted(t *testing.T) {
 	}
 }
 
+// Denials that a limit on denials counts reach the server, until it denies: then, while it does, they are remembered,
+// though another limit denies for longer. A Try is not counted.
+func TestDenialsThatBlock(t *testing.T) {
+	_, store, _ := listening(t, redisstore.Options{})
+	day := policyOf(t, "day", stint.FixedWindow(1, 24*time.Hour).FromFirst(),
+		stint.FixedWindow(3, time.Minute).FromFirst().OfDenials().Named("block"))
+	minute := policyOf(t, "minute", stint.FixedWindow(1, time.Second).FromFirst(),
+		stint.FixedWindow(3, time.Minute).FromFirst().OfDenials().Named("block"))
+	for _, policy := range []*stint.Policy{day, minute} {
+		take(t, store, "k", policy, 1)
+		for range 2 {
+			if d := decide(t, store, op(stint.VerbTry, "k", policy, 1)); d.Allowed || d.Source != stint.SourceStore {
+				t.Fatalf("a try: %+v, want it denied by the server", d)
+			}
+		}
+		for range 3 {
+			denied(t, store, "k", policy, 1, stint.SourceStore)
+		}
+		d := decide(t, store, op(stint.VerbTake, "k", policy, 1))
+		if blocks := policy == minute; d.Allowed || d.Source != stint.SourceDenialCache || (d.Index == 1) != blocks {
+			t.Errorf("%s, then: %+v, want it denied by memory", policy.Name(), d)
+		}
+	}
+}
+
 // Of an operation over several clients the denial is of all of them together.
 func TestDenialOfOneClaim(t *testing.T) {
 	own, store, elsewhere := listening(t, redisstore.Options{})

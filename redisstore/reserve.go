@@ -132,7 +132,7 @@ func checkUndoable(op *stint.Op, shares []*share) error {
 		claim, _ := op.NthClaim(nth)
 		all = append(all, claim.Key)
 		for i := range claim.Policy.Len() {
-			counts = counts || claim.Policy.Limit(i).CountDenied
+			counts = counts || claim.Policy.Limit(i).CountDenied || claim.Policy.Limit(i).Denials
 		}
 	}
 	switch {
@@ -142,7 +142,7 @@ func checkUndoable(op *stint.Op, shares []*share) error {
 		return stint.Invalid("claims", quoteKeys(all), common+"ways are tried in one step")
 	case counts:
 		return stint.Invalid(
-			"claims", quoteKeys(all), common+"a limit that counts denied requests must be decided with all others",
+			"claims", quoteKeys(all), common+"a limit that counts denied requests, or denials, must be decided with all others",
 		)
 	}
 	var final []string

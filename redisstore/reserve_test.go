@@ -332,11 +332,12 @@ func refusesApart(t *testing.T, cluster *testredis.Cluster) {
 		"leaky": policyOf(t, "leaky", stint.LeakyBucket(5, stint.PerSecond(1))),
 		"log":   policyOf(t, "log", stint.SlidingWindowLog(5, time.Minute)),
 		"count": policyOf(t, "count", stint.Limit{Algorithm: stint.AlgorithmSlidingWindowLog, Capacity: 5, Window: time.Minute, CountDenied: true}),
+		"block": policyOf(t, "block", stint.FixedWindow(5, time.Minute).FromFirst().OfDenials()),
 		"free":  policyOf(t, "free", stint.TokenBucket(5, stint.PerSecond(1))),
 	}
 	const common = "; allowed: on a cluster, keys with a hash tag in common, like {tag}:1 and {tag}:2, since "
 	const bound = common + "leaky buckets and sliding window logs can't give back what was taken"
-	const counts = common + "a limit that counts denied requests must be decided with all others"
+	const counts = common + "a limit that counts denied requests, or denials, must be decided with all others"
 	for _, c := range []struct {
 		first, second, third string
 		named                []int
@@ -346,6 +347,7 @@ func refusesApart(t *testing.T, cluster *testredis.Cluster) {
 		{"free", "log", "log", []int{1, 2}, bound},
 		{"leaky", "free", "leaky", []int{0, 2}, bound},
 		{"count", "free", "free", []int{0, 1, 2}, counts},
+		{"free", "block", "free", []int{0, 1, 2}, counts},
 	} {
 		claims := make([]stint.Claim, 3)
 		for i, name := range []string{c.first, c.second, c.third} {

@@ -126,6 +126,9 @@ func (c chooser) options(l *stint.Limit) {
 	}
 	if l.Algorithm == stint.AlgorithmFixedWindow {
 		l.FirstRequest = c.oneIn(3)
+		if l.Denials = l.FirstRequest && c.oneIn(2); l.Denials {
+			l.MaxDebt = 0
+		}
 	}
 	if l.Algorithm == stint.AlgorithmFixedWindow && !l.FirstRequest && c.intn(5) > 2 {
 		l.Window = 0
@@ -155,7 +158,7 @@ func (c chooser) changed(old stint.Limit) stint.Limit {
 		case 3:
 			other := c.limit(old.Algorithm)
 			l.Rate, l.Window, l.Calendar, l.TimeZone = other.Rate, other.Window, other.Calendar, other.TimeZone
-			l.FirstRequest = other.FirstRequest
+			l.FirstRequest, l.Denials = other.FirstRequest, other.Denials
 		case 4:
 			l.MaxDebt, l.MinInterval, l.CountDenied = 0, 0, false
 			if l.Algorithm != stint.AlgorithmFixedWindow {

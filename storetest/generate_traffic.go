@@ -275,7 +275,9 @@ func (g *traffic) claim(verb stint.Verb) stint.Claim {
 	default: // a take, a try or a peek
 		c.Permits = g.cost(l)
 	}
-	c.Keep = g.keep(l, c.Permits)
+	if c.Keep = g.keep(l, c.Permits); slices.ContainsFunc(c.Policy.Limits(), func(l stint.Limit) bool { return l.Denials }) {
+		c.Keep = 0
+	}
 	return c
 }
 

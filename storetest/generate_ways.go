@@ -106,5 +106,5 @@ func (g *traffic) wayClaim(verb stint.Verb) (c stint.Claim, ok bool) {
 
 // noWay tells whether a limit can't be one of several ways.
 func noWay(l stint.Limit) bool {
-	return l.CountDenied || l.Algorithm == stint.AlgorithmLeakyBucket || l.Lease != 0
+	return l.CountDenied || l.Denials || l.Algorithm == stint.AlgorithmLeakyBucket || l.Lease != 0
 }

@@ -15,8 +15,8 @@ type windowState struct {
 
 // fixedWindow admits at most limit permits per window. Windows start at multiples of their length
 // since the Unix epoch, follow a calendar, or begin with the first permits that are counted. Its known
-// weakness: up to twice the limit can pass within one length around a boundary. It is safe for
-// concurrent use. With count c, limit L and cost n a request is admitted if c + n <= L - keep, and
+// weakness: up to twice the limit can pass within one length around a boundary. One of denials counts what is denied, and
+// a Take leaves it as it is. It is safe for concurrent use. With count c, limit L and cost n a request is admitted if c + n <= L - keep, and
 // until the window's end nothing comes back:
 //
 //	permits
@@ -27,6 +27,7 @@ type windowState struct {
 type fixedWindow struct {
 	limit    int64
 	debt     int64
+	counts   Action    // by which permits are counted: Take, or Deny where denials are
 	length   int64     // microseconds; 0 with a calendar
 	step     int64     // windows start at multiples of it: its length, or 1 where the first permits begin one
 	calendar *calendar // nil without
@@ -37,6 +38,9 @@ func newFixedWindow(limit stint.Limit) *fixedWindow {
 	w := &fixedWindow{limit: limit.Capacity, debt: limit.Debt(), length: limit.Window.Microseconds()}
 	if w.step = w.length; limit.FirstRequest {
 		w.step = 1
+	}
+	if limit.Denials {
+		w.counts = Deny
 	}
 	if limit.Calendar != stint.CalendarNone {
 		w.calendar = newCalendar(limit.Calendar, limit.TimeZone)
@@ -87,9 +91,15 @@ func (w *fixedWindow) apply(action Action, state *windowState, now stint.Instant
 		out.Allowed, out.RetryAfter = false, stint.Never
 	case s.Count+n > w.limit-keep:
 		out.Allowed, out.RetryAfter = false, wait
-	case action == Take:
+	case action == w.counts:
 		s.Count += n
 		*state = s
+		if action == Deny && s.Count+n > w.limit { // what it says of waits is of what comes now
+			out.RetryAfter = wait
+		}
+	}
+	if w.counts == Deny {
+		out.Denials = true
 	}
 	out.Remaining = max(0, w.limit-keep-s.Count)
 	out.ResetAfter = 0

@@ -4,7 +4,7 @@
 --        own_stop, the limit's own window, are set by adopt
 -- limit: capacity, debt, length (microseconds; 0 with a calendar), step (windows
 --        start at multiples of it), edges (with a calendar: four ascending instants,
---        the bounds of three windows)
+--        the bounds of three windows), count_denied of one that counts denials, which a take leaves as it is
 
 local fixed_window = {}
 
@@ -62,9 +62,12 @@ function fixed_window.apply(action, state, limit, now, n, keep)
     out.allowed, out.retry = false, NEVER
   elseif state.count + n > limit.capacity - keep then
     out.allowed, out.retry = false, state.stop - now
-  elseif action == 'take' then
+  elseif action == (limit.count_denied and 'deny' or 'take') then
     add(state, n)
     out.changed = true
+    if action == 'deny' and state.count + n > limit.capacity then -- what it says of waits is of what comes now
+      out.retry = state.stop - now
+    end
   end
   out.remaining = max(0, limit.capacity - keep - state.count)
   out.reset = state.count > 0 and state.stop - now or 0

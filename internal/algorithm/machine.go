@@ -28,7 +28,10 @@ type Machine struct {
 // NewMachine prepares a valid limit.
 func NewMachine(limit stint.Limit) Machine {
 	m := Machine{
-		kind: limit.Algorithm, countDenied: limit.CountDenied, capacity: limit.Capacity, cost: limit.Cost,
+		kind: limit.Algorithm, countDenied: limit.CountDenied || limit.Denials, capacity: limit.Capacity, cost: limit.Cost,
+	}
+	if limit.Denials {
+		m.cost = limit.Takes(1)
 	}
 	switch limit.Algorithm {
 	case stint.AlgorithmTokenBucket:
@@ -55,8 +58,11 @@ func (m *Machine) Algorithm() stint.Algorithm { return m.kind }
 // Capacity is the limit's.
 func (m *Machine) Capacity() int64 { return m.capacity }
 
-// CountsDenied reports whether the limit counts denied requests.
+// CountsDenied reports whether the limit counts denied requests, or denials.
 func (m *Machine) CountsDenied() bool { return m.countDenied }
+
+// CountsDenials reports whether it counts denials, and nothing else.
+func (m *Machine) CountsDenials() bool { return m.countDenied && m.window != nil }
 
 // HasLog reports whether the state is a log, and not numbers.
 func (m *Machine) HasLog() bool { return m.kind == stint.AlgorithmSlidingWindowLog }
@@ -81,7 +87,9 @@ func (m *Machine) Returns() bool { return m.kind != stint.AlgorithmLeakyBucket }
 
 // Untouched is what a limit says of an untouched state, of which keep are left to others.
 func (m *Machine) Untouched(keep int64) stint.Outcome {
-	return stint.Outcome{Allowed: true, Limit: m.capacity, Remaining: max(0, m.capacity-keep)}
+	return stint.Outcome{
+		Allowed: true, Denials: m.CountsDenials(), Limit: m.capacity, Remaining: max(0, m.capacity-keep),
+	}
 }
 
 // ApplyNumbers is Apply on the numbers of a state of which nothing else matters. A Take that is denied, a Peek and a
@@ -146,9 +154,9 @@ func (m *Machine) Apply(action Action, s *State, now stint.Instant, n, keep int6
 func (m *Machine) writes(action Action, out *stint.Outcome) bool {
 	switch action {
 	case Take:
-		return out.Allowed
+		return out.Allowed && !m.CountsDenials()
 	case Deny:
-		return m.countDenied
+		return m.countDenied && (m.window == nil || out.Allowed) // a full window of denials counts no more
 	case Settle:
 		return out.Applied != 0
 	case Peek:

@@ -250,6 +250,9 @@ func set(l *stint.Limit, name, value string) (err error) {
 		l.MinInterval, err = stint.ParseDuration(value)
 	case "count_denied":
 		l.CountDenied, err = strconv.ParseBool(value)
+	case "denials":
+		l.Denials, err = strconv.ParseBool(value)
+		l.FirstRequest = l.Denials
 	case "debt":
 		if l.MaxDebt, err = strconv.ParseInt(value, 10, 64); l.MaxDebt == 0 {
 			l.MaxDebt = stint.NoDebt

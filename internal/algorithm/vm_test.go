@@ -132,6 +132,7 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 		set("length", limit.Window.Microseconds())
 		window := algorithm.NewMachine(limit)
 		set("step", window.Step())
+		table.RawSetString("count_denied", lua.LBool(limit.Denials))
 		if limit.Calendar != stint.CalendarNone {
 			table.RawSetString("edges", vm.table(0, 0, 0, 0)) // until better ones are asked for
 		}

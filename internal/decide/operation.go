@@ -117,7 +117,7 @@ func (o *Operation) takeAtOnce() bool {
 		if len(o.taken) > 0 {
 			o.taken[i] = first
 		}
-		if first {
+		if first && !o.Parts[i].Machine.CountsDenials() {
 			o.States[o.Parts[i].State].Changed = true
 		}
 	}
@@ -298,7 +298,7 @@ func (s *State) correct(m *algorithm.Machine, now stint.Instant, n, keep int64, 
 	if !s.isHeld() {
 		return
 	}
-	if !out.Allowed && n <= m.Capacity()-keep {
+	if (!out.Allowed || out.RetryAfter > 0) && n <= m.Capacity()-keep { // what is counted may wait, and was admitted
 		out.RetryAfter = s.retryAfter(m, now, n, keep, out.RetryAfter)
 	}
 	if m.HasPlaces() {

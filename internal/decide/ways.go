@@ -311,9 +311,13 @@ func worstOf(outs []stint.Outcome, from, to int, allowed bool) (worst int) {
 	return worst
 }
 
-// isWorse reports whether a limit has less left than another one, or, where the operation is denied, a longer wait.
+// isWorse reports whether a limit has less left than another one, or, where the operation is denied, a longer wait. What
+// is left of a limit on denials says nothing of what is admitted next.
 func isWorse(o, than *stint.Outcome, allowed bool) bool {
 	if allowed {
+		if o.Denials != than.Denials {
+			return than.Denials
+		}
 		return o.Remaining < than.Remaining
 	}
 	return o.RetryAfter > than.RetryAfter
@@ -331,7 +335,9 @@ func Available(op *stint.Op, outs []stint.Outcome) (n int64, chooses bool) {
 	for at, end := 0, 0; at < len(ways); at = end {
 		if !isChoice(ways[at]) {
 			end = at + 1
-			n = min(n, outs[at].Remaining)
+			if !outs[at].Denials {
+				n = min(n, outs[at].Remaining)
+			}
 			continue
 		}
 		if end = endOfGroup(ways, at); !isOptional(ways[at]) {
@@ -377,7 +383,7 @@ func Of(op *stint.Op, outs []stint.Outcome, at stint.Instant) stint.Decision {
 	if op.Verb == stint.VerbSettle {
 		d.Applied = Settled(outs[:op.Limits()], func(i int) bool {
 			limit, _ := op.LimitAt(i)
-			return limit.Cost == 0 && limit.Algorithm != stint.AlgorithmConcurrency
+			return limit.Cost == 0 && !limit.Denials && limit.Algorithm != stint.AlgorithmConcurrency
 		})
 	}
 	return d

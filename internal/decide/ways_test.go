@@ -19,6 +19,9 @@ func TestCombine(t *testing.T) {
 		wait     time.Duration
 	}{
 		{"the least remaining decides", []stint.Outcome{admit(5), admit(3), admit(3)}, true, 1, 0},
+		{"what is left of denials does not", []stint.Outcome{{Allowed: true, Denials: true, Remaining: 1}, admit(3)}, true, 1, 0},
+		{"but where nothing else is", []stint.Outcome{{Allowed: true, Denials: true, Remaining: 4}, {Allowed: true, Denials: true, Remaining: 3}}, true, 1, 0},
+		{"denials that deny do", []stint.Outcome{deny(5), {Denials: true, RetryAfter: 7}}, false, 1, 7},
 		{"the longest wait decides", []stint.Outcome{deny(1), admit(0), deny(7), deny(7)}, false, 2, 7},
 		{"never is longest", []stint.Outcome{deny(7), deny(stint.Never), deny(9)}, false, 1, stint.Never},
 	}

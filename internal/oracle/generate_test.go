@@ -25,6 +25,7 @@ type generator struct {
 	resets   bool
 	keeps    bool              // claims leave permits to others at times
 	ways     bool              // claims are alternatives at times; no policy has a leaky bucket
+	blocks   []*stint.Policy   // versions of a policy that counts denials, of which nothing is held; nil in most episodes
 	shapes   [][]*stint.Policy // policies of one name each, whose limits differ in their parameters
 	ids      int
 	next     int
@@ -50,6 +51,9 @@ func newGenerator(t *testing.T, seed uint64) *generator {
 	}
 	if g.ways {
 		g.shapes = append(g.shapes, g.policies("r"))
+	}
+	if g.rng.IntN(3) == 0 {
+		g.blocks = g.blocking()
 	}
 	return g
 }
@@ -310,6 +314,14 @@ func (g *generator) without(op *stint.Op, kind int) {
 		needs = needs || c.Policy.NeedsReserve()
 		for _, l := range c.Policy.Limits() {
 			leaky = leaky || l.Algorithm == stint.AlgorithmLeakyBucket
+		}
+	}
+	if g.blocks != nil && kind != 7 && g.rng.IntN(3) > 0 {
+		c := stint.Claim{Key: g.keys[0], Policy: g.blocks[g.rng.IntN(len(g.blocks))], Permits: 1 + g.rng.Int64N(4)}
+		if op.Policy == nil { // there are groups alone
+			op.Claim = c
+		} else {
+			op.And = append(slices.Clone(op.And), c)
 		}
 	}
 	switch {

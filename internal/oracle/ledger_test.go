@@ -172,7 +172,11 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 	switch op.Verb {
 	case stint.VerbTake, stint.VerbTry:
 		for i, n := range asked(op) {
-			if got.Decision.Allowed && want.Charged[i] {
+			if a := accounts[i]; limitOf(op, i).Denials {
+				if !got.Decision.Allowed && op.Verb == stint.VerbTake && a.room(l.now).Sign() > 0 {
+					a.add(l.now, 1)
+				}
+			} else if got.Decision.Allowed && want.Charged[i] {
 				grown[i] = limitOf(op, i).Takes(n)
 				accounts[i].add(l.now, grown[i])
 			}
@@ -181,7 +185,7 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 		for i, a := range accounts {
 			if n := want.Each[i].Applied; n < 0 {
 				a.mixed = true
-			} else if fixed := limitOf(op, i).Cost > 0; !fixed && a.limit.Algorithm != stint.AlgorithmConcurrency {
+			} else if fixed := limitOf(op, i).Cost > 0 || limitOf(op, i).Denials; !fixed && a.limit.Algorithm != stint.AlgorithmConcurrency {
 				a.add(l.now, n)
 			}
 		}

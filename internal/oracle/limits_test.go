@@ -119,3 +119,29 @@ func (g *generator) alter(l *stint.Limit) {
 		}
 	}
 }
+
+// blocking are versions of a policy with a limit on denials, and mostly with others beside it.
+func (g *generator) blocking() (list []*stint.Policy) {
+	for range 1 + g.rng.IntN(3) {
+		limits := []stint.Limit{
+			stint.FixedWindow(1+g.rng.Int64N(g.pick(1, 4, 12)), g.period()).FromFirst().OfDenials().Named("block"),
+		}
+		if g.rng.IntN(8) == 0 { // another version counts what is taken
+			limits[0].Denials = false
+		}
+		for i := range g.rng.IntN(3) {
+			limits = append(limits, g.limit(2+g.rng.IntN(3)).Named(fmt.Sprint("l", i)))
+			limits[len(limits)-1].CountDenied = limits[len(limits)-1].Algorithm == stint.AlgorithmSlidingWindowLog && g.rng.IntN(3) == 0
+		}
+		g.rng.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
+		p, err := stint.NewPolicy("blocks", limits...)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		list = append(list, p)
+		if !g.changes {
+			break
+		}
+	}
+	return list
+}

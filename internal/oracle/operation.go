@@ -209,7 +209,7 @@ func (t *transaction) look(p *place) {
 	s := p.state()
 	read := s.read(p.limit, t.now)
 	left, most := read.remaining(p.keep, t.now), p.limit.Capacity-p.keep
-	p.out.Limit, p.out.Remaining, p.out.GrowsAfter = p.limit.Capacity, left, 0
+	p.out.Limit, p.out.Denials, p.out.Remaining, p.out.GrowsAfter = p.limit.Capacity, p.limit.Denials, left, 0
 	if left < most {
 		p.out.GrowsAfter = wait(t.now, s.first(
 			p.limit, t.now,
@@ -251,12 +251,20 @@ func changed(a, b stint.Limit) bool {
 // was.
 func (t *transaction) take(verb stint.Verb, pl *plan) (allowed bool) {
 	for _, p := range pl.all {
-		p.want = p.limit.Takes(p.permits)
+		if p.want = p.limit.Takes(p.permits); p.limit.Denials {
+			p.want = 1
+		}
 		t.ask(p)
 	}
 	allowed = pl.choose()
 	for _, p := range pl.all {
 		switch {
+		case p.limit.Denials && (allowed || verb != stint.VerbTake || !p.out.Allowed):
+		case p.limit.Denials: // it counts the denial, and says what comes of it
+			p.write = true
+			p.now.charge(1, p.at, true)
+			t.ask(p)
+			p.out.Allowed = true
 		case allowed && verb != stint.VerbPeek && p.charged:
 			p.write = true
 			p.now.charge(p.want, p.at, true)
@@ -294,7 +302,7 @@ func (t *transaction) settle(places []*place) {
 
 // fixed says that neither a Settle nor a Commit charges the limit.
 func (p *place) fixed() bool {
-	return p.limit.Cost > 0 || p.limit.Algorithm == stint.AlgorithmConcurrency
+	return p.limit.Cost > 0 || p.limit.Denials || p.limit.Algorithm == stint.AlgorithmConcurrency
 }
 
 // finish fills in the outcome of what is not asked whether it is admitted.

@@ -187,11 +187,15 @@ func (pl *plan) deciding(allowed bool) (places []*place) {
 		}
 		counts = append(counts, best...)
 	}
+	if others := slices.DeleteFunc(slices.Clone(counts), func(p *place) bool { return p.limit.Denials }); allowed &&
+		len(others) > 0 {
+		counts = others // what is left of denials is not what is admitted next
+	}
 	return slices.DeleteFunc(slices.Clone(pl.all), func(p *place) bool { return !slices.Contains(counts, p) })
 }
 
 // decide makes the decision of the limits' outcomes: the deciding limit is, on denial, the one with the longest
-// wait, on admission the one with the least left; the first on a tie. If none counts it is the operation's first.
+// wait, on admission the one with the least left, of those that don't count denials; the first on a tie. If none counts it is the operation's first.
 func (pl *plan) decide(allowed bool, at stint.Instant) stint.Decision {
 	d := stint.Decision{Allowed: allowed, At: at}
 	decides := pl.all[0]

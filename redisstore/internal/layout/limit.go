@@ -78,6 +78,9 @@ func (l *Limit) describe(encoding string) {
 		length := spec.Window.Microseconds()
 		life, lengthWidth := length, 1
 		l.Letter = "f"
+		if spec.Denials {
+			l.Letter = "d"
+		}
 		if l.Calendar() {
 			_, longest := spec.Calendar.Length()
 			life, l.Letter = longest.Microseconds(), "c"
@@ -114,6 +117,9 @@ func (l *Limit) Same(o *Limit) bool { return l == o || l.Spec == o.Spec }
 // Calendar reports whether its windows follow the calendar, so that the script has to be told where
 // they begin.
 func (l *Limit) Calendar() bool { return l.Spec.Calendar != stint.CalendarNone }
+
+// General reports whether only the script for operations of any kind decides by the limit.
+func (l *Limit) General() bool { return l.HasLog() || l.Calendar() || l.Spec.Denials }
 
 // maxCount is the greatest count of a state that the limit alone writes.
 func (l *Limit) maxCount() int64 { return l.Spec.Capacity + l.Spec.Debt() }

@@ -217,9 +217,10 @@ func (ref *stateRef) read(
 }
 
 // outcome reads what the script answered of a limit, and whether the operation is bound to its way.
-func (r *reader) outcome(capacity int64) (o stint.Outcome, bound bool) {
+func (r *reader) outcome(spec *stint.Limit) (o stint.Outcome, bound bool) {
 	flags := r.byte()
-	o = stint.Outcome{Allowed: flags&1 != 0, Limit: capacity, Remaining: r.number(8), RetryAfter: stint.Never}
+	o = stint.Outcome{Allowed: flags&1 != 0, Denials: spec.Denials, Limit: spec.Capacity, Remaining: r.number(8)}
+	o.RetryAfter = stint.Never
 	if retry := r.number(8); retry >= 0 {
 		o.RetryAfter = layout.Micros(retry)
 	}
@@ -311,7 +312,7 @@ func (d *decider) decideMany(e *Entry, limits []OpLimit, outcomes []stint.Outcom
 		part := decide.Part{State: int(p.state), Permits: p.permits, Keep: int64(p.Keep)}
 		outcomes[i] = stint.Outcome{}
 		if l := d.batch.states[p.state].limit; l.HasLog() {
-			outcomes[i], _ = d.answers.outcome(l.Spec.Capacity)
+			outcomes[i], _ = d.answers.outcome(&l.Spec)
 		} else {
 			part.Machine = &l.Machine
 		}

@@ -280,7 +280,7 @@ while from <= #list do
     number, permits[i], keeps[i], from = unpack_struct('>I2i8I4', list, from)
     local state = states[number]
     parts[i] = state
-    fixed = fixed and not state.log
+    fixed = fixed and not state.log and not state.limit.count_denied
   end
   ways = nil
   if asked > 1 then

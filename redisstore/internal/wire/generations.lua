@@ -84,6 +84,7 @@ if fixed_window then
     }
   end
   kinds.f = window(function(limit, a, b) limit.length, limit.step = a, b end)
+  kinds.d = window(function(limit, a, b) limit.length, limit.step, limit.count_denied = a, b, true end)
   kinds.c = window(function(limit, a, b, c, d) limit.length, limit.edges = 0, { a, b, c, d } end)
 end
 

@@ -322,7 +322,7 @@ func (d *decider) readAnswer(e *Entry, limits []OpLimit, outcomes []stint.Outcom
 	}
 	for i := range limits {
 		var on bool
-		if outcomes[i], on = d.answers.outcome(limits[i].Limit.Spec.Capacity); bound != nil {
+		if outcomes[i], on = d.answers.outcome(&limits[i].Limit.Spec); bound != nil {
 			bound[i] = on
 		}
 	}

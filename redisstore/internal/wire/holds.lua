@@ -317,7 +317,7 @@ function holds.transition(action, state, n, keep)
   end
   local list = state.list
   if list then
-    if not out.allowed and n <= limit.capacity - keep then
+    if (not out.allowed or out.retry ~= 0) and n <= limit.capacity - keep then
       out.retry = holds.retry(state, n, keep, out.retry)
     end
     if state.twin == concurrency then

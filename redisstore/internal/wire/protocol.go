@@ -51,6 +51,7 @@ var limitNumbers = map[string]string{
 	"t": "capacity debt life permits period",         // token bucket
 	"l": "capacity debt life permits period",         // leaky bucket
 	"f": "capacity debt life length step",            // fixed window
+	"d": "capacity debt life length step",            // fixed window of denials
 	"c": "capacity debt life before start end after", // fixed window by the calendar
 	"s": "capacity debt life window",                 // sliding window counter
 	"p": "capacity debt life window interval counts", // sliding window log as a packed string

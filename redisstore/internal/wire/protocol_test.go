@@ -19,7 +19,7 @@ func TestProtocol(t *testing.T) {
 		for _, limit := range []stint.Limit{
 			stint.TokenBucket(5, stint.PerSecond(1)), stint.LeakyBucket(5, stint.PerSecond(1)), stint.FixedWindow(5, time.Minute),
 			stint.CalendarWindow(5, stint.CalendarMonth, "Europe/Berlin"), stint.SlidingWindowCounter(5, time.Minute), stint.SlidingWindowLog(5, time.Minute),
-			stint.Concurrency(5),
+			stint.Concurrency(5), stint.FixedWindow(5, time.Minute).FromFirst().OfDenials(),
 		} {
 			policy, err := stint.NewPolicy("p", limit)
 			if err != nil {

@@ -144,7 +144,8 @@ func errNames() error {
 
 // reasons are those that a denial can have.
 var reasons = []string{
-	string(stint.ReasonLimit), string(stint.ReasonMinInterval), string(stint.ReasonNever), string(stint.ReasonBanned),
+	string(stint.ReasonLimit), string(stint.ReasonMinInterval), string(stint.ReasonNever), string(stint.ReasonBlocked),
+	string(stint.ReasonBanned),
 	string(stint.ReasonMissing), string(stint.ReasonDefault), string(stint.ReasonHolds),
 }
 

@@ -327,6 +327,7 @@ export const reasons: Record<string, string> = {
   limit: "over the limit",
   min_interval: "too soon",
   never: "cost above the limit",
+  blocked: "denied too often",
   banned: "banned",
   missing: "attribute missing",
   default: "no rule matches",
