@@ -200,6 +200,8 @@ func (v *Verdict) why() string {
 		return "the store is unreachable, and a failure policy denies"
 	case d.Allowed:
 		return fmt.Sprintf("it has the fewest permits left, %d of %d", d.Remaining, d.Limit)
+	case v.Limit().Denials:
+		return fmt.Sprintf("it blocks the client, which was denied %d times, for %v", d.Limit, d.RetryAfter)
 	case d.RetryAfter == stint.Never:
 		return fmt.Sprintf("the cost of %d is above its limit of %d", v.Claim.Permits, d.Limit)
 	default:

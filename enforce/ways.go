@@ -138,6 +138,8 @@ func (x *Explained) whyLimit(at int, claim *stint.Claim, number int, via string)
 	case free.Allowed:
 		return fmt.Sprintf("%d of %d permits of %s are kept for %s", claim.Keep, limit.Capacity, what,
 			x.keptFor(claim, limit.Capacity, via))
+	case limit.Denials:
+		return fmt.Sprintf("%s blocks for %v, after %d denials", what, free.RetryAfter, limit.Capacity)
 	case free.RetryAfter == stint.Never:
 		return fmt.Sprintf("the cost of %d is above the limit of %s, %d", claim.Permits, what, limit.Capacity)
 	case free.Remaining >= claim.Permits:

@@ -16,7 +16,7 @@ type bond uint8
 const (
 	// keeps is of limits that can't give back: leaky buckets and logs. One partition at most may have some.
 	keeps bond = 1 << iota
-	// countsDenied is of limits that record what any other limit denies.
+	// countsDenied is of limits that record what any other limit denies, and of blocks.
 	countsDenied
 	// hasWays is of limits that are tried one after another.
 	hasWays
@@ -39,6 +39,9 @@ func (c *compiled) bonds() (b bond) {
 		}
 	}
 	see(c.Limits)
+	if c.Block != (Block{}) {
+		b |= countsDenied
+	}
 	for i := range c.Overrides {
 		see(c.Overrides[i].Limits)
 	}
@@ -102,7 +105,7 @@ func apart(other string, a, b bond) Warning {
 	case either&onlyHolds == 0 && either&hasWays != 0:
 		why = "limits within others, or with otherwise, are decided in one step with all others"
 	case either&onlyHolds == 0 && either&countsDenied != 0:
-		why = "a limit with count_denied is decided in one step with all others"
+		why = "count_denied and block are decided in one step with all others"
 	case either&onlyHolds == 0 && a&b&keeps != 0:
 		why = "leaky buckets and sliding window logs can't give back what was taken"
 		change += ", or take another algorithm in one of them"

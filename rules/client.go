@@ -209,7 +209,7 @@ func (h *Matched) decideBy(c *compiled, t *terms, key string, cost func(*Cost) (
 			claim = &h.And[i-1]
 		}
 		claim.Key, claim.Policy, claim.Permits, claim.Keep = key, g.policy, permits, c.kept
-		if class > 0 {
+		if class > 0 && !g.blocks {
 			claim.Keep += class.of(g.policy.Limit(0).Capacity - c.kept)
 		}
 		if g.named() {

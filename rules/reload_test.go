@@ -105,7 +105,7 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		"Disabled": true, "Priority": 1, "Labels": map[string]string{"a": "b"}, "Match": nil,
 		"Costs": []rules.Cost{{Permits: 2}}, "Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "MissingStatus": 401, "Cost": rules.Cost{Permits: 2},
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
-		"OnExceed": rules.Shadow, "MarkAt": rules.Percent(80), "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
+		"OnExceed": rules.Shadow, "MarkAt": rules.Percent(80), "Block": rules.Block{After: 20, For: time.Minute}, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
 		"Timeout": time.Second, "PartitionBy": "tenant", "Reserve": rules.Reserve{TTL: time.Minute, OnExpiry: rules.Keep}, "Count": rules.Count{Status: []int{401}}, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
 		"Within": nil, "Guaranteed": nil, "Weights": nil, "Borrow": nil, "MaxCost": nil, "Otherwise": nil, // see TestFamilyIsAChange
 		"Classes": rules.Classes{By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"a": 0}, Default: "a"},

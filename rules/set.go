@@ -144,6 +144,7 @@ type group struct {
 	cost   Cost
 	// capacity is that of each of them where classes leave a part of it; else 0.
 	capacity int64
+	blocks   bool // it is the rule's block
 }
 
 // named reports whether a request may name the cost.
@@ -326,6 +327,9 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 	if c.own, err = c.newTerms(rule.Limits, rule.Costs, rule.Unlimited, &old.own); err != nil {
 		return nil, err
 	}
+	if err = c.addBlock(&old.own); err != nil {
+		return nil, err
+	}
 	if len(rule.Overrides) > 0 {
 		c.overrides = make(map[string]*terms, len(rule.Overrides))
 	}
@@ -438,14 +442,22 @@ func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, 
 			g.policy = old.groups[at].policy
 			continue
 		}
-		policy, err := stint.NewPolicy(PolicyPrefix+c.ID, members[i]...)
-		if err != nil {
-			return t, prefix.Errorf("rule %q: %w", c.ID, err)
+		var err error
+		if g.policy, err = c.newPolicy(members[i]...); err != nil {
+			return t, err
 		}
-		policy.Prepared(failureOwner{}, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
-		g.policy = policy
 	}
 	return t, nil
+}
+
+// newPolicy makes a policy of the rule.
+func (c *compiled) newPolicy(limits ...stint.Limit) (*stint.Policy, error) {
+	policy, err := stint.NewPolicy(PolicyPrefix+c.ID, limits...)
+	if err != nil {
+		return nil, prefix.Errorf("rule %q: %w", c.ID, err)
+	}
+	policy.Prepared(failureOwner{}, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
+	return policy, nil
 }
 
 // Len is the number of rules, disabled ones included.

@@ -115,6 +115,7 @@ func (r *Rule) validate(f *faults) {
 	r.validateOutcome(f)
 	r.validateCount(f)
 	r.validateFamily(f)
+	r.validateBlock(f)
 	r.validateOverrides(f)
 }
 

@@ -35,6 +35,7 @@ func TestValidate(t *testing.T) {
 			}
 		}
 	}
+	pause := rules.Block{After: 20, For: time.Minute}
 	leaky := stint.LeakyBucket(5, stint.PerSecond(1))
 	places := func() []stint.Limit { return []stint.Limit{stint.Concurrency(5)} }
 	for _, test := range []struct {
@@ -171,6 +172,23 @@ func TestValidate(t *testing.T) {
 		}, "count", "count is given; allowed: none in a rule with within or otherwise"},
 		{"count with places", func(r *rules.Rule) { r.Count.Status, r.Limits = []int{401}, append(places(), ten) }, "", ""},
 		{"mark_at", func(r *rules.Rule) { r.MarkAt = 101 }, "mark_at", "1% to 100%"},
+		{"block", func(r *rules.Rule) { r.Block = rules.Block{After: 20, For: 10 * time.Minute} }, "", ""},
+		{"block without for", func(r *rules.Rule) { r.Block.After = 20 }, "block.for", "block.for is 0s; allowed: 1ms to 366d"},
+		{"block without after", func(r *rules.Rule) { r.Block.For = time.Minute }, "block.after", "block.after is 0; allowed: 1 to 1000000000 denials"},
+		{"block that reserves", func(r *rules.Rule) { r.Block, r.Reserve.TTL = pause, time.Minute }, "block", "block is given; allowed: none in a rule with reserve or a concurrency limit, as a reserve that is denied writes nothing"},
+		{"block with places", func(r *rules.Rule) { r.Block, r.Limits = pause, places() }, "block", "none in a rule with reserve or a concurrency limit"},
+		{"block with a lease", func(r *rules.Rule) { r.Block, r.Limits[0].Lease = pause, 2 }, "limits[0].lease", "limits[0].lease is 2; allowed: none in a rule with block, which has to see each denial"},
+		{"block that marks", func(r *rules.Rule) { r.Block, r.OnExceed = pause, rules.Mark }, "block", "none in a rule with on_exceed: mark, which denies nothing"},
+		{"block of the unlimited", func(r *rules.Rule) { r.Block, r.Unlimited, r.Limits = pause, true, nil }, "block", "none in a rule with unlimited"},
+		{"block of the banned", func(r *rules.Rule) { r.Block, r.Banned, r.Limits = pause, true, nil }, "block", "none in a rule with banned"},
+		{"block within", func(r *rules.Rule) {
+			r.Block, r.Within, r.Limits, r.Borrow = pause, "other", nil, rules.Borrow{Any: true}
+		}, "block", "none in a rule with within"},
+		{"block with otherwise", func(r *rules.Rule) { r.Block, r.Otherwise = pause, "other" }, "block", "none in a rule with otherwise"},
+		{"block beside its name", func(r *rules.Rule) {
+			r.Block, r.Limits[0] = pause, stint.FixedWindow(1, time.Second).Named("block")
+		}, "limits[0].name", "another name in a rule with block"},
+		{"denials as a limit", func(r *rules.Rule) { r.Limits[0] = stint.FixedWindow(1, time.Second).FromFirst().OfDenials() }, "limits[0].Denials", "the rule's Block in its place"},
 		{"wait without a bound", func(r *rules.Rule) { r.OnExceed = rules.Wait }, "max_wait", "1ms to 5m"},
 		{"wait too long", func(r *rules.Rule) { r.OnExceed, r.MaxWait = rules.Wait, time.Hour }, "max_wait", "1h0m0s; allowed: 1ms to 5m"},
 		{"waiters", func(r *rules.Rule) { r.OnExceed, r.MaxWait, r.MaxWaiters = rules.Wait, time.Second, 10_001 }, "max_waiters", "10001; allowed: 1 to 10000"},

@@ -183,6 +183,9 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 			fault(c, param, name, "a rule in shadow if this one is, since what is in shadow takes nothing of what others "+
 				"are decided by")
 			continue
+		case other.Block != (Block{}):
+			fault(c, param, name, "a rule without block, as its limits alone have to admit")
+			continue
 		case other.OnExceed == Mark:
 			fault(c, param, name, "a rule that does not mark, as its limits have to admit")
 			continue

@@ -76,6 +76,7 @@ func randomRule(t *rapid.T) rules.Rule {
 			rules.Reject, rules.Wait, rules.Shadow, rules.Mark,
 		}).Draw(t, "on exceed"),
 		MarkAt:     rules.Percent(rapid.IntRange(0, 100).Draw(t, "mark at")),
+		Block:      rules.Block{After: int64(rapid.IntRange(0, 9).Draw(t, "after")), For: between("for", time.Minute)},
 		MaxWait:    between("max wait", bounds.MaxWaitLimit),
 		MaxWaiters: rapid.IntRange(0, 10_000).Draw(t, "max waiters"),
 		OnStoreFailure: rapid.SampledFrom([]rules.OnStoreFailure{

@@ -75,7 +75,7 @@ func TestParseFaults(t *testing.T) {
 		"\xff":       "r.yaml:1:1: not YAML: the text is not UTF-8",
 		"- id: a\n  scope: \"\\x00\\xff\"\n  limits: 5\n- {id: b, ipv6: 1}": "r.yaml:2:10: rule \"a\": scope is \"\\x00ÿ\"; allowed: global, per_ip (or per_ip: {ipv4: 24, ipv6: 56}), per_user, per_api_key or custom:ATTRIBUTE\n" +
 			"r.yaml:3:11: rule \"a\": limits is 5; allowed: a list of 1 to 64 limits\n" +
-			"r.yaml:4:11: \"ipv6\" is not a name in rule \"b\"; allowed: id, name, set, enabled, priority, labels, match, scope, missing, missing_status, cost, limits, unlimited, banned, on_exceed, mark_at, max_wait, max_waiters, on_store_failure, timeout, partition_by, reserve, count, within, guaranteed, weights, borrow, max_cost, otherwise, classes, overrides",
+			"r.yaml:4:11: \"ipv6\" is not a name in rule \"b\"; allowed: id, name, set, enabled, priority, labels, match, scope, missing, missing_status, cost, limits, unlimited, banned, on_exceed, mark_at, block, max_wait, max_waiters, on_store_failure, timeout, partition_by, reserve, count, within, guaranteed, weights, borrow, max_cost, otherwise, classes, overrides",
 		strings.Repeat(" ", rulefile.MaxBytes+1): "r.yaml: the document has 33554433 bytes; allowed: at most 33554432",
 	} {
 		got, positions, err := rulefile.Parse("r.yaml", []byte(text))

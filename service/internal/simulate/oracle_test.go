@@ -41,7 +41,7 @@ func TestOracle(t *testing.T) {
 func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, denied int) {
 	t.Helper()
 	steps := storetest.Generate(seed, algorithm, 60).Steps
-	policy := steps[0].Op.First().Policy
+	policy := ofTakes(t, steps[0].Op.First().Policy)
 	model := oracle.New(0)
 	var got []stint.Decision
 	sim := simulation(t, func(v *simulate.Verdict) error {
@@ -129,6 +129,20 @@ func five(t testing.TB, n int64, window string) (all []simulate.Candidate) {
 	return all
 }
 
+// ofTakes is a policy whose limits count what is taken, as those of rules do.
+func ofTakes(t *testing.T, policy *stint.Policy) *stint.Policy {
+	t.Helper()
+	limits := policy.Limits()
+	for i := range limits {
+		limits[i].Denials = false
+	}
+	policy, err := stint.NewPolicy(policy.Name(), limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
 // TestOracleOfSeveralRules holds requests that two rules decide together, one of each client and one of all, to the model.
 func TestOracleOfSeveralRules(t *testing.T) {
 	admitted, denied, seeds := 0, 0, 500
@@ -138,7 +152,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 	for seed := range uint64(seeds) {
 		first := storetest.Generate(seed, stint.Algorithms()[seed%5], 60).Steps
 		second := storetest.Generate(seed+1000, stint.Algorithms()[seed/5%5], 1).Steps
-		a, b := simulate.LimitRule("a", first[0].Op.First().Policy.Limits()...), simulate.LimitRule("b", second[0].Op.First().Policy.Limits()...)
+		a, b := simulate.LimitRule("a", ofTakes(t, first[0].Op.First().Policy).Limits()...), simulate.LimitRule("b", ofTakes(t, second[0].Op.First().Policy).Limits()...)
 		b.Scope, b.Missing = []string{rules.Global}, rules.MissingUnset
 		model := oracle.New(0)
 		var policies [2]*stint.Policy
