@@ -181,3 +181,25 @@ func ExampleDecision_String() {
 	// denied, 0 of 2 left, retry after 1m0s <nil>
 	// 2026-01-01T00:00:00.000000Z <nil>
 }
+
+// A client that is denied 20 times within 10 minutes is denied for the rest of them.
+func ExampleLimit_OfDenials() {
+	store := memstore.New(memstore.Config{})
+	limiter, err := stint.New(store, "login",
+		stint.FixedWindow(5, time.Minute),
+		stint.FixedWindow(20, 10*time.Minute).FromFirst().OfDenials().Named("block"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var last stint.Decision
+	for range 5 + 5 + 20 { // two windows of the first limit may be met
+		if last, err = limiter.Allow(context.Background(), "192.0.2.1"); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	limit := limiter.Policy().Limit(int(last.Index))
+	fmt.Println(last.Allowed, limit.Name, stint.ReasonOf(limit, &last, 1))
+	// Output: false block blocked
+}
