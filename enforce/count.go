@@ -100,7 +100,7 @@ func (c *RunningCost) noteClaims(v *Verdict) {
 	if c.hold == nil || !v.countsAnswers() {
 		return
 	}
-	asked := v.asked()
+	asked := v.Asked()
 	for i := range v.claims {
 		c.claims = append(c.claims, claimEnd{&v.claims[i].Rule.Count, asked[i]})
 	}
@@ -114,9 +114,9 @@ func (v *Verdict) countsAnswers() bool {
 	return slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.countsAnswers() })
 }
 
-// asked says of each claim whether its cost is what a commit says: of those whose cost requests may name; if there is
+// Asked says of each of the Claims whether its cost is what a commit says: of those whose cost requests may name; if there is
 // none, of rules that count by answers; if there is none, of all.
-func (v *Verdict) asked() []bool {
+func (v *Verdict) Asked() []bool {
 	named, counts := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.Named }), v.countsAnswers()
 	asked := make([]bool, len(v.claims))
 	for i := range v.claims {

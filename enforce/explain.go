@@ -164,7 +164,8 @@ func (x *Explanation) Why() string {
 		case len(v.Matched) > 0:
 			return "no rule limits the request"
 		case slices.ContainsFunc(x.Rules, func(rule Explained) bool { return rule.NeedsReserve() }):
-			return "no rule holds for the request but for a reserve, since the limits that it meets are of concurrency"
+			return "no rule holds for the request but for a reserve, since the limits that it meets are of concurrency, or of " +
+				"rules with count"
 		}
 		return "no rule holds for the request"
 	}

@@ -35,7 +35,7 @@ func (l *Limiter) Reserve(
 		v.describeHold(&hold)
 		op := v.on(stint.VerbReserve, &v.Hold)
 		var d stint.Decision
-		if reservation, d, err = stint.Reserve(ctx, l.store, op, v.asked(), hold); err == nil {
+		if reservation, d, err = stint.Reserve(ctx, l.store, op, v.Asked(), hold); err == nil {
 			d = l.awaitEnds(ctx, v, d)
 		}
 		if err = v.note(d, err); err != nil {
@@ -108,7 +108,7 @@ func (l *Limiter) end(
 	if hold.Via, err = v.wayOf(vias); err != nil {
 		return err
 	}
-	for i, asked := range v.asked() {
+	for i, asked := range v.Asked() {
 		c := &v.claims[i]
 		if actual >= 0 && asked {
 			c.Claim.Permits = actual

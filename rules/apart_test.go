@@ -45,6 +45,9 @@ func TestApart(t *testing.T) {
 		{"places", func(all, each *rules.Rule) {
 			all.Limits, each.Limits = []stint.Limit{stint.Concurrency(3)}, []stint.Limit{ten}
 		}, "so reserves are errors"},
+		{"counted by answers", func(all, each *rules.Rule) {
+			all.Limits, all.Count.Status, each.Limits = []stint.Limit{ten}, []int{401}, []stint.Limit{ten}
+		}, "so reserves are errors"},
 		{"for reserves", func(all, each *rules.Rule) {
 			all.Limits, all.Reserve.TTL, each.Limits = []stint.Limit{ten}, time.Minute, []stint.Limit{ten}
 		}, "so reserves are errors"},

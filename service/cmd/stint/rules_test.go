@@ -159,19 +159,24 @@ func TestRulesByReserve(t *testing.T) {
   missing: deny
   limits: [{algorithm: token_bucket, capacity: 10, refill: 10/s}]
   overrides: [{key: a-secret, unlimited: true}, {key: another-secret, limits: [{algorithm: concurrency, capacity: 5}]}]
+- {id: login, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 5, window: 15m}], count: {status: [401]}}
 `)
 	code, stdout, stderr := do(t, nil, "rules", "validate", chat)
-	want := chat + ": 4 rules, 4 enabled\n" +
+	want := chat + ": 5 rules, 5 enabled\n" +
 		"warning: rule chat: it has a concurrency limit: only reserves are decided by it, evaluate and forward-auth leave it out\n" +
 		"warning: rule chat: limits[1], a bucket of 100, is less than what 10/s refills in reserve.ttl, 30s, so holds of that length slow its clients down\n" +
+		"warning: rule login: it has count: only reserves are decided by it, evaluate and forward-auth leave it out\n" +
 		"warning: rule plans: it has a concurrency limit in overrides[1]: only reserves are decided by it, evaluate and forward-auth admit its client without this rule\n"
 	if code != exitOK || stdout != want {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	places := writeFile(t, `[{id: chat, match: {path: /chat}, scope: global, limits: [{algorithm: concurrency, capacity: 5}]}]`)
-	code, stdout, stderr = do(t, nil, "rules", "explain", "--rules", places, "--path", "/chat")
-	if code != exitOK || !strings.Contains(stdout, "limited, by reserves alone") || !strings.Contains(stdout, "but for a reserve") {
-		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	counts := writeFile(t, `[{id: login, scope: global, limits: [{algorithm: fixed_window, limit: 5, window: 15m}], count: {status: [4xx]}}]`)
+	for path, file := range map[string]string{"/chat": places, "/login": counts} {
+		code, stdout, stderr = do(t, nil, "rules", "explain", "--rules", file, "--path", path)
+		if code != exitOK || !strings.Contains(stdout, "limited, by reserves alone") || !strings.Contains(stdout, "but for a reserve") {
+			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+		}
 	}
 }
 

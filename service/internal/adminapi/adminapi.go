@@ -152,7 +152,7 @@ type ExplainedRule struct {
 	// Holds is what is held of the client's permits, the next to expire first; at most 100 of each
 	// limit.
 	Holds []LiveHold `json:"holds,omitempty"`
-	// ByReserve says that only a reserve is decided by the rule, as it has a concurrency limit.
+	// ByReserve says that only a reserve is decided by the rule, as it has a concurrency limit or count.
 	ByReserve bool `json:"byReserve,omitempty"`
 	// Error is the fault of the cost that the request names. Only of a rule in shadow.
 	Error string `json:"error,omitempty"`

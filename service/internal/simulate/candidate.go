@@ -27,7 +27,7 @@ type candidate struct {
 	logged bool
 	// plain says that no rule is in shadow, or has ways or classes.
 	plain bool
-	// holds says that a rule has a concurrency limit, and that requests say whether they hold.
+	// holds says that a rule has a concurrency limit, or counts by answers, and that requests say whether they hold.
 	holds bool
 	plot  timeline
 	parts *parts
@@ -110,8 +110,7 @@ func newCandidate(c Candidate, config *Config, memory *memory) (*candidate, erro
 		rule := &list[i]
 		made.rules[rule.ID] = &tally{rule: rule}
 		made.plain = made.plain && rule.OnExceed < rules.Shadow && !made.rules[rule.ID].hasWays()
-		isPlace := func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmConcurrency }
-		made.holds = made.holds || !config.NoHolds && slices.ContainsFunc(rule.Limits, isPlace)
+		made.holds = made.holds || !config.NoHolds && rule.NeedsReserve()
 	}
 	for i := range made.block {
 		made.block[i] = new(request)
@@ -131,6 +130,7 @@ type request struct {
 	verdict enforce.Verdict
 	claims  []claim // the verdict's
 	hold    *Hold
+	status  int  // that of its answer, for rules that count by it; 0 is not known
 	charges bool // whether more than it holds will be charged at its end
 	// part is its place in parts, -1 for the rest.
 	part int
@@ -174,7 +174,7 @@ func (c *candidate) prepare(events []Event) {
 // match finds what is to be decided about an event, or why and by which rule it is denied without.
 func (c *candidate) match(r *request, ev *Event) {
 	c.matched = ev.Time
-	r.time, r.line, r.hold, r.charges = ev.Time, ev.Line, ev.Hold, false
+	r.time, r.line, r.hold, r.status, r.charges = ev.Time, ev.Line, ev.Hold, ev.Status, false
 	r.reason, r.denier, r.part = "", nil, c.parts.of(ev)
 	c.total.Requests++
 	v, verb := &r.verdict, stint.VerbTake

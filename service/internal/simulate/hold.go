@@ -4,12 +4,10 @@ import (
 	"container/heap"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/algorithm"
 )
 
@@ -37,15 +35,15 @@ func (h *holding) bytes() int64 {
 }
 
 // requireHold refuses a request that does not hold, for which a rule with a concurrency limit
-// holds.
+// holds, or one that counts by answers.
 func (c *candidate) requireHold(r *request, ev *Event) {
 	_ = c.limiter.Prepare(&ev.Request, &r.verdict, stint.VerbReserve) // which its taker is told
 	for _, of := range r.verdict.Claims() {
-		if of.Claim.Policy.NeedsReserve() && c.store.fault == nil {
+		if (of.Rule.NeedsReserve() || of.Claim.Policy.NeedsReserve()) && c.store.fault == nil {
 			c.store.fault = stint.Invalid(
 				"hold", fmt.Sprintf("missing in line %d", ev.Line),
 				fmt.Sprintf("a duration, in the column hold or as the hold of a "+
-					"pattern, for each request of rule %s: only reserves take of its concurrency limit", of.Rule.ID),
+					"pattern, for each request of rule %s: only reserves are decided by its concurrency limit or count", of.Rule.ID),
 			)
 		}
 	}
@@ -61,7 +59,7 @@ func canHold(of *stint.Claim) error {
 // hold has a request hold what the limits that decided last have admitted.
 func (c *candidate) hold(r *request) {
 	claims := r.verdict.Claims()
-	named := slices.ContainsFunc(claims, func(of enforce.Claimed) bool { return of.Named })
+	asked := r.verdict.Asked()
 	h := &holding{since: r.time, parts: make([]part, 0, len(c.store.ops))}
 	for i := range c.store.ops {
 		if !c.store.Charged(i) {
@@ -79,7 +77,9 @@ func (c *candidate) hold(r *request) {
 		switch actual := r.hold.Actual; {
 		case p.limit.Algorithm == stint.AlgorithmConcurrency:
 			p.kept = 0
-		case actual >= 0 && (claims[op.claim].Named || !named):
+		case r.status > 0 && len(claims[op.claim].Rule.Count.Status) > 0 && !claims[op.claim].Rule.Count.Has(r.status):
+			p.kept = 0
+		case actual >= 0 && asked[op.claim]:
 			p.kept, p.charge = min(actual, op.permits), max(0, actual-op.permits)
 		}
 		r.charges = r.charges || p.charge > 0
