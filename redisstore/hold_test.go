@@ -97,3 +97,19 @@ func TestUsualHoldsAreOneScript(t *testing.T) {
 		})
 	}
 }
+
+// An end is the same again though it names its limits in another order.
+func TestEndAgainInAnotherOrder(t *testing.T) {
+	store, _ := storeOn(t, newConn(t), redisstore.Options{})
+	window, places := stint.FixedWindow(10, time.Hour).Named("a"), stint.Concurrency(10).Named("b")
+	one, other := policyOf(t, "p", window, places), policyOf(t, "p", places, window)
+	for id, policies := range map[string][3]*stint.Policy{"1": {one, one, other}, "2": {other, other, one}} {
+		for i, verb := range []stint.Verb{stint.VerbReserve, stint.VerbCommit, stint.VerbCommit} {
+			o := op(verb, "k", policies[i], 2)
+			o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}
+			if decide(t, store, o); o.Hold().Replayed != (i == 2) {
+				t.Errorf("%d of %s: %+v", i, id, o.Hold())
+			}
+		}
+	}
+}

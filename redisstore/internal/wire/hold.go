@@ -21,6 +21,7 @@ type holdEntry struct {
 	digest string       // of the id
 	claims digest       // of the claims, in the order of the operation
 	answer digest       // of the claims and what is asked for
+	sorted digest       // the same of claims that are sorted
 
 	applied int64
 	// left says that it is to be asked again, of the script for all operations.
@@ -43,7 +44,8 @@ func digestOf(text []byte) (d digest) {
 
 // newHoldEntry copies what the operation says of its hold. The digest of the claims tells whether a
 // second Reserve or an end is about the same claims in the same order; that of claims and costs whether an end
-// is the same again.
+// is the same again. The order of limits may be another one than when it was reserved, but that of groups and their ways: so
+// ends are remembered by limits that are sorted.
 func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	h := op.Hold()
 	b.text = append(b.text[:0], h.ID...)
@@ -52,24 +54,23 @@ func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	entry := &holdEntry{told: stint.HoldOp{Hold: h.Hold, Via: h.Via}, bucket: named[:3], digest: named[1:]}
 	b.claims = b.claimsOf(e, b.claims[:0])
 	entry.claims, entry.answer = b.digestsOf(b.claims, op.Verb)
+	entry.sorted = entry.answer
+	if !slices.IsSortedFunc(b.claims, claimText.compare) {
+		slices.SortFunc(b.claims, claimText.compare)
+		_, entry.sorted = b.digestsOf(b.claims, op.Verb)
+	}
 	return entry
 }
 
 // holdArgs is what the script for all operations reads of a hold, as GIVEN in hold_ids.lua has it. The id itself stands last
-// but for the suffix, so that it needs no length. The order of limits may be another one than when it was reserved, but that
-// of groups and their ways: so the second digest is of limits that are sorted, and there is a tag for each limit, by which
-// the script finds it among those of a hold.
+// but for the suffix, so that it needs no length, and for a tag of each limit, by which the script finds it among those of a
+// hold that was reserved in another order.
 func (b *Batch) holdArgs(e *Entry) string {
 	h := e.hold
 	claims := b.claimsOf(e, nil)
 	tags := ""
 	if len(claims) > 1 || e.Verb == stint.VerbDrop {
 		tags = b.tagsOf(claims)
-	}
-	sorted := h.answer
-	if !slices.IsSortedFunc(claims, claimText.compare) {
-		slices.SortFunc(claims, claimText.compare)
-		_, sorted = b.digestsOf(claims, e.Verb)
 	}
 	given := &h.told.Hold
 	keep := "\x00"
@@ -80,7 +81,7 @@ func (b *Batch) holdArgs(e *Entry) string {
 	if e.Verb != stint.VerbReserve {
 		remembered = decide.SurelyRemembered(given)
 	}
-	return h.digest + string(h.claims[:]) + string(sorted[:answerBytes]) + string(h.answer[:answerBytes]) +
+	return h.digest + string(h.claims[:]) + string(h.sorted[:answerBytes]) + string(h.answer[:answerBytes]) +
 		layout.BigEndian(given.Lives().Microseconds(), remembered.Microseconds(), int64(given.ExpiresAt)) +
 		keep + string([]byte{h.told.Via}) + given.ID + b.suffix(e) + tags
 }
@@ -225,7 +226,7 @@ func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
 		list = binary.BigEndian.AppendUint64(list, uint64(h.told.Hold.Lives().Microseconds()))
 		return appendNumber(list, h.told.Hold.Remembered().Microseconds(), 5)
 	}
-	return append(append(append(list, h.claims[:]...), 0), h.answer[:answerBytes]...)
+	return append(append(append(list, h.claims[:]...), 0), h.sorted[:answerBytes]...)
 }
 
 // appendRecord appends a Reserve's record behind its expiry as hold_ids.lua has it, behind its length. It is written
