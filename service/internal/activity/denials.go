@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"iter"
 	"math/bits"
 	"slices"
 	"strings"
@@ -327,28 +328,28 @@ func (r *Recorder) findIn(t *denialTable, q *denialQuery, n int) (list []Denial,
 	return list, false
 }
 
+// tables are those of the pairs that a query looks at, each with whether it has those of rules in shadow.
+func (d *denials) tables(q *denialQuery) iter.Seq2[*denialTable, bool] {
+	return func(yield func(*denialTable, bool) bool) {
+		if q.Shadow == "true" || yield(&d.real, false) && q.Shadow != "false" {
+			yield(&d.shadow, true)
+		}
+	}
+}
+
 // denialsOf finds up to n denials of this process, and up to n of rules in shadow, the newest first, and whether there
 // are more of either.
-func (r *Recorder) denialsOf(q *denialQuery, n int) ([]Denial, bool) {
-	found, more, moreInShadow := []Denial{}, false, false
-	if q.Shadow != "true" {
-		var some []Denial
-		some, more = r.findIn(&r.denials.real, q, n)
-		found = append(found, some...)
-	}
-	if q.Shadow != "false" {
-		var some []Denial
-		some, moreInShadow = r.findIn(&r.denials.shadow, q, n)
+func (r *Recorder) denialsOf(q *denialQuery, n int) (found []Denial, more bool) {
+	found = []Denial{}
+	for table, shadow := range r.denials.tables(q) {
+		some, further := r.findIn(table, q, n)
 		for i := range some {
-			some[i].Shadow = true
+			some[i].Shadow, some[i].Process = shadow, r.config.Process.Name
 		}
-		found = append(found, some...)
-	}
-	for i := range found {
-		found[i].Process = r.config.Process.Name
+		found, more = append(found, some...), more || further
 	}
 	slices.SortStableFunc(found, func(a, b Denial) int { return cmp.Compare(b.Seq, a.Seq) })
-	return found, more || moreInShadow
+	return found, more
 }
 
 // known says how many pairs a query looks at, and since when none is missing.
@@ -356,14 +357,8 @@ func (r *Recorder) known(q *denialQuery) (kept int64, from stint.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from = r.config.Process.StartedAt
-	for _, of := range []struct {
-		table *denialTable
-		none  string // the filter that leaves it out
-	}{{&r.denials.real, "true"}, {&r.denials.shadow, "false"}} {
-		if q.Shadow != of.none {
-			kept += int64(of.table.used)
-			from = max(from, stint.Instant(of.table.forgotten))
-		}
+	for table := range r.denials.tables(q) {
+		kept, from = kept+int64(table.used), max(from, stint.Instant(table.forgotten))
 	}
 	return kept, from
 }

@@ -278,10 +278,7 @@ func (r *Recorder) serveEvents(w http.ResponseWriter, q *http.Request, names boo
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx would hold the events back
-	audience := 0
-	if names {
-		audience = 1
-	}
+	audience := map[bool]int{true: 1}[names]
 	controller := http.NewResponseController(w)
 	write := func(messages ...*message) bool {
 		// A connection that knows no deadlines, as in a test of the handler alone, has none.

@@ -111,11 +111,8 @@ func (r *Recorder) storeFigures() *StoreFigures {
 // come with them.
 func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ audience) (any, error) {
 	seconds, err := q.Integer("seconds", totalSeconds, 1, totalSeconds)
-	if err != nil {
-		return nil, err
-	}
-	most, err := q.Integer("rules", snapshotRules, 0, maxRules)
-	if err != nil {
+	most, fault := q.Integer("rules", snapshotRules, 0, maxRules)
+	if err = cmp.Or(err, fault); err != nil {
 		return nil, err
 	}
 	s := r.stats(int(seconds), int(most), q.Get("rule"))
@@ -200,11 +197,8 @@ func denialQueryOf(q problem.Query, a audience, now time.Time) (wanted denialQue
 // one page, as each keeps its own; pages go by numbers of denials, which stay right while denials come.
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience) (any, error) {
 	wanted, err := denialQueryOf(q, a, r.config.Now())
-	if err != nil {
-		return nil, err
-	}
-	most, err := q.Integer("limit", topItems, 1, maxAsked)
-	if err != nil {
+	most, fault := q.Integer("limit", topItems, 1, maxAsked)
+	if err = cmp.Or(err, fault); err != nil {
 		return nil, err
 	}
 	n, d := int(most), Denials{}
@@ -228,9 +222,8 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience
 func (r *Recorder) pageOf(q *denialQuery, n int) Denials {
 	d := Denials{Scope: ScopeProcess, Processes: 1}
 	d.Kept, d.From = r.known(q)
-	if d.Denials, d.More = r.denialsOf(q, n); len(d.Denials) > n {
-		d.Denials, d.More = d.Denials[:n], true
-	}
+	d.Denials, d.More = r.denialsOf(q, n)
+	d.bound(n)
 	if d.More {
 		d.Next = d.Denials[len(d.Denials)-1].Seq
 	}

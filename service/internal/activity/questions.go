@@ -198,29 +198,36 @@ func merged(scope string, answers []answer, silent map[string]bool, n int) Denia
 		d.Denials = append(d.Denials, a.Denials...)
 	}
 	d.Denials = mergeDenials(d.Denials)
+	d.bound(n)
+	return d
+}
+
+// bound leaves the first n, and says that there are more.
+func (d *Denials) bound(n int) {
 	if len(d.Denials) > n {
 		d.Denials, d.More = d.Denials[:n], true
 	}
-	return d
 }
 
 // mergeDenials makes one of those of the same rule and client: since the first of them, with the last request.
 func mergeDenials(list []Denial) []Denial {
-	type pair struct {
-		rule, client string
-		shadow       bool
-	}
 	slices.SortStableFunc(list, func(a, b Denial) int { return cmp.Compare(b.At, a.At) })
-	places, all := map[pair]int{}, list[:0]
+	places, all := map[of]int{}, list[:0]
 	for i := range list {
 		d := list[i]
-		p := pair{d.Rule, d.Client, d.Shadow}
-		if at, known := places[p]; known {
+		at, known := places[of{d.Rule, d.Client, d.Shadow}]
+		if known {
 			all[at].First, all[at].Count = min(all[at].First, d.First), all[at].Count+d.Count
 			continue
 		}
-		places[p] = len(all)
+		places[of{d.Rule, d.Client, d.Shadow}] = len(all)
 		all = append(all, d)
 	}
 	return all
+}
+
+// An of is whom figures are of: a client of a rule, perhaps of a rule in shadow.
+type of struct {
+	rule, client string
+	shadow       bool
 }

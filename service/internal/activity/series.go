@@ -15,12 +15,23 @@ const (
 	maxRules = 1000
 )
 
+// A tally is of requests: what came of them. Those that a rule in shadow would have denied are counted by themselves.
+type tally struct{ admitted, denied, shadow uint32 }
+
+// add adds a tally to a step of the series.
+func (s *Series) add(step int, t *tally) {
+	s.Admitted[step] += t.admitted
+	s.Denied[step] += t.denied
+	s.ShadowDenied[step] += t.shadow
+}
+
 // A total is a second of the whole process. It is of the second that it says, whatever its place.
 type total struct {
-	second                             uint32
-	admitted, denied, degraded, shadow uint32
-	timed                              uint32 // of them asked the store
-	micros                             uint64 // which took so long together
+	second uint32
+	tally
+	degraded uint32
+	timed    uint32 // of them asked the store
+	micros   uint64 // which took so long together
 }
 
 // totals are those of an hour.
@@ -63,7 +74,8 @@ func (t *totals) series(from uint32, seconds int) Totals {
 		if bin.second != from+uint32(i) {
 			continue
 		}
-		s.Admitted[i], s.Denied[i], s.ShadowDenied[i], s.Degraded[i] = bin.admitted, bin.denied, bin.shadow, bin.degraded
+		s.add(i, &bin.tally)
+		s.Degraded[i] = bin.degraded
 		if bin.timed > 0 {
 			s.StoreMicros[i] = uint32(bin.micros / uint64(bin.timed))
 		}
@@ -72,15 +84,10 @@ func (t *totals) series(from uint32, seconds int) Totals {
 }
 
 // A bin is a second or a minute of a rule.
-type bin struct{ at, admitted, denied, shadow, near uint32 }
-
-// binOf is the bin of a step in a ring, emptied if it was another step's.
-func binOf(bins []bin, at uint32) *bin {
-	b := &bins[at%uint32(len(bins))]
-	if b.at != at {
-		*b = bin{at: at}
-	}
-	return b
+type bin struct {
+	at uint32
+	tally
+	near uint32
 }
 
 // count adds one outcome. What a rule in shadow would have denied is counted by itself, what it
@@ -97,6 +104,15 @@ func (b *bin) count(o Outcome, near bool) {
 	case ShadowDenied:
 		b.shadow++
 	}
+}
+
+// binOf is the bin of a step in a ring, emptied if it was another step's.
+func binOf(bins []bin, at uint32) *bin {
+	b := &bins[at%uint32(len(bins))]
+	if b.at != at {
+		*b = bin{at: at}
+	}
+	return b
 }
 
 // A ruleSeries is what was decided by one rule.
@@ -147,7 +163,7 @@ func seriesOf(bins []bin, from uint32, n int, step int64) Series {
 	s := newSeries(int64(from)*step, step, n)
 	for i := range n {
 		if b := &bins[(from+uint32(i))%uint32(len(bins))]; b.at == from+uint32(i) {
-			s.Admitted[i], s.Denied[i], s.ShadowDenied[i] = b.admitted, b.denied, b.shadow
+			s.add(i, &b.tally)
 		}
 	}
 	return s

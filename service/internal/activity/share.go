@@ -139,11 +139,8 @@ func (r *Recorder) rates(now stint.Instant) Rates {
 		return float64(sum) / float64(seconds)
 	}
 	return Rates{
-		Scope:     ScopeProcess,
-		Processes: 1,
-		Admitted:  average(t.Admitted),
-		Denied:    average(t.Denied),
-		Degraded:  average(t.Degraded),
+		Scope: ScopeProcess, Processes: 1,
+		Admitted: average(t.Admitted), Denied: average(t.Denied), Degraded: average(t.Degraded),
 	}
 }
 
@@ -279,17 +276,16 @@ func (v *view) top(n int, clientOf func(string) string) Top {
 }
 
 // merge adds up lists. A client may have as many requests as the list allows that does not have it.
-func (v *view) merge(n int, clientOf func(string) string, of func(*summary) ([]TopItem, int64)) []TopItem {
-	type key struct{ rule, client string }
-	merged, unlisted := map[key]TopItem{}, int64(0)
+func (v *view) merge(n int, clientOf func(string) string, list func(*summary) ([]TopItem, int64)) []TopItem {
+	merged, unlisted := map[of]TopItem{}, int64(0)
 	for i := range v.summaries {
-		items, least := of(&v.summaries[i])
+		items, least := list(&v.summaries[i])
 		unlisted += least
 		for _, item := range items {
-			k := key{item.Rule, item.Client}
-			known := merged[k]
+			client := of{rule: item.Rule, client: item.Client}
+			known := merged[client]
 			item.Count, item.Error = known.Count+item.Count-least, known.Error+item.Error-least
-			merged[k] = item
+			merged[client] = item
 		}
 	}
 	items := make([]TopItem, 0, len(merged))
@@ -312,12 +308,10 @@ func (v *view) merge(n int, clientOf func(string) string, of func(*summary) ([]T
 
 // denials are the last of all processes, the newest first.
 func (v *view) denials(n int) SharedDenials {
-	d := SharedDenials{Scope: v.scope, Processes: len(v.summaries)}
 	all := []Denial{}
 	for i := range v.summaries {
 		all = append(all, v.summaries[i].Denials...)
 	}
 	all = mergeDenials(all)
-	d.Denials = all[:min(n, len(all))]
-	return d
+	return SharedDenials{Scope: v.scope, Processes: len(v.summaries), Denials: all[:min(n, len(all))]}
 }

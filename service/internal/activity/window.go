@@ -29,9 +29,7 @@ func (r *Recorder) counted(second uint32) (c counted) {
 	from := (minute - topMinutes + 1) * 60
 	for at := from; at <= second; at++ {
 		if bin := &r.totals[at%totalSeconds]; bin.second == at {
-			c.Total.Admitted += int64(bin.admitted)
-			c.Total.Denied += int64(bin.denied)
-			c.Total.ShadowDenied += int64(bin.shadow)
+			c.Total.add(bin.counts())
 			c.Total.Degraded += int64(bin.degraded)
 		}
 	}
@@ -61,10 +59,8 @@ func (t *totals) hour(second uint32) TotalSeries {
 	for i := range uint32(hourSteps * hourStep) {
 		at := uint32(s.From) + i
 		if bin := &t[at%totalSeconds]; bin.second == at {
-			step := i / hourStep
-			s.Admitted[step] += bin.admitted
-			s.Denied[step] += bin.denied
-			s.ShadowDenied[step] += bin.shadow
+			step := int(i / hourStep)
+			s.add(step, &bin.tally)
 			s.Degraded[step] += bin.degraded
 		}
 	}
@@ -90,13 +86,16 @@ func (v *view) hour() TotalSeries {
 	for _, s := range told {
 		ahead := int((s.From - all.From) / hourStep) // the first steps of all are before the others' first
 		for i := 0; i+ahead < hourSteps; i++ {
-			all.Admitted[i+ahead] += s.Admitted[i]
-			all.Denied[i+ahead] += s.Denied[i]
-			all.ShadowDenied[i+ahead] += s.ShadowDenied[i]
+			all.add(i+ahead, &tally{s.Admitted[i], s.Denied[i], s.ShadowDenied[i]})
 			all.Degraded[i+ahead] += s.Degraded[i]
 		}
 	}
 	return all
+}
+
+// counts are the tally as others are told it.
+func (t *tally) counts() Counts {
+	return Counts{Admitted: int64(t.admitted), Denied: int64(t.denied), ShadowDenied: int64(t.shadow)}
 }
 
 // counted is what the rule decided in the minutes that the top covers.
@@ -104,9 +103,7 @@ func (s *ruleSeries) counted(minute uint32) RuleCounts {
 	c := RuleCounts{Rule: s.id}
 	for i := range uint32(topMinutes) {
 		if b := &s.minutes[(minute-i)%ruleMinutes]; b.at == minute-i {
-			c.Admitted += int64(b.admitted)
-			c.Denied += int64(b.denied)
-			c.ShadowDenied += int64(b.shadow)
+			c.add(b.counts())
 			c.Near += int64(b.near)
 		}
 	}
@@ -127,13 +124,12 @@ func (v *view) rules() []RuleCounts {
 			sum.Near += c.Near
 		}
 	}
-	type pair struct{ rule, client string }
-	denied := map[pair]bool{}
+	denied := map[of]bool{}
 	for i := range v.summaries {
 		for _, item := range v.summaries[i].Denied {
-			p, sum := pair{item.Rule, item.Client}, sums[item.Rule]
-			if sum != nil && item.Count > item.Error && !denied[p] {
-				denied[p] = true
+			client, sum := of{rule: item.Rule, client: item.Client}, sums[item.Rule]
+			if sum != nil && item.Count > item.Error && !denied[client] {
+				denied[client] = true
 				sum.DeniedClients++
 			}
 		}
