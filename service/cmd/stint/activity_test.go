@@ -78,14 +78,8 @@ func TestTwoServices(t *testing.T) {
 			t.Errorf("the processes are %+v", processes)
 		}
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin2+activity.PathEvents, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, admin2+activity.PathEvents, nil))(t)
+	events := must(http.DefaultClient.Do(request))(t)
 	defer func() { _ = events.Body.Close() }()
 	stop2()
 	if text, err := io.ReadAll(events.Body); err != nil || len(text) == 0 {

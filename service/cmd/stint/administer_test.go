@@ -150,10 +150,7 @@ type meddlingProxy struct {
 
 func (m *meddlingProxy) start(t *testing.T) string {
 	t.Helper()
-	target, err := url.Parse(m.to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(m.to))(t)
 	return proxyTo(t, target, func(r *http.Request) {
 		if r.Method == http.MethodPut && !m.done {
 			m.done = true

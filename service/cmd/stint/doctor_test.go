@@ -43,10 +43,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("docs/redis.conf: %s is %+v", check, f)
 		}
 	}
-	keys, err := well.Do("KEYS", "*doctor*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(well.Do("KEYS", "*doctor*"))(t)
 	for _, key := range keys.([]any) {
 		if left, err := well.Do("TTL", key); err != nil || left.(int64) < 0 || left.(int64) > 300 {
 			t.Errorf("it leaves %s for %v s, %v", key, left, err)
@@ -65,9 +62,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 
-	if _, err := plain.Do("ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval"); err != nil {
-		t.Fatal(err)
-	}
+	must(plain.Do("ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval"))(t)
 	url := strings.Replace(plain.URL(), "redis://", "redis://limiter:secret@", 1)
 	if f := examine(t, exitUsage, "--store", url, "--store-timeout=1m")["rights"]; f.Status != doctor.Wrong || !strings.Contains(f.Found, "evalsha") {
 		t.Errorf("without scripts rights are %+v", f)
@@ -131,9 +126,7 @@ func TestDoctorOfACluster(t *testing.T) {
 		t.Errorf("of logs of two rules it is said %+v", f)
 	}
 	for _, node := range cluster.Nodes {
-		if _, err := node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no"); err != nil {
-			t.Fatal(err)
-		}
+		must(node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no"))(t)
 	}
 	f = examine(t, exitUsage, "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", logs)["cluster-require-full-coverage"]
 	if f.Status != doctor.OK {

@@ -111,10 +111,7 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 		address := addressOf(service)
 		start(service, func(count func()) error { return callUntilGone(t, address, call, count) })
 	}
-	conn, err := grpc.NewClient("passthrough:///"+addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient("passthrough:///"+addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	client := pb.NewRateLimitServiceClient(conn)
 	start("grpc", func(count func()) error {
@@ -136,9 +133,7 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 			t.Fatalf("the callers are not answered:\n%s", p.log)
 		}
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	group.Wait()
 	if err := <-p.exited; err != nil {
 		t.Errorf("exit: %v\n%s", err, p.log)

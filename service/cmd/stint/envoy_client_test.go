@@ -187,9 +187,7 @@ func TestEnvoyWithoutRedis(t *testing.T) {
 	if s := f.pass(t, list, nil); s.status != 200 || s.failed != nil {
 		t.Fatal(s)
 	}
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redis.Stop())
 	f.timeout = 20 * time.Millisecond
 	for deny, want := range map[bool]int{false: 200, true: 500} {
 		f.deny = deny

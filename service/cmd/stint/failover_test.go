@@ -58,9 +58,7 @@ func TestServerIsKilled(t *testing.T) {
 			if status, c := checked(t, url, query); status != 200 || c.Degraded {
 				t.Fatalf("%d %+v", status, c)
 			}
-			if err := redis.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, redis.Kill())
 			eventually(t, "the store is known to be unreachable", func() bool {
 				get(t, url+apipath.Check+"?key=other")
 				return strings.Contains(log.String(), "the store is unreachable")
@@ -121,17 +119,13 @@ func TestServerIsSilent(t *testing.T) {
 	if status, c := checked(t, url, "key=k"); status != 200 || c.Degraded {
 		t.Fatalf("%d %+v", status, c)
 	}
-	if err := redis.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redis.Pause())
 	t.Cleanup(func() { _ = redis.Resume() })
 	if status, c := checked(t, url, "key=k"); status != 200 || !c.Degraded {
 		t.Errorf("the first check: %d %+v", status, c)
 	}
 	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
-	if err := redis.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redis.Resume())
 	eventually(t, "exact decisions", func() bool {
 		_, c := checked(t, url, "key=k")
 		return !c.Degraded
@@ -151,17 +145,13 @@ func TestInstancesAreCounted(t *testing.T) {
 	})
 	// The first to come hears of the second with its next heartbeat.
 	eventually(t, "the share is half", func() bool {
-		if err := redis.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, redis.Pause())
 		eventually(t, "the store is unreachable", func() bool {
 			_, c := checked(t, url, "key=k")
 			return c.Degraded
 		})
 		_, c := checked(t, url, "key=other")
-		if err := redis.Resume(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, redis.Resume())
 		return c.Degraded && c.Limit == 50
 	})
 	if strings.Contains(log.String(), "panic") {
@@ -173,9 +163,7 @@ func TestInstancesAreCounted(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("maxmemory-policy", "allkeys-lru"))
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redis.Stop())
 	_, log := start(t, "--store", redis.URL())
 	eventually(t, "the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	if strings.Contains(log.String(), "maxmemory-policy") {
@@ -190,9 +178,7 @@ func TestIdleProcessNoticesAnOutage(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	url, log := start(t, "--store", redis.URL())
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redis.Stop())
 	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	eventually(t, "so do the metrics", func() bool {
 		_, metrics := get(t, url+apipath.Metrics)

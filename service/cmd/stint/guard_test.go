@@ -141,20 +141,13 @@ func TestGuardForwardsSignals(t *testing.T) {
 			defer cancel()
 			command := exec.CommandContext(ctx, os.Args[0], "check", "k", "--", "sh", "-c", test.script)
 			command.Env = append(os.Environ(), asProgram+"=1", "STINT_SERVER="+url)
-			stdout, err := command.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := command.Start(); err != nil {
-				t.Fatal(err)
-			}
+			stdout := must(command.StdoutPipe())(t)
+			check(t, command.Start())
 			reader := bufio.NewReader(stdout)
 			if line, err := reader.ReadString('\n'); line != "ready\n" {
 				t.Fatalf("%q, %v", line, err)
 			}
-			if err := command.Process.Signal(test.signal); err != nil {
-				t.Fatal(err)
-			}
+			check(t, command.Process.Signal(test.signal))
 			rest, err := io.ReadAll(reader)
 			if err != nil || string(rest) != test.output {
 				t.Errorf("output %q, %v", rest, err)
@@ -183,13 +176,9 @@ func TestSignalWhileWaiting(t *testing.T) {
 	command.Env = append(os.Environ(), asProgram+"=1", "STINT_SERVER="+server.URL)
 	var out, errs strings.Builder
 	command.Stdout, command.Stderr = &out, &errs
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, command.Start())
 	<-asked
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, command.Process.Signal(syscall.SIGTERM))
 	var ended *exec.ExitError
 	if err := command.Wait(); !errors.As(err, &ended) || ended.ExitCode() != guardStopped || out.Len() > 0 {
 		t.Errorf("%v, output %q, errors %q", err, &out, &errs)

@@ -28,10 +28,7 @@ func tame(t *testing.T, what, text string) {
 
 // What a server of Redis, or of stint, sends is printed without what a terminal obeys.
 func TestServersTextIsHarmless(t *testing.T) {
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {

@@ -43,6 +43,23 @@ func exchange(t testing.TB, method, url, body string, fields ...string) (status 
 	return response.StatusCode, string(read), response.Header
 }
 
+// check ends the test with an error, if there is one.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must is the value of a call that has no error, as in must(Call())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return value
+	}
+}
+
 // get asks a service.
 func get(t testing.TB, url string) (status int, body string) {
 	t.Helper()

@@ -196,10 +196,7 @@ func TestRights(t *testing.T) {
 	eventually(t, "the alert is sent", func() bool { return metricOf(t, url, "rate_limiter_alerts_sent_total") == "1" })
 	keys := map[string]bool{}
 	eventually(t, "the traffic is shared", func() bool {
-		reply, err := redis.Do("KEYS", "rate_limiter:a*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must(redis.Do("KEYS", "rate_limiter:a*"))(t)
 		for _, key := range reply.([]any) {
 			name, _, _ := strings.Cut(strings.TrimPrefix(key.(string), "rate_limiter:"), ":")
 			keys[name] = true
@@ -240,9 +237,7 @@ func TestRemainingInTheLog(t *testing.T) {
 func TestDegradedInTheLog(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redis.Stop())
 	url, log, stop := startIn(t, nil, "--store", redis.URL(), "--log-key-file", writeFile(t, "0123456789abcdef\n"))
 	for range 3 {
 		if status, _ := checkAs(t, url, "r-1", "key=user:ann"); status != http.StatusOK {

@@ -45,10 +45,7 @@ func TestNotReadyBeforeThePlane(t *testing.T) {
 		t.Errorf("with an unreachable plane: %d %s", status, text)
 	}
 
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	server, p := grpc.NewServer(), &plane{answers: make(chan *discovery.DiscoveryResponse)}
 	configs.RegisterRateLimitConfigDiscoveryServiceServer(server, p)
 	go func() { _ = server.Serve(ln) }() // until it is stopped

@@ -98,18 +98,12 @@ func (d *dropped) dial(a *testredis.Authority) pb.RateLimitServiceClient {
 	d.t.Helper()
 	speaks := insecure.NewCredentials()
 	if a != nil {
-		text, err := os.ReadFile(a.CAFile)
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		text := must(os.ReadFile(a.CAFile))(d.t)
 		config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 		config.RootCAs.AppendCertsFromPEM(text)
 		speaks = credentials.NewTLS(config)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(speaks))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	conn := must(grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(speaks)))(d.t)
 	d.t.Cleanup(func() { _ = conn.Close() })
 	return pb.NewRateLimitServiceClient(conn)
 }
@@ -145,20 +139,14 @@ func (r *runtimeFolder) swap(text string) {
 	r.versions++
 	version := fmt.Sprintf("%s-%d", r.root, r.versions)
 	put(r.t, filepath.Join(version, "ratelimit", "config", "d.yaml"), text)
-	if err := os.Symlink(version, version+".link"); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.Rename(version+".link", r.root); err != nil {
-		r.t.Fatal(err)
-	}
+	check(r.t, os.Symlink(version, version+".link"))
+	check(r.t, os.Rename(version+".link", r.root))
 }
 
 // edit writes over the file in force.
 func (r *runtimeFolder) edit(text string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.root, "ratelimit", "config", "d.yaml"), []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	check(r.t, os.WriteFile(filepath.Join(r.root, "ratelimit", "config", "d.yaml"), []byte(text), 0o600))
 }
 
 // What Envoy Gateway deploys works unchanged, but for the source of the configuration and its ports.
@@ -245,10 +233,7 @@ func TestRateLimitFollowsItsFiles(t *testing.T) {
 	})
 	client := d.dial(nil)
 	limit := func() uint32 {
-		response, err := client.ShouldRateLimit(t.Context(), about("d", "k", "v"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(client.ShouldRateLimit(t.Context(), about("d", "k", "v")))(t)
 		return response.Statuses[0].CurrentLimit.GetRequestsPerUnit()
 	}
 	if got := limit(); got != 10 {

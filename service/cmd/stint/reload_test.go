@@ -29,9 +29,7 @@ func newMount(t *testing.T) *mount {
 	t.Helper()
 	m := &mount{folder: t.TempDir()}
 	for _, name := range mounted {
-		if err := os.Symlink("..data/"+name, filepath.Join(m.folder, name)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Symlink("..data/"+name, filepath.Join(m.folder, name)))
 	}
 	return m
 }
@@ -51,12 +49,8 @@ func (m *mount) put(t *testing.T, faulty bool) {
 	for i, name := range mounted {
 		put(t, filepath.Join(m.folder, own, name), texts[i])
 	}
-	if err := os.Symlink(own, filepath.Join(m.folder, "..data_tmp")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(m.folder, "..data_tmp"), filepath.Join(m.folder, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Symlink(own, filepath.Join(m.folder, "..data_tmp")))
+	check(t, os.Rename(filepath.Join(m.folder, "..data_tmp"), filepath.Join(m.folder, "..data")))
 }
 
 // keptLimit is what the rule admits that all versions have.

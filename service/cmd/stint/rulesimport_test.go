@@ -16,12 +16,9 @@ import (
 func TestRulesImportFromMongo(t *testing.T) {
 	t.Parallel()
 	url := testmongo.Start(t).URL("fluxgate")
-	client, err := driver.Connect(options.Client().ApplyURI(url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(driver.Connect(options.Client().ApplyURI(url)))(t)
 	t.Cleanup(func() { _ = client.Disconnect(context.WithoutCancel(t.Context())) })
-	_, err = client.Database("fluxgate").Collection("rate_limit_rules").InsertOne(t.Context(), bson.M{
+	_, err := client.Database("fluxgate").Collection("rate_limit_rules").InsertOne(t.Context(), bson.M{
 		"id": "per-ip", "scope": "PER_IP", "deniedIps": bson.A{"192.0.2.1"}, "bands": bson.A{bson.M{"windowSeconds": int64(60), "capacity": int64(5), "label": "burst"}},
 	})
 	if err != nil {

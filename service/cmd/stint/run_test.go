@@ -184,10 +184,7 @@ func TestHelpAndVersion(t *testing.T) {
 }
 
 func TestServeFailures(t *testing.T) {
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = ln.Close() }()
 	if !inUse(t.Context(), ln.Addr().String()) || inUse(t.Context(), "127.0.0.1:0") {
 		t.Error("an address in use is not told from a free one")
@@ -211,9 +208,7 @@ func TestServeFailures(t *testing.T) {
 // A service that names another layout of states than its Redis remembers does not start.
 func TestServeOtherLayout(t *testing.T) {
 	redis := testredis.Start(t)
-	if _, err := redis.Do("HSET", "rate_limiter:settings", "layout", "4 packed"); err != nil {
-		t.Fatal(err)
-	}
+	must(redis.Do("HSET", "rate_limiter:settings", "layout", "4 packed"))(t)
 	for flag, want := range map[string]string{
 		"--store-partitions=8": "partitions is 8;", "--store-log-encoding=zset": "log_encoding is ",
 	} {
@@ -229,9 +224,7 @@ func TestServeOtherLayout(t *testing.T) {
 func TestServeBeforeStore(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redis.Stop())
 	url, log := start(t, "--store", redis.URL())
 	eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	check := func() string {

@@ -37,12 +37,12 @@ func TestNoSecretIsTold(t *testing.T) {
 	ask := func(method, url, token, body string) (int, string) {
 		return fetch(t, method, url, body, "Authorization: Bearer "+token, "X-Api-Key: "+secretField)
 	}
-	const check = "/api/v1/rate-limit/check?key=" + secretKey
-	if status, answer := ask("GET", url+check, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, secretKey) {
+	const checkPath = "/api/v1/rate-limit/check?key=" + secretKey
+	if status, answer := ask("GET", url+checkPath, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, secretKey) {
 		t.Errorf("the token does not open the service: %d %s", status, answer)
 	}
 	paths := []string{
-		"/actuator/info", "/actuator/health", "/actuator/health/readiness", "/metrics", "/openapi.yaml", "/nowhere", check, check + "&permits=x",
+		"/actuator/info", "/actuator/health", "/actuator/health/readiness", "/metrics", "/openapi.yaml", "/nowhere", checkPath, checkPath + "&permits=x",
 	}
 	talk := func() {
 		for _, path := range paths {
@@ -57,15 +57,13 @@ func TestNoSecretIsTold(t *testing.T) {
 		_, answer := ask("GET", "http://"+admin+"/debug/pprof/goroutine?debug=1", token, "")
 		tells(t, "the admin listener", answer)
 	}
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if status, answer := ask("GET", url+check, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, `"degraded":true`) {
+	check(t, redis.Stop())
+	if status, answer := ask("GET", url+checkPath, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, `"degraded":true`) {
 		t.Errorf("without its store: %d %s", status, answer)
 	}
 	talk()
 	eventually(t, "the log says that the store is unreachable", func() bool {
-		ask("GET", url+check, secretToken, "")
+		ask("GET", url+checkPath, secretToken, "")
 		return strings.Contains(log.String(), "the store is unreachable")
 	})
 	tells(t, "the log", log.String())

@@ -22,24 +22,15 @@ import (
 // editor opens the rules in a Redis as another process would.
 func editor(t *testing.T, url string) *rulestore.Manager {
 	t.Helper()
-	conn, err := rueidis.Dial(rueidis.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := redis.New(conn, redis.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(rueidis.Dial(rueidis.Config{URL: url}))(t)
+	opened := must(redis.New(conn, redis.Options{}))(t)
 	t.Cleanup(opened.Close)
 	return manage(t, opened)
 }
 
 func manage(t *testing.T, opened rulestore.Store) *rulestore.Manager {
 	t.Helper()
-	m, err := rulestore.NewManager(opened, rulestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(rulestore.NewManager(opened, rulestore.Options{}))(t)
 	return m
 }
 
@@ -114,10 +105,7 @@ func TestServeDeaf(t *testing.T) {
 func TestServeRulesInMongo(t *testing.T) {
 	t.Parallel()
 	url := testmongo.Start(t).URL("stint")
-	opened, err := mongo.New(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must(mongo.New(url))(t)
 	t.Cleanup(opened.Close)
 	shared := manage(t, opened)
 	putLogin(t, shared, 1)
@@ -140,9 +128,7 @@ func TestServeWithoutItsRules(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	putLogin(t, editor(t, server.URL()), 1)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, server.Stop())
 	open, log := start(t, "--store", server.URL())
 	closed, _ := start(t, "--store", server.URL(), "--on-store-failure", "closed")
 	local, _ := start(t, "--store", server.URL(), "--on-store-failure", "local")
@@ -193,9 +179,7 @@ func TestServeFromRulesCache(t *testing.T) {
 		text, err := os.ReadFile(cache)
 		return err == nil && strings.Contains(string(text), `"limit":2`)
 	})
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, server.Stop())
 	url, log := start(t, "--rules-from", server.URL(), "--rules-cache", cache, "--on-store-failure", "closed")
 	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
 		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
@@ -257,9 +241,7 @@ func TestServeRestoresRules(t *testing.T) {
 	putLogin(t, shared, 2)
 	url, log := start(t, "--store", server.URL())
 	current(t, url, "1")
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, server.Stop())
 	current(t, url, "0")
 	ruleHealth(t, url, `"state":"unreachable"`, `"detail":"the rules' source is unreachable; the current rules stay in force"`, `"reason":"`)
 	eventually(t, "the log says so", func() bool {

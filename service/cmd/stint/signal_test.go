@@ -38,9 +38,7 @@ func startProgram(t *testing.T, flags ...string) *program {
 		t.Fatal(err)
 	}
 	p.cmd.Stderr = writer
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cmd.Start())
 	_ = writer.Close()
 	go func() { p.exited <- p.cmd.Wait() }()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
@@ -52,13 +50,10 @@ func startProgram(t *testing.T, flags ...string) *program {
 // the body.
 func (p *program) begin(t *testing.T, body string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(new(net.Dialer).DialContext(t.Context(), "tcp", p.addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	_, err = fmt.Fprintf(conn, "POST /api/v1/rate-limit/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+	_, err := fmt.Fprintf(conn, "POST /api/v1/rate-limit/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
 	if err != nil {
 		t.Fatal(err)
@@ -68,18 +63,14 @@ func (p *program) begin(t *testing.T, body string) (net.Conn, *bufio.Reader) {
 	if err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if _, err := reader.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	must(reader.ReadString('\n'))(t)
 	return conn, reader
 }
 
 // signal sends SIGTERM and returns when the service no longer accepts connections.
 func (p *program) signal(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -100,9 +91,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	const body = `{"key":"k","permits":3}`
 	conn, reader := p.begin(t, body)
 	p.signal(t)
-	if _, err := io.WriteString(conn, body); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(conn, body))(t)
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
 		t.Fatalf("the request in flight: %v\n%s", err, p.log)
@@ -125,9 +114,7 @@ func TestSIGTERMDrains(t *testing.T) {
 // SIGHUP does not end the service.
 func TestSIGHUPEndsNothing(t *testing.T) {
 	p := startProgram(t)
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	eventually(t, "it is said", func() bool { return strings.Contains(p.log.String(), "SIGHUP changes nothing") })
 	if status, _ := get(t, "http://"+p.addr+"/actuator/health"); status != http.StatusOK {
 		t.Errorf("health is %d", status)
@@ -176,10 +163,7 @@ func TestSIGTERMLosesNoRequestOfKeptConnections(t *testing.T) {
 		return response, errors.Join(err, response.Body.Close())
 	}
 	for range connections {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(new(net.Dialer).DialContext(t.Context(), "tcp", p.addr))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		c := client{conn, bufio.NewReader(conn)}

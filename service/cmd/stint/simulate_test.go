@@ -203,9 +203,7 @@ func TestSimulateHolds(t *testing.T) {
 			Allowed   bool
 			Remaining int64
 		}
-		if err := json.Unmarshal([]byte(line), &verdict); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal([]byte(line), &verdict))
 		allowed = append(allowed, fmt.Sprint(verdict.Allowed, verdict.Remaining))
 	}
 	// 60 are held; 60 more do not fit; 20 were used and 60 are held; 20 more, in the second place; none is left.
