@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -330,25 +331,20 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 		return answer.CheckResponse, err
 	}
 	return k.decide(cmp.Or(asked.Path, "/"), once, wait, most, words, func(*api.CheckResponse) error {
-		rows := [][]string{
-			{"allowed", yesOrNo(answer.Allowed)},
-			{"rule", cmp.Or(answer.Rule, "none")},
-			{"matched", cmp.Or(strings.Join(answer.Matched, ", "), "none")},
+		shadow := strings.Join(answer.Shadowed, ", ")
+		if shadow != "" {
+			shadow = "would be denied by " + shadow
 		}
-		for _, row := range [][]string{{"class", answer.Class}, {"via", answer.Via}} {
-			if row[1] != "" {
-				rows = append(rows, row)
-			}
-		}
-		if len(answer.Shadowed) > 0 {
-			rows = append(rows, []string{"shadow", "would be denied by " + strings.Join(answer.Shadowed, ", ")})
-		}
-		if marks := exceeded(answer.Exceeded); marks != "" {
-			rows = append(rows, []string{"exceeded", marks})
-		}
-		if answer.Reason != "" {
-			rows = append(rows, []string{"reason", joined(" ", answer.Reason, strings.Join(answer.Missing, ", "))})
-		}
+		rows := facts(
+			"allowed", yesOrNo(answer.Allowed),
+			"rule", cmp.Or(answer.Rule, "none"),
+			"matched", cmp.Or(strings.Join(answer.Matched, ", "), "none"),
+			"class", answer.Class,
+			"via", answer.Via,
+			"shadow", shadow,
+			"exceeded", exceeded(answer.Exceeded),
+			"reason", joined(" ", answer.Reason, strings.Join(answer.Missing, ", ")),
+		)
 		if answer.Limit > 0 {
 			rows = append(rows, checkRows(&answer.CheckResponse)[1:]...)
 		}
@@ -439,25 +435,37 @@ func resetCommand(p process) *cobra.Command {
 		case answer.Algorithm != "":
 			of = answer.Algorithm
 		}
-		return k.show(body, []string{"reset", answer.Key}, []string{"under", of})
+		return k.show(body, facts("reset", answer.Key, "under", of)...)
 	}
 	return command
 }
 
 // checkRows shows a decision as rows of a name and a value.
 func checkRows(c *api.CheckResponse) [][]string {
-	rows := [][]string{
-		{"allowed", yesOrNo(c.Allowed)},
-		{"limit", limitText(c.Limit, c.Policy, c.Algorithm)},
-		{"remaining", fmt.Sprint(c.Remaining)},
-		{"resets in", waitText(c.ResetAfterMicros)},
-		{"retry after", waitText(c.RetryAfterMicros)},
-	}
+	delay, degraded := "", ""
 	if c.DelayMicros > 0 {
-		rows = append(rows, []string{"delay", waitText(c.DelayMicros)})
+		delay = waitText(c.DelayMicros)
 	}
 	if c.Degraded {
-		rows = append(rows, []string{"degraded", "the store is unreachable; its failure policy answered"})
+		degraded = "the store is unreachable; its failure policy answered"
+	}
+	return facts(
+		"allowed", yesOrNo(c.Allowed),
+		"limit", limitText(c.Limit, c.Policy, c.Algorithm),
+		"remaining", fmt.Sprint(c.Remaining),
+		"resets in", waitText(c.ResetAfterMicros),
+		"retry after", waitText(c.RetryAfterMicros),
+		"delay", delay,
+		"degraded", degraded,
+	)
+}
+
+// facts are rows of a name and a value each, without those of which the value is "".
+func facts(pairs ...string) (rows [][]string) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			rows = append(rows, pair)
+		}
 	}
 	return rows
 }
@@ -466,11 +474,11 @@ func checkRows(c *api.CheckResponse) [][]string {
 // is left.
 func peekRows(r *api.RemainingResponse) [][]string {
 	if r.At == 0 {
-		return [][]string{
-			{"limit", limitText(r.Limit, r.Policy, r.Algorithm)},
-			{"remaining", fmt.Sprint(r.Remaining)},
-			{"resets in", waitText(r.ResetAfterSeconds * int64(time.Second/time.Microsecond))},
-		}
+		return facts(
+			"limit", limitText(r.Limit, r.Policy, r.Algorithm),
+			"remaining", fmt.Sprint(r.Remaining),
+			"resets in", waitText(r.ResetAfterSeconds*int64(time.Second/time.Microsecond)),
+		)
 	}
 	return checkRows(&api.CheckResponse{
 		Allowed: r.Allowed, Policy: r.Policy, Algorithm: r.Algorithm, Limit: r.Limit, Remaining: r.Remaining,

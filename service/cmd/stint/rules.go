@@ -69,45 +69,23 @@ type validation struct {
 // them. Each path is judged by itself, and all are, whatever is wrong with the first. With --json
 // the faults are in the output, and the exit code alone says that there are some.
 func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Config) error {
-	options := rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix, Review: true}
 	var faults []string
 	all := []validation{}
 	for _, path := range paths {
+		validate := validateSet
 		if texts, err := (rulefile.Texts{Path: path}).Read(); err == nil && slices.ContainsFunc(texts, isDomain) {
-			v, said, err := validateDomains(path, texts, loaded.Envoy.Merge)
-			if all = append(all, v); err != nil {
-				faults = append(faults, err.Error())
-			} else if !asJSON {
-				if err := say(out, "%s", said); err != nil {
-					return err
-				}
-			}
-			continue
+			validate = validateDomains
 		}
-		set, err := rulefile.ReadSet(path, options)
+		v, found, err := validate(path, loaded)
 		if err != nil {
-			all = append(all, validation{Path: path, Validation: adminapi.Validation{Faults: ruleFaults(err)}})
+			v.Faults = ruleFaults(err)
 			faults = append(faults, err.Error())
+		}
+		if all = append(all, validation{path, v}); asJSON || err != nil {
 			continue
 		}
-		enabled := 0
-		for _, rule := range set.Rules() {
-			if !rule.Disabled {
-				enabled++
-			}
-		}
-		warnings := ruleWarnings(set, loaded.Store.Clustered())
-		all = append(all, validation{
-			Path: path, Validation: adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled, Warnings: warnings},
-		})
-		if asJSON {
-			continue
-		}
-		said := fmt.Sprintf("%s: %s, %d enabled\n", path, counted(set.Len(), "rule"), enabled)
-		for _, warning := range warnings {
-			said += "warning: " + warning + "\n"
-		}
-		if err := say(out, "%s", said); err != nil {
+		lines := append([]string{path + ": " + found}, v.Warnings...)
+		if err := say(out, "%s\n", strings.Join(lines, "\nwarning: ")); err != nil {
 			return err
 		}
 	}
@@ -116,13 +94,29 @@ func validateRules(out io.Writer, paths []string, asJSON bool, loaded config.Con
 			return err
 		}
 	}
-	if len(faults) > 0 && asJSON {
+	switch {
+	case len(faults) == 0:
+		return nil
+	case asJSON:
 		return exit{code: exitUsage}
-	}
-	if len(faults) > 0 {
+	default:
 		return misused("%s", strings.Join(faults, "\n"))
 	}
-	return nil
+}
+
+// validateSet says of a file or a folder of rules how many there are, or what is wrong with them.
+func validateSet(path string, loaded config.Config) (v adminapi.Validation, found string, err error) {
+	set, err := rulefile.ReadSet(path, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix, Review: true})
+	if err != nil {
+		return v, "", err
+	}
+	for _, rule := range set.Rules() {
+		if !rule.Disabled {
+			v.Enabled++
+		}
+	}
+	v.Valid, v.Rules, v.Warnings = true, set.Len(), ruleWarnings(set, loaded.Store.Clustered())
+	return v, fmt.Sprintf("%s, %d enabled", counted(v.Rules, "rule"), v.Enabled), nil
 }
 
 // ruleWarnings tell of the rules of a set what may be other than was meant.
@@ -141,30 +135,24 @@ func isDomain(text rulefile.Text) bool { return domains.Recognize(text.Data) }
 
 // validateDomains says of the domains of Envoy's rate limit service how many limits they have, and what
 // has no effect, or what is wrong with them.
-func validateDomains(path string, texts []rulefile.Text, merge bool) (v validation, said string, err error) {
-	v.Path = path
-	list, warnings, err := domainsource.Read(texts)
-	if err == nil {
-		if faults := domains.Validate(list, merge); len(faults) > 0 {
-			err = errors.New(strings.Join(faults, "\n"))
-		}
-	}
+func validateDomains(path string, loaded config.Config) (v adminapi.Validation, found string, err error) {
+	texts, err := rulefile.Texts{Path: path}.Read()
 	if err != nil {
-		v.Faults = ruleFaults(err)
 		return v, "", err
 	}
-	limits := 0
+	list, warnings, err := domainsource.Read(texts)
+	if err != nil {
+		return v, "", err
+	}
+	if faults := domains.Validate(list, loaded.Envoy.Merge); len(faults) > 0 {
+		return v, "", errors.New(strings.Join(faults, "\n"))
+	}
 	for _, d := range list {
-		limits += domains.Count(d.Descriptors)
+		v.Rules += domains.Count(d.Descriptors)
 	}
 	// The service has the accounting, not the files, so the warning says of which it is.
-	warnings = append(warnings, domains.Joined(list)...)
-	v.Valid, v.Rules, v.Enabled, v.Warnings = true, limits, limits, warnings
-	said = fmt.Sprintf("%s: %s, %s\n", path, counted(len(list), "domain"), counted(limits, "limit"))
-	for _, warning := range warnings {
-		said += "warning: " + warning + "\n"
-	}
-	return v, said, nil
+	v.Valid, v.Enabled, v.Warnings = true, v.Rules, append(warnings, domains.Joined(list)...)
+	return v, counted(len(list), "domain") + ", " + counted(v.Rules, "limit"), nil
 }
 
 // ruleFaults are everything that is wrong with rules. Faults that have no place in a text are of
