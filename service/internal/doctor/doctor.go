@@ -111,8 +111,8 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 			"see that "+source.Place+" can be reached")
 	default:
 		counted := "1 rule"
-		if n := set.Len(); n != 1 {
-			counted = fmt.Sprintf("%d rules", n)
+		if set.Len() != 1 {
+			counted = fmt.Sprintf("%d rules", set.Len())
 		}
 		d.note(OK, "rules", "", counted+" in "+source.Place, "")
 		for _, rule := range set.Rules() {
@@ -224,24 +224,23 @@ func (d *doctor) lookAtSentinels(ctx context.Context, name string, sentinels []r
 		all := others + 1
 		found := fmt.Sprintf("%s is the primary; replicas %s, sentinels %d, quorum %d",
 			primary, known["num-slaves"], all, quorum)
+		status, change := Advice, ""
 		switch {
 		case strings.Contains(known["flags"], "down"):
-			d.note(Wrong, "sentinel", sentinel.Name, found+"; it holds the primary for down",
-				"see that it can reach the primary")
+			status, found, change = Wrong, found+"; it holds the primary for down", "see that it can reach the primary"
 		case quorum > all:
-			d.note(Wrong, "sentinel", sentinel.Name, found,
-				fmt.Sprintf("a quorum of %d: so many must agree before a replica takes over", all/2+1))
+			status = Wrong
+			change = fmt.Sprintf("a quorum of %d: so many must agree before a replica takes over", all/2+1)
 		case all < leastSentinels:
-			d.note(Advice, "sentinel", sentinel.Name, found,
-				"three sentinels: with fewer none may be missing when a replica has to take over")
+			change = "three sentinels: with fewer none may be missing when a replica has to take over"
 		case all != len(sentinels):
-			d.note(Advice, "sentinel", sentinel.Name, found,
-				fmt.Sprintf("all of them in store.url, which has %d: more than half must name the primary", len(sentinels)))
+			change = fmt.Sprintf("all of them in store.url, which has %d: more than half must name the primary", len(sentinels))
 		case known["num-slaves"] == "0":
-			d.note(Advice, "sentinel", sentinel.Name, found, "a replica: without one nothing can take over")
+			change = "a replica: without one nothing can take over"
 		default:
-			d.note(OK, "sentinel", sentinel.Name, found, "")
+			status = OK
 		}
+		d.note(status, "sentinel", sentinel.Name, found, change)
 	}
 	if len(primaries) > 1 {
 		all := strings.Join(slices.Sorted(maps.Keys(primaries)), ", ")
@@ -263,23 +262,22 @@ func (d *doctor) lookAtReplicas(ctx context.Context, server redisconn.Server, in
 		return
 	}
 	least, _ := strconv.Atoi(value)
-	found := fmt.Sprintf("%d; replicas %d", least, replicas)
+	status, change := Advice, ""
 	switch {
 	case least > replicas:
-		d.note(Wrong, check, server.Name, found,
-			"as many replicas: with fewer the server refuses to write, and every decision fails")
+		status, change = Wrong, "as many replicas: with fewer the server refuses to write, and every decision fails"
 	case replicas == 0 && d.config.Store.Clustered():
-		d.note(Advice, check, server.Name, found,
-			"a replica of each primary: without one nothing decides for its clients while it is gone")
+		change = "a replica of each primary: without one nothing decides for its clients while it is gone"
+	case replicas == 0:
+		return
 	case replicas > 1 && least == 0:
-		d.note(Advice, check, server.Name, found,
-			check+" 1: a primary that is cut off from its replicas admits what the next one knows nothing of")
-	case replicas > 0 && least == replicas:
-		d.note(Advice, check, server.Name, found,
-			fmt.Sprintf("%s %d, or one replica more: when one is gone the server refuses to write", check, least-1))
-	case replicas > 0:
-		d.note(OK, check, server.Name, found, "")
+		change = check + " 1: a primary that is cut off from its replicas admits what the next one knows nothing of"
+	case least == replicas:
+		change = fmt.Sprintf("%s %d, or one replica more: when one is gone the server refuses to write", check, least-1)
+	default:
+		status = OK
 	}
+	d.note(status, check, server.Name, fmt.Sprintf("%d; replicas %d", least, replicas), change)
 }
 
 // lookAtVersion: Redis 6.2 and Valkey 7.2 are the first ones that are known to do.
