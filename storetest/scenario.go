@@ -255,7 +255,7 @@ func (p *play) operation(text string) (op stint.Op) {
 			extra.Groups[last] = append(extra.Groups[last], nil)
 		case "and", "with", "nothing":
 		default:
-			c := stint.Claim{Key: words[1], Policy: p.policies[words[2]], Permits: p.number(words[0])}
+			c := stint.Claim{Key: strings.Trim(words[1], `"`), Policy: p.policies[words[2]], Permits: p.number(words[0])}
 			if words = words[2:]; len(words) > 2 && words[1] == "keep" {
 				c.Keep = p.number(words[2])
 				words = words[2:]

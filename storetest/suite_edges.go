@@ -87,86 +87,73 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 	}
 }
 
+// invalid are operations at fault, as in scenarios. There is no policy none.
+const invalid = `
+take 1 "" window
+take 1 k none
+take 0 k window
+try -1 k window
+peek 0 k window
+settle -1 k leaky
+reset 0 "" window
+take 1 k window and 1 "" window
+take 1 k window and 0 l window
+take 1 k window and 1 k window
+take 1 k window keep -1
+take either nothing
+take either nothing else 1 k window
+take either 1 k window else nothing else 1 l window
+take either 1 k window else nothing else nothing
+take either 0 k window
+take either 1 k none
+settle either 1 k window else 1 l window
+take either 1 k window else 1 k leaky
+take either 1 k window else 1 k counting
+take either 1 k window else 1 k leased
+take either 1 k window with 1 k window
+take either 1 k window either 1 k window
+take 1 k window either 1 k window else 1 l window
+take either 1 k window else 1 k larger
+list 0 k window and 0 l window
+drop 0 k window`
+
 // testInvalid: an operation at fault is refused with an error that wraps ErrInvalid,
 // "nothing was consumed" (stint.Store), and its neighbours in a batch are decided.
 func testInvalid(t *testing.T, newStore newStoreFunc) {
-	window, leaky := policyOf(
-		t, "", simpleLimit(stint.AlgorithmFixedWindow, 5),
-	), policyOf(
-		t, "", simpleLimit(stint.AlgorithmLeakyBucket, 5),
-	)
-	with := func(op stint.Op, and ...stint.Claim) stint.Op { op.And = and; return op }
-	counting, leased := policyOf(t, "", stint.SlidingWindowLog(5, time.Hour).CountingDenied()),
-		policyOf(t, "", stint.Limit{
-			Algorithm: stint.AlgorithmTokenBucket, Capacity: 5, Rate: stint.PerDay(1), Lease: 1,
-		})
-	larger := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 6).Named("5"))
-	claim := func(key string, policy *stint.Policy, keep int64) stint.Claim {
-		return stint.Claim{Key: key, Policy: policy, Permits: 1, Keep: keep}
-	}
-	groups := func(verb stint.Verb, groups ...[]stint.Way) stint.Op {
-		return stint.Op{Verb: verb, Extra: &stint.Extra{Groups: groups}}
-	}
-	k, l := claim("k", window, 0), claim("l", window, 0)
-	one, many := stint.Way{k}, make([]stint.Way, bounds.MaxWays+1)
-	for i := range many {
-		many[i] = one
-	}
-	beside := groups(stint.VerbTake, []stint.Way{one, {l}})
-	beside.Claim = k
-	headless := groups(stint.VerbTake, []stint.Way{one})
-	headless.And = []stint.Claim{l}
-	short := operation(stint.VerbTake, "k", window, 1)
-	short.Each = make([]stint.Outcome, 0)
+	window, leaky := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 5)),
+		policyOf(t, "", simpleLimit(stint.AlgorithmLeakyBucket, 5))
+	p := &play{TB: t, policies: map[string]*stint.Policy{
+		"window": window, "leaky": leaky,
+		"larger":   policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 6).Named("5")),
+		"counting": policyOf(t, "", stint.SlidingWindowLog(5, time.Hour).CountingDenied()),
+		"leased":   policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 5).WithLease(1)),
+	}}
 	expiring := func(at stint.Instant) stint.Op {
-		op := operation(stint.VerbCommit, "k", window, 1)
-		op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "h", ExpiresAt: at}}}
+		op := p.operation("commit h: 1 k window")
+		op.Hold().ExpiresAt = at
 		return op
 	}
-	for name, op := range map[string]stint.Op{
-		"list into nothing": {Verb: stint.VerbList, Claim: k},
-		"list of two claims": {Verb: stint.VerbList, Claim: k, And: []stint.Claim{l}, Extra: &stint.Extra{
-			Live: new([]stint.Hold),
-		}},
-		"drop of no hold":       {Verb: stint.VerbDrop, Claim: k},
+	one, other := operation(stint.VerbTake, "k", window, 1), operation(stint.VerbTake, "l", window, 1)
+	short, headless := one, p.operation("take either 1 k window")
+	short.Each, headless.And = make([]stint.Outcome, 0), []stint.Claim{other.Claim}
+	ops := map[string]stint.Op{
+		"unknown verb":          operation(stint.VerbList+1, "k", window, 1),
+		"long key":              operation(stint.VerbTake, strings.Repeat("k", bounds.MaxKeyBytes+1), window, 1),
+		"too short for Each":    short,
+		"keep too much":         p.operation(fmt.Sprint("peek 1 k window keep ", bounds.MaxPermits+1)),
+		"nothing":               {Extra: new(stint.Extra)},
+		"no way":                {Extra: &stint.Extra{Groups: [][]stint.Way{{}}}},
+		"too many ways":         p.operation("take either 1 k window" + strings.Repeat(" else 1 k window", bounds.MaxWays)),
+		"and without a claim":   headless,
+		"list into nothing":     {Verb: stint.VerbList, Claim: one.Claim},
 		"expired before 1970":   expiring(-1),
 		"expires too late":      expiring(1<<53 + 1),
 		"expires at the latest": expiring(1<<63 - 1),
-		"unknown verb":          operation(stint.VerbList+1, "k", window, 1),
-		"empty key":             operation(stint.VerbTake, "", window, 1),
-		"long key":              operation(stint.VerbTake, strings.Repeat("k", bounds.MaxKeyBytes+1), window, 1),
-		"no policy":             operation(stint.VerbTake, "k", nil, 1),
-		"take of 0":             operation(stint.VerbTake, "k", window, 0),
-		"try of -1":             operation(stint.VerbTry, "k", window, -1),
-		"peek of 0":             operation(stint.VerbPeek, "k", window, 0),
-		"leaky refund":          operation(stint.VerbSettle, "k", leaky, -1),
-		"reset of no key":       operation(stint.VerbReset, "", window, 0),
-		"claim without key":     with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
-		"claim of 0":            with(operation(stint.VerbTake, "k", window, 1), stint.Claim{Key: "l", Policy: window}),
-		"one state twice": with(operation(stint.VerbTake, "k", window, 1),
-			stint.Claim{Key: "k", Policy: window, Permits: 1}),
-		"too short for Each":              short,
-		"keep of -1":                      {Claim: claim("k", window, -1)},
-		"keep too much":                   {Verb: stint.VerbPeek, Claim: claim("k", window, bounds.MaxPermits+1)},
-		"nothing":                         groups(stint.VerbTake),
-		"no way":                          groups(stint.VerbTake, []stint.Way{}),
-		"too many ways":                   groups(stint.VerbTake, many),
-		"an empty way alone":              groups(stint.VerbTake, []stint.Way{nil}),
-		"first way is empty":              groups(stint.VerbTake, []stint.Way{nil, one}),
-		"empty way between":               groups(stint.VerbTake, []stint.Way{one, {}, {l}}),
-		"two empty ways":                  groups(stint.VerbTake, []stint.Way{one, nil, nil}),
-		"way of 0":                        groups(stint.VerbTake, []stint.Way{{{Key: "k", Policy: window}}}),
-		"way of no policy":                groups(stint.VerbTake, []stint.Way{{{Key: "k", Permits: 1}}}),
-		"and without a claim":             headless,
-		"settled ways":                    groups(stint.VerbSettle, []stint.Way{one, {l}}),
-		"way of a queue":                  groups(stint.VerbTake, []stint.Way{one, {claim("k", leaky, 0)}}),
-		"way that counts":                 groups(stint.VerbTake, []stint.Way{one, {claim("k", counting, 0)}}),
-		"way that leases":                 groups(stint.VerbTake, []stint.Way{one, {claim("k", leased, 0)}}),
-		"one state twice in a way":        groups(stint.VerbTake, []stint.Way{{k, claim("k", window, 1)}}),
-		"one state in two groups":         groups(stint.VerbTake, []stint.Way{one}, []stint.Way{{claim("k", window, 1)}}),
-		"one state in and out of a group": beside,
-		"one state of two limits":         groups(stint.VerbTake, []stint.Way{one, {claim("k", larger, 0)}}),
-	} {
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(invalid), "\n") {
+		ops[line] = p.operation(line)
+	}
+	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
 			b := newFixture(t, newStore)
 			if d, err := b.store.Decide(b.ctx, op); !errors.Is(err, stint.ErrInvalid) {
