@@ -267,7 +267,8 @@ func TestDenialForgotten(t *testing.T) {
 	for _, algorithm := range stint.Algorithms() {
 		limit := aLimit(algorithm, 10)
 		for name, undo := range map[string]func(elsewhere stint.Store, policy *stint.Policy){
-			"reset": func(s stint.Store, p *stint.Policy) { decide(t, s, op(stint.VerbReset, "k", p, 0)) },
+			"reset":               func(s stint.Store, p *stint.Policy) { decide(t, s, op(stint.VerbReset, "k", p, 0)) },
+			"reset of the policy": func(s stint.Store, p *stint.Policy) { resetPolicy(t, s, p.Name()) },
 			"refund": func(s stint.Store, p *stint.Policy) {
 				if d := decide(t, s, op(stint.VerbSettle, "k", p, -5)); d.Applied != -5 {
 					t.Errorf("%+v", d)
@@ -317,19 +318,26 @@ func TestDenialForgotten(t *testing.T) {
 	}
 }
 
-// A reset while the denial is on its way: it is not remembered.
+// A reset of the client, or of the policy, while the denial is on its way: it is not remembered.
 func TestDenialOvertaken(t *testing.T) {
-	own, store, elsewhere := listening(t, redisstore.Options{})
-	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
-	take(t, store, "k", policy, 10)
-	own.replied = func() {
-		own.replied = nil
-		decide(t, elsewhere, op(stint.VerbReset, "k", policy, 0))
-		<-own.heard
-	}
-	denied(t, store, "k", policy, 1, stint.SourceStore)
-	if d := take(t, store, "k", policy, 1); !d.Allowed {
-		t.Errorf("%+v, want it admitted", d)
+	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmTokenBucket, 10))
+	for name, reset := range map[string]func(elsewhere stint.Store){
+		"client": func(elsewhere stint.Store) { decide(t, elsewhere, op(stint.VerbReset, "k", policy, 0)) },
+		"policy": func(elsewhere stint.Store) { resetPolicy(t, elsewhere, "rule/a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, store, elsewhere := listening(t, redisstore.Options{})
+			take(t, store, "k", policy, 10)
+			own.replied = func() {
+				own.replied = nil
+				reset(elsewhere)
+				<-own.heard
+			}
+			denied(t, store, "k", policy, 1, stint.SourceStore)
+			if d := take(t, store, "k", policy, 1); !d.Allowed {
+				t.Errorf("%+v, want it admitted", d)
+			}
+		})
 	}
 }
 
