@@ -19,7 +19,8 @@ import (
 // field, and with what the scenario says of it.
 //
 //	Name: what it shows.
-//	  each $n, $limit: 1, concurrency 2 | 2, token_bucket 3 1/s     on an empty store for each, with its texts
+//	  each $n, $limit: 1, concurrency 2                             on an empty store for each line, with its texts
+//	    | 2, token_bucket 3 1/s                                     (short ones stand in one line)
 //	  policy p = $limit name=a + fixed_window 5 1h                  limits; options: name, cost, debt, zone, first
 //	  policy q p = fixed_window 6 1h                                q is another version of the policy p
 //	  reserve h 1m charge: 2 k p keep 1 and 3 k q                   a hold and its claims: permits, key, policy
@@ -42,8 +43,9 @@ type scenario struct{ name, steps string }
 // scenarios are all that a store with these options must pass.
 func scenarios(opts Options) (list []scenario) {
 	for text := range strings.SplitSeq(scenarioText, "\n\n") {
-		title, steps, _ := strings.Cut(text, "\n")
+		title, steps, _ := strings.Cut(text, "\n  ")
 		name, _, found := strings.Cut(title, ":")
+		steps = "  " + strings.ReplaceAll(steps, "\n    | ", " | ")
 		holds := strings.Contains(steps, "reserve") || strings.Contains(steps, "commit")
 		if found && (!holds || !opts.NoHolds) && (!strings.Contains(steps, "either") || !opts.NoWays) {
 			list = append(list, scenario{name, steps})

@@ -35,8 +35,8 @@ const program = "service/cmd/stint"
 var stores = []string{"memstore", "redisstore", "failover"}
 
 // floorsText is the floor table of ARCHITECTURE.md. A folder's code may import the folders of lower floors, and those
-// above it in the tree. Its tests may import any folder but the programs. A line is a floor, a folder ("." is the root),
-// and words, behind which lists stand: also, not, uses (see folder); no-stores is not with all stores.
+// above it in the tree. Its tests may import any folder but the programs. A line is a floor, a folder ("." is the
+// root), and words, behind which lists stand: also, not, uses (see folder); no-stores is not with all stores.
 //
 //go:embed floors.txt
 var floorsText string
