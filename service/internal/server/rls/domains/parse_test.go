@@ -1,7 +1,9 @@
 package domains_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
+var rewrite = flag.Bool("rewrite", false, "write what is said of documents into testdata/faults.txt")
+
 // below indents a descriptor's fields, to be one of a document.
 func below(text string) string {
 	return "domain: d\ndescriptors:\n  - key: k\n    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n"
@@ -17,76 +21,40 @@ func below(text string) string {
 
 const limit = "{unit: hour, requests_per_unit: 1"
 
-// Each fault that the reference service finds is found, and those of what is added, with the place and what is allowed.
+// Each fault that the reference service finds is found, and those of what is added, with the place and what is allowed; a
+// name that has no effect at its place is a warning. In testdata/faults.txt each document stands under what is wrong with
+// it, four blanks in, and before what is said of it, which -rewrite puts in place.
 func TestFaults(t *testing.T) {
-	for _, test := range []struct {
-		name, text, want string
-	}{
-		{"no mapping", "[]\n", "f.yaml:1:1: "},
-		{"no domain", "descriptors: []\n", "f.yaml:1:1: domain is empty; allowed: the name that requests have"},
-		{"an empty domain", "domain: \"\"\ndescriptors: []\n", "f.yaml:1:1: domain is empty; allowed: the name that requests have"},
-		{"an unknown name", "domain: d\nlimits: []\n", `f.yaml:2:1: "limits" `},
-		{"a name in upper case", "Domain: d\n", `f.yaml:1:1: "Domain" `},
-		{"an unknown name below", below("ratelimit: {}"), `f.yaml:4:5: "ratelimit" `},
-		{"an unknown name in a limit", below("rate_limit: " + limit + ", burst: 2}"), `f.yaml:4:52: "burst" `},
-		{"a name twice", "domain: d\ndomain: e\n", "f.yaml:2:1: "},
-		{"a domain that is a list", "domain: [d]\n", "f.yaml:1:9: domain is "},
-		{"descriptors that are a mapping", "domain: d\ndescriptors: {key: k}\n", "f.yaml:2:14: descriptors is "},
-		{"a descriptor that is a text", "domain: d\ndescriptors: [k]\n", "f.yaml:2:15: descriptors[0] is "},
-		{"a descriptor that is a list", "domain: d\ndescriptors: [[]]\n", "f.yaml:2:15: descriptors[0] is "},
-		{"no key", "domain: d\ndescriptors:\n  - value: v\n", "f.yaml:3:5: descriptors[0].key is empty; allowed: the key of an entry"},
-		{"an empty key", "domain: d\ndescriptors:\n  - key: \"\"\n", "f.yaml:3:5: descriptors[0].key is empty; allowed: the key of an entry"},
-		{"a key that is a list", "domain: d\ndescriptors:\n  - key: [k]\n", "f.yaml:3:10: descriptors[0].key is "},
-		{"a value that is a mapping", below("value: {a: b}"), "f.yaml:4:12: descriptors[0].value is "},
-		{"a key twice", "domain: d\ndescriptors:\n  - key: k\n  - key: l\n  - key: k\n", `f.yaml:5:5: descriptors[2]: the key and value "k" are given twice, first at f.yaml:3:5`},
-		{"a key and value twice", "domain: d\ndescriptors:\n  - {key: k, value: v}\n  - {key: k, value: v}\n", `f.yaml:4:5: descriptors[1]: the key and value "k_v" are given twice, first at f.yaml:3:5`},
-		{"a composite key twice", "domain: d\ndescriptors:\n  - {key: k, value: v}\n  - {key: k_v}\n", `f.yaml:4:5: descriptors[1]: the key and value "k_v" are given twice, first at f.yaml:3:5`},
-		{"a key twice below", below("descriptors:\n  - {key: l}\n  - {key: l}"), `f.yaml:6:9: descriptors[0].descriptors[1]: the key and value "l" are given twice, first at f.yaml:5:9`},
-		{"a limit that is a number", below("rate_limit: 5"), "f.yaml:4:17: descriptors[0].rate_limit is "},
-		{"no unit", below("rate_limit: {requests_per_unit: 5}"), "f.yaml:3:5: descriptors[0].rate_limit.unit is empty; allowed: second, minute, hour, day, week, month or year"},
-		{"an empty limit", below("rate_limit: {}"), "f.yaml:3:5: descriptors[0].rate_limit.unit is empty"},
-		{"a wrong unit", below("rate_limit: {unit: fortnight, requests_per_unit: 5}"), "f.yaml:4:24: descriptors[0].rate_limit.unit is \"fortnight\"; allowed: second, minute, hour, day, week, month or year"},
-		{"the unit unknown", below("rate_limit: {unit: unknown, requests_per_unit: 5}"), "f.yaml:4:24: descriptors[0].rate_limit.unit is \"unknown\""},
-		{"a unit with unlimited", below("rate_limit: {unit: hour, unlimited: true}"), `f.yaml:3:5: descriptors[0].rate_limit.unit is "hour"; allowed: none with unlimited`},
-		{"unlimited that is a text", below("rate_limit: {unlimited: yes please}"), "f.yaml:4:29: descriptors[0].rate_limit.unlimited is "},
-		{"negative requests", below("rate_limit: {unit: hour, requests_per_unit: -1}"), "f.yaml:4:49: descriptors[0].rate_limit.requests_per_unit is -1; allowed: 0 to 4294967295"},
-		{"too many requests", below("rate_limit: {unit: hour, requests_per_unit: 4294967296}"), "f.yaml:4:49: descriptors[0].rate_limit.requests_per_unit is 4294967296; allowed: 0 to 4294967295"},
-		{"a part of a request", below("rate_limit: {unit: hour, requests_per_unit: 1.5}"), "f.yaml:4:49: descriptors[0].rate_limit.requests_per_unit is 1.5; allowed: 0 to 4294967295"},
-		{"requests as a text", below("rate_limit: {unit: hour, requests_per_unit: \"5\"}"), "f.yaml:4:49: descriptors[0].rate_limit.requests_per_unit is "},
-		{"an empty name in replaces", below("rate_limit: " + limit + ", replaces: [{name: \"\"}]}"), "f.yaml:3:5: descriptors[0].rate_limit.replaces has an empty name; allowed: names of limits"},
-		{"no name in replaces", below("rate_limit: " + limit + ", replaces: [{}]}"), "f.yaml:3:5: descriptors[0].rate_limit.replaces has an empty name"},
-		{"replaces itself", below("rate_limit: " + limit + ", name: n, replaces: [{name: m}, {name: n}]}"), `f.yaml:3:5: descriptors[0].rate_limit.replaces has "n", its own name; allowed: those of others`},
-		{"replaces of texts", below("rate_limit: " + limit + ", replaces: [n]}"), "f.yaml:4:63: descriptors[0].rate_limit.replaces[0] is "},
-		{"replaces that is a text", below("rate_limit: " + limit + ", replaces: n}"), "f.yaml:4:62: descriptors[0].rate_limit.replaces is "},
-		{"share_threshold without a star", below("value: v\nshare_threshold: true"), "f.yaml:3:5: descriptors[0].share_threshold is true; allowed: only with a value that has a *"},
-		{"share_threshold without a value", below("share_threshold: true"), "f.yaml:3:5: descriptors[0].share_threshold is true; allowed: only with a value that has a *"},
-		{"a flag that is a number", below("shadow_mode: 1"), "f.yaml:4:18: descriptors[0].shadow_mode is 1; allowed: true or false"},
-		{"quota_mode", below("quota_mode: on call"), "f.yaml:4:17: descriptors[0].quota_mode is "},
-		{"detailed_metric", below("detailed_metric: []"), "f.yaml:4:22: descriptors[0].detailed_metric is "},
-		{"value_to_metric", below("value_to_metric: {}"), "f.yaml:4:22: descriptors[0].value_to_metric is "},
-		{"metadata that is a list", below("metadata: [1]"), "f.yaml:4:15: descriptors[0].metadata is "},
-		{"a number in metadata that is none", below("metadata: {a: .inf}"), "f.yaml:4:19: descriptors[0].metadata is "},
-		{"an unknown algorithm", below("rate_limit: " + limit + ", algorithm: magic}"), "f.yaml:4:63: descriptors[0].rate_limit.algorithm is \"magic\"; allowed: "},
-		{"places in a minute", below("rate_limit: " + limit + ", algorithm: CONCURRENCY}"), "f.yaml:3:5: descriptors[0].rate_limit.unit is \"hour\"; allowed: none with CONCURRENCY, of which requests_per_unit run at once"},
-		{"places that count denied requests", below("rate_limit: {requests_per_unit: 5, algorithm: concurrency, accounting: reference}"), "f.yaml:3:5: descriptors[0].rate_limit.accounting is \"reference\"; allowed: atomic with CONCURRENCY"},
-		{"too many places", below("rate_limit: {requests_per_unit: 10001, algorithm: concurrency}"), "10001"},
-		{"a leaky bucket", below("rate_limit: " + limit + ", algorithm: LEAKY_BUCKET}"), "f.yaml:3:5: descriptors[0].rate_limit.algorithm is LEAKY_BUCKET, and Envoy can't hold a request until its turn; allowed: TOKEN_BUCKET"},
-		{"a calendar of a bucket", below("rate_limit: " + limit + ", algorithm: TOKEN_BUCKET, calendar: true}"), "f.yaml:3:5: descriptors[0].rate_limit.calendar is true with TOKEN_BUCKET; allowed: with FIXED_WINDOW"},
-		{"a time zone without calendar", below("rate_limit: " + limit + ", time_zone: Europe/Berlin}"), `f.yaml:3:5: descriptors[0].rate_limit.time_zone is "Europe/Berlin"; allowed: with calendar`},
-		{"an unknown time zone", below("rate_limit: " + limit + ", calendar: true, time_zone: Mars/Base}"), "f.yaml:3:5: descriptors[0].rate_limit: "},
-		{"an unknown accounting", below("rate_limit: " + limit + ", accounting: creative}"), `f.yaml:3:5: descriptors[0].rate_limit.accounting is "creative"; allowed: atomic or reference`},
-		{"a broken text", "domain: [\n", "f.yaml:"},
-		{"an unknown anchor", "domain: *d\n", "f.yaml:1:9: not YAML: unknown anchor 'd' referenced"},
-		{"a tag", "domain: !d d\n", "f.yaml:1:9: tags are not allowed"},
-		{"a boolean in quotes", below("shadow_mode: \"true\""), "f.yaml:4:18: descriptors[0].shadow_mode is \"true\"; allowed: true or false, without quotes"},
-		{"a boolean of no spelling", below("shadow_mode: yEs"), "f.yaml:4:18: descriptors[0].shadow_mode is \"yEs\"; allowed: true or false, without quotes"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			domain, warnings, err := domains.Parse("f.yaml", []byte(test.text))
-			if err == nil || domain != nil || warnings != nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%+v, %v, %v; want %q in\n%s", domain, warnings, err, test.want, test.text)
+	const path = "testdata/faults.txt"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for section := range strings.SplitSeq(strings.TrimPrefix(string(text), "# "), "\n# ") {
+		var document, want string
+		for line := range strings.Lines(strings.TrimSuffix(section, "\n") + "\n") {
+			if below, ok := strings.CutPrefix(line, "    "); ok {
+				document += below
+			} else if document != "" {
+				want += line
 			}
-		})
+		}
+		domain, warnings, err := domains.Parse("f.yaml", []byte(document))
+		said := strings.Join(warnings, "\n") + "\n"
+		if err != nil {
+			said = strings.TrimPrefix(err.Error(), "stint: ") + "\n"
+		}
+		if (err == nil) != (domain != nil) || err != nil && warnings != nil || !*rewrite && said != want {
+			t.Errorf("%+v, %v, %v; want %s of\n%s", domain, warnings, err, want, section)
+		}
+		name, _, _ := strings.Cut(section, "\n")
+		fmt.Fprintf(&out, "# %s\n    %s\n%s", name, strings.ReplaceAll(strings.TrimSuffix(document, "\n"), "\n", "\n    "), said)
+	}
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(out.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -103,22 +71,6 @@ descriptors:
 	for _, want := range []string{":4:5: ", ":5:33: ", ":5:58: ", ":6:27: ", ":7:14: "} {
 		if err == nil || !strings.Contains(err.Error(), "f.yaml"+want) {
 			t.Errorf("no fault at %s in %v", want, err)
-		}
-	}
-}
-
-// A name that has no effect at its place is a warning, with the place.
-func TestWarnings(t *testing.T) {
-	for text, want := range map[string]string{
-		"domain: d\nkey: k\n": "f.yaml:2:1: key has no effect in the document",
-		below("unit: hour"):   "f.yaml:4:5: unit has no effect in descriptors[0]",
-		below("rate_limit: " + limit + ", shadow_mode: true}"):              "f.yaml:4:52: shadow_mode has no effect in descriptors[0].rate_limit",
-		below("rate_limit: " + limit + ", replaces: [{name: n, unit: a}]}"): "f.yaml:4:73: unit has no effect in descriptors[0].rate_limit.replaces[0]",
-		below("accounting: atomic"):                                         "f.yaml:4:5: accounting has no effect in descriptors[0]",
-	} {
-		domain, warnings, err := domains.Parse("f.yaml", []byte(text))
-		if err != nil || domain == nil || fmt.Sprint(warnings) != "["+want+"]" {
-			t.Errorf("%+v, %v, %v; want the warning %q of\n%s", domain, warnings, err, want, text)
 		}
 	}
 }
