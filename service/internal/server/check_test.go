@@ -13,39 +13,12 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
-	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
 const check = apipath.Check
-
-func TestHeaderSwitches(t *testing.T) {
-	for fields, want := range map[config.Headers]string{
-		{IETF: httplimit.IETF166}: "Ratelimit Ratelimit-Policy",
-		{}:                        "",
-		{XRateLimit: true}:        "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset",
-		{IETF: httplimit.IETF}:    "Ratelimit Ratelimit-Policy",
-		{RetryAfter: true}:        "Retry-After",
-	} {
-		f := newFixture(t, func(c *server.Config) { c.Headers = fields })
-		f.get(check + "?key=k&permits=100")
-		header := f.get(check + "?key=k").header
-		var got []string
-		for _, name := range []string{
-			"Ratelimit", "Ratelimit-Policy", "Retry-After", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset",
-		} {
-			if header[name] != nil {
-				got = append(got, name)
-			}
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("fields %+v: %v, want %s", fields, got, want)
-		}
-	}
-}
 
 func TestLargestBatch(t *testing.T) {
 	f := newFixture(t, nil)

@@ -29,29 +29,6 @@ func TestBodyTooLarge(t *testing.T) {
 	}
 }
 
-func TestMethods(t *testing.T) {
-	f := newFixture(t, nil)
-	for path, allowed := range map[string]string{
-		check: "GET, POST", apipath.Reset: "DELETE", apipath.Settle: "POST", apipath.Evaluate: "POST", apipath.ForwardAuth: "GET", apipath.Remaining: "GET, HEAD",
-		apipath.Health: "GET, HEAD", apipath.Liveness: "GET, HEAD", apipath.Readiness: "GET, HEAD",
-		apipath.Info: "GET, HEAD", apipath.Metrics: "GET, HEAD", apipath.MetricsAlias: "GET, HEAD", apipath.OpenAPI: "GET, HEAD",
-	} {
-		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
-			if strings.Contains(", "+allowed+",", ", "+method+",") {
-				continue
-			}
-			got := f.do(httptest.NewRequestWithContext(t.Context(), method, path, nil))
-			got.problem(405, method, allowed)
-			if got.header.Get("Allow") != allowed {
-				t.Errorf("%s %s: Allow %q, want %q", method, path, got.header.Get("Allow"), allowed)
-			}
-		}
-	}
-	if n := f.store.calls.Load(); n != 0 {
-		t.Errorf("a refused method asked the store %d times", n)
-	}
-}
-
 func TestPanic(t *testing.T) {
 	f := newFixture(t, nil)
 	f.store.enter = func(context.Context) { panic("a secret of the store") }

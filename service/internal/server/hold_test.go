@@ -3,9 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -14,7 +12,6 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
-	"github.com/stint-go/stint/storetest"
 )
 
 func (f *fixture) hold(path, body string, status int) (r api.ReserveResponse, end api.HoldEndResponse) {
@@ -56,36 +53,5 @@ func TestTooManyHoldsByRules(t *testing.T) {
 	}
 	if got, _ := f.hold(apipath.Reserve, `{"id":"one-more","path":"/"}`, http.StatusTooManyRequests); got.Reason != string(stint.ReasonHolds) {
 		t.Errorf("%+v", got)
-	}
-}
-
-// A limit of a rule whose cost is a number is one of a policy with that cost: an expiry leaves it, and what was applied is
-// of the others.
-func TestNumbersStay(t *testing.T) {
-	clock := storetest.NewClock(1_800_000_000_000_000)
-	requests, tokens := stint.FixedWindow(100, 24*time.Hour).Named("requests"), stint.FixedWindow(1000, 24*time.Hour).Named("tokens")
-	f := newFixture(t, func(c *server.Config) {
-		c.Store = memstore.New(memstore.Config{Now: clock.Now})
-		c.Policies["llm"] = []stint.Limit{requests.WithCost(1), tokens}
-		c.Rules = compile(t, []rules.Rule{{
-			ID: "llm", Scope: []string{rules.Global}, Reserve: rules.Reserve{TTL: time.Minute}, Limits: []stint.Limit{requests, tokens},
-			Costs: []rules.Cost{{Permits: 1}, {Attribute: "tokens"}},
-		}})
-	})
-	for _, hold := range []string{`"key":"k","policy":"llm","permits":500`, `"path":"/","attributes":{"tokens":500}`} {
-		end := strings.Replace(strings.Replace(hold, `,"permits":500`, "", 1), `"tokens":500`, "", 1)
-		f.hold(apipath.Reserve, `{"id":"a`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
-		if _, told := f.hold(apipath.Cancel, `{"id":"a`+hold[1:4]+`",`+end+`}`, http.StatusOK); told.Applied != -500 {
-			t.Errorf("cancelled: %+v", told)
-		}
-		f.hold(apipath.Reserve, `{"id":"b`+hold[1:4]+`",`+hold+`,"ttl":"1s"}`, http.StatusOK)
-		clock.Advance(2 * time.Second)
-		again, _ := f.hold(apipath.Reserve, `{"id":"c`+hold[1:4]+`",`+hold+`}`, http.StatusOK)
-		if again.LimitName != "" || again.Remaining != 98 {
-			t.Errorf("after one that has expired: %+v", again)
-		}
-		if _, told := f.hold(apipath.Commit, `{"id":"b`+hold[1:4]+`",`+end+`,"permits":9}`, http.StatusOK); told.Applied != 9 || !told.Late {
-			t.Errorf("committed late: %+v", told)
-		}
 	}
 }

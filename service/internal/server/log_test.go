@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -15,39 +14,6 @@ import (
 	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
 )
-
-// A forwarded header of a peer that is not trusted is counted, and once a minute logged with the peer.
-func TestUntrustedForwardedHeaders(t *testing.T) {
-	f := newFixture(t, func(c *server.Config) {
-		c.ClientIP.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	})
-	ask := func(peer, header string) {
-		t.Helper()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, check+"?key=k", nil)
-		r.RemoteAddr = peer
-		if header != "" {
-			r.Header.Set(header, "198.51.100.1")
-		}
-		if got := f.do(r); got.status != http.StatusOK {
-			t.Fatalf("%d %s", got.status, got.body)
-		}
-	}
-	ask("10.1.2.3:1", "X-Forwarded-For")
-	ask("192.0.2.9:1", "")
-	ask("192.0.2.9:1", "X-Real-IP") // which is not one of client_ip_headers
-	if f.log.lines() > 0 {
-		t.Fatalf("the log: %s", f.log)
-	}
-	for range 3 {
-		ask("192.0.2.9:1", "X-Forwarded-For")
-	}
-	if log := f.log.String(); strings.Count(log, "trusted_proxies") != 1 || !strings.Contains(log, `level=WARN`) || !strings.Contains(log, "peer=192.0.2.9:1 header=X-Forwarded-For") {
-		t.Errorf("the log: %s", log)
-	}
-	if metrics := f.get(apipath.Metrics).body; !strings.Contains(metrics, "rate_limiter_untrusted_forwarded_total 3\n") {
-		t.Errorf("the metrics do not count 3 requests:\n%s", metrics)
-	}
-}
 
 // An algorithm that does not exist is refused, or decided by TOKEN_BUCKET where the configuration says so.
 func TestUnknownAlgorithm(t *testing.T) {

@@ -345,6 +345,7 @@ var (
 	repeated = regexp.MustCompile(`<([^<>]+)\*(\d+)>`)
 	times    = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)`)
 	instants = regexp.MustCompile(`"(at|expiresAt)":\d{16}`)
+	requests = regexp.MustCompile(`request_id=\S+`)
 	ports    = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
@@ -357,6 +358,7 @@ func repeat(short string) string {
 
 // masked is a text without what differs from run to run, in quotes if it has bytes that are not printed.
 func (s *transcript) masked(text string) string {
+	text = requests.ReplaceAllString(text, "request_id=ID")
 	text = ports.ReplaceAllString(times.ReplaceAllString(text, "TIME"), "127.0.0.1:PORT")
 	for i := 0; i+minRepeated <= len(text); i++ {
 		n := len(text[i:]) - len(strings.TrimLeft(text[i:], text[i:i+1]))
