@@ -114,8 +114,8 @@ func (v *Verdict) countsAnswers() bool {
 	return slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.countsAnswers() })
 }
 
-// Asked says of each of the Claims whether its cost is what a commit says: of those whose cost requests may name; if there is
-// none, of rules that count by answers; if there is none, of all.
+// Asked says of each of the Claims whether its cost is what a commit says: of those whose cost requests may name; if
+// there is none, of rules that count by answers; if there is none, of all.
 func (v *Verdict) Asked() []bool {
 	named, counts := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.Named }), v.countsAnswers()
 	asked := make([]bool, len(v.claims))
