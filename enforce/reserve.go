@@ -58,10 +58,10 @@ func (l *Limiter) Reserve(
 // of the limits of which Reserve says so; below 0 it is what the rules say that this request costs. status
 // is what it was answered with, for a commit by rules that count by answers: one that does not count gets
 // back what it took. 0 is not known, and counted. vias are what [Verdict.Vias] said of the Reserve, or
-// under "" what its Via was: a hold that the store has lost is charged by that way of the first rule with ways, without it by the first way. The
-// verdict tells what was applied, and hold what became of it. Errors are those of
-// [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the request, and
-// ErrOtherClaims if others do than at the Reserve, since a rule came, went, or has other limits.
+// under "" what its Via was: a hold that the store has lost is charged by that way of the first rule with
+// ways, without it by the first way. The verdict tells what was applied, and hold what became of it.
+// Errors are those of [stint.Reservation.Commit]: ErrUnknownReservation also if no limit holds for the
+// request, and ErrOtherClaims if others do than at the Reserve, since a rule came, went, or has other limits.
 func (l *Limiter) End(
 	ctx context.Context,
 	r *rules.Request,

@@ -258,8 +258,8 @@ type Config struct {
 	// gets it back if Count says false, but for limits with a cost of their own. One that has no answer since its process
 	// died is counted. A panic is INTERNAL; the error of a context that has ended is CANCELLED or DEADLINE_EXCEEDED.
 	// Denied only by what calls under way hold, a call is told to come again after a second. Leaky buckets, CountDenied
-	// and Lease can't give back, and are faults. Default: nil, all are counted. Not with Rules, whose rules say it by Count,
-	// and not with Messages.
+	// and Lease can't give back, and are faults. Default: nil, all are counted. Not with Rules, whose rules say it by
+	// Count, and not with Messages.
 	Count func(code codes.Code) bool
 	// Messages has the client's messages on streams decided too, one by one as the handler
 	// receives them, besides the start of the stream. Default: false, the start alone.
