@@ -3,7 +3,9 @@ package redisstore_test
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/internal/redisconn"
@@ -14,7 +16,8 @@ import (
 // sliding window counter, whose client has no other hold.
 //
 // KEYS: settings, states, ids. ARGV: n; n clients; n fields of the ids; the operations as first_part_holds.lua has them.
-var floorScripts = [2]string{floorBegin + `
+// The third reads and writes a state alone, as of a take, and names no id.
+var floorScripts = [3]string{floorBegin + `
   local text
   text, from = unpack_struct('>I2c0', list, from)
   local _, a, b, c = unpack_struct('>Bi5I4I4', states[i + 1])
@@ -24,7 +27,7 @@ var floorScripts = [2]string{floorBegin + `
   local bucket = ids[i + 1] or '\0\0\0\0'
   records[2 * i] = pack('>I4I2c8I7c0c0', unpack_struct('>I4', bucket) + #text + 17, #text + 17, digest, expires, text,
     sub(bucket, 5))
-  answers[i] = pack('>BBi8i8i8i8i8i8i8i8', 0, 0, expires, 0, a, b, c, permits, expires, expires)
+  answers[i] = pack('>BI6I7I7I7I6', 0, 0, a, b, c, permits)
 ` + floorEnd, floorBegin + `
   local bucket, value = ids[i + 1], states[i + 1]
   local a, b, c, _, _, _, at = unpack_struct('>i8i8i8i8i8I4', value, 11)
@@ -35,8 +38,12 @@ var floorScripts = [2]string{floorBegin + `
   writes[2 * i] = pack('>Bi5I4I4', 0, a, b, c - 1)
   records[2 * i] = pack('>I4c0c0c8BI7I5I4i6', unpack_struct('>I4', bucket) - length, sub(bucket, 5, found - 3),
     sub(bucket, found - 2 + length), digest, 1, now, remembered, z, -1)
-  answers[i] = pack('>BBi8i8i8i8i8i8i8i8', 0, 0, now, -1, a, b, c, 0, 0, 0)
-` + floorEnd}
+  answers[i] = pack('>BI6I7I7I7I6', 0, 1, a, b, c, 0)
+` + floorEnd, strings.ReplaceAll(floorBegin, "n + 2, 2 * n + 1", "n + 2, n + 1") + `
+  local _, a, b, c = unpack_struct('>Bi5I4I4', states[i + 1])
+  writes[2 * i] = pack('>Bi5I4I4', 0, a, b, c + permits)
+  answers[i] = states[i + 1]
+` + strings.Replace(floorEnd, "redis.call('HSET', KEYS[3], unpack(records))\n", "", 1)}
 
 const floorBegin = `local unpack_struct, pack, sub, find = struct.unpack, struct.pack, string.sub, string.find
 local n, time = tonumber(ARGV[1]), redis.call('TIME')
@@ -44,7 +51,7 @@ local now = time[1] * 1000000 + time[2]
 redis.call('HMGET', KEYS[1], 'layout', 'all', ':p')
 local states = redis.call('HMGET', KEYS[2], '', unpack(ARGV, 2, n + 1))
 local ids = redis.call('HMGET', KEYS[3], '', unpack(ARGV, n + 2, 2 * n + 1))
-local list, from, answers, writes, records = ARGV[2 * n + 2], 1, {}, {}, {}
+local list, from, answers, writes, records = ARGV[#ARGV], 1, {}, {}, {}
 for i = 1, n do
   local verb, asked, count, number, digest, x, y, z, place, permits, keep
   verb, asked, count, number, digest, x, y, z, place, permits, keep, from =
@@ -58,29 +65,42 @@ redis.call('HSET', KEYS[3], unpack(records))
 return table.concat(answers)
 `
 
-// BenchmarkHoldFloor is what a pair costs the server at least, as long as its formats are what they are: one iteration is
-// a pair, and a call has as many operations as BenchmarkHold's of 512 clients have.
+// BenchmarkHoldFloor is what a pair costs the server at least, as long as its formats are what they are, a reserve of it, and
+// a read and a write of a state alone: a call has as many operations as BenchmarkHold's of 512 clients have.
 func BenchmarkHoldFloor(b *testing.B) {
+	for name, order := range map[string][]int{"state": {2}, "reserve": {0}, "pair": {0, 1}} {
+		b.Run(name, func(b *testing.B) { benchmarkFloor(b, order) })
+	}
+}
+
+// benchmarkFloor makes calls of floorScripts by turns.
+func benchmarkFloor(b *testing.B, order []int) {
 	const n = 186
 	conn, ctx := newConn(b), b.Context()
-	scripts := [2]*redisconn.Script{redisconn.NewScript(floorScripts[0]), redisconn.NewScript(floorScripts[1])}
-	clients := make([]string, n)
+	keys, clients := []string{"floor:settings", "floor:states", "floor:ids"}, make([]string, n)
+	if _, err := conn.Do(ctx, append([]string{"DEL"}, keys...)...); err != nil {
+		b.Fatal(err)
+	}
 	for i := range clients {
 		clients[i] = "client-" + strconv.Itoa(i)
 		state := string(binary.BigEndian.AppendUint64([]byte{0, 0, 0, 0, 0, 0}, 1<<32+2))
-		if _, err := conn.Do(ctx, "HSET", "floor:states", clients[i], state); err != nil {
+		if _, err := conn.Do(ctx, "HSET", keys[1], clients[i], state); err != nil {
 			b.Fatal(err)
 		}
 	}
-	calls := make([][2][]string, b.N/n+1)
+	calls := make([][3][]string, b.N/n+1)
 	for i := range calls {
 		calls[i] = floorCalls(i, clients)
 	}
+	var scripts [3]*redisconn.Script
+	for i, source := range floorScripts {
+		scripts[i] = redisconn.NewScript(source)
+	}
 	before := serverTime(b)
 	b.ResetTimer()
-	for _, pair := range calls {
-		for i, args := range pair {
-			if _, err := conn.Eval(ctx, scripts[i], []string{"floor:settings", "floor:states", "floor:ids"}, args); err != nil {
+	for _, call := range calls {
+		for _, script := range order {
+			if _, err := conn.Eval(ctx, scripts[script], keys, call[script]); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -88,9 +108,9 @@ func BenchmarkHoldFloor(b *testing.B) {
 	b.ReportMetric((serverTime(b)-before)/float64(len(calls)*n), "us_of_server")
 }
 
-// floorCalls are the arguments of two calls, which reserve and commit a hold of each client.
-func floorCalls(round int, clients []string) (pair [2][]string) {
-	for verb := range pair {
+// floorCalls are the arguments of two calls, which reserve and commit a hold of each client, and of one without ids.
+func floorCalls(round int, clients []string) (calls [3][]string) {
+	for verb := range 2 {
 		args, fields, list := append([]string{strconv.Itoa(len(clients))}, clients...), []string(nil), []byte(nil)
 		for i := range clients {
 			at := uint64(round*len(clients) + i)
@@ -105,7 +125,8 @@ func floorCalls(round int, clients []string) (pair [2][]string) {
 				list = append(binary.BigEndian.AppendUint16(list, uint16(len(record))), record...)
 			}
 		}
-		pair[verb] = append(append(args, fields...), string(list))
+		calls[verb] = append(append(slices.Clip(args), fields...), string(list))
+		calls[2] = append(slices.Clip(args), string(list))
 	}
-	return pair
+	return calls
 }

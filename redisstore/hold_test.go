@@ -113,3 +113,22 @@ func TestEndAgainInAnotherOrder(t *testing.T) {
 		}
 	}
 }
+
+// What is put off to the next batch leaves a batch that may have holds, and has none.
+func TestTakeBeforeAnOperationThatIsPutOff(t *testing.T) {
+	store, _ := storeOn(t, newConn(t), redisstore.Options{})
+	before, after := stint.FixedWindow(3, time.Hour).Named("a"), stint.FixedWindow(5, time.Hour).Named("a")
+	ops := []stint.Op{
+		op(stint.VerbTake, "k", policyOf(t, "p", before), 1),
+		op(stint.VerbTake, "other", policyOf(t, "p", before), 1),
+		op(stint.VerbReserve, "k", policyOf(t, "p", stint.Concurrency(5).Named("b"), after), 1),
+	}
+	ops[2].Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: "1"}}}
+	results := make([]stint.Result, len(ops))
+	store.DecideAll(t.Context(), ops, results)
+	for i, r := range results {
+		if r.Err != nil || !r.Decision.Allowed {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+}

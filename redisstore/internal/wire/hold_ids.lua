@@ -111,14 +111,14 @@ end
 function ids.fetch()
   ids.cur, ids.prev = KEYS[next_key], KEYS[next_key + 1]
   next_key = next_key + 2
-  local text, names, hash = argument(), {}, { values = {} }
+  local text, names, hash = argument(), {}, { values = {}, first = 1 }
   for i = 1, #text / 3 do
     names[i] = sub(text, 3 * i - 2, 3 * i)
   end
   if names[1] then
     hash = fetch(ids.kind, ids.cur, ids.prev, names, 1, #names)
   end
-  ids.hash, hash.size = hash, #names
+  ids.hash, hash.names, hash.size = hash, names, #names
   for i in pairs(hash.aged or {}) do
     hash.values[i] = recent(hash.values[i]) -- a bucket that moves on leaves behind what is forgotten
   end
