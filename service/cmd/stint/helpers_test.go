@@ -97,11 +97,16 @@ func readFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// says runs a command line, which has to exit with a code and to say something, on either output.
+// says runs a command line, which has to exit with a code and to say something: on the standard output if it is an
+// answer, else among the errors.
 func says(t testing.TB, env map[string]string, code int, want string, args ...string) (said string) {
 	t.Helper()
 	got, stdout, stderr := do(t, env, args...)
-	if got != code || !strings.Contains(stdout+stderr, want) {
+	of := stderr
+	if code == exitOK || code == exitDenied {
+		of = stdout
+	}
+	if got != code || !strings.Contains(of, want) {
 		t.Errorf("stint %s exits with %d, want %d and %q:\n%s%s", strings.Join(args, " "), got, code, want, stdout, stderr)
 	}
 	return stdout + stderr

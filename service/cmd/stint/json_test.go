@@ -81,12 +81,8 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 	if code, stdout, stderr := do(t, variables, "holds", "nobody"); code != exitOK || stdout != want {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
-	if code, _, stderr := do(t, variables, "holds", "nobody", "--drop", "none"); code != exitFailed || !strings.Contains(stderr, `the client has no hold "none"`) {
-		t.Errorf("exit code %d, %q", code, stderr)
-	}
-	if code, _, stderr := do(t, variables, "holds", "nobody", "--key"); code != exitUsage || !strings.Contains(stderr, "--drop") {
-		t.Errorf("exit code %d, %q", code, stderr)
-	}
+	says(t, variables, exitFailed, `the client has no hold "none"`, "holds", "nobody", "--drop", "none")
+	says(t, variables, exitUsage, "--drop", "holds", "nobody", "--key")
 	var done adminapi.RuleReset
 	jsonOf(t, variables, exitOK, &done, "reset-all", "--yes")
 	jsonOf(t, variables, exitOK, &left, "peek", "k", "--algorithm", "FIXED_WINDOW")

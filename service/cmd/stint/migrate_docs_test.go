@@ -28,9 +28,7 @@ func TestRateLimitGuide(t *testing.T) {
 	put(t, file, strings.Replace(find("(?s)```yaml\n(domain:.*?)```"), "minute", "year", 1))
 
 	folder := filepath.Join(root, find(`stint rules validate (\S+)\n`))
-	if code, stdout, stderr := do(t, nil, "rules", "validate", folder); code != exitOK || !strings.Contains(stdout, "1 domain") {
-		t.Errorf("rules validate: exit code %d, %s%s", code, stdout, stderr)
-	}
+	says(t, nil, exitOK, "1 domain", "rules", "validate", folder)
 	variables := map[string]string{}
 	for _, each := range strings.Fields(find(`\nexport (.*)\n`)) {
 		name, text, _ := strings.Cut(each, "=")

@@ -123,7 +123,7 @@ func TestSimulatePage(t *testing.T) {
 func TestSimulateFaults(t *testing.T) {
 	transcript(t, "simulate.txt", nil, "LOG", writeFile(t, accessLog), "XZ", writeFile(t, "\xfd7zXZ\x00\x00\x04"))
 	says(t, nil, exitFailed, "does not begin where its process began", "simulate", "--replay", writeFile(t, "{}\n"))
-	says(t, nil, exitFailed, "\nstint: there are no decisions in the record", "simulate", "--replay", writeFile(t, ""))
+	says(t, nil, exitFailed, "stint: there are no decisions in the record", "simulate", "--replay", writeFile(t, ""))
 }
 
 // TestSimulateHead: the report begins with how the log was read, and says what rules look at in vain.
