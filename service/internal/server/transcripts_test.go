@@ -29,19 +29,20 @@ var rewrite = flag.Bool("rewrite", false, "write what the service answers into t
 // A transcript is a text of requests, each followed by the answer it expects, four blanks in:
 //
 //	# a comment
-//	service                        a new service (remote: asked by the Redis protocol from elsewhere; filled: its rules
-//	                               can be edited, and are those of ruleList), by the settings below it as in a configuration file; without policies,
+//	service                        a new service, by the settings below it as in a configuration file; without policies,
 //	    api: {open: false}         rules or api those of testConfig, and open to all
+//	service filled                 its rules can be edited, and are those of ruleList
+//	service remote                 the Redis protocol is asked from another machine
 //	service again                  a new service by the settings of the last one, with those below in their place
 //	GET /api/v1/rate-limit/check?key=k
 //	POST /api/v1/rate-limit/check {"key":"k"}
 //	  X-Cost: 3                    a field of the request; peer is where it comes from, and a line such as
 //	  traefik GET /login           all that this proxy sends of a request that it asks about; nginx likewise
 //	admin PUT /api/v1/rules []     a request to the admin listener
-//	> CL.THROTTLE k 1 1 1          a command of the Redis protocol; those without an answer between them are sent at once
+//	> CL.THROTTLE k 1 1 1          a command of the Redis protocol; several in a row are sent at once
 //	+1.5s                          the store's clock goes on
 //	store unreachable              every call of the store fails from here on: unreachable, overloaded, or with that text
-//	store answers                  ... no more; with on_store_failure among the settings, package failover stands before it
+//	store answers                  ... no more; with on_store_failure among the settings, package failover decides
 //	metrics rate_limiter_holds     the lines of the metrics that begin so and are not 0
 //	    200 {"allowed":true, ...}
 //	    Allow: GET | Retry-After: 1  the fields of the answer but those that all have

@@ -27,8 +27,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the service answers into t
 // A transcript is a text of requests of the domain d, each followed by its answer, four blanks in:
 //
 //	# a comment
-//	service reference             a new service of that accounting, or none, with keep_denied or not, of the domain below,
-//	                              or of that of the service before
+//	service reference             a new service of the domain below, or of that of the service before, in the
+//	                              reference accounting or none; with keep_denied or without
 //	    domain: d
 //	a=1 *2 & b=1 <5/YEAR          a request: its descriptors, with the hits of their own and the limits that they bring
 //	+10s                          the clock goes on
