@@ -33,16 +33,6 @@ func nginx(method, uri string) http.Header {
 	return http.Header{"X-Original-Method": {method}, "X-Original-Uri": {uri}, "X-Forwarded-For": {"198.51.100.1"}}
 }
 
-// with is a copy of the header with a field set, or removed when there are no values.
-func with(header http.Header, name string, values ...string) http.Header {
-	header = header.Clone()
-	header[http.CanonicalHeaderKey(name)] = values
-	if values == nil {
-		header.Del(name)
-	}
-	return header
-}
-
 // answered expects an answer without a body.
 func (r reply) answered(status int) reply {
 	r.t.Helper()

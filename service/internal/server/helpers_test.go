@@ -256,11 +256,6 @@ func (f *fixture) get(path string) reply {
 	return f.do(httptest.NewRequestWithContext(f.t.Context(), http.MethodGet, path, nil))
 }
 
-func (f *fixture) delete(path string) reply {
-	f.t.Helper()
-	return f.do(httptest.NewRequestWithContext(f.t.Context(), http.MethodDelete, path, nil))
-}
-
 func (f *fixture) post(path, body string) reply {
 	f.t.Helper()
 	return f.do(httptest.NewRequestWithContext(f.t.Context(), http.MethodPost, path, strings.NewReader(body)))

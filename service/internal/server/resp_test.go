@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -17,7 +15,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -29,7 +26,6 @@ type talk struct {
 	net.Conn
 	answers *bufio.Reader
 	another func() *talk // of the same service
-	http    http.Handler // of the same service
 	log     *logBuffer
 }
 
@@ -71,7 +67,7 @@ func (f *fixture) talk(loopback bool) *talk {
 			f.t.Fatal(err)
 		}
 		f.t.Cleanup(func() { _ = near.Close() })
-		return &talk{f.t, near, bufio.NewReader(near), dial, f, f.log}
+		return &talk{f.t, near, bufio.NewReader(near), dial, f.log}
 	}
 	return dial()
 }
@@ -247,18 +243,6 @@ func TestRESPCommitsADegradedHold(t *testing.T) {
 		"[id a applied 12 late 1 replayed 0…", "[id a applied 12 late 1 replayed 1…", "[id b applied 3 late 1 replayed 0…", "-UNKNOWN…")
 	c.expect("STINT.RESERVE d llm k 80 10s", "[allowed 1…") // 5 + 12 + 3 + 80 are 100
 	c.expect("STINT.RESERVE d llm k 81 10s", "[allowed 0…")
-}
-
-// counted fails unless the service's metrics have each line.
-func (c *talk) counted(lines ...string) {
-	c.t.Helper()
-	recorder := httptest.NewRecorder()
-	c.http.ServeHTTP(recorder, httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, apipath.Metrics, nil))
-	for _, line := range lines {
-		if !strings.Contains(recorder.Body.String(), line+"\n") {
-			c.t.Errorf("the metrics lack %s", line)
-		}
-	}
 }
 
 // What is no command ends the connection, behind the answers to what came before it.
