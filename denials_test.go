@@ -34,14 +34,14 @@ func TestLimitOfDenials(t *testing.T) {
 				t.Fatalf("%+v, want it admitted, as the other limit says", d)
 			}
 		}
-		time.Sleep(30 * time.Second)
+		time.Sleep(30 * time.Second) //nolint:forbidigo // the bubble's time
 		if d := ask(4); d.Allowed || reason(d, 4) != stint.ReasonLimit || d.RetryAfter != 30*time.Second {
 			t.Errorf("the first denial: %+v", d)
 		}
 		if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Allowed { // which is no denial
 			t.Errorf("a look: %+v, %v", d, err)
 		}
-		time.Sleep(30 * time.Second)
+		time.Sleep(30 * time.Second) //nolint:forbidigo // the bubble's time
 		if d := ask(5); !d.Allowed || d.Index != 1 {
 			t.Errorf("the next window: %+v", d)
 		}
@@ -53,7 +53,7 @@ func TestLimitOfDenials(t *testing.T) {
 			if d := ask(1); d.Allowed || reason(d, 1) != stint.ReasonBlocked || d.RetryAfter != until() || d.Limit != 3 {
 				t.Fatalf("denial %d: %+v, want it blocked for %v", 3+i, d, until())
 			}
-			time.Sleep(20 * time.Second)
+			time.Sleep(20 * time.Second) //nolint:forbidigo // the bubble's time
 		}
 		if err := limiter.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
@@ -64,11 +64,11 @@ func TestLimitOfDenials(t *testing.T) {
 		for range 3 {
 			ask(1)
 		}
-		time.Sleep(10*time.Minute - time.Microsecond)
+		time.Sleep(10*time.Minute - time.Microsecond) //nolint:forbidigo // the bubble's time
 		if d := ask(1); d.Allowed || d.RetryAfter != time.Microsecond {
 			t.Errorf("before the window's end: %+v", d)
 		}
-		time.Sleep(time.Microsecond)
+		time.Sleep(time.Microsecond) //nolint:forbidigo // the bubble's time
 		if d := ask(1); !d.Allowed {
 			t.Errorf("at its end: %+v", d)
 		}

@@ -28,7 +28,7 @@ func TestBlock(t *testing.T) {
 				t.Fatalf("request %d: %+v by %s, %s", i, v.Decision, v.Rule.ID, v.Reason())
 			}
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
 		decide(t, limiter, alice)
 		decide(t, limiter, alice)
 		left := 9 * time.Minute
@@ -37,7 +37,7 @@ func TestBlock(t *testing.T) {
 			if v.Allowed || v.Rule.ID != "login" || v.Reason() != stint.ReasonBlocked || v.Decision.RetryAfter != left || v.Limit().Name != "block" || v.Decision.Limit != 3 {
 				t.Errorf("denial %d: %+v by %s, %s", 3+i, v.Decision, v.Rule.ID, v.Reason())
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
 			left -= time.Minute
 		}
 		if v := decide(t, limiter, rules.Request{Path: "/x", Address: "192.0.2.9"}); !v.Allowed {
@@ -47,7 +47,7 @@ func TestBlock(t *testing.T) {
 		if want := "rule login decides: it blocks the client, which was denied 3 times, for 6m0s"; err != nil || explained.Why() != want {
 			t.Errorf("%s, %v, want %s", explained.Why(), err, want)
 		}
-		time.Sleep(left)
+		time.Sleep(left) //nolint:forbidigo // the bubble's time
 		if v := decide(t, limiter, alice); !v.Allowed || v.Rule.ID != "second" {
 			t.Errorf("after the block: %+v by %s", v.Decision, v.Rule.ID)
 		}

@@ -9,9 +9,9 @@ import (
 )
 
 // A Block is a pause after too many denials: once a client was denied After times within For, the first of these
-// included, the rule denies it until For has passed since the first. Counted is each request of the client that the rule
-// holds for, and that any rule's limits deny; what is banned, or lacks something, is not. Overrides have none. The zero
-// value blocks nobody.
+// included, the rule denies it until For has passed since the first. Counted is each request of the client that the
+// rule holds for, and that any rule's limits deny; what is banned, or lacks something, is not. Overrides have none.
+// The zero value blocks nobody.
 type Block struct {
 	// After is how many denials block a client: 1 to 1,000,000,000. 1 is a time-out from the first denial on.
 	After int64 `doc:"after" is:"integer 1 1000000000"`
@@ -27,8 +27,8 @@ func (b *Block) limit() stint.Limit {
 	return stint.FixedWindow(b.After, b.For).FromFirst().OfDenials().Named(blockName)
 }
 
-// addBlock adds the rule's block to its own terms, as the last group. The policy that older terms have of the same limit
-// is kept.
+// addBlock adds the rule's block to its own terms, as the last group. The policy that older terms have of the same
+// limit is kept.
 func (c *compiled) addBlock(old *terms) error {
 	if c.Block == (Block{}) {
 		return nil

@@ -62,8 +62,8 @@ type Rule struct {
 	// MarkAt marks a request that is admitted, and leaves a client of a limit of the rule only so much that this part of
 	// it, or more, is used: 1 to 100 percent. Default: 0, none.
 	MarkAt Percent `doc:"mark_at" is:"percent"`
-	// Block is a pause after too many denials. Default: none. Not with Unlimited, Banned, Within, Otherwise, Mark, Reserve,
-	// nor limits of concurrency or with leases.
+	// Block is a pause after too many denials. Default: none. Not with Unlimited, Banned, Within, Otherwise, Mark,
+	// Reserve, nor limits of concurrency or with leases.
 	Block Block `doc:"block"`
 	// MaxWait bounds how long a request is held: 1ms to 5m. With Wait only, where it
 	// has no default.
@@ -380,7 +380,8 @@ func (r *Rule) Equal(o *Rule) bool {
 		r.Cost.equal(o.Cost) &&
 		slices.Equal(r.Limits, o.Limits) && slices.EqualFunc(r.Costs, o.Costs, Cost.equal) && r.Unlimited == o.Unlimited &&
 		r.Banned == o.Banned &&
-		r.OnExceed == o.OnExceed && r.MarkAt == o.MarkAt && r.Block == o.Block && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
+		r.OnExceed == o.OnExceed && r.MarkAt == o.MarkAt && r.Block == o.Block && r.MaxWait == o.MaxWait &&
+		r.MaxWaiters == o.MaxWaiters &&
 		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout && r.PartitionBy == o.PartitionBy &&
 		r.Reserve == o.Reserve && slices.Equal(r.Count.Status, o.Count.Status) &&
 		r.Within == o.Within && maps.Equal(r.Guaranteed, o.Guaranteed) && maps.Equal(r.Weights, o.Weights) &&

@@ -275,7 +275,8 @@ func (g *traffic) claim(verb stint.Verb) stint.Claim {
 	default: // a take, a try or a peek
 		c.Permits = g.cost(l)
 	}
-	if c.Keep = g.keep(l, c.Permits); slices.ContainsFunc(c.Policy.Limits(), func(l stint.Limit) bool { return l.Denials }) {
+	c.Keep = g.keep(l, c.Permits)
+	if slices.ContainsFunc(c.Policy.Limits(), func(l stint.Limit) bool { return l.Denials }) {
 		c.Keep = 0
 	}
 	return c

@@ -15,8 +15,9 @@ type windowState struct {
 
 // fixedWindow admits at most limit permits per window. Windows start at multiples of their length
 // since the Unix epoch, follow a calendar, or begin with the first permits that are counted. Its known
-// weakness: up to twice the limit can pass within one length around a boundary. One of denials counts what is denied, and
-// a Take leaves it as it is. It is safe for concurrent use. With count c, limit L and cost n a request is admitted if c + n <= L - keep, and
+// weakness: up to twice the limit can pass within one length around a boundary. One of denials counts what is
+// denied, and a Take leaves it as it is. It is safe for concurrent use. With count c, limit L and cost n a request is
+// admitted if c + n <= L - keep, and
 // until the window's end nothing comes back:
 //
 //	permits

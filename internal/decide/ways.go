@@ -311,8 +311,8 @@ func worstOf(outs []stint.Outcome, from, to int, allowed bool) (worst int) {
 	return worst
 }
 
-// isWorse reports whether a limit has less left than another one, or, where the operation is denied, a longer wait. What
-// is left of a limit on denials says nothing of what is admitted next.
+// isWorse reports whether a limit has less left than another one, or, where the operation is denied, a longer wait.
+// What is left of a limit on denials says nothing of what is admitted next.
 func isWorse(o, than *stint.Outcome, allowed bool) bool {
 	if allowed {
 		if o.Denials != than.Denials {

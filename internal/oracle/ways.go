@@ -195,7 +195,8 @@ func (pl *plan) deciding(allowed bool) (places []*place) {
 }
 
 // decide makes the decision of the limits' outcomes: the deciding limit is, on denial, the one with the longest
-// wait, on admission the one with the least left, of those that don't count denials; the first on a tie. If none counts it is the operation's first.
+// wait, on admission the one with the least left, of those that don't count denials; the first
+// on a tie. If none counts it is the operation's first.
 func (pl *plan) decide(allowed bool, at stint.Instant) stint.Decision {
 	d := stint.Decision{Allowed: allowed, At: at}
 	decides := pl.all[0]
