@@ -38,10 +38,10 @@ const nearLimit = 5
 
 // Rules counts what rules decide:
 //
-//	rate_limiter_rule_decisions_total{rule,set,outcome}  requests by the rule that decided them: allowed, denied, blocked,
-//	                                                     banned, missing; those shown to a rule in shadow: shadow_denied,
-//	                                                     shadow_allowed; those that a limit of it marks: marked; those
-//	                                                     that it could not decide: unavailable
+//	rate_limiter_rule_decisions_total{rule,set,outcome}  requests by the rule that decided them: allowed, denied,
+//	                                                     blocked, banned, missing; those shown to a rule in shadow:
+//	                                                     shadow_denied, shadow_allowed; those that a limit of it
+//	                                                     marks: marked; those that it could not decide: unavailable
 //	rate_limiter_rule_near_limit_total{rule,set}         requests that the rule admitted and that left a client a fifth
 //	                                                     of the limit, or less
 //	rate_limiter_rule_ways_total{rule,set,class,via,outcome}

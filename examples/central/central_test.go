@@ -84,7 +84,7 @@ func build(t *testing.T, dir string, env []string, output string, packages ...st
 // start runs the command until the test ends. Buckets refill in hours, so that they don't while the test runs.
 func start(t *testing.T, bin string) (host string, stint int) {
 	t.Helper()
-	host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)) //nolint:gosec // no secret
+	host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	folder := t.TempDir()
 	rules, err := os.ReadFile("rules.yaml")
 	if err != nil {
@@ -125,7 +125,7 @@ func start(t *testing.T, bin string) (host string, stint int) {
 		if strings.HasPrefix(lines.Text(), "try: ") {
 			late.Stop()
 			go func() {
-				for lines.Scan() { //nolint:revive // so that it can go on writing
+				for lines.Scan() {
 				}
 				close(drained)
 			}()

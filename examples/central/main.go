@@ -48,7 +48,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	// Longer than the 100 ms that stint gives its own store, so that its answer still arrives.
-	service, err := client.Open(*url, client.Options{Token: strings.TrimSpace(string(token)), Timeout: 300 * time.Millisecond})
+	service, err := client.Open(*url, client.Options{
+		Token: strings.TrimSpace(string(token)), Timeout: 300 * time.Millisecond,
+	})
 	if err != nil {
 		return err
 	}

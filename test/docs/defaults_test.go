@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -118,49 +118,55 @@ func TestDefaultsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// The flags of commands have the defaults that the page tells.
+// The flags of commands have the defaults that the page tells: those that --help shows, or none.
 func TestDefaultsOfCommands(t *testing.T) {
-	files, err := filepath.Glob("service/cmd/stint/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no source was found: %v", err)
+	program, err := stintProgram()
+	if err != nil {
+		t.Fatal(err)
 	}
-	var source strings.Builder
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
+	help := map[string]string{}
+	defaultOf := func(command, flag string) (string, bool) {
+		if help[command] == "" {
+			arguments := append(strings.Fields(command), "--help")
+			text, err := exec.CommandContext(t.Context(), program, arguments...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			help[command] = string(text)
 		}
-		source.Write(text)
-	}
-	// Flags that are variables with a value of their own, or have it by a name.
-	other := map[string]string{
-		"--server": `"server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second`, "--timeout": `"server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second`,
-		"--method": `"method", http.MethodGet,`, "--for": `b.load.Length = 10 * time.Second`, "--requests": `"requests", bench.MaxRequests,`, "--max-clients": `"max-clients", 10_000_000,`,
+		line := regexp.MustCompile(`(?m)^ +--` + flag + ` .*$`).FindString(help[command])
+		_, shown, _ := strings.Cut(line, "(default ")
+		return strings.Trim(strings.TrimSuffix(shown, ")"), `"`), line != ""
 	}
 	_, text, _ := strings.Cut(pages(t)["docs/reference/defaults.md"], "\n## Commands\n")
-	if rows := strings.Count(text, "\n| `--"); rows < 9 {
-		t.Errorf("only %d rows were found", rows)
-	}
+	quoted, rows := regexp.MustCompile("`([^`]+)`"), 0
 	for line := range strings.Lines(text) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 4 || !strings.HasPrefix(cells[1], " `--") {
 			continue
 		}
-		names := regexp.MustCompile("`--([a-z0-9-]+)`").FindAllStringSubmatch(cells[1], -1)
-		values := strings.Split(strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", ""), ", ")
+		rows++
+		flags, commands, _ := strings.Cut(cells[1], " of ")
+		names, values := quoted.FindAllStringSubmatch(flags, -1), quoted.FindAllStringSubmatch(cells[2], -1)
+		if commands == "a request that is described " {
+			commands = "`check`, `bench`, `simulate`"
+		}
 		if len(names) != len(values) {
 			t.Errorf("%s: %d names and %d values", line, len(names), len(values))
 			continue
 		}
 		for i, name := range names {
-			found := strings.Contains(source.String(), `"`+name[1]+`", `+values[i]+",") || strings.Contains(source.String(), `"`+name[1]+`", "`+values[i]+`",`)
-			if want, has := other["--"+name[1]]; has {
-				found = strings.Contains(source.String(), want)
-			}
-			if !found {
-				t.Errorf("no command has --%s with the default %s", name[1], values[i])
+			for _, command := range quoted.FindAllStringSubmatch(commands, -1) {
+				got, found := defaultOf(command[1], strings.TrimPrefix(name[1], "--"))
+				want := strings.ReplaceAll(values[i][1], ",", "")
+				if zero := want == "0" && got == ""; !found || got != want && !zero {
+					t.Errorf("stint %s has %s with the default %q (found: %t), and the page %q", command[1], name[1], got, found, want)
+				}
 			}
 		}
+	}
+	if rows < 9 {
+		t.Errorf("only %d rows were found", rows)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 var basis = map[string][]string{
 	"missing": {"scope", "match.path"}, "max_wait": {"on_exceed"}, "max_waiters": {"on_exceed"},
 	"limits": {"unlimited", "banned"}, "banned": {"unlimited", "limits"}, "overrides": {"scope"},
-	"block": {"limits", "reserve", "unlimited", "banned", "within", "otherwise", "on_exceed"}, "cost": {"limits"}, "classes": {"limits", "cost"},
+	"block": {"limits", "reserve", "unlimited", "banned", "within", "otherwise", "on_exceed"},
+	"cost":  {"limits"}, "classes": {"limits", "cost"},
 }
 
 // consequences says which faults of rules may only follow from how they are written: those of a parameter with a fault,

@@ -44,8 +44,8 @@ func digestOf(text []byte) (d digest) {
 
 // newHoldEntry copies what the operation says of its hold. The digest of the claims tells whether a
 // second Reserve or an end is about the same claims in the same order; that of claims and costs whether an end
-// is the same again. The order of limits may be another one than when it was reserved, but that of groups and their ways: so
-// ends are remembered by limits that are sorted.
+// is the same again. The order of limits may be another one than when it was reserved, but that of groups and their
+// ways: so ends are remembered by limits that are sorted.
 func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	h := op.Hold()
 	b.text = append(b.text[:0], h.ID...)
@@ -62,9 +62,9 @@ func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	return entry
 }
 
-// holdArgs is what the script for all operations reads of a hold, as GIVEN in hold_ids.lua has it. The id itself stands last
-// but for the suffix, so that it needs no length, and for a tag of each limit, by which the script finds it among those of a
-// hold that was reserved in another order.
+// holdArgs is what the script for all operations reads of a hold, as GIVEN in hold_ids.lua has it. The id itself stands
+// last but for the suffix, so that it needs no length, and for a tag of each limit, by which the script finds it among
+// those of a hold that was reserved in another order.
 func (b *Batch) holdArgs(e *Entry) string {
 	h := e.hold
 	claims := b.claimsOf(e, nil)
