@@ -492,7 +492,7 @@ func fieldsOf(headers map[string]string) []field {
 	for name, value := range headers {
 		fields = append(fields, field{name: http.CanonicalHeaderKey(name), value: value, any: value == "*"})
 	}
-	slices.SortFunc(fields, func(a, b field) int {
+	slices.SortStableFunc(fields, func(a, b field) int {
 		if a.any == b.any {
 			return strings.Compare(a.name, b.name)
 		} else if a.any {

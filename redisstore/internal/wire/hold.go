@@ -56,7 +56,7 @@ func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	entry.claims, entry.answer = b.digestsOf(b.claims, op.Verb)
 	entry.sorted = entry.answer
 	if !slices.IsSortedFunc(b.claims, claimText.compare) {
-		slices.SortFunc(b.claims, claimText.compare)
+		slices.SortStableFunc(b.claims, claimText.compare)
 		_, entry.sorted = b.digestsOf(b.claims, op.Verb)
 	}
 	return entry

@@ -293,7 +293,7 @@ func (v *view) merge(n int, clientOf func(string) string, list func(*summary) ([
 		item.Count, item.Error = item.Count+unlisted, item.Error+unlisted
 		items = append(items, item)
 	}
-	slices.SortFunc(items, func(a, b TopItem) int {
+	slices.SortStableFunc(items, func(a, b TopItem) int {
 		return cmp.Or(
 			cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule),
 			cmp.Compare(a.Client, b.Client),

@@ -498,7 +498,7 @@ func (s *suggestor) curves(r *Suggestion) (curves [][]CurvePoint) {
 				}
 			}
 		}
-		slices.SortFunc(curve, func(a, b CurvePoint) int { return cmp.Compare(a.Value, b.Value) })
+		slices.SortStableFunc(curve, func(a, b CurvePoint) int { return cmp.Compare(a.Value, b.Value) })
 		curves = append(curves, slices.CompactFunc(curve, func(a, b CurvePoint) bool { return a.Value == b.Value }))
 	}
 	return curves

@@ -55,7 +55,7 @@ func (s *Service) Domains() []Domain {
 		for _, l := range d.made {
 			shown.Limits = append(shown.Limits, l.shown())
 		}
-		slices.SortFunc(shown.Limits, func(a, b Limit) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortStableFunc(shown.Limits, func(a, b Limit) int { return strings.Compare(a.ID, b.ID) })
 		list = append(list, shown)
 	}
 	return list
