@@ -81,6 +81,7 @@ func (p *pledge) inOrderOf(of []name) bool {
 type share struct {
 	permits int64   // in all
 	expired int64   // in all, before it expired
+	owed    int64   // of these, what expiries had charged before
 	paid    int64   // of these, what an expiry charged for good
 	items   []*item // the rest, the oldest first
 	gone    bool    // reset, or dropped
@@ -232,7 +233,7 @@ func (l *ledger) tick(now int64) {
 // expire settles a share as an expiry does: "by on_expiry: release (as Commit of 0, numbers stay) or keep".
 func (p *pledge) expire(i int) {
 	s := p.shares[i]
-	if s.expired = s.permits; s.gone {
+	if s.expired, s.owed = s.permits, s.paid; s.gone {
 		return // what was reset is taken anew
 	}
 	if !p.keep && !s.fixed {
@@ -280,7 +281,7 @@ func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, ac
 	}
 	if carried.Hold().Replayed && !p.live { // the clock was set back to before it expired, and no write had noticed that
 		for _, s := range p.shares {
-			s.permits = s.expired
+			s.permits, s.paid = s.expired, s.owed
 		}
 	}
 	p.expires, p.keep, p.live = int64(carried.Hold().ExpiresAt), bool(op.Hold().OnExpiry), true
