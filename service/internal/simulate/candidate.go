@@ -25,7 +25,7 @@ type candidate struct {
 	total   tally
 	// logged has the log decide, not the rules.
 	logged bool
-	// plain says that no rule is in shadow, or has ways or classes.
+	// plain says that no rule is in shadow or marks, or has ways or classes.
 	plain bool
 	// holds says that a rule has a concurrency limit, or counts by answers, and that requests say whether they hold.
 	holds bool
@@ -109,7 +109,7 @@ func newCandidate(c Candidate, config *Config, memory *memory) (*candidate, erro
 	for i := range list {
 		rule := &list[i]
 		made.rules[rule.ID] = &tally{rule: rule}
-		made.plain = made.plain && rule.OnExceed < rules.Shadow && !made.rules[rule.ID].hasWays()
+		made.plain = made.plain && rule.OnExceed < rules.Shadow && rule.MarkAt == 0 && !made.rules[rule.ID].hasWays()
 		made.holds = made.holds || !config.NoHolds && rule.NeedsReserve()
 	}
 	for i := range made.block {
@@ -385,8 +385,16 @@ func (c *candidate) hasTable(from, of int) bool {
 func (c *candidate) finish(r *request, now stint.Instant) {
 	v := &r.verdict
 	allowed, waited := v.Allowed && r.reason == "", int64(now-r.time)
+	for i := range v.Exceeded {
+		if i == 0 || v.Exceeded[i].Rule != v.Exceeded[i-1].Rule { // several limits of a rule are one mark
+			c.tally(v.Exceeded[i].Rule).Marked++
+		}
+	}
 	for i := range v.Shadows {
 		e := &v.Shadows[i]
+		if e.Marked {
+			continue
+		}
 		rule := c.tally(e.Rule)
 		if e.Claim.Policy != nil && rule.hasWays() {
 			rule.way(e.Class, e.Via, e.Decision.Allowed)
@@ -400,6 +408,9 @@ func (c *candidate) finish(r *request, now stint.Instant) {
 	shadowed := len(v.Shadowed) > 0
 	if shadowed {
 		c.total.Shadow++
+	}
+	if len(v.Exceeded) > 0 {
+		c.total.Marked++
 	}
 	var last *tally
 	for i := range r.claims {
@@ -443,6 +454,11 @@ func (c *candidate) tell(r *request, allowed bool, waited int64) {
 	*v = Verdict{
 		Candidate: c.name, Line: r.line, Time: r.time, Allowed: allowed, Reason: r.reason,
 		Waited: micros(waited), Shadowed: of.Shadowed,
+	}
+	for i := range of.Exceeded {
+		if id := of.Exceeded[i].Rule; i == 0 || id != of.Exceeded[i-1].Rule {
+			v.Exceeded = append(v.Exceeded, id)
+		}
 	}
 	switch {
 	case r.reason != "":

@@ -121,6 +121,8 @@ type Verdict struct {
 	Waited time.Duration
 	// Shadowed are the IDs of rules in shadow that would have denied.
 	Shadowed []string
+	// Exceeded are the IDs of rules that mark the request.
+	Exceeded []string
 }
 
 func algorithmName(a stint.Algorithm) string { return strings.ToLower(a.String()) }

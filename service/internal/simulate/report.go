@@ -58,11 +58,12 @@ type CandidateReport struct {
 // Counts are what became of requests, by one rule or in total.
 type Counts struct {
 	// Requests are those for which the rule holds: Admitted in the end, by all rules; Denied by this rule, in total by
-	// any; Shadow would have been denied by a rule in shadow.
+	// any; Shadow would have been denied by a rule in shadow; Marked were admitted, and marked as beyond a limit.
 	Requests int64 `json:"requests"`
 	Admitted int64 `json:"admitted"`
 	Denied   int64 `json:"denied"`
 	Shadow   int64 `json:"shadow"`
+	Marked   int64 `json:"marked,omitempty"`
 	// Held requests waited, Waited in all and LongestWait at most.
 	Held        int64 `json:"held"`
 	Waited      int64 `json:"waited"`

@@ -64,6 +64,7 @@ func (r *Report) WriteText(out io.Writer, coloured bool) error {
 		}
 		for j := range r.Candidates[i].Rules {
 			r.Candidates[i].Rules[j].writeWays(&b, r.Candidates[i].Name)
+			r.Candidates[i].Rules[j].writeMarked(&b, r.Candidates[i].Name)
 			r.Candidates[i].Rules[j].writeDenied(&b, r.Candidates[i].Name)
 		}
 	}
@@ -151,6 +152,14 @@ func (r *RuleReport) writeWays(b *strings.Builder, candidate string) {
 	}
 	if len(r.Ways) > 0 {
 		b.WriteByte('\n')
+	}
+}
+
+// writeMarked says how many requests the rule marks.
+func (r *RuleReport) writeMarked(b *strings.Builder, candidate string) {
+	if r.Marked > 0 {
+		fmt.Fprintf(b, "\nmarked by %s of %s: %s, %s of its requests\n", r.Rule, candidate, Group(r.Marked),
+			percent(r.Marked, r.Requests))
 	}
 }
 
@@ -263,10 +272,11 @@ func (v *Verdict) AppendJSON(to []byte) []byte {
 		Delay      int64    `json:"delay"`
 		Waited     int64    `json:"waited"`
 		Shadowed   []string `json:"shadowed,omitempty"`
+		Exceeded   []string `json:"exceeded,omitempty"`
 	}{
 		v.Line, int64(v.Time), v.Candidate, v.Allowed, v.Reason, v.Rule, v.Key, v.Permits, v.Decision.Limit,
 		v.Decision.Remaining,
-		retry, v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed,
+		retry, v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed, v.Exceeded,
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
