@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // An Answer is what a store says of an operation, or what it must say.
@@ -63,7 +64,7 @@ func (a *Answer) differences(op stint.Op, got Answer) (found []string) {
 	case errors.As(got.Err, &mine) && errors.As(a.Err, &other) && *mine == *other:
 		return nil
 	case (got.Err != nil || a.Err != nil) && (a.Err == nil || other != nil || !errors.Is(got.Err, a.Err)):
-		differ("error", got.Err, a.Err)
+		differ("error", prefix.Trim(fmt.Sprint(got.Err)), prefix.Trim(fmt.Sprint(a.Err)))
 		return found
 	case a.Err != nil:
 		return nil
