@@ -2,9 +2,11 @@ package ginlimit_test
 
 import (
 	"bufio"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -285,10 +287,11 @@ func TestLimiterOf(t *testing.T) {
 
 // A request counts as what gin answers it with, also where a handler sets the status alone.
 func TestHandlerCounts(t *testing.T) {
-	for path, want := range map[string]int{"none": 200, "status": 401, "abort": 403, "written": 404, "panic": 500, "hijack": 101} {
-		got := 0
+	for path, want := range map[string]int64{"none": 200, "status": 401, "abort": 403, "written": 404, "panic": 500, "hijack": 101} {
+		var got atomic.Int64
+		taken := make(chan net.Conn, 1)
 		limit := plain(t, httplimit.Config{Count: func(status int) bool {
-			got = status
+			got.Store(int64(status))
 			return status >= 400
 		}})
 		e := gin.New()
@@ -304,9 +307,16 @@ func TestHandlerCounts(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			_ = conn.Close()
+			taken <- conn
 		})
-		server := httptest.NewServer(e)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			e.ServeHTTP(w, r)
+			select {
+			case conn := <-taken: // so that the client goes on when the request has been counted
+				_ = conn.Close()
+			default:
+			}
+		}))
 		ask := func(path string) (status int) {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+path, http.NoBody)
 			if err != nil {
@@ -321,7 +331,7 @@ func TestHandlerCounts(t *testing.T) {
 		}
 		ask(path)
 		ask(path)
-		if got != want {
+		if got := got.Load(); got != want {
 			t.Errorf("%s counts as %d, want %d", path, got, want)
 		}
 		if denied := ask("none") == http.StatusTooManyRequests; denied != (want >= 400) {
