@@ -75,7 +75,7 @@ func tellable(op *stint.Op) bool {
 	}
 	seen := map[stint.Algorithm]bool{}
 	for _, limit := range op.Policy.Limits() {
-		if op.Verb != stint.VerbSettle && op.Permits > limit.Capacity || op.Keep > limit.Capacity || op.Verb == stint.VerbTry && limit.CountDenied || seen[limit.Algorithm] {
+		if op.Verb != stint.VerbSettle && op.Permits > limit.Capacity || op.Keep > limit.Capacity || op.Verb == stint.VerbTry && (limit.CountDenied || limit.Denials) || seen[limit.Algorithm] {
 			return false
 		}
 		seen[limit.Algorithm] = true // so that the deciding limit is found
