@@ -238,7 +238,9 @@ func (t *ruleTable) busiest(minute uint32) []*ruleSeries {
 	for _, s := range t.known {
 		all = append(all, loaded{s, s.busy(minute)})
 	}
-	slices.SortStableFunc(all, func(a, b loaded) int { return cmp.Or(cmp.Compare(b.load, a.load), cmp.Compare(a.id, b.id)) })
+	slices.SortStableFunc(all, func(a, b loaded) int {
+		return cmp.Or(cmp.Compare(b.load, a.load), cmp.Compare(a.id, b.id))
+	})
 	sorted := make([]*ruleSeries, len(all))
 	for i := range all {
 		sorted[i] = all[i].ruleSeries
