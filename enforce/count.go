@@ -22,9 +22,6 @@ type claimEnd struct {
 	asked bool         // whether the cost is what was said
 }
 
-// counts reports whether an answer is counted.
-func (e *claimEnd) counts(status int) bool { return len(e.count.Status) == 0 || e.count.Has(status) }
-
 // Counts reports whether what the request costs depends on the status of its answer: a middleware says it then.
 func (c *RunningCost) Counts() bool { return c.hold != nil && (c.count != nil || c.claims != nil) }
 
@@ -86,7 +83,7 @@ func (c *RunningCost) leaveOut(e *EndError) {
 	said, permits, claims := !e.held, e.Permits, c.claims
 	e.each = func(claim int, held int64) int64 {
 		switch of := &claims[claim]; {
-		case !of.counts(status):
+		case !of.count.Has(status):
 			return 0
 		case said && of.asked:
 			return permits

@@ -113,7 +113,7 @@ func (l *Limiter) end(
 		if actual >= 0 && asked {
 			c.Claim.Permits = actual
 		}
-		if status > 0 && c.countsAnswers() && !c.Rule.Count.Has(status) {
+		if status > 0 && !c.Rule.Count.Has(status) {
 			c.Claim.Permits = 0
 		}
 	}

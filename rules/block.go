@@ -85,15 +85,9 @@ func (r *Rule) validateBlock(f *faults) {
 			}
 		}
 	}
-	of := func(param string, limits []stint.Limit) {
-		for i := range limits {
-			if limits[i].Denials {
-				f.invalid(fmt.Sprintf("%s[%d].Denials", param, i), true, "false, and the rule's Block in its place")
-			}
+	r.eachLimit(func(at limitPlace, l *stint.Limit) {
+		if l.Denials {
+			f.invalid(at.String()+".Denials", true, "false, and the rule's Block in its place")
 		}
-	}
-	of("limits", r.Limits)
-	for i := range r.Overrides {
-		of(fmt.Sprintf("overrides[%d].limits", i), r.Overrides[i].Limits)
-	}
+	})
 }

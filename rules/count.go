@@ -17,9 +17,9 @@ type Count struct {
 	Status []int `doc:"status" is:"statuses"`
 }
 
-// Has reports whether an answer of the status counts.
+// Has reports whether an answer of the status counts: any, of the zero value.
 func (c *Count) Has(status int) bool {
-	return slices.ContainsFunc(c.Status, func(s int) bool { return s == status || s == status/100 })
+	return len(c.Status) == 0 || slices.ContainsFunc(c.Status, func(s int) bool { return s == status || s == status/100 })
 }
 
 // countsAnswers reports whether the rule counts requests by their answers.
@@ -59,16 +59,32 @@ func isStatus(s int) bool { return s >= 100 && s <= maxStatus || s >= 1 && s <= 
 // eachAdjusted refuses limits of the rule, and of its overrides, that may not be charged, or not, by what a parameter
 // says.
 func (r *Rule) eachAdjusted(f *faults, with string) {
-	of := func(param string, limits []stint.Limit) {
-		for i, l := range limits {
-			if !canBeWay(&l) {
-				f.invalid(fmt.Sprintf("%s[%d]", param, i), l.Algorithm.String(),
-					"with "+with+" no leaky bucket, count_denied or lease")
-			}
+	r.eachLimit(func(at limitPlace, l *stint.Limit) {
+		if !canBeWay(l) {
+			f.invalid(at.String(), l.Algorithm.String(), "with "+with+" no leaky bucket, count_denied or lease")
 		}
+	})
+}
+
+// A limitPlace is where a limit of a rule stands: of an override, by its number, or, below 0, of the rule itself.
+type limitPlace struct{ override, limit int }
+
+// String is the parameter that the limit is.
+func (p limitPlace) String() string {
+	if p.override < 0 {
+		return fmt.Sprintf("limits[%d]", p.limit)
 	}
-	of("limits", r.Limits)
+	return fmt.Sprintf("overrides[%d].limits[%d]", p.override, p.limit)
+}
+
+// eachLimit calls do for each limit of the rule, and of its overrides.
+func (r *Rule) eachLimit(do func(at limitPlace, l *stint.Limit)) {
+	for i := range r.Limits {
+		do(limitPlace{-1, i}, &r.Limits[i])
+	}
 	for i := range r.Overrides {
-		of(fmt.Sprintf("overrides[%d].limits", i), r.Overrides[i].Limits)
+		for j := range r.Overrides[i].Limits {
+			do(limitPlace{i, j}, &r.Overrides[i].Limits[j])
+		}
 	}
 }

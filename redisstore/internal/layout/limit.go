@@ -28,6 +28,7 @@ type Limit struct {
 	Life       int64                            // the longest that a state matters, microseconds
 	Format     string                           // by which the script for one take writes a state
 	singleArgs string                           // of 1 permit
+	General    bool                             // only the script for operations of any kind decides by it
 	hashKeys   []atomic.Pointer[GenerationKeys] // by partition, as of the latest epoch; nil of a log
 }
 
@@ -46,6 +47,7 @@ func (y *Layout) prepare(policy *stint.Policy) Plan {
 		l.EpochField = EpochField(policy.Name())
 		l.Identity = unique.Make(identify(policy.Name(), l.Spec, y.Encoding))
 		l.describe(y.Encoding)
+		l.General = l.HasLog() || l.Calendar() || l.Spec.Denials
 		if !l.HasLog() {
 			l.hashKeys = make([]atomic.Pointer[GenerationKeys], y.Partitions)
 		}
@@ -117,9 +119,6 @@ func (l *Limit) Same(o *Limit) bool { return l == o || l.Spec == o.Spec }
 // Calendar reports whether its windows follow the calendar, so that the script has to be told where
 // they begin.
 func (l *Limit) Calendar() bool { return l.Spec.Calendar != stint.CalendarNone }
-
-// General reports whether only the script for operations of any kind decides by the limit.
-func (l *Limit) General() bool { return l.HasLog() || l.Calendar() || l.Spec.Denials }
 
 // maxCount is the greatest count of a state that the limit alone writes.
 func (l *Limit) maxCount() int64 { return l.Spec.Capacity + l.Spec.Debt() }

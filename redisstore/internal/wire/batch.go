@@ -284,7 +284,7 @@ func (b *Batch) addState(l *layout.Limit, client string) (at int32) {
 	ref := &b.states[n]
 	*ref = stateRef{
 		limit: l, client: client, partition: int32(b.layout.Partition(client)),
-		runsOnly: !l.General(), runs: ref.runs[:0],
+		runsOnly: !l.General, runs: ref.runs[:0],
 	}
 	b.lastKey, b.lastIndex = stateKey{l.Identity, client}, int32(n)
 	b.stateIndex[b.lastKey] = b.lastIndex
@@ -309,7 +309,7 @@ func (b *Batch) addClaim(e *Entry, claim *stint.Claim, lasts bool) bool {
 			return false
 		}
 		e.logs = e.logs || l.HasLog()
-		b.mixed = b.mixed || l.General()
+		b.mixed = b.mixed || l.General
 		b.holds = b.holds || l.Spec.Algorithm == stint.AlgorithmConcurrency
 		b.opLimits = append(b.opLimits, OpLimit{
 			Limit: l, state: at, Keep: int32(claim.Keep), permits: permitsOf(l, e.Verb, claim.Permits), Asked: claim.Permits,

@@ -385,9 +385,11 @@ func (c *candidate) hasTable(from, of int) bool {
 func (c *candidate) finish(r *request, now stint.Instant) {
 	v := &r.verdict
 	allowed, waited := v.Allowed && r.reason == "", int64(now-r.time)
+	var marked []string
 	for i := range v.Exceeded {
-		if i == 0 || v.Exceeded[i].Rule != v.Exceeded[i-1].Rule { // several limits of a rule are one mark
-			c.tally(v.Exceeded[i].Rule).Marked++
+		if id := v.Exceeded[i].Rule; i == 0 || id != v.Exceeded[i-1].Rule { // several limits of a rule are one mark
+			c.tally(id).Marked++
+			marked = append(marked, id)
 		}
 	}
 	for i := range v.Shadows {
@@ -409,7 +411,7 @@ func (c *candidate) finish(r *request, now stint.Instant) {
 	if shadowed {
 		c.total.Shadow++
 	}
-	if len(v.Exceeded) > 0 {
+	if len(marked) > 0 {
 		c.total.Marked++
 	}
 	var last *tally
@@ -429,7 +431,7 @@ func (c *candidate) finish(r *request, now stint.Instant) {
 	c.plot.add(r.time, allowed, shadowed)
 	c.parts.add(r.part, r.time, allowed, shadowed)
 	if c.decided != nil && c.fault == nil {
-		c.tell(r, allowed, waited)
+		c.tell(r, allowed, waited, marked)
 	}
 }
 
@@ -449,16 +451,11 @@ func (t *tally) end(allowed bool, delay, waited int64) {
 
 // tell hands the verdict to Config.Decided, whose error ends the simulation. The verdict is reused,
 // which is why it must not be kept.
-func (c *candidate) tell(r *request, allowed bool, waited int64) {
+func (c *candidate) tell(r *request, allowed bool, waited int64, marked []string) {
 	of, v := &r.verdict, &c.verdict
 	*v = Verdict{
 		Candidate: c.name, Line: r.line, Time: r.time, Allowed: allowed, Reason: r.reason,
-		Waited: micros(waited), Shadowed: of.Shadowed,
-	}
-	for i := range of.Exceeded {
-		if id := of.Exceeded[i].Rule; i == 0 || id != of.Exceeded[i-1].Rule {
-			v.Exceeded = append(v.Exceeded, id)
-		}
+		Waited: micros(waited), Shadowed: of.Shadowed, Exceeded: marked,
 	}
 	switch {
 	case r.reason != "":

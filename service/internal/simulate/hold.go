@@ -77,7 +77,7 @@ func (c *candidate) hold(r *request) {
 		switch actual := r.hold.Actual; {
 		case p.limit.Algorithm == stint.AlgorithmConcurrency:
 			p.kept = 0
-		case r.status > 0 && len(claims[op.claim].Rule.Count.Status) > 0 && !claims[op.claim].Rule.Count.Has(r.status):
+		case r.status > 0 && !claims[op.claim].Rule.Count.Has(r.status):
 			p.kept = 0
 		case actual >= 0 && asked[op.claim]:
 			p.kept, p.charge = min(actual, op.permits), max(0, actual-op.permits)
