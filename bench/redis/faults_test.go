@@ -117,7 +117,9 @@ func TestEveryCellAdmitsRightly(t *testing.T) {
 		if m.failed > 0 || len(m.faults) > 0 {
 			t.Errorf("%s, %s, %d callers: %d failed, faults %q", l.name, c.Name, callers, m.failed, m.faults)
 		}
-		if all := l.check == books; all != (m.admitted == questions) && l.name != "lease" || some != (m.admitted > 0) {
+		// What refills on the server's clock may admit all of a slow run: its bound is checked, not its denials.
+		all := l.check == books
+		if l.check != bound && all != (m.admitted == questions) || some != (m.admitted > 0) {
 			t.Errorf("%s, %s, %d callers: %d were admitted", l.name, c.Name, callers, m.admitted)
 		}
 		return time.Duration(m.latency.ValueAtQuantile(50))
