@@ -15,7 +15,7 @@ type Classes struct {
 	By ClassBy `doc:"by"`
 	// Keep is how much of each limit a class leaves to the others: 0 % of the most important one. With
 	// floors it is of what no floor needs. 1 to 16 classes.
-	Keep map[string]Percent `doc:"keep" is:"percents"`
+	Keep map[string]Percent `doc:"keep" of:"classes to what each leaves, such as batch: 40%" each:"percent 0 99"`
 	// Default is the class of a request that says none, or another one. It has no default.
 	Default string `doc:"default"`
 }

@@ -61,7 +61,7 @@ type Rule struct {
 	OnExceed OnExceed `doc:"on_exceed" is:"one-of reject wait shadow mark"`
 	// MarkAt marks a request that is admitted, and leaves a client of a limit of the rule only so much that this part of
 	// it, or more, is used: 1 to 100 percent. Default: 0, none.
-	MarkAt Percent `doc:"mark_at" is:"percent"`
+	MarkAt Percent `doc:"mark_at" is:"percent 1 100"`
 	// Block is a pause after too many denials. Default: none. Not with Unlimited, Banned, Within, Otherwise, Mark,
 	// Reserve, nor limits of concurrency or with leases.
 	Block Block `doc:"block"`
@@ -100,10 +100,10 @@ type Rule struct {
 	// out: then each client of that rule has these floors. Together they have at most the capacity and the
 	// refill of the limit that they are within; within a rule that has floors itself, those of its smallest
 	// one. With Within only.
-	Guaranteed map[string]Floor `doc:"guaranteed"`
+	Guaranteed map[string]Floor `doc:"guaranteed" of:"names, of which each has a mapping"`
 	// Weights share out nine tenths of the capacity and all of the refill among these clients, in place of Guaranteed: a
 	// client has so many parts of their sum.
-	Weights map[string]int64 `doc:"weights" is:"weights"`
+	Weights map[string]int64 `doc:"weights" of:"clients to weights, such as search: 3" each:"integer 1 1000000000"`
 	// Borrow is what clients may use beyond their floors, as long as no floor needs it. With Within only.
 	// Default: nothing.
 	Borrow Borrow `doc:"borrow" is:"borrow"`
@@ -166,7 +166,7 @@ type Match struct {
 	// Attributes are facts about the request that must be there, each with one of these values or, when * is among them,
 	// with any: what the program knows for certain, such as a plan or a tenant. A header field, which a client may forge,
 	// is never one. Default: none.
-	Attributes map[string][]string `doc:"attributes" is:"attributes"`
+	Attributes map[string][]string `doc:"attributes" of:"attributes to a value or a list of values" each:"values"`
 }
 
 // allows reports whether the method is among those that are listed. HEAD is wherever GET is:

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -316,35 +315,31 @@ func (f *Faults) Unknown(path string, field Field, names []string) {
 		clip.To(maxName, field.Name), path, spell.DidYouMean(field.Name, names), strings.Join(names, ", "))
 }
 
-// Write is the counterpart of [Kinds.Read] for a struct or a part of one that of points to: a value
-// without places that is read as the same. Equal ones give equal values: names are in the order of
-// the fields, and there is none for what is zero. own is asked for what the tags don't say, by a
-// pointer to it, and reports whether it wrote it.
-func Write(of any, own func(of any) (Value, bool)) Value {
-	return write(reflect.ValueOf(of).Elem(), "", own)
+// Write is the counterpart of [Kinds.ReadField] for a struct or a part of one that of points to: a value without places
+// that is read as the same. Equal ones give equal values: names are in the order of the fields, or sorted in maps, and
+// there is none for what is zero; a list of one item in a map is the item. own is asked for what the tags don't say, by
+// a pointer to it and its tag is, and reports whether it wrote it.
+func Write(of any, tag reflect.StructTag, own func(of any, is string) (Value, bool)) Value {
+	return write(reflect.ValueOf(of).Elem(), tag, own)
 }
 
 // write is a field of a struct as a value, by its type and its tag. A zero value is null, which is
-// left out when the document is written. own may know types of its own first.
-func write(of reflect.Value, tag reflect.StructTag, own func(any) (Value, bool)) (v Value) {
+// left out when the document is written.
+func write(of reflect.Value, tag reflect.StructTag, own func(any, string) (Value, bool)) (v Value) {
 	if of.IsZero() {
 		return v
 	}
+	return writeItem(of, tag, own)
+}
+
+// writeItem writes what may be zero, as what is in a list or a map. own may know types of its own first.
+func writeItem(of reflect.Value, tag reflect.StructTag, own func(any, string) (Value, bool)) (v Value) {
 	at := of.Addr().Interface()
-	if v, is := own(at); is {
+	if v, is := own(at, tag.Get("is")); is {
 		return v
 	}
-	switch field := at.(type) {
-	case *string:
-		return Value{Kind: KindText, Text: *field}
-	case *time.Duration:
-		return Value{Kind: KindText, Text: stint.FormatDuration(*field)}
-	case *map[string]string:
-		for _, name := range slices.Sorted(maps.Keys(*field)) {
-			v.Kind, v.Fields = KindMapping, append(v.Fields,
-				Field{Name: name, Value: Value{Kind: KindText, Text: (*field)[name]}})
-		}
-		return v
+	if d, is := at.(*time.Duration); is {
+		return Value{Kind: KindText, Text: stint.FormatDuration(*d)}
 	}
 	if names, is := strings.CutPrefix(tag.Get("is"), "one-of "); is && of.Kind() != reflect.String {
 		return choice(of, strings.Fields(names))
@@ -357,14 +352,24 @@ func write(of reflect.Value, tag reflect.StructTag, own func(any) (Value, bool))
 		return writeFields(of, own)
 	case reflect.Slice:
 		for i := range of.Len() {
-			item := write(of.Index(i), "", own)
-			if item.Kind == KindNull && of.Type().Elem().Kind() == reflect.String {
-				item.Kind = KindText
-			} else if item.Kind == KindNull {
+			item := writeItem(of.Index(i), ofItems(tag), own)
+			if item.Kind == KindNull {
 				item.Kind = KindMapping
 			}
 			v.Kind, v.Items = KindList, append(v.Items, item)
 		}
+		return v
+	case reflect.Map:
+		for key, value := range of.Seq2() {
+			item := reflect.New(value.Type()).Elem()
+			item.Set(value)
+			f := Field{Name: key.String(), Value: writeItem(item, ofItems(tag), own)}
+			if len(f.Value.Items) == 1 {
+				f.Value = f.Value.Items[0]
+			}
+			v.Kind, v.Fields = KindMapping, append(v.Fields, f)
+		}
+		slices.SortFunc(v.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 		return v
 	case reflect.String:
 		return Value{Kind: KindText, Text: of.String()}
@@ -376,7 +381,7 @@ func write(of reflect.Value, tag reflect.StructTag, own func(any) (Value, bool))
 }
 
 // writeFields writes a struct; nothing if all that has a name is zero.
-func writeFields(of reflect.Value, own func(any) (Value, bool)) (v Value) {
+func writeFields(of reflect.Value, own func(any, string) (Value, bool)) (v Value) {
 	for i := range of.NumField() {
 		if of.Field(i).IsZero() {
 			continue

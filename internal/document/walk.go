@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -60,13 +61,18 @@ func (set Setter) ReadDocument(path Path, v Value, faults *Faults) {
 // field, args are the words behind the name.
 type Kinds map[string]func(field any, args []string) Reader
 
+// Of is a kind of fields of one type, which has no arguments.
+func Of[T any, R Reader](read func(field *T) R) func(field any, args []string) Reader {
+	return func(field any, _ []string) Reader { return read(field.(*T)) }
+}
+
 // Read fills what into points to, and records everything that is wrong with the value. What a mapping does not name
 // stays as it is. into is one of:
 //   - a [Reader];
 //   - a struct, read from a mapping. Each field with the tag doc is read under that name; the fields of
 //     one with doc:",inline" are read as if they stood in the struct itself. An unknown name is a fault;
-//   - a slice of structs or Readers, read from a list, of what the tag of:"NAME" says; a map of these or
-//     of what has a kind by name, of which an empty one stays nil;
+//   - a slice, read from a list, or a map, read from a mapping with any names, of which an empty one stays nil. The tag
+//     of:"NAME" says what they are, and each:"KIND ARGUMENTS" is of their items what is is of a field;
 //   - what has a kind: a string of any text, a bool, int, int64 or duration, an [encoding.TextUnmarshaler], whose
 //     error says what is allowed, or what the tag is says.
 //
@@ -80,7 +86,12 @@ type Kinds map[string]func(field any, args []string) Reader
 // one:"NAME" is another name of a list, for one with a single item; if it is the list's own, such
 // an item may stand there by itself.
 func (k Kinds) Read(path Path, v Value, into any, faults *Faults) {
-	k.read(path, v, reflect.ValueOf(into).Elem(), "", faults)
+	k.ReadField(path, v, into, "", faults)
+}
+
+// ReadField is Read for a field that has a tag.
+func (k Kinds) ReadField(path Path, v Value, field any, tag reflect.StructTag, faults *Faults) {
+	k.read(path, v, reflect.ValueOf(field).Elem(), tag, faults)
 }
 
 // read chooses by what the field is: its own Reader, a kind, or its parts.
@@ -97,7 +108,7 @@ func (k Kinds) read(path Path, v Value, into reflect.Value, tag reflect.StructTa
 	case reflect.Slice:
 		k.list(path, v, into, tag, faults)
 	case reflect.Map:
-		k.byName(path, v, into, faults)
+		k.byName(path, v, into, tag, faults)
 	default:
 		k.fields(path, v, into, faults)
 	}
@@ -140,13 +151,9 @@ func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 }
 
 // byName reads what has any names into a map.
-func (k Kinds) byName(path Path, v Value, into reflect.Value, faults *Faults) {
+func (k Kinds) byName(path Path, v Value, into reflect.Value, tag reflect.StructTag, faults *Faults) {
 	if v.Kind != KindMapping && v.Kind != KindNull {
-		allowed := "a mapping of texts"
-		if into.Type().Elem().Kind() == reflect.Struct {
-			allowed = "a mapping of names, of which each has a mapping"
-		}
-		faults.Invalid(path.name, v, allowed)
+		faults.Invalid(path.name, v, "a mapping of "+cmp.Or(tag.Get("of"), "texts"))
 		return
 	}
 	if len(v.Fields) > 0 {
@@ -154,9 +161,14 @@ func (k Kinds) byName(path Path, v Value, into reflect.Value, faults *Faults) {
 	}
 	for _, f := range v.Fields {
 		value := reflect.New(into.Type().Elem()).Elem()
-		k.read(path.Field(f.Name), f.Value, value, "", faults)
+		k.read(path.Field(f.Name), f.Value, value, ofItems(tag), faults)
 		into.SetMapIndex(reflect.ValueOf(f.Name), value)
 	}
+}
+
+// ofItems is the tag of what is in a list or a mapping with a tag.
+func ofItems(tag reflect.StructTag) reflect.StructTag {
+	return `is:"` + reflect.StructTag(tag.Get("each")) + `"`
 }
 
 // list reads each item into one of its own.
@@ -169,7 +181,7 @@ func (k Kinds) list(path Path, v Value, into reflect.Value, tag reflect.StructTa
 		into.Set(reflect.MakeSlice(into.Type(), len(v.Items), len(v.Items)))
 	}
 	for i, item := range v.Items {
-		k.read(path.Item(i), item, into.Index(i), "", faults)
+		k.read(path.Item(i), item, into.Index(i), ofItems(tag), faults)
 	}
 }
 

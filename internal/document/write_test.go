@@ -39,7 +39,7 @@ func TestWrite(t *testing.T) {
 			}{"e"}, Parts: []part{{Name: "f"}, {}},
 		},
 	} {
-		v := document.Write(&of, func(any) (document.Value, bool) { return document.Value{}, false })
+		v := document.Write(&of, "", func(any, string) (document.Value, bool) { return document.Value{}, false })
 		text := v.JSON()
 		if string(text) != want {
 			t.Errorf("got %s, want %s", text, want)
@@ -51,7 +51,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", text, read, err)
 		}
 	}
-	v := document.Write(&written{Own: 7, Scope: []string{"c"}}, func(of any) (document.Value, bool) {
+	v := document.Write(&written{Own: 7, Scope: []string{"c"}}, "", func(of any, _ string) (document.Value, bool) {
 		n, is := of.(*int)
 		return document.Value{Kind: document.KindText, Text: "seven"}, is && *n == 7
 	})

@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -12,26 +13,24 @@ import (
 // aStatus is what a status may be.
 const aStatus = "a status such as 401, or a class such as 4xx"
 
-// readCount reads which answers count; a mapping that names none is a fault.
-func readCount(field any, _ []string) document.Reader {
-	return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
-		sound, count := len(*faults), field.(*rules.Count)
-		document.Kinds{"statuses": statuses}.Read(path, v, count, faults)
-		if v.Kind == document.KindMapping && len(count.Status) == 0 && len(*faults) == sound {
+// count reads which answers count; a mapping that names none is a fault.
+func count(of *rules.Count) document.ReaderFunc {
+	return func(path document.Path, v document.Value, faults *document.Faults) {
+		sound := len(*faults)
+		document.Kinds{"statuses": document.Of(statuses)}.Read(path, v, of, faults)
+		if v.Kind == document.KindMapping && len(of.Status) == 0 && len(*faults) == sound {
 			faults.Add(v.At, "%s has no status; allowed: status: a list of statuses such as 401, or classes such as 4xx", path)
 		}
-	})
+	}
 }
 
 // statuses reads a list of statuses and classes of them, or one by itself.
-func statuses(field any, _ []string) document.Reader {
-	return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
-		items, item := v.Items, func(i int) document.Path { return path.Item(i) }
+func statuses(list *[]int) document.ReaderFunc {
+	return func(path document.Path, v document.Value, faults *document.Faults) {
+		items, item := v.Items, path.Item
 		if v.Kind != document.KindList && v.Kind != document.KindNull {
 			items, item = []document.Value{v}, func(int) document.Path { return path }
 		}
-		list := field.(*[]int)
-		*list = nil
 		for i := range items {
 			var status int
 			document.Scalar(aStatus, func(text string) bool {
@@ -42,7 +41,7 @@ func statuses(field any, _ []string) document.Reader {
 			}, document.KindInteger, document.KindText).ReadDocument(item(i), items[i], faults)
 			*list = append(*list, status)
 		}
-	})
+	}
 }
 
 // writeStatuses writes statuses, of which a digit stands for all that begin with it.
@@ -58,12 +57,9 @@ func writeStatuses(list []int) document.Value {
 	return v
 }
 
-// countSchema is that of what readCount reads.
+// countSchema is that of what count reads.
 func countSchema() schema {
-	text := schema{"type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5][xX][xX])$"}
-	one := schema{"anyOf": []any{integers(100, 599), text}}
-	return schema{
-		"type": []any{"object", "null"}, "additionalProperties": false, "required": []any{"status"},
-		"properties": schema{"status": schema{"anyOf": []any{one, schema{"type": "array", "minItems": 1, "items": one}}}},
-	}
+	of := ofStruct(reflect.TypeFor[rules.Count]())
+	of["required"] = []any{"status"}
+	return of
 }

@@ -3,9 +3,9 @@ package rulefile
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
@@ -20,14 +20,9 @@ type parameter struct {
 	name   string
 	of     []stint.Algorithm // that have it; nil: all
 	needed bool
+	tag    reflect.StructTag      // how it is read
 	field  func(*stint.Limit) any // a pointer to it
 }
-
-type (
-	debt  int64 // of which a document's 0 is stint.NoDebt
-	lease int64
-	first bool // of a document start: first_request
-)
 
 var (
 	tokenBucket = []stint.Algorithm{stint.AlgorithmTokenBucket}
@@ -47,68 +42,44 @@ const firstRequest = "first_request"
 // parameters are all of them, in the order in which they are written. The order is that of
 // documents that stint writes: what the limit is called, how much, how fast, and then options.
 var parameters = []parameter{
-	{"name", nil, false, func(l *stint.Limit) any { return &l.Name }},
-	{"capacity", capacities, true, func(l *stint.Limit) any { return &l.Capacity }},
-	{"refill", tokenBucket, true, func(l *stint.Limit) any { return &l.Rate }},
-	{"leak", leakyBucket, true, func(l *stint.Limit) any { return &l.Rate }},
-	{"limit", windows, true, func(l *stint.Limit) any { return &l.Capacity }},
-	{"window", windows, true, func(l *stint.Limit) any { return &l.Window }},
-	{"calendar", fixedWindow, false, func(l *stint.Limit) any { return &l.Calendar }},
-	{"timezone", fixedWindow, false, func(l *stint.Limit) any { return &l.TimeZone }},
-	{"start", fixedWindow, false, func(l *stint.Limit) any { return (*first)(&l.FirstRequest) }},
-	{"min_interval", slidingLog, false, func(l *stint.Limit) any { return &l.MinInterval }},
-	{"count_denied", slidingLog, false, func(l *stint.Limit) any { return &l.CountDenied }},
-	{"max_debt", stint.Algorithms(), false, func(l *stint.Limit) any { return (*debt)(&l.MaxDebt) }},
-	{"lease", leased, false, func(l *stint.Limit) any { return (*lease)(&l.Lease) }},
-	{"cost", nil, false, func(l *stint.Limit) any { return &l.Cost }},
+	{"name", nil, false, "", func(l *stint.Limit) any { return &l.Name }},
+	{"capacity", capacities, true, permits, func(l *stint.Limit) any { return &l.Capacity }},
+	{"refill", tokenBucket, true, `is:"rate"`, func(l *stint.Limit) any { return &l.Rate }},
+	{"leak", leakyBucket, true, `is:"rate"`, func(l *stint.Limit) any { return &l.Rate }},
+	{"limit", windows, true, permits, func(l *stint.Limit) any { return &l.Capacity }},
+	{"window", windows, true, "", func(l *stint.Limit) any { return &l.Window }},
+	{"calendar", fixedWindow, false, `is:"calendar"`, func(l *stint.Limit) any { return &l.Calendar }},
+	{"timezone", fixedWindow, false, "", func(l *stint.Limit) any { return &l.TimeZone }},
+	{"start", fixedWindow, false, `is:"start"`, func(l *stint.Limit) any { return &l.FirstRequest }},
+	{"min_interval", slidingLog, false, "", func(l *stint.Limit) any { return &l.MinInterval }},
+	{"count_denied", slidingLog, false, "", func(l *stint.Limit) any { return &l.CountDenied }},
+	{"max_debt", stint.Algorithms(), false, `is:"debt"`, func(l *stint.Limit) any { return &l.MaxDebt }},
+	{"lease", leased, false, `is:"lease"`, func(l *stint.Limit) any { return &l.Lease }},
+	{"cost", nil, false, permits, func(l *stint.Limit) any { return &l.Cost }},
 }
 
-// setter reads a parameter into its field. [stint.Limit.Validate] checks the ranges of all but
-// max_debt. The pointer's type says how the text is read, so that the table above needs no
-// functions of its own for it.
-func setter(field any) document.Setter {
-	switch field := field.(type) {
-	case *string:
-		return document.Text(field)
-	case *bool:
-		return document.Boolean(field)
-	case *int64:
-		return document.Scalar(fmt.Sprintf("1 to %d", bounds.MaxPermits), func(text string) (ok bool) {
-			*field, ok = document.ParseInteger(text)
-			return ok
-		}, document.KindInteger)
-	case *stint.Rate:
-		return document.Parsed(field, stint.ParseRate, document.KindText)
-	case *stint.Calendar:
+// permits is the tag of numbers of them.
+const permits = `is:"integer 1 1000000000"`
+
+// limitKinds are the kinds that the tags of parameters name. [stint.Limit.Validate] checks the ranges of all but numbers.
+var limitKinds = document.Kinds{
+	"rate": document.Of(rate),
+	"calendar": document.Of(func(field *stint.Calendar) document.Setter {
 		return document.Parsed(field, stint.ParseCalendar, document.KindText)
-	case *time.Duration:
-		return document.Parsed(field, stint.ParseDuration, document.KindText, document.KindInteger)
-	case *debt:
-		return readDebt(field)
-	case *first:
+	}),
+	"start": document.Of(func(field *bool) document.Setter {
 		return document.Scalar(firstRequest, func(text string) bool {
 			*field = text == firstRequest
-			return bool(*field)
+			return *field
 		}, document.KindText)
-	default:
-		return readLease(field.(*lease))
-	}
+	}),
+	"debt":  document.Of(debt),
+	"lease": document.Of(lease),
 }
 
 // written is a parameter as a value; nothing if it is as by default.
-func written(field any) document.Value {
-	return document.Write(field, func(of any) (v document.Value, is bool) {
-		switch of := of.(type) {
-		case *debt:
-			return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(max(0, *of))}, true
-		case *first:
-			return document.Value{Kind: document.KindText, Text: firstRequest}, bool(*of)
-		case *lease:
-			return document.Value{Kind: document.KindText, Text: "auto"}, *of == stint.LeaseAuto
-		default:
-			return v, false
-		}
-	})
+func (p *parameter) written(of *stint.Limit) document.Value {
+	return document.Write(p.field(of), p.tag, writeOwn)
 }
 
 // belongs reports whether a limit of an algorithm may have the parameter, or of any algorithm for
@@ -198,10 +169,11 @@ func readLimit(
 		case p == nil, p.name == "cost" && !own:
 			r.foreign(f, own, besides)
 		default:
-			setter(p.field(&r.limit))(f.Value, func(v document.Value, allowed string) {
+			sound := len(*faults)
+			limitKinds.ReadField(document.Root(path+"."+f.Name, ""), f.Value, p.field(&r.limit), p.tag, faults)
+			if len(*faults) > sound {
 				r.bad[f.Name] = true
-				r.faults.Invalid(r.path+"."+f.Name, v, allowed)
-			})
+			}
 		}
 	}
 	if r.limit.Algorithm != 0 {
@@ -275,7 +247,7 @@ func (r *limitReader) complete(v document.Value) {
 	for _, p := range parameters {
 		_, given := r.at[p.name]
 		if p.needed && p.belongs(r.limit.Algorithm) && !given && (p.name != "window" || !calendar) &&
-			written(p.field(&r.limit)).Kind == document.KindNull {
+			p.written(&r.limit).Kind == document.KindNull {
 			r.bad[p.name] = true
 			r.faults.Add(v.At, "%s.%s is missing; a limit of %s needs it", r.path, p.name, r.limit.Algorithm)
 		}
@@ -331,19 +303,19 @@ func writeLimit(l *stint.Limit) document.Value {
 		if !p.belongs(l.Algorithm) {
 			continue
 		}
-		if value := written(p.field(l)); value.Kind != document.KindNull {
+		if value := p.written(l); value.Kind != document.KindNull {
 			v.Fields = append(v.Fields, document.Field{Name: p.name, Value: value})
 		}
 	}
 	return v
 }
 
-// readDebt reads the bound on debt, of which 0 is none. 0 says that there may be no debt; a
+// debt reads the bound on debt, of which 0 is none. 0 says that there may be no debt; a
 // parameter that is left out means the algorithm's default.
-func readDebt(field *debt) document.Setter {
+func debt(field *int64) document.Setter {
 	return document.Scalar(fmt.Sprintf("0 to %d", bounds.MaxPermits), func(text string) bool {
 		n, ok := document.ParseInteger(text)
-		*field = debt(n)
+		*field = n
 		if n == 0 {
 			*field = stint.NoDebt
 		}
@@ -351,8 +323,8 @@ func readDebt(field *debt) document.Setter {
 	}, document.KindInteger)
 }
 
-// readLease reads how many permits are leased at a time.
-func readLease(field *lease) document.Setter {
+// lease reads how many permits are leased at a time.
+func lease(field *int64) document.Setter {
 	return document.Scalar("auto, off, or 1 to the capacity", func(text string) bool {
 		switch text {
 		case "auto":
@@ -361,7 +333,7 @@ func readLease(field *lease) document.Setter {
 			*field = 0
 		default:
 			n, ok := document.ParseInteger(text)
-			*field = lease(n)
+			*field = n
 			return ok && n > 0
 		}
 		return true

@@ -2,8 +2,6 @@ package rulefile
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -169,110 +167,75 @@ func sound(of string, limits []stint.Limit) error {
 }
 
 // write writes a rule, an override or a part of them.
-func write(of any) document.Value {
-	return document.Write(of, func(of any) (v document.Value, is bool) {
-		switch of := of.(type) {
-		case *[]stint.Limit:
-			v.Kind = document.KindList
-			for i := range *of {
-				v.Items = append(v.Items, writeLimit(&(*of)[i]))
-			}
-			return v, true
-		case *map[string][]string:
-			for _, name := range slices.Sorted(maps.Keys(*of)) {
-				v.Kind, v.Fields = document.KindMapping, append(v.Fields,
-					document.Field{Name: name, Value: writeTexts((*of)[name])})
-			}
-			return v, true
-		case *rules.Percent:
-			return writePercent(*of), true
-		case *map[string]rules.Percent:
-			return writeNames(*of, writePercent), true
-		case *map[string]int64:
-			return writeNames(*of, func(n int64) document.Value {
-				return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(n)}
-			}), true
-		case *time.Time:
-			return document.Value{Kind: document.KindText, Text: of.Format(time.RFC3339Nano)}, true
-		case *map[string]rules.Floor:
-			return writeNames(*of, func(f rules.Floor) document.Value { return write(&f) }), true
-		case *rules.Borrow:
-			if of.Rate.Permits == 0 {
-				return document.Value{Kind: document.KindBoolean, Text: strconv.FormatBool(of.Any)}, true
-			}
-			return document.Value{Kind: document.KindText, Text: of.Rate.String()}, true
-		case *rules.Cost:
-			v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
-			return v, of.Header == "" && of.Attribute == "" && len(of.Sum) == 0
-		case *[]int:
-			return writeStatuses(*of), true
-		case *rules.Thousandths:
-			if v.Kind, v.Text = document.KindInteger, of.String(); *of%1000 != 0 {
-				v.Kind = document.KindFloat
-			}
-			return v, true
-		default:
-			return v, false
+func write(of any) document.Value { return document.Write(of, "", writeOwn) }
+
+// writeOwn writes what the tags don't say.
+func writeOwn(of any, is string) (v document.Value, own bool) {
+	v.Kind = document.KindText
+	switch of := of.(type) {
+	case *stint.Limit:
+		return writeLimit(of), true
+	case *rules.Percent:
+		v.Text = fmt.Sprintf("%d%%", *of)
+	case *time.Time:
+		v.Text = of.Format(time.RFC3339Nano)
+	case *rules.Borrow:
+		if v.Text = of.Rate.String(); of.Rate.Permits == 0 {
+			v.Kind, v.Text = document.KindBoolean, strconv.FormatBool(of.Any)
 		}
-	})
-}
-
-// writeNames writes a mapping, in the order of its names.
-func writeNames[V any](of map[string]V, write func(V) document.Value) (v document.Value) {
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		v.Kind, v.Fields = document.KindMapping, append(v.Fields, document.Field{Name: name, Value: write(of[name])})
+	case *rules.Cost:
+		v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
+		return v, of.Header == "" && of.Attribute == "" && len(of.Sum) == 0
+	case *[]int:
+		return writeStatuses(*of), true
+	case *rules.Thousandths:
+		if v.Kind, v.Text = document.KindInteger, of.String(); *of%1000 != 0 {
+			v.Kind = document.KindFloat
+		}
+	case *bool:
+		v.Text = firstRequest
+		return v, is == "start"
+	case *int64:
+		if v.Text = "auto"; is == "debt" {
+			v.Kind, v.Text = document.KindInteger, fmt.Sprint(max(0, *of))
+		}
+		return v, is == "debt" || is == "lease" && *of == stint.LeaseAuto
+	default:
+		return v, false
 	}
-	return v
+	return v, true
 }
 
-func writePercent(p rules.Percent) document.Value {
-	return document.Value{Kind: document.KindText, Text: fmt.Sprintf("%d%%", p)}
-}
-
-// writeTexts writes a list of texts, or the one that there is by itself. A single text needs no
-// list, as authors mostly write it.
-func writeTexts(texts []string) document.Value {
-	list := document.Value{Kind: document.KindList}
-	for _, text := range texts {
-		list.Items = append(list.Items, document.Value{Kind: document.KindText, Text: text})
-	}
-	if len(texts) == 1 {
-		return list.Items[0]
-	}
-	return list
-}
-
-// kinds are the kinds that the tags of package rules name. A tag such as is:"percents" on a field
+// kinds are the kinds that the tags of package rules name. A tag such as is:"borrow" on a field
 // leads to the reader of that name here.
 var kinds = document.Kinds{
 	"texts": func(field any, allowed []string) document.Reader {
 		return texts(field.(*[]string), strings.Join(allowed, " "), func(string) bool { return true })
 	},
-	"scope": func(field any, _ []string) document.Reader { return scope(field.(*[]string)) },
-	"attributes": func(field any, _ []string) document.Reader {
-		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
-			readAttributes(field.(*map[string][]string), path, v, faults)
-		})
+	"scope":  document.Of(scope),
+	"values": document.Of(values),
+	"cost":   document.Of(cost),
+	"count":  document.Of(count),
+	"rate":   document.Of(rate),
+	"percent": func(field any, args []string) document.Reader {
+		return percent(field.(*rules.Percent), args[0], args[1])
 	},
-	"cost":  func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
-	"count": readCount,
-	"rate": func(field any, _ []string) document.Reader {
-		return document.Parsed(field.(*stint.Rate), stint.ParseRate, document.KindText)
-	},
-	"percent":  func(field any, _ []string) document.Reader { return percent(field.(*rules.Percent), 1, 100) },
-	"percents": func(field any, _ []string) document.Reader { return percents(field.(*map[string]rules.Percent)) },
-	"weights":  func(field any, _ []string) document.Reader { return weights(field.(*map[string]int64)) },
-	"time":     func(field any, _ []string) document.Reader { return instant(field.(*time.Time)) },
-	"borrow":   func(field any, _ []string) document.Reader { return borrow(field.(*rules.Borrow)) },
-	"limits": func(field any, _ []string) document.Reader {
-		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
-			*field.(*[]stint.Limit), _ = readLimits(path.String(), v, "cost", faults)
-		})
-	},
+	"time":   document.Of(instant),
+	"borrow": document.Of(borrow),
+	"limits": document.Of(func(field *[]stint.Limit) document.ReaderFunc {
+		return func(path document.Path, v document.Value, faults *document.Faults) {
+			*field, _ = readLimits(path.String(), v, "cost", faults)
+		}
+	}),
+}
+
+// rate reads permits a time.
+func rate(field *stint.Rate) document.Setter {
+	return document.Parsed(field, stint.ParseRate, document.KindText)
 }
 
 // instant reads a time of day and date, in UTC.
-func instant(field *time.Time) document.Reader {
+func instant(field *time.Time) document.Setter {
 	return document.Scalar("a time such as 2026-12-24T18:00:00Z, with its time zone", func(text string) bool {
 		at, err := time.Parse(time.RFC3339, text)
 		*field = at.UTC()
@@ -280,49 +243,16 @@ func instant(field *time.Time) document.Reader {
 	}, document.KindText)
 }
 
-// percents reads a mapping of names to parts such as 15%. Names are classes; 100% would leave
-// nothing to anybody.
-func percents(field *map[string]rules.Percent) document.ReaderFunc {
-	return byName(field, "a mapping of classes to what each leaves, such as batch: 40%", func(
-		part *rules.Percent,
-	) document.Reader {
-		return percent(part, 0, 99)
-	})
-}
-
 // percent reads a part such as 80%.
-func percent(part *rules.Percent, least, most int64) document.Setter {
-	return document.Scalar(fmt.Sprintf("%d%% to %d%%", least, most), func(text string) bool {
+func percent(part *rules.Percent, least, most string) document.Setter {
+	return document.Scalar(fmt.Sprintf("%s%% to %s%%", least, most), func(text string) bool {
 		digits, found := strings.CutSuffix(text, "%")
 		n, ok := document.ParseInteger(digits)
+		low, _ := document.ParseInteger(least)
+		high, _ := document.ParseInteger(most)
 		*part = rules.Percent(n)
-		return found && ok && n >= least && n <= most
+		return found && ok && n >= low && n <= high
 	}, document.KindText)
-}
-
-// weights reads a mapping of clients to their weights. A weight is a share of what there is, in
-// proportion to the others' weights.
-func weights(field *map[string]int64) document.ReaderFunc {
-	return byName(field, "a mapping of clients to weights, such as search: 3", func(weight *int64) document.Reader {
-		return document.Integer(weight, 1, bounds.MaxPermits)
-	})
-}
-
-// byName reads a mapping, of which allowed says what it is. Of an empty one it makes none.
-func byName[V any](field *map[string]V, allowed string, reader func(*V) document.Reader) document.ReaderFunc {
-	return func(path document.Path, v document.Value, faults *document.Faults) {
-		switch {
-		case v.Kind != document.KindMapping && v.Kind != document.KindNull:
-			faults.Invalid(path.String(), v, allowed)
-		case len(v.Fields) > 0:
-			*field = make(map[string]V, len(v.Fields))
-		}
-		for _, named := range v.Fields {
-			var value V
-			reader(&value).ReadDocument(path.Field(named.Name), named.Value, faults)
-			(*field)[named.Name] = value
-		}
-	}
 }
 
 // borrow reads whether clients may borrow, and at most how much. true borrows whatever the parent
@@ -343,26 +273,14 @@ func borrow(field *rules.Borrow) document.Setter {
 	}, document.KindText, document.KindBoolean)
 }
 
-// readAttributes reads a mapping of names to a text or a list of texts. Of an empty mapping it
-// makes none.
-func readAttributes(field *map[string][]string, path document.Path, v document.Value, faults *document.Faults) {
-	if v.Kind != document.KindMapping && v.Kind != document.KindNull {
-		faults.Invalid(path.String(), v, "a mapping of attributes to a value or a list of values")
-		return
-	}
-	if len(v.Fields) == 0 {
-		return
-	}
-	*field = make(map[string][]string, len(v.Fields))
-	for _, named := range v.Fields {
-		value := named.Value
-		if value.Kind != document.KindList {
-			value = document.Value{Kind: document.KindList, Items: []document.Value{value}, At: value.At}
+// values reads a text or a list of texts.
+func values(field *[]string) document.Setter {
+	read := document.List(field, "texts", func(text string) (string, bool) { return text, utf8.ValidString(text) })
+	return func(v document.Value, fault func(document.Value, string)) {
+		if v.Kind != document.KindList {
+			v = document.Value{Kind: document.KindList, Items: []document.Value{v}, At: v.At}
 		}
-		var values []string
-		read := document.List(&values, "texts", func(text string) (string, bool) { return text, utf8.ValidString(text) })
-		read.ReadDocument(path.Field(named.Name), value, faults)
-		(*field)[named.Name] = values
+		read(v, fault)
 	}
 }
 
@@ -391,34 +309,28 @@ type networks struct {
 func scope(field *[]string) document.ReaderFunc {
 	const allowed = "global, per_ip (or per_ip: {ipv4: 24, ipv6: 56}), per_user, per_api_key or custom:ATTRIBUTE"
 	return func(path document.Path, v document.Value, faults *document.Faults) {
-		list := document.Value{At: v.At, Kind: document.KindList, Items: v.Items}
+		items := v.Items
 		if v.Kind == document.KindText || v.Kind == document.KindMapping {
-			list.Items = []document.Value{v}
+			items = []document.Value{v}
 		}
-		if len(list.Items) == 0 {
+		if len(items) == 0 {
 			faults.Invalid(path.String(), v, allowed+", or a list of them")
-			return
 		}
-		sound, read := len(*faults), make(map[int]string)
-		list.Items = slices.Clone(list.Items)
-		for i, item := range list.Items {
+		for _, item := range items {
+			text, sound := item.Text, len(*faults)
+			_, _, address := rules.Networks(text)
+			valid := item.Kind == document.KindText && rules.IsScope(text) && (!address || text == rules.PerIP) &&
+				utf8.ValidString(text)
 			if item.Kind == document.KindMapping {
 				var of networks
 				document.Kinds(nil).Read(path, item, &of, faults)
-				read[i] = rules.PerNetwork(of.PerIP.IPv4, of.PerIP.IPv6)
-				list.Items[i] = document.Value{At: item.At, Kind: document.KindText, Text: rules.PerIP}
-				if read[i] == rules.PerIP && len(*faults) == sound {
-					faults.Invalid(path.String(), item, allowed)
-				}
+				text = rules.PerNetwork(of.PerIP.IPv4, of.PerIP.IPv6)
+				valid = text != rules.PerIP || len(*faults) > sound
 			}
-		}
-		texts(field, allowed, func(text string) bool {
-			_, _, address := rules.Networks(text)
-			return rules.IsScope(text) && (!address || text == rules.PerIP)
-		}).ReadDocument(path, list, faults)
-		for i := range read {
-			if len(*faults) == sound {
-				(*field)[i] = read[i]
+			if valid {
+				*field = append(*field, text)
+			} else {
+				faults.Invalid(path.String(), item, allowed)
 			}
 		}
 	}
@@ -444,7 +356,7 @@ func cost(field *rules.Cost) document.ReaderFunc {
 			document.Integer(&field.Permits, 1, bounds.MaxPermits).ReadDocument(path, v, faults)
 			return
 		}
-		document.Kinds{"thousandths": thousandths}.Read(path, v, field, faults)
+		document.Kinds{"thousandths": document.Of(thousandths)}.Read(path, v, field, faults)
 		if field.Header == "" && field.Attribute == "" && len(field.Sum) == 0 {
 			faults.Add(v.At, "%s has no source; allowed: a number, or a mapping with header, attribute or sum", path)
 		}
@@ -452,12 +364,12 @@ func cost(field *rules.Cost) document.ReaderFunc {
 }
 
 // thousandths reads a number with up to three digits behind the point.
-func thousandths(field any, _ []string) document.Reader {
+func thousandths(field *rules.Thousandths) document.Setter {
 	return document.Scalar("0.001 to 1000000, with up to three digits behind the point", func(text string) bool {
 		whole, part, _ := strings.Cut(text, ".")
 		n, ok := document.ParseInteger(whole)
 		behind, err := strconv.ParseUint((part + "000")[:3], 10, 16)
-		*field.(*rules.Thousandths) = rules.Thousandths(1000*n + int64(behind))
+		*field = rules.Thousandths(1000*n + int64(behind))
 		return ok && err == nil && len(part) <= 3 && n >= 0 && n < 1_000_000 && 1000*n+int64(behind) > 0 || text == "1000000"
 	}, document.KindInteger, document.KindFloat)
 }

@@ -76,28 +76,7 @@ func limitsSchema(cost schema) schema {
 }
 
 func ofParameter(p *parameter) schema {
-	switch p.field(new(stint.Limit)).(type) {
-	case *string:
-		return schema{"type": "string"}
-	case *bool:
-		return schema{"type": "boolean"}
-	case *int64:
-		return integers(1, bounds.MaxPermits)
-	case *stint.Rate:
-		return rateSchema()
-	case *time.Duration:
-		return durationSchema()
-	case *first:
-		return schema{"const": firstRequest}
-	case *debt:
-		return integers(0, bounds.MaxPermits)
-	case *lease:
-		return schema{"type": []any{"string", "integer", "boolean", "null"}}
-	default: // calendar
-		_, err := stint.ParseCalendar("")
-		all, _ := words(strings.TrimPrefix(document.Allowed(err), "one of "))
-		return schema{"enum": all}
-	}
+	return ofField(reflect.StructField{Type: reflect.TypeOf(p.field(new(stint.Limit))).Elem(), Tag: p.tag})
 }
 
 func integers(least, most int64) schema {
@@ -157,7 +136,11 @@ func ofStruct(of reflect.Type) schema {
 // ofField is the schema of what [document.Kinds.Read] takes for a field.
 func ofField(field reflect.StructField) schema {
 	is := strings.Fields(field.Tag.Get("is"))
-	if len(is) == 0 {
+	each := reflect.StructTag(`is:"` + field.Tag.Get("each") + `"`)
+	switch {
+	case len(is) == 0 && field.Type.Kind() == reflect.Map:
+		return named(ofField(reflect.StructField{Type: field.Type.Elem(), Tag: each}))
+	case len(is) == 0:
 		return ofType(field.Type)
 	}
 	texts := schema{"type": "string", "minLength": 1}
@@ -185,16 +168,25 @@ func ofField(field reflect.StructField) schema {
 		one := schema{"anyOf": []any{
 			schema{"type": "string", "pattern": "^(global|per_ip|per_user|per_api_key|custom:.+)$"}, of,
 		}}
-		return schema{"anyOf": []any{one, schema{"type": "array", "minItems": 1, "items": one}}}
-	case "attributes":
+		return oneOrMore(one)
+	case "statuses":
+		text := schema{"type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5][xX][xX])$"}
+		return oneOrMore(schema{"anyOf": []any{integers(100, 599), text}})
+	case "values":
 		text := schema{"type": "string"}
-		return named(schema{"anyOf": []any{text, schema{"type": "array", "items": text}}})
-	case "percents":
-		return named(schema{"type": "string", "pattern": "^[0-9]{1,2}%$"})
+		return schema{"anyOf": []any{text, schema{"type": "array", "items": text}}}
 	case "percent":
-		return schema{"type": "string", "pattern": "^[0-9]{1,3}%$"}
-	case "weights":
-		return named(integers(1, bounds.MaxPermits))
+		return schema{"type": "string", "pattern": fmt.Sprintf("^[0-9]{1,%d}%%$", len(is[2]))}
+	case "start":
+		return schema{"const": firstRequest}
+	case "debt":
+		return integers(0, bounds.MaxPermits)
+	case "lease":
+		return schema{"type": []any{"string", "integer", "boolean", "null"}}
+	case "calendar":
+		_, err := stint.ParseCalendar("")
+		all, _ := words(strings.TrimPrefix(document.Allowed(err), "one of "))
+		return schema{"enum": all}
 	case "borrow":
 		return schema{"anyOf": []any{schema{"type": "boolean"}, rateSchema(), schema{"enum": []any{"true", "false"}}}}
 	case "thousandths":
@@ -218,12 +210,20 @@ func costSchema() schema {
 	return schema{"anyOf": []any{integers(1, bounds.MaxPermits), from}}
 }
 
+// oneOrMore is an item by itself, or a list of them.
+func oneOrMore(one schema) schema {
+	return schema{"anyOf": []any{one, schema{"type": "array", "minItems": 1, "items": one}}}
+}
+
 // named is a mapping of any names.
 func named(of schema) schema {
 	return schema{"type": []any{"object", "null"}, "additionalProperties": of}
 }
 
 func ofType(of reflect.Type) schema {
+	if of == reflect.TypeFor[time.Duration]() {
+		return durationSchema()
+	}
 	if value := reflect.New(of).Interface(); of.Kind() != reflect.Struct {
 		if _, is := value.(encoding.TextUnmarshaler); is {
 			return ofText(value)
@@ -236,8 +236,6 @@ func ofType(of reflect.Type) schema {
 		return schema{"type": "boolean"}
 	case reflect.Int, reflect.Int64:
 		return schema{"type": "integer"}
-	case reflect.Map:
-		return named(ofType(of.Elem()))
 	case reflect.Slice:
 		return schema{"type": []any{"array", "null"}, "items": ofType(of.Elem())}
 	case reflect.Struct:
