@@ -134,28 +134,30 @@ func (l *Limiter) awaitEnds(ctx context.Context, v *Verdict, d stint.Decision) s
 		return d
 	}
 	v.Decision = d
-	corrected, first := stint.Decision{Allowed: true}, 0
-	for i := 0; i < len(v.claims); {
-		n, limits := v.ofRule(i)
-		outs := v.each[first : first+limits]
-		for j, at := i, 0; j < i+n && v.claims[i].countsAnswers(); j++ {
-			claim := &v.claims[j].Claim
-			awaitEnds(claim, outs[at:at+claim.Policy.Len()], func() (live []stint.Hold, err error) {
-				op := stint.Op{Verb: stint.VerbList, Claim: *claim, Extra: &stint.Extra{Live: &live}}
-				_, err = l.store.Decide(ctx, op)
-				return live, err
-			})
-			at += claim.Policy.Len()
+	corrected := stint.Decision{Allowed: true}
+	for r := range v.byRule() {
+		outs := v.outcomesOf(r)
+		for i := range r.claims {
+			claim := &r.claims[i].Claim
+			n := claim.Policy.Len()
+			if r.claims[i].countsAnswers() {
+				awaitEnds(claim, outs[:n], func() ([]stint.Hold, error) { return listHolds(ctx, l.store, claim) })
+			}
+			outs = outs[n:]
 		}
-		of := v.decisionOf(i, n, outs)
-		if !of.Allowed && (corrected.Allowed || of.RetryAfter > corrected.RetryAfter) {
+		if of := v.decisionOf(r); !of.Allowed && (corrected.Allowed || of.RetryAfter > corrected.RetryAfter) {
 			corrected = of
-			corrected.Index += int16(first) // #nosec G115 -- MaxOpLimits
+			corrected.Index += int16(r.first) // #nosec G115 -- MaxOpLimits
 		}
-		i, first = i+n, first+limits
 	}
 	corrected.Source = d.Source
 	return corrected
+}
+
+// listHolds lists what is held of a claim.
+func listHolds(ctx context.Context, store stint.Store, claim *stint.Claim) (live []stint.Hold, err error) {
+	_, err = store.Decide(ctx, stint.Op{Verb: stint.VerbList, Claim: *claim, Extra: &stint.Extra{Live: &live}})
+	return live, err
 }
 
 // awaitEnds corrects the waits of a claim's limits, by what list says that is held of them.

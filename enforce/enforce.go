@@ -26,7 +26,9 @@ package enforce
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -477,38 +479,56 @@ func (v *Verdict) noteVia(decider int) {
 	if v.Via = v.claims[decider].Via; v.claims[decider].way == all {
 		return
 	}
-	first, i, grouped := 0, 0, false
-	for v.claims[i].Rule != v.Rule {
-		first, grouped = first+v.claims[i].Claim.Policy.Len(), grouped || v.claims[i].way != all
-		i++
+	grouped := false
+	for r := range v.byRule() {
+		if r.claims[0].Rule != v.Rule {
+			grouped = grouped || r.claims[0].way != all
+			continue
+		}
+		if grouped { // another group is the first, which the store's answer is of
+			via = v.decisionOf(r).Via
+		}
+		v.Decision.Via = via
+		of := slices.IndexFunc(r.claims, func(c Claimed) bool { return c.way == int8(via) }) // #nosec G115 -- at most MaxWays
+		v.Via = r.claims[of].Via
+		return
 	}
-	if grouped { // another group is the first, which the store's answer is of
-		n, limits := v.ofRule(i)
-		via = v.decisionOf(i, n, v.each[first:first+limits]).Via
-	}
-	v.Decision.Via = via
-	for v.claims[i].way != int8(via) { // #nosec G115 -- at most MaxWays
-		i++
-	}
-	v.Via = v.claims[i].Via
 }
 
-// ofRule is how many claims there are of the rule of claim i, from there on, and how many limits
-// they have.
-func (v *Verdict) ofRule(i int) (claims, limits int) {
-	for j := i; j < len(v.claims) && v.claims[j].Rule == v.claims[i].Rule; j++ {
-		claims, limits = claims+1, limits+v.claims[j].Claim.Policy.Len()
-	}
-	return claims, limits
+// ruled are the claims of a rule that decides, and the place of their limits among those of all claims.
+type ruled struct {
+	claims []Claimed
+	first  int
+	limits int
 }
 
-// decisionOf is what n claims of a rule say, from claim i on, of their limits' outcomes.
-func (v *Verdict) decisionOf(i, n int, outcomes []stint.Outcome) stint.Decision {
-	if v.claims[i].way == all {
+// byRule are the claims of each rule that decides, in their order.
+func (v *Verdict) byRule() iter.Seq[ruled] {
+	return func(yield func(ruled) bool) {
+		for from, r := 0, (ruled{}); from < len(v.claims); from += len(r.claims) {
+			r.first, r.limits = r.first+r.limits, 0
+			to := from
+			for ; to < len(v.claims) && v.claims[to].Rule == v.claims[from].Rule; to++ {
+				r.limits += v.claims[to].Claim.Policy.Len()
+			}
+			if r.claims = v.claims[from:to]; !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// outcomesOf are those of the limits of a rule.
+func (v *Verdict) outcomesOf(r ruled) []stint.Outcome { return v.each[r.first : r.first+r.limits] }
+
+// decisionOf is what the claims of a rule say of their limits' outcomes.
+func (v *Verdict) decisionOf(r ruled) stint.Decision {
+	outcomes := v.outcomesOf(r)
+	if r.claims[0].way == all {
 		return decide.Combine(outcomes, nil, v.Decision.At)
 	}
 	v.ways = v.ways[:0]
-	for _, c := range v.claims[i : i+n] {
+	for _, c := range r.claims {
 		for range c.Claim.Policy.Len() {
 			number := decide.PerGroup + uint16(c.way) // #nosec G115 -- not all
 			if c.marks() {

@@ -31,8 +31,9 @@ type Explained struct {
 	// Each are the outcomes of these limits, in the order of Claim and And. They are nil without a claim, and where a
 	// failure policy answered for the store.
 	Each []stint.Outcome
-	// as Each, if nothing were kept for others; nil if nothing is
-	bare []stint.Outcome
+	// what is asked of its limits, and their outcomes as Each, if nothing were kept for others; nil if nothing is
+	claims []Claimed
+	bare   []stint.Outcome
 	// Holds is what is held of the claim, the next to expire first, with the places of Permits as in Each.
 	// Only of a client.
 	Holds []stint.Hold
@@ -56,12 +57,22 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 	x.Path = v.matches.Path()
 	for i := range v.matches.Len() {
 		matched, err := v.matches.At(i)
-		x.Rules = append(x.Rules, Explained{Matched: matched, Lacks: v.matches.Lacks(i), Fault: err})
+		x.Rules = append(x.Rules, explained(&matched))
+		x.Rules[i].Lacks, x.Rules[i].Fault = v.matches.Lacks(i), err
 	}
 	if err := l.peek(ctx, x.Rules); err != nil {
 		return nil, err
 	}
 	return x, nil
+}
+
+// explained is a rule that is to be explained.
+func explained(matched *rules.Matched) Explained {
+	x := Explained{Matched: *matched}
+	if matched.Claim.Policy != nil {
+		x.claims = appendClaims(nil, matched)
+	}
+	return x
 }
 
 // ExplainClient tells what every rule that can count a client, as overrides name it, has for it, by ID. It takes
@@ -71,7 +82,7 @@ func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained
 	var list []Explained
 	for _, rule := range set.Rules() {
 		if matched, err := set.ClientMatch(rule.ID, client, l.wall); err == nil {
-			list = append(list, Explained{Matched: matched})
+			list = append(list, explained(&matched))
 		}
 	}
 	if err := l.peek(ctx, list); err != nil {
@@ -91,10 +102,10 @@ func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained
 // listHolds lists what is held of a rule's claims.
 func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
 	first := 0
-	for _, claim := range append([]stint.Claim{x.Claim}, x.And...) {
-		var live []stint.Hold
-		op := stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &live}}
-		if _, err := l.store.Decide(ctx, op); err != nil {
+	for i := range x.claims {
+		claim := &x.claims[i].Claim
+		live, err := listHolds(ctx, l.store, claim)
+		if err != nil {
 			return err
 		}
 		for _, h := range live {
@@ -112,14 +123,14 @@ func (l *Limiter) listHolds(ctx context.Context, x *Explained) error {
 // two reasons of a denial apart.
 func (l *Limiter) peek(ctx context.Context, list []Explained) error {
 	var ops []stint.Op
+	var of []*Explained // each operation
 	for i := range list {
-		if list[i].Claim.Policy != nil {
-			op := list[i].op()
-			op.Each = make([]stint.Outcome, op.Limits())
-			ops = append(ops, op)
-			if list[i].keeps() {
-				ops = append(ops, list[i].bareOp(op))
-			}
+		x := &list[i]
+		if len(x.claims) > 0 {
+			ops, of = append(ops, x.op(false)), append(of, x)
+		}
+		if x.keeps() {
+			ops, of = append(ops, x.op(true)), append(of, x)
 		}
 	}
 	if len(ops) == 0 {
@@ -127,27 +138,17 @@ func (l *Limiter) peek(ctx context.Context, list []Explained) error {
 	}
 	results := make([]stint.Result, len(ops))
 	l.store.DecideAll(ctx, ops, results)
-	next := 0
-	for i := range list {
-		if list[i].Claim.Policy == nil {
-			continue
+	for i, x := range of {
+		each := ops[i].Each
+		if results[i].Err != nil {
+			return results[i].Err
+		} else if results[i].Decision.Degraded {
+			each = nil
 		}
-		if err := results[next].Err; err != nil {
-			return err
-		}
-		list[i].Decision = results[next].Decision
-		known := !list[i].Decision.Degraded
-		if known {
-			list[i].Each = ops[next].Each
-		}
-		if next++; list[i].keeps() {
-			if err := results[next].Err; err != nil {
-				return err
-			}
-			if known && !results[next].Decision.Degraded {
-				list[i].bare = ops[next].Each
-			}
-			next++
+		if i == 0 || of[i-1] != x {
+			x.Decision, x.Each = results[i].Decision, each
+		} else if x.Each != nil {
+			x.bare = each
 		}
 	}
 	return nil

@@ -28,29 +28,27 @@ func (v *Verdict) mark() {
 	if v.Decision.Degraded {
 		return
 	}
-	first, charged := 0, int8(all)
-	for i := range v.claims {
-		c := &v.claims[i]
-		n := c.Claim.Policy.Len()
-		marks, at := c.marks(), int64(c.Rule.MarkAt)
-		if at > 0 && !marks && c.way != all && (i == 0 || v.claims[i-1].Rule != c.Rule) {
-			claims, limits := v.ofRule(i)
-			charged = int8(v.decisionOf(i, claims, v.each[first:first+limits]).Via) // #nosec G115 -- at most MaxWays
+	for r := range v.byRule() {
+		marks, at, outs := r.claims[0].marks(), int64(r.claims[0].Rule.MarkAt), v.outcomesOf(r)
+		if !marks && at == 0 {
+			continue
 		}
-		if c.way != all && !marks && c.way != charged {
-			at = 0 // of a way that was not charged
+		charged := int8(all)
+		if !marks && r.claims[0].way != all {
+			charged = int8(v.decisionOf(r).Via) // #nosec G115 -- at most MaxWays
 		}
-		for j := 0; j < n && (marks || at > 0); j++ {
-			o := &v.each[first+j]
-			if o.Denials { // which marks nothing
-				continue
+		for i := range r.claims {
+			c := &r.claims[i]
+			for j := range c.Claim.Policy.Len() {
+				o := &outs[j]
+				exceeds := marks && !o.Allowed
+				used := at > 0 && o.Allowed && (o.Limit-o.Remaining)*100 >= at*o.Limit
+				if !o.Denials && (exceeds || used && (marks || c.way == charged)) { // not of a way that was not charged
+					v.noteExceeded(c, j, o, exceeds)
+				}
 			}
-			exceeds := marks && !o.Allowed
-			if exceeds || at > 0 && o.Allowed && (o.Limit-o.Remaining)*100 >= at*o.Limit {
-				v.noteExceeded(c, j, o, exceeds)
-			}
+			outs = outs[c.Claim.Policy.Len():]
 		}
-		first += n
 	}
 }
 

@@ -129,20 +129,18 @@ func (l *Limiter) end(
 
 // wayOf is the number of the way of the first rule with ways that vias name; 0 if they name none.
 func (v *Verdict) wayOf(vias map[string]string) (number uint8, err error) {
-	first := slices.IndexFunc(v.claims, func(c Claimed) bool { return c.Via != "" })
-	if first < 0 {
-		return 0, nil
+	for r := range v.byRule() {
+		if r.claims[0].Via == "" {
+			continue
+		}
+		via := cmp.Or(vias[r.claims[0].Rule.ID], vias[""])
+		if via == "" {
+			break
+		}
+		_, err := chosen(r.claims, "via", via)
+		return uint8(max(0, waysOf(r.claims).find(via))), err // #nosec G115 -- at most 8
 	}
-	n, _ := v.ofRule(first)
-	claims := v.claims[first : first+n]
-	via := cmp.Or(vias[claims[0].Rule.ID], vias[""])
-	if via == "" {
-		return 0, nil
-	}
-	if _, err := chosen(claims, "via", via); err != nil {
-		return 0, err
-	}
-	return uint8(waysOf(claims).find(via)), nil // #nosec G115 -- at most 8, and there
+	return 0, nil
 }
 
 // sortClaims sorts by the rules' IDs, since a hold ends by the claims of its reserve in their order.

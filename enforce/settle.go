@@ -93,13 +93,10 @@ func (v *Verdict) Vias() (vias map[string]string) {
 		vias[claims[0].Rule.ID] = ways.name(int(via))
 	}
 	charged := v.Allowed && !v.Decision.Degraded && v.Claim.Policy != nil
-	for i, first := 0, 0; i < len(v.claims) && charged; {
-		n, limits := v.ofRule(i)
-		if v.claims[i].Via != "" {
-			d := v.decisionOf(i, n, v.each[first:first+limits])
-			note(v.claims[i:i+n], d.Via)
+	for r := range v.byRule() {
+		if charged && r.claims[0].Via != "" {
+			note(r.claims, v.decisionOf(r).Via)
 		}
-		i, first = i+n, first+limits
 	}
 	for i := range v.shadows {
 		if s := &v.shadows[i]; s.charged && s.claims[0].Via != "" {
@@ -173,10 +170,8 @@ type word string
 func (v *Verdict) choose(vias map[string]string) error {
 	var left []Claimed
 	some := false // whether a rule has ways
-	for i := 0; i < len(v.claims); {
-		n, _ := v.ofRule(i)
-		claims := v.claims[i : i+n]
-		i += n
+	for r := range v.byRule() {
+		claims := r.claims
 		some = some || claims[0].Via != ""
 		param, via := "vias."+claims[0].Rule.ID, vias[claims[0].Rule.ID]
 		if via == "" && claims[0].Via != "" {

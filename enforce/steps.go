@@ -175,7 +175,7 @@ type Waiter struct {
 	limiter  *Limiter
 	verdict  *Verdict
 	queued   waitqueue.Waiter[client]
-	rules    []waitingRule // of its positions
+	rules    []ruled // of its positions
 	deadline int64
 	// has a place when it becomes the first where it is behind
 	turn chan struct{}
@@ -202,14 +202,6 @@ const (
 	ended                 // has been decided
 )
 
-// A waitingRule is a rule that waits, with its place among the limits of all claims. first and
-// limits find the rule's outcomes among those of all claims, in Verdict.each.
-type waitingRule struct {
-	*rules.Rule
-	first, limits int16
-	claim, claims int // and its claims
-}
-
 // Waiter makes the waiter of a prepared verdict, which waits for so long at most. turn is called when its turn comes
 // after a Follow, at a time; it must not use the limiter. The verdict is the waiter's until it is Done.
 func (l *Limiter) Waiter(v *Verdict, now int64, longest time.Duration, turn func(now int64)) *Waiter {
@@ -217,20 +209,13 @@ func (l *Limiter) Waiter(v *Verdict, now int64, longest time.Duration, turn func
 	if w.queued.Turn = turn; turn == nil {
 		w.queued.Turn = w.wake
 	}
-	first := int16(0)
-	for i := range v.claims {
-		c := &v.claims[i]
-		n := int16(c.Claim.Policy.Len())
-		if i > 0 && v.claims[i-1].Rule == c.Rule && c.Rule.OnExceed == rules.Wait {
-			w.rules[len(w.rules)-1].limits += n
-			w.rules[len(w.rules)-1].claims++
-		} else if c.Rule.OnExceed == rules.Wait {
-			w.rules = append(w.rules, waitingRule{c.Rule, first, n, i, 1})
+	for r := range v.byRule() {
+		if c := &r.claims[0]; c.Rule.OnExceed == rules.Wait {
+			w.rules = append(w.rules, r)
 			w.queued.Positions = append(w.queued.Positions, waitqueue.Position[client]{
 				Key: client{c.Rule.ID, c.Client, c.Class}, Room: cmp.Or(c.Rule.MaxWaiters, defaultWaiters),
 			})
 		}
-		first += n
 	}
 	return w
 }
@@ -285,7 +270,8 @@ func (w *Waiter) Step(now int64, err error) (Step, error) {
 		return w.Step(now, nil)
 	case previews:
 		if err == nil && v.Allowed {
-			v.deny(w.rules[w.ahead].first, w.rules[w.ahead].MaxWait)
+			ahead := w.rules[w.ahead]
+			v.deny(int16(ahead.first), ahead.claims[0].Rule.MaxWait) // #nosec G115 -- MaxOpLimits
 			return w.end(now), nil
 		}
 		return w.attempt(), nil
@@ -387,13 +373,12 @@ func (w *Waiter) deny(now int64) bool {
 	w.limiter.waiting.mu.Lock()
 	defer w.limiter.waiting.mu.Unlock()
 	v := w.verdict
-	for i, rule := range w.rules {
+	for i, r := range w.rules {
 		retry := time.Duration(0)
-		d := v.decisionOf(rule.claim, rule.claims, v.each[rule.first:rule.first+rule.limits])
-		if !d.Allowed {
+		if d := v.decisionOf(r); !d.Allowed {
 			retry = d.RetryAfter
 		}
-		if rule.Rule == v.Rule { // whatever the outcomes are, of a failure policy for example
+		if r.claims[0].Rule == v.Rule { // whatever the outcomes are, of a failure policy for example
 			retry = max(retry, v.Decision.RetryAfter)
 		}
 		w.queued.Positions[i].Until = 0

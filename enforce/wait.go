@@ -160,12 +160,10 @@ func (v *Verdict) mayWait() bool {
 	if v.Decision.RetryAfter == stint.Never {
 		return false
 	}
-	for at, i := 0, 0; i < len(v.claims); {
-		n, limits := v.ofRule(i)
-		if v.claims[i].Rule.OnExceed != rules.Wait && !v.decisionOf(i, n, v.each[at:at+limits]).Allowed {
+	for r := range v.byRule() {
+		if r.claims[0].Rule.OnExceed != rules.Wait && !v.decisionOf(r).Allowed {
 			return false
 		}
-		at, i = at+limits, i+n
 	}
 	return true
 }

@@ -39,16 +39,14 @@ func (x *Explained) Ways() (ways []ExplainedWay) {
 		}
 		why = nil
 	}
-	op, before := x.op(), uint16(0)
-	for i := range op.Len() {
-		claim, way := op.NthClaim(i)
-		if i == 0 || way != before {
+	for i := range x.claims {
+		c := &x.claims[i]
+		if i == 0 || c.way != x.claims[i-1].way {
 			end()
-			ways = append(ways, ExplainedWay{Via: x.via(i), First: at})
+			ways = append(ways, ExplainedWay{Via: c.Via, First: at})
 		}
-		before = way
-		for j := range claim.Policy.Limits() {
-			if text := x.whyLimit(at, claim, j, x.via(i)); text != "" {
+		for j := range c.Claim.Policy.Len() {
+			if text := x.whyLimit(at, &c.Claim, j, c.Via); text != "" {
 				why = append(why, text)
 			}
 			at++
@@ -60,7 +58,7 @@ func (x *Explained) Ways() (ways []ExplainedWay) {
 
 // Available is [Verdict.Available] of the rule alone.
 func (x *Explained) Available() (n int64, chooses bool) {
-	op := x.op()
+	op := x.op(false)
 	if x.Each == nil || op.Groups() == nil {
 		return 0, false
 	}
@@ -70,50 +68,30 @@ func (x *Explained) Available() (n int64, chooses bool) {
 // ViaAt is by what a request is charged that takes of the limit at a place of Each; "" by the
 // rule's own limits.
 func (x *Explained) ViaAt(limit int) string {
-	op := x.op()
-	for i := range op.Len() {
-		claim, _ := op.NthClaim(i)
-		if limit -= claim.Policy.Len(); limit < 0 {
-			return x.via(i)
+	for i := range x.claims {
+		if limit -= x.claims[i].Claim.Policy.Len(); limit < 0 {
+			return x.claims[i].Via
 		}
 	}
 	return ""
 }
 
-// op is the rule's claims as an operation that looks.
-func (x *Explained) op() stint.Op { return x.Op(stint.VerbPeek) }
-
-// via is by what a claim is paid; "" for the rule's own limits alone.
-func (x *Explained) via(claim int) string {
-	if claim < len(x.Vias) {
-		return x.Vias[claim]
+// op is the rule's claims as an operation that looks: bare without what they leave to others.
+func (x *Explained) op(bare bool) stint.Op {
+	claims := slices.Clone(x.claims)
+	for i := range claims {
+		if bare {
+			claims[i].Claim.Keep = 0
+		}
 	}
-	return ""
+	op := new(built).op(claims)
+	op.Verb, op.Each = stint.VerbPeek, make([]stint.Outcome, op.Limits())
+	return op
 }
 
 // keeps reports whether a claim leaves permits to others.
 func (x *Explained) keeps() bool {
-	op := x.op()
-	for nth := range op.Len() {
-		claim, _ := op.NthClaim(nth)
-		if claim.Keep > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// bare is the rule's operation without what it leaves to others.
-func (x *Explained) bareOp(op stint.Op) stint.Op {
-	matched := x.Matched
-	matched.And = slices.Clone(matched.And)
-	matched.Claim.Keep = 0
-	for i := range matched.And {
-		matched.And[i].Keep = 0
-	}
-	bare := matched.Op(op.Verb)
-	bare.Each = make([]stint.Outcome, len(op.Each))
-	return bare
+	return slices.ContainsFunc(x.claims, func(c Claimed) bool { return c.Claim.Keep > 0 })
 }
 
 // whyLimit says why a limit denies, which is at a place of Each and has a number in its claim's policy;

@@ -147,18 +147,3 @@ func (m *Matches) decides(c *match, ending bool) bool {
 	}
 	return outcome == Limited
 }
-
-// Op makes an operation of the rule's claims. Limits are counted in the order of Claim and And, whatever their ways.
-func (h *Matched) Op(verb stint.Verb) stint.Op {
-	if len(h.Ways) == 0 {
-		return stint.Op{Verb: verb, Claim: h.Claim, And: h.And}
-	}
-	claims := append([]stint.Claim{h.Claim}, h.And...)
-	var group []stint.Way
-	for from, to := 0, 0; from < len(claims); from = to {
-		for to = from; to < len(claims) && h.Ways[to] == h.Ways[from]; to++ {
-		}
-		group = append(group, claims[from:to])
-	}
-	return stint.Op{Verb: verb, Extra: &stint.Extra{Groups: [][]stint.Way{group}}}
-}
