@@ -28,32 +28,19 @@ const (
 
 // bonds are the rule's. One in shadow is decided by itself.
 func (c *compiled) bonds() (b bond) {
-	see := func(limits []stint.Limit) {
-		for i := range limits {
-			if a := limits[i].Algorithm; a == stint.AlgorithmLeakyBucket || a == stint.AlgorithmSlidingWindowLog {
-				b |= keeps
-			}
-			if limits[i].CountDenied {
-				b |= countsDenied
-			}
+	note := func(has bool, of bond) {
+		if has {
+			b |= of
 		}
 	}
-	see(c.Limits)
-	if c.Block != (Block{}) {
-		b |= countsDenied
-	}
-	for i := range c.Overrides {
-		see(c.Overrides[i].Limits)
-	}
-	if c.otherwise != nil || c.parent != nil && c.Borrow.Allowed() {
-		b |= hasWays
-	}
-	if c.Reserve != (Reserve{}) {
-		b |= holds
-	}
-	if c.NeedsReserve() {
-		b |= onlyHolds
-	}
+	c.eachLimit(func(_ limitPlace, l *stint.Limit) {
+		note(l.Algorithm == stint.AlgorithmLeakyBucket || l.Algorithm == stint.AlgorithmSlidingWindowLog, keeps)
+		note(l.CountDenied, countsDenied)
+	})
+	note(c.Block != (Block{}), countsDenied)
+	note(c.otherwise != nil || c.parent != nil && c.Borrow.Allowed(), hasWays)
+	note(c.Reserve != (Reserve{}), holds)
+	note(c.NeedsReserve(), onlyHolds)
 	return b
 }
 

@@ -33,21 +33,13 @@ func (c *compiled) addBlock(old *terms) error {
 	if c.Block == (Block{}) {
 		return nil
 	}
-	limit := c.Block.limit()
-	g := group{cost: Cost{Permits: 1}, blocks: true}
-	for i := range old.groups {
-		if was := &old.groups[i]; was.blocks && was.policy.Limit(0) == limit {
-			g.policy = was.policy
-		}
+	var was *stint.Policy
+	if n := len(old.groups) - 1; n >= 0 && old.groups[n].blocks {
+		was = old.groups[n].policy
 	}
-	if g.policy == nil {
-		var err error
-		if g.policy, err = c.newPolicy(limit); err != nil {
-			return err
-		}
-	}
-	c.own.groups = append(c.own.groups, g)
-	return nil
+	policy, err := c.policyOf(c.Block.limit(), was)
+	c.own.groups = append(c.own.groups, group{policy: policy, cost: Cost{Permits: 1}, blocks: true})
+	return err
 }
 
 // validateBlock reports what is wrong with the block, and what it can't stand beside.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -86,9 +85,7 @@ func (r *Rule) validateFloors(f *faults) {
 	for _, key := range slices.Sorted(maps.Keys(r.Weights)) {
 		param, w := r.floorParam("weights", key), r.Weights[key]
 		r.validateFloorKey(f, names, param, key, seen)
-		if w < 1 || w > bounds.MaxPermits {
-			f.invalid(param, w, fmt.Sprintf("1 to %d", bounds.MaxPermits))
-		}
+		f.permits(param, w, 1)
 	}
 }
 

@@ -251,14 +251,10 @@ const maxFaults = 2000
 // unchanged returns a copy of what the set, which may be nil, made of the same rule, for another set to rank; nil if it
 // has none.
 func (s *Set) unchanged(rule *Rule, next *Set) *compiled {
-	if s == nil || s.bits != next.bits || s.strict != next.strict {
+	if old := s.rule(rule.ID); old == nil || s.bits != next.bits || s.strict != next.strict || !old.Equal(rule) {
 		return nil
 	}
-	old := s.byID[rule.ID]
-	if old == nil || !old.Equal(rule) {
-		return nil
-	}
-	c := *old
+	c := *s.byID[rule.ID]
 	return &c
 }
 
@@ -317,13 +313,7 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 	if at := c.addressPart(); at >= 0 && c.Scope[at] != PerIP {
 		c.networks, c.counted = true, c.masks(cmp.Or(options.IPv6Prefix, defaultIPv6Prefix))
 	}
-	old := &compiled{}
-	if options.Previous != nil {
-		if was := options.Previous.byID[rule.ID]; was != nil && was.OnStoreFailure == rule.OnStoreFailure &&
-			was.Timeout == rule.Timeout {
-			old = was
-		}
-	}
+	old := options.Previous.was(rule)
 	if c.own, err = c.newTerms(rule.Limits, rule.Costs, rule.Unlimited, &old.own); err != nil {
 		return nil, err
 	}
@@ -351,6 +341,14 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 	}
 	c.maxLimits = c.mostLimits()
 	return c, nil
+}
+
+// was is what the set, which may be nil, has of a rule, if its policies say the same of failures; else nothing.
+func (s *Set) was(rule *Rule) *compiled {
+	if of := s.rule(rule.ID); of != nil && of.OnStoreFailure == rule.OnStoreFailure && of.Timeout == rule.Timeout {
+		return s.byID[rule.ID]
+	}
+	return &compiled{}
 }
 
 // mostLimits is how many limits the rule by itself adds at most to the operation of a request.

@@ -71,6 +71,20 @@ func (f *faults) invalid(param string, value any, allowed string) {
 	f.add(param, stint.Invalid(param, value, allowed))
 }
 
+// atMost notes a list of more than so many.
+func (f *faults) atMost(param string, n, most int, of string) {
+	if n > most {
+		f.invalid(param, n, fmt.Sprintf("at most %d %s", most, of))
+	}
+}
+
+// permits notes a number of permits that is none: below the least, or above what any limit may have.
+func (f *faults) permits(param string, n, least int64) {
+	if n < least || n > bounds.MaxPermits {
+		f.invalid(param, n, fmt.Sprintf("%d to %d", max(least, 1), bounds.MaxPermits))
+	}
+}
+
 const (
 	// They bound what a single rule may cost in memory and in matching; what people write by hand is
 	// far below.
@@ -105,9 +119,7 @@ func (r *Rule) validate(f *faults) {
 			f.invalid(text[0], text[1], fmt.Sprintf("up to %d bytes of UTF-8 without control characters", bounds.MaxTextBytes))
 		}
 	}
-	if len(r.Labels) > maxLabels {
-		f.invalid("labels", len(r.Labels), fmt.Sprintf("at most %d labels", maxLabels))
-	}
+	f.atMost("labels", len(r.Labels), maxLabels, "labels")
 	r.Match.validate(f)
 	r.validateScope(f)
 	r.Cost.validate(f, "cost")
@@ -176,9 +188,7 @@ func insteadOfMethod(method string) string {
 // validate looks at what requests are matched by. All lists are bounded, and nothing may be there
 // twice.
 func (m *Match) validate(f *faults) {
-	if len(m.Methods) > maxMethods {
-		f.invalid("match.methods", len(m.Methods), fmt.Sprintf("at most %d methods", maxMethods))
-	}
+	f.atMost("match.methods", len(m.Methods), maxMethods, "methods")
 	for i, method := range m.Methods {
 		if allowed := insteadOfMethod(method); allowed != "" {
 			f.invalid("match.methods", method, allowed)
@@ -190,12 +200,8 @@ func (m *Match) validate(f *faults) {
 	f.list("match.paths", m.Paths, isPath)
 	f.list("match.except", m.Except, isPath)
 	f.list("match.hosts", m.Hosts, func(text string) error { _, err := parseHostPattern(text); return err })
-	if len(m.Headers) > maxHeaders {
-		f.invalid("match.headers", len(m.Headers), fmt.Sprintf("at most %d fields", maxHeaders))
-	}
-	if len(m.Attributes) > maxHeaders {
-		f.invalid("match.attributes", len(m.Attributes), fmt.Sprintf("at most %d attributes", maxHeaders))
-	}
+	f.atMost("match.headers", len(m.Headers), maxHeaders, "fields")
+	f.atMost("match.attributes", len(m.Attributes), maxHeaders, "attributes")
 	for _, name := range slices.Sorted(maps.Keys(m.Attributes)) {
 		if name == "" || len(name) > maxText {
 			f.invalid("match.attributes", name, fmt.Sprintf("names of 1 to %d bytes", maxText))
@@ -332,9 +338,7 @@ func IsScope(scope string) bool {
 
 // validate looks at a cost; 0 permits mean the default of 1.
 func (c *Cost) validate(f *faults, param string) {
-	if c.Permits < 0 || c.Permits > bounds.MaxPermits {
-		f.invalid(param, c.Permits, fmt.Sprintf("1 to %d", bounds.MaxPermits))
-	}
+	f.permits(param, c.Permits, 0)
 	if c.Header != "" && !isToken(c.Header) {
 		f.invalid(param+".header", c.Header, "the name of a header field")
 	}
@@ -430,21 +434,19 @@ func (r *Rule) validateOutcome(f *faults) {
 	if r.MarkAt < 0 || r.MarkAt > 100 {
 		f.invalid("mark_at", fmt.Sprintf("%d%%", r.MarkAt), "1% to 100%")
 	}
-	if r.OnExceed == Wait {
-		if r.MaxWait < time.Millisecond || r.MaxWait > bounds.MaxWaitLimit {
-			most := stint.FormatDuration(bounds.MaxWaitLimit)
-			f.invalid("max_wait", r.MaxWait, fmt.Sprintf("1ms to %s with on_exceed wait", most))
-		}
-		if r.MaxWaiters < 0 || r.MaxWaiters > maxWaiters {
-			f.invalid("max_waiters", r.MaxWaiters, fmt.Sprintf("1 to %d", maxWaiters))
-		}
-	} else {
-		if r.MaxWait != 0 {
-			f.invalid("max_wait", r.MaxWait, "only with on_exceed wait")
-		}
-		if r.MaxWaiters != 0 {
-			f.invalid("max_waiters", r.MaxWaiters, "only with on_exceed wait")
-		}
+	waits := r.OnExceed == Wait
+	switch {
+	case !waits && r.MaxWait != 0:
+		f.invalid("max_wait", r.MaxWait, "only with on_exceed wait")
+	case waits && (r.MaxWait < time.Millisecond || r.MaxWait > bounds.MaxWaitLimit):
+		most := stint.FormatDuration(bounds.MaxWaitLimit)
+		f.invalid("max_wait", r.MaxWait, fmt.Sprintf("1ms to %s with on_exceed wait", most))
+	}
+	switch {
+	case !waits && r.MaxWaiters != 0:
+		f.invalid("max_waiters", r.MaxWaiters, "only with on_exceed wait")
+	case r.MaxWaiters < 0 || r.MaxWaiters > maxWaiters:
+		f.invalid("max_waiters", r.MaxWaiters, fmt.Sprintf("1 to %d", maxWaiters))
 	}
 	switch r.OnStoreFailure {
 	case "", FailOpen, FailClosed, FailLocal:

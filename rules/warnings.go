@@ -74,11 +74,9 @@ func (c *compiled) warnOfReserve(list []Warning) []Warning {
 		return append(list, w)
 	}
 	first, n := 0, 0
-	for i := range c.Overrides {
+	for i := range slices.Backward(c.Overrides) {
 		if hasPlaces(c.Overrides[i].Limits) {
-			if n++; n == 1 {
-				first = i
-			}
+			first, n = i, n+1
 		}
 	}
 	const consequence = "only reserves are decided by %s, evaluate and forward-auth admit %s without this rule"

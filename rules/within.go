@@ -117,9 +117,7 @@ func (r *Rule) validateWithin(f *faults) {
 			f.add("borrow", prefix.Errorf("borrow: %w", err))
 		}
 	}
-	if r.MaxCost < 0 || r.MaxCost > bounds.MaxPermits {
-		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("1 to %d", bounds.MaxPermits))
-	}
+	f.permits("max_cost", r.MaxCost, 0)
 	named := r.Cost.named()
 	switch {
 	case named && r.MaxCost == 0 && r.Borrow.Allowed():
@@ -162,48 +160,39 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 		if name == "" {
 			continue
 		}
-		other := s.byID[name]
+		other, came, allowed := s.byID[name], any(name), ""
 		switch {
 		case other == nil || other == c:
-			fault(c, param, name, "the ID of another rule of the set")
-			continue
+			allowed = "the ID of another rule of the set"
 		case other.usedBy != nil:
-			fault(c, param, name, "a rule that no other one names: rule "+other.usedBy.ID+
-				" does, and two rules that match one request can't share a limit")
-			continue
+			allowed = "a rule that no other one names: rule " + other.usedBy.ID +
+				" does, and two rules that match one request can't share a limit"
 		case other.Unlimited || other.Banned || len(other.Overrides) > 0 || other.Disabled != c.Disabled:
-			fault(c, param, name, "a rule that limits all of its clients alike: without unlimited, banned and overrides, "+
-				"and enabled as this one is")
-			continue
+			allowed = "a rule that limits all of its clients alike: without unlimited, banned and overrides, " +
+				"and enabled as this one is"
 		case slices.ContainsFunc(other.Scope, other.hasParameter):
-			fault(c, param, name, "a rule whose scope names no parameter of its paths, "+
-				"since its client must be known for every request")
-			continue
+			allowed = "a rule whose scope names no parameter of its paths, since its client must be known for every request"
 		case (other.OnExceed == Shadow) != (c.OnExceed == Shadow):
-			fault(c, param, name, "a rule in shadow if this one is, since what is in shadow takes nothing of what others "+
-				"are decided by")
-			continue
+			allowed = "a rule in shadow if this one is, since what is in shadow takes nothing of what others are decided by"
 		case other.Block != (Block{}):
-			fault(c, param, name, "a rule without block, as its limits alone have to admit")
-			continue
+			allowed = "a rule without block, as its limits alone have to admit"
 		case other.OnExceed == Mark:
-			fault(c, param, name, "a rule that does not mark, as its limits have to admit")
-			continue
+			allowed = "a rule that does not mark, as its limits have to admit"
 		case other.countsAnswers():
-			fault(c, param, name, "a rule without count, as its limits are charged whatever the answer is")
-			continue
+			allowed = "a rule without count, as its limits are charged whatever the answer is"
 		case param == "within" && other.PartitionBy != c.PartitionBy:
-			fault(c, param, name, "a rule with the same partition_by, since floors of several partitions can't share one limit")
-			continue
+			allowed = "a rule with the same partition_by, since floors of several partitions can't share one limit"
 		case c.outer > 0 && (!slices.Equal(c.Scope[:c.outer], other.Scope) ||
 			slices.ContainsFunc(other.Scope, c.hasParameter)):
-			fault(c, c.floorsParam(), plain("of clients by the end of the scope"),
-				fmt.Sprintf("clients with all parts of the scope, or with those behind the scope of rule %s, "+
-					"if this one begins with it, and none of it is a parameter of a path", name))
-			continue
+			param, came = c.floorsParam(), plain("of clients by the end of the scope")
+			allowed = fmt.Sprintf("clients with all parts of the scope, or with those behind the scope of rule %s, "+
+				"if this one begins with it, and none of it is a parameter of a path", name)
 		case len(other.Costs) > 0 || len(c.Costs) > 0 ||
 			slices.ContainsFunc(c.Overrides, func(o Override) bool { return len(o.Costs) > 0 }):
-			fault(c, param, name, "rules whose limits have no costs of their own")
+			allowed = "rules whose limits have no costs of their own"
+		}
+		if allowed != "" {
+			fault(c, param, came, allowed)
 			continue
 		}
 		other.usedBy = c
@@ -241,24 +230,13 @@ func (s *Set) relate(index map[string]int, previous *Set) error {
 	for _, c := range s.rules { // from the outermost one inwards
 		if c.parent == nil && c.child != nil {
 			for of := c.child; of != nil && len(all) == 0; of = of.child {
-				if err := of.makeFloors(fault, previous.familyOf(&of.Rule)); err != nil {
+				if err := of.makeFloors(fault, &previous.was(&of.Rule).family); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return prefix.Join(all...)
-}
-
-// familyOf is what the set, which may be nil, has of a rule, if its policies say the same of
-// failures.
-func (s *Set) familyOf(r *Rule) *family {
-	if s != nil {
-		if was := s.byID[r.ID]; was != nil && was.OnStoreFailure == r.OnStoreFailure && was.Timeout == r.Timeout {
-			return &was.family
-		}
-	}
-	return &family{}
 }
 
 // checkOtherwise reports limits that can't be tried one after another.
@@ -279,18 +257,13 @@ func (s *Set) checkOtherwise(c *compiled, fault func(*compiled, string, any, str
 		fault(c, "otherwise", c.Otherwise,
 			"two rules of which each has a concurrency limit, or neither: only a reserve decides by one")
 	}
-	check := func(of *compiled, limits []stint.Limit, where string) {
-		for i, l := range limits {
-			if !canBeWay(&l) {
+	for _, of := range []*compiled{c, c.otherwise} {
+		of.eachLimit(func(at limitPlace, l *stint.Limit) {
+			if !canBeWay(l) {
 				fault(c, "otherwise", c.Otherwise, fmt.Sprintf("rules whose limits count no denied requests, "+
-					"have no lease and are no leaky buckets, as %slimits[%d] of rule %s does or is", where, i, of.ID))
+					"have no lease and are no leaky buckets, as %v of rule %s does or is", at, of.ID))
 			}
-		}
-	}
-	check(c, c.Limits, "")
-	check(c.otherwise, c.otherwise.Limits, "")
-	for i := range c.Overrides {
-		check(c, c.Overrides[i].Limits, fmt.Sprintf("overrides[%d].", i))
+		})
 	}
 }
 
@@ -386,12 +359,7 @@ func (c *compiled) policyOf(l stint.Limit, old *stint.Policy) (*stint.Policy, er
 	if old != nil && old.Limit(0) == l {
 		return old, nil
 	}
-	policy, err := stint.NewPolicy(PolicyPrefix+c.ID, l)
-	if err != nil {
-		return nil, prefix.Errorf("rule %q: %w", c.ID, err)
-	}
-	policy.Prepared(failureOwner{}, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
-	return policy, nil
+	return c.newPolicy(l)
 }
 
 // shareOut makes floors of weights: nine tenths of the capacity, so that there is something to
