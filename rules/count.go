@@ -14,7 +14,7 @@ import (
 type Count struct {
 	// Status are the HTTP statuses of answers that count, 100 to 599; 1 to 5 stand for all that begin with this digit, as
 	// documents have 4xx. At most 64. Default: none.
-	Status []int `doc:"status" is:"statuses"`
+	Status []int `doc:"status" is:"statuses" each:"status"`
 }
 
 // Has reports whether an answer of the status counts: any, of the zero value.

@@ -37,7 +37,7 @@ type Rule struct {
 	Match Match `doc:"match"`
 	// Scope says what a client is: [Global], [PerIP] or [PerNetwork], [PerUser], [PerAPIKey] or [Custom] with an
 	// attribute's name; several are one composite key, and global stands alone. It has no default.
-	Scope []string `doc:"scope" one:"scope" is:"scope"`
+	Scope []string `doc:"scope" one:"scope" is:"scope" each:"scope"`
 	// Missing is how requests that lack a part of Scope, or PartitionBy's attribute, are treated. It
 	// has no default where the scope has a user, an API key or an attribute, or with PartitionBy;
 	// elsewhere it is MissingDeny.

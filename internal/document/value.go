@@ -293,18 +293,13 @@ func RedactURL(url string) string {
 
 // Mapping hands each field of a mapping to take, and records those that take does not
 // know, with the names that it does. An empty value is like an empty mapping.
-func (f *Faults) Mapping(path string, v Value, take func(Field) bool, names []string) {
-	switch v.Kind {
-	case KindNull:
-		return
-	case KindMapping:
-	default:
-		f.Invalid(path, v, "a mapping with "+strings.Join(names, ", "))
-		return
+func (f *Faults) Mapping(path string, v Value, take func(Field) bool, names func() []string) {
+	if v.Kind != KindNull && v.Kind != KindMapping {
+		f.Invalid(path, v, "a mapping with "+strings.Join(names(), ", "))
 	}
 	for _, field := range v.Fields {
 		if !take(field) {
-			f.Unknown(path, field, names)
+			f.Unknown(path, field, names())
 		}
 	}
 }

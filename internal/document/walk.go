@@ -127,27 +127,23 @@ func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 		}
 		return names
 	}
-	if v.Kind != KindMapping && v.Kind != KindNull {
-		faults.Mapping(path.name, v, nil, names())
-		return
-	}
-	for _, given := range v.Fields {
+	faults.Mapping(path.name, v, func(given Field) bool {
 		at := slices.IndexFunc(fields, func(f taggedField) bool {
 			return given.Name != "" && (f.name == given.Name || f.one == given.Name)
 		})
 		if at < 0 {
-			faults.Unknown(path.name, given, names())
-			continue
+			return false
 		}
 		f, value := fields[at], given.Value
 		if f.one == given.Name && f.one != f.name {
 			value = Value{At: value.At, Kind: KindList, Items: []Value{value}}
 		} else if _, both := v.field(f.one); both && f.one != f.name {
 			faults.Add(given.At, "%s is given as well as %s; allowed: one of them", path.Field(f.name), f.one)
-			continue
+			return true
 		}
 		k.read(path.Field(given.Name), value, f.value, f.tag, faults)
-	}
+		return true
+	}, names)
 }
 
 // byName reads what has any names into a map.

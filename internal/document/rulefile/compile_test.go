@@ -14,18 +14,14 @@ import (
 
 // Faults that only the compiler sees are told with the rule's place in the file, all at once.
 func TestCompileTellsWhere(t *testing.T) {
-	list, positions, err := rulefile.Parse("rules.yaml", []byte(`
+	_, _, err := rulefile.ParseSet("rules.yaml", []byte(`
 - {id: a, scope: per_user, limits: [{algorithm: fixed_window, limit: 1, window: 1s}]}
 - {id: b, scope: global, banned: true}
 - id: c
   match: {path: "no-slash"}
   scope: global
   banned: true
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = rulefile.Compile(list, positions, rules.Options{})
+`), rules.Options{})
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Fatalf("the error is %v", err)
 	}
@@ -33,14 +29,10 @@ func TestCompileTellsWhere(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("%d faults, want 2:\n%v", len(lines), err)
 	}
-	for i, want := range []struct{ at, param string }{{"rules.yaml:2:", "missing"}, {"rules.yaml:4:", "path"}} {
+	for i, want := range []struct{ at, param string }{{"rules.yaml:2:", "missing"}, {"rules.yaml:5:", "path"}} {
 		if !strings.HasPrefix(lines[i], want.at) || !strings.Contains(lines[i], want.param) {
 			t.Errorf("fault %d is %q, want it at %s and about %s", i, lines[i], want.at, want.param)
 		}
-	}
-	set, err := rulefile.Compile(list[:2], positions[:2], rules.Options{})
-	if err == nil {
-		t.Errorf("a rule without missing made a set of %d", set.Len())
 	}
 }
 
@@ -54,11 +46,7 @@ func TestCompileTellsWhereLimitsAreTooMany(t *testing.T) {
 		}
 		fmt.Fprintln(&text, "]}")
 	}
-	list, positions, err := rulefile.Parse("rules.yaml", []byte(text.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = rulefile.Compile(list, positions, rules.Options{})
+	_, _, err := rulefile.ParseSet("rules.yaml", []byte(text.String()), rules.Options{})
 	if err == nil || !strings.HasPrefix(err.Error(), `stint: rules.yaml:16:`) || !strings.Contains(err.Error(), "1024 together, ") {
 		t.Errorf("the error is %v", err)
 	}

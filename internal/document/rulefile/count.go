@@ -1,9 +1,7 @@
 package rulefile
 
 import (
-	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/stint-go/stint/internal/document"
@@ -42,19 +40,6 @@ func statuses(list *[]int) document.ReaderFunc {
 			*list = append(*list, status)
 		}
 	}
-}
-
-// writeStatuses writes statuses, of which a digit stands for all that begin with it.
-func writeStatuses(list []int) document.Value {
-	v := document.Value{Kind: document.KindList}
-	for _, status := range list {
-		item := document.Value{Kind: document.KindInteger, Text: strconv.Itoa(status)}
-		if status < 10 {
-			item = document.Value{Kind: document.KindText, Text: fmt.Sprintf("%dxx", status)}
-		}
-		v.Items = append(v.Items, item)
-	}
-	return v
 }
 
 // countSchema is that of what count reads.

@@ -62,8 +62,9 @@ func ParsePart(name string, data []byte, options rules.Options) (set *rules.Set,
 	return d.set(others, options)
 }
 
-// ReadSet reads the rules of a file or a folder as [Read] does, and makes a set of them. It reports
-// what [ParseSet] does.
+// ReadSet reads the rules of a file, or of all files of a folder in the order of their names, and makes a set of them.
+// In a folder, files count whose names end in .yaml, .yml or .json and do not start with a dot; folders in it are left
+// out. An ID may be there only once in all files. It reports what [ParseSet] does.
 func ReadSet(path string, options rules.Options) (*rules.Set, error) {
 	sources, err := load(path)
 	if err != nil {
@@ -232,39 +233,6 @@ func Check(whole document.Value, list []rules.Rule, options rules.Options, fault
 	tell(faults, err, []string{whole.At.Source}, func(fault *rules.Fault) (at document.Position, known bool) {
 		return place(items[fault.Index], fault.Param), hidden(fault)
 	})
-}
-
-// Compile makes a set of rules that were read, and says where they are that don't make sense. The
-// error is [document.Faults].
-func Compile(list []rules.Rule, positions []document.Position, options rules.Options) (*rules.Set, error) {
-	set, err := rules.Compile(list, options)
-	if err == nil {
-		return set, nil
-	}
-	var faults document.Faults
-	var sources []string
-	for _, at := range positions[:min(1, len(positions))] {
-		sources = append(sources, at.Source)
-	}
-	tell(&faults, err, sources, func(fault *rules.Fault) (at document.Position, known bool) {
-		if fault.Index < len(positions) {
-			at = positions[fault.Index]
-		}
-		return at, false
-	})
-	return nil, faults.Err()
-}
-
-// Read reads the rules of a file, or of all files of a folder in the order of their names,
-// and where each rule begins. In a folder, files count whose names end in .yaml, .yml or
-// .json and do not start with a dot; folders in it are left out. An ID may be there only
-// once in all files. The error is [document.Faults].
-func Read(path string) ([]rules.Rule, []document.Position, error) {
-	sources, err := load(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return parse(sources).list()
 }
 
 // A source is a file that was read.

@@ -110,11 +110,6 @@ func Written(rule rules.Rule) (document.Value, error) {
 	}
 	v := write(&rule)
 	v.Kind = document.KindMapping // of the zero rule too
-	for i := range v.Fields {
-		if v.Fields[i].Name == "scope" {
-			writeScope(&v.Fields[i].Value)
-		}
-	}
 	addCosts(v, rule.Costs)
 	overrides, _ := v.Find("overrides")
 	for i := range rule.Overrides {
@@ -186,8 +181,17 @@ func writeOwn(of any, is string) (v document.Value, own bool) {
 	case *rules.Cost:
 		v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
 		return v, of.Header == "" && of.Attribute == "" && len(of.Sum) == 0
-	case *[]int:
-		return writeStatuses(*of), true
+	case *string: // a scope that counts networks is a mapping
+		if is != "scope" || *of == rules.PerIP {
+			return v, false
+		}
+		ipv4, ipv6, own := rules.Networks(*of)
+		return write(&networks{perNetwork{ipv4, ipv6}}), own
+	case *int: // of statuses, a digit stands for all that begin with it
+		if v.Text = fmt.Sprintf("%dxx", *of); *of >= 10 {
+			v.Kind, v.Text = document.KindInteger, strconv.Itoa(*of)
+		}
+		return v, is == "status"
 	case *rules.Thousandths:
 		if v.Kind, v.Text = document.KindInteger, of.String(); *of%1000 != 0 {
 			v.Kind = document.KindFloat
@@ -299,10 +303,12 @@ func texts(field *[]string, allowed string, is func(text string) bool) document.
 
 // networks is per_ip as a mapping.
 type networks struct {
-	PerIP struct {
-		IPv4 int `doc:"ipv4" is:"integer 1 32"`
-		IPv6 int `doc:"ipv6" is:"integer 1 128"`
-	} `doc:"per_ip"`
+	PerIP perNetwork `doc:"per_ip"`
+}
+
+type perNetwork struct {
+	IPv4 int `doc:"ipv4" is:"integer 1 32"`
+	IPv6 int `doc:"ipv6" is:"integer 1 128"`
 }
 
 // scope reads one scope, or a list of those that make a composite key.
@@ -333,18 +339,6 @@ func scope(field *[]string) document.ReaderFunc {
 				faults.Invalid(path.String(), item, allowed)
 			}
 		}
-	}
-}
-
-// writeScope writes scopes that count networks as mappings.
-func writeScope(v *document.Value) {
-	for i := range v.Items {
-		writeScope(&v.Items[i])
-	}
-	if ipv4, ipv6, is := rules.Networks(v.Text); is && v.Text != rules.PerIP {
-		of := networks{}
-		of.PerIP.IPv4, of.PerIP.IPv6 = ipv4, ipv6
-		*v = write(&of)
 	}
 }
 

@@ -24,7 +24,7 @@ type Texts struct {
 	// Path names the file or the folder.
 	Path string
 	// All reads every file of a folder and of those in it, whatever its name. Default: false, those
-	// that [Read] does.
+	// that [ReadSet] does.
 	All bool
 	// Hidden reads with All those whose names begin with a dot, too.
 	Hidden bool

@@ -26,7 +26,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -114,8 +113,6 @@ type Config struct {
 	Rules ruleList `doc:"rules"`
 	// File is the path of the file that was read, "" if none was.
 	File string
-	// RulesAt says where each of Rules begins.
-	RulesAt []document.Position
 	// AdminAsked says that some source gave AdminListen. When none did, a service may
 	// do without the admin listener if its address is taken.
 	AdminAsked bool

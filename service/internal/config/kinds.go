@@ -42,56 +42,52 @@ var kinds = document.Kinds{
 			return !isLetterOrDigit(r) && !strings.ContainsRune("_-.:/", r)
 		})
 	}),
-	"partitions": func(field any, _ []string) document.Reader {
+	"partitions": document.Of(func(field *int) document.Setter {
 		return document.Scalar("a power of two from 1 to 256", func(text string) bool {
 			n, ok := document.ParseInteger(text)
-			*field.(*int) = int(n)
+			*field = int(n)
 			return ok && redisstore.Options{Partitions: int(n)}.Validate() == nil && n > 0
 		}, document.KindInteger)
-	},
+	}),
 	"header": text(
 		"the name of a header field, or nothing",
 		func(text string) bool { return text == "" || clientip.IsFieldName(text) },
 	),
-	"attribute-headers": func(field any, _ []string) document.Reader { // whose names are checked together
-		return attributeHeaders(field.(*map[string]string))
-	},
-	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
-		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For",
+	"attribute-headers": document.Of(attributeHeaders), // whose names are checked together
+	"headers": document.Of(func(field *[]string) document.Setter { // but Forwarded, whose elements are not plain addresses
+		return document.List(field, "names of header fields that hold only addresses, such as X-Forwarded-For",
 			func(text string) (string, bool) {
 				return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
 			})
-	},
-	"networks": func(field any, _ []string) document.Reader {
+	}),
+	"networks": document.Of(func(field *[]netip.Prefix) document.Setter {
 		return document.List(
-			field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network,
+			field, "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network,
 		)
-	},
-	"ietf": func(field any, _ []string) document.Reader {
-		return document.Scalar("true, false, draft-11 or issue-166", func(text string) bool {
-			fields, known := map[string]httplimit.Fields{
+	}),
+	"ietf": document.Of(func(field *httplimit.Fields) document.Setter {
+		return document.Scalar("true, false, draft-11 or issue-166", func(text string) (known bool) {
+			*field, known = map[string]httplimit.Fields{
 				"false": 0, "true": httplimit.IETF, "draft-11": httplimit.IETF, "issue-166": httplimit.IETF166,
 			}[strings.ToLower(text)]
-			*field.(*httplimit.Fields) = fields
 			return known
 		}, document.KindBoolean, document.KindText)
-	},
-	"level": func(field any, _ []string) document.Reader {
+	}),
+	"level": document.Of(func(field *slog.Level) document.Setter {
 		return document.Scalar("debug, info, warn or error", func(text string) bool {
-			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) &&
-				field.(*slog.Level).UnmarshalText([]byte(text)) == nil
+			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) && field.UnmarshalText([]byte(text)) == nil
 		}, document.KindText)
-	},
+	}),
 }
 
 // text is a kind of texts.
 func text(allowed string, is func(text string) bool, others ...document.Kind) func(any, []string) document.Reader {
-	return func(field any, _ []string) document.Reader {
+	return document.Of(func(field *string) document.Setter {
 		return document.Scalar(allowed, func(text string) bool {
-			*field.(*string) = text
+			*field = text
 			return is(text)
 		}, append(others, document.KindText)...)
-	}
+	})
 }
 
 // attributeHeaders reads the names of headers by attributes: a mapping, or NAME=HEADER with commas

@@ -176,10 +176,6 @@ func (l *loader) file(name string, data []byte) {
 			l.from[s.Name] = v.At
 		}
 	}
-	list, _ := whole.Find("rules")
-	for _, item := range list.Items {
-		l.config.RulesAt = append(l.config.RulesAt, item.At)
-	}
 }
 
 // maxFileBytes bounds the files that are read.
@@ -391,7 +387,7 @@ func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *do
 			(*d)[algorithm] = limit
 		}
 		return true
-	}, names)
+	}, func() []string { return names })
 }
 
 // ReadDocument takes over the named lists of limits.
@@ -427,7 +423,7 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 			(*p)[f.Name] = limits
 		}
 		return true
-	}, []string{"policies by name"})
+	}, func() []string { return []string{"policies by name"} })
 }
 
 // ReadDocument takes over the list of rules.

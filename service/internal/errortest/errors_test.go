@@ -143,8 +143,6 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 
 		"rulefile.Parse":        second(rulefile.Parse("f.yaml", []byte("rules: 1\nlimits: 2\n"))),
 		"rulefile.ParseSet":     second(rulefile.ParseSet("f.yaml", []byte("[{id: a, scope: moon, limits: [{algorithm: token_bucket, capacity: -1}]}, {id: a}]"), rules.Options{})),
-		"rulefile.Compile":      of(rulefile.Compile([]rules.Rule{unsound, unsound}, nil, rules.Options{})),
-		"rulefile.Read":         second(rulefile.Read("none")),
 		"rulefile.ReadSet":      of(rulefile.ReadSet(t.TempDir(), rules.Options{})),
 		"rulefile.Bytes":        of(rulefile.Bytes("none", 1)),
 		"rulefile.Bytes folder": of(rulefile.Bytes(t.TempDir(), 1)),

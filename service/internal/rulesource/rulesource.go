@@ -162,7 +162,7 @@ func (c configuredRules) Follow(ctx context.Context, take func(*rules.Set), refu
 	var current *rules.Set
 	compile := func(loaded config.Config) error {
 		options := rules.Options{Previous: current, IPv6Prefix: loaded.ClientIP.IPv6Prefix}
-		set, err := rulefile.Compile(loaded.Rules, loaded.RulesAt, options)
+		set, err := rules.Compile(loaded.Rules, options)
 		if err == nil {
 			current = set
 			take(set)
