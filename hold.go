@@ -41,19 +41,6 @@ const (
 	ChargeOnExpiry  Expiry = true
 )
 
-// Lives is the TTL with the default filled in.
-func (h *Hold) Lives() time.Duration {
-	if h.TTL == 0 {
-		return bounds.DefaultHoldTTL
-	}
-	return h.TTL
-}
-
-// Remembered is for how long a store remembers how the hold ended, from its end on, and from its
-// expiry if that is later: twice the TTL, and at least a minute. So whoever repeats a Commit as
-// long as it may come finds out what became of it.
-func (h *Hold) Remembered() time.Duration { return max(2*h.Lives(), time.Minute) }
-
 // latestExpiry is the greatest integer of a number in Redis's scripts, in the year 2255.
 const latestExpiry = Instant(1 << 53)
 

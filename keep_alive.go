@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
@@ -32,7 +33,7 @@ func (r *Reservation) KeepAlive(ctx context.Context) (work context.Context, stop
 // keep renews the hold until the work's context ends or the hold is lost, and says which. What fails is tried again
 // soon.
 func (r *Reservation) keep(work context.Context) error {
-	due := r.certainty().Add(-2 * r.hold.Lives() / 3)
+	due := r.certainty().Add(-2 * bounds.HoldTTL(r.hold.TTL) / 3)
 	for {
 		if err := sleep.For(work, time.Until(due)); err != nil {
 			return context.Cause(work)
@@ -43,14 +44,14 @@ func (r *Reservation) keep(work context.Context) error {
 		case err != nil:
 			return err
 		case held:
-			due = sent.Add(r.hold.Lives() / 3)
+			due = sent.Add(bounds.HoldTTL(r.hold.TTL) / 3)
 			continue
 		}
 		now, certain := time.Now(), r.certainty()
 		if !now.Before(certain) {
 			return ErrLost
 		}
-		due = now.Add(min(r.hold.Lives()/12, certain.Sub(now)))
+		due = now.Add(min(bounds.HoldTTL(r.hold.TTL)/12, certain.Sub(now)))
 	}
 }
 

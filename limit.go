@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
-	"strings"
 	"time"
 	_ "time/tzdata" // the zones, where the machine has none
 
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -47,14 +47,6 @@ var algorithmNames = [...]string{
 	AlgorithmConcurrency:          "CONCURRENCY",
 }
 
-// Algorithms lists the five algorithms, by which takes are decided.
-func Algorithms() []Algorithm {
-	return []Algorithm{
-		AlgorithmTokenBucket, AlgorithmLeakyBucket, AlgorithmFixedWindow,
-		AlgorithmSlidingWindowLog, AlgorithmSlidingWindowCounter,
-	}
-}
-
 // String is the canonical name, such as TOKEN_BUCKET.
 func (a Algorithm) String() string {
 	if a == 0 || int(a) >= len(algorithmNames) {
@@ -63,28 +55,13 @@ func (a Algorithm) String() string {
 	return algorithmNames[a]
 }
 
-// ParseAlgorithm reads the canonical name of one of the five in any case. SLIDING_WINDOW is an alias
-// of SLIDING_WINDOW_LOG.
-func ParseAlgorithm(name string) (Algorithm, error) {
-	upper := strings.ToUpper(name)
-	if upper == "SLIDING_WINDOW" {
-		return AlgorithmSlidingWindowLog, nil
-	}
-	for _, a := range Algorithms() {
-		if algorithmNames[a] == upper {
-			return a, nil
-		}
-	}
-	return 0, Invalid("algorithm", name, "one of "+strings.Join(algorithmNames[1:AlgorithmConcurrency], ", "))
-}
-
 // A Calendar is a unit of the calendar that a fixed window can follow. The zero
 // value is no calendar: the window is a plain duration.
 type Calendar uint8
 
 // The calendar's units. A week starts on Monday.
 const (
-	CalendarNone Calendar = iota
+	_ Calendar = iota
 	CalendarMinute
 	CalendarHour
 	CalendarDay
@@ -101,39 +78,6 @@ func (c Calendar) String() string {
 		return "unknown"
 	}
 	return calendarNames[c]
-}
-
-// ParseCalendar reads the name of a unit: minute, hour, day, week, month or
-// year.
-func ParseCalendar(name string) (Calendar, error) {
-	for i, n := range calendarNames[1:] {
-		if n == name {
-			return Calendar(i + 1), nil
-		}
-	}
-	return CalendarNone, Invalid("calendar", name, "one of "+strings.Join(calendarNames[1:], ", "))
-}
-
-// Length is how long a window of the unit lasts: nominally, where a month has 30 days and a year 365; and at the
-// longest, with what a zone's clocks may be set back within it. CalendarNone has none.
-func (c Calendar) Length() (nominal, longest time.Duration) {
-	const day = 24 * time.Hour
-	switch c {
-	case CalendarMinute:
-		return time.Minute, time.Minute
-	case CalendarHour:
-		return time.Hour, time.Hour + day
-	case CalendarDay:
-		return day, 2*day + time.Hour
-	case CalendarWeek:
-		return 7 * day, 9 * day
-	case CalendarMonth:
-		return 30 * day, 33 * day
-	case CalendarYear:
-		return 365 * day, 368 * day
-	default:
-		return 0, 0
-	}
 }
 
 // A Rate is a number of permits per period: what a token bucket refills, what a
@@ -165,7 +109,7 @@ func Every(interval time.Duration) Rate { return Per(1, interval) }
 
 // String writes the rate as [ParseRate] reads it, such as 10/s or 2/3s.
 func (r Rate) String() string {
-	d := FormatDuration(r.Period)
+	d := duration.Format(r.Period)
 	switch d {
 	case "1s", "1m", "1h", "1d":
 		d = d[1:]
@@ -191,7 +135,7 @@ type Limit struct {
 	// Window is the window's length, 1ms to 366 days in whole microseconds.
 	// Windows only; not with Calendar.
 	Window time.Duration
-	// Calendar lets a fixed window follow the calendar. Default: CalendarNone.
+	// Calendar lets a fixed window follow the calendar. Default: 0, none.
 	Calendar Calendar
 	// TimeZone is the IANA name of the zone that Calendar counts in, as in
 	// [time.LoadLocation]: by the machine's data, else by that of the program. Default: "",
@@ -334,38 +278,9 @@ func (l Limit) CanHold() error {
 // CountingDenied returns the limit with denied requests counted too.
 func (l Limit) CountingDenied() Limit { l.CountDenied = true; return l }
 
-// Debt is the bound on debt in permits, with the default filled in.
-func (l Limit) Debt() int64 {
-	switch l.MaxDebt {
-	case 0:
-		return l.Capacity
-	case NoDebt:
-		return 0
-	default:
-		return l.MaxDebt
-	}
-}
-
 // IsBucket reports whether the limit refills or drains at a rate.
 func (l Limit) IsBucket() bool {
 	return l.Algorithm == AlgorithmTokenBucket || l.Algorithm == AlgorithmLeakyBucket
-}
-
-// Span is the time in which a valid limit renews itself: its window; nominally that of its calendar; or how long a
-// bucket takes to fill or drain at its rate, rounded up to a microsecond.
-func (l Limit) Span() time.Duration {
-	switch {
-	case l.IsBucket():
-		// capacity x period / permits, which is less than ten years, though the product may not fit.
-		hi, lo := bits.Mul64(uint64(l.Capacity), uint64(l.Rate.Period.Microseconds()))
-		micros, rest := bits.Div64(hi, lo, uint64(l.Rate.Permits))
-		return time.Duration(micros+min(rest, 1)) * time.Microsecond
-	case l.Calendar != CalendarNone:
-		nominal, _ := l.Calendar.Length()
-		return nominal
-	default:
-		return l.Window
-	}
 }
 
 // Validate reports everything that is wrong with the limit, joined; each fault is
@@ -417,11 +332,12 @@ func (l Limit) validateBucket(faults *faults) {
 	faults.period(rate+" period", l.Rate.Period)
 	if len(*faults) == sound && l.Capacity >= 1 && l.Capacity <= bounds.MaxPermits {
 		// The product needs up to 95 bits; the quotient is compared without dividing.
-		hi, lo := bits.Mul64(uint64(l.Capacity+l.Debt()), uint64(l.Rate.Period.Microseconds()))
+		debt := bounds.Debt(l.MaxDebt, l.Capacity)
+		hi, lo := bits.Mul64(uint64(l.Capacity+debt), uint64(l.Rate.Period.Microseconds()))
 		maxHi, maxLo := bits.Mul64(uint64(bounds.MaxDrain.Microseconds()), uint64(l.Rate.Permits))
 		if hi > maxHi || hi == maxHi && lo >= maxLo {
 			faults.add("(capacity + MaxDebt) x period / permits",
-				fmt.Sprintf("(%d + %d) x %s / %d", l.Capacity, l.Debt(), FormatDuration(l.Rate.Period), l.Rate.Permits),
+				fmt.Sprintf("(%d + %d) x %s / %d", l.Capacity, debt, duration.Format(l.Rate.Period), l.Rate.Permits),
 				"less than 10 years, so that every intermediate value stays below 2^53")
 		}
 	}
@@ -450,7 +366,7 @@ func (l Limit) validateWindow(faults *faults) {
 		faults.add("rate", l.Rate, "none with "+l.Algorithm.String())
 	}
 	switch {
-	case l.Calendar == CalendarNone:
+	case l.Calendar == 0:
 		faults.period("window", l.Window)
 	case l.Window != 0:
 		faults.add("window", l.Window, "none with calendar "+l.Calendar.String())
@@ -459,20 +375,20 @@ func (l Limit) validateWindow(faults *faults) {
 
 // validateOptions refuses options of other algorithms, which would have no effect.
 func (l Limit) validateOptions(faults *faults) {
-	if l.Calendar != CalendarNone && l.Algorithm != AlgorithmFixedWindow {
+	if l.Calendar != 0 && l.Algorithm != AlgorithmFixedWindow {
 		faults.add("calendar", l.Calendar, "only with FIXED_WINDOW")
 	}
 	if l.Calendar > CalendarYear {
 		faults.add("calendar", uint8(l.Calendar), "minute, hour, day, week, month or year")
 	}
-	if l.FirstRequest && (l.Algorithm != AlgorithmFixedWindow || l.Calendar != CalendarNone) {
+	if l.FirstRequest && (l.Algorithm != AlgorithmFixedWindow || l.Calendar != 0) {
 		faults.add("start", "first_request", "only with FIXED_WINDOW, and without calendar")
 	}
 	if l.Denials {
 		l.validateDenials(faults)
 	}
 	if l.TimeZone != "" {
-		if l.Calendar == CalendarNone {
+		if l.Calendar == 0 {
 			faults.add("TimeZone", l.TimeZone, "only with calendar")
 		}
 		if _, err := time.LoadLocation(l.TimeZone); err != nil || l.TimeZone == "Local" {

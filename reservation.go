@@ -101,7 +101,7 @@ func reserve(ctx context.Context, held *Reservation, op *Op, hold Hold) (*Reserv
 // newReservation makes a reservation of an operation's claims, of which nothing is held yet; by is nil where nobody
 // observes.
 func newReservation(store Store, by *Limiter, op *Op, asked []bool, hold Hold) *Reservation {
-	hold = Hold{ID: strings.Clone(hold.ID), TTL: hold.Lives(), OnExpiry: hold.OnExpiry}
+	hold = Hold{ID: strings.Clone(hold.ID), TTL: bounds.HoldTTL(hold.TTL), OnExpiry: hold.OnExpiry}
 	if hold.ID == "" {
 		hold.ID = rand.Text()
 	}
@@ -209,8 +209,8 @@ func (l *Limiter) reserveWait(
 	}
 	defer l.queues.leave(w)
 	freed := make(chan struct{}, 1)
-	if waker, ok := l.store.(Waker); ok {
-		stop := waker.Wake(key, l.policy, func() {
+	if teller, ok := l.store.(waker); ok {
+		stop := teller.Wake(key, l.policy, func() {
 			select {
 			case freed <- struct{}{}:
 			default: // told already
@@ -253,10 +253,8 @@ func (l *Limiter) Drop(ctx context.Context, key, id string) error {
 	return err
 }
 
-// A Waker is a Store that tells when permits come back before their time, since a hold has ended.
-type Waker interface {
-	// Wake calls wake when permits of the key under the policy may have come back, until stop is called. It is called
-	// from other goroutines, and must not block.
+// A waker is a Store that tells when permits come back before their time, see [Store].
+type waker interface {
 	Wake(key string, policy *Policy, wake func()) (stop func())
 }
 
@@ -408,7 +406,7 @@ func (r *Reservation) grown(claims Op, permits int64, h *HoldOp, d *Decision, er
 	if permits >= r.permits { // less changes nothing
 		r.claims, r.permits = claims, permits
 	}
-	r.expiresAt, r.replayed, r.certain = h.ExpiresAt, h.Replayed, sent.Add(r.hold.Lives())
+	r.expiresAt, r.replayed, r.certain = h.ExpiresAt, h.Replayed, sent.Add(bounds.HoldTTL(r.hold.TTL))
 	r.via = d.Via
 	return nil
 }

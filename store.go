@@ -132,7 +132,8 @@ func (op *Op) Len() int {
 
 // NthClaim returns claim i of the operation, 0 to Len()-1, and the number of its way. They are in the order: the claim
 // itself, unless it has no policy and there are groups, And, the groups. The number is 0 of a claim that has to admit,
-// whatever else does, and otherwise [WayNumber]'s.
+// whatever else does; of way w of group g, both counted from 0, it is (g+1) x 16 + w, and 8 more in a group whose last
+// way is empty.
 func (op *Op) NthClaim(i int) (claim *Claim, way uint16) {
 	if op.Policy != nil || op.Groups() == nil {
 		if i == 0 {
@@ -147,7 +148,7 @@ func (op *Op) NthClaim(i int) (claim *Claim, way uint16) {
 	for g, group := range op.Groups() {
 		for w, way := range group {
 			if i < len(way) {
-				return &way[i], WayNumber(group, g, w)
+				return &way[i], wayNumber(group, g, w)
 			}
 			i -= len(way)
 		}
@@ -255,7 +256,7 @@ func (op *Op) validateTogether() error {
 	for g, group := range op.Groups() {
 		for w, way := range group {
 			for i := range way {
-				if err := check(&way[i], WayNumber(group, g, w)); err != nil {
+				if err := check(&way[i], wayNumber(group, g, w)); err != nil {
 					return err
 				}
 			}
@@ -289,7 +290,7 @@ func (op *Op) isNamedBefore(claim *Claim, number uint16) bool {
 				if !other.overlaps(claim) {
 					continue
 				}
-				if !areAlternatives(WayNumber(group, g, w), number) || !other.Policy.agrees(claim.Policy) {
+				if !areAlternatives(wayNumber(group, g, w), number) || !other.Policy.agrees(claim.Policy) {
 					return true
 				}
 			}
@@ -379,6 +380,10 @@ type Shards struct {
 // A Store holds state and decides operations atomically, by its own clock. Its
 // methods are safe for concurrent use. Once a method has returned, for whatever reason,
 // the store does not touch what it was given: operations, results and Each.
+//
+// For [Limiter.ReserveWait] a store may have a method Wake(key string, policy *Policy, wake func()) (stop func()), too:
+// it calls wake when permits of the key under the policy may have come back before their time, since a hold has ended,
+// until stop is called; from other goroutines, and wake does not block.
 type Store interface {
 	// Decide carries out one operation. An error wraps ErrInvalid when the operation
 	// is at fault (nothing was consumed), ErrUnavailable when the store could not

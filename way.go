@@ -18,22 +18,13 @@ import (
 // denied requests, leaky buckets or limits with leases.
 type Way []Claim
 
-// wayBits are how many bits of a way's number tell the ways of a group apart; one more tells whether the group is
-// optional.
-const wayBits = 4
-
-// WayNumber is the number of way w of an operation's group g, both counted from 0: (g+1) x 16 + w, and 8 more in a
-// group whose last way is empty. It is for stores.
-func WayNumber(group []Way, g, w int) uint16 {
-	number := uint16(g+1)<<wayBits + uint16(w) // #nosec G115 -- 8 and 1,000 bound them
-	if len(group[len(group)-1]) == 0 {
-		number += bounds.MaxWays
-	}
-	return number
+// wayNumber is the number of way w of a group g.
+func wayNumber(group []Way, g, w int) uint16 {
+	return bounds.WayNumber(len(group[len(group)-1]) == 0, g, w)
 }
 
 // areAlternatives reports whether numbers are of different ways of one group.
-func areAlternatives(a, b uint16) bool { return a != b && a>>wayBits == b>>wayBits }
+func areAlternatives(a, b uint16) bool { return a != b && a>>bounds.WayBits == b>>bounds.WayBits }
 
 // agrees reports whether no limits of two policies name a state in common and differ.
 func (p *Policy) agrees(q *Policy) bool {

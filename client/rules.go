@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -91,7 +92,7 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 	}
 	v.Claim.Key = answer.Key
 	v.Decision = decisionOf(nil, &answer.CheckResponse)
-	algorithm, _ := stint.ParseAlgorithm(answer.Algorithm) // which is known, as the answer is plausible
+	algorithm, _ := notation.ParseAlgorithm(answer.Algorithm) // which is known, as the answer is plausible
 	v.Remote.Limit = stint.Limit{Name: answer.LimitName, Algorithm: algorithm, Capacity: answer.Limit}
 	if deadline, bounded := ctx.Deadline(); bounded && v.Allowed && v.Decision.Delay > time.Until(deadline) {
 		v.Turn, v.Remote.Reason = v.Decision.Delay, stint.ReasonLimit

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // maxClip bounds what is repeated of a text that a stranger may have written, in bytes.
@@ -59,7 +60,7 @@ func algorithmNamed(name string) stint.Algorithm {
 	if name == stint.AlgorithmConcurrency.String() {
 		return stint.AlgorithmConcurrency
 	}
-	algorithm, _ := stint.ParseAlgorithm(name)
+	algorithm, _ := notation.ParseAlgorithm(name)
 	return algorithm
 }
 

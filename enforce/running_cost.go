@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
@@ -79,7 +80,7 @@ func (c *RunningCost) Reserve(
 // note notes when a hold was reserved.
 func (c *RunningCost) note(hold stint.Hold, at stint.Instant) {
 	if c.hold != nil {
-		c.reserved, c.reservedAt, c.remembered = time.Now(), at, hold.Remembered()
+		c.reserved, c.reservedAt, c.remembered = time.Now(), at, bounds.Remembered(hold.TTL)
 	}
 }
 

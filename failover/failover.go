@@ -267,9 +267,14 @@ func (s *Store) probeKeys(shards int) ([]string, error) {
 	return keys, nil
 }
 
-// Wake implements [stint.Waker], as far as the store does.
+// A waker is a store that tells when permits come back, see [stint.Store].
+type waker interface {
+	Wake(key string, policy *stint.Policy, wake func()) (stop func())
+}
+
+// Wake tells when permits come back, see [stint.Store], as far as the store does.
 func (s *Store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
-	if w, tells := s.wrapped.(stint.Waker); tells {
+	if w, tells := s.wrapped.(waker); tells {
 		return w.Wake(key, policy, wake)
 	}
 	return func() {}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 )
 
@@ -37,7 +38,7 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	if h := op.Hold(); h != nil {
 		// The store does not know the hold: its commit is charged late.
 		*h = stint.HoldOp{Hold: h.Hold}
-		h.ExpiresAt = stint.Instant(time.Now().UnixMicro()).Add(h.Lives())
+		h.ExpiresAt = stint.Instant(time.Now().UnixMicro()).Add(bounds.HoldTTL(h.TTL))
 	}
 	modes := s.modes(op)
 	switch {

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/internal/spans"
 )
 
 // countEvery is how often the processes are counted while nobody asks.
@@ -65,11 +67,12 @@ func (s *Store) countInstances() {
 func longestLife(limit stint.Limit) time.Duration {
 	switch {
 	case limit.IsBucket():
-		hi, lo := bits.Mul64(uint64(limit.Capacity+limit.Debt()), uint64(limit.Rate.Period.Microseconds()))
+		debt := bounds.Debt(limit.MaxDebt, limit.Capacity)
+		hi, lo := bits.Mul64(uint64(limit.Capacity+debt), uint64(limit.Rate.Period.Microseconds()))
 		full, _ := bits.Div64(hi, lo, uint64(limit.Rate.Permits)) // a valid limit drains within stint.MaxDrain
 		return time.Duration(full+1) * time.Microsecond
-	case limit.Calendar != stint.CalendarNone:
-		_, longest := limit.Calendar.Length()
+	case limit.Calendar != 0:
+		_, longest := spans.OfCalendar(limit.Calendar)
 		return longest
 	case limit.Algorithm == stint.AlgorithmSlidingWindowCounter:
 		return 2 * limit.Window

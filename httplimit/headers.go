@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/spans"
 )
 
 // The fields' names in the form in which http.Header keeps them.
@@ -239,7 +240,7 @@ func appendPolicyItem(text []byte, name string, limit stint.Limit) []byte {
 	if isConcurrency(limit) {
 		return append(text, `;qu="concurrent-requests"`...)
 	}
-	if w := secondsOrNone(limit.Span()); w > 0 {
+	if w := secondsOrNone(spans.Of(limit)); w > 0 {
 		text = append(text, ";w="...)
 		text = strconv.AppendInt(text, w, 10)
 	}

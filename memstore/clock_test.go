@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // The clock is read while all states of an operation are held: nobody else can decide on
@@ -127,7 +128,7 @@ func TestClockOfTheCaller(t *testing.T) {
 	for _, begin := range []time.Time{
 		time.Unix(0, 0), time.Date(2026, 1, 1, 1, 2, 3, 4_999, time.FixedZone("", 3600)), latest.AddDate(-1, 0, 0),
 	} {
-		for _, algorithm := range stint.Algorithms() {
+		for _, algorithm := range notation.Algorithms() {
 			now := begin
 			s := New(Config{Now: func() time.Time { return now }})
 			limit := stint.Limit{Algorithm: algorithm, Capacity: 2}

@@ -292,7 +292,7 @@ func (s *Store) find(op *stint.Op, o *operation) (err error) {
 	}
 	for g, group := range groups {
 		for w, way := range group {
-			number := stint.WayNumber(group, g, w)
+			number := bounds.WayNumber(len(group[len(group)-1]) == 0, g, w)
 			for i := 0; i < len(way) && err == nil; i++ {
 				err = s.findClaim(o, &way[i], number)
 			}

@@ -46,7 +46,7 @@ func (s *Store) dropHolding(t *shard, hash uint64, at stint.Instant) {
 	}
 }
 
-// Wake implements [stint.Waker]: it tells of holds that end, and of resets.
+// Wake tells when permits come back, see [stint.Store]: of holds that end, and of resets.
 func (s *Store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
 	plan := s.plan(policy)
 	if plan.fault != nil {

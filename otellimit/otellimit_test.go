@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/otellimit"
 	"github.com/stint-go/stint/rules"
@@ -203,7 +204,7 @@ func TestConforms(t *testing.T) {
 	clock := storetest.NewClock(1_790_000_000_000_000)
 	store := otellimit.Decisions(memstore.New(memstore.Config{Now: clock.Now}), provider)
 	ctx, _ := provider.Tracer("test").Start(t.Context(), "root")
-	for seed, algorithm := range stint.Algorithms() {
+	for seed, algorithm := range notation.Algorithms() {
 		if err := storetest.Replay(ctx, store, clock, storetest.Generate(uint64(seed), algorithm, 200)); err != nil {
 			t.Errorf("%s: %v", algorithm, err)
 		}

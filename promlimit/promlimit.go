@@ -29,6 +29,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -103,7 +104,7 @@ func newMetrics(registerer prometheus.Registerer, further ...string) (*Metrics, 
 		m.degraded[i] = degraded.WithLabelValues(text)
 	}
 	if m.limiters.Store(&map[string]*checks{}); !m.names {
-		for _, algorithm := range append(stint.Algorithms(), stint.AlgorithmConcurrency) {
+		for _, algorithm := range append(notation.Algorithms(), stint.AlgorithmConcurrency) {
 			m.unnamed[algorithm].Store(m.newSeries(algorithm))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -344,7 +345,7 @@ func TestManyCallersAreExact(t *testing.T) {
 	const keys, callers, calls, limit = 12, 24, 40, 60
 	var all []stint.Limit
 	policies := []*stint.Policy{}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		all = append(all, aLimit(algorithm, limit))
 		policies = append(policies, policyOf(t, algorithm.String(), aLimit(algorithm, limit)))
 	}

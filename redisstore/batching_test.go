@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	decided "github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
@@ -24,12 +25,12 @@ func TestBatchingConforms(t *testing.T) {
 	for _, batch := range []int{1, 2, 50, redisstore.MaxMaxBatch} {
 		for _, inFlight := range []int{1, 4} {
 			seed := next
-			next += uint64(sequences * len(stint.Algorithms()))
+			next += uint64(sequences * len(notation.Algorithms()))
 			t.Run(fmt.Sprintf("batch=%d/inFlight=%d", batch, inFlight), func(t *testing.T) {
 				t.Parallel()
 				clock := storetest.NewClock(dawn)
 				store := newStore(t, redisstore.Options{MaxBatch: batch, InFlight: inFlight, Partitions: 1 << (batch % 3), Now: clock.Now})
-				for _, algorithm := range stint.Algorithms() {
+				for _, algorithm := range notation.Algorithms() {
 					for range sequences {
 						sequence := storetest.Generate(seed, algorithm, operations)
 						if err := storetest.Replay(t.Context(), store, clock, sequence); err != nil {
@@ -127,7 +128,7 @@ func TestDeploymentsAgree(t *testing.T) {
 		options.Now = clock.Now
 		stores = append(stores, contender{fmt.Sprintf("cluster with batches of %d", options.MaxBatch), open(t, cluster.URL(), options)})
 	}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			steps := 300
 			if testing.Short() {

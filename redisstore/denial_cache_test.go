@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
@@ -105,7 +106,7 @@ func denied(t *testing.T, store stint.Store, key string, policy *stint.Policy, p
 // A denial covers the same claims at the same cost; RetryAfter counts down; Remaining is
 // the last known. The server is not asked.
 func TestDenialRemembered(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			own, store, _ := listening(t, redisstore.Options{})
 			policy := policyOf(t, "", aLimit(algorithm, 10))
@@ -179,7 +180,7 @@ func TestDenialCountsDown(t *testing.T) {
 // cost and alone or together: whoever answers, the wait and the deciding limit are the
 // oracle's.
 func TestDenialWaits(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			clock := storetest.NewClock(dawn)
@@ -228,7 +229,7 @@ func TestDenialWaits(t *testing.T) {
 // What is remembered of it ends when the limit's longest life does, so a clock that was
 // put right is heeded.
 func TestDenialEndsWithTheLimit(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			clock := storetest.NewClock(dawn)
 			_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 100})
@@ -264,7 +265,7 @@ func TestDenialForgotten(t *testing.T) {
 		limit.Capacity *= 2
 		return limit
 	}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		limit := aLimit(algorithm, 10)
 		for name, undo := range map[string]func(elsewhere stint.Store, policy *stint.Policy){
 			"reset":               func(s stint.Store, p *stint.Policy) { decide(t, s, op(stint.VerbReset, "k", p, 0)) },

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -21,7 +22,7 @@ func TestExactAcrossStores(t *testing.T) {
 		limits   []stint.Limit
 	}
 	var entries []entry
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		entries = append(entries, entry{algorithm.String(), redisstore.LogPacked, []stint.Limit{aLimit(algorithm, limit)}})
 	}
 	for _, encoding := range encodings {

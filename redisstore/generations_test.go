@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
@@ -30,7 +31,7 @@ func TestGenerations(t *testing.T) {
 		}
 	}
 	conn := newConn(t)
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		if algorithm == stint.AlgorithmSlidingWindowLog {
 			continue // it is in no hash
 		}
@@ -235,7 +236,7 @@ func (h *history) permits(verb stint.Verb, limit stint.Limit) int64 {
 	case stint.VerbReset:
 		return 0
 	case stint.VerbSettle:
-		n := rapid.SampledFrom([]int64{1, 2, limit.Capacity, limit.Capacity + limit.Debt(), bounds.MaxPermits}).Draw(h.T, "amount")
+		n := rapid.SampledFrom([]int64{1, 2, limit.Capacity, limit.Capacity + bounds.Debt(limit.MaxDebt, limit.Capacity), bounds.MaxPermits}).Draw(h.T, "amount")
 		if limit.Algorithm != stint.AlgorithmLeakyBucket && rapid.Bool().Draw(h.T, "refund") {
 			n = -n
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -47,7 +49,7 @@ func TestSlot(t *testing.T) {
 func TestClientInOneSlot(t *testing.T) {
 	conn := newConn(t)
 	var limits []stint.Limit
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		limits = append(limits, aLimit(algorithm, 1), aLimit(algorithm, 1).Named("}:{a"))
 	}
 	clients := []string{
@@ -264,12 +266,12 @@ func longest(limit stint.Limit) (least, most stint.Instant) {
 	us := func(d time.Duration) stint.Instant { return stint.Instant(d.Microseconds()) }
 	switch {
 	case limit.IsBucket():
-		permits := new(big.Int).SetInt64(limit.Capacity + limit.Debt())
+		permits := new(big.Int).SetInt64(limit.Capacity + bounds.Debt(limit.MaxDebt, limit.Capacity))
 		permits.Mul(permits, big.NewInt(limit.Rate.Period.Microseconds()))
 		permits.Add(permits, big.NewInt(limit.Rate.Permits-1))
 		n := stint.Instant(permits.Div(permits, big.NewInt(limit.Rate.Permits)).Int64())
 		return n, n
-	case limit.Calendar != stint.CalendarNone:
+	case limit.Calendar != 0:
 		const day = 24 * time.Hour
 		units := [...][2]time.Duration{
 			{time.Minute, time.Minute},
@@ -304,7 +306,7 @@ func TestDenialWritesNothing(t *testing.T) {
 	}
 	for _, encoding := range encodings {
 		store := open(t, own.URL(), redisstore.Options{LogEncoding: encoding, KeyPrefix: string(encoding)})
-		for _, algorithm := range stint.Algorithms() {
+		for _, algorithm := range notation.Algorithms() {
 			limit := aLimit(algorithm, 10).WithMaxDebt(stint.NoDebt)
 			policy := policyOf(t, "", limit)
 			other := policyOf(t, "other", aLimit(stint.AlgorithmSlidingWindowCounter, 1).Named("one"), aLimit(algorithm, 10))

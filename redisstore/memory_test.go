@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -48,7 +49,7 @@ func TestLogMemory(t *testing.T) {
 				}
 			}
 			packed, zset, stream := bytes[redisstore.LogPacked], bytes[redisstore.LogZSet], bytes[redisstore.LogStream]
-			t.Logf("%d entries in %s: packed %d bytes, zset %d, stream %d", entries, stint.FormatDuration(window), packed, zset, stream)
+			t.Logf("%d entries in %s: packed %d bytes, zset %d, stream %d", entries, duration.Format(window), packed, zset, stream)
 			if packed >= zset || packed >= stream {
 				t.Errorf("packed takes %d bytes, zset %d, stream %d: packed is not the smallest", packed, zset, stream)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -28,7 +29,7 @@ func resetPolicy(t testing.TB, store stint.Store, name string) {
 // A denial that another process remembers does not outlive that its policy is
 // reset; one of another policy does.
 func TestResetDenials(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		gone, kept := policyOf(t, "rule/a", aLimit(algorithm, 10)), policyOf(t, "rule/b", aLimit(algorithm, 10))
 		t.Run(algorithm.String(), func(t *testing.T) {
 			own, store, elsewhere := listening(t, redisstore.Options{})
@@ -504,7 +505,7 @@ func TestResetClientDropsLeases(t *testing.T) {
 			calls := [][]redisstore.InternalOp{{
 				{Op: op(stint.VerbReset, "k", policy, 0)}, {Op: op(stint.VerbTake, "k", policy, 60)}, lapse(20, first), {Op: op(stint.VerbPeek, "k", policy, 1)},
 			}}
-			if limit.Calendar != stint.CalendarNone { // whose reset has a call of its own
+			if limit.Calendar != 0 { // whose reset has a call of its own
 				calls = [][]redisstore.InternalOp{calls[0][:1], calls[0][1:]}
 			}
 			var done []redisstore.InternalResult
@@ -552,7 +553,7 @@ func TestFirstDecisionIsOneCall(t *testing.T) {
 		}
 		return fmt.Sprint(reply)
 	}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		store := open(t, own.URL(), redisstore.Options{DenialCache: -1})
 		if err := store.Ready(t.Context()); err != nil {
 			t.Fatal(err)

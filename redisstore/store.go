@@ -374,8 +374,8 @@ func check(ctx context.Context, op *stint.Op) error {
 	return nil
 }
 
-// Wake implements [stint.Waker]: it tells of holds that end, and of resets, here and in other processes, unless the
-// store remembers no denials.
+// Wake tells when permits come back, see [stint.Store]: of holds that end, and of resets, here and in other processes,
+// unless the store remembers no denials.
 func (s *Store) Wake(key string, _ *stint.Policy, wake func()) (stop func()) {
 	if s.denials == nil {
 		return func() {}

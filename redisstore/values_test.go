@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
@@ -84,7 +85,7 @@ func manyLimits(algorithm stint.Algorithm, n int) []stint.Limit {
 func TestManyWriters(t *testing.T) {
 	const writers, told = 100, 63
 	conn := newConn(t)
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		if algorithm == stint.AlgorithmSlidingWindowLog {
 			continue
 		}

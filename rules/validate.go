@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
 )
@@ -439,7 +440,7 @@ func (r *Rule) validateOutcome(f *faults) {
 	case !waits && r.MaxWait != 0:
 		f.invalid("max_wait", r.MaxWait, "only with on_exceed wait")
 	case waits && (r.MaxWait < time.Millisecond || r.MaxWait > bounds.MaxWaitLimit):
-		most := stint.FormatDuration(bounds.MaxWaitLimit)
+		most := duration.Format(bounds.MaxWaitLimit)
 		f.invalid("max_wait", r.MaxWait, fmt.Sprintf("1ms to %s with on_exceed wait", most))
 	}
 	switch {

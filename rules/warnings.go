@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -107,7 +108,7 @@ func (c *compiled) warnOfHolds(list []Warning) []Warning {
 			list = append(list, Warning{Kind: "holds more than its bucket has", Detail: fmt.Sprintf(
 				"limits[%d], a bucket of %d, is less than what %s refills in reserve.ttl, %s, "+
 					"so holds of that length slow its clients down",
-				i, l.Capacity, l.Rate, stint.FormatDuration(ttl))})
+				i, l.Capacity, l.Rate, duration.Format(ttl))})
 		}
 	}
 	return list

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/internal/prefix"
 )
 
@@ -380,7 +381,7 @@ func (c *compiled) shareOut(
 		part, ok := partOf(rate, w, total)
 		if least := max(1, c.Cost.Permits); !ok {
 			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s",
-				rate, stint.FormatDuration(bounds.MaxPeriod)))
+				rate, duration.Format(bounds.MaxPeriod)))
 			return nil
 		} else if share.Int64() < least && least > 1 {
 			fault(c, c.floorParam("weights", name), w,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -19,7 +20,7 @@ func TestGenerate(t *testing.T) {
 	if testing.Short() {
 		seeds = 10
 	}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		found := false
 		for seed := range seeds {
 			sequence := Generate(seed, algorithm, 100)
@@ -61,7 +62,7 @@ func wellFormed(t *testing.T, sequence Sequence) {
 func TestRandomLimitsSetEveryField(t *testing.T) {
 	set := map[string]bool{"Name": true, "Lease": true, "Cost": true}
 	c := newChooser(rand.NewPCG(1, 2).Uint64)
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		for range 500 {
 			limit := reflect.ValueOf(c.limit(algorithm))
 			for i := range limit.NumField() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // A chooser makes the random choices. 0 stands for the simplest choice, so that what is shrunk
@@ -166,7 +167,7 @@ func (c chooser) changed(old stint.Limit) stint.Limit {
 			}
 		case 5: // a window of another length, or of another zone
 			l.Window = l.Window / 2 * time.Duration(1+c.intn(4))
-			if l.Calendar != stint.CalendarNone {
+			if l.Calendar != 0 {
 				l.TimeZone = pick(c, zones[:]...)
 			}
 		default:
@@ -185,7 +186,7 @@ func (c chooser) policies(first stint.Algorithm) []*stint.Policy {
 		var limits []stint.Limit
 		c.oneOrMore(1, 3, func(c chooser) {
 			limits = append(limits, c.limit(algorithm).Named(pick(c, limitNames[:]...)))
-			algorithm = pick(c, stint.Algorithms()...) // of the next
+			algorithm = pick(c, notation.Algorithms()...) // of the next
 		})
 		at := c.intn(len(limits))
 		limits[0], limits[at] = limits[at], limits[0]

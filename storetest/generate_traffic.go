@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -60,11 +61,11 @@ func newTraffic(c chooser, algorithm stint.Algorithm, prefix string, resets bool
 	}
 	c.oneOrMore(again, 3, func(c chooser) {
 		g.policies = append(g.policies, c.policies(algorithm))
-		algorithm = pick(c, stint.Algorithms()...) // of the next
+		algorithm = pick(c, notation.Algorithms()...) // of the next
 	})
 	g.now = year2026 + stint.Instant(c.int64n(int64(365*24*hour)))
 	for _, l := range g.policies[0][0].Limits() {
-		if l.Calendar != stint.CalendarNone && c.oneIn(2) {
+		if l.Calendar != 0 && c.oneIn(2) {
 			g.now = g.aroundChangeOfClocks(l.TimeZone)
 			break
 		}
@@ -176,7 +177,7 @@ func (g *traffic) advance() {
 			}
 		}
 	case n < 37:
-		if limit.Calendar != stint.CalendarNone && g.oneIn(2) {
+		if limit.Calendar != 0 && g.oneIn(2) {
 			now = g.aroundChangeOfClocks(limit.TimeZone)
 			break
 		}
@@ -201,7 +202,7 @@ func (g *traffic) scales(l stint.Limit) (short, long stint.Instant) {
 	case l.IsBucket():
 		each := float64(l.Rate.Period.Microseconds()) / float64(l.Rate.Permits)
 		short, long = stint.Instant(math.Ceil(each)), stint.Instant(math.Ceil(each*float64(l.Capacity)))
-	case l.Calendar != stint.CalendarNone:
+	case l.Calendar != 0:
 		units := [...]stint.Instant{minute, hour, 24 * hour, 7 * 24 * hour, 30 * 24 * hour, 365 * 24 * hour}
 		long = units[l.Calendar-stint.CalendarMinute]
 		short = min(long/4, hour)
@@ -332,9 +333,9 @@ func (g *traffic) amount(l stint.Limit) int64 {
 	case 0, 1:
 		n = 1 + g.int64n(3)
 	case 2:
-		n = l.Capacity + l.Debt() + int64(g.intn(3)-1)
+		n = l.Capacity + bounds.Debt(l.MaxDebt, l.Capacity) + int64(g.intn(3)-1)
 	case 3:
-		n = l.Debt() + int64(g.intn(2))
+		n = bounds.Debt(l.MaxDebt, l.Capacity) + int64(g.intn(2))
 	case 4:
 		n = pick[int64](g.chooser, math.MaxInt64, 2*bounds.MaxPermits, 2*bounds.MaxPermits+1, 1<<53)
 		if g.oneIn(4) {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -76,7 +77,7 @@ func (c checked) Cleanup(f func()) { c.attempt.Cleanup(f) }
 //	}
 func Fuzz(f *testing.F, newStore func(t testing.TB, clock *Clock) stint.Store) {
 	const most = 400 // operations
-	algorithms := stint.Algorithms()
+	algorithms := notation.Algorithms()
 	for i := range 2 * len(algorithms) {
 		data := make([]byte, 400)
 		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(data) // #nosec G115 -- small

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/duration"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -228,7 +230,7 @@ func describeWait(d time.Duration) string {
 	if d == stint.Never {
 		return "never"
 	}
-	return stint.FormatDuration(d)
+	return duration.Format(d)
 }
 
 // operation reads a verb, a hold and claims.
@@ -314,16 +316,16 @@ func (p *play) limits(texts string) (list []stint.Limit) {
 		words, options := strings.Fields(text), 3
 		l, err := stint.Limit{Algorithm: stint.AlgorithmConcurrency, Capacity: p.number(words[1])}, error(nil)
 		if words[0] != "concurrency" {
-			l.Algorithm, err = stint.ParseAlgorithm(words[0])
+			l.Algorithm, err = notation.ParseAlgorithm(words[0])
 		}
 		switch {
 		case err != nil:
 		case l.IsBucket():
-			l.Rate, err = stint.ParseRate(words[2])
+			l.Rate, err = notation.ParseRate(words[2])
 		case l.Algorithm == stint.AlgorithmConcurrency:
 			options = 2
 		default:
-			if l.Calendar, err = stint.ParseCalendar(words[2]); err != nil {
+			if l.Calendar, err = notation.ParseCalendar(words[2]); err != nil {
 				l.Window, err = p.duration(words[2]), nil
 			}
 		}
@@ -360,7 +362,7 @@ func (p *play) number(text string) int64 {
 
 func (p *play) duration(text string) time.Duration {
 	p.Helper()
-	d, err := stint.ParseDuration(text)
+	d, err := notation.ParseDuration(text)
 	if err != nil {
 		p.Fatalf("%s: %v", p.line, err)
 	}

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -63,7 +64,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		check(s.name, s.test)
 	}
 	if opts.Algorithms == nil {
-		opts.Algorithms = stint.Algorithms()
+		opts.Algorithms = notation.Algorithms()
 	}
 	for _, algorithm := range opts.Algorithms {
 		t.Run(
@@ -146,7 +147,7 @@ func simpleLimit(algorithm stint.Algorithm, capacity int64) stint.Limit {
 // simpleLimits is one of each algorithm.
 func simpleLimits(capacity int64) []stint.Limit {
 	var limits []stint.Limit
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		limits = append(limits, simpleLimit(algorithm, capacity))
 	}
 	return limits

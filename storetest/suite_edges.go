@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -46,7 +47,7 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 	var takes []stint.Op
 	for _, policyName := range policyNames {
 		for _, limitName := range append([]string{"}", "0", strings.Repeat("n", bounds.MaxNameBytes)}, limitNames[:]...) {
-			for _, algorithm := range stint.Algorithms() {
+			for _, algorithm := range notation.Algorithms() {
 				policy := policyOf(t, policyName, simpleLimit(algorithm, 1).Named(limitName))
 				for _, key := range append([]string{":x", "x", strings.Repeat("\xff", bounds.MaxKeyBytes)}, suffixes[:]...) {
 					if key != "" {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/load"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -75,7 +76,7 @@ func (p part) policy() (*stint.Policy, error) {
 // For each algorithm eight processes ask for one client, and then for many. Each answer is right.
 func TestEightProcessesAreExact(t *testing.T) {
 	redis := testredis.Start(t)
-	many, asked := 1000, stint.Algorithms()
+	many, asked := 1000, notation.Algorithms()
 	p := part{Callers: 4, Duration: *duration}
 	if p.Duration == 0 {
 		many, p.Questions = 20, 240
@@ -83,7 +84,7 @@ func TestEightProcessesAreExact(t *testing.T) {
 	if *algorithms != "all" {
 		asked = nil
 		for name := range strings.SplitSeq(*algorithms, ",") {
-			algorithm, err := stint.ParseAlgorithm(name)
+			algorithm, err := notation.ParseAlgorithm(name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // Admit is so many takes, one after another: as many are admitted, and the same state
@@ -13,7 +14,7 @@ func TestAdmit(t *testing.T) { eachOfFixedSize(t, testAdmit) }
 
 // eachOfFixedSize runs a test for each algorithm, except the log, whose state has no fixed size.
 func eachOfFixedSize(t *testing.T, test func(*testing.T, stint.Algorithm)) {
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		if a != stint.AlgorithmSlidingWindowLog {
 			t.Run(a.String(), func(t *testing.T) { test(t, a) })
 		}

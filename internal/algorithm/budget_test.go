@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // applier carries out actions on one state of an algorithm.
@@ -40,7 +41,7 @@ func appliers() map[string]applier {
 // The transitions of the fixed-size algorithms don't allocate, whatever they answer;
 // neither does the log's where it writes nothing.
 func TestApplyDoesNotAllocate(t *testing.T) {
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		if name := strings.ToLower(a.String()); appliers()[name] == nil {
 			t.Errorf("%s is not measured", name)
 		}

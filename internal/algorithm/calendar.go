@@ -88,7 +88,7 @@ func (c *calendar) floor(wall time.Time) time.Time {
 		day = 1
 	case stint.CalendarYear:
 		month, day = time.January, 1
-	case stint.CalendarNone, stint.CalendarMinute, stint.CalendarDay:
+	case 0, stint.CalendarMinute, stint.CalendarDay:
 	}
 	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
 }

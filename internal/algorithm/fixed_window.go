@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // windowState is the state of a fixed window: the count of the window
@@ -36,14 +37,15 @@ type fixedWindow struct {
 
 // newFixedWindow prepares a valid limit.
 func newFixedWindow(limit stint.Limit) *fixedWindow {
-	w := &fixedWindow{limit: limit.Capacity, debt: limit.Debt(), length: limit.Window.Microseconds()}
+	debt := bounds.Debt(limit.MaxDebt, limit.Capacity)
+	w := &fixedWindow{limit: limit.Capacity, debt: debt, length: limit.Window.Microseconds()}
 	if w.step = w.length; limit.FirstRequest {
 		w.step = 1
 	}
 	if limit.Denials {
 		w.counts = Deny
 	}
-	if limit.Calendar != stint.CalendarNone {
+	if limit.Calendar != 0 {
 		w.calendar = newCalendar(limit.Calendar, limit.TimeZone)
 	}
 	return w

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // choices makes draws of a fuzzer's bytes, two a draw, so that a byte changed is a
@@ -33,7 +33,7 @@ func FuzzTwins(f *testing.F) {
 		if len(data) < 16 {
 			return
 		}
-		algorithms := stint.Algorithms()
+		algorithms := notation.Algorithms()
 		source := &choices{data[1:], rand.NewPCG(0, 0)}
 		g := generator{Rand: rand.New(source), algorithm: algorithms[int(data[0])%len(algorithms)]}
 		limits, steps, results, entries := g.runWhile(func(done int) bool { return done < 64 && len(source.data) > 0 })

@@ -211,7 +211,7 @@ func length(limit stint.Limit) int64 {
 	case limit.IsBucket():
 		drain := float64(limit.Capacity) * float64(limit.Rate.Period.Microseconds()) / float64(limit.Rate.Permits)
 		return max(1, int64(drain))
-	case limit.Calendar != stint.CalendarNone:
+	case limit.Calendar != 0:
 		unit := []time.Duration{time.Minute, time.Hour, 24 * time.Hour, 168 * time.Hour, 720 * time.Hour, 8760 * time.Hour}
 		return unit[limit.Calendar-1].Microseconds()
 	case limit.Window > 0:
@@ -295,7 +295,7 @@ func (g generator) amount(limit stint.Limit) int64 {
 	case 2:
 		return limit.Capacity
 	case 3:
-		return limit.Capacity + limit.Debt()
+		return limit.Capacity + bounds.Debt(limit.MaxDebt, limit.Capacity)
 	case 4:
 		return math.MaxInt64
 	default:

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 var (
@@ -28,7 +29,7 @@ var (
 // file defines one local table of functions, for a script that follows to use.
 func Lua(algorithms ...stint.Algorithm) string {
 	if len(algorithms) == 0 {
-		algorithms = stint.Algorithms()
+		algorithms = notation.Algorithms()
 	}
 	source := arithmeticLua
 	if slices.Contains(algorithms, stint.AlgorithmTokenBucket) || slices.Contains(algorithms, stint.AlgorithmLeakyBucket) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 var seed = flag.Uint64("seed", 20260101, "the seed of the random tests")
@@ -32,7 +33,7 @@ func randomSteps(short bool) int {
 // Go and Lua give the same decision for the same trace, and leave the same state
 // (docs/internals/semantics.md, its first paragraph).
 func TestTwins(t *testing.T) {
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			vm := newVM(t)
@@ -52,7 +53,7 @@ func TestTwins(t *testing.T) {
 // Every intermediate value stays within 2^53, muldiv within its stated ranges
 // (ARCHITECTURE.md, "What holds everywhere"), and muldiv is right wherever a twin uses it.
 func TestTwinsStayExact(t *testing.T) {
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			vm := newVM(t)
@@ -73,7 +74,7 @@ func TestTwinsStayExact(t *testing.T) {
 // transition, one after another: as many are admitted, and the same state is left. The
 // largest cost that fits is the largest that is admitted.
 func TestTwinsAdmit(t *testing.T) {
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		if a == stint.AlgorithmSlidingWindowLog {
 			continue // its twin answers operations one by one
 		}
@@ -126,7 +127,7 @@ func divides(a, b, c, quotient, remainder int64) bool {
 // RetryAfter, GrowsAfter and ResetAfter are the shortest waits that do what they
 // say (docs/internals/semantics.md, All algorithms).
 func TestWaits(t *testing.T) {
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			g := newGenerator(a)

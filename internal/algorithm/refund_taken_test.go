@@ -59,7 +59,7 @@ func testRefundTwins(t *testing.T, a stint.Algorithm) {
 					args = append(args, lua.LNumber(number))
 				}
 			}
-			if limit.Calendar != stint.CalendarNone {
+			if limit.Calendar != 0 {
 				at := now
 				if !untouched {
 					at = max(now, stint.Instant(numbers[0]))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // bucketState is the state of a token bucket or a leaky bucket: an instant on a
@@ -58,7 +59,7 @@ func newSchedule(limit stint.Limit) schedule {
 		permits, period = permits/d, period/d
 	}
 	s := schedule{
-		capacity: limit.Capacity, debt: limit.Debt(),
+		capacity: limit.Capacity, debt: bounds.Debt(limit.MaxDebt, limit.Capacity),
 		permits: permits, period: period, inverse: math.MaxUint64 / uint64(period),
 		permitTime: span{period / permits, period % permits},
 	}

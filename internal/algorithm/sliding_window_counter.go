@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // counterState is the state of a sliding window counter: the counts of the window
@@ -32,7 +33,8 @@ type slidingWindowCounter struct {
 
 // newSlidingWindowCounter prepares a valid limit.
 func newSlidingWindowCounter(limit stint.Limit) *slidingWindowCounter {
-	return &slidingWindowCounter{limit: limit.Capacity, debt: limit.Debt(), window: limit.Window.Microseconds()}
+	debt := bounds.Debt(limit.MaxDebt, limit.Capacity)
+	return &slidingWindowCounter{limit: limit.Capacity, debt: debt, window: limit.Window.Microseconds()}
 }
 
 // at brings the state to now and returns what has elapsed of its window.

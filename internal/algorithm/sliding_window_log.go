@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A Log is the state of a sliding window log: what was admitted, oldest first. The
@@ -126,7 +127,7 @@ type slidingWindowLog struct {
 // newSlidingWindowLog prepares a valid limit.
 func newSlidingWindowLog(limit stint.Limit) *slidingWindowLog {
 	return &slidingWindowLog{
-		limit: limit.Capacity, debt: limit.Debt(), window: limit.Window.Microseconds(),
+		limit: limit.Capacity, debt: bounds.Debt(limit.MaxDebt, limit.Capacity), window: limit.Window.Microseconds(),
 		minInterval: limit.MinInterval.Microseconds(), countDenied: limit.CountDenied,
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the algorithms answer into the transcripts")
@@ -38,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no transcripts: %v", err)
 	}
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		folder := "testdata/" + strings.ToLower(a.String()) + "/"
 		if !slices.ContainsFunc(paths, func(path string) bool { return strings.HasPrefix(path, folder) }) {
 			t.Errorf("there is no transcript in %s", folder)
@@ -132,7 +133,7 @@ func (s *transcript) step(words []string) {
 		s.fatalf("want a time, an action and a number, and perhaps keep and a number")
 	}
 	if words[0] != "now" {
-		wait, err := stint.ParseDuration(strings.TrimPrefix(words[0], "+"))
+		wait, err := notation.ParseDuration(strings.TrimPrefix(words[0], "+"))
 		if err != nil {
 			s.fatalf("%v", err)
 		}
@@ -218,7 +219,7 @@ func (s *transcript) limit(words []string) {
 	s.t.Helper()
 	var l stint.Limit
 	var err error
-	if l.Algorithm, err = stint.ParseAlgorithm(words[0]); err != nil {
+	if l.Algorithm, err = notation.ParseAlgorithm(words[0]); err != nil {
 		s.fatalf("%v", err)
 	}
 	for _, word := range words[1:] {
@@ -239,15 +240,15 @@ func set(l *stint.Limit, name, value string) (err error) {
 	case "capacity", "limit":
 		l.Capacity, err = strconv.ParseInt(value, 10, 64)
 	case "rate":
-		l.Rate, err = stint.ParseRate(value)
+		l.Rate, err = notation.ParseRate(value)
 	case "window":
-		l.Window, err = stint.ParseDuration(value)
+		l.Window, err = notation.ParseDuration(value)
 	case "calendar":
-		l.Calendar, err = stint.ParseCalendar(value)
+		l.Calendar, err = notation.ParseCalendar(value)
 	case "zone":
 		l.TimeZone = value
 	case "interval":
-		l.MinInterval, err = stint.ParseDuration(value)
+		l.MinInterval, err = notation.ParseDuration(value)
 	case "count_denied":
 		l.CountDenied, err = strconv.ParseBool(value)
 	case "denials":

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 //go:embed testdata/driver.lua
@@ -121,7 +122,7 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 	table := vm.state.NewTable()
 	set := func(name string, n int64) { table.RawSetString(name, lua.LNumber(n)) }
 	set("capacity", limit.Capacity)
-	set("debt", limit.Debt())
+	set("debt", bounds.Debt(limit.MaxDebt, limit.Capacity))
 	switch limit.Algorithm {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		m := algorithm.NewMachine(limit)
@@ -133,7 +134,7 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 		window := algorithm.NewMachine(limit)
 		set("step", window.Step())
 		table.RawSetString("count_denied", lua.LBool(limit.Denials))
-		if limit.Calendar != stint.CalendarNone {
+		if limit.Calendar != 0 {
 			table.RawSetString("edges", vm.table(0, 0, 0, 0)) // until better ones are asked for
 		}
 	case stint.AlgorithmSlidingWindowCounter:

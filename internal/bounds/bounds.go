@@ -32,6 +32,9 @@ const (
 	MaxOpLimits = 1000
 	// MaxWays bounds the ways of a group.
 	MaxWays = 8
+	// WayBits are how many bits of a way's number tell the ways of a group apart; one more tells whether the group is
+	// optional.
+	WayBits = 4
 	// MaxBatch is the largest number of checks in one request to the service.
 	MaxBatch = 1000
 )
@@ -71,3 +74,38 @@ const (
 	// parameters has six times the variants, and may have an eighth.
 	MaxOddPathCuts = 512
 )
+
+// HoldTTL is how long a hold lives that asks for so long, with the default filled in.
+func HoldTTL(asked time.Duration) time.Duration {
+	if asked == 0 {
+		return DefaultHoldTTL
+	}
+	return asked
+}
+
+// Remembered is for how long a store remembers how a hold of so long a TTL ended, from its end on, and from its expiry
+// if that is later: twice the TTL, and at least a minute. So whoever repeats a Commit as long as it may come finds out
+// what became of it.
+func Remembered(asked time.Duration) time.Duration { return max(2*HoldTTL(asked), time.Minute) }
+
+// Debt is the bound on a limit's debt in permits, with the default of 0 filled in; -1 is none.
+func Debt(maxDebt, capacity int64) int64 {
+	switch maxDebt {
+	case 0:
+		return capacity
+	case -1:
+		return 0
+	default:
+		return maxDebt
+	}
+}
+
+// WayNumber is the number of way w of an operation's group g, both counted from 0: (g+1) x 16 + w, and 8 more in a
+// group that is optional, whose last way is empty.
+func WayNumber(optional bool, g, w int) uint16 {
+	number := uint16(g+1)<<WayBits + uint16(w) // #nosec G115 -- 8 and 1,000 bound them
+	if optional {
+		number += MaxWays
+	}
+	return number
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A HoldOperation is a Reserve, Commit, Cancel or Drop under way. Its Outs are what the limits say, its Ways those of
@@ -336,14 +337,14 @@ func (r *HoldOperation) take(lacks []int64, end End) {
 			part.pieces = algorithm.AddPiece(part.pieces, p.Machine.Hold(&s.State, lacks[i]))
 		}
 	}
-	expires := r.Now.Add(told.Lives())
+	expires := r.Now.Add(bounds.HoldTTL(told.TTL))
 	for i := range r.Outs {
-		expires = max(expires, r.Now.Add(told.Lives()+r.Outs[i].Delay))
+		expires = max(expires, r.Now.Add(bounds.HoldTTL(told.TTL)+r.Outs[i].Delay))
 	}
 	if end == Live {
 		expires = max(expires, h.Expires)
 	}
-	h.Expires, h.keep, h.remembered = expires, bool(told.OnExpiry), told.Remembered().Microseconds()
+	h.Expires, h.keep, h.remembered = expires, bool(told.OnExpiry), bounds.Remembered(told.TTL).Microseconds()
 	h.end = Live
 	h.noticed.Store(false)
 	told.ExpiresAt = expires

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
 )
@@ -334,7 +335,7 @@ func writeItem(of reflect.Value, tag reflect.StructTag, own func(any, string) (V
 		return v
 	}
 	if d, is := at.(*time.Duration); is {
-		return Value{Kind: KindText, Text: stint.FormatDuration(*d)}
+		return Value{Kind: KindText, Text: duration.Format(*d)}
 	}
 	if names, is := strings.CutPrefix(tag.Get("is"), "one-of "); is && of.Kind() != reflect.String {
 		return choice(of, strings.Fields(names))

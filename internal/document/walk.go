@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // A Path is what a part of a document is called in messages.
@@ -317,7 +318,7 @@ func plain(field reflect.Value) Setter {
 	case *int64:
 		return Integer(field, math.MinInt64, math.MaxInt64)
 	case *time.Duration:
-		return Parsed(field, stint.ParseDuration, KindText, KindInteger)
+		return Parsed(field, notation.ParseDuration, KindText, KindInteger)
 	default:
 		return nil
 	}
@@ -396,7 +397,7 @@ func Integer[T int | int64](field *T, least, most T) Setter {
 // Between reads a duration within bounds. Of a number without a unit it says which may be meant.
 func Between(field *time.Duration, least, most time.Duration) Setter {
 	within := func(text string) (time.Duration, bool) {
-		d, err := stint.ParseDuration(text)
+		d, err := notation.ParseDuration(text)
 		return d, err == nil && d >= least && d <= most
 	}
 	return measured(field, fmt.Sprintf("%s to %s", brief(least), brief(most)), within, "ms", "s", "m", "h", "d")
@@ -497,8 +498,8 @@ func ranged(field any, words []string) Setter {
 	least, most := words[len(words)-min(2, len(words)-1)], words[len(words)-1]
 	switch field := field.(type) {
 	case *time.Duration:
-		low, _ := stint.ParseDuration(least)
-		high, _ := stint.ParseDuration(most)
+		low, _ := notation.ParseDuration(least)
+		high, _ := notation.ParseDuration(most)
 		return Between(field, low, high)
 	case *int:
 		low, _ := strconv.Atoi(least)

@@ -66,7 +66,7 @@ func (s *state) least() *big.Int {
 		return new(big.Int)
 	}
 	_, permits := s.live()
-	return s.worth(min(permits, s.limit.Capacity+s.limit.Debt()))
+	return s.worth(min(permits, s.limit.Capacity+bounds.Debt(s.limit.MaxDebt, s.limit.Capacity)))
 }
 
 // backlog is what is outstanding at an instant, in ticks: max(min(held, C + max_debt) x P, due - at).

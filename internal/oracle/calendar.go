@@ -35,7 +35,7 @@ func newCalendarWindows() *calendarWindows {
 func (w *calendarWindows) window(limit *stint.Limit, at stint.Instant) (start, end stint.Instant) {
 	zone := limit.TimeZone
 	switch limit.Calendar {
-	case stint.CalendarNone:
+	case 0:
 		if start = at; !limit.FirstRequest {
 			start -= at % micros(limit.Window)
 		}
@@ -108,7 +108,7 @@ func unitStart(unit stint.Calendar, wall time.Time) time.Time {
 		day = 1
 	case stint.CalendarYear:
 		month, day = time.January, 1
-	case stint.CalendarNone, stint.CalendarMinute, stint.CalendarDay:
+	case 0, stint.CalendarMinute, stint.CalendarDay:
 	}
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }

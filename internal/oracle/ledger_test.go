@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/oracle"
 )
 
@@ -161,7 +162,7 @@ func (l *ledger) Note(op, carried stint.Op, got stint.Result, want oracle.Answer
 		}
 		a := l.accounts[n]
 		if a == nil {
-			a = &account{limit: limit, mixed: limit.Calendar != stint.CalendarNone}
+			a = &account{limit: limit, mixed: limit.Calendar != 0}
 			l.accounts[n] = a
 		}
 		if limit.Cost = a.limit.Cost; limit != a.limit || int64(at) < l.now {
@@ -285,7 +286,7 @@ func (l *ledger) reserve(op, carried stint.Op, want oracle.Answer, of []name, ac
 		}
 	}
 	p.expires, p.keep, p.live = int64(carried.Hold().ExpiresAt), bool(op.Hold().OnExpiry), true
-	p.remembered = op.Hold().Remembered().Microseconds()
+	p.remembered = bounds.Remembered(op.Hold().TTL).Microseconds()
 	grown = make([]int64, len(of))
 	for i, n := range asked(op) {
 		s := p.shares[i]

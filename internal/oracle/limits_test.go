@@ -96,7 +96,7 @@ func (g *generator) alter(l *stint.Limit) {
 	case 1:
 		if l.IsBucket() {
 			l.Rate.Permits = 1 + g.rng.Int64N(9)
-		} else if l.Algorithm != stint.AlgorithmConcurrency && l.Calendar == stint.CalendarNone {
+		} else if l.Algorithm != stint.AlgorithmConcurrency && l.Calendar == 0 {
 			l.Window = g.period()
 		}
 	case 2:
@@ -104,7 +104,7 @@ func (g *generator) alter(l *stint.Limit) {
 			l.Rate.Period = g.period()
 		} else if l.Algorithm == stint.AlgorithmSlidingWindowLog {
 			l.MinInterval = time.Duration(g.pick(0, g.rng.Int64N(2_000_000))) * time.Microsecond
-		} else if l.Algorithm == stint.AlgorithmFixedWindow && l.Calendar == stint.CalendarNone {
+		} else if l.Algorithm == stint.AlgorithmFixedWindow && l.Calendar == 0 {
 			l.FirstRequest = !l.FirstRequest
 		}
 	case 3:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/storetest"
 )
@@ -117,7 +118,7 @@ func episode(t *testing.T, m oracle.Mutant, seed uint64) (operations int, fault 
 // A store may drop a state once it has been worthless for longer than the margin of its TTL, and after a step back
 // that shows.
 func TestForgetfulStorePasses(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		for seed := range uint64(25) {
 			if _, err := replay(t, oracle.Forgetful, seed, algorithm); err != nil {
 				t.Errorf("%s, seed %d: %v", algorithm, seed, err)

@@ -120,7 +120,8 @@ func (s *state) read(limit stint.Limit, now stint.Instant) *state {
 
 // changedFor says that another version of the limit wrote the state: debt alone changes how far what is held stands.
 func (s *state) changedFor(limit stint.Limit) bool {
-	return changed(s.limit, limit) || s.limit.Debt() != limit.Debt() && len(s.holds) > 0 &&
+	debt, before := bounds.Debt(limit.MaxDebt, limit.Capacity), bounds.Debt(s.limit.MaxDebt, s.limit.Capacity)
+	return changed(s.limit, limit) || before != debt && len(s.holds) > 0 &&
 		s.limit.Algorithm == stint.AlgorithmTokenBucket
 }
 
@@ -245,7 +246,7 @@ const settleBound = 2 * bounds.MaxPermits
 
 // debit charges what is not asked whether it is admitted, down to the limit's debt, and tells how much.
 func (s *state) debit(n int64, at stint.Instant) (applied int64) {
-	applied = max(0, min(n, settleBound, s.available(at)+s.limit.Debt()))
+	applied = max(0, min(n, settleBound, s.available(at)+bounds.Debt(s.limit.MaxDebt, s.limit.Capacity)))
 	if applied > 0 {
 		s.charge(applied, at, false)
 	}

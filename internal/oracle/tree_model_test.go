@@ -5,6 +5,7 @@ import (
 	"math/big"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A rateCheck checks on every interval [a, b] that what was admitted is at most C + R x (b - a) / P. What a hold
@@ -49,7 +50,7 @@ func (r *rateCheck) count() {
 		r.full.Add(r.full, new(big.Rat).Mul(rat(e.n), permit))
 		bound := r.limit.Capacity
 		if e.forced {
-			bound += r.limit.Debt()
+			bound += bounds.Debt(r.limit.MaxDebt, r.limit.Capacity)
 		}
 		most := new(big.Rat).Mul(rat(bound), permit)
 		if most.Add(most, rat(e.at)).Cmp(r.full) < 0 {

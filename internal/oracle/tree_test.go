@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/storetest"
 )
@@ -251,7 +252,7 @@ func (tr *tree) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "overdrafts %t, resets %t, changes %t, back %t", tr.overdrafts, tr.resets, tr.changes, tr.back)
 	for _, n := range tr.nodes {
-		fmt.Fprintf(&b, "\n%s: %d, %v, debt %d, late %d, %d left", n.name, n.limit.Capacity, n.limit.Rate, n.limit.Debt(), n.late, n.left)
+		fmt.Fprintf(&b, "\n%s: %d, %v, debt %d, late %d, %d left", n.name, n.limit.Capacity, n.limit.Rate, bounds.Debt(n.limit.MaxDebt, n.limit.Capacity), n.late, n.left)
 		fmt.Fprintf(&b, ", level %s by the model", tr.level(n).RatString())
 	}
 	return b.String()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -143,7 +144,7 @@ func randomLimits(t *rapid.T) []stint.Limit {
 		for range rapid.IntRange(0, 3).Draw(t, "limits") {
 			l := stint.Limit{
 				Name:      rapid.StringMatching(`[ -~]{0,9}`).Draw(t, "name"),
-				Algorithm: rapid.SampledFrom(stint.Algorithms()).Draw(t, "algorithm"),
+				Algorithm: rapid.SampledFrom(notation.Algorithms()).Draw(t, "algorithm"),
 				Capacity:  rapid.Int64Range(1, bounds.MaxPermits).Draw(t, "capacity"),
 				MaxDebt:   rapid.Int64Range(stint.NoDebt, bounds.MaxPermits).Draw(t, "debt"),
 			}

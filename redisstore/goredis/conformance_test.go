@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -26,7 +27,7 @@ func TestConformanceOfCluster(t *testing.T) {
 	}
 	clock := storetest.NewClock(1_767_225_600_000_000)
 	store := newStore(t, clock)
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		if err := storetest.Replay(t.Context(), store, clock, storetest.Generate(uint64(algorithm), algorithm, 250)); err != nil {
 			t.Errorf("%s: %v", algorithm, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -46,7 +47,7 @@ func TestHeals(t *testing.T) {
 					options.DenialCache = -1 // so that nothing but decisions keeps the connection busy
 				}
 				store := openURL(t, own.URL(), options)
-				for i, algorithm := range stint.Algorithms() {
+				for i, algorithm := range notation.Algorithms() {
 					if i > 0 && encoding != redisstore.LogPacked && algorithm != stint.AlgorithmSlidingWindowLog {
 						continue
 					}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -20,7 +21,7 @@ import (
 func exercise(t *testing.T, store *redisstore.Store, name string) {
 	t.Helper()
 	var limits []stint.Limit
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		limits = append(limits, aLimit(algorithm, 2))
 	}
 	policy := policyOf(t, name, limits...)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -78,7 +79,7 @@ func luminance(t *testing.T, colour string) float64 {
 // The pictures of the algorithms are told to those who can't see them, and stand out on a light page and on a dark one.
 func TestPictures(t *testing.T) {
 	shown := regexp.MustCompile(`\]\((img/[a-z-]+\.svg)\)`).FindAllStringSubmatch(pages(t)["docs/algorithms.md"], -1)
-	if len(shown) != len(stint.Algorithms())+1 {
+	if len(shown) != len(notation.Algorithms())+1 {
 		t.Fatalf("%d pictures were found, want one of each algorithm and of concurrency", len(shown))
 	}
 	light, dark := luminance(t, "ffffff"), luminance(t, "0d1117")

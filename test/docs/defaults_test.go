@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules"
@@ -59,14 +59,14 @@ func defaultsShown(t *testing.T, section string) map[string]string {
 // Every field of the library whose comment tells a default has a row, whose value is in that comment.
 func TestDefaultsOfTheLibrary(t *testing.T) {
 	constants := strings.NewReplacer(
-		"DefaultHoldTTL", stint.FormatDuration(bounds.DefaultHoldTTL), "DefaultMaxBytes", "1GiB",
-		"DefaultKeyPrefix", redisstore.DefaultKeyPrefix, "DefaultLeaseTime", stint.FormatDuration(redisstore.DefaultLeaseTime),
+		"DefaultHoldTTL", duration.Format(bounds.DefaultHoldTTL), "DefaultMaxBytes", "1GiB",
+		"DefaultKeyPrefix", redisstore.DefaultKeyPrefix, "DefaultLeaseTime", duration.Format(redisstore.DefaultLeaseTime),
 		"DefaultMaxHolds", "1000", "DefaultMaxIdleConns", "64", "DefaultHeaders", strings.Join(clientip.DefaultHeaders(), ", "), "DefaultIPv6Prefix", "64",
 	)
 	if memstore.DefaultMaxBytes != 1<<30 || bounds.DefaultMaxHolds != 1000 || client.DefaultMaxIdleConns != 64 || clientip.DefaultIPv6Prefix != 64 {
 		t.Error("a constant is not what this test takes it for")
 	}
-	timeouts := map[string]string{"client": stint.FormatDuration(client.DefaultTimeout), "failover": stint.FormatDuration(failover.DefaultTimeout)}
+	timeouts := map[string]string{"client": duration.Format(client.DefaultTimeout), "failover": duration.Format(failover.DefaultTimeout)}
 	told := map[string]string{}
 	for _, structs := range []string{
 		"limit.go Limit", "limiter.go Config", "hold.go Hold", "memstore/memstore.go Config", "redisstore/options.go Options",

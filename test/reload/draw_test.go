@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -39,7 +40,7 @@ func sharedRule(i int, capacity int64) rules.Rule {
 // laneRules are global rules for the host of one caller, one of each algorithm.
 func (d *drawer) laneRules(caller int) (list []rules.Rule) {
 	paths := []string{"/*/items/{id}", "/*/items", "/*/teams/{team}/**", "/*/files/**", "/*/search"}
-	for i, algorithm := range stint.Algorithms() {
+	for i, algorithm := range notation.Algorithms() {
 		list = append(list, rules.Rule{
 			ID: fmt.Sprintf("lane%d-%s", caller, algorithm), Priority: d.IntN(5),
 			Match: rules.Match{Hosts: []string{lane(caller)}, Paths: []string{paths[i]}}, Scope: []string{rules.Global},
@@ -133,7 +134,7 @@ func (d *drawer) rescope(r *rules.Rule) {
 func (d *drawer) relimit(r *rules.Rule) {
 	r.Limits = nil
 	for i := range pick(d.Rand, 1, 1, 1, 2, 3) {
-		limit := d.limit(pick(d.Rand, stint.Algorithms()...), 1)
+		limit := d.limit(pick(d.Rand, notation.Algorithms()...), 1)
 		if i > 0 {
 			limit = limit.Named("limit" + strconv.Itoa(i))
 		}
@@ -192,7 +193,7 @@ func (d *drawer) override(r *rules.Rule, section int) {
 		case 1:
 			o.Banned = true
 		default:
-			o.Limits = []stint.Limit{d.limit(pick(d.Rand, stint.Algorithms()...), 3)}
+			o.Limits = []stint.Limit{d.limit(pick(d.Rand, notation.Algorithms()...), 3)}
 		}
 		r.Overrides = append(r.Overrides, o)
 	}

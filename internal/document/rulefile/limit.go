@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
 )
@@ -53,7 +54,7 @@ var parameters = []parameter{
 	{"start", fixedWindow, false, `is:"start"`, func(l *stint.Limit) any { return &l.FirstRequest }},
 	{"min_interval", slidingLog, false, "", func(l *stint.Limit) any { return &l.MinInterval }},
 	{"count_denied", slidingLog, false, "", func(l *stint.Limit) any { return &l.CountDenied }},
-	{"max_debt", stint.Algorithms(), false, `is:"debt"`, func(l *stint.Limit) any { return &l.MaxDebt }},
+	{"max_debt", notation.Algorithms(), false, `is:"debt"`, func(l *stint.Limit) any { return &l.MaxDebt }},
 	{"lease", leased, false, `is:"lease"`, func(l *stint.Limit) any { return &l.Lease }},
 	{"cost", nil, false, permits, func(l *stint.Limit) any { return &l.Cost }},
 }
@@ -65,7 +66,7 @@ const permits = `is:"integer 1 1000000000"`
 var limitKinds = document.Kinds{
 	"rate": document.Of(rate),
 	"calendar": document.Of(func(field *stint.Calendar) document.Setter {
-		return document.Parsed(field, stint.ParseCalendar, document.KindText)
+		return document.Parsed(field, notation.ParseCalendar, document.KindText)
 	}),
 	"start": document.Of(func(field *bool) document.Setter {
 		return document.Scalar(firstRequest, func(text string) bool {
@@ -213,7 +214,7 @@ func (r *limitReader) algorithm(v document.Value) {
 		if f.Name != "algorithm" {
 			continue
 		}
-		algorithm, err := stint.ParseAlgorithm(f.Value.Text)
+		algorithm, err := notation.ParseAlgorithm(f.Value.Text)
 		switch {
 		case f.Value.Kind == document.KindText && strings.EqualFold(f.Value.Text, "sliding_window"):
 			r.faults.Invalid(r.path+".algorithm", f.Value,
@@ -232,7 +233,7 @@ func (r *limitReader) algorithm(v document.Value) {
 
 // algorithms lists those that a limit may have.
 func algorithms() string {
-	_, err := stint.ParseAlgorithm("")
+	_, err := notation.ParseAlgorithm("")
 	return fmt.Sprintf("%s, %s", document.Allowed(err), stint.AlgorithmConcurrency)
 }
 

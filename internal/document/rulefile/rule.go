@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
@@ -235,7 +236,7 @@ var kinds = document.Kinds{
 
 // rate reads permits a time.
 func rate(field *stint.Rate) document.Setter {
-	return document.Parsed(field, stint.ParseRate, document.KindText)
+	return document.Parsed(field, notation.ParseRate, document.KindText)
 }
 
 // instant reads a time of day and date, in UTC.
@@ -269,7 +270,7 @@ func borrow(field *rules.Borrow) document.Setter {
 		case "false":
 			*field = rules.Borrow{}
 		default:
-			rate, err := stint.ParseRate(text)
+			rate, err := notation.ParseRate(text)
 			*field = rules.Borrow{Rate: rate}
 			return err == nil && rate.Permits > 0
 		}

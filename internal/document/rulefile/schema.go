@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -39,7 +40,7 @@ func LimitSchema(algorithm stint.Algorithm) map[string]any {
 }
 
 func limitsSchema(cost schema) schema {
-	algorithms := append(stint.Algorithms(), stint.AlgorithmConcurrency)
+	algorithms := append(notation.Algorithms(), stint.AlgorithmConcurrency)
 	properties, choices, names := schema{"cost": cost}, []any{}, []any{}
 	for i := range parameters {
 		if p := &parameters[i]; p.name != "cost" {
@@ -184,7 +185,7 @@ func ofField(field reflect.StructField) schema {
 	case "lease":
 		return schema{"type": []any{"string", "integer", "boolean", "null"}}
 	case "calendar":
-		_, err := stint.ParseCalendar("")
+		_, err := notation.ParseCalendar("")
 		all, _ := words(strings.TrimPrefix(document.Allowed(err), "one of "))
 		return schema{"enum": all}
 	case "borrow":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // identity is all that tells apart one state from another.
@@ -102,7 +103,7 @@ func TestKeysDistinct(t *testing.T) {
 	}
 	for _, policy := range names {
 		for _, name := range names {
-			for _, algorithm := range stint.Algorithms() {
+			for _, algorithm := range notation.Algorithms() {
 				ids = append(ids, identity{"p:a", "a", policy, name, algorithm, Packed})
 			}
 			for _, encoding := range []string{ZSet, Stream} {
@@ -246,7 +247,7 @@ func FuzzKeys(f *testing.F) {
 }
 
 func identityOf(prefix, key, policy, name string, kind byte) identity {
-	id := identity{prefix, key, policy, name, stint.Algorithms()[int(kind)%5], Packed}
+	id := identity{prefix, key, policy, name, notation.Algorithms()[int(kind)%5], Packed}
 	if id.algorithm == stint.AlgorithmSlidingWindowLog {
 		id.encoding = []string{Packed, ZSet, Stream}[int(kind)/5%3]
 	}

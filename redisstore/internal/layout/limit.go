@@ -9,6 +9,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/spans"
 )
 
 // A Plan is a policy as it is sent; it is kept with the policy. It is immutable but for the
@@ -84,7 +86,7 @@ func (l *Limit) describe(encoding string) {
 			l.Letter = "d"
 		}
 		if l.Calendar() {
-			_, longest := spec.Calendar.Length()
+			_, longest := spans.OfCalendar(spec.Calendar)
 			life, l.Letter = longest.Microseconds(), "c"
 			lengthWidth = width(life)
 		}
@@ -118,14 +120,17 @@ func (l *Limit) Same(o *Limit) bool { return l == o || l.Spec == o.Spec }
 
 // Calendar reports whether its windows follow the calendar, so that the script has to be told where
 // they begin.
-func (l *Limit) Calendar() bool { return l.Spec.Calendar != stint.CalendarNone }
+func (l *Limit) Calendar() bool { return l.Spec.Calendar != 0 }
 
 // maxCount is the greatest count of a state that the limit alone writes.
-func (l *Limit) maxCount() int64 { return l.Spec.Capacity + l.Spec.Debt() }
+func (l *Limit) maxCount() int64 {
+	return l.Spec.Capacity + bounds.Debt(l.Spec.MaxDebt, l.Spec.Capacity)
+}
 
 // number writes the description's numbers: capacity, debt, how long a state matters, and more.
 func (l *Limit) number(life int64, more ...int64) {
-	l.Life, l.numbers = life, l.Letter+BigEndian(append([]int64{l.Spec.Capacity, l.Spec.Debt(), life}, more...)...)
+	debt := bounds.Debt(l.Spec.MaxDebt, l.Spec.Capacity)
+	l.Life, l.numbers = life, l.Letter+BigEndian(append([]int64{l.Spec.Capacity, debt, life}, more...)...)
 }
 
 // DescribeAt is the limit's numbers with, for a calendar, the bounds of the window

@@ -77,12 +77,12 @@ func (b *Batch) holdArgs(e *Entry) string {
 	if given.OnExpiry == stint.ChargeOnExpiry {
 		keep = "\x01"
 	}
-	remembered := given.Remembered()
+	remembered := bounds.Remembered(given.TTL)
 	if e.Verb != stint.VerbReserve {
 		remembered = decide.SurelyRemembered(given)
 	}
 	return h.digest + string(h.claims[:]) + string(h.sorted[:answerBytes]) + string(h.answer[:answerBytes]) +
-		layout.BigEndian(given.Lives().Microseconds(), remembered.Microseconds(), int64(given.ExpiresAt)) +
+		layout.BigEndian(bounds.HoldTTL(given.TTL).Microseconds(), remembered.Microseconds(), int64(given.ExpiresAt)) +
 		keep + string([]byte{h.told.Via}) + given.ID + b.suffix(e) + tags
 }
 
@@ -223,8 +223,8 @@ func (b *Batch) encodeHolds() {
 func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
 	list = append(list, h.digest...)
 	if verb == stint.VerbReserve {
-		list = binary.BigEndian.AppendUint64(list, uint64(h.told.Hold.Lives().Microseconds()))
-		return appendNumber(list, h.told.Hold.Remembered().Microseconds(), 5)
+		list = binary.BigEndian.AppendUint64(list, uint64(bounds.HoldTTL(h.told.Hold.TTL).Microseconds()))
+		return appendNumber(list, bounds.Remembered(h.told.Hold.TTL).Microseconds(), 5)
 	}
 	return append(append(append(list, h.claims[:]...), 0), h.sorted[:answerBytes]...)
 }
@@ -233,7 +233,7 @@ func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
 // by Go, since putting bytes together is dear in Lua.
 func (b *Batch) appendRecord(list []byte, e *Entry) []byte {
 	h, limits, begin := e.hold, b.Limits(e), len(list)
-	list = appendNumber(append(list, 0, 0), h.told.Hold.Remembered().Microseconds(), 5)
+	list = appendNumber(append(list, 0, 0), bounds.Remembered(h.told.Hold.TTL).Microseconds(), 5)
 	list = append(append(list, h.claims[:]...), 0)
 	list = binary.BigEndian.AppendUint16(list, uint16(len(limits)))
 	for _, p := range limits {
@@ -348,7 +348,7 @@ func (d *decider) readHold(e *Entry) (answered bool) {
 	case code == holdAnswered:
 		h.applied = -d.answers.number(6)
 		if e.Verb == stint.VerbReserve {
-			at += stint.Instant(h.told.Hold.Lives().Microseconds())
+			at += stint.Instant(bounds.HoldTTL(h.told.Hold.TTL).Microseconds())
 		}
 	}
 	h.left = code == holdLeft

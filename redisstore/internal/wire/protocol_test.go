@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
@@ -38,7 +39,7 @@ func TestProtocol(t *testing.T) {
 			t.Errorf("no limit has the letter %q", letter)
 		}
 	}
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		if key := layout.AlgorithmKeys[a]; !described[a] || key == "" || !strings.Contains(mixOf(a).source(), "local "+key+" = {}") {
 			t.Errorf("%s: described: %t; its name in keys, which its twin's table has, too: %q", a, described[a], key)
 		}

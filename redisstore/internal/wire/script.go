@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
@@ -46,11 +47,11 @@ func mixOf(a stint.Algorithm) Mix {
 }
 
 // Mixes is more than any mix.
-func Mixes() Mix { return firstAlgorithm << len(stint.Algorithms()) }
+func Mixes() Mix { return firstAlgorithm << len(notation.Algorithms()) }
 
 // UsualMixes are those that most decisions need.
 func UsualMixes() (usual []Mix) {
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		if a == stint.AlgorithmSlidingWindowLog {
 			usual = append(usual, mixOf(a)|firstAny)
 		} else {
@@ -82,7 +83,7 @@ func InstancesScript() string { return stripUnused(part("now") + part("instances
 func (m Mix) source() string {
 	names := []string{"holds", "schedule"} // a twin that is left out is nil
 	var twins []stint.Algorithm
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		names = append(names, layout.AlgorithmKeys[a])
 		if m&mixOf(a) != 0 {
 			twins = append(twins, a)

@@ -8,6 +8,7 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 func TestStripUnused(t *testing.T) {
@@ -68,7 +69,7 @@ func TestScriptsHoldWhatTheyNeed(t *testing.T) {
 // Each algorithm has a bit of its own, and the array of scripts has room for all.
 func TestMixes(t *testing.T) {
 	all := single | firstTakes | firstHolds | firstAny | withHolds
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		if m := mixOf(a); m == 0 || m&all != 0 {
 			t.Errorf("%s has the bits %b, of which %b are taken", a, m, all)
 		} else {
@@ -83,7 +84,7 @@ func TestMixes(t *testing.T) {
 // A script has 200 names at most, and the one for everything has most.
 func TestScriptForEverythingCompiles(t *testing.T) {
 	all := firstAny | withHolds
-	for _, a := range stint.Algorithms() {
+	for _, a := range notation.Algorithms() {
 		all |= mixOf(a)
 	}
 	chunk, err := parse.Parse(strings.NewReader(all.Script()), "everything")

@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/bench"
 	"github.com/stint-go/stint/service/internal/config"
@@ -115,7 +116,7 @@ func (b *benchmark) prepare() (err error) {
 		Callers: b.Callers, Length: b.For, Requests: b.Requests, Keys: b.Keys, Distribution: b.Distribution,
 	}
 	if b.Rate != "" {
-		if b.load.Rate, err = stint.ParseRate(b.Rate); err != nil {
+		if b.load.Rate, err = notation.ParseRate(b.Rate); err != nil {
 			return misused("--rate is %q; allowed: N/DURATION such as 5000/s", b.Rate)
 		}
 	}
@@ -141,7 +142,7 @@ func (b *benchmark) prepareLimits() error {
 		spelled := spelledOut(text)
 		limit, err := parseLimit(spelled)
 		if err != nil {
-			if _, fault := stint.ParseRate(text); fault != nil && spelled == text && !strings.Contains(text, "{") {
+			if _, fault := notation.ParseRate(text); fault != nil && spelled == text && !strings.Contains(text, "{") {
 				err = misused("--limit is %q; allowed: %s", text, shortForms)
 			}
 			return err

@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/service/internal/config"
@@ -185,7 +186,7 @@ func (k *keyCommand) readLimit() (limit stint.Limit, err error) {
 // keeps to what "never more than N in any such time" says.
 func parseLimit(text string) (limit stint.Limit, err error) {
 	if !strings.Contains(text, ":") {
-		rate, err := stint.ParseRate(text)
+		rate, err := notation.ParseRate(text)
 		if err != nil {
 			return limit, misused("--limit is %q; allowed: N/DURATION such as 3/1h, or a limit as rules write it", text)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/service/internal/config"
 )
@@ -117,7 +118,7 @@ func flagFault(command *cobra.Command, err error) error {
 	return stint.Invalid("--"+fault.GetFlag().Name, fault.GetValue(), allowed)
 }
 
-// A timeoutFlag is a duration above 0. It takes what stint.ParseDuration does, which knows days
+// A timeoutFlag is a duration above 0. It takes what notation.ParseDuration does, which knows days
 // too, and refuses 0, which would never wait.
 type timeoutFlag time.Duration
 
@@ -126,7 +127,7 @@ func (f *timeoutFlag) Type() string   { return "duration" }
 
 // Set keeps the value also if it is refused, as the command ends then.
 func (f *timeoutFlag) Set(text string) error {
-	d, err := stint.ParseDuration(text)
+	d, err := notation.ParseDuration(text)
 	if *f = timeoutFlag(d); err == nil && d <= 0 {
 		err = stint.ErrInvalid
 	}

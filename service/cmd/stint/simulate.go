@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/dashboard"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -289,11 +289,11 @@ func (s *simulation) preparePattern() error {
 		p.Window, p.Length = window, 2*window
 	}
 	var err error
-	if p.Hold, err = stint.ParseDuration(s.Hold); err != nil {
+	if p.Hold, err = notation.ParseDuration(s.Hold); err != nil {
 		return misused("--hold: %v", err)
 	}
 	if s.Length != "" {
-		if p.Length, err = stint.ParseDuration(s.Length); err != nil {
+		if p.Length, err = notation.ParseDuration(s.Length); err != nil {
 			return misused("--length: %v", err)
 		}
 	}
@@ -330,7 +330,7 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 		if s.Pattern != "" {
 			return nil, s.pattern.Run(bounded)
 		}
-		delay, err := stint.ParseDuration(s.Reorder)
+		delay, err := notation.ParseDuration(s.Reorder)
 		if err != nil || delay < 0 || delay > time.Hour {
 			return nil, misused("--reorder is %q; allowed: 0s to 1h", s.Reorder)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -151,7 +152,7 @@ func Since(param, text string, now time.Time) (time.Time, error) {
 	if since, err := time.Parse(time.RFC3339, text); err == nil {
 		return since, nil
 	}
-	span, err := stint.ParseDuration(text)
+	span, err := notation.ParseDuration(text)
 	if err != nil || span <= 0 {
 		return now, stint.Invalid(param, problem.Short(text), "a time such as 2026-11-23T10:04:11Z, or a span such as 15m")
 	}

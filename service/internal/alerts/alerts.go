@@ -45,6 +45,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/internal/spans"
 )
 
 // A Kind says what an event is about.
@@ -226,7 +227,7 @@ func (s *Sender) Observe(_ context.Context, e *stint.Event) {
 		Reason:    e.Reason, RequestID: e.RequestID, At: e.At, window: windowWithoutLimit,
 	}
 	if e.Claim.Policy != nil {
-		alert.window = max(e.Limit().Span(), time.Second)
+		alert.window = max(spans.Of(e.Limit()), time.Second)
 	}
 	q := &s.denied
 	if kind == NearLimit {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // A state is what one key has of one limit: it decides about n permits, exactly.
@@ -23,7 +24,7 @@ func stateOf(l stint.Limit) state {
 // CanVerify reports whether decisions by a limit can be verified. Leased permits are spent at times that nobody tells,
 // and places of a concurrency limit are held.
 func CanVerify(l stint.Limit) bool {
-	return l.Lease == 0 && slices.Contains(stint.Algorithms(), l.Algorithm)
+	return l.Lease == 0 && slices.Contains(notation.Algorithms(), l.Algorithm)
 }
 
 // A model is what one key has of limits all of which must admit.

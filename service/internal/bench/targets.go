@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/spans"
 )
 
 // OfStore asks a store for n permits under a policy.
@@ -104,7 +105,7 @@ func Script(client rueidis.Client, name string, l stint.Limit, n int64) Target {
 	lua := rueidis.NewLuaScript(string(text))
 	rate := l.Rate
 	if !l.IsBucket() {
-		rate = stint.Per(l.Capacity, l.Span())
+		rate = stint.Per(l.Capacity, spans.Of(l))
 	}
 	args := strings.Fields(fmt.Sprint(l.Capacity, rate.Permits, rate.Period.Microseconds(), n))
 	return func(ctx context.Context, key string) (Answer, error) {

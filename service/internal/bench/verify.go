@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/spans"
 )
 
 // Findings say how decisions differ from what the limits say.
@@ -133,7 +134,7 @@ func extent(l stint.Limit) (most, least span) {
 		slope := float64(l.Rate.Permits) / float64(l.Rate.Period.Microseconds())
 		return span{capacity, slope * (1 + clockRates), math.Inf(1)}, span{capacity, slope * (1 - clockRates), math.Inf(1)}
 	}
-	window := float64(l.Span().Microseconds())
+	window := float64(spans.Of(l).Microseconds())
 	most, least = span{2 * capacity, 0, window * (1 - vagueWindow)}, span{capacity, 0, window * (1 + vagueWindow)}
 	switch l.Algorithm {
 	case stint.AlgorithmSlidingWindowLog:

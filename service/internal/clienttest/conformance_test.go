@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
@@ -22,7 +23,7 @@ func TestDecisionsMatchTheOracle(t *testing.T) {
 	if testing.Short() {
 		seeds = 3
 	}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			decided := map[stint.Verb]int{}
 			for seed := range uint64(seeds) {

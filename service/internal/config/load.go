@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/rules"
@@ -374,7 +375,7 @@ func (l *loader) tokens(setting, name string, roles bool) []AdminToken {
 // default leaves out keeps its built-in value.
 func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
 	var names []string
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		names = append(names, strings.ToLower(algorithm.String()))
 	}
 	faults.Mapping(path.String(), v, func(f document.Field) bool {
@@ -382,7 +383,7 @@ func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *do
 		if place < 0 {
 			return false
 		}
-		algorithm := stint.Algorithms()[place]
+		algorithm := notation.Algorithms()[place]
 		if limit, ok := rulefile.Limit(path.Field(f.Name).String(), f.Value, (*d)[algorithm], faults); ok {
 			(*d)[algorithm] = limit
 		}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
@@ -192,7 +192,7 @@ func schema(t *testing.T) map[string]any {
 		put(s.Name, schemaOf(t, s))
 	}
 	put("metrics.labels", map[string]any{"type": []any{"object", "null"}, "additionalProperties": map[string]any{"type": "string"}})
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		put("defaults."+strings.ToLower(algorithm.String()), rulefile.LimitSchema(algorithm))
 	}
 	put("policies", map[string]any{"type": []any{"object", "null"}, "additionalProperties": rulefile.LimitsSchema()})

@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/otellimit"
@@ -74,13 +75,13 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 	asked := &http.Request{Method: "GET", URL: must(http.NewRequest("GET", "http://h/", nil)).URL} //nolint:noctx // it goes nowhere
 	never := must(stint.New(memory, "never", stint.TokenBucket(1, stint.PerSecond(1))))
 
-	_, parseAlgorithm := stint.ParseAlgorithm("sand")
-	_, parseDuration := stint.ParseDuration("long")
+	_, parseAlgorithm := notation.ParseAlgorithm("sand")
+	_, parseDuration := notation.ParseDuration("long")
 	for name, err := range map[string]error{
-		"stint.ParseAlgorithm": parseAlgorithm,
-		"stint.ParseCalendar":  of(stint.ParseCalendar("moon")),
-		"stint.ParseDuration":  parseDuration,
-		"stint.ParseRate":      of(stint.ParseRate("fast")),
+		"notation.ParseAlgorithm": parseAlgorithm,
+		"notation.ParseCalendar":  of(notation.ParseCalendar("moon")),
+		"notation.ParseDuration":  parseDuration,
+		"notation.ParseRate":      of(notation.ParseRate("fast")),
 		"stint.Limit":          bad.Validate(),
 		"stint.Op":             empty.Validate(),
 		"stint.Op and others":  (&stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}, And: []stint.Claim{{Policy: policy, Permits: 1}}}).Validate(),

@@ -139,7 +139,7 @@ func (s *odd) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 type admitting struct{ stint.Store }
 
 func (admitting) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
-	op.Hold().ExpiresAt = stint.Instant(op.Hold().Lives().Microseconds())
+	op.Hold().ExpiresAt = stint.Instant(bounds.HoldTTL(op.Hold().TTL).Microseconds())
 	return stint.Decision{Allowed: true}, nil
 }
 

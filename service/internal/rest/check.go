@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -446,7 +447,7 @@ type targets struct {
 // that name another one, and cut after twenty.
 func newTargets(config *Config, limits Limits) (*targets, error) {
 	ts := &targets{policies: map[string]*target{}, names: "none is configured", fallback: config.API.UnknownFallsBack}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		t, err := newTarget("", config.Headers.Fields(), limits.Defaults[algorithm])
 		if err != nil {
 			return nil, prefix.Errorf("defaults: %s: %w", algorithm, err)
@@ -505,7 +506,7 @@ func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 	case !q.has(algorithmMember) || q.algorithm == "TOKEN_BUCKET":
 		return ts.defaults[stint.AlgorithmTokenBucket], false, nil
 	default:
-		algorithm, err := stint.ParseAlgorithm(problem.Short(q.algorithm))
+		algorithm, err := notation.ParseAlgorithm(problem.Short(q.algorithm))
 		switch {
 		case err == nil:
 			return ts.defaults[algorithm], false, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/follow"
@@ -66,7 +67,7 @@ func (q *request) holdOf() (*stint.HoldOp, error) {
 	h := &stint.HoldOp{Hold: stint.Hold{ID: q.id}}
 	if q.has(ttlMember) {
 		var err error
-		if h.TTL, err = stint.ParseDuration(q.ttl); err != nil || h.TTL == 0 {
+		if h.TTL, err = notation.ParseDuration(q.ttl); err != nil || h.TTL == 0 {
 			return nil, stint.Invalid("ttl", problem.Short(q.ttl), "1s to 1h")
 		}
 	}

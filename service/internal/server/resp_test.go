@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -222,7 +223,7 @@ func (u *unreachable) DecideAll(ctx context.Context, ops []stint.Op, results []s
 	for i := range ops {
 		results[i] = stint.Result{Err: stint.ErrUnavailable}
 		if ops[i].Verb == stint.VerbReserve {
-			ops[i].Hold().ExpiresAt = now.Add(ops[i].Hold().Lives())
+			ops[i].Hold().ExpiresAt = now.Add(bounds.HoldTTL(ops[i].Hold().TTL))
 			results[i] = stint.Result{Decision: stint.Decision{
 				Allowed: true, Degraded: true, Source: stint.SourceFailurePolicy, At: now,
 			}}

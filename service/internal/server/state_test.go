@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -32,7 +33,7 @@ func TestRemainingTellsWhatACheckWould(t *testing.T) {
 		}
 	})
 	claims := []string{"policy=paced", "policy=pair", "policy=pair&permits=3", "policy=leak", "policy=leak&permits=2", "policy=pair&keep=2"}
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		claims = append(claims, "algorithm="+algorithm.String(), "permits=45&algorithm="+algorithm.String(), "keep=60&algorithm="+algorithm.String())
 	}
 	denied, delayed := 0, 0

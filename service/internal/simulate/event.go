@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -132,7 +133,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // Budget is a limit of each algorithm for so many permits in a length of time, written as 100/1m: buckets hold the
 // permits, and let as many through in that time.
 func Budget(text string) ([]stint.Limit, error) {
-	rate, err := stint.ParseRate(text)
+	rate, err := notation.ParseRate(text)
 	if err != nil {
 		return nil, err
 	}

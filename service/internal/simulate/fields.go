@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -360,7 +361,7 @@ func parseHold(text string, ev *Event) error {
 	if strings.Trim(text, "0123456789.") == "" {
 		unit = "s"
 	}
-	d, err := stint.ParseDuration(text + unit)
+	d, err := notation.ParseDuration(text + unit)
 	if err != nil || d < 0 || d > bounds.MaxPeriod {
 		return faultf("hold %.20q; expected 0s to 366d, such as 2.5s, or a number of seconds", text)
 	}

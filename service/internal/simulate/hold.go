@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/bounds"
 )
 
 // A holding is what an admitted request holds until it ends. Nothing of it expires, as its client
@@ -121,7 +122,7 @@ func (s *store) untilExpiry(claims []claim) {
 				longest.TTL = max(longest.TTL, rule.rule.Reserve.TTL)
 			}
 		}
-		out.RetryAfter = longest.Lives()
+		out.RetryAfter = bounds.HoldTTL(longest.TTL)
 	}
 }
 

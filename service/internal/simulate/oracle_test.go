@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -19,7 +20,7 @@ var traces = flag.Int("traces", 1000, "random traces of each algorithm that are 
 
 // TestOracle holds every field of every decision to the independent model, on random traces of each algorithm.
 func TestOracle(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
+	for _, algorithm := range notation.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			denied, decided, seeds := 0, 0, *traces
@@ -150,8 +151,8 @@ func TestOracleOfSeveralRules(t *testing.T) {
 		seeds = 25
 	}
 	for seed := range uint64(seeds) {
-		first := storetest.Generate(seed, stint.Algorithms()[seed%5], 60).Steps
-		second := storetest.Generate(seed+1000, stint.Algorithms()[seed/5%5], 1).Steps
+		first := storetest.Generate(seed, notation.Algorithms()[seed%5], 60).Steps
+		second := storetest.Generate(seed+1000, notation.Algorithms()[seed/5%5], 1).Steps
 		a, b := simulate.LimitRule("a", ofTakes(t, first[0].Op.First().Policy).Limits()...), simulate.LimitRule("b", ofTakes(t, second[0].Op.First().Policy).Limits()...)
 		b.Scope, b.Missing = []string{rules.Global}, rules.MissingUnset
 		model := oracle.New(0)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/htmlpage"
@@ -357,14 +358,14 @@ func describe(l stint.Limit) string {
 		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity)
 	case l.IsBucket():
 		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity) + ", " + l.Rate.String()
-	case l.Calendar != stint.CalendarNone:
+	case l.Calendar != 0:
 		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity) + " per calendar " + l.Calendar.String()
 	}
 	if l.FirstRequest {
 		text += " from the first request"
 	}
 	if l.MinInterval > 0 {
-		text += ", min_interval " + stint.FormatDuration(l.MinInterval)
+		text += ", min_interval " + duration.Format(l.MinInterval)
 	}
 	if l.Name != "" {
 		text = l.Name + ": " + text

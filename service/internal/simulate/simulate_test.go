@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
@@ -44,7 +45,7 @@ func TestBudget(t *testing.T) {
 	for _, l := range limits {
 		algorithms = append(algorithms, l.Algorithm)
 	}
-	if !slices.Equal(algorithms, stint.Algorithms()) {
+	if !slices.Equal(algorithms, notation.Algorithms()) {
 		t.Errorf("a budget has limits of %v", algorithms)
 	}
 }

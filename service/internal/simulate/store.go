@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/spans"
 )
 
 // A store has the states of all clients under the policies of one candidate, in virtual time. It
@@ -250,6 +251,6 @@ func spanOf(l stint.Limit) time.Duration {
 	case stint.CalendarYear:
 		return 366 * day
 	default:
-		return l.Span()
+		return spans.Of(l)
 	}
 }

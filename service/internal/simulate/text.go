@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/duration"
 )
 
 // paint writes a text in one of 256 colours.
@@ -128,7 +129,7 @@ func (l *LimitReport) per(word string) string {
 	if l.Span == 0 {
 		return "at once"
 	}
-	return word + stint.FormatDuration(micros(l.Span))
+	return word + duration.Format(micros(l.Span))
 }
 
 // writeWays lists what became of the requests of each class, and by what they were charged.
@@ -241,7 +242,7 @@ func (r *Report) Notes() (notes []string) {
 				if l.AtLeast {
 					note(
 						"%s of %s: more than %s admissions in %s; peaks are at least what they say.", rule.Rule, c.Name,
-						Group(maxAdmissions), stint.FormatDuration(micros(l.Span)),
+						Group(maxAdmissions), duration.Format(micros(l.Span)),
 					)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/duration"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
@@ -277,7 +278,7 @@ func (i *importer) limitName(id string, band fluxBand, several bool) string {
 	if name == "" && several {
 		name = fmt.Sprintf(
 			"%d-per-%s", band.Capacity,
-			stint.FormatDuration(time.Duration(band.Seconds)*time.Second+time.Duration(band.Millis)*time.Millisecond),
+			duration.Format(time.Duration(band.Seconds)*time.Second+time.Duration(band.Millis)*time.Millisecond),
 		)
 	}
 	return name

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // check is STINT.CHECK policy key [permits]. The permits have no effect beyond what the target
@@ -165,7 +166,7 @@ func (h *holds) find(id string) (held, bool) {
 // reserveHold is STINT.RESERVE id policy key n ttl. It is decided at once, as the hold's answer
 // must not wait for commands behind it.
 func (c *conn) reserveHold(args [][]byte) {
-	ttl, err := stint.ParseDuration(text(args[5]))
+	ttl, err := notation.ParseDuration(text(args[5]))
 	if err != nil || ttl == 0 {
 		c.wrong(stint.Invalid("ttl", fmt.Sprintf("%.32s", args[5]), "1s to 1h"))
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/ends"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // The entries of descriptors that are about a hold. They lead to no limit: what is left of the
@@ -77,7 +78,7 @@ func (d *decision) holdEntries(
 			}
 			d.hold.verb, d.hold.id, k.held = verb, e.Value, true
 		case ttlEntry:
-			ttl, err := stint.ParseDuration(e.Value)
+			ttl, err := notation.ParseDuration(e.Value)
 			if err != nil || ttl < bounds.MinHoldTTL || ttl > bounds.MaxHoldTTL {
 				return nil, stint.Invalid(param, e.Value, "1s to 1h")
 			}
@@ -258,7 +259,7 @@ func (d *decision) commitLater(err error, parts []holdPart) {
 			}
 			return err
 		}
-		if !s.ends.Add(err, ends.End{Send: send, Until: now.Add(h.Remembered()), GaveUp: s.gaveUp}) {
+		if !s.ends.Add(err, ends.End{Send: send, Until: now.Add(bounds.Remembered(h.TTL)), GaveUp: s.gaveUp}) {
 			s.gaveUp(err)
 		}
 	}

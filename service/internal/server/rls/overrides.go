@@ -32,7 +32,7 @@ func (k *kept) counterOf(domain string, counted stint.Limit) (*stint.Policy, err
 	}
 	named := counted
 	named.Name = "counted by " + named.Name
-	if counted.Calendar != stint.CalendarNone {
+	if counted.Calendar != 0 {
 		named.Name += " of the calendar " + counted.TimeZone
 	}
 	policy, err := stint.NewPolicy(policyName(domain), named)

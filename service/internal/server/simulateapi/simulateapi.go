@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
@@ -334,16 +335,16 @@ func (s *Simulator) traffic(
 			Client: p.Client, Path: p.Path, Method: p.Method, Burst: p.Burst,
 		}
 		var err error
-		if pattern.Length, err = stint.ParseDuration(p.Length); err != nil {
+		if pattern.Length, err = notation.ParseDuration(p.Length); err != nil {
 			return nil, err
 		}
 		if p.Hold != "" {
-			if pattern.Hold, err = stint.ParseDuration(p.Hold); err != nil {
+			if pattern.Hold, err = notation.ParseDuration(p.Hold); err != nil {
 				return nil, err
 			}
 		}
 		if p.Window != "" {
-			if pattern.Window, err = stint.ParseDuration(p.Window); err != nil {
+			if pattern.Window, err = notation.ParseDuration(p.Window); err != nil {
 				return nil, err
 			}
 		}

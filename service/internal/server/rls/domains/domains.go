@@ -125,7 +125,7 @@ var units = [...]struct {
 	length   time.Duration
 	calendar stint.Calendar
 }{
-	Second: {"second", time.Second, stint.CalendarNone},
+	Second: {"second", time.Second, 0},
 	Minute: {"minute", time.Minute, stint.CalendarMinute},
 	Hour:   {"hour", time.Hour, stint.CalendarHour},
 	Day:    {"day", 24 * time.Hour, stint.CalendarDay},
@@ -177,7 +177,7 @@ func (r *RateLimit) Limit(multiplier int64) (stint.Limit, error) {
 	}
 	var limit stint.Limit
 	switch {
-	case r.Calendar && units[r.Unit].calendar != stint.CalendarNone:
+	case r.Calendar && units[r.Unit].calendar != 0:
 		limit = stint.CalendarWindow(permits, units[r.Unit].calendar, r.TimeZone)
 	case r.Algorithm == stint.AlgorithmTokenBucket:
 		limit = stint.TokenBucket(permits, stint.Rate{Permits: permits, Period: length})

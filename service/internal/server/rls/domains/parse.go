@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 // The bounds on one document.
@@ -202,7 +203,7 @@ func (p *parser) rateLimit(what string, v document.Value, to **RateLimit) {
 		case "algorithm":
 			var text string
 			p.text(path, v, &text)
-			algorithm, err := stint.ParseAlgorithm(text)
+			algorithm, err := notation.ParseAlgorithm(text)
 			switch {
 			case strings.EqualFold(text, stint.AlgorithmConcurrency.String()):
 				algorithm = stint.AlgorithmConcurrency

@@ -1,4 +1,4 @@
-package stint_test
+package notation_test
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/duration"
+	"github.com/stint-go/stint/internal/notation"
 )
 
 func TestParseDuration(t *testing.T) {
@@ -16,12 +18,12 @@ func TestParseDuration(t *testing.T) {
 		"1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour, "366d": bounds.MaxPeriod, "-1d1h": -25 * time.Hour, "0d": 0, "7us": 7 * time.Microsecond,
 	}
 	for text, want := range good {
-		if got, err := stint.ParseDuration(text); got != want || err != nil {
+		if got, err := notation.ParseDuration(text); got != want || err != nil {
 			t.Errorf("ParseDuration(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "d", "1", "1x", "1d-1h", "1d1d", "1dd", "999999d", "1h1d", "200000d999999h", "s", " 1s", "1 d"} {
-		if got, err := stint.ParseDuration(text); !errors.Is(err, stint.ErrInvalid) {
+		if got, err := notation.ParseDuration(text); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("ParseDuration(%q) = %v, %v; want ErrInvalid", text, got, err)
 		}
 	}
@@ -33,12 +35,12 @@ func TestParseRate(t *testing.T) {
 		"1/500ms": stint.Per(1, 500*time.Millisecond), "5/d": stint.PerDay(5), "1/1h": stint.PerHour(1),
 	}
 	for text, want := range good {
-		if got, err := stint.ParseRate(text); got != want || err != nil {
+		if got, err := notation.ParseRate(text); got != want || err != nil {
 			t.Errorf("ParseRate(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "10", "10/", "/s", "a/s", "10/x", "10/-", "1.5/s", "10/s/s", "99999999999999999999/s"} {
-		if got, err := stint.ParseRate(text); !errors.Is(err, stint.ErrInvalid) {
+		if got, err := notation.ParseRate(text); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("ParseRate(%q) = %v, %v; want ErrInvalid", text, got, err)
 		}
 	}
@@ -47,30 +49,30 @@ func TestParseRate(t *testing.T) {
 // A number without a unit is asked about.
 func TestNumbersWithoutUnit(t *testing.T) {
 	for text, want := range map[string]string{"100": "(100 has no unit; did you mean 100ms or 100s?)", "1x": "1d12h", "-5": "1d12h"} {
-		if _, err := stint.ParseDuration(text); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if _, err := notation.ParseDuration(text); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := stint.ParseRate("10/60"); err == nil || !strings.HasSuffix(err.Error(), "(60 has no unit; did you mean 60ms or 60s?)") {
+	if _, err := notation.ParseRate("10/60"); err == nil || !strings.HasSuffix(err.Error(), "(60 has no unit; did you mean 60ms or 60s?)") {
 		t.Errorf("10/60: %v", err)
 	}
 }
 
 func TestParseAlgorithm(t *testing.T) {
-	for _, algorithm := range stint.Algorithms() {
-		if got, err := stint.ParseAlgorithm(algorithm.String()); got != algorithm || err != nil {
+	for _, algorithm := range notation.Algorithms() {
+		if got, err := notation.ParseAlgorithm(algorithm.String()); got != algorithm || err != nil {
 			t.Errorf("ParseAlgorithm(%q) = %v, %v", algorithm, got, err)
 		}
 	}
 	for text, want := range map[string]stint.Algorithm{
 		"token_bucket": stint.AlgorithmTokenBucket, "SLIDING_WINDOW": stint.AlgorithmSlidingWindowLog,
 	} {
-		if got, err := stint.ParseAlgorithm(text); got != want || err != nil {
+		if got, err := notation.ParseAlgorithm(text); got != want || err != nil {
 			t.Errorf("ParseAlgorithm(%q) = %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "GCRA", "UNKNOWN", "TOKEN BUCKET"} {
-		if got, err := stint.ParseAlgorithm(text); !errors.Is(err, stint.ErrInvalid) {
+		if got, err := notation.ParseAlgorithm(text); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("ParseAlgorithm(%q) = %v, %v; want ErrInvalid", text, got, err)
 		}
 	}
@@ -78,12 +80,12 @@ func TestParseAlgorithm(t *testing.T) {
 
 func TestParseCalendar(t *testing.T) {
 	for c := stint.CalendarMinute; c <= stint.CalendarYear; c++ {
-		if got, err := stint.ParseCalendar(c.String()); got != c || err != nil {
+		if got, err := notation.ParseCalendar(c.String()); got != c || err != nil {
 			t.Errorf("ParseCalendar(%q) = %v, %v", c, got, err)
 		}
 	}
 	for _, text := range []string{"", "none", "fortnight", "Day"} {
-		if got, err := stint.ParseCalendar(text); !errors.Is(err, stint.ErrInvalid) {
+		if got, err := notation.ParseCalendar(text); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("ParseCalendar(%q) = %v, %v; want ErrInvalid", text, got, err)
 		}
 	}
@@ -95,19 +97,19 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if d, err := stint.ParseDuration(text); err == nil {
-			if again, err := stint.ParseDuration(stint.FormatDuration(d)); again != d || err != nil {
-				t.Errorf("%q is %v, written %q, read %v, %v", text, d, stint.FormatDuration(d), again, err)
+		if d, err := notation.ParseDuration(text); err == nil {
+			if again, err := notation.ParseDuration(duration.Format(d)); again != d || err != nil {
+				t.Errorf("%q is %v, written %q, read %v, %v", text, d, duration.Format(d), again, err)
 			}
 		} else if !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("ParseDuration(%q): %v", text, err)
 		}
-		if r, err := stint.ParseRate(text); err == nil && r.Period > 0 {
-			if again, err := stint.ParseRate(r.String()); again != r || err != nil {
+		if r, err := notation.ParseRate(text); err == nil && r.Period > 0 {
+			if again, err := notation.ParseRate(r.String()); again != r || err != nil {
 				t.Errorf("%q is %v, written %q, read %v, %v", text, r, r.String(), again, err)
 			}
 		}
-		if a, err := stint.ParseAlgorithm(text); (err == nil) != (a != 0) {
+		if a, err := notation.ParseAlgorithm(text); (err == nil) != (a != 0) {
 			t.Errorf("ParseAlgorithm(%q) = %v, %v", text, a, err)
 		}
 	})
