@@ -299,11 +299,7 @@ func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longes
 
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
 func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
-	err := l.Prepare(r, v, stint.VerbPeek)
-	if err == nil && v.Allowed {
-		err = l.decide(ctx, v, stint.VerbPeek, true)
-	}
-	return v.clearOnError(err)
+	return l.adjust(ctx, v, l.Prepare(r, v, stint.VerbPeek), stint.VerbPeek, 0)
 }
 
 // clearOnError leaves only what matched and what was to decide, if there is an error, which it
@@ -387,10 +383,7 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	}
 	s := &v.shadows[i]
 	s.charged, s.way = d.Allowed && !d.Degraded, d.Via
-	at, index := 0, int(d.Index) // which counts limits over all claims
-	for ; index >= s.claims[at].Claim.Policy.Len(); at++ {
-		index -= s.claims[at].Claim.Policy.Len()
-	}
+	at, index := locate(s.claims, int(d.Index))
 	c := &s.claims[at]
 	claim := c.Claim
 	d.Index, claim.Key = int16(index), c.Client
@@ -454,19 +447,22 @@ func (v *Verdict) note(d stint.Decision, err error) error {
 
 // decideBy makes the rule of a limit the deciding one; limits are counted over all claims.
 func (v *Verdict) decideBy(index int16) {
-	first := 0
-	for i := range v.claims {
-		n := v.claims[i].Claim.Policy.Len()
-		if at := int(index) - first; at < n {
-			v.Decision.Index = int16(at)
-			v.Rule, v.Claim, v.Class = v.claims[i].Rule, v.claims[i].Claim, v.claims[i].Class
-			v.Claim.Key = v.claims[i].Client
-			v.Each = v.each[first : first+n]
-			v.noteVia(i)
-			return
-		}
-		first += n
+	i, at := locate(v.claims, int(index))
+	c := &v.claims[i]
+	v.Decision.Index = int16(at) // #nosec G115 -- MaxLimits
+	v.Rule, v.Claim, v.Class = c.Rule, c.Claim, c.Class
+	v.Claim.Key = c.Client
+	first := int(index) - at
+	v.Each = v.each[first : first+c.Claim.Policy.Len()]
+	v.noteVia(i)
+}
+
+// locate finds the claim of a limit, counted over all claims, and its place in that.
+func locate(claims []Claimed, limit int) (claim, at int) {
+	for at = limit; at >= claims[claim].Claim.Policy.Len(); claim++ {
+		at -= claims[claim].Claim.Policy.Len()
 	}
+	return claim, at
 }
 
 // noteVia notes by which way the deciding rule was charged, or would be.

@@ -72,33 +72,17 @@ func (l *Limiter) End(
 	of []string,
 	vias map[string]string,
 	v *Verdict,
-) error {
-	return v.clearOnError(l.end(ctx, r, verb, hold, actual, status, of, vias, v))
-}
-
-// end commits or cancels what a request holds under the rules that match it now, or only under
-// those of the IDs in of, which the reserve answered. A request for which no limit holds has no
-// hold that could end.
-func (l *Limiter) end(
-	ctx context.Context,
-	r *rules.Request,
-	verb stint.Verb,
-	hold *stint.HoldOp,
-	actual int64,
-	status int,
-	of []string,
-	vias map[string]string,
-	v *Verdict,
 ) (err error) {
+	defer func() { _ = v.clearOnError(err) }()
 	if err := l.Prepare(r, v, verb); err != nil {
 		return err
 	}
-	if of != nil {
+	if of != nil { // only these of the rules that match now
 		v.Matched = slices.DeleteFunc(v.Matched, func(id string) bool { return !slices.Contains(of, id) })
 		v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return !slices.Contains(of, c.Rule.ID) })
 	}
 	v.sortClaims()
-	if len(v.claims) == 0 {
+	if len(v.claims) == 0 { // it has no hold that could end
 		why := "no limit holds for the request"
 		if v.Outcome == rules.Lacking {
 			why = "rule " + v.Rule.ID + ": " + v.lacking()

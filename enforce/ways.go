@@ -68,12 +68,8 @@ func (x *Explained) Available() (n int64, chooses bool) {
 // ViaAt is by what a request is charged that takes of the limit at a place of Each; "" by the
 // rule's own limits.
 func (x *Explained) ViaAt(limit int) string {
-	for i := range x.claims {
-		if limit -= x.claims[i].Claim.Policy.Len(); limit < 0 {
-			return x.claims[i].Via
-		}
-	}
-	return ""
+	claim, _ := locate(x.claims, limit)
+	return x.claims[claim].Via
 }
 
 // op is the rule's claims as an operation that looks: bare without what they leave to others.

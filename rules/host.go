@@ -3,8 +3,6 @@ package rules
 import (
 	"net/netip"
 	"strings"
-
-	"github.com/stint-go/stint"
 )
 
 // A hostPattern is a host's name, and whether the names below it are meant. *.example.com means the
@@ -17,17 +15,15 @@ type hostPattern struct {
 // parseHostPattern reads a name such as api.example.com, or *.example.com. A pattern that a
 // request's host could never equal, for want of a canonical form, is a fault: it would match
 // nothing, silently.
-func parseHostPattern(text string) (hostPattern, error) {
+func parseHostPattern(text string) (p hostPattern, ok bool) {
 	name, below := strings.CutPrefix(text, "*.")
 	canonical := string(AppendHost(nil, name))
-	if canonical == "" || len(canonical) > maxText || canonical != strings.ToLower(strings.TrimSuffix(name, ".")) ||
-		!isPlainName(canonical) || strings.Contains(canonical, "*") || strings.HasPrefix(canonical, ".") ||
-		strings.Contains(canonical, "..") {
-		return hostPattern{}, stint.Invalid("host", text,
-			"a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it")
-	}
-	return hostPattern{canonical, below}, nil
+	return hostPattern{canonical, below}, canonical != "" && len(canonical) <= maxText &&
+		canonical == strings.ToLower(strings.TrimSuffix(name, ".")) && isPlainName(canonical) &&
+		!strings.Contains(canonical, "*") && !strings.HasPrefix(canonical, ".") && !strings.Contains(canonical, "..")
 }
+
+const hosts = "a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it"
 
 // AppendHost appends a host in the form that rules match, and returns the extended buffer: in
 // lower case, without port, brackets and dots at its end. Whatever follows a name's first colon is no

@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"unique"
-
-	"github.com/stint-go/stint"
 )
 
 // maxSegments bounds the segments of a pattern, and with it the depth of the tree.
@@ -31,18 +29,9 @@ type segment struct {
 
 const paths = "a path such as /users/{id}/posts or /static/**: *, {name} and ** stand for whole segments, ** at the end"
 
-// parsePattern reads a path's pattern. What it says literally is brought into the form
+// parsePattern takes a path's pattern apart, if it is one. What it says literally is brought into the form
 // that requests' paths are, so that a pattern that is written otherwise still matches.
-func parsePattern(text string) (pattern, error) {
-	p, ok := takePattern(text)
-	if !ok {
-		return pattern{}, stint.Invalid("path", text, paths)
-	}
-	return p, nil
-}
-
-// takePattern takes a path's pattern apart, if it is one.
-func takePattern(text string) (p pattern, ok bool) {
+func parsePattern(text string) (p pattern, ok bool) {
 	if len(text) > maxPattern || !strings.HasPrefix(text, "/") || strings.ContainsAny(text, "?#") {
 		return p, false
 	}
@@ -82,8 +71,8 @@ func takePattern(text string) (p pattern, ok bool) {
 // not matter.
 func parsePatterns(texts []string, strict bool) (patterns []pattern) {
 	for _, text := range texts {
-		p, err := parsePattern(text)
-		if err != nil {
+		p, ok := parsePattern(text)
+		if !ok {
 			continue
 		}
 		if n := len(p.segments); !strict && n > 0 && p.segments[n-1] == (segment{}) {

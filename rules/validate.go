@@ -197,10 +197,9 @@ func (m *Match) validate(f *faults) {
 			f.invalid("match.methods", method, "each method once")
 		}
 	}
-	isPath := func(text string) error { _, err := parsePattern(text); return err }
-	f.list("match.paths", m.Paths, isPath)
-	f.list("match.except", m.Except, isPath)
-	f.list("match.hosts", m.Hosts, func(text string) error { _, err := parseHostPattern(text); return err })
+	listPatterns(f, "match.paths", m.Paths, paths, parsePattern)
+	listPatterns(f, "match.except", m.Except, paths, parsePattern)
+	listPatterns(f, "match.hosts", m.Hosts, hosts, parseHostPattern)
 	f.atMost("match.headers", len(m.Headers), maxHeaders, "fields")
 	f.atMost("match.attributes", len(m.Attributes), maxHeaders, "attributes")
 	for _, name := range slices.Sorted(maps.Keys(m.Attributes)) {
@@ -239,17 +238,16 @@ func placeOf(param string, i, n int) string {
 	return fmt.Sprintf("%s[%d]", param, i)
 }
 
-// list reports what is wrong with patterns.
-func (f *faults) list(param string, texts []string, check func(string) error) {
+// listPatterns reports what is wrong with patterns, which parse takes apart.
+func listPatterns[P any](f *faults, param string, texts []string, allowed string, parse func(string) (P, bool)) {
 	if len(texts) > maxPatterns {
 		f.invalid(param, len(texts), fmt.Sprintf("at most %d", maxPatterns))
 		return
 	}
 	for i, text := range texts {
 		at := placeOf(param, i, len(texts))
-		var invalid *stint.InvalidError
-		if errors.As(check(text), &invalid) {
-			f.invalid(at, text, invalid.Allowed)
+		if _, ok := parse(text); !ok {
+			f.invalid(at, text, allowed)
 		} else if slices.Contains(texts[:i], text) {
 			f.invalid(at, text, "each once")
 		}
@@ -313,7 +311,7 @@ func (r *Rule) hasParameter(scope string) bool {
 // validateParameter reports the paths that lack a parameter that others have, and the scope names.
 func (r *Rule) validateParameter(f *faults, name string) {
 	for i, text := range r.Match.Paths {
-		if p, err := parsePattern(text); err == nil {
+		if p, ok := parsePattern(text); ok {
 			if _, ok := p.parameter(name); !ok {
 				f.invalid(
 					fmt.Sprintf("match.paths[%d]", i), text,

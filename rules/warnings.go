@@ -228,7 +228,7 @@ func (r *Rule) mistakes() (list []mistake) {
 		texts []string
 	}{{"match.paths", r.Match.Paths}, {"match.except", r.Match.Except}} {
 		for i, text := range paths.texts {
-			if _, valid := takePattern(text); !valid {
+			if _, valid := parsePattern(text); !valid {
 				continue
 			}
 			if allowed, likely := inDialect(text); allowed != "" {
@@ -276,10 +276,7 @@ func (r *Rule) neverAdmit(list []mistake, override int, limits []stint.Limit, co
 		if permits <= capacity && !r.Classes.Has() || permits > bounds.MaxPermits || limits[i].Validate() != nil {
 			continue // as it should be, or a fault of its own
 		}
-		at, param := fmt.Sprintf("limits[%d]", i), "cost"
-		if override >= 0 {
-			at = fmt.Sprintf("overrides[%d].%s", override, at)
-		}
+		at, param := limitPlace{override, i}.String(), "cost"
 		if own {
 			param = at + ".cost"
 		}

@@ -217,17 +217,22 @@ func (l *loader) unknown(sources Sources) {
 	}
 }
 
+// fault records what is wrong with a setting, where it was given.
+func (l *loader) fault(setting, says string, args ...any) {
+	l.faults.Add(l.from[setting], "%s "+says, slices.Insert(args, 0, any(setting))...)
+}
+
 // together checks and completes what depends on several settings.
 func (l *loader) together() {
 	c := l.config
 	_, c.AdminAsked = l.from["admin_listen"]
 	if c.RulesFrom != "" && len(c.Rules) > 0 {
-		l.faults.Add(l.from["rules_from"], "rules_from is given beside rules; allowed: one of the two")
+		l.fault("rules_from", "is given beside rules; allowed: one of the two")
 	}
 	for _, s := range l.settings {
-		at, given := l.from[s.Name]
+		_, given := l.from[s.Name]
 		if given && s.Tag.Get("for") == "redis" && c.Store.Memory() && c.Store.reaches() {
-			l.faults.Add(at, "%s is given; allowed: only with a store.url of Redis", s.Name)
+			l.fault(s.Name, "is given; allowed: only with a store.url of Redis")
 		}
 	}
 	l.pair("tls", c.TLS)
@@ -238,16 +243,15 @@ func (l *loader) together() {
 	c.RESPTLS = l.ownTLS("resp_tls", c.RESPTLS, c.TLS)
 	c.GRPCTLS.TLS = l.ownTLS("grpc_tls", c.GRPCTLS.TLS, c.TLS)
 	if c.GRPCTLS.ClientName != "" && c.GRPCTLS.ClientCAFile == "" {
-		l.faults.Add(l.from["grpc_tls.client_name"],
-			"grpc_tls.client_name is given; allowed: only with grpc_tls.client_ca_file")
+		l.fault("grpc_tls.client_name", "is given; allowed: only with grpc_tls.client_ca_file")
 	}
 	for name, given := range map[string]string{"envoy.config": c.Envoy.Config, "envoy.xds.server": c.Envoy.XDS.Server} {
 		if given != "" && c.GRPCListen == "" {
-			l.faults.Add(l.from[name], "%s is given; allowed: only with grpc_listen", name)
+			l.fault(name, "is given; allowed: only with grpc_listen")
 		}
 	}
 	if c.Envoy.Config != "" && c.Envoy.XDS.Server != "" {
-		l.faults.Add(l.from["envoy.xds.server"], "envoy.xds.server is given beside envoy.config; allowed: one of the two")
+		l.fault("envoy.xds.server", "is given beside envoy.config; allowed: one of the two")
 	}
 	l.identity()
 	for _, token := range l.tokens("api.tokens_file", c.API.TokensFile, false) {
@@ -276,32 +280,23 @@ func (l *loader) identity() {
 func (l *loader) alerts() {
 	a := &l.config.Alerts
 	if a.URL != "" && !a.Denials && a.NearLimit == 0 {
-		l.faults.Add(
-			l.from["alerts.denials"],
-			"alerts.denials is false and alerts.near_limit is off; allowed: one of the two at least",
-		)
+		l.fault("alerts.denials", "is false and alerts.near_limit is off; allowed: one of the two at least")
 	}
 	switch {
 	case a.URL == "" && *a != Default().Alerts:
 		for _, s := range l.settings {
-			if at, given := l.from[s.Name]; given && strings.HasPrefix(s.Name, "alerts.") {
-				l.faults.Add(at, "%s is given without alerts.url; allowed: only with it", s.Name)
+			if _, given := l.from[s.Name]; given && strings.HasPrefix(s.Name, "alerts.") {
+				l.fault(s.Name, "is given without alerts.url; allowed: only with it")
 			}
 		}
 	case a.Secret != "" && a.SecretFile != "":
-		l.faults.Add(
-			l.from["alerts.secret_file"],
-			"alerts.secret_file is given beside alerts.secret; allowed: one of the two",
-		)
+		l.fault("alerts.secret_file", "is given beside alerts.secret; allowed: one of the two")
 	case a.Secret != "" && len(a.Secret) < minTokenBytes:
-		l.faults.Add(l.from["alerts.secret"], "alerts.secret has %d bytes; allowed: %d or more", len(a.Secret), minTokenBytes)
+		l.fault("alerts.secret", "has %d bytes; allowed: %d or more", len(a.Secret), minTokenBytes)
 	case a.SecretFile != "":
 		a.Secret = string(l.key("alerts.secret_file", a.SecretFile))
 	case a.Secret == "" && a.HashClients:
-		l.faults.Add(
-			l.from["alerts.clients"],
-			"alerts.clients is hash; allowed: only with alerts.secret or alerts.secret_file",
-		)
+		l.fault("alerts.clients", "is hash; allowed: only with alerts.secret or alerts.secret_file")
 	}
 }
 
@@ -340,8 +335,7 @@ func (l *loader) pair(section string, files TLS) {
 		{files.CertFile == "" && files.ClientCAFile != "", "client_ca_file", "cert_file"},
 	} {
 		if lack.is {
-			l.faults.Add(l.from[section+"."+lack.given], "%s.%s is given; allowed: only with %s.%s", section, lack.given,
-				section, lack.need)
+			l.fault(section+"."+lack.given, "is given; allowed: only with %s.%s", section, lack.need)
 		}
 	}
 }
