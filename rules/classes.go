@@ -68,12 +68,6 @@ func (r *Rule) validateClasses(f *faults) {
 // Has reports whether the rule has classes.
 func (c *Classes) Has() bool { return len(c.Keep) > 0 }
 
-// class is how much a request of its class leaves of a rule's limits, and the class.
-func (m *Matches) class(c *compiled) Percent {
-	keep, _ := c.classOf(m.request)
-	return keep
-}
-
 // classOf is a request's class, and what it leaves.
 func (c *compiled) classOf(request *Request) (keep Percent, class string) {
 	if !c.Classes.Has() {

@@ -107,7 +107,8 @@ func (m *Matches) decideOtherwise(h *Matched, c *compiled, ending bool) error {
 		return nil
 	}
 	second := Matched{Rule: &c.otherwise.Rule}
-	if err := second.decideBy(c.otherwise, t, key, m.cost, m.class(c.otherwise)); err != nil {
+	keep, _ := c.otherwise.classOf(m.request)
+	if err := second.decideBy(c.otherwise, t, key, m.cost, keep); err != nil {
 		return err
 	}
 	for range 1 + len(h.And) {

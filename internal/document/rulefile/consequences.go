@@ -25,7 +25,7 @@ var basis = map[string][]string{
 func consequences(items []document.Value, written document.Faults) func(*rules.Fault) bool {
 	wrong := make([]map[string]bool, len(items)) // by rule; "" is all of it
 	for _, fault := range written {
-		if i := before(len(items), fault.Position, func(i int) document.Position { return items[i].At }); i >= 0 {
+		if i := itemAt(items, fault.Position); i >= 0 {
 			if wrong[i] == nil {
 				wrong[i] = map[string]bool{}
 			}
@@ -76,7 +76,7 @@ func part(param string) string {
 
 // partAt is the part of a rule in which a place is.
 func partAt(rule document.Value, at document.Position) string {
-	f := before(len(rule.Fields), at, func(i int) document.Position { return rule.Fields[i].At })
+	f := fieldAt(rule, at)
 	if f < 0 {
 		return ""
 	}
@@ -85,13 +85,11 @@ func partAt(rule document.Value, at document.Position) string {
 	case !isParameter[rules.Rule](field.Name):
 		return unknown
 	case field.Name == "match" && field.Value.Kind == document.KindMapping:
-		if f := before(len(field.Value.Fields), at,
-			func(i int) document.Position { return field.Value.Fields[i].At }); f >= 0 &&
-			isParameter[rules.Match](field.Value.Fields[f].Name) {
+		if f := fieldAt(field.Value, at); f >= 0 && isParameter[rules.Match](field.Value.Fields[f].Name) {
 			return part("match." + field.Value.Fields[f].Name)
 		}
 	case field.Name == "overrides" && field.Value.Kind == document.KindList:
-		if i := before(len(field.Value.Items), at, func(i int) document.Position { return field.Value.Items[i].At }); i >= 0 {
+		if i := itemAt(field.Value.Items, at); i >= 0 {
 			return fmt.Sprintf("overrides[%d]", i)
 		}
 	}
@@ -105,10 +103,20 @@ func isParameter[T any](name string) bool {
 	})
 }
 
-// before is the last of n places that is not behind another; -1 if there is none.
-func before(n int, at document.Position, place func(int) document.Position) int {
-	for i := n - 1; i >= 0; i-- {
-		if p := place(i); p.Source == at.Source &&
+// itemAt and fieldAt are the last of several items, and of a mapping's fields, that begins where a place is or before
+// it; -1 if there is none.
+func itemAt(items []document.Value, at document.Position) int {
+	return before(items, at, func(v *document.Value) document.Position { return v.At })
+}
+
+func fieldAt(of document.Value, at document.Position) int {
+	return before(of.Fields, at, func(f *document.Field) document.Position { return f.At })
+}
+
+// before is the last of a list that is not behind a place.
+func before[T any](list []T, at document.Position, place func(*T) document.Position) int {
+	for i := len(list) - 1; i >= 0; i-- {
+		if p := place(&list[i]); p.Source == at.Source &&
 			cmp.Or(cmp.Compare(p.Line, at.Line), cmp.Compare(p.Column, at.Column)) <= 0 {
 			return i
 		}

@@ -62,7 +62,8 @@ var parameters = []parameter{
 // permits is the tag of numbers of them.
 const permits = `is:"integer 1 1000000000"`
 
-// limitKinds are the kinds that the tags of parameters name. [stint.Limit.Validate] checks the ranges of all but numbers.
+// limitKinds are the kinds that the tags of parameters name. [stint.Limit.Validate] checks the ranges of all that have
+// no such tag.
 var limitKinds = document.Kinds{
 	"rate": document.Of(rate),
 	"calendar": document.Of(func(field *stint.Calendar) document.Setter {
@@ -210,25 +211,22 @@ func (r *limitReader) foreign(f document.Field, own bool, besides string) {
 
 // algorithm reads the limit's algorithm, on which the other fields depend.
 func (r *limitReader) algorithm(v document.Value) {
-	for _, f := range v.Fields {
-		if f.Name != "algorithm" {
-			continue
-		}
-		algorithm, err := notation.ParseAlgorithm(f.Value.Text)
-		switch {
-		case f.Value.Kind == document.KindText && strings.EqualFold(f.Value.Text, "sliding_window"):
-			r.faults.Invalid(r.path+".algorithm", f.Value,
-				"sliding_window_log, which is exact, or sliding_window_counter, which takes less memory")
-		case f.Value.Kind == document.KindText && strings.EqualFold(f.Value.Text, stint.AlgorithmConcurrency.String()):
-			r.limit.Algorithm = stint.AlgorithmConcurrency
-		case err != nil || f.Value.Kind != document.KindText:
-			r.faults.Invalid(r.path+".algorithm", f.Value, algorithms())
-		default:
-			r.limit.Algorithm = algorithm
-		}
-		return
+	value, given := v.Find("algorithm")
+	algorithm, err := notation.ParseAlgorithm(value.Text)
+	text := value.Kind == document.KindText
+	switch {
+	case !given:
+		r.faults.Add(v.At, "%s.algorithm is missing; allowed: %s", r.path, algorithms())
+	case text && strings.EqualFold(value.Text, "sliding_window"):
+		r.faults.Invalid(r.path+".algorithm", value,
+			"sliding_window_log, which is exact, or sliding_window_counter, which takes less memory")
+	case text && strings.EqualFold(value.Text, stint.AlgorithmConcurrency.String()):
+		r.limit.Algorithm = stint.AlgorithmConcurrency
+	case err != nil || !text:
+		r.faults.Invalid(r.path+".algorithm", value, algorithms())
+	default:
+		r.limit.Algorithm = algorithm
 	}
-	r.faults.Add(v.At, "%s.algorithm is missing; allowed: %s", r.path, algorithms())
 }
 
 // algorithms lists those that a limit may have.

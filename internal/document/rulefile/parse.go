@@ -41,7 +41,7 @@ const MaxBytes = 32 << 20
 // What is returned is well written. Whether it makes sense [rules.Compile] says, and [ParseSet]
 // both.
 func Parse(name string, data []byte) ([]rules.Rule, []document.Position, error) {
-	return parse([]source{{name: name, data: data}}).list()
+	return parse([]Text{{Name: name, Data: data}}).list()
 }
 
 // ParseSet reads the rules of one document as [Parse] does, and makes a set of them. Everything that
@@ -49,14 +49,14 @@ func Parse(name string, data []byte) ([]rules.Rule, []document.Position, error) 
 // sense, each at its place. list are the rules that were read, also with an error, which is
 // [document.Faults].
 func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
-	return parse([]source{{name: name, data: data}}).set(nil, options)
+	return parse([]Text{{Name: name, Data: data}}).set(nil, options)
 }
 
 // ParsePart is ParseSet for a document whose rules take the place of those with the same IDs in
 // options.Previous, or are added to it. A fault that they make of another rule of that set is told of
 // the document.
 func ParsePart(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
-	d := parse([]source{{name: name, data: data}})
+	d := parse([]Text{{Name: name, Data: data}})
 	others := slices.DeleteFunc(cmp.Or(options.Previous, new(rules.Set)).Rules(),
 		func(r rules.Rule) bool { _, given := d.first[r.ID]; return given })
 	return d.set(others, options)
@@ -85,12 +85,12 @@ type reading struct {
 }
 
 // parse reads documents, all of which may have an ID only once.
-func parse(sources []source) *reading {
+func parse(sources []Text) *reading {
 	all := &reading{first: map[string]document.Position{}}
 	for _, s := range sources {
 		d := &reading{}
 		d.read(s)
-		all.names = append(all.names, s.name)
+		all.names = append(all.names, s.Name)
 		for i := range d.rules {
 			id, at := d.rules[i].ID, d.items[i].At
 			if was, twice := all.first[id]; twice {
@@ -107,8 +107,8 @@ func parse(sources []source) *reading {
 }
 
 // read reads a document.
-func (d *reading) read(s source) {
-	whole := document.Parse(s.name, s.data, MaxBytes, &d.faults)
+func (d *reading) read(s Text) {
+	whole := document.Parse(s.Name, s.Data, MaxBytes, &d.faults)
 	read := len(d.faults)
 	if read > 0 && whole.Kind == document.KindNull {
 		return // nothing could be read
@@ -226,7 +226,7 @@ func Check(whole document.Value, list []rules.Rule, options rules.Options, fault
 	}
 	items := whole.Fields[field].Value.Items
 	within := slices.DeleteFunc(slices.Clone(*faults), func(fault document.Fault) bool {
-		return before(len(whole.Fields), fault.Position, func(i int) document.Position { return whole.Fields[i].At }) != field
+		return fieldAt(whole, fault.Position) != field
 	})
 	_, err := rules.Compile(list, options)
 	hidden := consequences(items, within)
@@ -235,29 +235,22 @@ func Check(whole document.Value, list []rules.Rule, options rules.Options, fault
 	})
 }
 
-// A source is a file that was read.
-type source struct {
-	name string
-	data []byte
-	err  error // why it could not be read
-}
-
 // mostReads is how often files are read that change meanwhile.
 const mostReads = 10
 
 // load reads the files that a path stands for, as they were at one moment: one that is replaced, or a link that
 // is swapped, after some were read and before others shows in a second reading.
-func load(path string) ([]source, error) {
-	return settled(path, func() ([]source, error) { return readAll(path) })
+func load(path string) ([]Text, error) {
+	return settled(path, func() ([]Text, error) { return readAll(path) })
 }
 
 // settled reads until it finds the same twice in a row.
-func settled(path string, read func() ([]source, error)) ([]source, error) {
+func settled(path string, read func() ([]Text, error)) ([]Text, error) {
 	sources, err := read()
 	for range mostReads {
 		before, said := sources, fmt.Sprint(err)
 		sources, err = read()
-		if fmt.Sprint(err) == said && slices.EqualFunc(sources, before, source.equal) {
+		if fmt.Sprint(err) == said && slices.EqualFunc(sources, before, Text.equal) {
 			return sources, err
 		}
 	}
@@ -267,10 +260,10 @@ func settled(path string, read func() ([]source, error)) ([]source, error) {
 	return nil, faults.Err()
 }
 
-func (s source) equal(o source) bool { return s.name == o.name && bytes.Equal(s.data, o.data) }
+func (t Text) equal(o Text) bool { return t.Name == o.Name && bytes.Equal(t.Data, o.Data) }
 
 // readAll reads each file once.
-func readAll(path string) ([]source, error) {
+func readAll(path string) ([]Text, error) {
 	var faults document.Faults
 	names, err := list(path)
 	if err != nil {
@@ -281,14 +274,14 @@ func readAll(path string) ([]source, error) {
 
 // readFiles reads files up to MaxBytes each. One that can't be read is a fault, and a source
 // without text.
-func readFiles(names []string, faults *document.Faults) []source {
-	sources := make([]source, 0, len(names))
+func readFiles(names []string, faults *document.Faults) []Text {
+	sources := make([]Text, 0, len(names))
 	for _, name := range names {
 		data, err := Bytes(name, MaxBytes)
 		if err != nil {
 			faults.Add(document.Position{Source: name}, "%v", err)
 		}
-		sources = append(sources, source{name, data, err})
+		sources = append(sources, Text{name, data, err})
 	}
 	return sources
 }

@@ -33,20 +33,21 @@ func LimitSchema(algorithm stint.Algorithm) map[string]any {
 	properties := schema{}
 	for i := range parameters {
 		if p := &parameters[i]; p.belongs(algorithm) && p.name != "cost" {
-			properties[p.name] = ofParameter(p)
+			properties[p.name] = ofField(reflect.StructField{Type: reflect.TypeOf(p.field(new(stint.Limit))).Elem(), Tag: p.tag})
 		}
 	}
+	return object(properties)
+}
+
+// object is that of a mapping with these names, or nothing.
+func object(properties schema) schema {
 	return schema{"type": []any{"object", "null"}, "additionalProperties": false, "properties": properties}
 }
 
 func limitsSchema(cost schema) schema {
 	algorithms := append(notation.Algorithms(), stint.AlgorithmConcurrency)
-	properties, choices, names := schema{"cost": cost}, []any{}, []any{}
-	for i := range parameters {
-		if p := &parameters[i]; p.name != "cost" {
-			properties[p.name] = ofParameter(p)
-		}
-	}
+	properties, choices, names := LimitSchema(0)["properties"].(schema), []any{}, []any{}
+	properties["cost"] = cost
 	for _, algorithm := range algorithms {
 		spellings := []any{strings.ToLower(algorithm.String()), algorithm.String()}
 		names = append(names, spellings...)
@@ -76,19 +77,18 @@ func limitsSchema(cost schema) schema {
 	}}
 }
 
-func ofParameter(p *parameter) schema {
-	return ofField(reflect.StructField{Type: reflect.TypeOf(p.field(new(stint.Limit))).Elem(), Tag: p.tag})
-}
+// matching is a text of a pattern.
+func matching(pattern string) schema { return schema{"type": "string", "pattern": pattern} }
 
 func integers(least, most int64) schema {
 	return schema{"type": "integer", "minimum": least, "maximum": most}
 }
 
-func rateSchema() schema { return schema{"type": "string", "pattern": `^[0-9]+/[0-9.]*[a-zµμ]`} }
+func rateSchema() schema { return matching(`^[0-9]+/[0-9.]*[a-zµμ]`) }
 
 // durationSchema is that of a duration: with a unit, or 0.
 func durationSchema() schema {
-	return schema{"anyOf": []any{schema{"type": "string", "pattern": `^(0|\+?([0-9.]+[a-zµμ]+)+)$`}, schema{"const": 0}}}
+	return schema{"anyOf": []any{matching(`^(0|\+?([0-9.]+[a-zµμ]+)+)$`), schema{"const": 0}}}
 }
 
 // ofText is what a text unmarshaler allows, as its error says: words, or any text.
@@ -125,11 +125,9 @@ func ofStruct(of reflect.Type) schema {
 			properties[one] = schema{"type": "string"}
 		}
 	}
-	whole := schema{"type": "object", "additionalProperties": false, "properties": properties}
+	whole := object(properties)
 	if _, is := properties["id"]; is {
-		whole["required"] = []any{"id"}
-	} else {
-		whole["type"] = []any{"object", "null"}
+		whole["type"], whole["required"] = "object", []any{"id"}
 	}
 	return whole
 }
@@ -167,17 +165,17 @@ func ofField(field reflect.StructField) schema {
 		of["type"], of["required"] = "object", []any{"per_ip"}
 		of["properties"].(schema)["per_ip"].(schema)["minProperties"] = 1
 		one := schema{"anyOf": []any{
-			schema{"type": "string", "pattern": "^(global|per_ip|per_user|per_api_key|custom:.+)$"}, of,
+			matching("^(global|per_ip|per_user|per_api_key|custom:.+)$"), of,
 		}}
 		return oneOrMore(one)
 	case "statuses":
-		text := schema{"type": "string", "pattern": "^([1-5][0-9][0-9]|[1-5][xX][xX])$"}
+		text := matching("^([1-5][0-9][0-9]|[1-5][xX][xX])$")
 		return oneOrMore(schema{"anyOf": []any{integers(100, 599), text}})
 	case "values":
 		text := schema{"type": "string"}
 		return schema{"anyOf": []any{text, schema{"type": "array", "items": text}}}
 	case "percent":
-		return schema{"type": "string", "pattern": fmt.Sprintf("^[0-9]{1,%d}%%$", len(is[2]))}
+		return matching(fmt.Sprintf("^[0-9]{1,%d}%%$", len(is[2])))
 	case "start":
 		return schema{"const": firstRequest}
 	case "debt":

@@ -10,8 +10,8 @@ import (
 
 // Files are read again until nothing changes meanwhile: not one reading may be of two states.
 func TestSettled(t *testing.T) {
-	of := func(texts ...string) []source {
-		return []source{{name: "1.yaml", data: []byte(texts[0])}, {name: "2.yaml", data: []byte(texts[1])}}
+	of := func(texts ...string) []Text {
+		return []Text{{Name: "1.yaml", Data: []byte(texts[0])}, {Name: "2.yaml", Data: []byte(texts[1])}}
 	}
 	gone := errors.New("gone")
 	for name, test := range map[string]struct {
@@ -27,23 +27,23 @@ func TestSettled(t *testing.T) {
 		"less files":           {[]any{of("a", "a"), of("a", "a")[:1], of("a", "a")[:1]}, "a", 3},
 	} {
 		asked := 0
-		sources, err := settled("rules", func() ([]source, error) {
+		sources, err := settled("rules", func() ([]Text, error) {
 			asked++
 			if err, failed := test.reads[asked-1].(error); failed {
 				return nil, err
 			}
-			return test.reads[asked-1].([]source), nil
+			return test.reads[asked-1].([]Text), nil
 		})
 		got := ""
 		for _, s := range sources {
-			got += string(s.data)
+			got += string(s.Data)
 		}
 		if got != test.want || asked != test.asked || (err != nil) != (test.want == "") {
 			t.Errorf("%s: %q, %v after %d readings; want %q after %d", name, got, err, asked, test.want, test.asked)
 		}
 	}
 	text := "a"
-	_, err := settled("rules", func() ([]source, error) {
+	_, err := settled("rules", func() ([]Text, error) {
 		text += "a"
 		return of(text, text), nil
 	})

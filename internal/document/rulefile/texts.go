@@ -30,25 +30,16 @@ type Texts struct {
 	Hidden bool
 }
 
-// Read reads the files, until they are the same twice in a row. The error is document.Faults.
-func (t Texts) Read() ([]Text, error) {
-	sources, err := t.load()
-	if err != nil {
-		return nil, err
-	}
-	return textsOf(sources), nil
-}
-
 // Watch makes a watch that has take take the files over, also those that can't be read, each with its error: the others
 // may do without it. A nil logger is told nothing.
 func (t Texts) Watch(logger *slog.Logger, take func([]Text) error) (Watch, error) {
 	s := Source{Path: t.Path, Logger: logger}
-	w, err := s.watch(func(sources []source) error { return take(textsOf(sources)) })
+	w, err := s.watch(take)
 	if err != nil {
 		return Watch{}, err
 	}
-	w.load = func() ([]source, error) {
-		sources, err := t.load()
+	w.load = func() ([]Text, error) {
+		sources, err := t.Read()
 		if len(sources) > 0 {
 			err = nil // which is in them
 		}
@@ -72,21 +63,13 @@ func (w Watch) Read() error { return w.watch.read() }
 // state of the files.
 func (w Watch) Follow(ctx context.Context, refused func(error)) { w.watch.follow(ctx, refused) }
 
-func textsOf(sources []source) []Text {
-	list := make([]Text, len(sources))
-	for i, s := range sources {
-		list[i] = Text{s.name, s.data, s.err}
-	}
-	return list
-}
-
-// load reads the texts: one file, or the files of a folder, or with All those of the folders below,
-// too.
-func (t Texts) load() ([]source, error) {
+// Read reads the files, until they are the same twice in a row: one file, or the files of a folder, or with All those
+// of the folders below, too. With an error, which is document.Faults, it also returns those that could be read.
+func (t Texts) Read() ([]Text, error) {
 	if !t.All {
 		return load(t.Path)
 	}
-	return settled(t.Path, func() ([]source, error) {
+	return settled(t.Path, func() ([]Text, error) {
 		var faults document.Faults
 		names, _, err := t.walk()
 		if err != nil {

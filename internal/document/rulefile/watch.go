@@ -33,7 +33,7 @@ type Source struct {
 // text, and the rules that were taken last stay. They also stay while files are missing.
 func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	var current *rules.Set
-	w, err := s.watch(func(texts []source) error {
+	w, err := s.watch(func(texts []Text) error {
 		set, list, err := parse(texts).set(nil, rules.Options{
 			Previous: current, StrictSlash: s.StrictSlash, IPv6Prefix: s.IPv6Prefix,
 		})
@@ -60,7 +60,7 @@ func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(
 // for each text. A nil logger is told nothing.
 func Follow(ctx context.Context, path string, logger *slog.Logger, read func() error, refused func(error)) {
 	s := Source{Path: path, Logger: logger}
-	w, err := s.watch(func([]source) error { return read() })
+	w, err := s.watch(func([]Text) error { return read() })
 	if err != nil {
 		refused(err)
 		return
@@ -69,7 +69,7 @@ func Follow(ctx context.Context, path string, logger *slog.Logger, read func() e
 }
 
 // watch fills in what is left out, and makes a watch of the source.
-func (s *Source) watch(take func([]source) error) (*watch, error) {
+func (s *Source) watch(take func([]Text) error) (*watch, error) {
 	if s.Interval == 0 {
 		s.Interval = 30 * time.Second
 	}
@@ -87,7 +87,7 @@ func (s *Source) watch(take func([]source) error) (*watch, error) {
 		faults = append(faults, stint.Invalid("Quiet", s.Quiet, "1ms to 10s"))
 	}
 	w := &watch{Source: s, take: take}
-	w.load = func() ([]source, error) { return load(s.Path) }
+	w.load = func() ([]Text, error) { return load(s.Path) }
 	w.names = func() []string { return entries(s.Path) }
 	return w, prefix.Join(faults...)
 }
@@ -116,8 +116,8 @@ func (w *watch) follow(ctx context.Context, refused func(error)) {
 // A watch is a source that is followed.
 type watch struct {
 	*Source
-	take func([]source) error
-	load func() ([]source, error)
+	take func([]Text) error
+	load func() ([]Text, error)
 	// names are the files that are read, and the folders below the path that have some
 	names func() []string
 	// digest of the texts or the fault that were read last
@@ -129,8 +129,8 @@ func (w *watch) read() error {
 	texts, err := w.load()
 	digest := sha256.New()
 	for _, s := range texts {
-		_, _ = fmt.Fprintf(digest, "%q %d %v\n", s.name, len(s.data), s.err) // a hash takes all
-		_, _ = digest.Write(s.data)
+		_, _ = fmt.Fprintf(digest, "%q %d %v\n", s.Name, len(s.Data), s.Err) // a hash takes all
+		_, _ = digest.Write(s.Data)
 	}
 	_, _ = fmt.Fprint(digest, err)
 	seen := [sha256.Size]byte(digest.Sum(nil))
