@@ -69,6 +69,9 @@ func (s *serving) takeRules(set *rules.Set, cache rulesource.Cache) {
 	case !first && !c.None():
 		s.logger.Info("rules changed", "added", c.Added, "removed", c.Removed, "changed", c.Changed)
 	}
+	if cache == "" {
+		return
+	}
 	if err := cache.Write(set); err != nil {
 		s.logger.Warn("rules_cache can't be written", "err", err)
 	}

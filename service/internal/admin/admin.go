@@ -35,7 +35,6 @@ import (
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
-	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/dashboard"
@@ -151,7 +150,7 @@ func (a *Handler) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	w := new(problem.CountedAnswer)
 	w.Begin(plain, a.routes[routeOther], "")
 	defer w.End()
-	capacity.BoundBody(w, r, a.bodyTimeout)
+	problem.BoundBody(w, r, a.bodyTimeout)
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
 	if err := a.serve(w, r); err != nil {
@@ -192,7 +191,7 @@ func (a *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 // register has the handler answer its paths.
 func (a *Handler) register(recent *activity.Recorder) {
 	a.rules.Register(&a.mux)
-	a.mux.Handle(pathSession, a.serveSession)
+	a.mux.Handle(pathSession, a.session)
 	a.handle("GET "+apipath.OpenAPI, config.RoleRead, describe)
 	a.handle(pathProfiles, config.RoleWrite, profile) // a profile shows memory
 	simulate := func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
@@ -308,11 +307,14 @@ func (a *Handler) identify(r *http.Request) (who string, role config.AdminRole, 
 			return "", 0, err
 		}
 	}
-	if index := a.signedIn(r); index >= 0 {
-		return a.tokens.tokens[index].Name, a.tokens.tokens[index].Role, nil
+	index := a.signedIn(r)
+	if index < 0 && len(a.tokens.hashes) > 0 {
+		if index, err = a.tokens.hashes.Find(r.Header["Authorization"]); err != nil {
+			return "", 0, err
+		}
 	}
-	if len(a.tokens.hashes) > 0 {
-		return a.tokens.find(r.Header["Authorization"])
+	if index >= 0 {
+		return a.tokens.tokens[index].Name, a.tokens.tokens[index].Role, nil
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return certificateName(r.TLS.VerifiedChains[0][0]), config.RoleWrite, nil
@@ -378,7 +380,7 @@ const maxSignInBytes = 4 << 10
 // signedIn returns the index of the token by whose session a request was sent, and -1 if it was not by one. A page of
 // another origin that makes a browser send the cookie changes nothing by it.
 func (a *Handler) signedIn(r *http.Request) int {
-	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
+	if len(a.tokens.hashes) == 0 || len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
 		return -1
 	}
 	return session.Find(r, a.tokens.hashes, time.Now(), func(id string) bool { return a.ended.Has(r.Context(), id) })
@@ -393,18 +395,14 @@ type sessionAnswer struct {
 	Rules *rulesapi.Place `json:"rules,omitempty"`
 }
 
-// serveSession is session, and records a sign-in that was refused.
-func (a *Handler) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
-	err := a.session(w, r, caller)
-	if err != nil && r.Method == http.MethodPost {
-		a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
-	}
-	return err
-}
-
 // session tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE). A
-// session is a cookie sealed under the token's hash; see package session.
-func (a *Handler) session(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+// session is a cookie sealed under the token's hash; see package session. A sign-in that was refused is recorded.
+func (a *Handler) session(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) (err error) {
+	defer func() {
+		if err != nil && r.Method == http.MethodPost {
+			a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
+		}
+	}()
 	if err := a.origin.Check(r); err != nil {
 		return problem.Forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
 	}
@@ -484,13 +482,4 @@ func newAdminTokens(tokens []config.AdminToken) adminTokens {
 		known.tokens = append(known.tokens, config.AdminToken{Role: token.Role, Name: token.Holder()})
 	}
 	return known
-}
-
-// find tells whose token the lines of Authorization hold.
-func (t adminTokens) find(lines []string) (who string, role config.AdminRole, err error) {
-	index, err := t.hashes.Find(lines)
-	if err != nil {
-		return "", 0, err
-	}
-	return t.tokens[index].Name, t.tokens[index].Role, nil
 }

@@ -254,23 +254,6 @@ func (b *Bodies) Text(w http.ResponseWriter, r *http.Request, most int64) (text 
 	return read.Text, read.Release, err
 }
 
-// BoundBody makes the body come in time, whether it is read here or, unread, by net/http. A connection that knows no
-// deadlines, as in a test of the handler alone, has none.
-//
-// A body in chunks ends its connection with the answer. RFC 9112, section 6.1, wants that where a
-// Content-Length stands beside Transfer-Encoding, of which net/http tells only the latter: whoever
-// passed both on may have gone by the former, and then takes what follows for another request. In
-// HTTP/1.0, which has no chunks, net/http ignores Transfer-Encoding and tells nothing of it, so
-// each such connection ends with its answer.
-func BoundBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
-	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
-		w.Header().Set("Connection", "close")
-	}
-	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
-	}
-}
-
 // HeapBytes are those of the heap's objects, of garbage too. It is read without stopping the world.
 func HeapBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}

@@ -197,3 +197,13 @@ func TraceOf(parent string) (id string, recorded bool) {
 	flags, err := strconv.ParseUint(parent[53:55], 16, 8)
 	return trace, err == nil && flags&1 == 1
 }
+
+// RecordedTrace is the trace of the lines of traceparent if its sender records it; "" if there is none.
+func RecordedTrace(lines []string) string {
+	if len(lines) > 0 {
+		if id, recorded := TraceOf(lines[0]); recorded {
+			return id
+		}
+	}
+	return ""
+}

@@ -100,7 +100,7 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 			t.Fatal("there is no room")
 		}
 		if known {
-			Authorise(w.withConn(t.Context(), conn))
+			Authorise(withConn(t.Context(), conn))
 		}
 		w.changed(conn, state)
 		return conn
@@ -177,7 +177,7 @@ func TestPrivateRoomFilledAtOnce(t *testing.T) {
 			if !w.admit(administrator) {
 				t.Fatal("an administrator is refused")
 			}
-			Authorise(w.withConn(t.Context(), administrator))
+			Authorise(withConn(t.Context(), administrator))
 			w.changed(administrator, http.StateActive)
 		}
 		stranger := &trackedConn{Conn: silence{}}

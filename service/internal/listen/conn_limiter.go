@@ -91,6 +91,7 @@ func newConnMetrics(registry prometheus.Registerer) (map[string]*connMetrics, er
 
 // admit reports whether the connection may stay; if so, it is tracked.
 func (w *idleTracker) admit(conn *trackedConn) bool {
+	conn.tracker = w
 	if w.limiter.perPeer > 0 {
 		conn.peer = w.limiter.peerOf(conn.RemoteAddr())
 	}

@@ -402,7 +402,7 @@ func TestRoomIsMadeForGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
-	listener := grpcListener{w.listener(ln), newRPCBounds(w, time.Second, time.Second)}
+	listener := grpcListener{w.listener(ln)}
 	t.Cleanup(func() { _ = listener.Close() })
 	connect := func() (client, server net.Conn) {
 		t.Helper()

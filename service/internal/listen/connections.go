@@ -49,12 +49,13 @@ const yieldEvery = 8
 // A trackedConn knows its state and since when it has it: ticks x 4 + state.
 type trackedConn struct {
 	net.Conn
-	since atomic.Int64
-	ended atomic.Bool // whether all was sent, and only its client's end of it is waited for
-	peer  string      // under which its peer's connections are counted; "" is not at all
-	begun int64       // how many were admitted before it
-	known atomic.Bool
-	ahead atomic.Uint32 // requests taken since a Read found all that the client had sent
+	tracker *idleTracker // that admitted it
+	since   atomic.Int64
+	ended   atomic.Bool // whether all was sent, and only its client's end of it is waited for
+	peer    string      // under which its peer's connections are counted; "" is not at all
+	begun   int64       // how many were admitted before it
+	known   atomic.Bool
+	ahead   atomic.Uint32 // requests taken since a Read found all that the client had sent
 	// streams are those of a connection of gRPC; nil on others, and until the handshake has ended. The tracker's lock
 	// guards it.
 	streams *rpcStreams
@@ -104,10 +105,13 @@ func newIdleTracker(first, idle, request time.Duration, limiter connLimiter) *id
 		}
 	}
 	for state, limit := range bounds {
-		w.limits[state] = int64((limit + w.tick - 1) / w.tick)
+		w.limits[state] = w.ticks(limit)
 	}
 	return w
 }
+
+// ticks is how many ticks a time has, rounded up.
+func (w *idleTracker) ticks(d time.Duration) int64 { return int64((d + w.tick - 1) / w.tick) }
 
 // run counts the ticks until the context ends.
 func (w *idleTracker) run(ctx context.Context) {
@@ -201,35 +205,27 @@ func trackedOf(c net.Conn, state *http.ConnState) (*trackedConn, bool) {
 	return conn, ok
 }
 
-// connKey is where a request's context has its *heldConn.
+// connKey is where a request's context has its *trackedConn.
 type connKey struct{}
 
-// A heldConn is a connection of a tracker.
-type heldConn struct {
-	tracker *idleTracker
-	conn    *trackedConn
-}
-
 // withConn is the server's ConnContext hook where a handler authorises connections.
-func (w *idleTracker) withConn(ctx context.Context, c net.Conn) context.Context {
+func withConn(ctx context.Context, c net.Conn) context.Context {
 	state := http.StateNew
-	if conn, ok := trackedOf(c, &state); ok {
-		return context.WithValue(ctx, connKey{}, &heldConn{w, conn})
-	}
-	return ctx
+	conn, _ := trackedOf(c, &state)
+	return context.WithValue(ctx, connKey{}, conn)
 }
 
 // Authorise notes that a request of the connection in its context, if there is one, was authorised. On the admin
 // listener it no longer counts among its peer's, and is evicted only while it is idle.
 func Authorise(ctx context.Context) {
-	held, ok := ctx.Value(connKey{}).(*heldConn)
-	if !ok || held.conn.known.Swap(true) {
+	conn, _ := ctx.Value(connKey{}).(*trackedConn)
+	if conn == nil || conn.known.Swap(true) {
 		return
 	}
-	held.tracker.mu.Lock()
-	defer held.tracker.mu.Unlock()
-	if _, open := held.tracker.conns[held.conn]; open {
-		held.tracker.leave(held.conn)
+	conn.tracker.mu.Lock()
+	defer conn.tracker.mu.Unlock()
+	if _, open := conn.tracker.conns[conn]; open {
+		conn.tracker.leave(conn)
 	}
 }
 
@@ -275,9 +271,23 @@ func Raw(nc net.Conn) syscall.RawConn {
 	if !ok {
 		return nil
 	}
-	raw, err := system.SyscallConn()
-	if err != nil {
-		return nil
-	}
+	raw, _ := system.SyscallConn()
 	return raw
+}
+
+// closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.
+var closeConnection = []string{"close"}
+
+// closeOnDrain ends connections with their next answer while the server drains, so that their clients send
+// nothing on them that would be lost.
+type closeOnDrain struct {
+	http.Handler
+	draining *atomic.Bool
+}
+
+func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.draining.Load() {
+		w.Header()["Connection"] = closeConnection
+	}
+	l.Handler.ServeHTTP(w, r)
 }

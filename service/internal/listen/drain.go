@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -106,21 +104,4 @@ const drainGap = 10 * time.Millisecond
 func IsLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
-}
-
-// closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.
-var closeConnection = []string{"close"}
-
-// closeOnDrain ends connections with their next answer while the server drains, so that their clients send
-// nothing on them that would be lost.
-type closeOnDrain struct {
-	http.Handler
-	draining *atomic.Bool
-}
-
-func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if l.draining.Load() {
-		w.Header()["Connection"] = closeConnection
-	}
-	l.Handler.ServeHTTP(w, r)
 }

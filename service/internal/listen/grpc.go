@@ -104,14 +104,11 @@ func (l *Listeners) GRPC(ctx context.Context, limit RateLimit) (net.Addr, error)
 	told := newHealth(limit.Ready)
 	healthpb.RegisterHealthServer(server, told)
 	reflection.Register(server)
-	socket, _ := ln.(syscall.Conn)
+	f := l.opened(GRPC, ln, tracker)
 	if _, tcp := ln.Addr().(*net.TCPAddr); !tcp {
-		socket = nil
+		f.socket = nil
 	}
-	l.open = append(l.open, &openListener{
-		service: GRPC, listener: grpcListener{tracker.listener(ln), bounds}, socket: socket,
-		server: grpcServer{server.Server, told}, health: told, tracker: tracker,
-	})
+	f.listener, f.server, f.health = grpcListener{f.listener}, grpcServer{server.Server, told}, told
 	return ln.Addr(), nil
 }
 
@@ -159,31 +156,18 @@ func rateLimitDesc(answers *promlimit.Answers) *grpc.ServiceDesc {
 			return nil, err
 		}
 		service, _ := to.(RateLimitService)
-		reply, err := shouldRateLimit(ctx, service, m)
-		route.Answered(status.Code(err).String(), time.Since(start), traceOf(ctx))
+		var reply any
+		if m.err != nil { // answered as the reference service does, INVALID_ARGUMENT, and counted
+			err = service.Malformed(m.err)
+		} else {
+			reply, err = service.ShouldRateLimit(ctx, &m.request)
+		}
+		trace := decisionlog.RecordedTrace(metadata.ValueFromIncomingContext(ctx, "traceparent"))
+		route.Answered(status.Code(err).String(), time.Since(start), trace)
 		return reply, err
 	}
 	desc.Methods = []grpc.MethodDesc{{MethodName: method, Handler: answer}}
 	return &desc
-}
-
-// traceOf is the ID of the trace that the client records a call in; "" without one.
-func traceOf(ctx context.Context) string {
-	if lines := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(lines) > 0 {
-		if id, recorded := decisionlog.TraceOf(lines[0]); recorded {
-			return id
-		}
-	}
-	return ""
-}
-
-// shouldRateLimit answers a call whose message has arrived. A message that is none is answered as
-// the reference service answers it, INVALID_ARGUMENT, and counted.
-func shouldRateLimit(ctx context.Context, service RateLimitService, m *message) (any, error) {
-	if m.err != nil {
-		return nil, service.Malformed(m.err)
-	}
-	return service.ShouldRateLimit(ctx, &m.request)
 }
 
 // listenGRPC listens at an address, or at a socket of this machine.

@@ -60,9 +60,6 @@ func guardMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 		around grpc.UnaryServerInterceptor,
 	) (any, error) {
 		c, _ := ctx.Value(callKey{}).(*call)
-		if c == nil {
-			return handle(service, ctx, decode, around)
-		}
 		c.begin()
 		defer c.done()
 		reply, err := handle(service, ctx, decode, around)
@@ -79,9 +76,6 @@ func guardStream(
 ) grpc.StreamHandler {
 	return func(service any, stream grpc.ServerStream) error {
 		c, _ := stream.Context().Value(callKey{}).(*call)
-		if c == nil {
-			return handle(service, stream)
-		}
 		if err := c.refused(); err != nil {
 			return err
 		}

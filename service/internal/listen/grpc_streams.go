@@ -35,8 +35,7 @@ type rpcBounds struct {
 
 // newRPCBounds makes bounds for the connections of a tracker.
 func newRPCBounds(tracker *idleTracker, head, answer time.Duration) *rpcBounds {
-	ticks := func(d time.Duration) int64 { return int64((d + tracker.tick - 1) / tracker.tick) }
-	return &rpcBounds{tracker: tracker, head: ticks(head), answer: ticks(answer)}
+	return &rpcBounds{tracker: tracker, head: tracker.ticks(head), answer: tracker.ticks(answer)}
 }
 
 // rpcStreams are the streams of a connection of gRPC. Those that are open and have no handler were answered, and their
@@ -226,16 +225,13 @@ func (b *rpcBounds) evict() {
 }
 
 // A grpcListener accepts connections that are counted until they are closed.
-type grpcListener struct {
-	net.Listener
-	bounds *rpcBounds
-}
+type grpcListener struct{ net.Listener }
 
 // Accept implements [net.Listener].
 func (l grpcListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tracked, ok := conn.(*trackedConn); ok {
-		return grpcConn{tracked, l.bounds.tracker, &rpcAddr{Addr: tracked.RemoteAddr(), conn: tracked}}, nil
+		return grpcConn{tracked, &rpcAddr{Addr: tracked.RemoteAddr(), conn: tracked}}, nil
 	}
 	return conn, err
 }
@@ -245,8 +241,7 @@ func (l grpcListener) Accept() (net.Conn, error) {
 // closed for another.
 type grpcConn struct {
 	*trackedConn
-	tracker *idleTracker
-	remote  *rpcAddr
+	remote *rpcAddr
 }
 
 // RemoteAddr implements [net.Conn].

@@ -170,7 +170,7 @@ func (l *Listeners) Admin(
 		clients: clients, metrics: l.connections[Admin], logger: l.logger,
 	}
 	f := l.add(Admin, ln, handler, newIdleTracker(bounds.ReadHeaderTimeout, bounds.IdleTimeout, 0, limiter))
-	f.http.ConnContext = f.tracker.withConn
+	f.http.ConnContext = withConn
 	return ln.Addr(), l.secure(f, "admin_tls", l.config.AdminTLS, 0)
 }
 
@@ -186,10 +186,8 @@ func (l *Listeners) RESP(
 	// As a server of Redis does, it lets clients be silent: when there are too many, those that were longest go. A
 	// handshake, and a command that has begun, come in time.
 	tracker := newIdleTracker(l.config.HTTP.BodyTimeout, 0, l.config.HTTP.WriteTimeout, l.limiter(RESP))
-	opened := &openListener{service: RESP, listener: tracker.listener(ln), tracker: tracker}
-	opened.socket, _ = ln.(syscall.Conn)
-	opened.server = serve(ln.Addr(), tracker.changed)
-	if l.open = append(l.open, opened); l.config.RESPTLS.Enabled() {
+	opened := l.opened(RESP, ln, tracker)
+	if opened.server = serve(ln.Addr(), tracker.changed); l.config.RESPTLS.Enabled() {
 		files, err := l.openCertificates("resp_tls", RESP, l.config.RESPTLS)
 		if err != nil {
 			return nil, err
@@ -203,9 +201,14 @@ func (l *Listeners) RESP(
 func (l *Listeners) add(service string, ln net.Listener, handler http.Handler, tracker *idleTracker) *openListener {
 	server := l.newHTTP(closeOnDrain{handler, &l.draining})
 	server.ConnState = tracker.changedHTTP
-	f := &openListener{
-		service: service, listener: tracker.listener(ln), server: httpServer{server}, http: server, tracker: tracker,
-	}
+	f := l.opened(service, ln, tracker)
+	f.server, f.http = httpServer{server}, server
+	return f
+}
+
+// opened adds a listener, which lacks its server.
+func (l *Listeners) opened(service string, ln net.Listener, tracker *idleTracker) *openListener {
+	f := &openListener{service: service, listener: tracker.listener(ln), tracker: tracker}
 	f.socket, _ = ln.(syscall.Conn)
 	l.open = append(l.open, f)
 	return f

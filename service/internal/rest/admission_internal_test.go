@@ -54,7 +54,7 @@ func TestHealthOfCertificates(t *testing.T) {
 		t.Errorf("without TLS: %v", health)
 	}
 	for _, want := range []string{"", "the new certificates of admin can't be used; the old ones stay in use; the log says why"} {
-		s.certificates = func() map[string]follow.State {
+		s.parts.Certificates = func() map[string]follow.State {
 			states := map[string]follow.State{"http": follow.Current, "admin": follow.Current}
 			if want != "" {
 				states["admin"] = follow.Refused

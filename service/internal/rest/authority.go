@@ -23,26 +23,17 @@ func newAuthority(api config.API) *authority {
 	return &authority{explicit: api.ExplicitKeys, open: api.Open, tokens: session.NewTokens(api.Tokens)}
 }
 
-// mayNameKeys reports why the request may not name a key, nil when it may.
-func (a *authority) mayNameKeys(r *http.Request) error {
+// mayNameKeys reports why a caller may not name a key, by why it may not manage; nil when it may.
+func (a *authority) mayNameKeys(manage error) error {
 	if !a.explicit {
 		return errNoKeys
 	}
-	return a.mayManage(r)
+	return manage
 }
 
-// mayNameKeysBy and mayManageBy report why a client that has shown a token, "" for none, may not do so,
-// nil when it may. Its listener is not one of HTTP, which a page in a browser could speak to.
-func (a *authority) mayNameKeysBy(token string, loopback bool) error {
-	if !a.explicit {
-		return errNoKeys
-	}
-	return a.mayManageBy(token, loopback)
-}
-
-// mayManageBy decides for listeners without HTTP headers. With tokens one is needed, wherever the
-// caller is; without, a configuration may be open to all, and a listener on loopback is open to
-// this machine.
+// mayManageBy is mayManage for a client that has shown a token, "" for none, on a listener that is not one of HTTP,
+// which a page in a browser could speak to. With tokens one is needed, wherever the caller is; without, a configuration
+// may be open to all, and a listener on loopback is open to this machine.
 func (a *authority) mayManageBy(token string, loopback bool) error {
 	switch {
 	case len(a.tokens) > 0 && token == "":

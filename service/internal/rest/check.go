@@ -21,7 +21,9 @@ import (
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/capacity"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/resp"
 )
 
 // The messages of an answer.
@@ -85,7 +87,7 @@ func (s *Service) claim(r *http.Request, q *request) (*target, stint.Claim, erro
 	if fallback {
 		s.noteUnknownAlgorithm(r, q.algorithm)
 	}
-	claim := stint.Claim{Policy: t.policy}
+	claim := stint.Claim{Policy: t.Policy}
 	if claim.Key, err = s.keyOf(r, q); err == nil {
 		claim.Permits, err = t.cost(q)
 	}
@@ -102,25 +104,25 @@ func (s *Service) keyOf(r *http.Request, q *request) (string, error) {
 	if !q.has(keyMember) {
 		return s.clients.Key(r.RemoteAddr, r.Header), nil
 	}
-	if err := s.authority.mayNameKeys(r); err != nil {
+	if err := s.authority.mayNameKeys(s.authority.mayManage(r)); err != nil {
 		return "", err
 	}
 	return q.key, checkKey(q.key)
 }
 
 // check decides one request. The work is over before the answer is sent, since a client may read it
-// slowly. All that it needs beside the decision is in a scratch, which the next check uses again,
+// slowly. All that it needs beside the decision is in an evaluation, which the next check uses again,
 // so that checks do not allocate for each answer.
 func (s *Service) check(w http.ResponseWriter, r *http.Request, work *capacity.Ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err
 	}
-	x, _ := s.scratches.Get().(*scratch)
+	x, _ := s.evaluations.Get().(*evaluation)
 	op := stint.Op{Verb: stint.VerbTake, Claim: claim}
 	if t.headers.NeedsEach() || q.details {
-		x.each = slices.Grow(x.each[:0], t.policy.Len())
-		op.Each = x.each[:t.policy.Len()]
+		x.each = slices.Grow(x.each[:0], t.Policy.Len())
+		op.Each = x.each[:t.Policy.Len()]
 	}
 	if q.details {
 		clear(op.Each) // a failure policy may leave them as they are
@@ -129,7 +131,7 @@ func (s *Service) check(w http.ResponseWriter, r *http.Request, work *capacity.T
 	d, err := s.decide(r.Context(), op)
 	elapsed := time.Since(start)
 	if err != nil {
-		return s.refused(t.algorithms[t.least], err)
+		return s.refused(t.Least, err)
 	}
 	s.observeCheck(w, r, &x.event, t, &claim, &d, start, elapsed)
 
@@ -137,17 +139,18 @@ func (s *Service) check(w http.ResponseWriter, r *http.Request, work *capacity.T
 	header["Content-Type"] = jsonType
 	header["Cache-Control"] = noStore
 	t.headers.Write(header, d, op.Each)
-	t.fill(&x.CheckResponse, &claim, &d)
+	c := &x.response.CheckResponse
+	t.fill(c, &claim, &d)
 	if q.details {
-		x.Details = limitDetails(&claim, op.Each, d.At)
+		c.Details = limitDetails(&claim, op.Each, d.At)
 	}
-	x.body = x.AppendJSON(x.body[:0])
+	x.body = c.AppendJSON(x.body[:0])
 	work.Leave()
 	if !d.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(x.body) // a client that is gone has no use for the error
-	s.scratches.Put(x)
+	s.evaluations.Put(x)
 	return nil
 }
 
@@ -170,9 +173,9 @@ func (s *Service) checkAll(w http.ResponseWriter, r *http.Request, work *capacit
 		}
 		found[i], ops[i] = t, stint.Op{Verb: stint.VerbTake, Claim: claim}
 		if requests[i].details {
-			ops[i].Each = make([]stint.Outcome, t.policy.Len())
+			ops[i].Each = make([]stint.Outcome, t.Policy.Len())
 		}
-		limits += t.policy.Len()
+		limits += t.Policy.Len()
 	}
 	if work.Lacks(int64(limits)) {
 		work.Leave()
@@ -192,7 +195,7 @@ func (s *Service) checkAll(w http.ResponseWriter, r *http.Request, work *capacit
 	for i := range results {
 		t, d := found[i], results[i].Decision
 		if err := results[i].Err; err != nil {
-			return inElement(i, s.refused(t.algorithms[t.least], err))
+			return inElement(i, s.refused(t.Least, err))
 		}
 		s.observeCheck(w, r, &event, t, &ops[i].Claim, &d, start, elapsed)
 		if i > 0 {
@@ -307,7 +310,7 @@ func (s *Service) refused(by stint.Algorithm, err error) error {
 
 // fill describes a decision of the target.
 func (t *target) fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
-	limit := t.policy.Limit(int(d.Index))
+	limit := t.Policy.Limit(int(d.Index))
 	*c = checkResponse(claim.Key, limit, d, stint.ReasonOf(limit, d, claim.Permits))
 	c.Policy = t.name
 }
@@ -386,16 +389,13 @@ func limitDetails(claim *stint.Claim, each []stint.Outcome, at stint.Instant) []
 // A target is what an algorithm's or a policy's name stands for, with everything
 // that can be known about it before a request comes.
 type target struct {
-	name    string // the policy's name; "" for an algorithm's default
-	rule    string // what activity has in the place of a rule
-	policy  *stint.Policy
+	name string // the policy's name; "" for an algorithm's default
+	// Target has in Rule what activity has in the place of a rule, and in Most the least capacity of its limits, which is
+	// the highest cost that can ever be admitted.
+	resp.Target
 	headers *httplimit.Headers
-	// the least of its limits': the highest cost that can ever be admitted
-	capacity int64
-	least    int32 // the limit that has it
 	// the least capacity of all limits, also of those with a cost of their own
-	keepable   int64
-	algorithms []stint.Algorithm // the algorithm of each limit
+	keepable int64
 }
 
 // policyPrefix begins the names under which the state of configured policies is kept, apart from that of the
@@ -403,7 +403,7 @@ type target struct {
 const policyPrefix = "policy/"
 
 // newTarget prepares what a check of a policy, or of an algorithm's default, needs each time: the
-// policy, its headers, and the bounds of what a check may ask for. capacity is the least capacity
+// policy, its headers, and the bounds of what a check may ask for. Most is the least capacity
 // of the limits without a cost of their own, above which no cost can be admitted; keepable is the
 // least of all.
 func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*target, error) {
@@ -415,22 +415,20 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 	if err != nil {
 		return nil, err
 	}
+	first := limits[0].Algorithm
 	t := &target{
-		name:     name,
-		rule:     cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()),
-		policy:   policy,
-		headers:  httplimit.HeadersOf(policy, fields),
-		capacity: bounds.MaxPermits + 1,
-		keepable: bounds.MaxPermits,
+		name: name, headers: httplimit.HeadersOf(policy, fields), keepable: bounds.MaxPermits,
+		Target: resp.Target{
+			Policy: policy, Rule: cmp.Or(kept, "algorithm/"+first.String()), Most: bounds.MaxPermits + 1, Least: first,
+		},
 	}
-	for i, limit := range limits {
+	for _, limit := range limits {
 		t.keepable = min(t.keepable, limit.Capacity)
-		if limit.Cost == 0 && limit.Capacity < t.capacity {
-			t.capacity, t.least = limit.Capacity, int32(i)
+		if limit.Cost == 0 && limit.Capacity < t.Most {
+			t.Most, t.Least = limit.Capacity, limit.Algorithm
 		}
-		t.algorithms = append(t.algorithms, limit.Algorithm)
 	}
-	t.capacity = min(t.capacity, bounds.MaxPermits)
+	t.Most, t.Fill = min(t.Most, bounds.MaxPermits), t.fill
 	return t, nil
 }
 
@@ -443,26 +441,39 @@ type targets struct {
 	fallback bool      // whether TOKEN_BUCKET decides for an algorithm that does not exist
 }
 
-// newTargets makes all targets of a configuration. Names are listed once, for the errors of checks
-// that name another one, and cut after twenty.
-func newTargets(config *Config, limits Limits) (*targets, error) {
-	ts := &targets{policies: map[string]*target{}, names: "none is configured", fallback: config.API.UnknownFallsBack}
-	for _, algorithm := range notation.Algorithms() {
-		t, err := newTarget("", config.Headers.Fields(), limits.Defaults[algorithm])
-		if err != nil {
-			return nil, prefix.Errorf("defaults: %s: %w", algorithm, err)
+// newTargets makes all targets of a configuration, or reports everything that is wrong with them, sorted by name, so
+// that the same configuration has the same error. Names are listed once, for the errors of checks that name another
+// one, and cut after twenty.
+func newTargets(c *Config, limits Limits) (*targets, error) {
+	ts := &targets{policies: map[string]*target{}, names: "none is configured", fallback: c.API.UnknownFallsBack}
+	defaults := config.DefaultLimits()
+	maps.Copy(defaults, limits.Defaults)
+	var faults []error
+	for _, algorithm := range slices.Sorted(maps.Keys(defaults)) {
+		limit := defaults[algorithm]
+		t, err := newTarget("", c.Headers.Fields(), limit)
+		switch {
+		case limit.Algorithm != algorithm:
+			faults = append(faults, stint.Invalid("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String()))
+		case err != nil:
+			faults = append(faults, prefix.Errorf("defaults: %s: %w", algorithm, err))
+		case int(algorithm) < len(ts.defaults):
+			ts.defaults[algorithm] = t
+			ts.all = append(ts.all, t)
 		}
-		ts.defaults[algorithm] = t
-		ts.all = append(ts.all, t)
 	}
 	names := slices.Sorted(maps.Keys(limits.Policies))
 	for _, name := range names {
-		t, err := newTarget(name, config.Headers.Fields(), limits.Policies[name]...)
-		if err != nil {
-			return nil, prefix.Errorf("policies: %s: %w", name, err)
+		t, err := newTarget(name, c.Headers.Fields(), limits.Policies[name]...)
+		switch {
+		case name == "":
+			faults = append(faults, stint.Invalid("policies", name, "a name of at least one character"))
+		case err != nil:
+			faults = append(faults, prefix.Errorf("policies: %s: %w", name, err))
+		default:
+			ts.policies[name] = t
+			ts.all = append(ts.all, t)
 		}
-		ts.policies[name] = t
-		ts.all = append(ts.all, t)
 	}
 	const most = 20
 	if n := len(names); n > most {
@@ -471,7 +482,7 @@ func newTargets(config *Config, limits Limits) (*targets, error) {
 	if len(names) > 0 {
 		ts.names = strings.Join(names, ", ")
 	}
-	return ts, nil
+	return ts, prefix.Join(faults...)
 }
 
 // SwapLimits puts limits in the place of those by which checks are decided, or reports everything that
@@ -479,10 +490,6 @@ func newTargets(config *Config, limits Limits) (*targets, error) {
 // name and algorithm. Requests that have begun are decided by the limits that they began with. It is
 // safe for concurrent use.
 func (s *Service) SwapLimits(limits Limits) error {
-	limits = limits.withDefaults()
-	if err := prefix.Join(limits.validate()...); err != nil {
-		return err
-	}
 	ts, err := newTargets(s.config, limits)
 	if err == nil {
 		s.targets.Store(ts)
@@ -498,24 +505,29 @@ func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 		return nil, false, problem.BadRequest("policy is %q beside algorithm %q; allowed: one of the two",
 			problem.Short(q.policy), problem.Short(q.algorithm))
 	case q.has(policyMember):
-		t, ok := ts.policies[q.policy]
-		if !ok {
-			return nil, false, stint.Invalid("policy", problem.Short(q.policy), ts.names)
-		}
-		return t, false, nil
+		found, err = ts.policy(q.policy)
+		return found, false, err
 	case !q.has(algorithmMember) || q.algorithm == "TOKEN_BUCKET":
 		return ts.defaults[stint.AlgorithmTokenBucket], false, nil
 	default:
-		algorithm, err := notation.ParseAlgorithm(problem.Short(q.algorithm))
+		algorithm, err := notation.ParseAlgorithm(q.algorithm)
 		switch {
 		case err == nil:
 			return ts.defaults[algorithm], false, nil
 		case ts.fallback:
 			return ts.defaults[stint.AlgorithmTokenBucket], true, nil
-		default:
-			return nil, false, err
 		}
+		_, err = notation.ParseAlgorithm(problem.Short(q.algorithm))
+		return nil, false, err
 	}
+}
+
+// policy returns the configured policy of a name.
+func (ts *targets) policy(name string) (*target, error) {
+	if t := ts.policies[name]; t != nil {
+		return t, nil
+	}
+	return nil, stint.Invalid("policy", problem.Short(name), ts.names)
 }
 
 // cost is the permits that a check asks for, which its limits must be able to grant.
@@ -523,7 +535,7 @@ func (t *target) cost(q *request) (int64, error) {
 	if !q.has(permitsMember) {
 		return 1, nil
 	}
-	return amount("permits", q.permits, 1, t.capacity)
+	return amount("permits", q.permits, 1, t.Most)
 }
 
 // keep is how many permits of each limit a check leaves to others: up to all of the lowest limit.
@@ -548,7 +560,7 @@ func amount(param, text string, least, most int64) (int64, error) {
 func (s *Service) Policies() iter.Seq2[string, *stint.Policy] {
 	return func(yield func(string, *stint.Policy) bool) {
 		for _, t := range s.targets.Load().all {
-			if !yield(cmp.Or(t.name, t.algorithms[0].String()), t.policy) {
+			if !yield(cmp.Or(t.name, t.Policy.Limit(0).Algorithm.String()), t.Policy) {
 				return
 			}
 		}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -115,11 +113,6 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// limits are the configured ones.
-func (c *Config) limits() Limits {
-	return Limits{Defaults: c.Defaults, Policies: c.Policies}.withDefaults()
-}
-
 // Validate reports everything that is wrong with the configuration, joined. The
 // parameters carry the names of the configuration file.
 func (c Config) Validate() error {
@@ -132,7 +125,8 @@ func (c Config) Validate() error {
 		faults = append(faults, stint.Invalid("http.max_body_memory", c.HTTP.MaxBodyMemory,
 			fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least)))
 	}
-	return prefix.Join(append(append(faults, c.Settings.Validate()), c.limits().validate()...)...)
+	_, err := newTargets(&c, Limits{c.Defaults, c.Policies})
+	return prefix.Join(append(faults, c.Settings.Validate(), err)...)
 }
 
 // Limits are what names in a check stand for.
@@ -143,33 +137,4 @@ type Limits struct {
 	// Policies are the limits that a policy's name stands for. Their state is never
 	// shared with the defaults', with another policy's or with a rule's. Default: none.
 	Policies map[string][]stint.Limit
-}
-
-// withDefaults fills in what is missing.
-func (l Limits) withDefaults() Limits {
-	all := config.DefaultLimits()
-	maps.Copy(all, l.Defaults)
-	l.Defaults = all
-	return l
-}
-
-// validate reports all faults, sorted by name, so that the same configuration has the same error.
-func (l Limits) validate() (faults []error) {
-	for _, algorithm := range slices.Sorted(maps.Keys(l.Defaults)) {
-		if limit := l.Defaults[algorithm]; limit.Algorithm != algorithm {
-			faults = append(faults, stint.Invalid("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String()))
-		} else if err := limit.Validate(); err != nil {
-			faults = append(faults, prefix.Errorf("defaults: %s: %w", algorithm, err))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(l.Policies)) {
-		if name == "" {
-			faults = append(faults, stint.Invalid("policies", name, "a name of at least one character"))
-			continue
-		}
-		if _, err := stint.NewPolicy(policyPrefix+name, l.Policies[name]...); err != nil {
-			faults = append(faults, prefix.Errorf("policies: %s: %w", name, err))
-		}
-	}
-	return faults
 }

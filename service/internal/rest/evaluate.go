@@ -231,13 +231,15 @@ func (s *Service) warnOfRules(set, old *rules.Set) {
 // waits reports whether the rule may hold requests.
 func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == rules.Wait }
 
-// An evaluation is what deciding one request by rules needs for a moment. One that is used again
-// saves its allocations.
+// An evaluation is what deciding one request, by rules or by a target, needs for a moment. One that is used again
+// saves its allocations. A check leaves all as it was but event, each, response and body.
 type evaluation struct {
 	request rules.Request
 	asked   request // what is said besides
 	verdict enforce.Verdict
 	event   stint.Event
+	// each has an outcome for each limit of a check, if the answer needs them.
+	each []stint.Outcome
 	// header and attributes are the request's; lines has the values of header, so that one slice
 	// serves all fields.
 	header     http.Header

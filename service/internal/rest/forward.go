@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/service/internal/capacity"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -106,6 +107,28 @@ func (s *Service) readForwarded(e *evaluation, r *http.Request) (err error) {
 	}
 	q.Header, q.Address = r.Header, s.clients.Key(r.RemoteAddr, r.Header)
 	return readIdentity(&s.config.Identity, e, r.Header)
+}
+
+// readIdentity takes from the header who asks. An empty field is as good as none. A field that stands twice
+// is an error: a proxy that adds to what a client sent would let the client choose.
+func readIdentity(i *config.Identity, e *evaluation, header http.Header) (err error) {
+	if e.request.User, err = single(header, i.User); err != nil {
+		return err
+	}
+	if e.request.APIKey, err = single(header, i.APIKey); err != nil {
+		return err
+	}
+	for attribute, field := range i.Attributes {
+		value, err := single(header, field)
+		if err != nil {
+			return err
+		}
+		if value != "" {
+			e.attributes[attribute] = value
+		}
+	}
+	e.request.Attributes = e.attributes
+	return nil
 }
 
 // forwardedTarget is the host and the URI that the proxy was asked for, and which field has the URI. A URL beside

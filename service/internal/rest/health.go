@@ -85,6 +85,14 @@ func (s *Service) readiness(w http.ResponseWriter, r *http.Request) error {
 	return problem.Answer(w, r, status, health)
 }
 
+// rulesDetails say more of rules that are not current.
+var rulesDetails = map[follow.State]string{
+	follow.Unknown:     "the rules could not be read yet; the log says why",
+	follow.Cached:      "the rules are from rules_cache and may be old",
+	follow.Refused:     "the new rules are refused; the current rules stay in force; the log says why",
+	follow.Unreachable: "the rules' source is unreachable; the current rules stay in force",
+}
+
 // health is that of the service and its parts, with whether the store answered, and after how long.
 // It is made anew for each request, and asks the store within healthTimeout. What is old but in
 // force (rules from a cache, a refused configuration) leaves the service up, with a text; what was
@@ -103,31 +111,11 @@ func (s *Service) health(ctx context.Context) (health Health, up bool, latency t
 		}
 	}
 	if s.config.RulesState != nil {
-		health.Components["rules"] = Component{Status: StatusUp}
-	}
-	switch s.rulesState() {
-	case follow.Unknown:
-		health.Components["rules"] = Component{
-			Status: StatusDown,
-			Detail: "the rules could not be read yet; the log says why",
+		state, status := s.config.RulesState(), StatusUp
+		if state == follow.Unknown {
+			status, health.Status = StatusDown, StatusDown
 		}
-		health.Status = StatusDown
-	case follow.Cached:
-		health.Components["rules"] = Component{
-			Status: StatusUp,
-			Detail: "the rules are from rules_cache and may be old",
-		}
-	case follow.Refused:
-		health.Components["rules"] = Component{
-			Status: StatusUp,
-			Detail: "the new rules are refused; the current rules stay in force; the log says why",
-		}
-	case follow.Unreachable:
-		health.Components["rules"] = Component{
-			Status: StatusUp,
-			Detail: "the rules' source is unreachable; the current rules stay in force",
-		}
-	case follow.Current:
+		health.Components["rules"] = Component{Status: status, Detail: rulesDetails[state]}
 	}
 	if s.config.LimitsRefused != nil {
 		limits := Component{Status: StatusUp}
@@ -147,7 +135,7 @@ func (s *Service) health(ctx context.Context) (health Health, up bool, latency t
 		}
 		health.Components["domains"] = domains
 	}
-	if states := s.certificates(); len(states) > 0 {
+	if states := s.parts.Certificates(); len(states) > 0 {
 		certificates, refused := Component{Status: StatusUp}, []string(nil)
 		for _, service := range slices.Sorted(maps.Keys(states)) {
 			if states[service] != follow.Current {
@@ -160,7 +148,7 @@ func (s *Service) health(ctx context.Context) (health Health, up bool, latency t
 		}
 		health.Components["certificates"] = certificates
 	}
-	if s.draining() {
+	if s.parts.Draining() {
 		health.Components["server"] = Component{Status: StatusDown}
 		health.Status = StatusDown
 	}

@@ -17,49 +17,37 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// reserveHold, commitHold and cancelHold begin a hold and end it, by a key and a target or by the rules that match a
-// request.
-func (s *Service) reserveHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.VerbReserve, reserveMembers)
-}
-
-func (s *Service) commitHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.VerbCommit, commitMembers)
-}
-
-func (s *Service) cancelHold(w http.ResponseWriter, r *http.Request) error {
-	return s.hold(w, r, stint.VerbCancel, endMembers)
-}
-
-// hold reads what a request says of its hold, and hands it to the one of the four that it asks for:
-// reserve or end, by a key or by the rules. A reserve may name a TTL, and a commit the expiresAt
-// that the reserve answered: with it a hold that the store has lost is charged nevertheless.
-func (s *Service) hold(w http.ResponseWriter, r *http.Request, verb stint.Verb, allowed member) error {
-	return s.manage(w, r, 0, allowed, func(r *http.Request, e *evaluation, q *request) error {
-		h, err := q.holdOf()
-		if err != nil {
+// hold begins a hold or ends it, by a key and a target or by the rules that match a request: it reads what a request
+// says of its hold, and hands it to the one of the four that it asks for. A reserve may name a TTL, and a commit the
+// expiresAt that the reserve answered: with it a hold that the store has lost is charged nevertheless.
+func hold(verb stint.Verb, allowed member) func(*Service, http.ResponseWriter, *http.Request) error {
+	return func(s *Service, w http.ResponseWriter, r *http.Request) error {
+		return s.manage(w, r, 0, allowed, func(r *http.Request, e *evaluation, q *request) error {
+			h, err := q.holdOf()
+			if err != nil {
+				return err
+			}
+			switch byRules := q.has(settledMembers | rulesMember | viaMembers | statusMember); {
+			case byRules && s.rulesState() == follow.Unknown:
+				return errRulesUnknown()
+			case byRules && verb == stint.VerbReserve:
+				return s.reserveByRules(w, r, e, q, h)
+			case byRules:
+				err = s.endByRules(w, r, e, q, verb, h)
+			case verb == stint.VerbReserve:
+				return s.reserveKey(w, r, q, h)
+			default:
+				err = s.endKey(w, r, q, verb, h)
+			}
+			if errors.Is(err, stint.ErrUnknownReservation) && verb == stint.VerbCommit && !q.has(expiresAtMember) {
+				known := *problem.Of(err)
+				known.Detail += fmt.Sprintf(": id %q. With the expiresAt of its reserve, a hold that the store has lost is charged",
+					problem.Short(q.id))
+				return &known
+			}
 			return err
-		}
-		switch byRules := q.has(settledMembers | rulesMember | viaMembers | statusMember); {
-		case byRules && s.rulesState() == follow.Unknown:
-			return errRulesUnknown()
-		case byRules && verb == stint.VerbReserve:
-			return s.reserveByRules(w, r, e, q, h)
-		case byRules:
-			err = s.endByRules(w, r, e, q, verb, h)
-		case verb == stint.VerbReserve:
-			return s.reserveKey(w, r, q, h)
-		default:
-			err = s.endKey(w, r, q, verb, h)
-		}
-		if errors.Is(err, stint.ErrUnknownReservation) && verb == stint.VerbCommit && !q.has(expiresAtMember) {
-			known := *problem.Of(err)
-			known.Detail += fmt.Sprintf(": id %q. With the expiresAt of its reserve, a hold that the store has lost is charged",
-				problem.Short(q.id))
-			return &known
-		}
-		return err
-	})
+		})
+	}
 }
 
 // holdOf reads what a request says of its hold. The store judges the ID and the TTL.
@@ -121,12 +109,12 @@ func (s *Service) reserveKey(w http.ResponseWriter, r *http.Request, q *request,
 		return err
 	}
 	op := stint.Op{
-		Verb: stint.VerbReserve, Claim: claim, Extra: &stint.Extra{Hold: h}, Each: make([]stint.Outcome, t.policy.Len()),
+		Verb: stint.VerbReserve, Claim: claim, Extra: &stint.Extra{Hold: h}, Each: make([]stint.Outcome, t.Policy.Len()),
 	}
 	start := time.Now()
 	d, err := s.decide(r.Context(), op)
 	if err != nil {
-		return s.refused(t.algorithms[t.least], err)
+		return s.refused(t.Least, err)
 	}
 	d.Full = h.Full
 	var event stint.Event
@@ -193,20 +181,11 @@ func (s *Service) endKey(w http.ResponseWriter, r *http.Request, q *request, ver
 	if err != nil {
 		return err
 	}
-	q.present &^= permitsMember // which a check bounds
-	t, claim, err := s.claim(r, q)
+	rest, applied, err := s.settleKey(r, q, actual, stint.Op{Verb: verb, Extra: &stint.Extra{Hold: h}})
 	if err != nil {
 		return err
 	}
-	claim.Permits = actual
-	d, err := s.decide(r.Context(), stint.Op{Verb: verb, Claim: claim, Extra: &stint.Extra{Hold: h}})
-	if err != nil {
-		return err
-	}
-	var c api.CheckResponse
-	t.fill(&c, &claim, &d)
-	rest := restOf(&c)
-	return problem.Answer(w, r, http.StatusOK, endResponse(&rest, d.Applied, h))
+	return problem.Answer(w, r, http.StatusOK, endResponse(&rest, applied, h))
 }
 
 // endByRules ends a hold of a request. A commit without permits costs what the rules say that the

@@ -42,7 +42,7 @@ func (s *Service) observeCheck(
 	elapsed time.Duration,
 ) {
 	*e = stint.Event{
-		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: *claim, Rule: t.rule, Decision: *d,
+		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: *claim, Rule: t.Rule, Decision: *d,
 		RequestID: requestID(w),
 	}
 	e.Reason = stint.ReasonOf(e.Limit(), d, claim.Permits)
@@ -57,7 +57,13 @@ func (s *Service) observeVerdict(
 		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: stint.Claim{Key: e.request.Address},
 		Method: e.request.Method, Path: e.request.Path, RequestID: id, Attributes: e.request.Attributes,
 	}
-	e.verdict.Tell(ctx, &e.event, s.observe)
+	e.verdict.Tell(ctx, &e.event, s.observeRule)
+}
+
+// observeRule tells of what a rule decided, or that none matched.
+func (s *Service) observeRule(ctx context.Context, e *stint.Event) {
+	s.ruleMetrics.Observe(ctx, e)
+	s.observe(ctx, e)
 }
 
 // observe tells all observers of an event. The order is that of the configuration, after metrics.

@@ -38,22 +38,7 @@ func (s *Service) addRateLimit(registerer prometheus.Registerer) error {
 		return err
 	}
 	s.rateLimit = made
-	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rate_limiter_commits_waiting",
-		Help: "Commits of Envoy's streams that failed, and that are sent again.",
-	}, func() float64 {
-		waiting, _ := made.Commits()
-		return float64(waiting)
-	})
-	lost := prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "rate_limiter_commits_lost_total",
-		Help: "Commits of Envoy's streams that were given up: the store had forgotten the hold, too many waited, or " +
-			"the service stopped.",
-	}, func() float64 {
-		_, lost := made.Commits()
-		return float64(lost)
-	})
-	return errors.Join(registerer.Register(made.Collector()), registerer.Register(waiting), registerer.Register(lost))
+	return registerer.Register(made.Collector())
 }
 
 // RateLimit is Envoy's rate limit service, which is given its domains; nil without a gRPC listener.

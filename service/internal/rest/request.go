@@ -53,6 +53,8 @@ const (
 	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember | setMember
 	evaluationMembers = settledMembers | waitMember
 	viaMembers        = viaMember | viasMember
+	integerMembers    = permitsMember | keepMember | expiresAtMember | statusMember
+	textMembers       = claimMembers | idMember | ttlMember | onExpiryMember
 	commitMembers     = endMembers | permitsMember | viaMembers | statusMember
 )
 
@@ -127,6 +129,16 @@ func (q *request) set(m member, value string) {
 		q.permits = value
 	case keepMember:
 		q.keep = value
+	case idMember:
+		q.id = value
+	case ttlMember:
+		q.ttl = value
+	case expiresAtMember:
+		q.expiresAt = value
+	case onExpiryMember:
+		q.onExpiry = value
+	case statusMember:
+		q.status = value
 	default:
 	}
 }
@@ -281,47 +293,28 @@ func (s *scanner) member(q *request, name string) error {
 	switch {
 	case err != nil:
 		return err
-	case m == permitsMember:
-		q.permits, err = s.Integer(name, "an integer")
-		return err
-	case m == keepMember:
-		q.keep, err = s.Integer(name, "an integer")
-		return err
-	case m == expiresAtMember:
-		q.expiresAt, err = s.Integer(name, "an integer")
-		return err
-	case m == statusMember:
-		s.allowed &^= claimMembers
-		q.status, err = s.Integer(name, "an integer")
-		return err
-	case m == idMember:
-		q.id, err = s.Text(name)
-		return err
-	case m == ttlMember:
-		if s.Next() != '"' {
-			return s.Mistyped(name, `a string such as "120s"`)
-		}
-		q.ttl, err = s.Text(name)
-		return err
-	case m == onExpiryMember:
-		q.onExpiry, err = s.Text(name)
-		return err
 	case m&claimMembers != 0:
 		s.allowed &^= evaluationMembers | rulesMember | viaMembers | statusMember
-		value, err := s.Text(name)
-		q.set(m, value)
-		return err
+	case m&(evaluationMembers|rulesMember|viaMembers|statusMember) != 0:
+		s.allowed &^= claimMembers
 	}
-	s.allowed &^= claimMembers
-	switch m {
-	case rulesMember:
+	var value string
+	switch {
+	case m == ttlMember && s.Next() != '"':
+		return s.Mistyped(name, `a string such as "120s"`)
+	case m&integerMembers != 0:
+		value, err = s.Integer(name, "an integer")
+	case m&textMembers != 0:
+		value, err = s.Text(name)
+	case m == rulesMember:
 		q.rules, err = s.Texts(name)
-		return err
-	case viaMember, viasMember:
+	case m&viaMembers != 0:
 		return s.viaOf(q, m, name)
 	default:
 		return s.describe(m, name)
 	}
+	q.set(m, value)
+	return err
 }
 
 // describe reads what a body says about the request that it describes.

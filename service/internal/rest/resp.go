@@ -36,25 +36,20 @@ func (s *Service) RESP(loopback bool, state func(net.Conn, http.ConnState)) resp
 			return ctx, work.Leave, err
 		},
 		Observe: s.observe,
-		Target: func(policy string) (resp.Target, error) {
-			all := s.targets.Load()
-			if t, known := all.policies[policy]; known {
-				return t, nil
+		Target: func(policy string) (*resp.Target, error) {
+			t, err := s.targets.Load().policy(policy)
+			if err != nil {
+				return nil, err
 			}
-			_, _, err := all.find(&request{present: policyMember, policy: policy})
-			return nil, err
+			return &t.Target, nil
 		},
-		Undecided: func(by resp.Target, err error) {
-			algorithm := stint.AlgorithmTokenBucket // CL.THROTTLE's
-			if t, named := by.(*target); named {
-				algorithm = t.algorithms[t.least]
-			}
-			_ = s.refused(algorithm, err)
+		Undecided: func(by stint.Algorithm, err error) { _ = s.refused(by, err) },
+		CheckKey:  checkKey,
+		MayAsk:    func(token string) error { return s.authority.mayManageBy(token, loopback) },
+		MayName: func(token string) error {
+			return s.authority.mayNameKeys(s.authority.mayManageBy(token, loopback))
 		},
-		CheckKey: checkKey,
-		MayAsk:   func(token string) error { return s.authority.mayManageBy(token, loopback) },
-		MayName:  func(token string) error { return s.authority.mayNameKeysBy(token, loopback) },
-		Tokens:   len(s.authority.tokens) > 0,
+		Tokens: len(s.authority.tokens) > 0,
 		Refused: func(address string, err error) (int, string) {
 			f := problem.Of(err)
 			if errors.Is(err, stint.ErrOverloaded) {
@@ -68,7 +63,7 @@ func (s *Service) RESP(loopback bool, state func(net.Conn, http.ConnState)) resp
 		Handshake: s.noteHandshake,
 		Raw:       listen.Raw,
 		State:     state,
-		Draining:  s.draining,
+		Draining:  s.parts.Draining,
 		Memory:    capacity.HeapBytes,
 		Version:   s.config.Build.Version,
 		Logger:    s.logger,
@@ -86,20 +81,6 @@ func (s *Service) noteHandshake(address string, err error) {
 	}
 	s.events.handshakeLines.Warn(s.logger, "a TLS handshake on the listener of the Redis protocol failed", "peer",
 		address, "err", err)
-}
-
-// Policy implements [resp.Target].
-func (t *target) Policy() *stint.Policy { return t.policy }
-
-// Rule implements [resp.Target].
-func (t *target) Rule() string { return t.rule }
-
-// Most implements [resp.Target].
-func (t *target) Most() int64 { return t.capacity }
-
-// Fill implements [resp.Target].
-func (t *target) Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
-	t.fill(c, claim, d)
 }
 
 // evaluateCommand decides by rules about a request that a command describes. It takes the same way

@@ -26,7 +26,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
@@ -57,6 +56,7 @@ var (
 // not changed, but for what is atomic or a pool. It is safe for concurrent use.
 type Service struct {
 	config    *Config
+	parts     Parts
 	targets   atomic.Pointer[targets]
 	authority *authority
 	admission *capacity.Admission
@@ -70,30 +70,19 @@ type Service struct {
 	rulesLoaded time.Time
 	metrics     *promlimit.Metrics
 	// observers are those of the configuration, and the service's own: metrics first.
-	observers []stint.Observer
-	scrapes   *scrape.Pages
-	logger    *slog.Logger
-	// draining says that the service is about to stop.
-	draining func() bool
-	// certificates are where those of the listeners stand.
-	certificates func() map[string]follow.State
-	// The pools have *scratch and *evaluation, what one request needs for a moment: a check allocates
-	// next to nothing.
-	scratches sync.Pool
-
+	observers  []stint.Observer
+	scrapes    *scrape.Pages
+	logger     *slog.Logger
 	requestIDs *requestid.IDs
 
 	routes     map[string]*route
 	noRoute    *route // of the requests to other paths
 	answers    *promlimit.Answers
 	answerPool sync.Pool // of *problem.CountedAnswer
-	// recordedIn is the trace in which this process records a request; nil: none is
-	recordedIn func(context.Context) string
 
-	evaluations sync.Pool // of *evaluation
+	evaluations sync.Pool // of *evaluation, what one request needs for a moment: a check allocates next to nothing
 	ruleMetrics *promlimit.Rules
 
-	bodies    *capacity.Bodies // of the REST API
 	events    *events
 	rateLimit *rls.Service // nil without a gRPC listener
 }
@@ -103,15 +92,6 @@ func (s *Service) ReadRequest(text string) (*rules.Request, error) {
 	e := newEvaluation()
 	_, err := e.read(text, evaluationMembers, s.clients)
 	return &e.request, err
-}
-
-// A scratch is what answering one check needs for a moment.
-type scratch struct {
-	// each has an outcome for each limit, if the answer needs them.
-	each  []stint.Outcome
-	event stint.Event
-	body  []byte
-	api.CheckResponse
 }
 
 // Parts are what a service shares with the listeners. All are needed.
@@ -135,7 +115,7 @@ type Parts struct {
 // New makes the service in the order of what its parts need. Metrics that can't be registered, such as under a label
 // that is one of their own, are faults of the configuration, which was validated. The configuration is kept.
 func New(config *Config, parts Parts) (*Service, error) {
-	ts, err := newTargets(config, config.limits())
+	ts, err := newTargets(config, Limits{config.Defaults, config.Policies})
 	if err != nil {
 		return nil, err
 	}
@@ -162,23 +142,18 @@ func New(config *Config, parts Parts) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		config:       config,
-		authority:    newAuthority(config.API),
-		admission:    capacity.NewAdmission(config.HTTP.MaxOperations),
-		clients:      parts.Clients,
-		recordedIn:   parts.Trace,
-		bodies:       parts.Bodies,
-		draining:     parts.Draining,
-		certificates: parts.Certificates,
-
+		config:     config,
+		parts:      parts,
+		authority:  newAuthority(config.API),
+		admission:  capacity.NewAdmission(config.HTTP.MaxOperations),
+		clients:    parts.Clients,
 		rules:      limiter,
 		fields:     config.Headers.Fields(),
 		metrics:    metrics,
-		observers:  append([]stint.Observer{metrics.Observe, ruleMetrics.Observe}, config.Observers...),
+		observers:  append([]stint.Observer{metrics.Observe}, config.Observers...),
 		scrapes:    scrape.New(parts.Gatherer, config.MetricsAge),
 		logger:     config.Logger,
 		requestIDs: requestid.New(),
-		scratches:  sync.Pool{New: func() any { return &scratch{} }},
 
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
@@ -250,7 +225,7 @@ func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, allowed me
 
 // readText reads a request's body of at most so many bytes. What it returns is released when the request is answered.
 func (s *Service) readText(w http.ResponseWriter, r *http.Request, most int64) (capacity.Body, error) {
-	return s.bodies.Read(w, r, s.clients.Key(r.RemoteAddr, r.Header), most,
+	return s.parts.Bodies.Read(w, r, s.clients.Key(r.RemoteAddr, r.Header), most,
 		func() (func(), error) { return s.enterBodyRead(r) })
 }
 
@@ -305,7 +280,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Service) answer(w http.ResponseWriter, r *http.Request, to *route) {
 	defer s.recover(w, r)
 	w.Header()[requestid.Field] = s.requestIDs.Of(r.Header)
-	capacity.BoundBody(w, r, s.config.HTTP.BodyTimeout)
+	problem.BoundBody(w, r, s.config.HTTP.BodyTimeout)
 	s.noteForwarded(r)
 	if err := s.serve(w, r, to); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {
@@ -357,9 +332,9 @@ var endpoints = map[string]endpoint{
 	apipath.Check:        {[]string{"GET", "POST"}, (*Service).checkOne},
 	apipath.Reset:        {[]string{"DELETE"}, (*Service).reset},
 	apipath.Settle:       {[]string{"POST"}, (*Service).settle},
-	apipath.Reserve:      {[]string{"POST"}, (*Service).reserveHold},
-	apipath.Commit:       {[]string{"POST"}, (*Service).commitHold},
-	apipath.Cancel:       {[]string{"POST"}, (*Service).cancelHold},
+	apipath.Reserve:      {[]string{"POST"}, hold(stint.VerbReserve, reserveMembers)},
+	apipath.Commit:       {[]string{"POST"}, hold(stint.VerbCommit, commitMembers)},
+	apipath.Cancel:       {[]string{"POST"}, hold(stint.VerbCancel, endMembers)},
 	apipath.Evaluate:     {[]string{"POST"}, (*Service).evaluate},
 	apipath.ForwardAuth:  {[]string{"GET"}, (*Service).forwardAuth},
 	apipath.Remaining:    {readMethods, (*Service).remaining},
@@ -386,13 +361,12 @@ func (s *Service) addRoutes(registerer prometheus.Registerer) error {
 	}
 	s.answers, s.routes = answers, map[string]*route{}
 	s.noRoute = &route{answers: answers.Route(listen.HTTP, "other")}
-	add := func(endpoints map[string]endpoint) {
-		for path, e := range endpoints {
-			s.routes[path] = &route{e, answers.Route(listen.HTTP, path)}
-		}
+	all := maps.Clone(endpoints)
+	if s.rateLimit != nil {
+		maps.Copy(all, rateLimitEndpoints)
 	}
-	if add(endpoints); s.rateLimit != nil {
-		add(rateLimitEndpoints)
+	for path, e := range all {
+		s.routes[path] = &route{e, answers.Route(listen.HTTP, path)}
 	}
 	return nil
 }
@@ -414,15 +388,10 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, to *route) error
 // traceOf is the ID of the trace that the request is recorded in: the one that this service records, or else the one
 // that the sender does; "" without one.
 func (s *Service) traceOf(r *http.Request) string {
-	if s.recordedIn != nil {
-		if id := s.recordedIn(r.Context()); id != "" {
+	if s.parts.Trace != nil {
+		if id := s.parts.Trace(r.Context()); id != "" {
 			return id
 		}
 	}
-	if lines := r.Header["Traceparent"]; len(lines) > 0 {
-		if id, recorded := decisionlog.TraceOf(lines[0]); recorded {
-			return id
-		}
-	}
-	return ""
+	return decisionlog.RecordedTrace(r.Header["Traceparent"])
 }

@@ -50,7 +50,7 @@ func (s *Service) remaining(w http.ResponseWriter, r *http.Request) error {
 	t, claim := k.target, k.claim
 	op := stint.Op{Verb: stint.VerbPeek, Claim: claim}
 	if k.asked.details {
-		op.Each = make([]stint.Outcome, t.policy.Len())
+		op.Each = make([]stint.Outcome, t.Policy.Len())
 	}
 	d, err := s.decide(k.Context(), op)
 	if err != nil {
@@ -88,11 +88,11 @@ func (s *Service) reset(w http.ResponseWriter, r *http.Request) error {
 	response := api.ResetResponse{Key: claim.Key, Policy: t.name, Reset: true}
 	switch {
 	case k.asked.has(algorithmMember):
-		response.Algorithm = t.algorithms[0].String()
+		response.Algorithm = t.Policy.Limit(0).Algorithm.String()
 	case !k.asked.has(policyMember):
-		op.Policy = all[0].policy
+		op.Policy = all[0].Policy
 		for _, other := range all[1:] {
-			op.And = append(op.And, stint.Claim{Key: claim.Key, Policy: other.policy})
+			op.And = append(op.And, stint.Claim{Key: claim.Key, Policy: other.Policy})
 		}
 	}
 	if _, err := s.decide(k.Context(), op); err != nil {
@@ -113,7 +113,11 @@ func (s *Service) settle(w http.ResponseWriter, r *http.Request) error {
 		if q.has(evaluationMembers | viaMembers) {
 			return s.settleRules(w, r, e, q, permits)
 		}
-		return s.settleKey(w, r, q, permits)
+		rest, applied, err := s.settleKey(r, q, permits, stint.Op{Verb: stint.VerbSettle})
+		if err != nil {
+			return err
+		}
+		return problem.Answer(w, r, http.StatusOK, api.SettleResponse{Rest: rest, Applied: applied})
 	})
 }
 
@@ -180,27 +184,29 @@ func (s *Service) manage(
 	})
 }
 
-// settleKey settles what one target decided about a key. The permits may be negative, which gives
-// back. They are no check's, so that the bound of a check's permits does not hold for them; the
-// store says what it could apply.
-func (s *Service) settleKey(w http.ResponseWriter, r *http.Request, q *request, permits int64) error {
+// settleKey settles what one target decided about a key, or ends a hold of it, as the operation says, and describes the
+// state. The permits may be negative, which gives back. They are no check's, so that the bound of a check's permits
+// does not hold for them; the store says what it could apply.
+func (s *Service) settleKey(r *http.Request, q *request, permits int64, op stint.Op) (
+	rest api.Rest, applied int64, err error,
+) {
 	q.present &^= permitsMember // which a check bounds
 	t, claim, err := s.claim(r, q)
 	if err != nil {
-		return err
+		return rest, 0, err
 	}
 	claim.Permits = permits
-	op := stint.Op{Verb: stint.VerbSettle, Claim: claim}
+	op.Claim = claim
 	if err := op.Validate(); err != nil {
-		return err
+		return rest, 0, err
 	}
 	d, err := s.decide(r.Context(), op)
 	if err != nil {
-		return err
+		return rest, 0, err
 	}
 	var c api.CheckResponse
 	t.fill(&c, &claim, &d)
-	return problem.Answer(w, r, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
+	return restOf(&c), d.Applied, nil
 }
 
 // settleRules settles what rules decided about a request. A settlement goes to the limits that

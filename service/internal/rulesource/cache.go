@@ -12,13 +12,10 @@ import (
 // A Cache is the path of a file with the last rules that were read; "" is none.
 type Cache string
 
-// Write puts rules into the file, whole or not at all. Only the service's user may read it, as
+// Write puts rules into the file, which there is, whole or not at all. Only the service's user may read it, as
 // rules can name API keys. The file is replaced by a rename, so that a crash leaves the old one or
 // the new one.
 func (c Cache) Write(set *rules.Set) error {
-	if c == "" {
-		return nil
-	}
 	text, err := rulestore.Encode(set.Rules())
 	if err != nil {
 		return err

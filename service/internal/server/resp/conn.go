@@ -85,9 +85,11 @@ type batch struct {
 // of the commands.
 type pending struct {
 	claim  stint.Claim
-	target Target
-	answer func(c *conn, p *pending, d *stint.Decision)
-	hold   *stint.HoldOp
+	target *Target
+	// throttle is that of CL.THROTTLE; nil of other commands.
+	throttle *throttle
+	answer   func(c *conn, p *pending, d *stint.Decision)
+	hold     *stint.HoldOp
 	// policy is the name of the target, where it is remembered (holds).
 	policy string
 	verb   stint.Verb
@@ -418,7 +420,7 @@ func (s *Server) decideAll(ctx context.Context, b *batch, leave func()) {
 // undecided answers an operation that came to nothing, and counts it if it was to take.
 func (c *conn) undecided(p *pending, err error) {
 	if p.verb == stint.VerbTake || p.verb == stint.VerbReserve {
-		c.server.config.Undecided(p.target, err)
+		c.server.config.Undecided(p.target.Least, err)
 	}
 	c.explain(err)
 }
@@ -430,7 +432,7 @@ func (c *conn) observe(ctx context.Context, p *pending, d *stint.Decision, start
 	}
 	e := &c.batch.event // nothing else of it is ever set
 	e.At, e.Elapsed, e.Verb = stint.Instant(start.UnixMicro()), elapsed, p.verb
-	e.Claim, e.Rule, e.Decision, e.Reason, e.Replayed = p.claim, p.target.Rule(), *d, "", p.hold != nil && p.hold.Replayed
+	e.Claim, e.Rule, e.Decision, e.Reason, e.Replayed = p.claim, p.target.Rule, *d, "", p.hold != nil && p.hold.Replayed
 	if !d.Allowed {
 		e.Reason = stint.ReasonOf(e.Limit(), d, p.claim.Permits)
 	}

@@ -266,23 +266,6 @@ func readReply(in *bufio.Reader, depth int) error {
 	return err
 }
 
-// A fakeTarget is a policy.
-type fakeTarget struct{ policy *stint.Policy }
-
-// Policy implements [resp.Target].
-func (t fakeTarget) Policy() *stint.Policy { return t.policy }
-
-// Rule implements [resp.Target].
-func (fakeTarget) Rule() string { return "p" }
-
-// Most implements [resp.Target].
-func (fakeTarget) Most() int64 { return 10 }
-
-// Fill implements [resp.Target].
-func (fakeTarget) Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
-	c.Key, c.Allowed, c.Limit, c.Remaining = claim.Key, d.Allowed, d.Limit, d.Remaining
-}
-
 // fakeConfig is a service with the policy p.
 func fakeConfig(t *testing.T, log io.Writer, tokens, bound bool) resp.Config {
 	policy, err := stint.NewPolicy("p", stint.TokenBucket(10, stint.PerSecond(1)))
@@ -312,13 +295,18 @@ func fakeConfig(t *testing.T, log io.Writer, tokens, bound bool) resp.Config {
 			}
 			return ctx, func() {}, nil
 		},
-		Undecided: func(resp.Target, error) {},
+		Undecided: func(stint.Algorithm, error) {},
 		Observe:   func(context.Context, *stint.Event) {},
-		Target: func(policyName string) (resp.Target, error) {
+		Target: func(policyName string) (*resp.Target, error) {
 			if policyName != "p" {
 				return nil, stint.Invalid("policy", policyName, "p")
 			}
-			return fakeTarget{policy}, nil
+			return &resp.Target{
+				Policy: policy, Rule: "p", Most: 10,
+				Fill: func(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
+					c.Key, c.Allowed, c.Limit, c.Remaining = claim.Key, d.Allowed, d.Limit, d.Remaining
+				},
+			}, nil
 		},
 		CheckKey: func(key string) error {
 			if key == "" || len(key) > bounds.MaxKeyBytes {

@@ -32,16 +32,18 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// A Target is what a policy's name stands for.
+// A Target is what a policy's name stands for. It is not changed.
 //
 // It is looked up by each command, so that a policy that changed decides from the next one on.
-type Target interface {
-	Policy() *stint.Policy
-	Rule() string // that an event names
+type Target struct {
+	Policy *stint.Policy
+	Rule   string // that an event names
 	// Most is how many permits may be asked for.
-	Most() int64
-	// Fill describes a decision.
-	Fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision)
+	Most int64
+	// Least is the algorithm of the limit that admits least.
+	Least stint.Algorithm
+	// Fill describes a decision. Default: nil, where nobody asks.
+	Fill func(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision)
 }
 
 // A Question is a request that rules are asked about. All but Details may be changed once Evaluate
@@ -70,12 +72,12 @@ type Config struct {
 	//
 	// Its cost is in operations. leave is called once.
 	Enter func(ctx context.Context, address string, cost int64) (begun context.Context, leave func(), err error)
-	// Undecided is told of each check that came to nothing.
-	Undecided func(by Target, err error)
+	// Undecided is told of each check that came to nothing, with its target's Least.
+	Undecided func(by stint.Algorithm, err error)
 	// Observe is told of each decision. It keeps nothing of the event, unless KeepKeys says so.
 	Observe stint.Observer
 	// Target finds what a policy's name stands for.
-	Target func(policy string) (Target, error)
+	Target func(policy string) (*Target, error)
 	// CheckKey reports what is wrong with a key.
 	CheckKey func(key string) error
 	// MayAsk reports why a client that has shown a token, or none, may not ask at all, and MayName why it

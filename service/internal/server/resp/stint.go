@@ -18,7 +18,7 @@ func (c *conn) check(args [][]byte) {
 	p := c.later()
 	err := c.claim(p, args[1], args[2])
 	if err == nil && len(args) == 4 {
-		err = integer(&p.claim.Permits, "permits", args[3], 1, p.target.Most())
+		err = integer(&p.claim.Permits, "permits", args[3], 1, p.target.Most)
 	}
 	if err != nil {
 		c.wrong(err)
@@ -33,7 +33,7 @@ func (c *conn) claim(p *pending, policy, key []byte) (err error) {
 	if p.target, err = c.server.config.Target(text(policy)); err != nil {
 		return err
 	}
-	p.claim = stint.Claim{Key: c.key(key), Policy: p.target.Policy(), Permits: 1}
+	p.claim = stint.Claim{Key: c.key(key), Policy: p.target.Policy, Permits: 1}
 	return c.server.config.CheckKey(p.claim.Key)
 }
 
@@ -173,7 +173,7 @@ func (c *conn) reserveHold(args [][]byte) {
 	}
 	p := c.later()
 	if err = c.claim(p, args[2], args[3]); err == nil {
-		err = integer(&p.claim.Permits, "n", args[4], 1, p.target.Most())
+		err = integer(&p.claim.Permits, "n", args[4], 1, p.target.Most)
 	}
 	if err != nil {
 		c.wrong(err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/keyhash"
 	"github.com/stint-go/stint/internal/prefix"
@@ -35,7 +34,7 @@ type throttle struct {
 	parameters
 	// number is its place in throttles.all, from 1 on; 0 in a slot of seen is nobody.
 	number uint64
-	policy *stint.Policy
+	Target
 	// gone says that its number may be another's by now.
 	gone atomic.Bool
 }
@@ -79,7 +78,7 @@ func (t *throttles) of(p parameters) (*throttle, error) {
 		return nil, stint.Invalid("max_burst, count and period", fmt.Sprintf("%d, %d and %d", p.burst, p.count, p.seconds),
 			"a bucket that fills in less than 10 years")
 	}
-	found = &throttle{parameters: p, policy: policy}
+	found = &throttle{parameters: p, Target: Target{Policy: policy, Rule: policy.Name(), Least: limit.Algorithm}}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known == nil || len(t.all) >= maxThrottles {
@@ -131,18 +130,6 @@ func (t *throttles) seenBy(key string, db int64, alone bool) *throttle {
 	return by
 }
 
-// Policy implements [Target].
-func (t *throttle) Policy() *stint.Policy { return t.policy }
-
-// Rule implements [Target].
-func (t *throttle) Rule() string { return t.policy.Name() }
-
-// Most implements [Target].
-func (t *throttle) Most() int64 { return bounds.MaxPermits }
-
-// Fill implements [Target].
-func (t *throttle) Fill(*api.CheckResponse, *stint.Claim, *stint.Decision) {}
-
 // ranges are those of the numbers of CL.THROTTLE, in their order.
 var ranges = [...]struct {
 	name        string
@@ -177,8 +164,8 @@ func (c *conn) throttled(args [][]byte) {
 	}
 	c.throttle = t
 	asked := c.later()
-	asked.claim = stint.Claim{Key: key, Policy: t.policy, Permits: quantity}
-	asked.target, asked.answer = t, answerThrottled
+	asked.claim = stint.Claim{Key: key, Policy: t.Policy, Permits: quantity}
+	asked.target, asked.throttle, asked.answer = &t.Target, t, answerThrottled
 	if quantity == 0 { // to look
 		asked.verb, asked.claim.Permits, asked.answer = stint.VerbPeek, 1, answerLooked
 	}
@@ -198,10 +185,9 @@ func notParameters(numbers [][]byte) error {
 // redis-cell may say 0.
 func answerThrottled(c *conn, p *pending, d *stint.Decision) {
 	limited, retry := int64(0), int64(-1)
-	if t, ok := p.target.(*throttle); ok && d.Allowed {
-		c.server.throttles.see(p.claim.Key, t)
-	}
-	if !d.Allowed {
+	if d.Allowed {
+		c.server.throttles.see(p.claim.Key, p.throttle)
+	} else {
 		limited = 1
 		if d.RetryAfter != stint.Never {
 			retry = max(1, seconds(d.RetryAfter))
@@ -300,7 +286,7 @@ func (c *conn) countKeys(keys [][]byte, remove bool) {
 		for _, key := range some {
 			policy := anyThrottle[c.db]
 			if by := c.server.throttles.seenBy(string(key), c.db, c.server.config.Take != nil); by != nil {
-				policy = by.policy
+				policy = by.Policy
 			}
 			ops = append(ops, throttleOp(stint.VerbPeek, string(key), policy))
 			if remove {
@@ -361,7 +347,7 @@ func (c *conn) ttl(args [][]byte) {
 	by := c.server.throttles.seenBy(key, c.db, c.server.config.Take != nil)
 	ops := []stint.Op{throttleOp(stint.VerbPeek, key, anyThrottle[c.db])}
 	if by != nil {
-		ops = append(ops, throttleOp(stint.VerbPeek, key, by.policy))
+		ops = append(ops, throttleOp(stint.VerbPeek, key, by.Policy))
 	}
 	results, ok := c.ask(ops)
 	if !ok {

@@ -115,13 +115,15 @@ func New(config Config) (*Service, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Service{
+	s := &Service{
 		config: config, stats: newStatistics(), lines: logsampler.New(1, time.Second, nil),
 		decisions: sync.Pool{New: func() any { return new(decision) }},
-	}, nil
+	}
+	s.stats.commits = s.Commits
+	return s, nil
 }
 
-// Collector is the service's statistics, under the reference service's names.
+// Collector is the service's statistics, under the reference service's names, and those of commits.
 func (s *Service) Collector() prometheus.Collector { return s.stats }
 
 // Warnings says what of domains is other than it looks in the service's accounting.

@@ -47,6 +47,7 @@ type statistics struct {
 	requests                                                     atomic.Uint64
 
 	elapsed prometheus.Histogram
+	commits func() (waiting int, lost uint64)
 }
 
 // newStatistics makes statistics in which nothing was counted.
@@ -184,13 +185,19 @@ var (
 	globalShadows = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
 		"Requests that were admitted by SHADOW_MODE alone.", nil, nil)
 	requests = prometheus.NewDesc("ratelimit_service_total_requests", "Requests.", []string{"grpc_method"}, nil)
+
+	commitsWaiting = prometheus.NewDesc("rate_limiter_commits_waiting",
+		"Commits of Envoy's streams that failed, and that are sent again.", nil, nil)
+	commitsLost = prometheus.NewDesc("rate_limiter_commits_lost_total",
+		"Commits of Envoy's streams that were given up: the store had forgotten the hold, too many waited, or "+
+			"the service stopped.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].
 func (s *statistics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		totalHits, overLimit, nearLimit, withinLimit, shadowMode, domainNotFound, configLoads, configFailures,
-		errorsByType, globalShadows, requests,
+		errorsByType, globalShadows, requests, commitsWaiting, commitsLost,
 	} {
 		to <- d
 	}
@@ -229,6 +236,9 @@ func (s *statistics) Collect(to chan<- prometheus.Metric) {
 	send(errorsByType, s.serviceErrors.Load(), "service_error")
 	send(globalShadows, s.globalShadow.Load())
 	send(requests, s.requests.Load(), method)
+	waiting, lost := s.commits()
+	to <- prometheus.MustNewConstMetric(commitsWaiting, prometheus.GaugeValue, float64(waiting))
+	send(commitsLost, lost)
 	s.elapsed.Collect(to)
 }
 
